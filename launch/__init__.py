@@ -1,0 +1,1 @@
+"""How does a plan run? Use cases, strategies, workers, nodes and the MPI job."""

@@ -1,0 +1,46 @@
+"""What can go wrong when a plan runs?
+
+LaunchError
+|-- InvalidPlanError       a plan breaks a rule, or does not fit its node
+|   `-- InfeasiblePlanError    no plan of a strategy can run here
+|-- UnknownStrategyError   no strategy of that name
+|-- UseCaseError           a use case cannot be loaded, or its data cannot be read
+|-- HostFileError          a host file cannot be read
+|   `-- UnsafeHostError        a host name that a program could take for an option or a command
+|-- HostUnreachableError   a host cannot take part
+`-- WorkerError            a worker failed
+"""
+
+from __future__ import annotations
+
+
+class LaunchError(Exception):
+    """Base of what the launch floor raises on purpose."""
+
+
+class InvalidPlanError(LaunchError):
+    """A plan breaks a rule, or does not fit its node."""
+
+
+class InfeasiblePlanError(InvalidPlanError):
+    """No plan of a strategy can run here."""
+
+
+class UnknownStrategyError(LaunchError):
+    """No strategy has that name."""
+
+
+class UseCaseError(LaunchError):
+    """A use case cannot be loaded, or its data cannot be read."""
+
+
+class HostFileError(LaunchError):
+    """A host file cannot be read: file, line, token and what was expected are in the message."""
+
+
+class UnsafeHostError(HostFileError):
+    """A host name that a program could take for an option or a shell for a command."""
+
+
+class HostUnreachableError(LaunchError):
+    """A host cannot take part in the job."""

@@ -1,0 +1,1 @@
+"""Which plan is best? Trials, search, store, reports and the command line."""

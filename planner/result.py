@@ -1,0 +1,79 @@
+"""What did a trial show? Its outcome, its times and its reason, as frozen values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from launch.plan import Plan, Setting
+from probes.timing import Interval, Measurement
+
+
+class Outcome(StrEnum):
+    """How a trial ended."""
+
+    OK = "ok"
+    """Measured until its interval was narrow enough or its time was up."""
+
+    SLOWER = "slower"
+    """Ended early: its interval lay wholly above the best plan's time per sample."""
+
+    OUT_OF_MEMORY = "out_of_memory"
+    TIME_LIMIT = "time_limit"
+    CRASH = "crash"
+    NAN_LOSS = "nan_loss"
+
+    @property
+    def has_times(self) -> bool:
+        """Whether a trial with this outcome is evidence of speed."""
+        return self in (Outcome.OK, Outcome.SLOWER)
+
+
+class Role(StrEnum):
+    """Why a trial was run."""
+
+    BASELINE = "baseline"
+    SEARCH = "search"
+    FINAL = "final"
+    """A finalist, measured again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialResult:
+    """One plan, run for a short time."""
+
+    plan: Plan
+    role: Role
+    outcome: Outcome
+
+    measurement: Measurement | None = None
+    """Times of the steps in seconds; ``None`` where no step was finished."""
+
+    peak_memory_bytes: int | None = None
+    """Highest sum over all processes of the trial, shared pages counted once."""
+
+    reason: str | None = None
+    """One line, for every outcome but ``ok``."""
+
+    log_tail: str | None = None
+    """Last lines of the failed worker's stderr."""
+
+    elapsed_s: float
+    """Wall time of the whole trial, from start of its processes to their end."""
+
+    parameters: Mapping[str, Setting] = field(default_factory=dict)
+    """What the search drew, by the names it gave; empty where it drew nothing."""
+
+    def throughput_samples_per_s(self) -> Interval | None:
+        """Give samples per second with its 95 % interval, ``None`` without evidence of speed."""
+        if self.measurement is None or not self.outcome.has_times:
+            return None
+        step_s = self.measurement.interval_s()
+        batch = self.plan.node_batch
+        return Interval(
+            median=batch / step_s.median,
+            low=batch / step_s.high,
+            high=batch / step_s.low,
+            count=step_s.count,
+        )
