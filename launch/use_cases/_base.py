@@ -1,0 +1,90 @@
+"""What does every use case promise? The contract, said once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from torch import Tensor, nn
+    from torch.optim import Optimizer
+    from torch.utils.data import Dataset
+
+
+class Report(Protocol):
+    """Hears how the preparation of data gets on."""
+
+    def progress(self, done: int, total: int, what: str) -> None:
+        """Hear that ``done`` of ``total`` pieces of the work called ``what`` are finished."""
+
+    def warning(self, message: str) -> None:
+        """Hear of something that does not stop the work, in one line with its remedy."""
+
+
+class UseCase:
+    """What is trained: model, data, loss and optimizer. Keeps no state between calls.
+
+    A class of one's own needs no inheritance: the shape is enough, and what is optional is
+    filled in from here. Without arguments it must be possible to make one.
+
+    Attributes:
+        name: What reports call it.
+        default_batch: The baseline's node batch, in samples.
+    """
+
+    name: str
+    default_batch: int = 32
+
+    def model(self) -> nn.Module:
+        """Make a fresh model on the CPU, its weights drawn from torch's global generator."""
+        raise NotImplementedError
+
+    def dataset(self, data: Path | None, *, train: bool) -> Dataset[Any]:
+        """Open the training or the validation samples: a map-style dataset with a length.
+
+        Runs in every worker and must be quick: what takes long belongs into `prepare`. Samples
+        are pairs of input and target that torch's default collation can stack. Every node and
+        every worker must find the same samples in the same order.
+
+        Args:
+            data: The folder or file that the user named with ``--data``, if any.
+            train: Training samples with their random transforms, or validation samples.
+
+        Raises:
+            UseCaseError: The data cannot be read.
+        """
+        raise NotImplementedError
+
+    def loss(self, output: Any, target: Any) -> Tensor:
+        """Give the mean loss over the batch, a scalar. It must be a mean for shares to add up."""
+        raise NotImplementedError
+
+    def optimizer(self, parameters: Iterable[nn.Parameter]) -> Optimizer:
+        """Make the optimizer of these parameters."""
+        raise NotImplementedError
+
+    def layers(self, model: nn.Module) -> nn.Sequential | None:
+        """Give the model as consecutive layers, ``None`` where it cannot be cut.
+
+        Optional: it enables the strategies that put layers on different devices. The layers
+        hold the very modules of ``model``, and compute the same.
+        """
+        from torch import nn
+
+        return model if isinstance(model, nn.Sequential) else None
+
+    def metrics(self, output: Any, target: Any) -> dict[str, float]:
+        """Judge a validation batch by more than its loss: means over the batch. Optional."""
+        return {}
+
+    def prepare(self, data: Path | None, report: Report) -> None:
+        """Make the data ready, once per node, before any worker opens it. Optional.
+
+        May be called by several processes at once, and when everything is ready already.
+
+        Raises:
+            UseCaseError: The data cannot be made ready.
+        """
+        return

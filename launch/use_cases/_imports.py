@@ -1,0 +1,102 @@
+"""How is a user's code imported, and what is said when it fails?"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from hashlib import sha256
+from importlib import import_module, invalidate_caches
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from pathlib import Path
+from traceback import walk_tb
+from types import ModuleType
+from typing import TypeVar
+
+from launch.errors import UseCaseError
+
+T = TypeVar("T")
+
+
+def put_first(folder: Path) -> None:
+    """Let imports look into ``folder`` first, as Python does for the script that it runs."""
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    invalidate_caches()
+
+
+def import_by_name(name: str) -> ModuleType:
+    """Import a module.
+
+    Raises:
+        UseCaseError: The module, or one that it imports, fails.
+    """
+    return guard(name, lambda: import_module(name))
+
+
+def import_file(file: Path) -> ModuleType:
+    """Import a Python file.
+
+    It gets its own name where that is free, so that what it defines can be pickled for
+    processes that import by name; a name that something else has taken is made unique.
+
+    Raises:
+        UseCaseError: The file, or what it imports, fails.
+    """
+    put_first(file.parent)
+    found = find_spec(file.stem) if file.stem.isidentifier() else None
+    if found is not None and found.origin == str(file):
+        return import_by_name(file.stem)
+    name = f"use_case_{sha256(str(file).encode()).hexdigest()[:16]}"
+    if name not in sys.modules:
+        guard(file, lambda: _execute(name, file))
+    return sys.modules[name]
+
+
+def guard(origin: Path | str, run: Callable[[], T]) -> T:
+    """Run a user's code; turn whatever it raises into one line.
+
+    Raises:
+        UseCaseError: The code raised; its exception is the cause.
+    """
+    try:
+        return run()
+    except (Exception, SystemExit) as error:
+        raise import_failed(origin, error) from error
+
+
+def import_failed(origin: Path | str, error: BaseException) -> UseCaseError:
+    """Say what a user's code raised, and in which of the user's lines.
+
+    The innermost line outside of installed packages and of ddlplan is the user's.
+    """
+    if isinstance(error, SyntaxError):
+        where = f"{error.filename or origin}, line {error.lineno}"
+        return UseCaseError(f"use case {origin} cannot be read: {error.msg} ({where}): mend it")
+    lines = [
+        f"{frame.f_code.co_filename}, line {line}"
+        for frame, line in walk_tb(error.__traceback__)
+        if _is_users(frame.f_code.co_filename, origin)
+    ]
+    where = f" ({lines[-1]})" if lines else ""
+    said = " ".join(str(error).split())
+    what = f"{type(error).__name__}: {said}" if said else type(error).__name__
+    return UseCaseError(f"use case {origin} fails: {what}{where}: mend it")
+
+
+def _is_users(filename: str, origin: Path | str) -> bool:
+    ours = str(Path(__file__).parents[1])
+    installed = filename.startswith((sys.prefix, sys.base_prefix, ours, "<frozen"))
+    return filename == str(origin) or not installed
+
+
+def _execute(name: str, file: Path) -> None:
+    spec = spec_from_file_location(name, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise

@@ -1,0 +1,220 @@
+"""A use case is found by name, module or file, and held against the contract."""
+
+import subprocess
+import sys
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from launch.errors import UseCaseError
+from launch.use_cases import check_spec, load_use_case, normalise_spec
+
+TINY = """
+import torch
+
+class Tiny:
+    name = "tiny"
+
+    def model(self):
+        return torch.nn.Sequential(torch.nn.Linear(2, 3))
+
+    def dataset(self, data, *, train):
+        return [(torch.zeros(2), 0)]
+
+    def loss(self, output, target):
+        return torch.nn.functional.cross_entropy(output, target)
+
+    def optimizer(self, parameters):
+        return torch.optim.SGD(parameters, lr=0.1)
+
+made = Tiny()
+"""
+fresh = count()
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    """Writes modules whose names no other test has imported; imports leave no trace."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(tmp_path)
+
+    def write_module(text: str) -> Path:
+        file = tmp_path / f"own_case_{next(fresh)}.py"
+        file.write_text(text)
+        return file
+
+    return write_module
+
+
+def message(spec: str, ask=load_use_case) -> str:
+    with pytest.raises(UseCaseError) as caught:
+        ask(spec)
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
+
+
+def test_class_in_a_file_is_made_an_instance(write):
+    case = load_use_case(f"{write(TINY)}:Tiny")
+    assert case.name == "tiny"
+    assert case.model()[0].out_features == 3
+
+
+def test_instance_in_a_module_of_the_current_folder_loads(write):
+    assert load_use_case(f"{write(TINY).stem}:made").name == "tiny"
+
+
+def test_object_without_optional_methods_gets_the_defaults(write):
+    case = load_use_case(f"{write(TINY)}:Tiny")
+    model = case.model()
+    assert case.default_batch == 32
+    assert case.layers(model) is model
+    assert case.metrics(None, None) == {}
+    assert case.prepare(None, None) is None
+
+
+def test_model_that_is_no_sequence_has_no_layers(write):
+    case = load_use_case(f"{write(TINY)}:Tiny")
+    assert case.layers(case.model()[0]) is None
+
+
+def test_own_optional_methods_are_kept(write):
+    own = TINY + "\nTiny.default_batch = 7\nTiny.metrics = lambda self, o, t: {'seen': 1.0}\n"
+    case = load_use_case(f"{write(own)}:Tiny")
+    assert case.default_batch == 7
+    assert case.metrics(None, None) == {"seen": 1.0}
+
+
+def test_class_may_inherit_the_defaults(write):
+    own = TINY.replace(
+        "class Tiny:", "from launch.use_cases._base import UseCase\nclass Tiny(UseCase):"
+    )
+    assert load_use_case(f"{write(own)}:Tiny").default_batch == 32
+
+
+def test_file_may_import_its_neighbour(write):
+    neighbour = write(TINY)
+    assert load_use_case(f"{write(f'from {neighbour.stem} import Tiny')}:Tiny").name == "tiny"
+
+
+def test_file_whose_name_is_taken_still_loads(write, tmp_path):
+    write("")
+    for name in ("json.py", "with-hyphen.py"):
+        (tmp_path / name).write_text(TINY)
+        assert load_use_case(f"{tmp_path / name}:Tiny").name == "tiny"
+
+
+def test_nested_object_loads(write):
+    own = TINY + "\nclass Group:\n    Inner = Tiny\n"
+    assert load_use_case(f"{write(own)}:Group.Inner").name == "tiny"
+
+
+def test_relative_and_absolute_path_are_the_same_use_case(write):
+    file = write(TINY)
+    assert normalise_spec(f"{file.name}:Tiny") == normalise_spec(f"{file}:Tiny") == f"{file}:Tiny"
+    assert normalise_spec("simplebig") == "simplebig"
+    assert normalise_spec("package.module:Case") == "package.module:Case"
+
+
+@pytest.mark.parametrize("ask", [check_spec, load_use_case, normalise_spec])
+def test_unknown_name_suggests_the_nearest(ask):
+    text = message("simplbig", ask)
+    assert text.startswith("unknown use case 'simplbig': did you mean simplebig? choose one of ")
+
+
+@pytest.mark.parametrize("spec", ["", ":", "case.py:", ":Case", "case.py:1st", "a b:Case"])
+def test_text_that_names_nothing_says_what_to_write(spec):
+    assert "path/to/file.py:object" in message(spec, check_spec) or "no module" in message(spec)
+
+
+def test_file_without_object_says_how_to_name_one():
+    assert message("case.py", check_spec).endswith("write case.py:MyCase")
+
+
+def test_missing_file_is_told_before_any_import():
+    assert "No such file" in message("nowhere/case.py:Case", check_spec)
+
+
+def test_folder_is_no_file(tmp_path):
+    assert "Is a directory" in message(f"{tmp_path}:Case", check_spec)
+
+
+def test_missing_object_suggests_the_nearest(write):
+    assert "no 'Tin': did you mean Tiny?" in message(f"{write(TINY)}:Tin", check_spec)
+
+
+def test_object_that_a_star_import_may_bring_is_left_to_the_import(write):
+    file = write("from json import *")
+    check_spec(f"{file}:Case")
+    assert "no 'Case'" in message(f"{file}:Case")
+
+
+def test_checking_runs_no_user_code(write):
+    check_spec(f"{write('raise SystemExit(3)' + TINY)}:Tiny")
+
+
+def test_unknown_module_is_told_before_any_import():
+    assert "no module 'nosuchpackage'" in message("nosuchpackage.case:Case", check_spec)
+
+
+def test_syntax_error_is_told_with_its_line(write):
+    text = message(f"{write('x = 1' + chr(10) + 'def')}:x", check_spec)
+    assert "line 2" in text
+    assert "mend it" in text
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("1 / 0", "ZeroDivisionError: division by zero"),
+        ("import nosuchmodule", "ModuleNotFoundError: No module named 'nosuchmodule'"),
+        ("raise SystemExit(3)", "SystemExit: 3"),
+        ("import json; json.loads('{')", "JSONDecodeError: "),
+    ],
+)
+def test_file_that_raises_is_told_with_the_users_line(write, code, expected):
+    file = write(f"\n\n{code}\nCase = 1")
+    text = message(f"{file}:Case")
+    assert expected in text
+    assert f"({file}, line 3)" in text
+
+
+def test_class_that_cannot_be_made_is_told(write):
+    file = write("class Case:\n    def __init__(self, size): ...")
+    assert "missing 1 required positional argument: 'size'" in message(f"{file}:Case")
+
+
+def test_missing_methods_are_all_named(write):
+    own = TINY.replace("def loss", "def lost").replace("def optimizer", "def optimiser")
+    text = message(f"{write(own)}:Tiny")
+    assert text.endswith("lacks loss(output, target), optimizer(parameters): add what is missing")
+
+
+def test_inherited_placeholder_counts_as_missing(write):
+    own = "from launch.use_cases._base import UseCase\nclass Case(UseCase): name = 'x'"
+    assert "lacks model()" in message(f"{write(own)}:Case")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("*, train", "train_", "dataset(self, data, *, train)"),
+        ("output, target):", "output):", "loss(self, output, target)"),
+        ('"tiny"', "5", "name=5"),
+        ('name = "tiny"', 'name = "tiny"; default_batch = 0', "default_batch=0"),
+        ('name = "tiny"', 'name = "tiny"; layers = 3', "layers must be a method"),
+    ],
+)
+def test_another_shape_is_told_with_the_way_out(write, old, new, expected):
+    assert expected in message(f"{write(TINY.replace(old, new))}:Tiny")
+
+
+def test_names_and_summaries_need_no_torch():
+    program = (
+        "import sys; from launch.use_cases import *; from launch import use_cases as u;"
+        "assert u.use_case_names() == sorted(u.use_case_summaries());"
+        "assert all(u.use_case_summaries().values());"
+        "u.check_spec('simplebig'); assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
