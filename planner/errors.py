@@ -1,0 +1,99 @@
+"""What can go wrong while a plan is searched, kept or chosen?
+
+PlannerError
+|-- StoreError                the database cannot be used
+|   |-- StoreLockedError          another program holds it for too long
+|   |-- StoreCorruptError         it is damaged, or no database of ours
+|   |-- StoreUnwritableError      it cannot be made, opened or written where it is
+|   `-- StoreNewerError           a newer ddlplan made it
+|-- StoreUrlError             the name of a database makes no sense
+|-- PlanFileError             a plan file cannot be read
+|-- NoPlanError               no plan: none stored, or no trial succeeded
+|   `-- NoDatabaseError           no database either: nothing was tuned yet
+|-- StalePlanError            a plan was made on other hardware or software
+`-- RefusedError              refused for safety
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class PlannerError(Exception):
+    """Base of what the planner floor raises on purpose."""
+
+    exit_code: ClassVar[int] = 8
+    """Status that the program ends with, from the table that scripts rely on."""
+
+    kind: ClassVar[str] = "bug"
+    """Short word for the error in JSON output."""
+
+
+class StoreError(PlannerError):
+    """The database cannot be used."""
+
+    exit_code = 6
+    kind = "store"
+
+
+class StoreLockedError(StoreError):
+    """Another program holds the database for too long."""
+
+    kind = "locked"
+
+
+class StoreCorruptError(StoreError):
+    """The database is damaged, or no database of ours."""
+
+    kind = "corrupt"
+
+
+class StoreUnwritableError(StoreError):
+    """The database cannot be made, opened or written where it is."""
+
+    kind = "unwritable"
+
+
+class StoreNewerError(StoreError):
+    """A newer ddlplan made the database."""
+
+    kind = "newer"
+
+
+class StoreUrlError(PlannerError):
+    """The name of a database makes no sense."""
+
+    exit_code = 2
+    kind = "database_url"
+
+
+class PlanFileError(PlannerError):
+    """A plan file cannot be read: the key and what was expected are in the message."""
+
+    exit_code = 2
+    kind = "plan_file"
+
+
+class NoPlanError(PlannerError):
+    """No plan: none is stored, or no trial succeeded."""
+
+    exit_code = 3
+    kind = "no_plan"
+
+
+class NoDatabaseError(NoPlanError):
+    """There is no database: nothing was tuned yet."""
+
+
+class StalePlanError(PlannerError):
+    """A plan was made on other hardware or software."""
+
+    exit_code = 5
+    kind = "stale_plan"
+
+
+class RefusedError(PlannerError):
+    """Refused for safety."""
+
+    exit_code = 7
+    kind = "refused"

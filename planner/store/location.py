@@ -1,0 +1,93 @@
+"""Which file is meant, and is it one that a database can be in?"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+
+from planner.errors import StoreUnwritableError, StoreUrlError
+
+_SQLITE = "sqlite:///"
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+
+
+def database_path(url: str) -> Path:
+    """Read ``--db``: a plain path, or SQLAlchemy's spelling ``sqlite:///path``.
+
+    Raises:
+        StoreUrlError: It names no file.
+    """
+    path = url
+    if scheme := _SCHEME.match(url):
+        if not url.startswith(_SQLITE) and "//" in url:
+            # Only the scheme is repeated: the rest may hold a password.
+            raise StoreUrlError(f"database {scheme[0]}//...: use a path or {_SQLITE}path")
+        path = url.removeprefix(_SQLITE)
+    if not path or "\0" in path or path == ":memory:":
+        raise StoreUrlError(f"database {path!r}: use the path of a file, such as planner.db")
+    return Path(path)
+
+
+def exists_as_file(path: Path) -> bool:
+    """Tell whether there is a file, without opening it: opening a pipe waits for a writer.
+
+    Raises:
+        StoreUnwritableError: Something else is there, or the place cannot be looked at.
+    """
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        if path.is_symlink():
+            raise StoreUnwritableError(
+                f"database {path}: it is a link to a file that is missing: remove the link"
+            ) from None
+        return False
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    if stat.S_ISDIR(mode):
+        raise StoreUnwritableError(f"database {path}: it is a directory: name a file")
+    if not stat.S_ISREG(mode):
+        raise StoreUnwritableError(f"database {path}: it is no regular file: name another")
+    return True
+
+
+def create_private(path: Path) -> bool:
+    """Make an empty file that only its owner can read; return whether this call made it.
+
+    SQLite itself would make it readable by everyone under the usual umask, and would take
+    over a file that somebody else puts there first. Its journals copy the file's permissions.
+
+    Raises:
+        StoreUnwritableError: The file cannot be made.
+    """
+    try:
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if not path.parent.exists():
+            raise StoreUnwritableError(
+                f"database {path}: the folder {path.parent} does not exist: make it first"
+            ) from None
+        raise _unwritable(path, error) from error
+    try:
+        os.fchmod(descriptor, 0o600)  # the umask may have taken bits away
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def remove_if_empty(path: Path) -> None:
+    """Take back a file that `create_private` made and nothing was written to."""
+    try:
+        if path.stat().st_size == 0:
+            path.unlink()
+    except OSError:
+        return  # what could not be written can often not be removed either
+
+
+def _unwritable(path: Path, error: OSError) -> StoreUnwritableError:
+    reason = (error.strerror or str(error)).lower()
+    return StoreUnwritableError(f"database {path}: {reason}: choose another place with --db")

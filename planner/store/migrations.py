@@ -1,0 +1,84 @@
+"""How does a database of an older version become one of today's?
+
+A new database is made from `tables` at once. An older one takes the steps it lacks, in order, in
+one transaction with the change of its version: whoever is killed in between has changed nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sqlalchemy import Connection, inspect, select
+
+from planner.errors import NoDatabaseError, StoreCorruptError, StoreNewerError
+from planner.store.database import Database
+from planner.store.tables import metadata, schema
+
+STEPS: tuple[Callable[[Connection], None], ...] = ()
+"""The first leads from version 1 to 2. A step says what it does in its own words: it must not
+use `tables`, which moves on."""
+
+
+def bring_up_to_date(
+    database: Database,
+    *,
+    create: bool,
+    steps: Sequence[Callable[[Connection], None]] = STEPS,
+) -> None:
+    """Make the tables, or take the steps that lead to today's.
+
+    Args:
+        database: An open database, perhaps without any table.
+        create: Whether to make the tables where there are none.
+        steps: Of which version n + 1 is reached by the n-th.
+
+    Raises:
+        NoDatabaseError: There are no tables, and none are to be made.
+        StoreCorruptError: These are tables of another program.
+        StoreNewerError: The database has a version that is not known yet.
+    """
+    newest = len(steps) + 1
+    with database.read() as connection:
+        found = _read_version(connection, database)
+    _refuse_newer(found, newest, database)
+    if found == newest:
+        return
+    if found is None and not create:
+        raise NoDatabaseError(f"no plans in {database.path}: run ddlplan tune first")
+    with database.write() as connection:
+        found = _read_version(connection, database)  # another process may have been faster
+        _refuse_newer(found, newest, database)
+        if found is None:
+            metadata.create_all(connection)
+            connection.execute(schema.insert().values(version=newest))
+        else:
+            for step in steps[found - 1 :]:
+                step(connection)
+            connection.execute(schema.update().values(version=newest))
+
+
+def _refuse_newer(found: int | None, newest: int, database: Database) -> None:
+    if found is not None and found > newest:
+        raise StoreNewerError(
+            f"database {database.path}: it is of a newer version (version={found}, known up to "
+            f"{newest}): update ddlplan, or choose another file with --db"
+        )
+
+
+def _read_version(connection: Connection, database: Database) -> int | None:
+    """Read the version of the tables; ``None`` where there are no tables at all."""
+    names = inspect(connection).get_table_names()
+    if not names:
+        return None
+    if schema.name not in names:
+        raise StoreCorruptError(
+            f"database {database.path}: it belongs to another program: "
+            "choose another file with --db"
+        )
+    versions = connection.execute(select(schema.c.version)).scalars().all()
+    if len(versions) != 1 or not isinstance(versions[0], int) or versions[0] < 1:
+        raise StoreCorruptError(
+            f"database {database.path}: its version cannot be read ({list(versions)}): "
+            "restore a copy, or choose another file with --db"
+        )
+    return versions[0]

@@ -1,0 +1,145 @@
+"""What does a row mean? Frozen values to columns and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from launch.plan import Plan
+from planner.result import Outcome, Role, TrialResult
+from planner.stored_plan import Baseline, StoredPlan
+from planner.study import StoredStudy, StoredTrial, Study
+from probes.timing import Interval, Measurement
+
+Row = Mapping[str, Any]
+
+
+def study_columns(study: Study) -> dict[str, Any]:
+    """Give a study as columns of ``studies``, without what the store adds."""
+    return {
+        "key": study.key,
+        "use_case": study.use_case,
+        "node": study.node,
+        "fingerprint": study.fingerprint,
+        "precision": study.precision,
+        "software": dict(study.software),
+        "data": study.data,
+        "seed": study.seed,
+    }
+
+
+def study_from_row(row: Row) -> StoredStudy:
+    """Read a row of ``studies``."""
+    return StoredStudy(
+        id=row["id"],
+        generation=row["generation"],
+        created_at=_time(row["created_at"]),
+        study=Study(
+            use_case=row["use_case"],
+            node=row["node"],
+            fingerprint=row["fingerprint"],
+            precision=row["precision"],
+            software=dict(row["software"]),
+            data=row["data"],
+            seed=row["seed"],
+        ),
+    )
+
+
+def trial_columns(result: TrialResult) -> dict[str, Any]:
+    """Give a trial as columns of ``trials``, without what the store adds."""
+    measured = result.measurement
+    return {
+        "role": result.role.value,
+        "outcome": result.outcome.value,
+        "plan": result.plan.to_json(),
+        "parameters": dict(result.parameters),
+        "measurement": measured
+        and {"warmup_s": list(measured.warmup_s), "samples_s": list(measured.samples_s)},
+        "peak_memory_bytes": result.peak_memory_bytes,
+        "reason": result.reason,
+        "log_tail": result.log_tail,
+        "elapsed_s": result.elapsed_s,
+    }
+
+
+def trial_from_row(row: Row) -> StoredTrial:
+    """Read a row of ``trials``."""
+    measured = row["measurement"]
+    return StoredTrial(
+        id=row["id"],
+        study_id=row["study_id"],
+        number=row["number"],
+        created_at=_time(row["created_at"]),
+        result=TrialResult(
+            plan=Plan.from_json(row["plan"]),
+            role=Role(row["role"]),
+            outcome=Outcome(row["outcome"]),
+            measurement=measured
+            and Measurement(
+                warmup_s=tuple(measured["warmup_s"]), samples_s=tuple(measured["samples_s"])
+            ),
+            peak_memory_bytes=row["peak_memory_bytes"],
+            reason=row["reason"],
+            log_tail=row["log_tail"],
+            elapsed_s=row["elapsed_s"],
+            parameters=dict(row["parameters"]),
+        ),
+    )
+
+
+def plan_columns(stored: StoredPlan) -> dict[str, Any]:
+    """Give a plan as columns of ``plans``, without its id."""
+    baseline = stored.baseline
+    return {
+        "study_id": stored.study_id,
+        "created_at": stored.created_at,
+        "use_case": stored.use_case,
+        "node": stored.node,
+        "fingerprint": stored.fingerprint,
+        "plan": stored.plan.to_json(),
+        "throughput": _interval_columns(stored.throughput_samples_per_s),
+        "speedup": stored.speedup and _interval_columns(stored.speedup),
+        "baseline": baseline
+        and {
+            "strategy": baseline.strategy,
+            "node_batch": baseline.node_batch,
+            "throughput_samples_per_s": baseline.throughput_samples_per_s,
+        },
+        "peak_memory_bytes": stored.peak_memory_bytes,
+        "software": dict(stored.software),
+    }
+
+
+def plan_from_row(row: Row) -> StoredPlan:
+    """Read a row of ``plans``."""
+    return StoredPlan(
+        id=row["id"],
+        study_id=row["study_id"],
+        created_at=_time(row["created_at"]),
+        use_case=row["use_case"],
+        node=row["node"],
+        fingerprint=row["fingerprint"],
+        plan=Plan.from_json(row["plan"]),
+        throughput_samples_per_s=Interval(**row["throughput"]),
+        speedup=row["speedup"] and Interval(**row["speedup"]),
+        baseline=row["baseline"] and Baseline(**row["baseline"]),
+        peak_memory_bytes=row["peak_memory_bytes"],
+        software=dict(row["software"]),
+    )
+
+
+def _interval_columns(interval: Interval) -> dict[str, Any]:
+    return {
+        "median": interval.median,
+        "low": interval.low,
+        "high": interval.high,
+        "count": interval.count,
+    }
+
+
+def _time(value: object) -> datetime:
+    if not isinstance(value, datetime):
+        raise TypeError(f"time={value!r}: expected a time")
+    return value

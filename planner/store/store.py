@@ -1,0 +1,260 @@
+"""What can be asked of the store? Probes, studies, trials and plans, as frozen values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Self
+
+from sqlalchemy import ColumnElement, Connection, Select, Table, func, select
+
+from planner.errors import NoDatabaseError, NoPlanError, StoreError, StoreLockedError
+from planner.result import TrialResult
+from planner.store.database import Database
+from planner.store.location import create_private, database_path, exists_as_file, remove_if_empty
+from planner.store.migrations import bring_up_to_date
+from planner.store.rows import (
+    plan_columns,
+    plan_from_row,
+    study_columns,
+    study_from_row,
+    trial_columns,
+    trial_from_row,
+)
+from planner.store.tables import nodes, plans, probes, studies, trials
+from planner.stored_plan import StoredPlan, find_best, utc_now
+from planner.study import StoredStudy, StoredTrial, Study
+from probes.hardware import Hardware
+
+LOCK_TIMEOUT_S = 60.0
+"""How long to wait for other writers: theirs take milliseconds, so only a stuck one takes this."""
+
+_MAX_ID = 2**63 - 1
+
+
+class Store:
+    """An open database. Each method is one transaction, and safe from several processes."""
+
+    def __init__(self, database: Database, now: Callable[[], datetime]) -> None:
+        self._database = database
+        self._now = now
+
+    @classmethod
+    def open(
+        cls,
+        url: str,
+        *,
+        create: bool = True,
+        lock_timeout_s: float = LOCK_TIMEOUT_S,
+        now: Callable[[], datetime] = utc_now,
+    ) -> Self:
+        """Open a database, and make it or bring it up to date where that is needed.
+
+        Args:
+            url: A path, or ``sqlite:///path``.
+            create: Whether to make a database where there is none. Commands that only read say
+                no, so that they leave nothing behind.
+            lock_timeout_s: How long each transaction waits for those of other programs.
+            now: Clock for what the store dates itself.
+
+        Raises:
+            StoreUrlError: ``url`` names no file.
+            NoDatabaseError: There is no database, and none is to be made.
+            StoreError: The database cannot be used.
+        """
+        path = database_path(url)
+        made = False
+        if not exists_as_file(path):
+            if not create:
+                raise NoDatabaseError(f"no plans in {path}: run ddlplan tune first")
+            made = create_private(path)
+        database = Database(path, lock_timeout_s=lock_timeout_s)
+        try:
+            bring_up_to_date(database, create=create)
+        except StoreError as error:
+            # Whoever holds the lock has begun to use the file.
+            if made and not isinstance(error, StoreLockedError):
+                remove_if_empty(path)
+            raise
+        return cls(database, now)
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def save_probe(self, hardware: Hardware) -> None:
+        """Keep what a probe found."""
+        with self._database.write() as connection:
+            node_id = self._see_node(connection, hardware.node, hardware.fingerprint())
+            values = {"node_id": node_id, "hardware": hardware.to_json()}
+            connection.execute(probes.insert().values(created_at=self._now(), **values))
+
+    def latest_probe(self, fingerprint: str, *, node: str | None = None) -> Hardware | None:
+        """Give the last probe of this hardware, on this node where one is named."""
+        query = select(probes.c.hardware).join(nodes).where(nodes.c.fingerprint == fingerprint)
+        if node is not None:
+            query = query.where(nodes.c.name == node)
+        query = query.order_by(probes.c.id.desc()).limit(1)
+        found = self._database.fetch(query, lambda row: Hardware.from_json(row["hardware"]))
+        return found[0] if found else None
+
+    def latest_fingerprint(self, node: str) -> str | None:
+        """Give the hardware that this node had when it was last seen."""
+        query = (
+            select(nodes.c.fingerprint)
+            .where(nodes.c.name == node)
+            .order_by(nodes.c.last_seen.desc(), nodes.c.id.desc())
+            .limit(1)
+        )
+        found = self._database.fetch(query, lambda row: str(row["fingerprint"]))
+        return found[0] if found else None
+
+    def get_or_create_study(self, study: Study) -> int:
+        """Give the id of the study that goes on; begin it where there is none."""
+        with self._database.write() as connection:
+            query = (
+                select(studies.c.id)
+                .where(studies.c.key == study.key)
+                .order_by(studies.c.generation.desc())
+                .limit(1)
+            )
+            found: int | None = connection.execute(query).scalar()
+            return self._add_study(connection, study) if found is None else found
+
+    def begin_study_afresh(self, study: Study) -> int:
+        """Begin a study without its earlier trials, which stay as evidence of earlier plans."""
+        with self._database.write() as connection:
+            return self._add_study(connection, study)
+
+    def studies(self, use_case: str | None = None, node: str | None = None) -> list[StoredStudy]:
+        """Give the studies, the first first."""
+        query = _chosen(select(studies), studies, use_case, node)
+        return self._database.fetch(query.order_by(studies.c.id), study_from_row)
+
+    def add_trial(self, study_id: int, result: TrialResult) -> int:
+        """Keep a finished trial for good; return its id. Call it once per trial."""
+        with self._database.write() as connection:
+            number = _next(connection, trials, "number", trials.c.study_id == study_id, first=0)
+            values = {"study_id": study_id, "number": number, "created_at": self._now()}
+            return _insert(connection, trials, values | trial_columns(result))
+
+    def trials(self, study_id: int) -> list[StoredTrial]:
+        """Give the trials of a study in the order in which they ended."""
+        query = select(trials).where(trials.c.study_id == study_id).order_by(trials.c.number)
+        return self._database.fetch(query, trial_from_row)
+
+    def all_trials(self, use_case: str | None = None, node: str | None = None) -> list[StoredTrial]:
+        """Give the trials of every study, in the order in which they ended."""
+        query = _chosen(select(trials).join(studies), studies, use_case, node)
+        return self._database.fetch(query.order_by(trials.c.id), trial_from_row)
+
+    def save_plan(self, stored: StoredPlan) -> int:
+        """Keep a plan with its evidence; return the id it was given."""
+        with self._database.write() as connection:
+            return _insert(connection, plans, plan_columns(stored))
+
+    def plans(self, use_case: str | None = None, node: str | None = None) -> list[StoredPlan]:
+        """Give the plans, the first first."""
+        query = _chosen(select(plans), plans, use_case, node)
+        return self._database.fetch(query.order_by(plans.c.id), plan_from_row)
+
+    def get_plan(self, plan_id: int) -> StoredPlan:
+        """Give one plan.
+
+        Raises:
+            NoPlanError: There is none of that number.
+        """
+        found = []
+        if 0 < plan_id <= _MAX_ID:
+            query = select(plans).where(plans.c.id == plan_id)
+            found = self._database.fetch(query, plan_from_row)
+        if not found:
+            raise NoPlanError(f"no plan {plan_id}: ddlplan plans list shows which there are")
+        return found[0]
+
+    def best_plan(
+        self,
+        use_case: str,
+        *,
+        software: Mapping[str, str],
+        fingerprint: str | None = None,
+        node: str | None = None,
+    ) -> StoredPlan | None:
+        """Give the plan to use, ``None`` where none fits; it may be stale where no other is left.
+
+        Args:
+            use_case: What is to be trained.
+            software: Versions that would run it.
+            fingerprint: Hardware that it must have been found on, whichever node that was.
+            node: Node that it must have been found on, where the hardware is not known. With
+                both, plans of this node on other hardware are the last resort.
+        """
+        every = self.plans(use_case)
+        chosen = every
+        if fingerprint is not None:
+            chosen = [plan for plan in every if plan.fingerprint == fingerprint]
+        if node is not None and (fingerprint is None or not chosen):
+            chosen = [plan for plan in every if plan.node == node]
+        return find_best(chosen, fingerprint=fingerprint, software=software)
+
+    def remove_plan(self, plan_id: int) -> None:
+        """Forget a plan; the trials it came from stay.
+
+        Raises:
+            NoPlanError: There is none of that number.
+        """
+        self.get_plan(plan_id)
+        with self._database.write() as connection:
+            connection.execute(plans.delete().where(plans.c.id == plan_id))
+
+    def _see_node(self, connection: Connection, name: str, fingerprint: str) -> int:
+        query = select(nodes.c.id).where(nodes.c.name == name, nodes.c.fingerprint == fingerprint)
+        node_id: int | None = connection.execute(query).scalar()
+        seen = self._now()
+        if node_id is None:
+            values = {"name": name, "fingerprint": fingerprint, "first_seen": seen}
+            return _insert(connection, nodes, values | {"last_seen": seen})
+        connection.execute(nodes.update().where(nodes.c.id == node_id).values(last_seen=seen))
+        return node_id
+
+    def _add_study(self, connection: Connection, study: Study) -> int:
+        self._see_node(connection, study.node, study.fingerprint)
+        generation = _next(connection, studies, "generation", studies.c.key == study.key, first=1)
+        values = {"generation": generation, "created_at": self._now()}
+        return _insert(connection, studies, values | study_columns(study))
+
+
+def _chosen(
+    query: Select[Any], table: Table, use_case: str | None, node: str | None
+) -> Select[Any]:
+    if use_case is not None:
+        query = query.where(table.c.use_case == use_case)
+    if node is not None:
+        query = query.where(table.c.node == node)
+    return query
+
+
+def _next(
+    connection: Connection, table: Table, column: str, which: ColumnElement[bool], *, first: int
+) -> int:
+    """Count on from the highest; no other writer can come in between."""
+    highest = connection.execute(select(func.max(table.c[column])).where(which)).scalar()
+    return first if highest is None else int(highest) + 1
+
+
+def _insert(connection: Connection, table: Table, values: Mapping[str, Any]) -> int:
+    created = connection.execute(table.insert().values(**values)).inserted_primary_key
+    assert created is not None  # what an insert of one row always gives
+    return int(created[0])

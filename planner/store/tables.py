@@ -1,0 +1,143 @@
+"""Which tables does the database have? Version 1, written so that PostgreSQL can hold it too.
+
+A change to a table here needs a step in `migrations`: databases of users are not made again.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Column,
+    Dialect,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+)
+
+
+class PlainText(TypeDecorator[str]):
+    """Text that every database accepts.
+
+    File names that are not UTF-8 reach Python as lone surrogates, which SQLite's driver cannot
+    encode, and PostgreSQL has no place for NUL. Both are kept as visible escapes.
+    """
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        """Escape what some database would refuse."""
+        if value is None:
+            return None
+        return value.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+
+
+class UtcTime(TypeDecorator[datetime]):
+    """An aware time as ISO 8601 text in UTC, because SQLite has no type that keeps the zone."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> str | None:
+        """Write the time in UTC."""
+        return None if value is None else value.astimezone(UTC).isoformat()
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> datetime | None:
+        """Read the time, which carries its zone."""
+        return None if value is None else datetime.fromisoformat(value)
+
+
+metadata = MetaData()
+
+schema = Table(
+    "ddlplan_schema",
+    metadata,
+    Column("version", Integer, nullable=False),
+)
+"""One row. Its name tells a database of ours from another program's."""
+
+nodes = Table(
+    "nodes",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("name", PlainText, nullable=False),
+    Column("fingerprint", PlainText, nullable=False),
+    Column("first_seen", UtcTime, nullable=False),
+    Column("last_seen", UtcTime, nullable=False),
+    UniqueConstraint("name", "fingerprint"),
+)
+"""A machine with other hardware in it is another row."""
+
+probes = Table(
+    "probes",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("node_id", ForeignKey("nodes.id"), nullable=False),
+    Column("created_at", UtcTime, nullable=False),
+    Column("hardware", JSON, nullable=False),
+    Index("probes_of_node", "node_id"),
+)
+
+studies = Table(
+    "studies",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("key", PlainText, nullable=False),
+    Column("generation", Integer, nullable=False),
+    Column("created_at", UtcTime, nullable=False),
+    Column("use_case", PlainText, nullable=False),
+    Column("node", PlainText, nullable=False),
+    Column("fingerprint", PlainText, nullable=False),
+    Column("precision", PlainText, nullable=False),
+    Column("software", JSON, nullable=False),
+    Column("data", PlainText, nullable=False),
+    Column("seed", BigInteger, nullable=False),
+    UniqueConstraint("key", "generation"),
+)
+
+trials = Table(
+    "trials",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("study_id", ForeignKey("studies.id"), nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("created_at", UtcTime, nullable=False),
+    Column("role", PlainText, nullable=False),
+    Column("outcome", PlainText, nullable=False),
+    Column("plan", JSON, nullable=False),
+    Column("parameters", JSON, nullable=False),
+    Column("measurement", JSON(none_as_null=True)),
+    Column("peak_memory_bytes", BigInteger),
+    Column("reason", PlainText),
+    Column("log_tail", PlainText),
+    Column("elapsed_s", Float, nullable=False),
+    UniqueConstraint("study_id", "number"),
+)
+
+plans = Table(
+    "plans",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("study_id", ForeignKey("studies.id")),
+    Column("created_at", UtcTime, nullable=False),
+    Column("use_case", PlainText, nullable=False),
+    Column("node", PlainText, nullable=False),
+    Column("fingerprint", PlainText, nullable=False),
+    Column("plan", JSON, nullable=False),
+    Column("throughput", JSON, nullable=False),
+    Column("speedup", JSON(none_as_null=True)),
+    Column("baseline", JSON(none_as_null=True)),
+    Column("peak_memory_bytes", BigInteger),
+    Column("software", JSON, nullable=False),
+    # People write down the number of a plan; one that was removed must not come back as another.
+    sqlite_autoincrement=True,
+)

@@ -1,0 +1,130 @@
+"""What is known of a plan that was found? Its evidence, and whether it still holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from launch.plan import Plan
+from planner.software import release_series
+from probes.timing import Interval
+
+
+def utc_now() -> datetime:
+    """Give the time, in the whole seconds that are stored and shown."""
+    return datetime.now(UTC).replace(microsecond=0)
+
+
+def iso_utc(moment: datetime) -> str:
+    """Write an aware time as ``2026-11-20T12:00:00Z``."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline:
+    """What a plan is compared with."""
+
+    strategy: str
+    node_batch: int
+    throughput_samples_per_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredPlan:
+    """A plan with its evidence, as the store keeps it and plan files carry it."""
+
+    id: int | None = None
+    """Given by the store; ``None`` until then."""
+
+    use_case: str
+    node: str
+    fingerprint: str
+    plan: Plan
+    throughput_samples_per_s: Interval
+
+    speedup: Interval | None
+    """Time of the baseline / time of the plan; ``None`` where the baseline failed."""
+
+    baseline: Baseline | None
+    peak_memory_bytes: int | None
+    created_at: datetime
+    software: Mapping[str, str]
+
+    study_id: int | None = None
+    """Study whose trials are the evidence; ``None`` for a plan from a file."""
+
+    def to_json(self, *, stale: bool) -> dict[str, Any]:
+        """Give the plan as the JSON that scripts rely on."""
+        throughput = self.throughput_samples_per_s
+        return {
+            "id": self.id,
+            "use_case": self.use_case,
+            "node": self.node,
+            "fingerprint": self.fingerprint,
+            **self.plan.to_json(),
+            "throughput_samples_per_s": _interval_json(throughput) | {"samples": throughput.count},
+            "speedup": None if self.speedup is None else _interval_json(self.speedup),
+            "baseline": None if self.baseline is None else _baseline_json(self.baseline),
+            "peak_memory_bytes": self.peak_memory_bytes,
+            "created_at": iso_utc(self.created_at),
+            "software": dict(self.software),
+            "stale": stale,
+        }
+
+
+def _interval_json(interval: Interval) -> dict[str, Any]:
+    return {"median": interval.median, "ci_low": interval.low, "ci_high": interval.high}
+
+
+def _baseline_json(baseline: Baseline) -> dict[str, Any]:
+    return {
+        "strategy": baseline.strategy,
+        "node_batch": baseline.node_batch,
+        "throughput_samples_per_s": baseline.throughput_samples_per_s,
+    }
+
+
+def stale_reasons(
+    stored: StoredPlan, *, fingerprint: str | None, software: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Say why a plan may no longer be the best, one phrase each; empty when it still holds.
+
+    Args:
+        stored: Plan to judge.
+        fingerprint: Hardware of its node today; ``None`` where it is not known, which no plan
+            is blamed for.
+        software: Versions that would run it.
+    """
+    reasons = []
+    if fingerprint is not None and fingerprint != stored.fingerprint:
+        reasons.append("made on other hardware")
+    for package in ("torch", "ddlplan"):
+        made, now = stored.software.get(package), software.get(package)
+        if made is None or now is None:
+            continue
+        # Kernels change with a minor release of torch; what a plan means may change with any of
+        # ddlplan.
+        shown = release_series if package == "torch" else str
+        if shown(made) != shown(now):
+            reasons.append(f"made with {package} {made}, here is {now}")
+    return tuple(reasons)
+
+
+def find_best(
+    plans: list[StoredPlan], *, fingerprint: str | None, software: Mapping[str, str]
+) -> StoredPlan | None:
+    """Choose the plan to use: the fastest whose evidence still holds, else the fastest.
+
+    Plans whose median lies in the fastest one's interval are not shown to be slower; of these
+    the latest is taken, because its evidence is.
+    """
+    fresh = [p for p in plans if not stale_reasons(p, fingerprint=fingerprint, software=software)]
+    candidates = fresh or plans
+    if not candidates:
+        return None
+    fastest = max(candidates, key=lambda p: p.throughput_samples_per_s.median)
+    bound = fastest.throughput_samples_per_s.low
+    tied = [p for p in candidates if p.throughput_samples_per_s.median >= bound]
+    return max(tied, key=lambda p: (p.created_at, p.id or 0))
