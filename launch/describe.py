@@ -1,0 +1,74 @@
+"""What is this use case? Asked of it once, in a worker, before anything is planned."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from launch.case_facts import CaseFacts
+from launch.errors import UseCaseError
+from launch.reports import Reporter
+from launch.task import Task
+from launch.use_cases._base import UseCase
+
+
+def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
+    """Make the data ready and learn what a planner must know.
+
+    Raises:
+        UseCaseError: The data cannot be used, or the use case does not have the promised shape.
+    """
+    data = Path(task.data) if task.data else None
+    case.prepare(data, reporter)
+    model = case.model()
+    if not isinstance(model, nn.Module):
+        raise UseCaseError(f"model() of {task.use_case} gave a {type(model).__name__}: return a torch.nn.Module")
+    trained = [p for p in model.parameters() if p.requires_grad]
+    if not trained:
+        raise UseCaseError(f"the model of {task.use_case} has no parameter to train: set requires_grad on some")
+    training = _size(case, data, train=True)
+    return CaseFacts(
+        spec=task.use_case,
+        default_batch=min(case.default_batch, training),
+        train_samples=training,
+        validation_samples=_size(case, data, train=False),
+        parameter_count=sum(p.numel() for p in trained),
+        parameter_bytes=sum(p.numel() * p.element_size() for p in trained),
+        has_layers=case.layers(model) is not None,
+        digest=_digest(case, model, data, training),
+    )
+
+
+def _size(case: UseCase, data: Path | None, *, train: bool) -> int:
+    dataset: Any = case.dataset(data, train=train)
+    try:
+        size = len(dataset)
+    except TypeError as error:
+        raise UseCaseError(
+            f"dataset(train={train}) has no length: return a map-style data set with __len__"
+        ) from error
+    if train and size == 0:
+        raise UseCaseError(f"dataset(train=True) is empty: give a folder with samples by --data")
+    return int(size)
+
+
+def _digest(case: UseCase, model: nn.Module, data: Path | None, samples: int) -> str:
+    """Hash what makes trials comparable: the code, the model's shape, the amount of data."""
+    digest = hashlib.sha256()
+    for part in (_source(case), str(model), str(data), str(samples)):
+        digest.update(part.encode() + b"\0")
+    for name, tensor in model.state_dict().items():
+        digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
+    return "sha256:" + digest.hexdigest()
+
+
+def _source(case: UseCase) -> str:
+    subject = getattr(case, "subject", case)
+    try:
+        return Path(inspect.getfile(type(subject))).read_text()
+    except (OSError, TypeError):
+        return type(subject).__qualname__

@@ -1,0 +1,247 @@
+"""How do workers start without waiting for torch? A process that has loaded it forks them.
+
+Importing torch and torchvision takes seconds on every core. One process per node does it, stays
+at a single thread, touches no GPU, and forks a worker when told to: in milliseconds, with the
+library's pages shared by all. Trials and training start their workers in this same way.
+
+The server is started by `exec` and never imports mpi4py, so nothing here forks a process that
+has called MPI_Init. When its owner goes, it ends all workers and itself; when it goes, the kernel
+ends the workers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import IO, NoReturn
+
+from launch.errors import LaunchError
+from launch.group import GroupHandles
+from launch.process_end import end_with_parent, exit_code, kill_group
+from launch.task import Task
+
+_MAX_MESSAGE_BYTES = 1 << 16
+_STARTUP_LIMIT_S = 120.0
+
+# Variables by which a child would take itself for a rank of its parent's MPI job.
+_MPI_PREFIXES = ("OMPI_", "PMIX_", "PMI_", "PRTE_")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerExit:
+    """A worker's process has ended."""
+
+    pid: int
+    code: int
+    """Negative for the signal that ended it."""
+
+
+class ForkServer:
+    """The owner's side. Use it in a ``with`` block; leaving it ends every worker."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "launch.fork_server", str(theirs.fileno()), str(os.getpid())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env=worker_environment(os.environ),
+                start_new_session=True,
+            )
+        self._socket = ours
+        self._exits: list[WorkerExit] = []
+        self._ready = False
+
+    def __enter__(self) -> ForkServer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def wait_until_ready(self) -> None:
+        """Wait until torch is loaded; `start_worker` does so by itself.
+
+        Raises:
+            LaunchError: The server ended, or did not answer in time.
+        """
+        if self._ready:
+            return
+        self._socket.settimeout(_STARTUP_LIMIT_S)
+        try:
+            self._receive()
+        except TimeoutError as error:
+            raise LaunchError(
+                f"torch was not loaded within {_STARTUP_LIMIT_S:.0f} s: is the disk busy?"
+            ) from error
+        self._socket.settimeout(None)
+        self._ready = True
+
+    def start_worker(self, task: Task, log: IO[bytes], report: int, handles: GroupHandles) -> int:
+        """Fork a worker, leader of a process group of its own.
+
+        Args:
+            task: What it does.
+            log: Takes its stdout and stderr.
+            report: Writing end of the pipe for its reports.
+            handles: By which it meets the other workers.
+
+        Returns:
+            Its process number.
+        """
+        self.wait_until_ready()
+        descriptors = [log.fileno(), report, *handles.descriptors()]
+        with contextlib.suppress(BrokenPipeError):  # the server is gone: receiving says how
+            socket.send_fds(self._socket, [task.encode()], descriptors)
+        while "started" not in (message := self._receive()):
+            self._note_exit(message)
+        return message["started"]
+
+    def fileno(self) -> int:
+        """Descriptor that is readable when a worker has ended, for `select`."""
+        return self._socket.fileno()
+
+    def take_exits(self) -> list[WorkerExit]:
+        """Give the workers that have ended since the last call, in order, without waiting."""
+        while select.select([self._socket], [], [], 0)[0]:
+            self._note_exit(self._receive())
+        exits, self._exits = self._exits, []
+        return exits
+
+    def is_gone(self) -> bool:
+        """Whether the server has ended, and every worker with it."""
+        return self._process.poll() is not None
+
+    def close(self) -> None:
+        """End the server and every worker, and wait until they are gone."""
+        self._socket.close()
+        try:
+            self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _note_exit(self, message: Mapping[str, int]) -> None:
+        self._exits.append(WorkerExit(message["ended"], message["code"]))
+
+    def _receive(self) -> dict[str, int]:
+        try:
+            message = self._socket.recv(_MAX_MESSAGE_BYTES)
+        except ConnectionResetError:
+            message = b""
+        if not message:
+            code = self._process.wait()
+            raise LaunchError(f"the process that starts workers ended with exit code {code}")
+        values: dict[str, int] = json.loads(message)
+        return values
+
+
+def worker_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Clean an environment of what must not reach a worker.
+
+    Threads are set per worker by its plan: libraries that start some when they are loaded
+    (OpenBLAS) would make the server unfit to fork.
+    """
+    kept = {k: v for k, v in environment.items() if not k.startswith(_MPI_PREFIXES)}
+    return kept | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+
+
+class _Server:
+    """The server's side: a loop over requests and ended children."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._children: set[int] = set()
+        self._wakeup, writing = os.pipe()
+        os.set_blocking(self._wakeup, False)
+        os.set_blocking(writing, False)
+        signal.set_wakeup_fd(writing)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def serve(self) -> None:
+        """Fork workers until the owner closes its side."""
+        self._send({"ready": os.getpid()})
+        while True:
+            readable, _, _ = select.select([self._connection, self._wakeup], [], [])
+            if self._connection in readable:
+                message, descriptors, _, _ = socket.recv_fds(
+                    self._connection, _MAX_MESSAGE_BYTES, 16
+                )
+                if not message:
+                    break
+                self._fork(message, descriptors)
+            if self._wakeup in readable:
+                with contextlib.suppress(BlockingIOError):
+                    os.read(self._wakeup, 4096)
+            self._reap()
+        for pid in self._children:
+            kill_group(pid)
+
+    def _fork(self, message: bytes, descriptors: list[int]) -> None:
+        owner = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            self._become_worker(owner, message, descriptors)
+        self._children.add(pid)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        self._send({"started": pid})
+
+    def _become_worker(self, owner: int, message: bytes, descriptors: list[int]) -> NoReturn:
+        status = 70
+        try:
+            os.setsid()
+            end_with_parent(owner)
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            self._connection.close()
+            log, report, *meeting = descriptors
+            for standard in (1, 2):
+                os.dup2(log, standard)
+            from launch.worker import run
+
+            status = run(Task.decode(message), report, GroupHandles.from_descriptors(meeting))
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            # Without the server's own clean-up: this process is only a copy of it.
+            os._exit(status)
+
+    def _reap(self) -> None:
+        with contextlib.suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                pid, wait_status = ended
+                kill_group(pid)  # what it may have started and left behind
+                self._children.discard(pid)
+                self._send({"ended": pid, "code": exit_code(wait_status)})
+
+    def _send(self, message: Mapping[str, int]) -> None:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self._connection.send(json.dumps(message).encode())
+
+
+def _main(descriptor: int, parent: int) -> None:
+    end_with_parent(parent)
+    import torchvision  # noqa: F401 - loaded here so that no worker has to
+
+    import launch.worker  # noqa: F401
+
+    gc.collect()
+    gc.freeze()  # a collection in a worker would otherwise copy every shared page
+    _Server(socket.socket(fileno=descriptor)).serve()
+
+
+if __name__ == "__main__":
+    _main(int(sys.argv[1]), int(sys.argv[2]))
+    os._exit(0)  # nothing of torch's needs an orderly end, which takes long and is noisy

@@ -1,0 +1,158 @@
+"""Who trains together inside a node? Workers that can wait for one another and share memory."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+
+class LocalGroup(ABC):
+    """The workers of one node, seen from one of them.
+
+    Both methods are collective: each worker of the group makes the same calls in the same
+    order, or the others wait until their node ends them.
+    """
+
+    local_rank: int
+    size: int
+    cores: tuple[int, ...]
+    """Logical CPUs of this worker."""
+
+    @abstractmethod
+    def barrier(self) -> None:
+        """Wait, without burning a core, until every worker is here."""
+
+    @abstractmethod
+    def share_bytes(self, num_bytes: int) -> Tensor:
+        """Give zeroed memory that every worker of the group sees.
+
+        Returns:
+            A uint8 tensor of ``num_bytes`` elements, aligned to a page.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class GroupHandles:
+    """Open file descriptors by which worker processes of one node meet."""
+
+    memory: int
+    """An anonymous file. Unlike /dev/shm it has no size limit but the memory itself, and
+    nothing of it is left when its last user dies."""
+
+    arrivals: int
+    departures: tuple[int, int]
+
+    @classmethod
+    def create(cls) -> GroupHandles:
+        """Open a new set; the caller closes it."""
+        return cls(
+            memory=os.memfd_create("ddlplan", os.MFD_CLOEXEC),
+            arrivals=os.eventfd(0, os.EFD_CLOEXEC),
+            departures=(
+                os.eventfd(0, os.EFD_CLOEXEC | os.EFD_SEMAPHORE),
+                os.eventfd(0, os.EFD_CLOEXEC | os.EFD_SEMAPHORE),
+            ),
+        )
+
+    @classmethod
+    def from_descriptors(cls, descriptors: Sequence[int]) -> GroupHandles:
+        """Take over descriptors in the order that `descriptors` gives them."""
+        memory, arrivals, even, odd = descriptors
+        return cls(memory=memory, arrivals=arrivals, departures=(even, odd))
+
+    def descriptors(self) -> tuple[int, ...]:
+        """List the descriptors, to be passed on to a worker."""
+        return (self.memory, self.arrivals, *self.departures)
+
+    def close(self) -> None:
+        """Close every descriptor; workers keep theirs."""
+        for descriptor in self.descriptors():
+            os.close(descriptor)
+
+
+class ProcessGroup(LocalGroup):
+    """Worker processes of one node.
+
+    The barrier counts arrivals at worker 0, which then lets the others go. Departures alternate
+    between two semaphores, so that a quick worker cannot take the place of a slow one by coming
+    round to the next barrier first.
+    """
+
+    def __init__(
+        self, local_rank: int, size: int, cores: Sequence[int], handles: GroupHandles
+    ) -> None:
+        self.local_rank = local_rank
+        self.size = size
+        self.cores = tuple(cores)
+        self._handles = handles
+        self._barriers = 0
+        self._shared_bytes = 0
+
+    def barrier(self) -> None:
+        departures = self._handles.departures[self._barriers % 2]
+        self._barriers += 1
+        if self.size == 1:
+            return
+        if self.local_rank > 0:
+            os.eventfd_write(self._handles.arrivals, 1)
+            os.eventfd_read(departures)
+            return
+        arrived = 1
+        while arrived < self.size:
+            arrived += os.eventfd_read(self._handles.arrivals)
+        os.eventfd_write(departures, self.size - 1)
+
+    def share_bytes(self, num_bytes: int) -> Tensor:
+        offset = self._shared_bytes
+        self._shared_bytes += -(-num_bytes // mmap.PAGESIZE) * mmap.PAGESIZE
+        if self.local_rank == 0:
+            os.ftruncate(self._handles.memory, self._shared_bytes)
+        self.barrier()
+        region = mmap.mmap(self._handles.memory, max(num_bytes, 1), offset=offset)
+        return torch.frombuffer(region, dtype=torch.uint8)[:num_bytes]
+
+
+@dataclass(slots=True)
+class _ThreadMeeting:
+    """What the threads of one group have in common."""
+
+    barrier: threading.Barrier
+    shared: list[Tensor] = field(default_factory=list)
+
+
+class ThreadGroup(LocalGroup):
+    """Threads of one process."""
+
+    def __init__(self, local_rank: int, cores: Sequence[int], meeting: _ThreadMeeting) -> None:
+        self.local_rank = local_rank
+        self.size = meeting.barrier.parties
+        self.cores = tuple(cores)
+        self._meeting = meeting
+        self._shares = 0
+
+    @classmethod
+    def create(cls, cores_of: Sequence[Sequence[int]]) -> list[ThreadGroup]:
+        """Make a group of as many threads as ``cores_of`` has entries."""
+        meeting = _ThreadMeeting(threading.Barrier(len(cores_of)))
+        return [cls(rank, cores, meeting) for rank, cores in enumerate(cores_of)]
+
+    def barrier(self) -> None:
+        self._meeting.barrier.wait()
+
+    def abort(self) -> None:
+        """Let every thread that waits now or later fail with `threading.BrokenBarrierError`."""
+        self._meeting.barrier.abort()
+
+    def share_bytes(self, num_bytes: int) -> Tensor:
+        if self.local_rank == 0:
+            self._meeting.shared.append(torch.zeros(num_bytes, dtype=torch.uint8))
+        self.barrier()
+        self._shares += 1
+        return self._meeting.shared[self._shares - 1]

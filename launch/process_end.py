@@ -1,0 +1,47 @@
+"""How does a process end with its owner, and how do we say how it ended?"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+
+_PR_SET_PDEATHSIG = 1  # from linux/prctl.h
+
+
+def end_with_parent(parent: int, signal_number: int = signal.SIGKILL) -> None:
+    """Ask the kernel to end this process when its parent dies, however that happens.
+
+    Args:
+        parent: The parent's process number; it may have died before this call.
+        signal_number: What this process is sent.
+    """
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal_number, 0, 0, 0)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal_number)
+
+
+def kill_group(leader: int) -> None:
+    """End every process of a group at once; none left is no error."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signal.SIGKILL)
+
+
+def exit_code(wait_status: int) -> int:
+    """Give the exit code as Python does: negative for the signal that ended the process."""
+    return os.waitstatus_to_exitcode(wait_status)
+
+
+def explain_exit(code: int) -> str:
+    """Say in words how a process ended.
+
+    >>> explain_exit(-9)
+    'killed by signal 9 (SIGKILL)'
+    """
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"killed by signal {-code} ({signal.Signals(-code).name})"
+    except ValueError:
+        return f"killed by signal {-code}"

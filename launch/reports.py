@@ -1,0 +1,123 @@
+"""What does a worker tell its node? One JSON document a line, over a pipe of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Base of what a worker reports."""
+
+    def encode(self) -> bytes:
+        """Give the report as one line."""
+        document = {"kind": type(self).__name__, **asdict(self)}
+        return json.dumps(document).encode() + b"\n"
+
+    @staticmethod
+    def decode(line: bytes) -> Report:
+        """Read one line that `encode` wrote."""
+        values = json.loads(line)
+        return _KINDS[values.pop("kind")](**values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress(Report):
+    """Data are being made ready."""
+
+    what: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warned(Report):
+    """Something the user should know."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described(Report):
+    """The use case was loaded and its data are ready."""
+
+    facts: Mapping[str, Any]
+    """`CaseFacts.to_json`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepDone(Report):
+    """One step, from one worker's last step to this one: input, computing, averaging, waiting."""
+
+    step: int
+    epoch: int
+    time_s: float
+    samples: int
+    loss: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Validated(Report):
+    """One worker's part of the validation after an epoch, as sums over its samples."""
+
+    epoch: int
+    samples: int
+    loss_sum: float
+    metric_sums: Mapping[str, float] = field(default_factory=dict)
+    time_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightsSaved(Report):
+    """The weights are in a file."""
+
+    path: str
+    num_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed(Report):
+    """The worker gives up. A traceback is in its log."""
+
+    error: str
+    """Name of the exception's class."""
+    message: str
+    users_fault: bool = False
+    """Whether the use case or its data is at fault before anything was trained."""
+
+
+_KINDS: dict[str, type[Report]] = {
+    kind.__name__: kind
+    for kind in (Progress, Warned, Described, StepDone, Validated, WeightsSaved, Failed)
+}
+
+
+class Reporter:
+    """A worker's end of the pipe."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def send(self, report: Report) -> None:
+        """Write one report whole, so that reports of one worker never mix.
+
+        A node that no longer listens is no reason to fail here: it ends its workers itself.
+        """
+        line = memoryview(report.encode())
+        try:
+            while line:
+                line = line[os.write(self._descriptor, line) :]
+        except BrokenPipeError:
+            return
+
+    def progress(self, done: int, total: int, what: str) -> None:
+        """Say how far the data are; the shape that a use case's ``prepare`` expects."""
+        self.send(Progress(what=what, done=done, total=total))
+
+    def warning(self, message: str) -> None:
+        """Pass on something the user should know."""
+        self.send(Warned(message=message))

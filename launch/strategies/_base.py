@@ -1,0 +1,129 @@
+"""What does every strategy promise? The contract, said once."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from launch.plan import ALLOCATORS, MEMORY_FORMATS, Plan, Setting
+
+if TYPE_CHECKING:
+    from launch.case_facts import CaseFacts
+    from launch.group import LocalGroup
+    from launch.train_step import TrainStep
+    from launch.use_cases._base import UseCase
+    from probes.hardware import Hardware
+
+
+class Suggest(Protocol):
+    """Draws the value of one named parameter, as an Optuna trial does."""
+
+    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
+        """Draw one of ``choices``, which must be the same at every call with this name."""
+
+
+class Strategy(ABC):
+    """One way to spread a training step inside a node. Keeps no state."""
+
+    @abstractmethod
+    def obstacle(self, case: CaseFacts, node: Hardware) -> str | None:
+        """Say why no plan of this strategy can run here, ``None`` where one can.
+
+        Runs where torch is not loaded.
+        """
+
+    @abstractmethod
+    def suggest(self, trial: Suggest, case: CaseFacts, node: Hardware) -> Plan:
+        """Draw one plan from this strategy's search space.
+
+        Runs where torch is not loaded. Parameter names begin with the strategy's name,
+        because a study keeps one distribution per name.
+
+        Raises:
+            InfeasiblePlanError: No plan of this strategy can run here.
+        """
+
+    @abstractmethod
+    def first_guesses(self, case: CaseFacts, node: Hardware) -> list[dict[str, Setting]]:
+        """Name parameters worth trying before any is known, the most promising first.
+
+        Each is complete: drawing exactly these values from `suggest` gives a plan.
+        """
+
+    @abstractmethod
+    def build(self, plan: Plan, case: UseCase, group: LocalGroup) -> TrainStep:
+        """Build this worker's part of the step.
+
+        Collective: every worker of ``group`` calls it once, with the same plan. From the same
+        seed, the gradients equal those of one process on the whole node batch, up to rounding.
+        """
+
+
+class Fixed:
+    """Draws values that are already chosen; a `Suggest` of its own kind.
+
+    Raises:
+        KeyError: A parameter was not chosen.
+        ValueError: A chosen value is not among the choices.
+    """
+
+    def __init__(self, values: Mapping[str, Setting]) -> None:
+        self._values = values
+
+    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
+        """Return the chosen value of ``name``."""
+        value = self._values[name]
+        if value not in choices:
+            raise ValueError(f"{name}={value!r}: not one of {choices}")
+        return value
+
+
+def draw_shared_settings(trial: Suggest, prefix: str, case: CaseFacts) -> dict[str, Any]:
+    """Draw what every CPU strategy sets: batch, input and memory."""
+
+    def draw(name: str, choices: Sequence[Any]) -> Any:
+        return trial.suggest_categorical(f"{prefix}.{name}", choices)
+
+    return {
+        "node_batch": draw("node_batch", case.batch_choices),
+        "micro_batches": draw("micro_batches", (1, 2, 4)),
+        "memory_format": draw("memory_format", MEMORY_FORMATS),
+        "loader_workers": draw("loader_workers", (0, 1, 2)),
+        "allocator": draw("allocator", ALLOCATORS),
+    }
+
+
+def guess_shared_settings(prefix: str, case: CaseFacts) -> dict[str, Setting]:
+    """Guess what `draw_shared_settings` should draw first.
+
+    A batch of several times the default shrinks the optimizer's share of a step; channels_last
+    is oneDNN's own layout; a step that keeps its memory is spared the page faults.
+    """
+    few = [batch for batch in case.batch_choices if batch <= 4 * case.default_batch]
+    return {
+        f"{prefix}.node_batch": max(few, default=case.batch_choices[0]),
+        f"{prefix}.micro_batches": 1,
+        f"{prefix}.memory_format": "channels_last",
+        f"{prefix}.loader_workers": 0,
+        f"{prefix}.allocator": "retain",
+    }
+
+
+def layouts(cores: int, *, at_least: int) -> list[tuple[int, int]]:
+    """List ``(parts, threads per part)`` worth trying on ``cores`` cores.
+
+    All cores in equal parts, and half of them, for work that the memory limits rather than
+    the cores.
+
+    Args:
+        cores: Usable cores.
+        at_least: Smallest number of parts.
+    """
+    pairs = {
+        (parts, threads)
+        for parts in range(at_least, cores + 1)
+        for threads in (cores // parts, max(1, cores // (2 * parts)))
+        if parts * threads in (cores, cores // 2)
+    }
+    return sorted(pairs, key=lambda pair: (-pair[0] * pair[1], pair[0]))

@@ -1,0 +1,69 @@
+"""Processes: data parallelism over worker processes on disjoint cores, with shared parameters.
+
+Each worker computes the gradients of its share of the node batch with its own threads and its
+own interpreter. Gradients are summed and parameters updated in shared memory, each worker its
+part: see `launch.averaging`. Workers meet twice a step and nothing goes through a socket.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from launch.errors import InfeasiblePlanError
+from launch.plan import Plan, Setting
+from launch.strategies._base import (
+    Strategy,
+    Suggest,
+    draw_shared_settings,
+    guess_shared_settings,
+    layouts,
+)
+
+if TYPE_CHECKING:
+    from launch.case_facts import CaseFacts
+    from launch.group import LocalGroup
+    from launch.train_step import TrainStep
+    from launch.use_cases._base import UseCase
+    from probes.hardware import Hardware
+
+
+class Processes(Strategy):
+    def obstacle(self, case: CaseFacts, node: Hardware) -> str | None:
+        cores = node.cpu.usable_cores
+        return f"usable_cores={cores}: processes need at least 2 cores" if cores < 2 else None
+
+    def suggest(self, trial: Suggest, case: CaseFacts, node: Hardware) -> Plan:
+        if obstacle := self.obstacle(case, node):
+            raise InfeasiblePlanError(obstacle)
+        layout = trial.suggest_categorical("processes.layout", _layouts(node))
+        processes, threads = map(int, layout.split("x"))
+        return Plan(
+            strategy="processes",
+            processes=processes,
+            replicas=processes,
+            threads_per_process=threads,
+            devices=("cpu",) * processes,
+            **draw_shared_settings(trial, "processes", case),
+        )
+
+    def first_guesses(self, case: CaseFacts, node: Hardware) -> list[dict[str, Setting]]:
+        guess = guess_shared_settings("processes", case)
+        return [{"processes.layout": _middle_layout(node), **guess}]
+
+    def build(self, plan: Plan, case: UseCase, group: LocalGroup) -> TrainStep:
+        from launch.train_step import SharedStep, prepare_model
+
+        return SharedStep(plan, case, prepare_model(plan, case.model()), group)
+
+
+def _middle_layout(node: Hardware) -> str:
+    """Guess a layout: every core, and no more than about eight processes, for their memory."""
+    cores = node.cpu.usable_cores
+    pairs = [(p, t) for p, t in layouts(cores, at_least=2) if p * t == cores]
+    processes, threads = min(pairs, key=lambda pair: abs(pair[0] - min(cores, 8)))
+    return f"{processes}x{threads}"
+
+
+def _layouts(node: Hardware) -> tuple[str, ...]:
+    """List the ways to part the cores, as ``processes x threads of each``."""
+    return tuple(f"{p}x{t}" for p, t in layouts(node.cpu.usable_cores, at_least=2))

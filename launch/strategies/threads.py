@@ -1,0 +1,64 @@
+"""Threads: the batch is split over model replicas in one process, one Python thread driving each.
+
+Each replica has its own share of the cores. All share one copy of the parameters, so ``k``
+replicas cost the memory of ``k`` gradients and activations, not of ``k`` models. With one replica
+this is PyTorch's own way, several threads inside each operator: fewer and larger operators, but
+every operator waits for its slowest thread. Several replicas wait once a step, and between their
+operators they contend for Python's interpreter lock.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from launch.errors import InfeasiblePlanError
+from launch.plan import Plan, Setting
+from launch.strategies._base import (
+    Strategy,
+    Suggest,
+    draw_shared_settings,
+    guess_shared_settings,
+    layouts,
+)
+
+if TYPE_CHECKING:
+    from launch.case_facts import CaseFacts
+    from launch.group import LocalGroup
+    from launch.train_step import TrainStep
+    from launch.use_cases._base import UseCase
+    from probes.hardware import Hardware
+
+
+class Threads(Strategy):
+    def obstacle(self, case: CaseFacts, node: Hardware) -> str | None:
+        cores = node.cpu.usable_cores
+        return f"usable_cores={cores}: threads need at least 2 cores" if cores < 2 else None
+
+    def suggest(self, trial: Suggest, case: CaseFacts, node: Hardware) -> Plan:
+        if obstacle := self.obstacle(case, node):
+            raise InfeasiblePlanError(obstacle)
+        layout = trial.suggest_categorical("threads.layout", _layouts(node))
+        replicas, threads = map(int, layout.split("x"))
+        return Plan(
+            strategy="threads",
+            replicas=replicas,
+            threads_per_process=replicas * threads,
+            **draw_shared_settings(trial, "threads", case),
+        )
+
+    def first_guesses(self, case: CaseFacts, node: Hardware) -> list[dict[str, Setting]]:
+        guess = guess_shared_settings("threads", case)
+        full = layouts(node.cpu.usable_cores, at_least=1)[:2]
+        return [{"threads.layout": f"{r}x{t}", **guess} for r, t in full]
+
+    def build(self, plan: Plan, case: UseCase, group: LocalGroup) -> TrainStep:
+        from launch.threaded_step import ThreadedStep
+        from launch.train_step import PlainStep
+
+        return PlainStep(plan, case) if plan.replicas == 1 else ThreadedStep(plan, case, group)
+
+
+def _layouts(node: Hardware) -> tuple[str, ...]:
+    """List the ways to part the cores, as ``replicas x threads of each``."""
+    pairs = layouts(node.cpu.usable_cores, at_least=1)
+    return tuple(f"{replicas}x{threads}" for replicas, threads in pairs if replicas * threads > 1)

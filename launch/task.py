@@ -1,0 +1,78 @@
+"""What is one worker told to do? Everything it needs, as one JSON document."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+
+from launch.plan import Plan
+
+
+class Purpose(StrEnum):
+    """Why a worker is started."""
+
+    DESCRIBE = "describe"
+    """Load the use case, make its data ready, say what a planner must know of it."""
+
+    TIME = "time"
+    """Train for ever and report each step; whoever listens ends it."""
+
+    TRAIN = "train"
+    """Train for a number of epochs, validate after each, save the weights."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One worker's part of a job."""
+
+    purpose: Purpose
+    use_case: str
+    """As the user names it; see `launch.use_cases.load_use_case`."""
+
+    data: str | None = None
+    plan: Plan | None = None
+    """``None`` where nothing is trained."""
+
+    local_rank: int = 0
+    cores: tuple[int, ...] = ()
+    """Logical CPUs to stay on; empty: anywhere."""
+
+    seed: int = 0
+    epochs: int = 1
+    weights: str | None = None
+    """Where worker 0 saves the weights."""
+
+    @property
+    def group_size(self) -> int:
+        """Workers on this node."""
+        return self.plan.processes if self.plan else 1
+
+    def encode(self) -> bytes:
+        """Give the task as JSON."""
+        values = asdict(self) | {"plan": self.plan.to_json() if self.plan else None}
+        return json.dumps(values).encode()
+
+    @classmethod
+    def decode(cls, document: bytes) -> Task:
+        """Read a task that `encode` wrote."""
+        values = json.loads(document)
+        values["purpose"] = Purpose(values["purpose"])
+        values["plan"] = Plan.from_json(values["plan"]) if values["plan"] else None
+        values["cores"] = tuple(values["cores"])
+        return cls(**values)
+
+
+def worker_tasks(task: Task, core_ids: tuple[int, ...]) -> list[Task]:
+    """Give each worker of a plan its number and its own cores.
+
+    Args:
+        task: What all workers have in common; its plan fits the node.
+        core_ids: Logical CPUs of the node that may be used.
+    """
+    assert task.plan is not None
+    threads = task.plan.threads_per_process
+    return [
+        replace(task, local_rank=rank, cores=core_ids[rank * threads : (rank + 1) * threads])
+        for rank in range(task.plan.processes)
+    ]

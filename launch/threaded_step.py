@@ -1,0 +1,98 @@
+"""How do several threads of one process make one step together?"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from copy import deepcopy
+from typing import TypeVar
+
+import torch
+
+from launch.batches import num_samples, split_batch
+from launch.group import LocalGroup, ThreadGroup
+from launch.plan import Plan
+from launch.train_step import Batch, SharedStep, TrainStep, prepare_model
+from launch.use_cases._base import UseCase
+
+Result = TypeVar("Result")
+
+
+class ThreadedStep(TrainStep):
+    """Replicas of a model, each driven by a Python thread of its own on its own cores."""
+
+    def __init__(self, plan: Plan, case: UseCase, group: LocalGroup) -> None:
+        model = prepare_model(plan, case.model())
+        threads = plan.threads_per_process // plan.replicas
+        cores = [group.cores[i * threads : (i + 1) * threads] for i in range(plan.replicas)]
+        self._members = ThreadGroup.create(cores)
+        # One executor per replica and not one for all: a replica stays on its thread, and the
+        # thread on its cores with the operator threads that it has started.
+        self._executors = [
+            ThreadPoolExecutor(1, f"replica{member.local_rank}", _settle, (member.cores, threads))
+            for member in self._members
+        ]
+        models = [model, *(deepcopy(model) for _ in self._members[1:])]
+        self._replicas = self._on_all(
+            [
+                lambda m=member, r=replica: SharedStep(plan, case, r, m)  # type: ignore[misc]
+                for member, replica in zip(self._members, models, strict=True)
+            ]
+        )
+        self.model = model
+
+    def run(self, share: Batch | None, batch_size: int) -> float:
+        pieces = self._split(share)
+        calls = [
+            lambda r=replica, p=piece: r.run(p, batch_size)  # type: ignore[misc]
+            for replica, piece in zip(self._replicas, pieces, strict=True)
+        ]
+        return self._on_all(calls)[0]
+
+    def place(self, batch: Batch) -> Batch:
+        return self._replicas[0].place(batch)
+
+    def close(self) -> None:
+        self._members[0].abort()
+        for executor in self._executors:
+            executor.shutdown(cancel_futures=True)
+
+    def _split(self, share: Batch | None) -> list[Batch | None]:
+        count = len(self._replicas)
+        size = 0 if share is None else num_samples(share)
+        pieces: list[Batch | None] = list(split_batch(share, min(count, size))) if size else []
+        return pieces + [None] * (count - len(pieces))
+
+    def _on_all(self, calls: list[Callable[[], Result]]) -> list[Result]:
+        """Run one call on each replica's thread; the first failure ends the others and is raised.
+
+        The others fail too, because they wait for one that will not come: that is a
+        consequence, not a cause.
+        """
+        futures = [
+            executor.submit(call) for executor, call in zip(self._executors, calls, strict=True)
+        ]
+        done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+        if any(future.exception() for future in done):
+            self._members[0].abort()
+        _raise_cause(futures)
+        return [future.result() for future in futures]
+
+
+def _raise_cause(futures: list[Future[Result]]) -> None:
+    errors = [error for future in futures if (error := future.exception())]
+    causes = [error for error in errors if not isinstance(error, threading.BrokenBarrierError)]
+    if errors:
+        raise (causes or errors)[0]
+
+
+def _settle(cores: tuple[int, ...], threads: int) -> None:
+    """Pin the calling thread, and by inheritance its operator threads, to its cores.
+
+    ``torch.set_num_threads`` holds for the calling thread alone, as OpenMP's setting does.
+    """
+    if cores:
+        os.sched_setaffinity(0, cores)
+    torch.set_num_threads(threads)

@@ -1,0 +1,192 @@
+"""What does a worker do? It builds its part of the strategy, reads its share, trains, reports.
+
+Runs in a process of its own, forked by `launch.fork_server`. It never imports mpi4py.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from launch.batches import ShareSampler, in_order, load, num_samples, shares
+from launch.describe import describe
+from launch.errors import UseCaseError
+from launch.group import GroupHandles, ProcessGroup
+from launch.plan import Plan
+from launch.reports import Described, Failed, Reporter, StepDone, Validated, WeightsSaved
+from launch.strategies import load_strategy
+from launch.task import Purpose, Task
+from launch.train_step import TrainStep
+from launch.use_cases import load_use_case
+from launch.use_cases._base import UseCase
+from launch.weights import save_weights
+
+# Numbers of malloc.h.
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -2, -3, -4, -8
+
+
+def run(task: Task, report_descriptor: int, handles: GroupHandles) -> int:
+    """Do a task, report what happens, and give the exit status."""
+    reporter = Reporter(report_descriptor)
+    try:
+        case = load_use_case(task.use_case)
+        if task.purpose is Purpose.DESCRIBE:
+            reporter.send(Described(facts=describe(task, case, reporter).to_json()))
+        else:
+            _train(task, case, reporter, handles)
+    except Exception as error:  # noqa: BLE001 - the user's own code runs here and may raise anything
+        traceback.print_exc()
+        reporter.send(_failure(error))
+        return 1
+    return 0
+
+
+def _failure(error: Exception) -> Failed:
+    message = " ".join(str(error).split())[:2000] or "no message"
+    return Failed(
+        error=type(error).__name__, message=message, users_fault=isinstance(error, UseCaseError)
+    )
+
+
+def _train(task: Task, case: UseCase, reporter: Reporter, handles: GroupHandles) -> None:
+    assert task.plan is not None
+    _settle(task)
+    torch.manual_seed(task.seed)
+    group = ProcessGroup(task.local_rank, task.group_size, task.cores, handles)
+    step = load_strategy(task.plan.strategy).build(task.plan, case, group)
+    # Equal seeds gave equal models; from here on each worker draws its own dropout and flips.
+    torch.manual_seed(task.seed * 1_000_003 + task.local_rank)
+    group.barrier()
+    try:
+        trainer = _Trainer(task, task.plan, case, step, reporter)
+        if task.purpose is Purpose.TIME:
+            trainer.train_for_ever()
+        for epoch in range(task.epochs):
+            trainer.train(epoch)
+            trainer.validate(epoch)
+        if task.weights is not None and task.local_rank == 0:
+            size = save_weights(step.model, Path(task.weights))
+            reporter.send(WeightsSaved(path=task.weights, num_bytes=size))
+    finally:
+        step.close()
+
+
+class _Trainer:
+    """One worker's training loop."""
+
+    def __init__(
+        self, task: Task, plan: Plan, case: UseCase, step: TrainStep, reporter: Reporter
+    ) -> None:
+        self._task = task
+        self._plan = plan
+        self._case = case
+        self._step = step
+        self._reporter = reporter
+        data = Path(task.data) if task.data else None
+        self._training = case.dataset(data, train=True)
+        self._validation = case.dataset(data, train=False)
+        self._sampler = ShareSampler(
+            len(self._training),  # type: ignore[arg-type]
+            plan.node_batch,
+            part=task.local_rank,
+            parts=task.group_size,
+            seed=task.seed,
+        )
+        self._steps = 0
+
+    def train(self, epoch: int) -> None:
+        self._train(iter(self._sampler.epoch(epoch)), epoch)
+
+    def train_for_ever(self) -> None:
+        self._train(self._sampler.endless(), 0)
+
+    def _train(self, work: Iterator[tuple[list[int], int]], epoch: int) -> None:
+        self._step.model.train()
+        started = time.perf_counter()
+        batches = load(self._training, work, loader_workers=self._plan.loader_workers)
+        for share, batch_size in batches:
+            loss = self._step.run(share, batch_size)
+            ended = time.perf_counter()
+            if self._task.local_rank == 0:
+                self._reporter.send(
+                    StepDone(
+                        step=self._steps,
+                        epoch=epoch,
+                        time_s=ended - started,
+                        samples=batch_size,
+                        loss=loss,
+                    )
+                )
+            self._steps += 1
+            started = ended
+
+    @torch.no_grad()
+    def validate(self, epoch: int) -> None:
+        """Judge this worker's share of the validation samples."""
+        started = time.perf_counter()
+        model = self._step.model
+        model.eval()
+        loss_sum, samples, metric_sums = 0.0, 0, dict[str, float]()
+        for batch in self._validation_batches():
+            inputs, targets = self._step.place(batch)
+            output = model(inputs)
+            count = num_samples(batch)
+            samples += count
+            loss_sum += self._case.loss(output, targets).item() * count
+            for name, value in self._case.metrics(output, targets).items():
+                metric_sums[name] = metric_sums.get(name, 0.0) + float(value) * count
+        self._reporter.send(
+            Validated(
+                epoch=epoch,
+                samples=samples,
+                loss_sum=loss_sum,
+                metric_sums=metric_sums,
+                time_s=time.perf_counter() - started,
+            )
+        )
+
+    def _validation_batches(self) -> Iterator[Any]:
+        every = list(range(len(self._validation)))  # type: ignore[arg-type]
+        mine = shares(every, self._task.group_size)[self._task.local_rank]
+        size = max(1, min(self._plan.node_batch // self._task.group_size, 64))
+        work = [([mine[i] for i in batch], len(batch)) for batch in in_order(len(mine), size)]
+        for batch, _ in load(
+            self._validation, iter(work), loader_workers=self._plan.loader_workers
+        ):
+            if batch is not None:
+                yield batch
+
+
+def _settle(task: Task) -> None:
+    """Set this process up as its plan says, before the first operator starts any thread."""
+    assert task.plan is not None
+    if task.cores:
+        os.sched_setaffinity(0, task.cores)
+    torch.set_num_threads(task.plan.threads_per_process)
+    torch.set_num_interop_threads(1)
+    if task.plan.allocator == "retain":
+        _retain_freed_memory()
+
+
+def _retain_freed_memory() -> None:
+    """Keep freed memory in the process, however large the block.
+
+    By default glibc asks the kernel for every block above 32 MiB and gives it back when it is
+    freed, so that each step faults its activations in again, page by page, zeroed. Threads
+    beside the main one would have arenas of 64 MiB at most, so all are sent to the main arena.
+    """
+    libc = ctypes.CDLL(None)
+    if not hasattr(libc, "mallopt"):
+        return  # musl: its allocator has no such setting
+    libc.mallopt(_M_ARENA_MAX, 1)
+    libc.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
+    libc.mallopt(_M_TOP_PAD, 64 << 20)
+    if not libc.mallopt(_M_MMAP_THRESHOLD, 2**31 - 1):  # older glibc refuses more than 32 MiB
+        libc.mallopt(_M_MMAP_MAX, 0)

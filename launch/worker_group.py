@@ -1,0 +1,224 @@
+"""Which workers run on this node right now, what do they say, and how do they end?"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import time
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from launch.errors import LaunchError
+from launch.fork_server import ForkServer, WorkerExit
+from launch.group import GroupHandles
+from launch.process_end import explain_exit, kill_group
+from launch.reports import Failed, Report
+from launch.task import Task
+
+_END_LIMIT_S = 10.0
+_OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "Cannot allocate")
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A worker reported something."""
+
+    worker: int
+    report: Report
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A worker's process has ended."""
+
+    worker: int
+    code: int
+
+
+Event = Said | Ended
+
+
+class WorkerGroup:
+    """The workers of one plan, from their start to their end.
+
+    Use it in a ``with`` block; leaving it ends every worker that still runs.
+    """
+
+    def __init__(self, server: ForkServer, tasks: list[Task], log_directory: Path) -> None:
+        self._server = server
+        self._logs = [log_directory / f"worker{task.local_rank}.log" for task in tasks]
+        self._pipes: dict[int, int] = {}
+        self._unread = [b""] * len(tasks)
+        self._pids: dict[int, int] = {}
+        self._events: deque[Event] = deque()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(server, selectors.EVENT_READ)
+        handles = GroupHandles.create()
+        try:
+            for worker, task in enumerate(tasks):
+                self._start(worker, task, handles)
+        except BaseException:
+            self.stop()
+            raise
+        finally:
+            handles.close()
+
+    def __enter__(self) -> WorkerGroup:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def pids(self) -> list[int]:
+        """Process numbers of the workers that still run."""
+        return list(self._pids)
+
+    @property
+    def size(self) -> int:
+        """Number of workers, ended ones included."""
+        return len(self._logs)
+
+    def next_event(self, timeout_s: float | None = None) -> Event | None:
+        """Wait for what happens next.
+
+        What a worker said comes before its end.
+
+        Returns:
+            ``None`` when nothing happened in time, or when every worker has ended.
+
+        Raises:
+            LaunchError: The process that starts workers is gone, and the workers with it.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while not self._events and self._pids:
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                break
+            for key, _ in self._selector.select(left):
+                if key.fileobj is self._server:
+                    self._take_exits()
+                else:
+                    self._read(key.data)
+        return self._events.popleft() if self._events else None
+
+    def stop(self) -> None:
+        """End every worker at once and wait until the kernel has taken them away."""
+        for pid in self._pids:
+            kill_group(pid)
+        deadline = time.monotonic() + _END_LIMIT_S
+        with contextlib.suppress(LaunchError):  # the server is gone, so its workers are too
+            while self._pids and time.monotonic() < deadline:
+                self._selector.select(deadline - time.monotonic())
+                self._take_exits()
+        for worker in list(self._pipes):
+            self._close_pipe(worker)
+        self._selector.close()
+
+    def log(self, worker: int) -> Path:
+        """Where a worker's stdout and stderr go."""
+        return self._logs[worker]
+
+    def log_tail(self, worker: int, lines: int = 20) -> str:
+        """Give the last lines of a worker's log."""
+        with contextlib.suppress(OSError):
+            text = self._logs[worker].read_bytes()[-16384:].decode(errors="replace")
+            return "\n".join(text.splitlines()[-lines:])
+        return ""
+
+    def _start(self, worker: int, task: Task, handles: GroupHandles) -> None:
+        reading, writing = os.pipe()
+        os.set_blocking(reading, False)
+        self._pipes[worker] = reading
+        try:
+            with _open_log(self._logs[worker]) as log:
+                pid = self._server.start_worker(task, log, writing, handles)
+        finally:
+            os.close(writing)
+        self._pids[pid] = worker
+        self._selector.register(reading, selectors.EVENT_READ, worker)
+
+    def _read(self, worker: int) -> None:
+        block = b""
+        with contextlib.suppress(BlockingIOError):  # another process still holds the other end
+            block = os.read(self._pipes[worker], 65536)
+        if not block:
+            self._close_pipe(worker)
+            return
+        *lines, self._unread[worker] = (self._unread[worker] + block).split(b"\n")
+        self._events.extend(Said(worker, Report.decode(line)) for line in lines)
+
+    def _take_exits(self) -> None:
+        for ended in self._server.take_exits():
+            self._note_end(ended)
+
+    def _note_end(self, ended: WorkerExit) -> None:
+        worker = self._pids.pop(ended.pid, None)
+        if worker is None:
+            return
+        while worker in self._pipes:  # all it said is in the pipe by now
+            self._read(worker)
+        self._events.append(Ended(worker, ended.code))
+
+    def _close_pipe(self, worker: int) -> None:
+        pipe = self._pipes.pop(worker)
+        with contextlib.suppress(KeyError, ValueError):
+            self._selector.unregister(pipe)
+        os.close(pipe)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerFailure:
+    """Why a worker failed: the first cause, not what followed from it."""
+
+    worker: int
+    error: str | None
+    """Name of the exception's class, ``None`` where the process was killed."""
+    message: str
+    out_of_memory: bool
+    users_fault: bool
+    log_tail: str
+    log: Path
+
+
+def explain_failure(group: WorkerGroup, event: Event, oom_kills: int = 0) -> WorkerFailure | None:
+    """Say why a worker failed, ``None`` where ``event`` is no failure.
+
+    Args:
+        group: The workers.
+        event: What `WorkerGroup.next_event` gave.
+        oom_kills: Processes that the kernel killed for memory since the workers were started.
+    """
+    if isinstance(event, Said) and isinstance(event.report, Failed):
+        failed = event.report
+        message = f"{failed.error}: {failed.message}"
+        return WorkerFailure(
+            worker=event.worker,
+            error=failed.error,
+            message=message,
+            out_of_memory=failed.error in ("MemoryError", "OutOfMemoryError")
+            or any(words in message for words in _OUT_OF_MEMORY),
+            users_fault=failed.users_fault,
+            log_tail=group.log_tail(event.worker),
+            log=group.log(event.worker),
+        )
+    if isinstance(event, Ended) and event.code != 0:
+        out_of_memory = event.code == -9 and oom_kills > 0
+        return WorkerFailure(
+            worker=event.worker,
+            error=None,
+            message=explain_exit(event.code) + (" (out of memory)" if out_of_memory else ""),
+            out_of_memory=out_of_memory,
+            users_fault=False,
+            log_tail=group.log_tail(event.worker),
+            log=group.log(event.worker),
+        )
+    return None
+
+
+def _open_log(path: Path) -> IO[bytes]:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    return os.fdopen(descriptor, "ab")

@@ -1,0 +1,250 @@
+"""How fast is one plan? It runs for a short time, in processes of its own, as it would train."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from launch.case_facts import CaseFacts
+from launch.errors import InvalidPlanError, LaunchError, UseCaseError
+from launch.fork_server import ForkServer
+from launch.plan import Plan, Setting
+from launch.reports import Described, Progress, StepDone, Warned
+from launch.task import Purpose, Task, worker_tasks
+from launch.worker_group import Said, WorkerFailure, WorkerGroup, explain_failure
+from planner.result import Outcome, Role, TrialResult
+from probes.hardware import Hardware
+from probes.memory import oom_kill_count
+from probes.timing import Interval, StepTimes
+from probes.usage import resident_bytes
+
+_MEMORY_INTERVAL_S = 1.0
+_MIN_SAMPLES = 3
+_FEW_SAMPLES_MARGIN = 1.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialProgress:
+    """What a running trial knows so far."""
+
+    plan: Plan
+    role: Role
+    steps: int
+    elapsed_s: float
+    throughput_samples_per_s: float | None
+    """Of the last step."""
+
+
+class TrialRunner:
+    """Runs plans of one use case on this node, one at a time.
+
+    Use it in a ``with`` block; leaving it ends every process that it started.
+
+    Args:
+        use_case: As the user names it.
+        data: Where its data are, if not where it finds them by itself.
+        node: This machine.
+        seed: Order of the samples, and weights.
+    """
+
+    def __init__(self, use_case: str, data: str | None, node: Hardware, *, seed: int = 0) -> None:
+        self._use_case = use_case
+        self._data = data
+        self._node = node
+        self._seed = seed
+        self._server = ForkServer()
+
+    def __enter__(self) -> TrialRunner:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.close()
+
+    def describe(
+        self,
+        on_progress: Callable[[Progress], None] = lambda _: None,
+        on_warning: Callable[[str], None] = lambda _: None,
+    ) -> CaseFacts:
+        """Make the data ready and learn what a planner must know of the use case.
+
+        Raises:
+            UseCaseError: The use case or its data are at fault.
+            LaunchError: The process that loads it was ended from outside.
+        """
+        task = Task(
+            purpose=Purpose.DESCRIBE, use_case=self._use_case, data=self._data, seed=self._seed
+        )
+        with _log_directory() as logs, WorkerGroup(self._server, [task], logs) as group:
+            while event := group.next_event():
+                if failure := explain_failure(group, event):
+                    raise UseCaseError(_case_fault(self._use_case, failure))
+                match event:
+                    case Said(report=Progress() as progress):
+                        on_progress(progress)
+                    case Said(report=Warned(message=message)):
+                        on_warning(message)
+                    case Said(report=Described(facts=facts)):
+                        return CaseFacts.from_json(facts)
+        raise LaunchError(f"use case {self._use_case} was not described: its process went silent")
+
+    def run(
+        self,
+        plan: Plan,
+        *,
+        role: Role = Role.SEARCH,
+        time_limit_s: float,
+        to_beat_s: Interval | None = None,
+        parameters: Mapping[str, Setting] | None = None,
+        on_step: Callable[[TrialProgress], None] = lambda _: None,
+    ) -> TrialResult:
+        """Time a plan until it is known well enough, has clearly lost, or its time is up.
+
+        Args:
+            plan: What to run.
+            role: Why.
+            time_limit_s: Wall time for everything, the start of its processes included.
+            to_beat_s: Best time per sample so far, with its interval.
+            parameters: What the search drew, kept with the result.
+            on_step: Called after each step.
+        """
+        started = time.monotonic()
+        watch = _Watch(plan, role, to_beat_s, on_step, started)
+        if self._server.is_gone():
+            self._server = ForkServer()  # a trial took it along; the next one starts afresh
+        try:
+            outcome, reason, log_tail = self._watch(watch, started + time_limit_s)
+        except InvalidPlanError as error:
+            outcome, reason, log_tail = Outcome.CRASH, str(error), None
+        except LaunchError as error:
+            outcome, reason, log_tail = Outcome.CRASH, str(error), None
+            self._server.close()
+        return TrialResult(
+            plan=plan,
+            role=role,
+            outcome=outcome,
+            measurement=watch.times.measurement(force=True),
+            peak_memory_bytes=watch.peak_memory_bytes,
+            reason=reason,
+            log_tail=log_tail,
+            elapsed_s=time.monotonic() - started,
+            parameters=parameters or {},
+        )
+
+    def _watch(self, watch: _Watch, deadline: float) -> tuple[Outcome, str | None, str | None]:
+        watch.plan.check_fits(self._node.cpu.usable_cores)
+        task = Task(
+            purpose=Purpose.TIME,
+            use_case=self._use_case,
+            data=self._data,
+            plan=watch.plan,
+            seed=self._seed,
+        )
+        oom_kills = oom_kill_count() or 0
+        tasks = worker_tasks(task, self._node.cpu.core_ids)
+        with _log_directory() as logs, WorkerGroup(self._server, tasks, logs) as group:
+            while (left_s := deadline - time.monotonic()) > 0:
+                event = group.next_event(min(left_s, _MEMORY_INTERVAL_S))
+                watch.sample_memory(group.pids)
+                if event is None:
+                    continue
+                if failure := explain_failure(group, event, (oom_kill_count() or 0) - oom_kills):
+                    return (*_judge_failure(failure), failure.log_tail or None)
+                if isinstance(event, Said) and isinstance(event.report, StepDone):
+                    verdict = watch.step(event.report)
+                    if verdict is not None:
+                        return (*verdict, None)
+            return (*watch.time_is_up(), None)
+
+
+class _Watch:
+    """Follows one trial and says when enough is known."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        role: Role,
+        to_beat_s: Interval | None,
+        on_step: Callable[[TrialProgress], None],
+        started: float,
+    ) -> None:
+        self.plan = plan
+        self.times = StepTimes()
+        self.peak_memory_bytes: int | None = None
+        self._role = role
+        self._to_beat_s = to_beat_s
+        self._on_step = on_step
+        self._started = started
+        self._next_memory_s = 0.0
+
+    def step(self, done: StepDone) -> tuple[Outcome, str | None] | None:
+        """Take note of a step; the verdict, once there is one."""
+        self.times.add(done.time_s)
+        self._on_step(
+            TrialProgress(
+                plan=self.plan,
+                role=self._role,
+                steps=len(self.times.times_s),
+                elapsed_s=time.monotonic() - self._started,
+                throughput_samples_per_s=done.samples / done.time_s,
+            )
+        )
+        if not math.isfinite(done.loss):
+            return Outcome.NAN_LOSS, f"loss={done.loss} at step {done.step}"
+        if reason := self._find_defeat():
+            return Outcome.SLOWER, reason
+        return (Outcome.OK, None) if self.times.is_precise() else None
+
+    def time_is_up(self) -> tuple[Outcome, str | None]:
+        """Judge a trial that ran into its time limit by the steps that it made."""
+        known = self.times.measurement(force=True)
+        if known is not None and len(known.samples_s) >= _MIN_SAMPLES:
+            return Outcome.OK, None
+        steps = len(self.times.times_s)
+        return Outcome.TIME_LIMIT, f"{steps} steps until the time limit: raise --budget"
+
+    def sample_memory(self, pids: list[int]) -> None:
+        """Take note of the memory in use, about once a second."""
+        now = time.monotonic()
+        if now >= self._next_memory_s:
+            self._next_memory_s = now + _MEMORY_INTERVAL_S
+            used = resident_bytes(pids) or 0
+            self.peak_memory_bytes = max(self.peak_memory_bytes or 0, used) or None
+
+    def _find_defeat(self) -> str | None:
+        """Say by how much the plan has lost, as soon as its whole interval says so.
+
+        Two steps after the first suffice where even the faster one is far behind.
+        """
+        known = self.times.measurement(force=True)
+        if self._to_beat_s is None or known is None or len(known.samples_s) < 2:
+            return None
+        if len(known.samples_s) < _MIN_SAMPLES:
+            fastest_s = min(known.samples_s) / _FEW_SAMPLES_MARGIN
+        else:
+            fastest_s = known.interval_s().low
+        if fastest_s / self.plan.node_batch <= self._to_beat_s.high:
+            return None
+        factor = known.median_s / self.plan.node_batch / self._to_beat_s.median
+        return f"{100 * (factor - 1):.0f} % more time per sample than the best plan"
+
+
+def _judge_failure(failure: WorkerFailure) -> tuple[Outcome, str]:
+    outcome = Outcome.OUT_OF_MEMORY if failure.out_of_memory else Outcome.CRASH
+    return outcome, f"worker {failure.worker}: {failure.message}"
+
+
+def _case_fault(use_case: str, failure: WorkerFailure) -> str:
+    if failure.users_fault:
+        return failure.message.removeprefix(f"{failure.error}: ")
+    return f"use case {use_case} failed before training: {failure.message}"
+
+
+@contextlib.contextmanager
+def _log_directory() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="ddlplan-") as name:
+        yield Path(name)
