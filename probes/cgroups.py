@@ -1,0 +1,111 @@
+"""Which control groups is this process in? Their directories, with every visible ancestor.
+
+A limit holds for a group and everything below it, so a process is bound by its own group and by
+each ancestor's. Version 1 has a hierarchy per controller, version 2 a single one, and both can be
+mounted side by side. Three things go wrong for who reads only ``/sys/fs/cgroup``:
+
+* the process is in a group below the mount point (any systemd service, any Slurm job);
+* the mount shows only a part of the hierarchy (a container without a cgroup namespace: the path
+  in ``/proc/self/cgroup`` begins with the root of the mount in ``mountinfo``);
+* the path leads out of the cgroup namespace (``/../other``): only the mount point can be seen.
+
+Source: cgroups(7), proc_pid_mountinfo(5).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from probes.kernel_files import ROOT, read_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cgroup:
+    """One group that this process belongs to, or an ancestor of one."""
+
+    version: int
+
+    path: str
+    """Path below the mount point, ``/`` for the mount point itself."""
+
+    directory: Path
+    """Where its files are."""
+
+    def __str__(self) -> str:
+        return f"cgroup v{self.version} {self.path}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Mount:
+    version: int
+    controllers: frozenset[str]
+    shown: str
+    point: str
+
+
+def find_cgroups(controller: str, root: Path = ROOT) -> tuple[Cgroup, ...]:
+    """Give the groups that may limit ``controller``, each hierarchy from own group to the top.
+
+    The own group of each hierarchy comes first. A hierarchy that is not mounted gives nothing.
+    """
+    groups: list[Cgroup] = []
+    for version in (1, 2):
+        own_path = _find_own_path(controller, version, root)
+        if own_path is None:
+            continue
+        chains = [
+            _chain(mount, own_path, root)
+            for mount in _mounts(root)
+            if mount.version == version and (version == 2 or controller in mount.controllers)
+        ]
+        # the same hierarchy may be mounted twice: the longest chain shows most ancestors
+        groups += sorted(chains, key=len)[-1] if chains else ()
+    return tuple(groups)
+
+
+def _find_own_path(controller: str, version: int, root: Path) -> str | None:
+    for line in (read_text(root / "proc/self/cgroup") or "").splitlines():
+        number, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        is_unified = number == "0" and not controllers
+        if is_unified if version == 2 else controller in controllers.split(","):
+            return path
+    return None
+
+
+def _mounts(root: Path) -> Iterator[_Mount]:
+    for line in (read_text(root / "proc/self/mountinfo") or "").splitlines():
+        before, _, after = line.partition(" - ")
+        left, right = before.split(), after.split()
+        if len(left) >= 5 and len(right) >= 3 and right[0] in ("cgroup", "cgroup2"):
+            yield _Mount(
+                version=2 if right[0] == "cgroup2" else 1,
+                controllers=frozenset(right[2].split(",")),
+                shown=_unescape(left[3]),
+                point=_unescape(left[4]),
+            )
+
+
+def _chain(mount: _Mount, own_path: str, root: Path) -> tuple[Cgroup, ...]:
+    top = root / mount.point.lstrip("/")
+    below = _below(own_path, mount.shown)
+    paths = [below, *below.parents] if below.parts else [below]
+    groups = (
+        Cgroup(version=mount.version, path="/" + "/".join(path.parts), directory=top / path)
+        for path in paths
+    )
+    return tuple(group for group in groups if group.directory.is_dir())
+
+
+def _below(own_path: str, shown: str) -> PurePosixPath:
+    own = PurePosixPath(own_path)
+    if ".." not in own.parts and own.is_relative_to(shown):
+        return own.relative_to(shown)
+    return PurePosixPath()  # out of sight: the mount point is all there is
+
+
+def _unescape(text: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)

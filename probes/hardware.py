@@ -1,0 +1,310 @@
+"""What is this node made of? Frozen values, their JSON form and their fingerprint."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, is_dataclass
+from types import NoneType, UnionType
+from typing import Any, get_args, get_origin, get_type_hints
+
+from probes.errors import InvalidHardwareError
+
+GIB = 2**30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoreLimit:
+    """One thing that limits how many cores may be used."""
+
+    source: str
+    """What sets the limit, such as ``affinity`` or ``cgroup v2 quota of /user.slice``."""
+
+    cores: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cpu:
+    """The processors of a node, and how much of them may be used.
+
+    ``usable_cores == len(core_ids) == min(limit.cores for limit in limits)``.
+    """
+
+    architecture: str
+    """As ``uname -m`` gives it: ``x86_64``, ``aarch64``."""
+
+    model: str | None = None
+
+    logical_cores: int
+    """Online logical cores (hardware threads) of the machine."""
+
+    physical_cores: int | None = None
+    sockets: int | None = None
+    numa_nodes: int | None = None
+
+    usable_cores: int
+    """Logical cores that this process may keep busy."""
+
+    core_ids: tuple[int, ...]
+    """Logical cores that a plan may pin to.
+
+    One of each physical core comes first, neighbours of a NUMA node together; second hardware
+    threads come last. So the first k of them are the best k.
+    """
+
+    limits: tuple[CoreLimit, ...]
+    """Every limit found, in the order in which they were looked for."""
+
+    l1d_bytes: int | None = None
+    """First-level data cache of one core."""
+
+    l2_bytes: int | None = None
+    """Second-level cache of one core (or of the group of cores that shares it)."""
+
+    l3_bytes: int | None = None
+    """All third-level caches of the machine together."""
+
+    instruction_sets: tuple[str, ...] = ()
+    """What matters for training, sorted: ``avx2``, ``avx512``, ``avx512_bf16``, ``amx_bf16``..."""
+
+    @property
+    def binding_limit(self) -> CoreLimit:
+        """The limit that decides ``usable_cores``; of equal ones the first looked for."""
+        return min(self.limits, key=lambda limit: limit.cores)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryLimit:
+    """One thing that limits how much memory may be used."""
+
+    source: str
+    limit_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """The main memory of a node, and how much of it may be used."""
+
+    total_bytes: int
+
+    available_bytes: int | None = None
+    """What new processes could get right now without swapping."""
+
+    usable_bytes: int
+    """``min(total_bytes, every limit)``: what the node's processes may hold together."""
+
+    limits: tuple[MemoryLimit, ...] = ()
+    swap_bytes: int | None = None
+    swap_free_bytes: int | None = None
+
+    shm_bytes: int | None = None
+    """Size of ``/dev/shm``, through which workers share tensors."""
+
+    shm_free_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuProcess:
+    """A process of somebody else on a GPU."""
+
+    pid: int
+    used_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """One GPU. Fields that the driver does not tell are ``None``."""
+
+    nvml_index: int
+    """NVML's number, which is nvidia-smi's: in order of the PCI bus."""
+
+    cuda_index: int | None = None
+    """CUDA's number, as in ``cuda:0``; ``None`` where CUDA does not show this GPU."""
+
+    name: str | None = None
+    uuid: str | None = None
+    memory_bytes: int | None = None
+    free_bytes: int | None = None
+
+    compute_capability: tuple[int, ...] | None = None
+    """Major and minor number."""
+
+    pcie_generation: int | None = None
+    """Highest generation that GPU and slot agree on; the current one drops when idle."""
+
+    pcie_width: int | None = None
+    """Lanes, likewise the highest."""
+
+    nvlinks: int | None = None
+    """Active NVLink links."""
+
+    mig_enabled: bool | None = None
+
+    compute_mode: str | None = None
+    """``default``, ``exclusive_process`` or ``prohibited``."""
+
+    other_processes: tuple[GpuProcess, ...] | None = None
+    """Compute processes that the prober did not start."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuLink:
+    """How two GPUs reach each other."""
+
+    first_uuid: str
+    second_uuid: str
+
+    kind: str
+    """``nvlink``, else what PCI has in common: ``board``, ``pcie_switch``, ``pcie_switches``,
+    ``host_bridge``, ``numa_node``, ``system`` (from near to far)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkInterface:
+    """One network interface."""
+
+    name: str
+
+    kind: str
+    """``physical``, ``bond``, ``bridge``, ``docker``, ``virtual`` or ``loopback``."""
+
+    is_up: bool
+    addresses: tuple[str, ...] = ()
+    """IPv4 and IPv6 addresses, without the zone."""
+
+    speed_bytes_per_s: float | None = None
+    """Nominal, one way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speeds:
+    """Measured limits. A step cannot be faster than these let it."""
+
+    fp32_one_core_flop_per_s: float | None = None
+    """Square matrix product; a multiplication and an addition are two operations."""
+
+    fp32_all_cores_flop_per_s: float | None = None
+    bf16_one_core_flop_per_s: float | None = None
+    bf16_all_cores_flop_per_s: float | None = None
+
+    copy_one_core_bytes_per_s: float | None = None
+    """Copy beyond the caches; bytes read and bytes written both count."""
+
+    copy_all_cores_bytes_per_s: float | None = None
+
+    jpeg_one_core_images_per_s: float | None = None
+    """Decode a 400x300 photo, scale its short side to 256, crop 224x224."""
+
+    host_to_device_bytes_per_s: float | None = None
+    """From pinned memory to the first CUDA device."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hardware:
+    """Everything known about a node."""
+
+    node: str
+    """Host name."""
+
+    cpu: Cpu
+    memory: Memory
+
+    gpus: tuple[Gpu, ...] = ()
+    gpu_links: tuple[GpuLink, ...] = ()
+
+    gpu_reason: str | None = None
+    """Why there is no GPU to train on; ``None`` where there is one."""
+
+    gpu_driver: str | None = None
+    """Version of the driver."""
+
+    networks: tuple[NetworkInterface, ...] = ()
+
+    speeds: Speeds | None = None
+    """``None`` where nothing was measured."""
+
+    warnings: tuple[str, ...] = ()
+    """What could not be found out, and what looks wrong, one line each."""
+
+    def fingerprint(self) -> str:
+        """Give ``sha256:...``, the same as long as the node trains equally fast when idle.
+
+        Counts: processors, cores that may be used, total memory, GPUs. Does not count: name and
+        addresses, load, free memory, other people's processes, measured speeds, driver, and which
+        GPUs CUDA happens to show. Sizes are rounded to GiB, since kernels and drivers keep a
+        little more or less for themselves from version to version.
+        """
+        cpu = self.cpu
+        facts = {
+            "architecture": cpu.architecture,
+            "model": cpu.model,
+            "cores": [cpu.logical_cores, cpu.physical_cores, cpu.sockets, cpu.numa_nodes],
+            "usable_cores": cpu.usable_cores,
+            "instruction_sets": sorted(cpu.instruction_sets),
+            "memory_gib": round(self.memory.total_bytes / GIB),
+            "gpus": sorted(_gpu_facts(gpu) for gpu in self.gpus),
+        }
+        text = json.dumps(facts, sort_keys=True)
+        return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the hardware as plain values that JSON can hold."""
+        plain = _plain(asdict(self))
+        assert isinstance(plain, dict)
+        return plain
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Hardware:
+        """Read hardware back from `to_json`; unknown keys are left out.
+
+        Raises:
+            InvalidHardwareError: A key is missing or a value is of the wrong type.
+        """
+        hardware = _decode(cls, values, "hardware")
+        assert isinstance(hardware, cls)
+        return hardware
+
+
+def _gpu_facts(gpu: Gpu) -> str:
+    size_gib = None if gpu.memory_bytes is None else round(gpu.memory_bytes / GIB)
+    return json.dumps([gpu.uuid, gpu.name, size_gib, gpu.compute_capability, gpu.mig_enabled])
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _decode(kind: Any, value: Any, where: str) -> Any:
+    if isinstance(kind, UnionType):
+        if value is None and NoneType in get_args(kind):
+            return None
+        (kind,) = (option for option in get_args(kind) if option is not NoneType)
+    if get_origin(kind) is tuple and isinstance(value, list | tuple):
+        return tuple(_decode(get_args(kind)[0], item, where) for item in value)
+    if is_dataclass(kind) and isinstance(value, Mapping):
+        return _decode_dataclass(kind, value, where)
+    if kind is float and type(value) is int:
+        return float(value)
+    # type() and not isinstance(): True is an int to Python, not to us
+    if type(value) is kind:
+        return value
+    expected = getattr(kind, "__name__", kind)
+    raise InvalidHardwareError(f"{where}={value!r}: expected {expected}; probe the node again")
+
+
+def _decode_dataclass(kind: Any, values: Mapping[str, Any], where: str) -> Any:
+    hints = get_type_hints(kind)
+    chosen = {
+        field.name: _decode(hints[field.name], values[field.name], f"{where}.{field.name}")
+        for field in fields(kind)
+        if field.name in values
+    }
+    try:
+        return kind(**chosen)
+    except TypeError as error:  # a key without a default is missing
+        raise InvalidHardwareError(f"{where}: {error}; probe the node again") from error

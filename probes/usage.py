@@ -1,0 +1,185 @@
+"""What do processes use while they run? What pidstat and sar show, on demand.
+
+Nothing here runs by itself: who wants to know takes a sample, and later another one.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from probes.kernel_files import ROOT, parse_int, read_table, read_text
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """One sample. Times and bytes are totals since some start: only differences mean anything."""
+
+    time_s: float
+    """When it was taken, on the clock of the sampler."""
+
+    processes: int
+    threads: int
+
+    resident_bytes: int | None
+    """Memory of the processes, shared pages counted once; `resident_bytes`."""
+
+    cpu_s: float
+    """Processor time of the processes and of their children that have ended."""
+
+    io_wait_s: float
+    """Time in which cores of the machine were idle and a disk was waited for."""
+
+    received_bytes: int
+    """Through all interfaces of the machine but loopback."""
+
+    sent_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageRates:
+    """What was used between two samples."""
+
+    elapsed_s: float
+    busy_cores: float
+    """Cores that the processes kept busy, on average."""
+
+    io_wait_cores: float
+    received_bytes_per_s: float
+    sent_bytes_per_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Process:
+    """The fields of ``/proc/<pid>/stat`` that are needed here; proc_pid_stat(5)."""
+
+    pid: int
+    parent: int
+    group: int
+    cpu_ticks: int
+    threads: int
+
+
+def resident_bytes(pids: Iterable[int], root: Path = ROOT) -> int | None:
+    """Give the memory that processes hold together, pages that they share counted once.
+
+    Sums the proportional set size: a page that n processes map counts 1/n for each. Where the
+    kernel does not tell it, the resident size stands in, which counts shared pages n times.
+    ``None`` where none of the processes can be read: they have ended, or are somebody else's.
+    """
+    sizes = [size for pid in pids if (size := _process_bytes(root / f"proc/{pid}")) is not None]
+    return sum(sizes) if sizes else None
+
+
+def find_tree(pid: int, root: Path = ROOT) -> tuple[int, ...]:
+    """Give ``pid`` and all its living descendants, parents first; empty when it has ended.
+
+    A descendant whose parent has ended belongs to another tree now: `find_group` finds it still.
+    """
+    processes = list(_processes(root))
+    tree = [process.pid for process in processes if process.pid == pid]
+    for member in tree:  # grows on the way
+        tree += [process.pid for process in processes if process.parent == member]
+    return tuple(tree)
+
+
+def find_group(group: int, root: Path = ROOT) -> tuple[int, ...]:
+    """Give the living processes of a process group."""
+    return tuple(process.pid for process in _processes(root) if process.group == group)
+
+
+def sample_usage(
+    pids: Iterable[int], root: Path = ROOT, clock: Callable[[], float] = time.monotonic
+) -> Usage:
+    """Take a sample of some processes and of the machine; processes that have ended are left out.
+
+    Take whole trees: the time of a child that ended is then in its parent's account, not lost.
+    """
+    processes = [found for pid in pids if (found := _read_process(root / f"proc/{pid}"))]
+    received_bytes, sent_bytes = _network_bytes(root)
+    return Usage(
+        time_s=clock(),
+        processes=len(processes),
+        threads=sum(process.threads for process in processes),
+        resident_bytes=resident_bytes((process.pid for process in processes), root),
+        cpu_s=sum(process.cpu_ticks for process in processes) / _TICKS_PER_S,
+        io_wait_s=_io_wait_s(root),
+        received_bytes=received_bytes,
+        sent_bytes=sent_bytes,
+    )
+
+
+def usage_between(earlier: Usage, later: Usage) -> UsageRates:
+    """Give what was used between two samples of the same processes.
+
+    Args:
+        earlier: First sample.
+        later: Second sample, taken some time after it.
+    """
+    elapsed_s = later.time_s - earlier.time_s
+
+    def rate(name: str) -> float:
+        # a total can fall: a process ended outside of a tree, an interface was removed
+        change: float = getattr(later, name) - getattr(earlier, name)
+        return max(0.0, change) / elapsed_s if elapsed_s > 0 else 0.0
+
+    return UsageRates(
+        elapsed_s=elapsed_s,
+        busy_cores=rate("cpu_s"),
+        io_wait_cores=rate("io_wait_s"),
+        received_bytes_per_s=rate("received_bytes"),
+        sent_bytes_per_s=rate("sent_bytes"),
+    )
+
+
+def _process_bytes(directory: Path) -> int | None:
+    pss = read_table(directory / "smaps_rollup").get("Pss")
+    if pss and (kib := parse_int(pss.removesuffix(" kB"))) is not None:
+        return kib * 1024
+    fields = (read_text(directory / "statm") or "").split()
+    pages = parse_int(fields[1]) if len(fields) > 1 else None
+    return None if pages is None else pages * _PAGE_BYTES
+
+
+def _processes(root: Path) -> Iterator[_Process]:
+    for directory in (root / "proc").glob("[0-9]*"):
+        if process := _read_process(directory):
+            yield process
+
+
+def _read_process(directory: Path) -> _Process | None:
+    # the name in brackets may hold spaces and brackets: what follows the last one is regular
+    _, _, rest = (read_text(directory / "stat") or "").rpartition(")")
+    fields = rest.split()
+    if len(fields) < 18:
+        return None
+    return _Process(
+        pid=int(directory.name),
+        parent=int(fields[1]),
+        group=int(fields[2]),
+        # own user and system time, and that of children which ended and were waited for
+        cpu_ticks=sum(int(field) for field in fields[11:15]),
+        threads=int(fields[17]),
+    )
+
+
+def _io_wait_s(root: Path) -> float:
+    fields = read_table(root / "proc/stat").get("cpu", "").split()
+    return int(fields[4]) / _TICKS_PER_S if len(fields) > 4 else 0.0
+
+
+def _network_bytes(root: Path) -> tuple[int, int]:
+    received_bytes = sent_bytes = 0
+    for line in (read_text(root / "proc/net/dev") or "").splitlines():
+        name, _, counters = line.partition(":")
+        fields = counters.split()
+        if len(fields) >= 9 and name.strip() != "lo":
+            received_bytes += int(fields[0])
+            sent_bytes += int(fields[8])
+    return received_bytes, sent_bytes
