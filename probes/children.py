@@ -1,0 +1,92 @@
+"""What does a program of ours answer, run in a process of its own and under a time limit?
+
+Importing torch takes seconds and starts drivers that cannot be stopped again, so whoever needs
+torch for a moment asks a child. A child answers in JSON, one document a line, each replacing the
+one before: so what was known when its time was up is not lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a child said before it ended."""
+
+    document: dict[str, Any] | None
+    """Its last whole document; ``None`` where there is none."""
+
+    failure: str | None
+    """Why the answer may be incomplete, in a few words; ``None`` for a good end."""
+
+
+def module_command(module: str, *arguments: str) -> list[str]:
+    """Give the command line that runs a module of ours.
+
+    ``-P`` keeps the working folder off the path: a user's ``probes/`` must not be taken for ours.
+    """
+    return [sys.executable, "-P", "-m", module, *arguments]
+
+
+def ask(command: Sequence[str], *, limit_s: float) -> Answer:
+    """Run a program and read its answer.
+
+    When its time is up, or when this process is interrupted, the child is killed together with
+    all processes of its group.
+    """
+    try:
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+    except OSError as error:
+        return Answer(document=None, failure=f"cannot start {command[0]}: {error.strerror}")
+    try:
+        output, errors = child.communicate(timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        _kill_group(child)
+        output, _ = child.communicate()
+        return Answer(document=_last_document(output), failure=f"not done after {limit_s:g} s")
+    except BaseException:
+        _kill_group(child)
+        child.wait()
+        raise
+    return Answer(document=_last_document(output), failure=_describe_end(child.returncode, errors))
+
+
+def _kill_group(child: subprocess.Popen[str]) -> None:
+    # not yet waited for, so its number cannot belong to another group by now
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+
+
+def _last_document(output: str) -> dict[str, Any] | None:
+    for line in reversed(output.splitlines()):
+        try:
+            document = json.loads(line)
+        except ValueError:  # a library wrote to stdout, or the last line was cut off
+            continue
+        if isinstance(document, dict):
+            return document
+    return None
+
+
+def _describe_end(exit_code: int, errors: str) -> str | None:
+    if exit_code == 0:
+        return None
+    lines = errors.strip().splitlines()
+    return f"exit code {exit_code}" + (f" ({lines[-1].strip()})" if lines else "")

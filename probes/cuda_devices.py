@@ -1,0 +1,121 @@
+"""Which GPUs does CUDA show, and under which numbers?
+
+NVML numbers GPUs along the PCI bus and shows all of them. CUDA puts the fastest first and shows
+only what ``CUDA_VISIBLE_DEVICES`` lets through. So the two are joined by UUID, and torch is asked
+for its view, in a process of its own: ``python -m probes.cuda_devices``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from probes.children import ask, module_command
+from probes.hardware import Gpu
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CudaDevices:
+    """What torch can train on."""
+
+    uuids: tuple[str, ...] = ()
+    """UUIDs in the order of CUDA's numbers."""
+
+    reason: str | None = None
+    """Why there are none, or why that is not known; ``None`` where there are some."""
+
+
+def ask_torch(
+    command: Sequence[str] = tuple(module_command("probes.cuda_devices")), *, limit_s: float = 30.0
+) -> CudaDevices:
+    """Ask torch for its GPUs in a process of its own, which takes seconds.
+
+    Args:
+        command: The program to ask.
+        limit_s: When to give up.
+    """
+    answer = ask(command, limit_s=limit_s)
+    document = answer.document
+    if document is None or not isinstance(document.get("uuids"), list):
+        return CudaDevices(reason=f"torch was asked for its GPUs: {answer.failure or 'no answer'}")
+    uuids = tuple(str(uuid) for uuid in document["uuids"])
+    return CudaDevices(uuids=uuids, reason=None if uuids else str(document.get("reason")))
+
+
+def number_gpus(gpus: Sequence[Gpu], uuids: Sequence[str]) -> tuple[Gpu, ...]:
+    """Give the GPUs with CUDA's numbers, found by UUID.
+
+    Args:
+        gpus: As NVML shows them.
+        uuids: In CUDA's order, with or without the prefix ``GPU-``.
+    """
+    index_of = {_normal(uuid): index for index, uuid in enumerate(uuids)}
+    return tuple(
+        replace(gpu, cuda_index=index_of.get(_normal(gpu.uuid)) if gpu.uuid else None)
+        for gpu in gpus
+    )
+
+
+def predict_order(
+    gpus: Sequence[Gpu], environ: Mapping[str, str] = os.environ
+) -> tuple[str, ...] | None:
+    """Give the UUIDs that CUDA would show, in its order, without asking it.
+
+    ``None`` where that cannot be known: GPUs of different kinds, which CUDA sorts by a speed that
+    it keeps to itself (unless CUDA_DEVICE_ORDER asks for the order of the bus), GPUs cut up by
+    MIG, and GPUs that hide their UUID.
+
+    Source: CUDA C++ Programming Guide, "CUDA Environment Variables".
+    """
+    by_bus = environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
+    alike = len({(gpu.name, gpu.memory_bytes, gpu.compute_capability) for gpu in gpus}) <= 1
+    if not (by_bus or alike) or any(gpu.mig_enabled for gpu in gpus):
+        return None
+    uuids = [gpu.uuid for gpu in sorted(gpus, key=lambda gpu: gpu.nvml_index) if gpu.uuid]
+    if len(uuids) < len(gpus):
+        return None
+    visible = environ.get("CUDA_VISIBLE_DEVICES")
+    return tuple(uuids) if visible is None else tuple(_choose(uuids, visible))
+
+
+def _choose(uuids: Sequence[str], visible: str) -> Iterator[str]:
+    """Follow CUDA_VISIBLE_DEVICES: numbers or beginnings of UUIDs, up to the first wrong one."""
+    for entry in (part.strip() for part in visible.split(",")):
+        if entry.isdecimal():
+            found = uuids[int(entry) : int(entry) + 1]
+        else:
+            found = [uuid for uuid in uuids if entry and _normal(uuid).startswith(_normal(entry))]
+        if len(found) != 1:
+            return
+        yield found[0]
+
+
+def _normal(uuid: str) -> str:
+    return uuid.strip().lower().removeprefix("gpu-")
+
+
+def _describe_torch() -> dict[str, Any]:
+    import torch
+
+    if torch.version.cuda is None:
+        return {"uuids": [], "reason": f"torch {torch.__version__} is built without CUDA"}
+    count = torch.cuda.device_count()
+    uuids = [str(torch.cuda.get_device_properties(index).uuid) for index in range(count)]
+    if uuids:
+        return {"uuids": uuids}
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return {"uuids": [], "reason": f"CUDA_VISIBLE_DEVICES={visible!r} hides every GPU"}
+    return {"uuids": [], "reason": "torch sees no GPU: its CUDA may be newer than the driver"}
+
+
+def main() -> None:
+    """Print torch's GPUs as one JSON document."""
+    print(json.dumps(_describe_torch()))  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

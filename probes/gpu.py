@@ -1,0 +1,196 @@
+"""Which GPUs are here, how are they joined, and who else uses them? Asked of NVML.
+
+Any call to NVML may fail: there is no driver, it does not fit its library, the GPU is too old or
+too virtual for the question, or has fallen off the bus. What cannot be told is ``None``; where
+nothing can be told there are no GPUs, and a reason.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from probes.hardware import GIB, Gpu, GpuLink, GpuProcess
+from probes.kernel_files import ROOT, read_text
+
+_REMEDY = "training uses the CPU"
+
+# <nvml.h>: nvmlComputeMode_t, nvmlGpuTopologyLevel_t
+_COMPUTE_MODES = {0: "default", 1: "exclusive_thread", 2: "prohibited", 3: "exclusive_process"}
+_TOPOLOGY = {
+    0: "board",
+    10: "pcie_switch",
+    20: "pcie_switches",
+    30: "host_bridge",
+    40: "numa_node",
+    50: "system",
+}
+_P2P_CAPS_INDEX_NVLINK = 2
+_P2P_STATUS_OK = 0
+_MAX_NVLINKS = 36
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpus:
+    """All that NVML tells about the GPUs of a node."""
+
+    gpus: tuple[Gpu, ...] = ()
+    """In NVML's order, without CUDA's numbers."""
+
+    links: tuple[GpuLink, ...] = ()
+
+    reason: str | None = None
+    """Why there are none; ``None`` where there are some."""
+
+    driver: str | None = None
+    """Version of the driver."""
+
+    warnings: tuple[str, ...] = ()
+
+
+def read_gpus(nvml: Any = None, own_pids: Collection[int] | None = None, root: Path = ROOT) -> Gpus:
+    """Ask NVML for the GPUs; never raises.
+
+    Args:
+        nvml: Something with the functions of the module ``pynvml``, which it is when left out.
+        own_pids: Processes on a GPU that are ours and so no cause for a warning.
+        root: Root of the file system where the reason is looked for.
+    """
+    try:
+        nvml = importlib.import_module("pynvml") if nvml is None else nvml
+        nvml.nvmlInit()
+    except Exception as error:  # noqa: BLE001 - a broken installation raises what it likes
+        return Gpus(reason=f"{_explain_absence(error, root)}; {_REMEDY}")
+    try:
+        return _read_all(_Nvml(nvml), {os.getpid()} if own_pids is None else own_pids)
+    finally:
+        _Nvml(nvml).ask("nvmlShutdown")
+
+
+@dataclass(frozen=True, slots=True)
+class _Nvml:
+    """NVML with failures turned into ``None``."""
+
+    module: Any
+
+    def ask(self, function: str, *arguments: Any) -> Any:
+        answer, _ = self.try_to_ask(function, *arguments)
+        return answer
+
+    def try_to_ask(self, function: str, *arguments: Any) -> tuple[Any, str | None]:
+        """Give the answer and ``None``, or ``None`` and what went wrong."""
+        try:
+            answer = getattr(self.module, function)(*arguments)
+        except Exception as error:  # noqa: BLE001 - NVMLError, or a library older than its module
+            return None, _describe(error)
+        return answer.decode() if isinstance(answer, bytes) else answer, None
+
+
+def _read_all(nvml: _Nvml, own_pids: Collection[int]) -> Gpus:
+    driver = nvml.ask("nvmlSystemGetDriverVersion")
+    count, error = nvml.try_to_ask("nvmlDeviceGetCount")
+    if not count:
+        reason = f"NVML cannot count the GPUs: {error}" if error else "the driver shows no GPU"
+        return Gpus(reason=f"{reason}; {_REMEDY}", driver=driver)
+    handles: list[Any] = []
+    gpus: list[Gpu] = []
+    warnings: list[str] = []
+    for index in range(count):
+        handle, error = nvml.try_to_ask("nvmlDeviceGetHandleByIndex", index)
+        if error is not None:
+            warnings.append(f"GPU {index} cannot be reached ({error}): it is left out")
+            continue
+        handles.append(handle)
+        gpus.append(_read_gpu(nvml, index, handle, own_pids))
+    return Gpus(
+        gpus=tuple(gpus),
+        links=tuple(_read_links(nvml, list(zip(gpus, handles, strict=True)))),
+        reason=None if gpus else f"no GPU can be reached; {_REMEDY}",
+        driver=driver,
+        warnings=(*warnings, *(line for gpu in gpus for line in _find_warnings(gpu))),
+    )
+
+
+def _read_gpu(nvml: _Nvml, index: int, handle: Any, own_pids: Collection[int]) -> Gpu:
+    memory = nvml.ask("nvmlDeviceGetMemoryInfo", handle)
+    capability = nvml.ask("nvmlDeviceGetCudaComputeCapability", handle)
+    mig_modes = nvml.ask("nvmlDeviceGetMigMode", handle)  # current and pending
+    links = [nvml.ask("nvmlDeviceGetNvLinkState", handle, link) for link in range(_MAX_NVLINKS)]
+    return Gpu(
+        nvml_index=index,
+        name=nvml.ask("nvmlDeviceGetName", handle),
+        uuid=nvml.ask("nvmlDeviceGetUUID", handle),
+        memory_bytes=None if memory is None else int(memory.total),
+        free_bytes=None if memory is None else int(memory.free),
+        compute_capability=None if capability is None else tuple(capability),
+        pcie_generation=nvml.ask("nvmlDeviceGetMaxPcieLinkGeneration", handle),
+        pcie_width=nvml.ask("nvmlDeviceGetMaxPcieLinkWidth", handle),
+        nvlinks=None if links == [None] * _MAX_NVLINKS else sum(map(bool, links)),
+        mig_enabled=None if mig_modes is None else bool(mig_modes[0]),
+        compute_mode=_COMPUTE_MODES.get(nvml.ask("nvmlDeviceGetComputeMode", handle)),
+        other_processes=_read_processes(nvml, handle, own_pids),
+    )
+
+
+def _read_processes(
+    nvml: _Nvml, handle: Any, own_pids: Collection[int]
+) -> tuple[GpuProcess, ...] | None:
+    running = nvml.ask("nvmlDeviceGetComputeRunningProcesses", handle)
+    if running is None:
+        return None
+    return tuple(
+        GpuProcess(pid=int(process.pid), used_bytes=process.usedGpuMemory)
+        for process in running
+        if process.pid not in own_pids
+    )
+
+
+def _read_links(nvml: _Nvml, found: list[tuple[Gpu, Any]]) -> Iterator[GpuLink]:
+    for (first, first_handle), (second, second_handle) in combinations(found, 2):
+        pair = (first_handle, second_handle)
+        # asking for peers, not for what is at the far end of a link, also works through a switch
+        status = nvml.ask("nvmlDeviceGetP2PStatus", *pair, _P2P_CAPS_INDEX_NVLINK)
+        level = nvml.ask("nvmlDeviceGetTopologyCommonAncestor", *pair)
+        kind = "nvlink" if status == _P2P_STATUS_OK else _TOPOLOGY.get(level)
+        if kind is not None and first.uuid and second.uuid:
+            yield GpuLink(first_uuid=first.uuid, second_uuid=second.uuid, kind=kind)
+
+
+def _find_warnings(gpu: Gpu) -> Iterator[str]:
+    who = f"GPU {gpu.nvml_index}"
+    if gpu.other_processes:
+        used = sum(process.used_bytes or 0 for process in gpu.other_processes) / GIB
+        count = len(gpu.other_processes)
+        noun = "process" if count == 1 else "processes"
+        yield (
+            f"{who} is used by {count} other {noun} ({used:.1f} GiB): "
+            "times measured on it will vary; wait for them to end"
+        )
+    if gpu.compute_mode == "prohibited":
+        yield f"{who} has compute mode prohibited: run nvidia-smi -i {gpu.nvml_index} -c DEFAULT"
+    if gpu.mig_enabled:
+        yield f"{who} is cut up by MIG: its parts are not planned for; switch MIG off to use it"
+
+
+def _explain_absence(error: Exception, root: Path) -> str:
+    vendors = set(_display_vendors(root))
+    if "0x10de" in vendors:
+        return f"an NVIDIA GPU is here, but its driver does not answer ({_describe(error)})"
+    if "0x1002" in vendors:
+        return "an AMD GPU is here, but only NVIDIA GPUs are planned for"
+    return f"no NVIDIA driver ({_describe(error)})"
+
+
+def _display_vendors(root: Path) -> Iterator[str]:
+    for device in (root / "sys/bus/pci/devices").glob("*"):
+        if (read_text(device / "class") or "").startswith("0x03"):  # display controllers
+            yield read_text(device / "vendor") or ""
+
+
+def _describe(error: Exception) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,109 @@
+"""What is this whole node? Every probe, put together."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from probes.cpu import read_cpu
+from probes.cuda_devices import CudaDevices, ask_torch, number_gpus, predict_order
+from probes.errors import SpeedProbeError
+from probes.gpu import Gpus, read_gpus
+from probes.hardware import GIB, Cpu, Gpu, Hardware, Memory, NetworkInterface
+from probes.memory import read_memory
+from probes.network import read_networks
+from probes.speed import SpeedReport, measure_speeds
+
+_LIMIT_S = 10.0
+_RESERVE_S = 1.5
+"""For the other probes, and for a child that ends a little late."""
+
+_SMALL_SHM_BYTES = GIB
+
+
+def probe(*, quick: bool = False) -> Hardware:
+    """Look at this node; what cannot be found out is a warning, never an exception.
+
+    Takes at most 10 s, most of it for measuring speeds.
+
+    Args:
+        quick: Measure nothing and do not ask torch: below 2 s. CUDA's numbers of the GPUs are then
+            worked out, which is not possible where GPUs of different kinds are mixed.
+    """
+    start_s = time.monotonic()
+    warnings: list[str] = []
+    cpu, memory, found = read_cpu(), read_memory(), read_gpus()
+    networks = _read_networks(warnings)
+    report = None
+    if quick:
+        devices = _predict_devices(found)
+    else:
+        budget_s = start_s + _LIMIT_S - _RESERVE_S - time.monotonic()
+        devices, report = _ask_children(cpu, found, budget_s, warnings)
+    gpus = number_gpus(found.gpus, devices.uuids)
+    return Hardware(
+        node=platform.node(),
+        cpu=cpu,
+        memory=memory,
+        gpus=gpus,
+        gpu_links=found.links,
+        gpu_reason=found.reason or devices.reason,
+        gpu_driver=found.driver,
+        networks=networks,
+        speeds=None if report is None else report.speeds,
+        warnings=(
+            *warnings,
+            *found.warnings,
+            *_find_doubts(memory, gpus, devices),
+            *(() if report is None else report.failures),
+        ),
+    )
+
+
+def _predict_devices(found: Gpus) -> CudaDevices:
+    uuids = predict_order(found.gpus)
+    if uuids is None:
+        return CudaDevices(reason="CUDA's order of the GPUs is not known: probe without --quick")
+    if not uuids:
+        return CudaDevices(reason="CUDA_VISIBLE_DEVICES hides every GPU")
+    return CudaDevices(uuids=uuids)
+
+
+def _ask_children(
+    cpu: Cpu, found: Gpus, budget_s: float, warnings: list[str]
+) -> tuple[CudaDevices, SpeedReport | None]:
+    """Ask two children at once: both spend most of their time on importing torch."""
+    with ThreadPoolExecutor() as executor:
+        speeds = executor.submit(measure_speeds, cpu.core_ids, budget_s=budget_s)
+        asked = executor.submit(ask_torch, limit_s=budget_s) if found.gpus else None
+        devices = CudaDevices() if asked is None else asked.result()
+        try:
+            return devices, speeds.result()
+        except SpeedProbeError as error:
+            warnings.append(str(error))
+            return devices, None
+
+
+def _read_networks(warnings: list[str]) -> tuple[NetworkInterface, ...]:
+    try:
+        return read_networks()
+    except (OSError, RuntimeError) as error:  # a network namespace may be closed to us
+        warnings.append(f"network interfaces cannot be read: {error}")
+        return ()
+
+
+def _find_doubts(memory: Memory, gpus: tuple[Gpu, ...], devices: CudaDevices) -> Iterator[str]:
+    if memory.shm_bytes is None:
+        yield "/dev/shm is missing: workers cannot share tensors; mount a tmpfs there"
+    elif memory.shm_bytes < _SMALL_SHM_BYTES:
+        size_mib = memory.shm_bytes // 2**20
+        yield (
+            f"/dev/shm has {size_mib} MiB only: workers share tensors through it; "
+            "start the container with --shm-size=8g or --ipc=host"
+        )
+    hidden = [str(gpu.nvml_index) for gpu in gpus if gpu.cuda_index is None]
+    if devices.uuids and hidden:
+        yield f"GPU {', '.join(hidden)} not shown by CUDA: it is not planned for"

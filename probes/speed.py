@@ -1,0 +1,258 @@
+"""How fast are the cores, the memory and the way to the GPU? Limits, measured in a few seconds.
+
+``python -m probes.speed --budget-s 6 --cores 0,1`` measures and prints what it has found after
+each quantity; `measure_speeds` starts that and reads it. A limit is what the machine can do at its
+best, so the best of many short runs counts, not the median: all else is disturbance.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from probes.children import ask, module_command
+from probes.errors import SpeedProbeError
+from probes.hardware import Speeds
+
+if TYPE_CHECKING:
+    import torch
+    from PIL.Image import Image as Picture
+
+_GRACE_S = 1.0
+"""What a child may take over its budget: it looks at its clock between two runs only."""
+
+_MATRIX = 1024
+_MAX_MATRIX = 8192
+_MIN_RUN_S = 0.005
+"""Below this, starting all threads takes a share of the time that training would not see."""
+
+_COPY_BYTES = 64 * 2**20
+"""Per buffer, two of them: beyond the caches of most machines, and quickly filled."""
+
+_PHOTO = (400, 300)
+_SHORT_SIDE = 256
+_CROP = 224
+_JPEG_QUALITY = 85
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpeedReport:
+    """What was measured, and what could not be."""
+
+    speeds: Speeds
+    failures: tuple[str, ...] = ()
+    """One line for each quantity that failed."""
+
+
+Run = Callable[[], object]
+Clock = Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Quantity:
+    """One field of `Speeds` and how to measure it."""
+
+    field: str
+    measure: Callable[[float], float]
+    """From a time limit in seconds to operations, bytes or images per second."""
+
+
+def measure_speeds(
+    core_ids: Sequence[int], *, budget_s: float = 7.0, command: Sequence[str] | None = None
+) -> SpeedReport:
+    """Measure limits in a process of its own.
+
+    Args:
+        core_ids: Cores to use, the best first.
+        budget_s: Time for everything, the import of torch (2-5 s) included.
+        command: The program to run; `probes.speed` with these cores when left out.
+
+    Raises:
+        SpeedProbeError: The process gave no result at all.
+    """
+    cores = ",".join(map(str, core_ids))
+    arguments = ("--budget-s", str(budget_s), "--cores", cores)
+    answer = ask(
+        module_command("probes.speed", *arguments) if command is None else command,
+        limit_s=budget_s + _GRACE_S,
+    )
+    document = answer.document
+    if document is None:
+        why = answer.failure or "it printed nothing"
+        raise SpeedProbeError(f"limits were not measured: {why}; probe again on a quiet machine")
+    speeds, failures = document.get("speeds") or {}, document.get("failures") or []
+    known = {
+        field.name: float(value)
+        for field in fields(Speeds)
+        if isinstance(value := speeds.get(field.name), float | int)
+    }
+    if answer.failure is not None:
+        failures = [*failures, f"limits were measured in part only: {answer.failure}"]
+    return SpeedReport(speeds=Speeds(**known), failures=tuple(map(str, failures)))
+
+
+def best_rate(run: Run, amount: float, limit_s: float, clock: Clock = time.perf_counter) -> float:
+    """Give ``amount`` over the shortest time of ``run``.
+
+    Args:
+        run: What to time; it runs once before, to warm up, and then at least once.
+        amount: What one run achieves.
+        limit_s: No run starts after so long, the first two excepted.
+        clock: Gives the time in seconds.
+    """
+    start_s = clock()
+    run()
+    best_s = float("inf")
+    while True:
+        before_s = clock()
+        run()
+        after_s = clock()
+        best_s = min(best_s, after_s - before_s)
+        if after_s - start_s >= limit_s:
+            return amount / best_s
+
+
+def _matrix_rate(dtype: torch.dtype, threads: int, limit_s: float) -> float:
+    import torch
+
+    torch.set_num_threads(threads)
+    start_s = time.perf_counter()
+    # a core without the instructions emulates bf16 a hundred times slower: begin small
+    size = _MATRIX // 4
+    while True:
+        left, right = torch.ones(size, size, dtype=dtype), torch.ones(size, size, dtype=dtype)
+        product = torch.empty(size, size, dtype=dtype)
+
+        def run(left: Any = left, right: Any = right, product: Any = product) -> object:
+            return torch.mm(left, right, out=product)
+
+        operations = 2.0 * size**3
+        rate = best_rate(run, operations, 0)
+        spent_s = time.perf_counter() - start_s
+        is_large = size >= _MATRIX and operations / rate >= _MIN_RUN_S
+        if is_large or size >= _MAX_MATRIX or spent_s > limit_s / 4:
+            return max(rate, best_rate(run, operations, limit_s - spent_s))
+        size *= 2
+
+
+def _copy_rate(threads: int, limit_s: float) -> float:
+    import torch
+
+    torch.set_num_threads(threads)
+    # filled by the threads that copy it, so that it lies in the memory next to them
+    source = torch.full((_COPY_BYTES // 4,), 1.0)
+    target = torch.full_like(source, 0.0)
+    return best_rate(lambda: target.copy_(source), 2.0 * _COPY_BYTES, limit_s)
+
+
+def _jpeg_rate(limit_s: float) -> float:
+    from PIL import Image
+
+    photo = _make_photo()
+
+    def run() -> Picture:
+        with Image.open(io.BytesIO(photo)) as picture:
+            width, height = picture.size
+            scale = _SHORT_SIDE / min(width, height)
+            size = (round(width * scale), round(height * scale))
+            scaled = picture.convert("RGB").resize(size, Image.Resampling.BILINEAR)
+        left, top = (size[0] - _CROP) // 2, (size[1] - _CROP) // 2
+        return scaled.crop((left, top, left + _CROP, top + _CROP))
+
+    return best_rate(run, 1.0, limit_s)
+
+
+def _make_photo() -> bytes:
+    """Give a JPEG file of the size and detail of a photo (about 17 kB): broad shapes and grain."""
+    from PIL import Image
+
+    dice = random.Random(0)  # noqa: S311 - a picture, not a secret
+
+    def noise(size: tuple[int, int]) -> Picture:
+        grain = Image.frombytes("RGB", size, dice.randbytes(3 * size[0] * size[1]))
+        return grain.resize(_PHOTO, Image.Resampling.BICUBIC)
+
+    picture = Image.blend(noise((8, 6)), noise((80, 60)), 0.25)
+    picture = Image.blend(picture, noise(_PHOTO), 0.04)
+    file = io.BytesIO()
+    picture.save(file, "JPEG", quality=_JPEG_QUALITY)
+    return file.getvalue()
+
+
+def _host_to_device_rate(limit_s: float) -> float:
+    import torch
+
+    source = torch.ones(_COPY_BYTES, dtype=torch.uint8).pin_memory()
+    target = torch.empty_like(source, device="cuda:0")
+
+    def run() -> None:
+        target.copy_(source, non_blocking=True)
+        torch.cuda.synchronize()
+
+    return best_rate(run, float(_COPY_BYTES), limit_s)
+
+
+def _quantities(cores: int) -> Iterator[_Quantity]:
+    """Give what can be measured here; torch is imported once the first one is done."""
+    # Pillow does not need torch: this one is known even where the import uses up the budget
+    yield _Quantity(field="jpeg_one_core_images_per_s", measure=_jpeg_rate)
+    import torch
+
+    for name, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
+        for where, threads in (("one_core", 1), ("all_cores", cores)):
+            yield _Quantity(
+                field=f"{name}_{where}_flop_per_s",
+                measure=partial(_matrix_rate, dtype, threads),
+            )
+    for where, threads in (("one_core", 1), ("all_cores", cores)):
+        yield _Quantity(
+            field=f"copy_{where}_bytes_per_s",
+            measure=partial(_copy_rate, threads),
+        )
+    if torch.cuda.is_available():
+        yield _Quantity(field="host_to_device_bytes_per_s", measure=_host_to_device_rate)
+
+
+def _measure_all(cores: int, budget_s: float, start_s: float) -> Iterator[SpeedReport]:
+    """Give a report after each quantity; the time left is shared among those to come."""
+    speeds: dict[str, float] = {}
+    failures: list[str] = []
+    to_come = len(fields(Speeds))
+    for quantity in _quantities(cores):
+        left_s = start_s + budget_s - time.perf_counter()
+        if left_s <= 0:
+            failures.append("time was up before everything was measured: probe again")
+            yield SpeedReport(speeds=Speeds(**speeds), failures=tuple(failures))
+            return
+        try:
+            speeds[quantity.field] = quantity.measure(min(0.5, left_s / to_come))
+        except Exception as error:  # noqa: BLE001 - whatever it was, the others are still worth it
+            failures.append(f"{quantity.field} was not measured: {error or type(error).__name__}")
+        to_come -= 1
+        yield SpeedReport(speeds=Speeds(**speeds), failures=tuple(failures))
+
+
+def main() -> None:
+    """Measure, and print a JSON document after each quantity."""
+    start_s = time.perf_counter()
+    parser = argparse.ArgumentParser(prog="python -m probes.speed", description=__doc__)
+    parser.add_argument("--budget-s", type=float, default=7.0, help="time for everything")
+    parser.add_argument("--cores", default="", help="logical cores to use, such as 0,1")
+    arguments = parser.parse_args()
+    allowed = os.sched_getaffinity(0)
+    wanted = [int(core) for core in arguments.cores.split(",") if core] or sorted(allowed)
+    os.sched_setaffinity(0, allowed & set(wanted) or allowed)
+    for report in _measure_all(len(wanted), arguments.budget_s, start_s):
+        print(json.dumps(asdict(report)), flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()
