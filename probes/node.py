@@ -6,7 +6,6 @@ import platform
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 from probes.cpu import read_cpu
 from probes.cuda_devices import CudaDevices, ask_torch, number_gpus, predict_order
@@ -76,15 +75,15 @@ def _ask_children(
     cpu: Cpu, found: Gpus, budget_s: float, warnings: list[str]
 ) -> tuple[CudaDevices, SpeedReport | None]:
     """Ask two children at once: both spend most of their time on importing torch."""
-    with ThreadPoolExecutor() as executor:
-        speeds = executor.submit(measure_speeds, cpu.core_ids, budget_s=budget_s)
+    with ThreadPoolExecutor(max_workers=1) as executor:
         asked = executor.submit(ask_torch, limit_s=budget_s) if found.gpus else None
-        devices = CudaDevices() if asked is None else asked.result()
+        # in this thread, so that Ctrl-C reaches it at once
         try:
-            return devices, speeds.result()
+            report = measure_speeds(cpu.core_ids, budget_s=budget_s)
         except SpeedProbeError as error:
+            report = None
             warnings.append(str(error))
-            return devices, None
+        return CudaDevices() if asked is None else asked.result(), report
 
 
 def _read_networks(warnings: list[str]) -> tuple[NetworkInterface, ...]:
@@ -97,11 +96,11 @@ def _read_networks(warnings: list[str]) -> tuple[NetworkInterface, ...]:
 
 def _find_doubts(memory: Memory, gpus: tuple[Gpu, ...], devices: CudaDevices) -> Iterator[str]:
     if memory.shm_bytes is None:
-        yield "/dev/shm is missing: workers cannot share tensors; mount a tmpfs there"
+        yield "no shared memory: workers cannot share tensors; mount a tmpfs on /dev/shm"
     elif memory.shm_bytes < _SMALL_SHM_BYTES:
         size_mib = memory.shm_bytes // 2**20
         yield (
-            f"/dev/shm has {size_mib} MiB only: workers share tensors through it; "
+            f"only {size_mib} MiB of shared memory, through which workers share tensors: "
             "start the container with --shm-size=8g or --ipc=host"
         )
     hidden = [str(gpu.nvml_index) for gpu in gpus if gpu.cuda_index is None]

@@ -180,8 +180,8 @@ def _make_photo() -> bytes:
         grain = Image.frombytes("RGB", size, dice.randbytes(3 * size[0] * size[1]))
         return grain.resize(_PHOTO, Image.Resampling.BICUBIC)
 
-    picture = Image.blend(noise((8, 6)), noise((80, 60)), 0.25)
-    picture = Image.blend(picture, noise(_PHOTO), 0.04)
+    picture = Image.blend(noise((8, 6)), noise((80, 60)), 0.15)
+    picture = Image.blend(picture, noise(_PHOTO), 0.03)
     file = io.BytesIO()
     picture.save(file, "JPEG", quality=_JPEG_QUALITY)
     return file.getvalue()
