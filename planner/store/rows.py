@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -40,7 +41,7 @@ def study_from_row(row: Row) -> StoredStudy:
             node=row["node"],
             fingerprint=row["fingerprint"],
             precision=row["precision"],
-            software=dict(row["software"]),
+            software=_object(row["software"]),
             data=row["data"],
             seed=row["seed"],
         ),
@@ -55,8 +56,7 @@ def trial_columns(result: TrialResult) -> dict[str, Any]:
         "outcome": result.outcome.value,
         "plan": result.plan.to_json(),
         "parameters": dict(result.parameters),
-        "measurement": measured
-        and {"warmup_s": list(measured.warmup_s), "samples_s": list(measured.samples_s)},
+        "measurement": None if measured is None else _measurement_columns(measured),
         "peak_memory_bytes": result.peak_memory_bytes,
         "reason": result.reason,
         "log_tail": result.log_tail,
@@ -73,25 +73,21 @@ def trial_from_row(row: Row) -> StoredTrial:
         number=row["number"],
         created_at=_time(row["created_at"]),
         result=TrialResult(
-            plan=Plan.from_json(row["plan"]),
+            plan=Plan.from_json(_object(row["plan"])),
             role=Role(row["role"]),
             outcome=Outcome(row["outcome"]),
-            measurement=measured
-            and Measurement(
-                warmup_s=tuple(measured["warmup_s"]), samples_s=tuple(measured["samples_s"])
-            ),
+            measurement=None if measured is None else _measurement(measured),
             peak_memory_bytes=row["peak_memory_bytes"],
             reason=row["reason"],
             log_tail=row["log_tail"],
             elapsed_s=row["elapsed_s"],
-            parameters=dict(row["parameters"]),
+            parameters=_object(row["parameters"]),
         ),
     )
 
 
 def plan_columns(stored: StoredPlan) -> dict[str, Any]:
     """Give a plan as columns of ``plans``, without its id."""
-    baseline = stored.baseline
     return {
         "study_id": stored.study_id,
         "created_at": stored.created_at,
@@ -99,14 +95,9 @@ def plan_columns(stored: StoredPlan) -> dict[str, Any]:
         "node": stored.node,
         "fingerprint": stored.fingerprint,
         "plan": stored.plan.to_json(),
-        "throughput": _interval_columns(stored.throughput_samples_per_s),
-        "speedup": stored.speedup and _interval_columns(stored.speedup),
-        "baseline": baseline
-        and {
-            "strategy": baseline.strategy,
-            "node_batch": baseline.node_batch,
-            "throughput_samples_per_s": baseline.throughput_samples_per_s,
-        },
+        "throughput": asdict(stored.throughput_samples_per_s),
+        "speedup": None if stored.speedup is None else asdict(stored.speedup),
+        "baseline": None if stored.baseline is None else asdict(stored.baseline),
         "peak_memory_bytes": stored.peak_memory_bytes,
         "software": dict(stored.software),
     }
@@ -114,6 +105,7 @@ def plan_columns(stored: StoredPlan) -> dict[str, Any]:
 
 def plan_from_row(row: Row) -> StoredPlan:
     """Read a row of ``plans``."""
+    speedup, baseline = row["speedup"], row["baseline"]
     return StoredPlan(
         id=row["id"],
         study_id=row["study_id"],
@@ -121,22 +113,29 @@ def plan_from_row(row: Row) -> StoredPlan:
         use_case=row["use_case"],
         node=row["node"],
         fingerprint=row["fingerprint"],
-        plan=Plan.from_json(row["plan"]),
-        throughput_samples_per_s=Interval(**row["throughput"]),
-        speedup=row["speedup"] and Interval(**row["speedup"]),
-        baseline=row["baseline"] and Baseline(**row["baseline"]),
+        plan=Plan.from_json(_object(row["plan"])),
+        throughput_samples_per_s=Interval(**_object(row["throughput"])),
+        speedup=None if speedup is None else Interval(**_object(speedup)),
+        baseline=None if baseline is None else Baseline(**_object(baseline)),
         peak_memory_bytes=row["peak_memory_bytes"],
-        software=dict(row["software"]),
+        software=_object(row["software"]),
     )
 
 
-def _interval_columns(interval: Interval) -> dict[str, Any]:
-    return {
-        "median": interval.median,
-        "low": interval.low,
-        "high": interval.high,
-        "count": interval.count,
-    }
+def _measurement_columns(measured: Measurement) -> dict[str, Any]:
+    return {"warmup_s": list(measured.warmup_s), "samples_s": list(measured.samples_s)}
+
+
+def _measurement(values: object) -> Measurement:
+    times = _object(values)
+    return Measurement(warmup_s=tuple(times["warmup_s"]), samples_s=tuple(times["samples_s"]))
+
+
+def _object(values: object) -> dict[str, Any]:
+    """Hold what JSON gave against what was written."""
+    if not isinstance(values, dict):
+        raise TypeError(f"{values!r:.60}: expected an object")
+    return values
 
 
 def _time(value: object) -> datetime:

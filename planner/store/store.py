@@ -25,6 +25,7 @@ from planner.store.rows import (
 from planner.store.tables import nodes, plans, probes, studies, trials
 from planner.stored_plan import StoredPlan, find_best, utc_now
 from planner.study import StoredStudy, StoredTrial, Study
+from probes.errors import InvalidHardwareError
 from probes.hardware import Hardware
 
 LOCK_TIMEOUT_S = 60.0
@@ -102,12 +103,16 @@ class Store:
             connection.execute(probes.insert().values(created_at=self._now(), **values))
 
     def latest_probe(self, fingerprint: str, *, node: str | None = None) -> Hardware | None:
-        """Give the last probe of this hardware, on this node where one is named."""
+        """Give the last probe of this hardware, on this node where one is named.
+
+        A probe that another release of ddlplan wrote in other words counts as none: a new one
+        takes seconds.
+        """
         query = select(probes.c.hardware).join(nodes).where(nodes.c.fingerprint == fingerprint)
         if node is not None:
             query = query.where(nodes.c.name == node)
         query = query.order_by(probes.c.id.desc()).limit(1)
-        found = self._database.fetch(query, lambda row: Hardware.from_json(row["hardware"]))
+        found = self._database.fetch(query, lambda row: _find_hardware(row["hardware"]))
         return found[0] if found else None
 
     def latest_fingerprint(self, node: str) -> str | None:
@@ -234,6 +239,13 @@ class Store:
         generation = _next(connection, studies, "generation", studies.c.key == study.key, first=1)
         values = {"generation": generation, "created_at": self._now()}
         return _insert(connection, studies, values | study_columns(study))
+
+
+def _find_hardware(values: Mapping[str, Any]) -> Hardware | None:
+    try:
+        return Hardware.from_json(values)
+    except InvalidHardwareError:
+        return None
 
 
 def _chosen(
