@@ -1,0 +1,169 @@
+import json
+from dataclasses import replace
+
+import pytest
+
+from probes.errors import InvalidHardwareError
+from probes.hardware import (
+    CoreLimit,
+    Cpu,
+    Gpu,
+    GpuLink,
+    GpuProcess,
+    Hardware,
+    Memory,
+    MemoryLimit,
+    NetworkInterface,
+    Speeds,
+)
+
+GIB = 2**30
+
+
+def cpu(**changes) -> Cpu:
+    values = {
+        "architecture": "x86_64",
+        "model": "EPYC 9354",
+        "logical_cores": 8,
+        "physical_cores": 4,
+        "sockets": 1,
+        "numa_nodes": 1,
+        "usable_cores": 4,
+        "core_ids": (0, 1, 2, 3),
+        "limits": (
+            CoreLimit(source="online cores", cores=8),
+            CoreLimit(source="affinity", cores=4),
+            CoreLimit(source="Slurm (SLURM_CPUS_ON_NODE)", cores=4),
+        ),
+        "instruction_sets": ("avx2", "avx512"),
+    }
+    return Cpu(**values | changes)
+
+
+def gpu(index: int = 0, **changes) -> Gpu:
+    values = {
+        "nvml_index": index,
+        "cuda_index": index,
+        "name": "A100",
+        "uuid": f"GPU-{index}",
+        "memory_bytes": 40 * GIB,
+        "free_bytes": 39 * GIB,
+        "compute_capability": (8, 0),
+        "other_processes": (),
+    }
+    return Gpu(**values | changes)
+
+
+def hardware(**changes) -> Hardware:
+    values = {
+        "node": "node1",
+        "cpu": cpu(),
+        "memory": Memory(
+            total_bytes=64 * GIB,
+            available_bytes=60 * GIB,
+            usable_bytes=32 * GIB,
+            limits=(MemoryLimit(source="cgroup v2 /a", limit_bytes=32 * GIB),),
+        ),
+        "gpus": (gpu(0), gpu(1)),
+        "gpu_links": (GpuLink(first_uuid="GPU-0", second_uuid="GPU-1", kind="nvlink"),),
+        "networks": (
+            NetworkInterface(
+                name="eth0",
+                kind="physical",
+                is_up=True,
+                addresses=("192.0.2.7",),
+                speed_bytes_per_s=1.25e8,
+            ),
+        ),
+        "speeds": Speeds(fp32_one_core_flop_per_s=1e11),
+        "warnings": ("a line",),
+    }
+    return Hardware(**values | changes)
+
+
+BUSY = {
+    "another name": {"node": "node2"},
+    "less free memory": {"memory": replace(hardware().memory, available_bytes=GIB)},
+    "a few MiB more for the kernel": {
+        "memory": replace(hardware().memory, total_bytes=64 * GIB - 2**25)
+    },
+    "no speeds": {"speeds": None},
+    "another address": {"networks": ()},
+    "warnings": {"warnings": ()},
+    "somebody else on a GPU": {
+        "gpus": (
+            gpu(0, free_bytes=GIB, other_processes=(GpuProcess(pid=7, used_bytes=GIB),)),
+            gpu(1),
+        )
+    },
+    "a hidden GPU": {"gpus": (gpu(0, cuda_index=None), gpu(1, cuda_index=0))},
+    "GPUs in another order": {"gpus": (gpu(1), gpu(0))},
+    "a newer driver": {"gpu_driver": "999.1"},
+}
+
+CHANGED = {
+    "fewer usable cores": {"cpu": cpu(usable_cores=2, core_ids=(0, 1))},
+    "another processor": {"cpu": cpu(model="Xeon")},
+    "other instruction sets": {"cpu": cpu(instruction_sets=("avx2",))},
+    "a second socket": {"cpu": cpu(sockets=2)},
+    "more memory": {"memory": replace(hardware().memory, total_bytes=128 * GIB)},
+    "a GPU less": {"gpus": (gpu(0),)},
+    "an exchanged GPU": {"gpus": (gpu(0), gpu(1, uuid="GPU-9"))},
+    "MIG switched on": {"gpus": (gpu(0), gpu(1, mig_enabled=True))},
+}
+
+
+@pytest.mark.parametrize("changes", BUSY.values(), ids=BUSY)
+def test_fingerprint_stays_with_the_hardware(changes):
+    assert hardware(**changes).fingerprint() == hardware().fingerprint()
+
+
+@pytest.mark.parametrize("changes", CHANGED.values(), ids=CHANGED)
+def test_fingerprint_changes_with_the_hardware(changes):
+    assert hardware(**changes).fingerprint() != hardware().fingerprint()
+
+
+def test_fingerprint_names_its_hash():
+    kind, _, digest = hardware().fingerprint().partition(":")
+    assert kind == "sha256"
+    assert len(bytes.fromhex(digest)) == 32
+
+
+def test_hardware_survives_json():
+    text = json.dumps(hardware().to_json())
+    assert Hardware.from_json(json.loads(text)) == hardware()
+
+
+def test_smallest_hardware_survives_json():
+    smallest = Hardware(
+        node="n",
+        cpu=cpu(model=None, physical_cores=None),
+        memory=Memory(total_bytes=GIB, usable_bytes=GIB),
+        gpu_reason="no NVIDIA driver",
+    )
+    assert Hardware.from_json(json.loads(json.dumps(smallest.to_json()))) == smallest
+
+
+def test_key_of_a_newer_version_is_left_out():
+    values = hardware().to_json()
+    values["cpu"]["colour"] = "green"
+    assert Hardware.from_json(values) == hardware()
+
+
+def test_missing_key_is_named():
+    values = hardware().to_json()
+    del values["cpu"]["usable_cores"]
+    with pytest.raises(InvalidHardwareError, match=r"hardware\.cpu.*usable_cores"):
+        Hardware.from_json(values)
+
+
+@pytest.mark.parametrize("bad", ["4", None, True, 4.5, [4]])
+def test_value_of_the_wrong_type_is_named(bad):
+    values = hardware().to_json()
+    values["cpu"]["usable_cores"] = bad
+    with pytest.raises(InvalidHardwareError, match=r"hardware\.cpu\.usable_cores"):
+        Hardware.from_json(values)
+
+
+def test_first_of_equal_limits_binds():
+    assert cpu().binding_limit.source == "affinity"

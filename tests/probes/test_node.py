@@ -1,0 +1,43 @@
+import json
+import platform
+import subprocess
+import sys
+import time
+
+import pytest
+
+from probes.hardware import Hardware
+from probes.node import probe
+
+
+def test_quick_probe_measures_nothing_and_is_quick():
+    start_s = time.perf_counter()
+    hardware = probe(quick=True)
+    assert time.perf_counter() - start_s < 2.0
+    assert hardware.speeds is None
+    assert hardware.node == platform.node()
+    assert bool(hardware.gpus) or hardware.gpu_reason is not None
+
+
+def test_two_probes_of_a_machine_have_one_fingerprint():
+    assert probe(quick=True).fingerprint() == probe(quick=True).fingerprint()
+
+
+def test_probe_survives_json():
+    hardware = probe(quick=True)
+    assert Hardware.from_json(json.loads(json.dumps(hardware.to_json()))) == hardware
+
+
+@pytest.mark.timeout(60)
+def test_whole_probe_measures_within_its_time_and_without_importing_torch():
+    text = (
+        "import sys, time; start_s = time.monotonic()\n"
+        "from probes.node import probe\n"
+        "hardware = probe()\n"
+        "print(time.monotonic() - start_s, 'torch' in sys.modules, hardware.speeds is not None)\n"
+    )
+    command = [sys.executable, "-c", text]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    elapsed_s, has_torch, has_speeds = output.split()
+    assert float(elapsed_s) < 10.5
+    assert (has_torch, has_speeds) == ("False", "True")

@@ -1,0 +1,167 @@
+import mmap
+import os
+import subprocess
+import sys
+
+import pytest
+
+from probes.usage import (
+    Usage,
+    find_group,
+    find_tree,
+    resident_bytes,
+    sample_usage,
+    usage_between,
+)
+
+MIB = 2**20
+
+
+def stat(pid, parent, group, *, name="python", ticks=(0, 0, 0, 0), threads=1):
+    counters = " ".join(map(str, ticks))
+    return f"{pid} ({name}) S {parent} {group} 1 0 -1 0 0 0 0 0 {counters} 20 0 {threads} 0 9 1 1\n"
+
+
+def sample(**changes):
+    values = {
+        "time_s": 0.0,
+        "processes": 1,
+        "threads": 1,
+        "resident_bytes": 0,
+        "cpu_s": 0.0,
+        "io_wait_s": 0.0,
+        "received_bytes": 0,
+        "sent_bytes": 0,
+    }
+    return Usage(**values | changes)
+
+
+# Memory
+
+
+def test_shared_pages_are_counted_once(tree):
+    rollup = "00-ff ---p 0 00:00 0 [rollup]\nRss: 900 kB\nPss: {} kB\nPss_Dirty: 9 kB\n"
+    files = {
+        "proc/1/smaps_rollup": rollup.format(500),
+        "proc/2/smaps_rollup": rollup.format(400),
+    }
+    assert resident_bytes([1, 2], tree(files)) == 900 * 1024
+
+
+def test_resident_size_stands_in_where_shares_are_not_told(tree):
+    root = tree({"proc/1/statm": "1000 30 20 1 0 10 0\n"})
+    assert resident_bytes([1], root) == 30 * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_processes_that_have_ended_are_left_out(tree):
+    root = tree({"proc/1/smaps_rollup": "Pss: 4 kB\n"})
+    assert resident_bytes([1, 2], root) == 4096
+    assert resident_bytes([2], root) is None
+    assert resident_bytes([], root) is None
+
+
+def test_memory_that_two_real_processes_share_is_counted_once():
+    shared = mmap.mmap(-1, 64 * MIB)
+    shared.write(b"x" * 64 * MIB)
+    ready, tell = os.pipe()
+    go_on, let_go = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        # touches every page, then waits to be looked at
+        total = sum(shared[0 : len(shared) : 4096])
+        os.write(tell, b"1" if total else b"0")
+        os.read(go_on, 1)
+        os._exit(0)
+    try:
+        os.read(ready, 1)
+        alone, both = resident_bytes([pid]), resident_bytes([pid, os.getpid()])
+    finally:
+        os.write(let_go, b"1")
+        os.waitpid(pid, 0)
+    assert both is not None
+    assert alone is not None
+    # each holds half of the 64 MiB; counted twice, the child alone would have them all
+    assert 32 * MIB <= alone < 64 * MIB
+    assert both >= 64 * MIB
+
+
+# Processes
+
+
+def test_tree_holds_descendants_but_not_neighbours(tree):
+    files = {
+        "proc/10/stat": stat(10, 1, 10),
+        "proc/11/stat": stat(11, 10, 10, name="a) b (c"),
+        "proc/12/stat": stat(12, 11, 12),
+        "proc/20/stat": stat(20, 1, 20),
+    }
+    root = tree(files)
+    assert find_tree(10, root) == (10, 11, 12)
+    assert find_tree(99, root) == ()
+    assert sorted(find_group(10, root)) == [10, 11]
+
+
+def test_child_of_this_process_is_in_its_tree_and_in_its_own_group():
+    child = subprocess.Popen(
+        [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, start_new_session=True
+    )
+    try:
+        assert child.pid in find_tree(os.getpid())
+        assert find_group(child.pid) == (child.pid,)
+    finally:
+        child.communicate(b"\n")
+    assert find_group(child.pid) == ()
+
+
+# Samples
+
+
+def test_sample_adds_up_processes_and_reads_the_machine(tree):
+    ticks_per_s = os.sysconf("SC_CLK_TCK")
+    files = {
+        "proc/10/stat": stat(10, 1, 10, ticks=(100, 20, 30, 50), threads=3),
+        "proc/10/smaps_rollup": "Pss: 100 kB\n",
+        "proc/11/stat": stat(11, 10, 10, ticks=(200, 0, 0, 0), threads=2),
+        "proc/11/smaps_rollup": "Pss: 28 kB\n",
+        "proc/stat": "cpu  900 0 80 7000 250 0 0 0 0 0\ncpu0 1 1 1 1 1 0 0 0 0 0\n",
+        "proc/net/dev": (
+            "Inter-|   Receive                |  Transmit\n"
+            " face |bytes packets errs drop fifo frame compressed multicast|bytes packets\n"
+            "    lo: 999 1 0 0 0 0 0 0 999 1 0 0 0 0 0 0\n"
+            "  eth0:1000 1 0 0 0 0 0 0 70 1 0 0 0 0 0 0\n"
+            "  eth1: 500 1 0 0 0 0 0 0 7 1 0 0 0 0 0 0\n"
+        ),
+    }
+    assert sample_usage([10, 11, 99], tree(files), clock=lambda: 12.0) == Usage(
+        time_s=12.0,
+        processes=2,
+        threads=5,
+        resident_bytes=128 * 1024,
+        cpu_s=400 / ticks_per_s,
+        io_wait_s=250 / ticks_per_s,
+        received_bytes=1500,
+        sent_bytes=77,
+    )
+
+
+def test_rates_are_differences_over_time():
+    earlier = sample(time_s=10.0, cpu_s=5.0, io_wait_s=1.0, received_bytes=100, sent_bytes=10)
+    later = sample(time_s=14.0, cpu_s=12.0, io_wait_s=2.0, received_bytes=500, sent_bytes=30)
+    rates = usage_between(earlier, later)
+    assert rates.elapsed_s == 4.0
+    assert rates.busy_cores == 1.75
+    assert rates.io_wait_cores == 0.25
+    assert (rates.received_bytes_per_s, rates.sent_bytes_per_s) == (100.0, 5.0)
+
+
+@pytest.mark.parametrize("elapsed_s", [0.0, 1.0])
+def test_rates_are_never_negative_and_need_no_time_between(elapsed_s):
+    rates = usage_between(sample(cpu_s=5.0), sample(time_s=elapsed_s, cpu_s=4.0))
+    assert rates.busy_cores == 0.0
+
+
+def test_busy_process_shows_processor_time():
+    before = sample_usage([os.getpid()])
+    while (after := sample_usage([os.getpid()])).cpu_s - before.cpu_s < 0.03:
+        sum(range(10_000))
+    assert usage_between(before, after).busy_cores > 0
