@@ -87,7 +87,7 @@ def measure_speeds(
     document = answer.document
     if document is None:
         why = answer.failure or "it printed nothing"
-        raise SpeedProbeError(f"limits were not measured: {why}; probe again on a quiet machine")
+        raise SpeedProbeError(f"limits were not measured ({why}): probe again")
     speeds, failures = document.get("speeds") or {}, document.get("failures") or []
     known = {
         field.name: float(value)

@@ -71,7 +71,7 @@ def resident_bytes(pids: Iterable[int], root: Path = ROOT) -> int | None:
 
     Sums the proportional set size: a page that n processes map counts 1/n for each. Where the
     kernel does not tell it, the resident size stands in, which counts shared pages n times.
-    ``None`` where none of the processes can be read: they have ended, or are somebody else's.
+    So it does for somebody else's processes. ``None`` where all of them have ended.
     """
     sizes = [size for pid in pids if (size := _process_bytes(root / f"proc/{pid}")) is not None]
     return sum(sizes) if sizes else None
