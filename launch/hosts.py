@@ -1,10 +1,11 @@
-"""Which machines take part? The host file."""
+"""Which machines take part? The host file, or the list that Slurm gives."""
 
 from __future__ import annotations
 
 import codecs
+import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +13,10 @@ from launch.errors import HostFileError
 from launch.host_line import MAX_HOSTS, Host, Line
 from launch.this_machine import is_this_machine
 
-__all__ = ["Host", "HostList", "is_this_machine", "read_host_file"]
+__all__ = ["Host", "HostList", "expand_hosts", "is_this_machine", "read_host_file"]
+
+_ENTRY = re.compile(r"(?:[^,\[]|\[[^\]]*\]?)+")
+"""What stands between commas, of which those in brackets do not count."""
 
 MAX_FILE_BYTES = 4 * 2**20
 """Room for 4096 of the longest names, several times over."""
@@ -37,18 +41,39 @@ def read_host_file(path: str | Path) -> HostList:
         UnsafeHostError: A name could be taken for an option or a command.
     """
     file = str(path)
-    hosts: dict[str, Host] = {}
     # Not splitlines(): it would also split where an editor shows no new line.
-    for number, text in enumerate(_decoded(file, _read(file)).split("\n"), start=1):
-        line = Line(file, number)
-        for host in line.hosts(text.removesuffix("\r"), room=MAX_HOSTS - len(hosts)):
+    lines = _decoded(file, _read(file)).split("\n")
+    return _host_list(file, [line.removesuffix("\r") for line in lines], "one host a line")
+
+
+def expand_hosts(text: str, *, source: str = "host list") -> HostList:
+    """Read hosts with commas between them, as Slurm lists the nodes of an allocation.
+
+    Args:
+        text: Such as ``gpu[01-03,07],login1``.
+        source: What messages call it, in place of a file; the n-th entry counts as line n.
+
+    Raises:
+        HostFileError: It cannot be understood, or names no host.
+        UnsafeHostError: A name could be taken for an option or a command.
+    """
+    if len(text) > MAX_FILE_BYTES:
+        raise HostFileError(f"{source}: expected at most {MAX_FILE_BYTES} characters")
+    return _host_list(source, _ENTRY.findall(text), "hosts with commas")
+
+
+def _host_list(source: str, texts: Sequence[str], expected: str) -> HostList:
+    hosts: dict[str, Host] = {}
+    for number, text in enumerate(texts, start=1):
+        line = Line(source, number)
+        for host in line.hosts(text, room=MAX_HOSTS - len(hosts)):
             if (first := hosts.get(host.name)) is not None:
                 where = f"it is already on line {first.line}: expected each host once"
                 raise line.error(host.name, where)
             hosts[host.name] = host
     if not hosts:
-        raise HostFileError(f"{file}: it names no host: write one host a line")
-    return HostList(hosts=tuple(hosts.values()), notes=_notes(file, hosts.values()))
+        raise HostFileError(f"{source}: it names no host: write {expected}")
+    return HostList(hosts=tuple(hosts.values()), notes=_notes(source, hosts.values()))
 
 
 def _read(file: str) -> bytes:

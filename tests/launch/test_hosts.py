@@ -11,7 +11,7 @@ import pytest
 
 from launch.errors import HostFileError, UnsafeHostError
 from launch.host_line import Host
-from launch.hosts import is_this_machine, read_host_file
+from launch.hosts import expand_hosts, is_this_machine, read_host_file
 from launch.this_machine import resolve
 
 
@@ -319,6 +319,39 @@ def test_a_huge_file_is_refused_without_reading_all_of_it(tmp_path):
         stream.truncate(2**40)
     with pytest.raises(HostFileError, match="at most"):
         read_host_file(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("localhost", ["localhost"]),
+        ("gpu1", ["gpu1"]),
+        ("gpu[01-03,07],login1", ["gpu01", "gpu02", "gpu03", "gpu07", "login1"]),
+        ("a,b[1-2]c[3,4],d", ["a", "b1c3", "b1c4", "b2c3", "b2c4", "d"]),
+    ],
+)
+def test_the_nodes_of_a_slurm_allocation_are_read(text, expected):
+    assert names(expand_hosts(text)) == expected
+
+
+@pytest.mark.parametrize("text", ["", " ", ",", "a,a", "a[1", "a[1-2],a2", "n[0-99999999]", "a b"])
+def test_a_malformed_allocation_is_refused(text):
+    with pytest.raises(HostFileError, match="SLURM_JOB_NODELIST"):
+        expand_hosts(text, source="SLURM_JOB_NODELIST")
+
+
+def test_an_allocation_cannot_smuggle_an_option_in():
+    with pytest.raises(UnsafeHostError):
+        expand_hosts("a,-oProxyCommand=x")
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize(
+    "text", ["a[" * 10**6 + "," * 10**6, "a" * 10**6, "a[1]" * 10**6, "a," * 10**6, "[" * 10**6]
+)
+def test_a_huge_allocation_is_refused_in_bounded_time(text):
+    with pytest.raises(HostFileError):
+        expand_hosts(text)
 
 
 def nobody(_name):
