@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.optim import SGD
-from torch.utils.data import Dataset
 
+from launch.errors import UseCaseError
+from launch.photos.dataset import PhotoDataset
+from launch.photos.generate import GeneratedPhotos
+from launch.photos.index import update_index
 from launch.use_cases._base import Report, UseCase
 
 NUM_CLASSES = 3
@@ -25,11 +28,29 @@ class PhotoUseCase(UseCase):
 
     num_photos: int
 
-    def dataset(self, data: Path | None, *, train: bool) -> Dataset[Any]:
-        raise NotImplementedError
+    def dataset(self, data: Path | None, *, train: bool) -> PhotoDataset:
+        dataset = PhotoDataset(data or self._generated.folder, train=train)
+        self._check_classes(dataset.folder, dataset.classes)
+        return dataset
 
     def prepare(self, data: Path | None, report: Report) -> None:
-        raise NotImplementedError
+        cores = len(os.sched_getaffinity(0))
+        drawn = data is None and self._generated.generate(report, cores=cores)
+        folder = data or self._generated.folder
+        split = update_index(folder, report, cores=cores, trusted=drawn)
+        self._check_classes(folder, split.classes)
+
+    @property
+    def _generated(self) -> GeneratedPhotos:
+        return GeneratedPhotos(self.name, self.num_photos)
+
+    def _check_classes(self, folder: Path, classes: Sequence[str]) -> None:
+        if len(classes) > NUM_CLASSES:
+            raise UseCaseError(
+                f"data folder {folder} has {len(classes)} classes ({', '.join(classes)}) and "
+                f"{self.name} has {NUM_CLASSES} outputs: use at most {NUM_CLASSES} sub-folders, "
+                "or a use case of your own"
+            )
 
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
         return cross_entropy(output, target)
@@ -38,7 +59,7 @@ class PhotoUseCase(UseCase):
         return SGD(parameters, lr=0.001, momentum=0.9)
 
     def layers(self, model: nn.Module) -> nn.Sequential:
-        """Give torchvision's AlexNet or VGG, which flattens in ``forward``, as one flat sequence."""
+        """Flatten torchvision's AlexNet or VGG, whose ``forward`` holds a step of its own."""
         features, classifier = model.get_submodule("features"), model.get_submodule("classifier")
         average = model.get_submodule("avgpool")
         return nn.Sequential(*features.children(), average, nn.Flatten(1), *classifier.children())

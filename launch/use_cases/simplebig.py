@@ -16,4 +16,5 @@ class SimpleBig(PhotoUseCase):
     default_batch = 32
 
     def model(self) -> nn.Module:
+        """Make AlexNet with random weights."""
         return alexnet(weights=None, num_classes=NUM_CLASSES)  # type: ignore[no-any-return]

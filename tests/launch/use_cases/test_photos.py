@@ -1,0 +1,95 @@
+"""What the built-in use cases promise, asked of each of them."""
+
+import pytest
+import torch
+from PIL import Image
+
+from launch.errors import UseCaseError
+from launch.use_cases import load_use_case, use_case_names, use_case_summaries
+
+
+class Silent:
+    def progress(self, done, total, what): ...
+
+    def warning(self, message): ...
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("DDLPLAN_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def simplebig():
+    return load_use_case("simplebig")
+
+
+def save_classes(folder, *names):
+    for name in names:
+        (folder / name).mkdir(parents=True)
+        for number in range(3):
+            Image.new("RGB", (30, 20), (90 * number, 50, 10)).save(folder / name / f"{number}.jpg")
+    return folder
+
+
+@pytest.mark.parametrize("name", use_case_names())
+def test_layers_compute_what_the_model_does_with_the_same_parameters(name):
+    case = load_use_case(name)
+    assert case.name == name
+    model = case.model().eval()
+    layers = case.layers(model).eval()
+    images = torch.randn(1, 3, 224, 224)
+    with torch.no_grad():
+        assert torch.equal(model(images), layers(images))
+    assert {id(p) for p in model.parameters()} == {id(p) for p in layers.parameters()}
+    assert not any(isinstance(layer, torch.nn.Sequential) for layer in layers)
+
+
+@pytest.mark.parametrize(("name", "parameters"), [("simplebig", 57.0), ("complexsmall", 134.3)])
+def test_models_are_those_of_the_paper(name, parameters):
+    model = load_use_case(name).model()
+    assert sum(p.numel() for p in model.parameters()) / 1e6 == pytest.approx(parameters, abs=0.05)
+
+
+def test_summaries_are_one_line_each():
+    assert list(use_case_summaries()) == ["complexsmall", "simplebig"]
+    assert all("photos" in line and "\n" not in line for line in use_case_summaries().values())
+
+
+def test_training_is_that_of_the_paper(simplebig):
+    optimizer = simplebig.optimizer([torch.nn.Parameter(torch.zeros(1))])
+    assert isinstance(optimizer, torch.optim.SGD)
+    assert (optimizer.defaults["lr"], optimizer.defaults["momentum"]) == (0.001, 0.9)
+
+
+def test_loss_is_a_mean_and_accuracy_a_share(simplebig):
+    output, target = torch.eye(3)[[0, 1, 2, 0]] * 9, torch.tensor([0, 1, 2, 2])
+    each = [simplebig.loss(output[i : i + 1], target[i : i + 1]) for i in range(4)]
+    assert torch.isclose(simplebig.loss(output, target), sum(each) / 4)
+    assert simplebig.metrics(output, target) == {"accuracy": 0.75}
+
+
+def test_photos_are_drawn_when_the_user_has_none(simplebig):
+    simplebig.num_photos = 24
+    simplebig.prepare(None, Silent())
+    train, validation = (simplebig.dataset(None, train=train) for train in (True, False))
+    assert len(train) + len(validation) == 24
+    assert train.classes == ("fire", "none", "smoke")
+
+
+def test_drawn_photos_that_were_not_prepared_are_told(simplebig):
+    with pytest.raises(UseCaseError, match="call the use case's prepare"):
+        simplebig.dataset(None, train=True)
+
+
+def test_own_photos_are_taken_from_the_users_folder(simplebig, tmp_path):
+    data = save_classes(tmp_path / "data", "ash", "ember")
+    simplebig.prepare(data, Silent())
+    assert simplebig.dataset(data, train=True).classes == ("ash", "ember")
+
+
+def test_more_classes_than_outputs_are_told(simplebig, tmp_path):
+    data = save_classes(tmp_path / "data", "a", "b", "c", "d")
+    with pytest.raises(UseCaseError, match=r"has 4 classes .* 3 outputs: use at most 3"):
+        simplebig.prepare(data, Silent())
