@@ -147,6 +147,8 @@ class GradientAverager:
         for piece in self._pieces:
             self._sum_piece(piece, ready)
         self._optimizer.step()
+        for piece in self._pieces:
+            piece.owned.grad = None  # autograd would add the next step's to it
         self._group.barrier()
         return node_loss
 

@@ -20,6 +20,7 @@ from launch.errors import HostFileError, UnsafeHostError
 
 MAX_HOSTS = 4096
 MAX_PORT = 65535
+MAX_TOKEN = 65536
 
 _SHELL = frozenset(";&|`$()<>\\\"'*?!{}~^%")
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9])?"
@@ -100,6 +101,8 @@ class Line:
             )
 
     def _check_safe(self, token: str) -> None:
+        if len(token) > MAX_TOKEN:
+            raise self.error(token, f"expected at most {MAX_TOKEN} characters without a space")
         if token.startswith("-") or "@-" in token:
             raise self.unsafe(token, "a program could take it for an option: expected a host name")
         for char in token:

@@ -1,4 +1,8 @@
-"""How does a process end with its owner, and how do we say how it ended?"""
+"""How does a process end with its owner, and how do we say how it ended?
+
+Run as a program, ``python -m launch.process_end PARENT PROGRAM ...`` becomes that program, which
+then gets SIGTERM when the process PARENT dies.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import contextlib
 import ctypes
 import os
 import signal
+import sys
 
 _PR_SET_PDEATHSIG = 1  # from linux/prctl.h
 
@@ -45,3 +50,13 @@ def explain_exit(code: int) -> str:
         return f"killed by signal {-code} ({signal.Signals(-code).name})"
     except ValueError:
         return f"killed by signal {-code}"
+
+
+def bound_command(command: list[str]) -> list[str]:
+    """Wrap a command so that the program gets SIGTERM when this process dies."""
+    return [sys.executable, "-m", __name__, str(os.getpid()), *command]
+
+
+if __name__ == "__main__":
+    end_with_parent(int(sys.argv[1]), signal.SIGTERM)
+    os.execvp(sys.argv[2], sys.argv[2:])  # noqa: S606 - an argument list, and no shell

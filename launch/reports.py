@@ -90,9 +90,50 @@ class Failed(Report):
     """Whether the use case or its data is at fault before anything was trained."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochDone(Report):
+    """One epoch of the job: trained, and judged on the validation samples."""
+
+    epoch: int
+    """From 1."""
+    train_loss: float
+    """Mean over the samples, each as the model was when it came."""
+    validation_loss: float | None
+    """``None`` where there are no validation samples."""
+    metrics: Mapping[str, float]
+    samples: int
+    train_time_s: float
+    validation_time_s: float
+    throughput_samples_per_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFailed(Report):
+    """The job ends because a worker failed: the first cause."""
+
+    node: str
+    worker: int
+    workers: int
+    message: str
+    log: str
+    log_tail: str
+    signal: int | None = None
+    """The signal that ended the worker, if one did."""
+
+
 _KINDS: dict[str, type[Report]] = {
     kind.__name__: kind
-    for kind in (Progress, Warned, Described, StepDone, Validated, WeightsSaved, Failed)
+    for kind in (
+        Progress,
+        Warned,
+        Described,
+        StepDone,
+        Validated,
+        WeightsSaved,
+        Failed,
+        EpochDone,
+        JobFailed,
+    )
 }
 
 

@@ -46,7 +46,8 @@ class Task:
     @property
     def group_size(self) -> int:
         """Workers on this node."""
-        return self.plan.processes if self.plan else 1
+        trains = self.purpose is not Purpose.DESCRIBE and self.plan is not None
+        return self.plan.processes if trains and self.plan else 1
 
     def encode(self) -> bytes:
         """Give the task as JSON."""

@@ -47,9 +47,11 @@ class WorkerGroup:
     Use it in a ``with`` block; leaving it ends every worker that still runs.
     """
 
-    def __init__(self, server: ForkServer, tasks: list[Task], log_directory: Path) -> None:
+    def __init__(
+        self, server: ForkServer, tasks: list[Task], log_directory: Path, *, log_prefix: str = ""
+    ) -> None:
         self._server = server
-        self._logs = [log_directory / f"worker{task.local_rank}.log" for task in tasks]
+        self._logs = [log_directory / f"{log_prefix}worker{t.local_rank}.log" for t in tasks]
         self._pipes: dict[int, int] = {}
         self._unread = [b""] * len(tasks)
         self._pids: dict[int, int] = {}
@@ -104,6 +106,10 @@ class WorkerGroup:
                 else:
                     self._read(key.data)
         return self._events.popleft() if self._events else None
+
+    def has_events(self) -> bool:
+        """Whether `next_event` has something to give at once."""
+        return bool(self._events)
 
     def stop(self) -> None:
         """End every worker at once and wait until the kernel has taken them away."""
@@ -182,6 +188,8 @@ class WorkerFailure:
     users_fault: bool
     log_tail: str
     log: Path
+    signal: int | None = None
+    """The signal that ended the process, if one did."""
 
 
 def explain_failure(group: WorkerGroup, event: Event, oom_kills: int = 0) -> WorkerFailure | None:
@@ -215,6 +223,7 @@ def explain_failure(group: WorkerGroup, event: Event, oom_kills: int = 0) -> Wor
             users_fault=False,
             log_tail=group.log_tail(event.worker),
             log=group.log(event.worker),
+            signal=-event.code if event.code < 0 else None,
         )
     return None
 

@@ -11,7 +11,8 @@ PlannerError
 |-- NoPlanError               no plan: none stored, or no trial succeeded
 |   `-- NoDatabaseError           no database either: nothing was tuned yet
 |-- StalePlanError            a plan was made on other hardware or software
-`-- RefusedError              refused for safety
+|-- RefusedError              refused for safety
+`-- TrainingFailedError       the training, or the user's own code in it, failed
 """
 
 from __future__ import annotations
@@ -97,3 +98,18 @@ class RefusedError(PlannerError):
 
     exit_code = 7
     kind = "refused"
+
+
+class TrainingFailedError(PlannerError):
+    """The training, or the user's own code in it, failed.
+
+    Attributes:
+        log_tail: Last lines of what the failed process wrote.
+    """
+
+    exit_code = 1
+    kind = "training"
+
+    def __init__(self, message: str, *, log_tail: str = "") -> None:
+        super().__init__(message)
+        self.log_tail = log_tail

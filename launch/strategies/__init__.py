@@ -5,10 +5,12 @@ from __future__ import annotations
 from difflib import get_close_matches
 from importlib import import_module
 from inspect import getmembers, isclass
+from pathlib import Path
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
 from launch.errors import UnknownStrategyError
+from launch.summaries import first_line
 
 if TYPE_CHECKING:
     from launch.strategies._base import Strategy
@@ -40,3 +42,8 @@ def load_strategy(name: str) -> Strategy:
     assert len(own) == 1, f"{module.__name__} must define exactly one strategy"
     strategy: Strategy = own[0]()
     return strategy
+
+
+def strategy_summaries() -> dict[str, str]:
+    """Return the first line of each strategy's docstring, without importing any."""
+    return {name: first_line(Path(__path__[0], f"{name}.py")) for name in strategy_names()}

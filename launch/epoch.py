@@ -1,0 +1,51 @@
+"""How did an epoch go? The steps of one worker and the validation of all, put together."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from launch.reports import EpochDone, StepDone, Validated
+
+
+class EpochRecord:
+    """Adds up what the workers report until an epoch is complete.
+
+    Args:
+        workers: Number of workers, each of which validates its share.
+    """
+
+    def __init__(self, workers: int) -> None:
+        self._workers = workers
+        self._steps: defaultdict[int, list[StepDone]] = defaultdict(list)
+        self._validated: defaultdict[int, list[Validated]] = defaultdict(list)
+
+    def add_step(self, step: StepDone) -> None:
+        """Take note of a step."""
+        self._steps[step.epoch].append(step)
+
+    def add_validation(self, validated: Validated) -> EpochDone | None:
+        """Take note of one worker's validation; the epoch, once all workers have validated."""
+        parts = self._validated[validated.epoch]
+        parts.append(validated)
+        if len(parts) < self._workers:
+            return None
+        return self._conclude(self._steps.pop(validated.epoch), parts)
+
+    def _conclude(self, steps: list[StepDone], parts: list[Validated]) -> EpochDone:
+        samples = sum(step.samples for step in steps)
+        train_time_s = sum(step.time_s for step in steps)
+        judged = sum(part.samples for part in parts)
+        names = sorted({name for part in parts for name in part.metric_sums})
+        return EpochDone(
+            epoch=parts[0].epoch + 1,
+            train_loss=sum(step.loss * step.samples for step in steps) / samples,
+            validation_loss=sum(part.loss_sum for part in parts) / judged if judged else None,
+            metrics={
+                name: sum(part.metric_sums.get(name, 0.0) for part in parts) / judged
+                for name in names
+            },
+            samples=samples,
+            train_time_s=train_time_s,
+            validation_time_s=max(part.time_s for part in parts),
+            throughput_samples_per_s=samples / train_time_s,
+        )

@@ -1,0 +1,49 @@
+"""Where does a launched job leave what it made? In ``runs/<number>/``, for the user alone."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+class RunDirectory:
+    """The files of one run.
+
+    ==================  ==========================================
+    ``job.json``        what was launched
+    ``metrics.jsonl``   one JSON document per epoch
+    ``weights.safetensors``
+    ``<host>-worker<n>.log``
+    ``mpirun.log``      what mpirun had to say
+    ==================  ==========================================
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.job = path / "job.json"
+        self.metrics = path / "metrics.jsonl"
+        self.weights = path / "weights.safetensors"
+        self.mpirun_log = path / "mpirun.log"
+
+    @classmethod
+    def create(cls, parent: Path) -> RunDirectory:
+        """Make the directory of the next number; several runs at once get different ones."""
+        parent.mkdir(parents=True, exist_ok=True)
+        number = max((int(p.name) for p in parent.iterdir() if p.name.isdecimal()), default=0)
+        while True:
+            number += 1
+            path = parent / str(number)
+            try:
+                path.mkdir(mode=0o700)
+            except FileExistsError:
+                continue
+            return cls(path.resolve())
+
+
+def append_line(path: Path, line: bytes) -> None:
+    """Add one whole line to a file that only the user can read."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        os.write(descriptor, line)
+    finally:
+        os.close(descriptor)

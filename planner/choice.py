@@ -1,0 +1,84 @@
+"""Which of the measured plans is the best? The fastest; among equals, the simplest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+from launch.plan import Plan
+from planner.result import Outcome, Role, TrialResult
+from probes.timing import Interval, Measurement
+
+_FINALISTS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A plan with the evidence that counts for it."""
+
+    plan: Plan
+    throughput: Interval
+    """Samples per second."""
+    measurement: Measurement
+    peak_memory_bytes: int | None
+    role: Role
+
+    @classmethod
+    def from_results(cls, results: Sequence[TrialResult]) -> list[Candidate]:
+        """Give each plan that was fully measured once, with its latest measurement.
+
+        A plan that was measured again as a finalist has no other evidence: the first time it was
+        picked for being fast, so by itself that time flatters.
+        """
+        latest: dict[str, Candidate] = {}
+        for result in results:
+            throughput = result.throughput_samples_per_s()
+            if result.outcome is not Outcome.OK or throughput is None:
+                continue
+            assert result.measurement is not None
+            latest[repr(result.plan)] = cls(
+                plan=result.plan,
+                throughput=throughput,
+                measurement=result.measurement,
+                peak_memory_bytes=result.peak_memory_bytes,
+                role=result.role,
+            )
+        return list(latest.values())
+
+
+def choose(candidates: Sequence[Candidate]) -> Candidate:
+    """Choose the best of at least one candidate.
+
+    A plan is faster than another only where the intervals lie apart; of those that may be as fast
+    as the fastest, the simplest is chosen. Where finalists were measured again, the best is one
+    of them.
+    """
+    finalists = [c for c in candidates if c.role is Role.FINAL]
+    field = finalists or list(candidates)
+    fastest = max(field, key=lambda candidate: candidate.throughput.median)
+    tied = [c for c in field if c.throughput.high >= fastest.throughput.low]
+    return min(tied, key=lambda c: (complexity(c.plan), -c.throughput.median))
+
+
+def contenders(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Give those worth measuring again: the fastest, and the next if it may be as fast."""
+    ranked = sorted(candidates, key=lambda candidate: -candidate.throughput.median)
+    fastest = ranked[:1]
+    return fastest + [
+        c for c in ranked[1:_FINALISTS] if c.throughput.high >= fastest[0].throughput.low
+    ]
+
+
+def complexity(plan: Plan) -> tuple[int, int, int]:
+    """Order plans by how much there is to understand and to go wrong.
+
+    Processes first, then model replicas, then the number of settings away from their defaults.
+    """
+    plain = Plan(strategy=plan.strategy, node_batch=plan.node_batch)
+    skipped = {"strategy", "node_batch", "devices", "processes", "replicas"}
+    changed = sum(
+        getattr(plan, f.name) != getattr(plain, f.name)
+        for f in fields(plan)
+        if f.name not in skipped
+    )
+    return plan.processes, plan.replicas, changed

@@ -1,0 +1,458 @@
+"""What can be typed? The command line: it reads options, calls, and shows what came of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from planner.exit_codes import BUG, judge
+from planner.output import Output
+from planner.quantities import parse_duration_s
+
+if TYPE_CHECKING:
+    from planner.store import Store
+
+_UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # typer does not export it
+_SETTINGS = {"help_option_names": ["-h", "--help"]}
+
+app = typer.Typer(
+    name="ddlplan",
+    help="Measure how to train a model fastest on each of your machines, then train it so.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings=_SETTINGS,
+)
+plans_app = typer.Typer(
+    help="List, show, compare, export and import stored plans.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+app.add_typer(plans_app, name="plans")
+
+
+def _duration(text: str) -> float:
+    try:
+        return parse_duration_s(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def _option(*names: str, help_: str, **settings: Any) -> Any:
+    """Make an option that is also read from ``DDLPLAN_<OPTION>``."""
+    variable = "DDLPLAN_" + names[0].removeprefix("--").replace("-", "_").upper()
+    return typer.Option(*names, envvar=variable, show_envvar=False, help=help_, **settings)
+
+
+Database = Annotated[str, _option("--db", help_="Database: a path or sqlite:///path.")]
+AsJson = Annotated[bool, _option("--json", help_="One JSON document on stdout.")]
+AsCsv = Annotated[bool, _option("--csv", help_="CSV on stdout.")]
+NeededCase = Annotated[
+    str, _option("--use-case", help_="Built-in name, package.module:object or file.py:object.")
+]
+MaybeCase = Annotated[str | None, _option("--use-case", help_="Only of this use case.")]
+MaybeNode = Annotated[str | None, _option("--node", help_="Only of this node.")]
+DataFolder = Annotated[
+    Path | None, _option("--data", help_="Folder of the data; built-in use cases draw their own.")
+]
+HostFile = Annotated[Path | None, _option("--hosts", help_="File of hosts, one a line.")]
+Seed = Annotated[int, _option("--seed", help_="Of weights, order of samples, search.", min=0)]
+PlanId = Annotated[int, typer.Argument(metavar="ID", help="Number of a plan.")]
+DEFAULT_DATABASE = "planner.db"
+
+
+@app.command()
+def probe(
+    *,
+    hosts: HostFile = None,
+    quick: Annotated[bool, _option("--quick", help_="Below 2 s: measure nothing.")] = False,
+    db: Database = DEFAULT_DATABASE,
+    json: AsJson = False,
+) -> None:
+    """Find out what this machine is and how fast it can be at best."""
+    from planner.show_hardware import hardware_lines
+    from planner.store import Store
+    from probes.node import probe as probe_node
+
+    out = Output("probe", as_json=json)
+    _only_this_machine(hosts)
+    with Store.open(db) as store:
+        with _status(out, "probing this machine"):
+            node = probe_node(quick=quick)
+        store.save_probe(node)
+    for warning in node.warnings:
+        out.warn(warning)
+    for line in hardware_lines(node):
+        out.say(line)
+    out.finish([node.to_json() | {"fingerprint": node.fingerprint()}])
+
+
+@app.command()
+def tune(
+    *,
+    use_case: NeededCase,
+    data: DataFolder = None,
+    hosts: HostFile = None,
+    budget: Annotated[
+        float,
+        _option("--budget", help_="Time to search: 90, 90s, 5m, 1h.", parser=_duration),
+    ] = 300.0,
+    trials: Annotated[
+        int | None, _option("--trials", help_="Search at most so many plans.", min=0)
+    ] = None,
+    seed: Seed = 0,
+    batch_size: Annotated[
+        int | None, _option("--batch-size", help_="The only node batch to try.", min=1)
+    ] = None,
+    max_batch: Annotated[
+        int | None, _option("--max-batch", help_="The largest node batch to try.", min=1)
+    ] = None,
+    precision: Annotated[
+        str, _option("--precision", help_="fp32 keeps the numerics; bf16, auto.")
+    ] = "fp32",
+    strategies: Annotated[
+        str | None, _option("--strategies", help_="Only these: a,b,...")
+    ] = None,
+    fresh: Annotated[bool, _option("--fresh", help_="Leave earlier trials aside.")] = False,
+    db: Database = DEFAULT_DATABASE,
+    json: AsJson = False,
+) -> None:
+    """Search for the fastest way to train a use case on this machine."""
+    from launch.use_cases import check_spec, normalise_spec
+    from planner.commands import tune_here
+    from planner.tune import TuneRequest
+
+    out = Output("tune", as_json=json)
+    _only_this_machine(hosts)
+    check_spec(use_case)
+    if batch_size is not None and max_batch is not None:
+        raise typer.BadParameter("--batch-size and --max-batch exclude each other: give one")
+    request = TuneRequest(
+        use_case=normalise_spec(use_case),
+        data=_existing(data),
+        budget_s=budget,
+        trials=trials,
+        seed=seed,
+        batch_size=batch_size,
+        max_batch=max_batch,
+        precision=_precision(precision),
+        strategies=_strategies(strategies),
+        fresh=fresh,
+    )
+    tune_here(request, db, out)
+
+
+@app.command()
+def launch(
+    *,
+    use_case: NeededCase,
+    data: DataFolder = None,
+    hosts: HostFile = None,
+    epochs: Annotated[int, _option("--epochs", help_="Times through the data.", min=1)] = 1,
+    plan: Annotated[int | None, _option("--plan", help_="Number of a stored plan.")] = None,
+    global_batch: Annotated[
+        int | None, _option("--global-batch", help_="Samples per step over all nodes.", min=1)
+    ] = None,
+    seed: Seed = 0,
+    dry_run: Annotated[
+        bool, _option("--dry-run", help_="Print the commands and start nothing.")
+    ] = False,
+    allow_stale: Annotated[
+        bool, _option("--allow-stale", help_="Use a plan of other hardware or software.")
+    ] = False,
+    allow_run_as_root: Annotated[
+        bool, _option("--allow-run-as-root", help_="Let root start mpirun, as in a container.")
+    ] = False,
+    db: Database = DEFAULT_DATABASE,
+    json: AsJson = False,
+) -> None:
+    """Train with the best stored plan, through mpirun."""
+    from launch.use_cases import check_spec, normalise_spec
+    from planner.commands import launch_here
+    from planner.launching import LaunchRequest
+
+    out = Output("launch", as_json=json)
+    check_spec(use_case)
+    request = LaunchRequest(
+        use_case=normalise_spec(use_case),
+        data=_existing(data),
+        hosts=hosts,
+        epochs=epochs,
+        plan_id=plan,
+        global_batch=global_batch,
+        seed=seed,
+        allow_stale=allow_stale,
+        allow_root=allow_run_as_root,
+    )
+    launch_here(request, db, out, dry_run=dry_run)
+
+
+@app.command()
+def trials(
+    *,
+    use_case: MaybeCase = None,
+    node: MaybeNode = None,
+    db: Database = DEFAULT_DATABASE,
+    json: AsJson = False,
+    csv: AsCsv = False,
+) -> None:
+    """Show every trial, failed ones with their reason."""
+    from planner.plan_commands import show_trials
+
+    show_trials(_reading(db), Output("trials", as_json=json), _case(use_case), node, as_csv=csv)
+
+
+@app.command("use-cases")
+def use_cases(*, json: AsJson = False) -> None:
+    """Show the built-in use cases."""
+    from launch.use_cases import use_case_summaries
+
+    _show_summaries("use-cases", use_case_summaries(), as_json=json)
+
+
+@app.command("strategies")
+def strategies_command(*, json: AsJson = False) -> None:
+    """Show the parallel strategies."""
+    from launch.strategies import strategy_summaries
+
+    _show_summaries("strategies", strategy_summaries(), as_json=json)
+
+
+@app.command()
+def doctor(
+    *, hosts: HostFile = None, db: Database = DEFAULT_DATABASE, json: AsJson = False
+) -> None:
+    """Check whether this machine can do the job."""
+    from planner.doctor import examine
+
+    _only_this_machine(hosts)
+    examine(db, Output("doctor", as_json=json))
+
+
+@plans_app.command("list")
+def plans_list(
+    *,
+    use_case: MaybeCase = None,
+    node: MaybeNode = None,
+    db: Database = DEFAULT_DATABASE,
+    json: AsJson = False,
+    csv: AsCsv = False,
+) -> None:
+    """Show the stored plans."""
+    from planner.plan_commands import list_plans
+
+    out = Output("plans list", as_json=json)
+    list_plans(_reading(db), out, _case(use_case), node, as_csv=csv)
+
+
+@plans_app.command("show")
+def plans_show(plan_id: PlanId, *, db: Database = DEFAULT_DATABASE, json: AsJson = False) -> None:
+    """Show one plan with its evidence."""
+    from planner.plan_commands import show_plan
+
+    show_plan(_reading(db), Output("plans show", as_json=json), plan_id)
+
+
+@plans_app.command("best")
+def plans_best(
+    *,
+    use_case: NeededCase,
+    node: MaybeNode = None,
+    db: Database = DEFAULT_DATABASE,
+    json: AsJson = False,
+) -> None:
+    """Show the plan that launch would use."""
+    from planner.plan_commands import show_best
+
+    show_best(_reading(db), Output("plans best", as_json=json), _case(use_case) or use_case, node)
+
+
+@plans_app.command("compare")
+def plans_compare(
+    first: PlanId,
+    second: PlanId,
+    *,
+    db: Database = DEFAULT_DATABASE,
+    json: AsJson = False,
+) -> None:
+    """Compare two plans."""
+    from planner.plan_commands import compare
+
+    compare(_reading(db), Output("plans compare", as_json=json), first, second)
+
+
+@plans_app.command("export")
+def plans_export(
+    plan_id: PlanId, *, db: Database = DEFAULT_DATABASE, json: AsJson = False
+) -> None:
+    """Write a plan as JSON, with the commands that need no ddlplan."""
+    from planner.plan_commands import export
+
+    export(_reading(db), Output("plans export", as_json=json), plan_id)
+
+
+@plans_app.command("import")
+def plans_import(
+    file: Annotated[Path, typer.Argument(help="What plans export wrote.")],
+    *,
+    db: Database = DEFAULT_DATABASE,
+    json: AsJson = False,
+) -> None:
+    """Store a plan from a file."""
+    from planner.plan_commands import import_plan
+
+    import_plan(db, Output("plans import", as_json=json), file)
+
+
+@plans_app.command("rm")
+def plans_rm(plan_id: PlanId, *, db: Database = DEFAULT_DATABASE, json: AsJson = False) -> None:
+    """Forget a plan; its trials stay."""
+    from planner.plan_commands import remove
+
+    remove(_reading(db), Output("plans rm", as_json=json), plan_id)
+
+
+def _reading(db: str) -> Callable[[], Store]:
+    """Give what opens a database that must be there already."""
+
+    def open_() -> Store:
+        from planner.store import Store
+
+        return Store.open(db, create=False)
+
+    return open_
+
+
+def _case(use_case: str | None) -> str | None:
+    from launch.use_cases import normalise_spec
+
+    return None if use_case is None else normalise_spec(use_case)
+
+
+def _existing(data: Path | None) -> str | None:
+    if data is not None and not data.exists():
+        raise typer.BadParameter(f"--data {data}: no such file or folder")
+    return None if data is None else str(data.resolve())
+
+
+def _precision(precision: str) -> str:
+    from launch.plan import PRECISIONS
+
+    choices = (*PRECISIONS, "auto")
+    if precision not in choices:
+        raise typer.BadParameter(f"--precision {precision!r}: choose one of {', '.join(choices)}")
+    return precision
+
+
+def _strategies(text: str | None) -> tuple[str, ...]:
+    from launch.strategies import load_strategy, strategy_names
+
+    if text is None:
+        return tuple(strategy_names())
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not names:
+        raise typer.BadParameter(f"--strategies {text!r}: name at least one")
+    for name in names:
+        load_strategy(name)
+    return names
+
+
+def _only_this_machine(hosts: Path | None) -> None:
+    from planner.launching import LaunchRequest, find_hosts
+
+    if hosts is not None:
+        find_hosts(LaunchRequest(use_case="", hosts=hosts), {})
+
+
+def _show_summaries(command: str, summaries: dict[str, str], *, as_json: bool) -> None:
+    out = Output(command, as_json=as_json)
+    width = max(map(len, summaries))
+    for name, summary in summaries.items():
+        out.say(f"{name:<{width}}  {summary}")
+    out.finish([{"name": name, "summary": summary} for name, summary in summaries.items()])
+
+
+@contextmanager
+def _status(out: Output, what: str) -> Iterator[None]:
+    if not out.errors.is_terminal:
+        yield
+        return
+    with out.errors.status(what):
+        yield
+
+
+class _Terminated(BaseException):
+    """A signal asks the program to end in order."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line; give the exit status."""
+    out = Output(_command_of(arguments), as_json="--json" in arguments)
+    try:
+        return app(args=arguments, standalone_mode=False) or 0
+    except typer.Exit as ended:
+        return ended.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        out.note("interrupted")
+        return 128 + signal.SIGINT
+    except _Terminated as ended:
+        return 128 + ended.number
+    except _UsageError as error:
+        message = " ".join(error.format_message().split())  # type: ignore[attr-defined]
+        if message:
+            out.fail(2, "usage", message)
+        return 2
+    except BrokenPipeError:
+        # Whoever read our output has enough; Python would complain once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    except Exception as error:  # noqa: BLE001 - what no one expected is a bug of ours
+        return _fail(out, error)
+
+
+def _fail(out: Output, error: Exception) -> int:
+    verdict = judge(error)
+    if verdict is None:
+        traceback.print_exc()
+        verdict = (BUG, "bug")
+    if tail := getattr(error, "log_tail", None):
+        out.note(tail)
+    message = str(error) or type(error).__name__
+    out.fail(*verdict, message=" ".join(message.split()))
+    return verdict[0]
+
+
+def _command_of(arguments: list[str]) -> str:
+    """Name the command, for an error that came before the command was known."""
+    words = []
+    for argument in arguments[:2]:
+        if argument.startswith("-"):
+            break
+        words.append(argument)
+    return " ".join(words[:2] if words[:1] == ["plans"] else words[:1])
+
+
+def main() -> NoReturn:
+    """Run the command line of this process."""
+
+    def terminate(number: int, _: object) -> NoReturn:
+        raise _Terminated(number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, terminate)
+    sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,188 @@
+"""Which plan is launched on which host, and what came of it?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from launch.errors import HostUnreachableError, InvalidPlanError, UseCaseError
+from launch.hosts import Host, HostList, is_this_machine, read_host_file
+from launch.job import Job, NodeJob
+from launch.mpi import MpiJob, is_root, mpirun_command, root_is_allowed
+from launch.reports import EpochDone, JobFailed, Report, WeightsSaved
+from launch.run_directory import RunDirectory
+from launch.slurm import find_slurm_hosts
+from planner.errors import NoPlanError, RefusedError, StalePlanError, TrainingFailedError
+from planner.store import Store
+from planner.stored_plan import StoredPlan, stale_reasons
+from probes.hardware import Hardware
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchRequest:
+    """What the user wants launched."""
+
+    use_case: str
+    data: str | None = None
+    hosts: Path | None = None
+    epochs: int = 1
+    plan_id: int | None = None
+    global_batch: int | None = None
+    seed: int = 0
+    allow_stale: bool = False
+    allow_root: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchOutcome:
+    """What a finished job left."""
+
+    run_directory: Path
+    weights: Path | None
+    epochs: tuple[EpochDone, ...]
+
+
+def find_hosts(request: LaunchRequest, environment: Mapping[str, str]) -> HostList:
+    """Give the hosts of the job: those of the file, else of the Slurm allocation, else this one.
+
+    Raises:
+        HostFileError: The file or the allocation cannot be read.
+        HostUnreachableError: A host is not this machine.
+    """
+    if request.hosts is not None:
+        chosen = read_host_file(request.hosts)
+    else:
+        chosen = find_slurm_hosts(environment) or HostList(hosts=(Host(name="localhost", line=0),))
+    for host in chosen.hosts:
+        if not is_this_machine(host):
+            raise HostUnreachableError(
+                f"host {host.name} is not this machine: this version launches on one node, "
+                "run it there"
+            )
+    if len(chosen.hosts) > 1:
+        names = ", ".join(host.name for host in chosen.hosts)
+        raise HostUnreachableError(f"{names} are all this machine: name it once")
+    return chosen
+
+
+def find_plan(
+    store: Store, request: LaunchRequest, node: Hardware, software: Mapping[str, str]
+) -> StoredPlan:
+    """Give the plan to launch on this node.
+
+    Raises:
+        NoPlanError: None is stored; the message names the command that finds one.
+        StalePlanError: It was made on other hardware or software.
+        InvalidPlanError: It is a plan of another use case, or does not fit this node.
+    """
+    remedy = f"ddlplan tune --use-case {request.use_case}"
+    if request.plan_id is not None:
+        stored: StoredPlan | None = store.get_plan(request.plan_id)
+    else:
+        stored = store.best_plan(
+            request.use_case, fingerprint=node.fingerprint(), node=node.node, software=software
+        )
+    if stored is None:
+        raise NoPlanError(f"no plan for {request.use_case} on {node.node}: run {remedy}")
+    if stored.use_case != request.use_case:
+        raise InvalidPlanError(
+            f"plan {stored.id} is for {stored.use_case}, not {request.use_case}: choose another"
+        )
+    reasons = stale_reasons(stored, fingerprint=node.fingerprint(), software=software)
+    if reasons and not request.allow_stale:
+        raise StalePlanError(
+            f"plan {stored.id} is stale, {', '.join(reasons)}: run {remedy}, or pass --allow-stale"
+        )
+    stored.plan.check_fits(node.cpu.usable_cores)
+    return stored
+
+
+def make_job(request: LaunchRequest, stored: StoredPlan, hosts: HostList, runs: Path) -> Job:
+    """Put the job together; nothing is written yet."""
+    plan = stored.plan
+    if request.global_batch is not None:
+        plan = replace(plan, node_batch=request.global_batch)
+    data = None if request.data is None else str(Path(request.data).resolve())
+    if data is not None and not Path(data).exists():
+        raise UseCaseError(f"--data {request.data}: no such folder or file")
+    return Job(
+        use_case=request.use_case,
+        nodes=tuple(NodeJob(host=host.name, plan=plan) for host in hosts.hosts),
+        run_directory=str(runs),
+        data=data,
+        epochs=request.epochs,
+        seed=request.seed,
+    )
+
+
+def check_root(request: LaunchRequest) -> bool:
+    """Tell whether mpirun must be told that root may run it.
+
+    Raises:
+        RefusedError: This is root, and the user has not said that it should be.
+    """
+    if not is_root() or root_is_allowed(os.environ):
+        return False
+    if not request.allow_root:
+        raise RefusedError(
+            "running as root, which mpirun refuses because a slip can ruin the machine: "
+            "run as a user, or in a container pass --allow-run-as-root"
+        )
+    return True
+
+
+def run_job(
+    job: Job, runs: Path, *, allow_root: bool, on_report: Callable[[Report], None]
+) -> LaunchOutcome:
+    """Run a job to its end.
+
+    Raises:
+        TrainingFailedError: A worker failed, or mpirun did.
+    """
+    directory = RunDirectory.create(runs)
+    job = replace(job, run_directory=str(directory.path))
+    write_private(directory.job, job.encode())
+    epochs: list[EpochDone] = []
+    weights: Path | None = None
+    failure: JobFailed | None = None
+    command = mpirun_command(job, directory.job, allow_root=allow_root)
+    with MpiJob(command, directory.mpirun_log) as running:
+        for report in running.reports():
+            on_report(report)
+            match report:
+                case EpochDone():
+                    epochs.append(report)
+                case WeightsSaved(path=path):
+                    weights = Path(path)
+                case JobFailed():
+                    failure = failure or report
+        code = running.wait()
+    if failure is not None:
+        raise TrainingFailedError(_explain(failure), log_tail=failure.log_tail)
+    if code != 0 or len(epochs) < job.epochs:
+        log = directory.mpirun_log
+        raise TrainingFailedError(
+            f"mpirun ended with exit code {code} before the training did: see {log}",
+            log_tail=_tail(log),
+        )
+    return LaunchOutcome(run_directory=directory.path, weights=weights, epochs=tuple(epochs))
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a file that only the user can read."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+
+
+def _explain(failed: JobFailed) -> str:
+    if failed.workers == 0:
+        return f"{failed.node}: {failed.message}"
+    where = f"worker {failed.worker} of {failed.workers} on {failed.node}"
+    return f"{where}: {failed.message}: see {failed.log}"
+
+
+def _tail(path: Path, lines: int = 20) -> str:
+    return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])

@@ -1,0 +1,360 @@
+"""How is the best plan found within a budget? Baseline, search, finalists measured again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from launch.case_facts import CaseFacts
+from launch.plan import PRECISIONS, Plan, Setting
+from planner.choice import Candidate, choose, contenders
+from planner.errors import NoPlanError
+from planner.result import Outcome, Role, TrialResult
+from planner.search import PlanSearch, time_per_sample_s
+from planner.store import Store
+from planner.stored_plan import Baseline, StoredPlan, utc_now
+from planner.study import Study
+from planner.trial import TrialProgress
+from probes.hardware import Hardware
+from probes.timing import Interval, find_noise_warning, ratio
+
+_BATCH_FACTORS = (1, 2, 4, 8)
+_MIN_TRIAL_S, _MAX_TRIAL_S = 10.0, 60.0
+_TRIALS_PER_BUDGET = 8
+_STEPS_TO_JUDGE = 5
+_BASELINE_SHARE = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneRequest:
+    """What the user asks of the search."""
+
+    use_case: str
+    data: str | None = None
+    budget_s: float = 300.0
+    trials: int | None = None
+    """Search at most so many plans, beside the baseline and the finalists."""
+    seed: int = 0
+    batch_size: int | None = None
+    """The only node batch to try, the baseline apart."""
+    max_batch: int | None = None
+    precision: str = "fp32"
+    strategies: tuple[str, ...] = ()
+    fresh: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneOutcome:
+    """What the search found."""
+
+    plan: StoredPlan
+    baseline: TrialResult | None
+    trials: tuple[TrialResult, ...]
+    """All trials of the study, earlier ones included."""
+    new_trials: int
+    elapsed_s: float
+    stepping_share: float | None
+    """Part of the time that was spent in training steps; ``None`` where none was spent."""
+    interrupted: bool
+    warnings: tuple[str, ...]
+
+
+class RunTrial(Protocol):
+    """Runs one plan for a short time, or says what a recorded run of it showed."""
+
+    def __call__(
+        self,
+        plan: Plan,
+        *,
+        role: Role,
+        time_limit_s: float,
+        to_beat_s: Interval | None,
+        parameters: Mapping[str, Setting],
+        on_step: Callable[[TrialProgress], None],
+    ) -> TrialResult:
+        """Run the plan; a failure is a result."""
+
+
+class Listener(Protocol):
+    """Hears how the search gets on."""
+
+    def trial_started(self, plan: Plan, role: Role, left_s: float) -> None:
+        """Hear that a plan is being tried."""
+
+    def step(self, progress: TrialProgress) -> None:
+        """Hear of a step."""
+
+    def trial_ended(self, result: TrialResult, *, is_best: bool) -> None:
+        """Hear what a trial showed."""
+
+
+class Tuner:
+    """Drives one search, keeps each trial as it ends.
+
+    Args:
+        request: What the user asks.
+        case: What is trained, from `TrialRunner.describe`.
+        node: This machine.
+        software: Versions that the measurements depend on.
+        store: Where trials and the plan are kept.
+        run_trial: Runs a plan.
+        listener: Is told how it goes.
+        clock: Seconds that only go forward.
+    """
+
+    def __init__(
+        self,
+        request: TuneRequest,
+        case: CaseFacts,
+        node: Hardware,
+        software: Mapping[str, str],
+        store: Store,
+        run_trial: RunTrial,
+        listener: Listener,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._request = request
+        self._case = case
+        self._node = node
+        self._software = software
+        self._store = store
+        self._run_trial = run_trial
+        self._listener = listener
+        self._clock = clock
+        study = Study(
+            use_case=request.use_case,
+            node=node.node,
+            fingerprint=node.fingerprint(),
+            precision=request.precision,
+            software=software,
+            data=case.digest,
+            seed=request.seed,
+        )
+        begin = store.begin_study_afresh if request.fresh else store.get_or_create_study
+        self._study_id = begin(study)
+        self._results = [stored.result for stored in store.trials(self._study_id)]
+        self._earlier = len(self._results)
+
+    def tune(self) -> TuneOutcome:
+        """Search until the budget is used up; on Ctrl-C give what is known.
+
+        Raises:
+            NoPlanError: No trial succeeded.
+            InfeasiblePlanError: None of the strategies can run here.
+            KeyboardInterrupt: Stopped before any trial had succeeded.
+        """
+        started = self._clock()
+        self._deadline = started + self._request.budget_s - self._spent_s()
+        interrupted = False
+        try:
+            self._search()
+            self._measure_finalists()
+        except KeyboardInterrupt:
+            if not self._candidates():
+                raise
+            interrupted = True
+        elapsed_s = self._clock() - started
+        return self._conclude(elapsed_s, interrupted)
+
+    def _search(self) -> None:
+        if self._baseline() is None:
+            limit_s = max(_MIN_TRIAL_S, _BASELINE_SHARE * self._left_s())
+            self._run(Plan(strategy="sequential", node_batch=self._case.default_batch), limit_s)
+        case = self._with_choices()
+        search = PlanSearch(
+            self._request.strategies,
+            case,
+            self._node,
+            history=self._results,
+            seed=self._request.seed,
+        )
+        while self._may_go_on() and (proposal := search.propose()):
+            limit_s = min(self._trial_limit_s(proposal.plan), self._left_s())
+            if limit_s < self._least_s(proposal.plan):
+                break
+            result = self._run(proposal.plan, limit_s, Role.SEARCH, proposal.parameters)
+            search.tell(proposal, result)
+
+    def _measure_finalists(self) -> None:
+        """Measure the best again: the fastest of many noisy times is faster than it really is."""
+        for finalist in contenders(self._candidates()):
+            limit_s = min(self._trial_limit_s(finalist.plan), self._left_s())
+            if limit_s >= self._least_s(finalist.plan):
+                self._run(finalist.plan, limit_s, Role.FINAL)
+
+    def _run(
+        self,
+        plan: Plan,
+        limit_s: float,
+        role: Role = Role.BASELINE,
+        parameters: Mapping[str, Setting] | None = None,
+    ) -> TrialResult:
+        best = self._best_time_s()
+        self._listener.trial_started(plan, role, self._left_s())
+        result = self._run_trial(
+            plan,
+            role=role,
+            time_limit_s=limit_s,
+            to_beat_s=best if role is Role.SEARCH else None,
+            parameters=parameters or {},
+            on_step=self._listener.step,
+        )
+        self._store.add_trial(self._study_id, result)
+        self._results.append(result)
+        time_s = time_per_sample_s(result)
+        is_best = time_s is not None and (best is None or time_s < best.median)
+        self._listener.trial_ended(result, is_best=is_best)
+        return result
+
+    def _spent_s(self) -> float:
+        """Time that an unfinished search of this study has used already."""
+        return sum(result.elapsed_s for result in self._unfinished())
+
+    def _unfinished(self) -> list[TrialResult]:
+        """Trials since the last search that came to its finalists."""
+        last = max((i for i, r in enumerate(self._results) if r.role is Role.FINAL), default=-1)
+        return self._results[last + 1 :]
+
+    def _left_s(self) -> float:
+        return self._deadline - self._clock()
+
+    def _may_go_on(self) -> bool:
+        limit = self._request.trials
+        drawn = sum(1 for result in self._unfinished() if result.role is Role.SEARCH)
+        if limit is not None and drawn >= limit:
+            return False
+        return self._left_s() > self._final_s()
+
+    def _final_s(self) -> float:
+        """Time to set aside for the finalists."""
+        times = [self._time_of(finalist.plan) for finalist in contenders(self._candidates())]
+        return min(sum(times), self._request.budget_s / 3)
+
+    def _time_of(self, plan: Plan) -> float:
+        return max(r.elapsed_s for r in self._results if r.plan == plan)
+
+    def _trial_limit_s(self, plan: Plan) -> float:
+        share_s = self._request.budget_s / _TRIALS_PER_BUDGET
+        usual_s = min(max(share_s, _MIN_TRIAL_S), _MAX_TRIAL_S)
+        return max(usual_s, 2 * self._least_s(plan))
+
+    def _least_s(self, plan: Plan) -> float:
+        """Time in which a plan as fast as the best one can show it."""
+        best = self._best_time_s()
+        return 0.0 if best is None else _STEPS_TO_JUDGE * best.median * plan.node_batch
+
+    def _with_choices(self) -> CaseFacts:
+        """Put the user's limits into the search space, and leave out what takes too long.
+
+        A batch is tried if judging it takes no more than a quarter of the budget, assuming that
+        all cores together are as fast as that many baselines.
+        """
+        request, default = self._request, self._case.default_batch
+        largest = request.max_batch or _BATCH_FACTORS[-1] * default
+        baseline = self._baseline()
+        time_s = (time_per_sample_s(baseline) if baseline else None) or 0.0
+        per_sample_s = _STEPS_TO_JUDGE * time_s / self._node.cpu.usable_cores
+        choices = [
+            default * factor
+            for factor in _BATCH_FACTORS
+            if default * factor <= min(largest, self._case.train_samples)
+            and per_sample_s * default * factor <= request.budget_s / 4
+        ]
+        if request.batch_size is not None:
+            choices = [request.batch_size]
+        precisions = PRECISIONS if request.precision == "auto" else (request.precision,)
+        return replace(
+            self._case,
+            batch_choices=tuple(choices) or (min(default, largest),),
+            precisions=tuple(precisions),
+        )
+
+    def _candidates(self) -> list[Candidate]:
+        return choose_from(self._results, self._request)
+
+    def _baseline(self) -> TrialResult | None:
+        done = [r for r in self._results if r.role is Role.BASELINE]
+        succeeded = [r for r in done if r.outcome is Outcome.OK]
+        return succeeded[-1] if succeeded else None
+
+    def _best_time_s(self) -> Interval | None:
+        """Give the best time per sample so far, in seconds."""
+        candidates = self._candidates()
+        if not candidates:
+            return None
+        best = max(candidates, key=lambda candidate: candidate.throughput.median)
+        rate = best.throughput
+        return Interval(
+            median=1 / rate.median, low=1 / rate.high, high=1 / rate.low, count=rate.count
+        )
+
+    def _conclude(self, elapsed_s: float, interrupted: bool) -> TuneOutcome:
+        candidates = self._candidates()
+        if not candidates:
+            raise NoPlanError(_why_none(self._results))
+        best = choose(candidates)
+        baseline = self._baseline()
+        stored = self._stored(best, baseline)
+        new = self._results[self._earlier :]
+        stepping_s = sum(r.measurement.total_s for r in new if r.measurement)
+        noise = find_noise_warning(best.measurement)
+        return TuneOutcome(
+            plan=replace(stored, id=self._store.save_plan(stored)),
+            baseline=baseline,
+            trials=tuple(self._results),
+            new_trials=len(new),
+            elapsed_s=elapsed_s,
+            stepping_share=stepping_s / elapsed_s if new else None,
+            interrupted=interrupted,
+            warnings=(noise,) if noise else (),
+        )
+
+    def _stored(self, best: Candidate, baseline: TrialResult | None) -> StoredPlan:
+        speedup = shown = None
+        if baseline is not None and baseline.measurement is not None:
+            scale = best.plan.node_batch / baseline.plan.node_batch
+            speedup = ratio(baseline.measurement, best.measurement, scale=scale)
+            shown = Baseline(
+                strategy=baseline.plan.strategy,
+                node_batch=baseline.plan.node_batch,
+                throughput_samples_per_s=1 / (time_per_sample_s(baseline) or 1.0),
+            )
+        return StoredPlan(
+            use_case=self._request.use_case,
+            node=self._node.node,
+            fingerprint=self._node.fingerprint(),
+            plan=best.plan,
+            throughput_samples_per_s=best.throughput,
+            speedup=speedup,
+            baseline=shown,
+            peak_memory_bytes=best.peak_memory_bytes,
+            created_at=utc_now(),
+            software=self._software,
+            study_id=self._study_id,
+        )
+
+
+def choose_from(results: Sequence[TrialResult], request: TuneRequest) -> list[Candidate]:
+    """Give the plans that these trials show the speed of and that the user's limits allow.
+
+    The baseline is a candidate too: where nothing beats it, it is the best plan.
+    """
+    allowed = []
+    for result in results:
+        batch = result.plan.node_batch
+        fixed, largest = request.batch_size, request.max_batch
+        if (fixed is not None and batch != fixed) or (largest is not None and batch > largest):
+            continue
+        if result.role is not Role.BASELINE and result.plan.strategy not in request.strategies:
+            continue
+        allowed.append(result)
+    return Candidate.from_results(allowed)
+
+
+def _why_none(results: Sequence[TrialResult]) -> str:
+    if not results:
+        return "no trial succeeded: the budget ended before the first one, raise --budget"
+    last = results[-1]
+    return f"no trial of {len(results)} succeeded, the last one: {last.outcome}, {last.reason}"

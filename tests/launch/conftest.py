@@ -1,0 +1,105 @@
+"""What the tests of the launch floor share: a fork server, two cores, tiny use cases."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+from launch.case_facts import CaseFacts
+from launch.fork_server import ForkServer
+from launch.plan import Plan
+from launch.task import Purpose, Task, worker_tasks
+from launch.worker_group import Event, Said, WorkerGroup, explain_failure
+from probes.hardware import CoreLimit, Cpu, Hardware, Memory
+
+TINY = Path(__file__).with_name("tiny_cases.py")
+SEED = 7
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[ForkServer]:
+    with ForkServer() as started:
+        started.wait_until_ready()
+        yield started
+
+
+@pytest.fixture(scope="session")
+def two_cores() -> Hardware:
+    """A node of two cores; where the machine has one only, both are that one."""
+    usable = sorted(os.sched_getaffinity(0))
+    cores = (usable[0], usable[-1])
+    cpu = Cpu(
+        architecture="x86_64",
+        logical_cores=2,
+        usable_cores=2,
+        core_ids=cores,
+        limits=(CoreLimit(source="test", cores=2),),
+    )
+    return Hardware(node="test", cpu=cpu, memory=Memory(total_bytes=2**33, usable_bytes=2**33))
+
+
+@pytest.fixture(scope="session")
+def tiny_facts() -> CaseFacts:
+    return CaseFacts(
+        spec=f"{TINY}:Sgd",
+        default_batch=8,
+        train_samples=160,
+        validation_samples=10,
+        parameter_count=1,
+        parameter_bytes=4,
+        has_layers=True,
+        digest="sha256:0",
+        batch_choices=(8, 16),
+    )
+
+
+class Training:
+    """Runs a plan's workers to their end and keeps what they said."""
+
+    def __init__(self, server: ForkServer, node: Hardware, directory: Path) -> None:
+        self._server = server
+        self._node = node
+        self._directory = directory
+        self.events: list[Event] = []
+
+    def run(self, plan: Plan, case: str, *, epochs: int = 1) -> dict[str, object]:
+        """Train and return the weights."""
+        weights = self._directory / "weights.safetensors"
+        task = Task(
+            purpose=Purpose.TRAIN,
+            use_case=f"{TINY}:{case}",
+            plan=plan,
+            seed=SEED,
+            epochs=epochs,
+            weights=str(weights),
+        )
+        with self.start(task) as group:
+            while event := group.next_event():
+                failure = explain_failure(group, event)
+                assert failure is None, f"{failure.message}\n{failure.log_tail}"
+                self.events.append(event)
+        return load_file(weights)
+
+    def start(self, task: Task) -> WorkerGroup:
+        assert task.plan is not None
+        tasks = worker_tasks(task, self._node.cpu.core_ids)
+        return WorkerGroup(self._server, tasks, self._directory)
+
+    def reports(self, kind: type) -> list[object]:
+        """Give what was reported of one kind."""
+        said = [event.report for event in self.events if isinstance(event, Said)]
+        return [report for report in said if isinstance(report, kind)]
+
+    def task(self, case: str, plan: Plan, **changes: object) -> Task:
+        task = Task(purpose=Purpose.TIME, use_case=f"{TINY}:{case}", plan=plan, seed=SEED)
+        return replace(task, **changes)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def training(server: ForkServer, two_cores: Hardware, tmp_path: Path) -> Training:
+    return Training(server, two_cores, tmp_path)

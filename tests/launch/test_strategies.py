@@ -1,0 +1,100 @@
+"""What every strategy promises, asked of every file in the folder."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+import tiny_cases
+from launch.batches import epoch_batches
+from launch.case_facts import CaseFacts
+from launch.plan import Plan
+from launch.strategies import load_strategy, strategy_names, strategy_summaries
+from launch.strategies._base import Fixed
+from probes.hardware import Hardware
+from torch.utils.data import default_collate
+
+SEED = 7
+TOLERANCE = 1e-4
+EVERY = pytest.mark.parametrize("name", strategy_names())
+
+
+def plans_of(name: str, case: CaseFacts, node: Hardware) -> list[Plan]:
+    """Every layout that the strategy would guess first, plain and with its settings turned."""
+    strategy = load_strategy(name)
+    assert strategy.obstacle(case, node) is None
+    guessed = [strategy.suggest(Fixed(g), case, node) for g in strategy.first_guesses(case, node)]
+    turned = [replace(plan, micro_batches=2, memory_format="contiguous") for plan in guessed]
+    return guessed + turned
+
+
+def trained_alone(case, node_batch: int, epochs: int = 1) -> dict[str, torch.Tensor]:
+    """What one process makes of the same samples in the same order, in the plainest way."""
+    torch.manual_seed(SEED)
+    model = case.model()
+    optimizer = case.optimizer(model.parameters())
+    samples = case.dataset(None, train=True)
+    for epoch in range(epochs):
+        for batch in epoch_batches(len(samples), node_batch, seed=SEED, epoch=epoch):
+            inputs, targets = default_collate([samples[index] for index in batch])
+            optimizer.zero_grad()
+            case.loss(model(inputs), targets).backward()
+            optimizer.step()
+    return model.state_dict()
+
+
+def largest_error(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> float:
+    """Largest relative difference of any tensor, in the Euclidean norm."""
+    assert ours.keys() == theirs.keys()
+    return max(((ours[k] - theirs[k]).norm() / theirs[k].norm()).item() for k in ours)
+
+
+@EVERY
+def test_gradients_equal_those_of_one_process(name, training, tiny_facts, two_cores):
+    case = tiny_cases.Gradient()
+    torch.manual_seed(SEED)
+    start = {k: v.clone() for k, v in case.model().state_dict().items()}
+    alone = trained_alone(case, node_batch=16)
+    expected = {key: start[key] - alone[key] for key in start}
+    for plan in plans_of(name, tiny_facts, two_cores):
+        weights = training.run(replace(plan, node_batch=16), "Gradient")
+        gradients = {key: start[key] - weights[key] for key in start}
+        assert largest_error(gradients, expected) < TOLERANCE, plan
+
+
+@EVERY
+@pytest.mark.parametrize(
+    "case", ["Sgd", "AdamW", "Adagrad", "Groups", "WholeTensors", "Tied", "Uneven"]
+)
+def test_weights_after_twenty_steps_equal_those_of_one_process(
+    name, case, training, tiny_facts, two_cores
+):
+    plan = plans_of(name, tiny_facts, two_cores)[-1]
+    plan = replace(plan, node_batch=8, micro_batches=1)
+    epochs = 7 if case == "Uneven" else 1
+    alone = trained_alone(getattr(tiny_cases, case)(), plan.node_batch, epochs)
+    weights = training.run(plan, case, epochs=epochs)
+    assert largest_error(weights, alone) < TOLERANCE
+
+
+@EVERY
+def test_a_plan_fits_the_node_and_divides_the_batch(name, tiny_facts, two_cores):
+    for plan in plans_of(name, tiny_facts, two_cores):
+        assert plan.strategy == name
+        assert plan.threads <= two_cores.cpu.usable_cores
+        assert plan.node_batch in (tiny_facts.batch_choices)
+        plan.check_fits(two_cores.cpu.usable_cores)
+
+
+@EVERY
+def test_a_strategy_that_cannot_run_says_why(name, tiny_facts, two_cores):
+    one_core = replace(two_cores, cpu=replace(two_cores.cpu, usable_cores=1))
+    obstacle = load_strategy(name).obstacle(tiny_facts, one_core)
+    assert obstacle is None or "usable_cores=1" in obstacle
+
+
+@EVERY
+def test_a_summary_is_read_from_the_file(name):
+    assert len(strategy_summaries()[name]) > 10

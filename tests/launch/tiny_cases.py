@@ -1,0 +1,189 @@
+"""Use cases small enough to train for twenty steps in a blink, and ways to fail."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+class Pictures(torch.utils.data.Dataset):
+    """Random pictures, each the same whoever asks for it."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, index: int):
+        generator = torch.Generator().manual_seed(index)
+        return torch.randn(3, 8, 8, generator=generator), index % 3
+
+
+class Sgd:
+    """A small convolutional network without anything random in its step."""
+
+    name = "tiny"
+    default_batch = 8
+
+    def model(self):
+        return nn.Sequential(
+            nn.Conv2d(3, 6, 3),
+            nn.ReLU(),
+            nn.Conv2d(6, 8, 3),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(128, 16),
+            nn.ReLU(),
+            nn.Linear(16, 3),
+        )
+
+    def dataset(self, data, *, train: bool):
+        return Pictures(160 if train else 10)
+
+    def loss(self, output, target):
+        return functional.cross_entropy(output, target)
+
+    def optimizer(self, parameters):
+        return torch.optim.SGD(parameters, lr=0.05, momentum=0.9)
+
+    def metrics(self, output, target):
+        return {"accuracy": (output.argmax(1) == target).float().mean().item()}
+
+
+class Gradient(Sgd):
+    """One step at rate 1 moves the weights by exactly their gradient."""
+
+    def dataset(self, data, *, train: bool):
+        return Pictures(16 if train else 3)
+
+    def optimizer(self, parameters):
+        return torch.optim.SGD(parameters, lr=1.0)
+
+
+class AdamW(Sgd):
+    def optimizer(self, parameters):
+        return torch.optim.AdamW(parameters, lr=0.002)
+
+
+class Adagrad(Sgd):
+    """An optimizer that makes its state before the first step."""
+
+    def optimizer(self, parameters):
+        return torch.optim.Adagrad(parameters, lr=0.01)
+
+
+class Groups(Sgd):
+    """Two parameter groups with settings of their own."""
+
+    def optimizer(self, parameters):
+        every = list(parameters)
+        biases = [p for p in every if p.ndim == 1]
+        weights = [p for p in every if p.ndim > 1]
+        groups = [
+            {"params": biases, "weight_decay": 0.0, "lr": 0.01},
+            {"params": weights, "weight_decay": 0.1},
+        ]
+        return torch.optim.SGD(groups, lr=0.05, momentum=0.9)
+
+
+class NormalisedSgd(torch.optim.Optimizer):
+    """Not elementwise: each tensor's step depends on the norm of its whole gradient."""
+
+    def __init__(self, parameters, lr: float) -> None:
+        super().__init__(parameters, {"lr": lr})
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    norm = parameter.grad.norm() + 1e-6
+                    parameter.sub_(parameter.grad / norm, alpha=group["lr"])
+
+
+class WholeTensors(Sgd):
+    def optimizer(self, parameters):
+        return NormalisedSgd(parameters, lr=0.05)
+
+
+class TiedModel(nn.Module):
+    """Two layers with one weight, a frozen layer, and a layer that no step uses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(192, 16)
+        self.second = nn.Linear(16, 16, bias=False)
+        self.third = nn.Linear(16, 16)
+        self.third.weight = self.second.weight
+        self.frozen = nn.Linear(16, 16).requires_grad_(False)
+        self.unused = nn.Linear(4, 4)
+        self.last = nn.Linear(16, 3)
+
+    def forward(self, pictures):
+        hidden = torch.tanh(self.first(pictures.flatten(1)))
+        hidden = torch.tanh(self.third(torch.tanh(self.second(hidden))))
+        return self.last(torch.tanh(self.frozen(hidden)))
+
+
+class Tied(Sgd):
+    def model(self):
+        return TiedModel()
+
+
+class Uneven(Sgd):
+    """The last batch leaves one worker without a sample."""
+
+    def dataset(self, data, *, train: bool):
+        return Pictures(17 if train else 1)
+
+
+class Raises(Sgd):
+    def loss(self, output, target):
+        raise ArithmeticError("the loss is beyond me")
+
+
+class Leaves(Sgd):
+    def loss(self, output, target):
+        os._exit(3)
+
+
+class Dies(Sgd):
+    """Killed in the third step, as the kernel does when memory is short."""
+
+    steps = 0
+
+    def loss(self, output, target):
+        self.steps += 1
+        if self.steps == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().loss(output, target)
+
+
+class Hangs(Sgd):
+    def loss(self, output, target):
+        time.sleep(3600)
+
+
+class NotANumber(Sgd):
+    def loss(self, output, target):
+        return super().loss(output, target) * float("nan")
+
+
+class TooLarge(Sgd):
+    def loss(self, output, target):
+        return super().loss(output, target) + torch.empty(1 << 60, dtype=torch.uint8).sum()
+
+
+class LeavesChild(Sgd):
+    """Starts a process that would outlive it."""
+
+    def loss(self, output, target):
+        if os.fork() == 0:
+            time.sleep(3600)
+        raise ArithmeticError("and there is a child")
