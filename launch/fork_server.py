@@ -118,6 +118,11 @@ class ForkServer:
         exits, self._exits = self._exits, []
         return exits
 
+    @property
+    def pid(self) -> int:
+        """Process number of the server."""
+        return self._process.pid
+
     def is_gone(self) -> bool:
         """Whether the server has ended, and every worker with it."""
         return self._process.poll() is not None

@@ -1,0 +1,185 @@
+"""How workers end: in order, by a fault of their own, or because somebody goes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from launch.fork_server import ForkServer, worker_environment
+from launch.plan import Plan
+from launch.reports import StepDone
+from launch.task import Purpose, Task
+from launch.worker_group import Ended, Said, WorkerFailure, WorkerGroup, explain_failure
+
+ALONE = Plan(strategy="sequential", node_batch=8)
+THREADS = Plan(strategy="threads", node_batch=8, replicas=2, threads_per_process=2)
+PAIR = Plan(
+    strategy="processes", node_batch=8, processes=2, replicas=2, devices=("cpu", "cpu")
+)
+EVERY_PLAN = pytest.mark.parametrize("plan", [ALONE, THREADS, PAIR], ids=lambda p: p.strategy)
+
+
+def first_failure(group: WorkerGroup, limit_s: float = 30) -> WorkerFailure:
+    deadline = time.monotonic() + limit_s
+    while (left_s := deadline - time.monotonic()) > 0:
+        event = group.next_event(left_s)
+        if event and (failure := explain_failure(group, event)):
+            return failure
+    raise AssertionError("no worker failed")
+
+
+def wait_until_gone(pids: list[int], limit_s: float = 10) -> None:
+    deadline = time.monotonic() + limit_s
+    while any(psutil.pid_exists(pid) and not is_zombie(pid) for pid in pids):
+        assert time.monotonic() < deadline, "processes are left"
+        time.sleep(0.02)
+
+
+def is_zombie(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+@EVERY_PLAN
+def test_exception_in_a_step_is_reported_with_its_message(plan, training):
+    with training.start(training.task("Raises", plan)) as group:
+        failure = first_failure(group)
+    assert failure.message == "ArithmeticError: the loss is beyond me"
+    assert "tiny_cases.py" in failure.log_tail
+
+
+@EVERY_PLAN
+def test_worker_that_leaves_without_a_word_is_a_failure(plan, training):
+    with training.start(training.task("Leaves", plan)) as group:
+        assert first_failure(group).message == "exit code 3"
+
+
+@EVERY_PLAN
+def test_killed_worker_is_named_with_its_signal(plan, training):
+    with training.start(training.task("Dies", plan)) as group:
+        failure = first_failure(group)
+    assert failure.message == "killed by signal 9 (SIGKILL)"
+    assert failure.signal == signal.SIGKILL
+
+
+@EVERY_PLAN
+def test_leaving_the_block_ends_workers_that_hang(plan, training):
+    with training.start(training.task("Hangs", plan)) as group:
+        pids = group.pids
+        assert len(pids) == plan.processes
+        assert group.next_event(0.5) is None
+    wait_until_gone(pids)
+
+
+def test_processes_that_a_worker_started_end_with_it(training):
+    with training.start(training.task("LeavesChild", ALONE)) as group:
+        (pid,) = group.pids
+        first_failure(group)
+    left = [p for p in psutil.process_iter() if _group_of(p.pid) == pid and not is_zombie(p.pid)]
+    assert not left
+
+
+def _group_of(pid: int) -> int | None:
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return None
+
+
+def test_allocation_beyond_memory_counts_as_out_of_memory(training):
+    with training.start(training.task("TooLarge", ALONE)) as group:
+        assert first_failure(group).out_of_memory
+
+
+def test_what_a_worker_said_comes_before_its_end(training):
+    task = training.task("Sgd", PAIR, purpose=Purpose.TRAIN)
+    with training.start(task) as group:
+        events = []
+        while event := group.next_event():
+            events.append(event)
+    assert [event.code for event in events if isinstance(event, Ended)] == [0, 0]
+    for worker in range(2):
+        mine = [event for event in events if event.worker == worker]
+        assert isinstance(mine[-1], Ended)
+        assert all(isinstance(event, Said) for event in mine[:-1])
+
+
+def test_every_step_is_reported_once_by_worker_0(training):
+    training.run(PAIR, "Sgd", epochs=2)
+    steps = training.reports(StepDone)
+    assert [step.step for step in steps] == list(range(40))
+    assert {step.samples for step in steps} == {8}
+
+
+def test_workers_stay_on_disjoint_cores(training, two_cores):
+    with training.start(training.task("Hangs", PAIR)) as group:
+        deadline = time.monotonic() + 10
+        expected = [{core} for core in two_cores.cpu.core_ids]
+        while [os.sched_getaffinity(pid) for pid in group.pids] != expected:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+
+def test_workers_never_load_mpi4py(training):
+    with training.start(training.task("Sgd", PAIR)) as group:
+        while not isinstance(getattr(group.next_event(), "report", None), StepDone):
+            pass
+        for pid in group.pids:
+            assert "mpi4py" not in Path(f"/proc/{pid}/maps").read_text()
+
+
+def test_variables_of_an_mpi_job_do_not_reach_workers():
+    cleaned = worker_environment({"OMPI_COMM_WORLD_RANK": "0", "PMIX_RANK": "0", "HOME": "/h"})
+    assert "HOME" in cleaned
+    assert not any(name.startswith(("OMPI_", "PMIX_")) for name in cleaned)
+
+
+def test_fork_server_stays_at_one_thread(server):
+    server.wait_until_ready()
+    assert psutil.Process(server.pid).num_threads() == 1
+
+
+def test_workers_end_when_their_server_is_killed(two_cores, tmp_path):
+    with ForkServer() as server:
+        task = Task(purpose=Purpose.TIME, use_case=f"{_TINY}:Hangs", plan=ALONE, cores=(0,))
+        with WorkerGroup(server, [task], tmp_path) as group:
+            pids = group.pids
+            os.kill(server.pid, signal.SIGKILL)
+            wait_until_gone(pids)
+
+
+_TINY = Path(__file__).with_name("tiny_cases.py")
+
+_OWNER = f"""
+import sys, time
+from pathlib import Path
+from launch.fork_server import ForkServer
+from launch.plan import Plan
+from launch.task import Purpose, Task, worker_tasks
+from launch.worker_group import WorkerGroup
+plan = Plan(strategy="processes", node_batch=8, processes=2, replicas=2, devices=("cpu", "cpu"))
+task = Task(purpose=Purpose.TIME, use_case="{_TINY}:Sgd", plan=plan)
+with ForkServer() as server, WorkerGroup(server, worker_tasks(task, (0, 0)), Path(sys.argv[1])) as g:
+    print(server.pid, *g.pids, flush=True)
+    time.sleep(3600)
+"""
+
+
+def test_nothing_is_left_when_the_owner_is_killed(tmp_path):
+    owner = subprocess.Popen(
+        [sys.executable, "-c", _OWNER, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    pids = [int(pid) for pid in owner.stdout.readline().split()]
+    owner.kill()
+    owner.wait()
+    assert len(pids) == 3
+    wait_until_gone(pids)
