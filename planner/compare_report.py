@@ -1,0 +1,135 @@
+"""How do two plans differ, and is one shown to be faster?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from planner.plan_report import plan_settings
+from planner.stored_plan import StoredPlan
+from planner.table import Column, Look, render_table
+from planner.units import format_bytes, format_interval, format_number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Two plans, and what their intervals say."""
+
+    first: StoredPlan
+    second: StoredPlan
+
+    ratio: float
+    """Samples per second of the second / of the first."""
+
+    intervals_overlap: bool
+
+    @property
+    def verdict(self) -> str:
+        """What the evidence shows, in a sentence."""
+        if self.intervals_overlap:
+            return "no difference shown: the intervals of their samples/s overlap"
+        fast, slow, times = self.second, self.first, self.ratio
+        if times < 1:
+            fast, slow, times = slow, fast, 1 / times
+        return f"plan {fast.id} is {times:.2f} times as fast as plan {slow.id}"
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What makes the two hard to compare."""
+        first, second = self.first, self.second
+        found = []
+        if first.use_case != second.use_case:
+            found.append(
+                f"plan {first.id} is for {first.use_case} and plan {second.id} for "
+                f"{second.use_case}: a sample is not the same work"
+            )
+        if first.fingerprint != second.fingerprint:
+            found.append(f"plans {first.id} and {second.id} were found on different hardware")
+        return tuple(found)
+
+    def _differences(self) -> list[str]:
+        """Give the keys of the plans' JSON that are settings or say where they were found."""
+        one, other = self.first.to_json(stale=False), self.second.to_json(stale=False)
+        keys = ("use_case", "node", "fingerprint", *self.first.plan.to_json(), "software")
+        return [key for key in keys if one[key] != other[key]]
+
+    def to_json(self, *, first_stale: bool, second_stale: bool) -> dict[str, Any]:
+        """Give the comparison as plain values that JSON can hold."""
+        return {
+            "first": self.first.to_json(stale=first_stale),
+            "second": self.second.to_json(stale=second_stale),
+            "differences": [
+                row["field"].replace(" ", "_") for row in _rows(self) if row["differs"]
+            ],
+            "throughput_ratio": self.ratio,
+            "intervals_overlap": self.intervals_overlap,
+            "verdict": self.verdict,
+        }
+
+
+def compare(first: StoredPlan, second: StoredPlan) -> Comparison:
+    """Hold two plans against each other."""
+    one, other = first.throughput_samples_per_s, second.throughput_samples_per_s
+    return Comparison(
+        first=first,
+        second=second,
+        ratio=other.median / one.median,
+        intervals_overlap=one.low <= other.high and other.low <= one.high,
+    )
+
+
+def comparison_text(comparison: Comparison, look: Look) -> str:
+    """Give two plans field by field, with a mark where they differ, and the verdict."""
+    first, second = comparison.first, comparison.second
+    columns = (
+        Column(key="field", title="FIELD"),
+        Column(key="differs", title=" ", style=lambda _: "yellow"),
+        Column(key="first", title=f"PLAN {first.id}", may_cut=True),
+        Column(key="second", title=f"PLAN {second.id}", may_cut=True),
+        Column(key="ratio", title=f"{second.id} / {first.id}", right=True),
+    )
+    return render_table(_rows(comparison), columns, look) + f"\n{comparison.verdict}\n"
+
+
+def _rows(comparison: Comparison) -> Sequence[dict[str, str]]:
+    both = [_fields(stored) for stored in (comparison.first, comparison.second)]
+    ratios = _ratios(comparison)
+    rows = []
+    for field in both[0] | both[1]:
+        first, second = (fields.get(field, "") for fields in both)
+        mark = "" if first == second else "*"
+        rows.append(
+            {
+                "field": field,
+                "differs": mark,
+                "first": first,
+                "second": second,
+                "ratio": ratios.get(field, ""),
+            }
+        )
+    return rows
+
+
+def _fields(stored: StoredPlan) -> dict[str, str]:
+    return {
+        "use case": stored.use_case,
+        "node": stored.node,
+        "hardware": stored.fingerprint[:19],
+        **plan_settings(stored.plan),
+        "samples/s": format_interval(stored.throughput_samples_per_s),
+        "speedup": format_interval(stored.speedup),
+        "peak memory": format_bytes(stored.peak_memory_bytes),
+        "found": f"{stored.created_at:%Y-%m-%d %H:%M}",
+        **stored.software,
+    }
+
+
+def _ratios(comparison: Comparison) -> dict[str, str]:
+    first, second = comparison.first, comparison.second
+    ratios = {"samples/s": format_number(comparison.ratio)}
+    if first.speedup and second.speedup:
+        ratios["speedup"] = format_number(second.speedup.median / first.speedup.median)
+    if first.peak_memory_bytes and second.peak_memory_bytes:
+        ratios["peak memory"] = format_number(second.peak_memory_bytes / first.peak_memory_bytes)
+    return ratios

@@ -1,0 +1,164 @@
+"""What do stored plans look like? As a table, one by one, two side by side, and as CSV."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from launch.plan import Plan
+from planner.stored_plan import StoredPlan
+from planner.study import StoredTrial
+from planner.table import Column, Look, render_csv, render_facts, render_table
+from planner.units import format_bytes, format_interval, format_number, format_range
+
+_COLUMNS = (
+    Column(key="id", title="ID", right=True),
+    Column(key="use_case", title="USE CASE", may_cut=True),
+    Column(key="node", title="NODE", may_cut=True),
+    Column(key="strategy", title="STRATEGY"),
+    Column(key="settings", title="SETTINGS", may_cut=True),
+    Column(key="throughput", title="SAMPLES/S", right=True),
+    Column(key="speedup", title="SPEEDUP", right=True),
+    Column(key="memory", title="MEMORY", right=True, may_drop=True),
+    Column(key="created", title="CREATED", may_drop=True),
+    Column(key="stale", title="STALE", is_remark=True),
+)
+
+_FIELDS = (
+    *("id", "use_case", "node", "fingerprint", "strategy", "processes", "threads_per_process"),
+    *("replicas", "node_batch", "micro_batches", "loader_workers", "allocator", "devices"),
+    *("precision", "memory_format", "options"),
+    *(f"throughput_samples_per_s_{part}" for part in ("median", "ci_low", "ci_high", "samples")),
+    *(f"speedup_{part}" for part in ("median", "ci_low", "ci_high")),
+    *(f"baseline_{part}" for part in ("strategy", "node_batch", "throughput_samples_per_s")),
+    *("peak_memory_bytes", "created_at"),
+    *(f"software_{part}" for part in ("python", "torch", "ddlplan")),
+    "stale",
+)
+
+Judged = tuple[StoredPlan, Sequence[str]]
+"""A plan with the reasons why it is stale."""
+
+
+def plans_table(plans: Sequence[Judged], look: Look) -> str:
+    """Give plans as a table, a line each."""
+    return render_table([_row(stored, reasons) for stored, reasons in plans], _COLUMNS, look)
+
+
+def plans_csv(plans: Sequence[Judged]) -> str:
+    """Give plans as CSV, with every field."""
+    records = [flatten(stored.to_json(stale=bool(reasons))) for stored, reasons in plans]
+    return render_csv(records, _FIELDS)
+
+
+def plan_text(
+    stored: StoredPlan, reasons: Sequence[str], trials: Sequence[StoredTrial], look: Look
+) -> str:
+    """Give everything known of a plan, a line each.
+
+    Args:
+        stored: The plan.
+        reasons: Why it is stale; empty where it is not.
+        trials: Those of its study.
+        look: What it is printed on.
+    """
+    return render_facts(_facts(stored, reasons, trials), look)
+
+
+def short_settings(plan: Plan) -> str:
+    """Say in a few characters how a plan differs from the plainest one of its strategy.
+
+    >>> short_settings(Plan(strategy="processes", node_batch=64, processes=2, precision="bf16"))
+    '2x1 b64 bf16'
+    """
+    parts = max(plan.processes, plan.replicas)
+    said = (
+        (f"{parts}x{plan.threads // parts}", True),
+        (f"b{plan.node_batch}", True),
+        (f"m{plan.micro_batches}", plan.micro_batches > 1),
+        ("nhwc", plan.memory_format == "channels_last"),
+        (plan.precision, plan.precision != "fp32"),
+        (f"l{plan.loader_workers}", plan.loader_workers > 0),
+        (plan.allocator, plan.allocator != "default"),
+        (",".join(plan.devices), set(plan.devices) != {"cpu"}),
+    )
+    options = [f"{name}={value}" for name, value in sorted(plan.options.items())]
+    return " ".join([text for text, holds in said if holds] + options)
+
+
+def flatten(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Put the keys of inner objects next to the others; what varies in kind becomes JSON text."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, dict) and key not in ("options", "parameters"):
+            flat |= {f"{key}_{inner}": item for inner, item in flatten(value).items()}
+        elif isinstance(value, dict | list):
+            flat[key] = json.dumps(value, sort_keys=True)
+        else:
+            flat[key] = value
+    return flat
+
+
+def _row(stored: StoredPlan, reasons: Sequence[str]) -> dict[str, str]:
+    return {
+        "id": str(stored.id),
+        "use_case": stored.use_case,
+        "node": stored.node,
+        "strategy": stored.plan.strategy,
+        "settings": short_settings(stored.plan),
+        "throughput": format_interval(stored.throughput_samples_per_s),
+        "speedup": format_interval(stored.speedup),
+        "memory": format_bytes(stored.peak_memory_bytes),
+        "created": f"{stored.created_at:%Y-%m-%d}",
+        "stale": f"stale: {'; '.join(reasons)}" if reasons else "",
+    }
+
+
+def _facts(
+    stored: StoredPlan, reasons: Sequence[str], trials: Sequence[StoredTrial]
+) -> list[tuple[str, str]]:
+    plan, throughput = stored.plan, stored.throughput_samples_per_s
+    facts = [
+        ("plan", str(stored.id)),
+        ("use case", stored.use_case),
+        ("node", f"{stored.node} ({stored.fingerprint[:19]})"),
+        *plan_settings(plan).items(),
+        (
+            "throughput",
+            f"{format_range(throughput)} samples/s, from {throughput.count} samples",
+        ),
+        ("speedup", _speedup(stored)),
+        ("peak memory", format_bytes(stored.peak_memory_bytes) or "not known"),
+        ("found", f"{stored.created_at:%Y-%m-%d %H:%M} UTC"),
+        ("software", ", ".join(f"{name} {value}" for name, value in stored.software.items())),
+    ]
+    if trials:
+        facts.append(("evidence", _evidence(trials)))
+    return [*facts, ("stale", "; ".join(reasons) or "no")]
+
+
+def plan_settings(plan: Plan) -> dict[str, str]:
+    """Give every setting of a plan by its name, as people read it."""
+    values = plan.to_json()
+    options = values.pop("options")
+    values["devices"] = " ".join(plan.devices)
+    settings = {name.replace("_", " "): str(value) for name, value in values.items()}
+    return settings | {f"option {name}": str(value) for name, value in options.items()}
+
+
+def _speedup(stored: StoredPlan) -> str:
+    baseline = stored.baseline
+    if stored.speedup is None or baseline is None:
+        return "not known: there is no baseline"
+    return (
+        f"{format_range(stored.speedup)} over {baseline.strategy} with batch "
+        f"{baseline.node_batch}: {format_number(baseline.throughput_samples_per_s)} samples/s"
+    )
+
+
+def _evidence(trials: Sequence[StoredTrial]) -> str:
+    outcomes = Counter(trial.result.outcome.value for trial in trials)
+    counts = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
+    return f"{len(trials)} trials of study {trials[0].study_id}: {counts}"

@@ -1,0 +1,181 @@
+"""How do rows become a table? Aligned text, coloured on a terminal, or CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TextIO
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.text import Text
+
+from planner.units import printable
+
+_GAP = "  "
+_INDENT = 4
+_MIN_WIDTH = 10
+
+Row = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column of a table."""
+
+    key: str
+    title: str
+
+    right: bool = False
+    """Whether its cells end at the same place, as numbers should."""
+
+    may_drop: bool = False
+    """Whether it gives way on a terminal that is too narrow, the last such column first."""
+
+    may_cut: bool = False
+    """Whether its cells are cut short where that is not enough, the widest such column first."""
+
+    is_remark: bool = False
+    """Whether a terminal shows its cells on lines of their own, below their rows."""
+
+    style: Callable[[str], str] | None = None
+    """Gives the colour of a cell, in rich's words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a table is printed on."""
+
+    width: int | None = None
+    """Characters of a line; ``None`` where a program reads on, which gets every character."""
+
+    color: bool = False
+
+
+def find_look(stream: TextIO, environment: Mapping[str, str]) -> Look:
+    """Find out what a stream leads to. ``NO_COLOR`` is respected (https://no-color.org)."""
+    if not stream.isatty():
+        return Look()
+    dull = bool(environment.get("NO_COLOR")) or environment.get("TERM") == "dumb"
+    return Look(width=Console(file=stream).width, color=not dull)
+
+
+def render_table(rows: Sequence[Row], columns: Sequence[Column], look: Look) -> str:
+    """Give a table as text, each line with its line end. Columns without any cell are left out.
+
+    A pipe gets one line per row and nothing cut off. A terminal gets lines that fit, by dropping,
+    cutting and moving down what the columns say may be.
+    """
+    rows = [{key: printable(cell) for key, cell in row.items()} for row in rows]
+    used = [column for column in columns if any(row.get(column.key) for row in rows)]
+    remarks: list[Column] = []
+    if look.width is not None:
+        remarks = [column for column in used if column.is_remark]
+        used = _dropped([column for column in used if not column.is_remark], rows, look.width)
+    widths = _cut(used, _widths(used, rows), look.width)
+    titles = {column.key: column.title for column in used}
+    lines = [_line(titles, used, widths, lambda _column, _cell: "bold")]
+    for row in rows:
+        lines.append(_line(row, used, widths, _style))
+        lines += [line for column in remarks for line in _remark(row.get(column.key), look.width)]
+    return _text(lines, look)
+
+
+def render_facts(facts: Sequence[tuple[str, str]], look: Look) -> str:
+    """Give names and their values as text, a line each; long values go on below themselves."""
+    name_width = max((len(name) for name, _ in facts), default=0) + len(_GAP)
+    lines = []
+    for name, value in facts:
+        room = None if look.width is None else max(look.width - name_width, 20)
+        first, *rest = _wrapped(printable(value), room) or [""]
+        lines.append(Text.assemble((f"{name:{name_width}}", "bold"), first))
+        lines += [Text(" " * name_width + more) for more in rest]
+    return _text(lines, look)
+
+
+def render_csv(rows: Sequence[Mapping[str, object]], fields: Sequence[str]) -> str:
+    """Give rows as CSV (RFC 4180) under a line of names: plain numbers, empty where unknown."""
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(fields)
+    writer.writerows([_csv_cell(row.get(field)) for field in fields] for row in rows)
+    return out.getvalue()
+
+
+def _csv_cell(value: object) -> object:
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def _widths(columns: Sequence[Column], rows: Sequence[Row]) -> list[int]:
+    return [
+        max(cell_len(cell) for cell in (c.title, *(row.get(c.key, "") for row in rows)))
+        for c in columns
+    ]
+
+
+def _dropped(columns: list[Column], rows: Sequence[Row], width: int) -> list[Column]:
+    """Leave out droppable columns until the rest fits."""
+    while sum(_widths(columns, rows)) + len(_GAP) * (len(columns) - 1) > width:
+        if not (droppable := [column for column in columns if column.may_drop]):
+            break
+        columns = [column for column in columns if column is not droppable[-1]]
+    return columns
+
+
+def _cut(columns: Sequence[Column], widths: list[int], width: int | None) -> list[int]:
+    """Narrow what may be cut until the whole fits, but not beyond what still says something."""
+    excess = 0 if width is None else sum(widths) + len(_GAP) * (len(columns) - 1) - width
+    while excess > 0:
+        choice = [i for i, column in enumerate(columns) if column.may_cut]
+        widest = max(choice, key=lambda i: widths[i], default=None)
+        if widest is None or widths[widest] <= _MIN_WIDTH:
+            break
+        widths[widest] -= 1
+        excess -= 1
+    return widths
+
+
+def _style(column: Column, cell: str) -> str:
+    return column.style(cell) if column.style else ""
+
+
+def _line(
+    row: Row,
+    columns: Sequence[Column],
+    widths: Sequence[int],
+    style: Callable[[Column, str], str],
+) -> Text:
+    line = Text()
+    for column, width in zip(columns, widths, strict=True):
+        cell = row.get(column.key, "")
+        if cell_len(cell) > width:
+            cell = set_cell_size(cell, width - 1) + "…"
+        padding = " " * (width - cell_len(cell))
+        line.append(_GAP if line else "")
+        line.append(padding if column.right else "")
+        line.append(cell, style(column, cell))
+        line.append("" if column.right else padding)
+    line.rstrip()
+    return line
+
+
+def _remark(cell: str | None, width: int | None) -> list[Text]:
+    room = None if width is None else max(width - _INDENT, 20)
+    return [Text(" " * _INDENT + line, "dim") for line in _wrapped(cell or "", room)]
+
+
+def _wrapped(text: str, room: int | None) -> list[str]:
+    return [text] if room is None else textwrap.wrap(text, room, break_on_hyphens=False)
+
+
+def _text(lines: Sequence[Text], look: Look) -> str:
+    if not look.color:
+        return "".join(f"{line.plain}\n" for line in lines)
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, color_system="standard", width=10_000)
+    for line in lines:
+        console.print(line, soft_wrap=True)
+    return out.getvalue()

@@ -1,0 +1,95 @@
+"""What do trials look like? As a table, as JSON and as CSV, failed ones with their reason."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from planner.plan_report import flatten, short_settings
+from planner.result import Outcome
+from planner.stored_plan import iso_utc
+from planner.study import StoredTrial
+from planner.table import Column, Look, render_csv, render_table
+from planner.units import format_bytes, format_interval
+
+
+def _outcome_style(outcome: str) -> str:
+    return {Outcome.OK: "green", Outcome.SLOWER: ""}.get(Outcome(outcome), "red")
+
+
+_COLUMNS = (
+    Column(key="study", title="STUDY", right=True, may_drop=True),
+    Column(key="number", title="NO", right=True),
+    Column(key="role", title="ROLE"),
+    Column(key="strategy", title="STRATEGY"),
+    Column(key="settings", title="SETTINGS", may_cut=True),
+    Column(key="outcome", title="OUTCOME", style=_outcome_style),
+    Column(key="throughput", title="SAMPLES/S", right=True),
+    Column(key="memory", title="MEMORY", right=True, may_drop=True),
+    Column(key="elapsed", title="TIME", right=True, may_drop=True),
+    Column(key="reason", title="REASON", is_remark=True),
+)
+
+_FIELDS = (
+    *("id", "study_id", "number", "created_at", "role", "outcome", "reason", "elapsed_s"),
+    *("peak_memory_bytes", "strategy", "processes", "threads_per_process", "replicas"),
+    *("node_batch", "micro_batches", "loader_workers", "allocator", "devices", "precision"),
+    *("memory_format", "options", "parameters"),
+    *(f"throughput_samples_per_s_{part}" for part in ("median", "ci_low", "ci_high", "samples")),
+    *("warmup_s", "samples_s", "log_tail"),
+)
+
+
+def trials_table(trials: Sequence[StoredTrial], look: Look) -> str:
+    """Give trials as a table, a line each, and the reasons of those that failed."""
+    return render_table([_row(trial) for trial in trials], _COLUMNS, look)
+
+
+def trials_csv(trials: Sequence[StoredTrial]) -> str:
+    """Give trials as CSV, with every field and every sample."""
+    return render_csv([flatten(trial_json(trial)) for trial in trials], _FIELDS)
+
+
+def trial_json(trial: StoredTrial) -> dict[str, Any]:
+    """Give a trial as plain values that JSON can hold: its plan's keys beside its own."""
+    result, measured = trial.result, trial.result.measurement
+    throughput = result.throughput_samples_per_s()
+    return {
+        "id": trial.id,
+        "study_id": trial.study_id,
+        "number": trial.number,
+        "created_at": iso_utc(trial.created_at),
+        "role": result.role.value,
+        "outcome": result.outcome.value,
+        "reason": result.reason,
+        "elapsed_s": result.elapsed_s,
+        "peak_memory_bytes": result.peak_memory_bytes,
+        **result.plan.to_json(),
+        "parameters": dict(result.parameters),
+        "throughput_samples_per_s": throughput
+        and {
+            "median": throughput.median,
+            "ci_low": throughput.low,
+            "ci_high": throughput.high,
+            "samples": throughput.count,
+        },
+        "warmup_s": list(measured.warmup_s) if measured else [],
+        "samples_s": list(measured.samples_s) if measured else [],
+        "log_tail": result.log_tail,
+    }
+
+
+def _row(trial: StoredTrial) -> dict[str, str]:
+    result = trial.result
+    return {
+        "study": str(trial.study_id),
+        "number": str(trial.number),
+        "role": result.role.value,
+        "strategy": result.plan.strategy,
+        "settings": short_settings(result.plan),
+        "outcome": result.outcome.value,
+        "throughput": format_interval(result.throughput_samples_per_s()),
+        "memory": format_bytes(result.peak_memory_bytes),
+        "elapsed": f"{result.elapsed_s:.0f} s",
+        "reason": result.reason or "",
+    }

@@ -1,0 +1,53 @@
+"""How are measured values written for people?"""
+
+from __future__ import annotations
+
+from probes.timing import Interval
+
+_PREFIXES = ("B", "KiB", "MiB", "GiB", "TiB")
+_FIGURES = 3
+
+
+def format_bytes(size_bytes: int | None) -> str:
+    """Write a size: ``2.1 GiB``; nothing where it is not known."""
+    if size_bytes is None:
+        return ""
+    size, power = float(size_bytes), 0
+    while size >= 999.5 and power < len(_PREFIXES) - 1:
+        size, power = size / 1024, power + 1
+    return f"{format_number(size) if power else size_bytes} {_PREFIXES[power]}"
+
+
+def format_number(value: float) -> str:
+    """Write a number above 0 with three figures, more where it is large: ``0.452``, ``42.8``."""
+    digits = 0
+    while value < 10 ** (_FIGURES - 1 - digits) and digits < 9:
+        digits += 1
+    return f"{value:.{digits}f}"
+
+
+def format_interval(interval: Interval | None) -> str:
+    """Write a value with the longer side of its interval: ``42.8 ±0.7``.
+
+    Both sides get as many digits as the value has, so that columns stay narrow.
+    """
+    if interval is None:
+        return ""
+    shown = format_number(interval.median)
+    digits = len(shown.partition(".")[2])
+    side = max(interval.high - interval.median, interval.median - interval.low)
+    return f"{shown} ±{side:.{digits}f}"
+
+
+def format_range(interval: Interval) -> str:
+    """Write a value with both ends of its interval: ``42.8 (42.1 to 43.3)``."""
+    values = (interval.median, interval.low, interval.high)
+    median, low, high = (format_number(value) for value in values)
+    return f"{median} ({low} to {high})"
+
+
+def printable(text: str) -> str:
+    """Show control characters as escapes: a terminal would obey them."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
