@@ -59,9 +59,7 @@ class Comparison:
         return {
             "first": self.first.to_json(stale=first_stale),
             "second": self.second.to_json(stale=second_stale),
-            "differences": [
-                row["field"].replace(" ", "_") for row in _rows(self) if row["differs"]
-            ],
+            "differences": self._differences(),
             "throughput_ratio": self.ratio,
             "intervals_overlap": self.intervals_overlap,
             "verdict": self.verdict,

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 from probes.timing import Interval
 
 _PREFIXES = ("B", "KiB", "MiB", "GiB", "TiB")
 _FIGURES = 3
+_ROUNDING = 1e-6
+"""0.7 times 10 is a little more than 7 to a computer."""
 
 
 def format_bytes(size_bytes: int | None) -> str:
@@ -29,14 +33,14 @@ def format_number(value: float) -> str:
 def format_interval(interval: Interval | None) -> str:
     """Write a value with the longer side of its interval: ``42.8 ±0.7``.
 
-    Both sides get as many digits as the value has, so that columns stay narrow.
+    The side rounds up, since an interval that is shown narrower than it is claims too much.
     """
     if interval is None:
         return ""
-    shown = format_number(interval.median)
-    digits = len(shown.partition(".")[2])
+    digits = len(format_number(interval.median).partition(".")[2])
     side = max(interval.high - interval.median, interval.median - interval.low)
-    return f"{shown} ±{side:.{digits}f}"
+    side = math.ceil(side * 10**digits - _ROUNDING) / 10**digits
+    return f"{interval.median:.{digits}f} ±{side:.{digits}f}"
 
 
 def format_range(interval: Interval) -> str:
