@@ -347,7 +347,7 @@ def test_an_allocation_cannot_smuggle_an_option_in():
 
 @pytest.mark.timeout(10)
 @pytest.mark.parametrize(
-    "text", ["a[" * 10**6 + "," * 10**6, "a" * 10**6, "a[1]" * 10**6, "a," * 10**6, "[" * 10**6]
+    "text", ["a[" * 10**5 + "," * 10**5, "a" * 10**5, "a[1]" * 10**5, "a," * 10**5, "[" * 10**5]
 )
 def test_a_huge_allocation_is_refused_in_bounded_time(text):
     with pytest.raises(HostFileError):
