@@ -125,7 +125,9 @@ class GradientAverager:
         _hand_over(optimizer, self._shared.parameters, self._pieces)
         mine = self._shared.gradients[group.local_rank]
         for index, parameter in enumerate(self._shared.parameters):
-            parameter.register_post_accumulate_grad_hook(self._keep(index, mine[index]))
+            parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
+                self._keep(index, mine[index])
+            )
 
     def start_step(self) -> None:
         """Forget the last step's gradients."""
@@ -165,7 +167,9 @@ class GradientAverager:
             mine.zero_()
         for worker in sources:
             if worker != self._group.local_rank:
-                mine.add_(self._shared.flat_gradients[worker][piece.index][piece.start : piece.stop])
+                mine.add_(
+                    self._shared.flat_gradients[worker][piece.index][piece.start : piece.stop]
+                )
 
     def _keep(self, index: int, buffer: Tensor) -> Any:
         """Make the hook that moves a fresh gradient into this replica's buffer.

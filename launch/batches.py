@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import count
+from itertools import count, pairwise
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ Indices = list[int]
 def shares(batch: Sequence[int], parts: int) -> list[Indices]:
     """Cut a batch into ``parts`` shares whose sizes differ by one sample at most."""
     bounds = [len(batch) * part // parts for part in range(parts + 1)]
-    return [list(batch[low:high]) for low, high in zip(bounds, bounds[1:], strict=False)]
+    return [list(batch[low:high]) for low, high in pairwise(bounds)]
 
 
 def epoch_batches(num_samples: int, node_batch: int, *, seed: int, epoch: int) -> list[Indices]:
@@ -60,9 +60,7 @@ class ShareSampler:
 
     def epoch(self, epoch: int) -> list[tuple[Indices, int]]:
         """Give the share and the size of each batch of one epoch."""
-        batches = epoch_batches(
-            self._num_samples, self._node_batch, seed=self._seed, epoch=epoch
-        )
+        batches = epoch_batches(self._num_samples, self._node_batch, seed=self._seed, epoch=epoch)
         return [(shares(batch, self._parts)[self._part], len(batch)) for batch in batches]
 
     def endless(self) -> Iterator[tuple[Indices, int]]:
@@ -99,10 +97,10 @@ def load(
 
     loader: DataLoader[Any] = DataLoader(
         dataset,
-        batch_sampler=keys(),  # type: ignore[arg-type]
+        batch_sampler=keys(),
         num_workers=loader_workers,
-        # The worker has one thread at this point and has not touched a GPU; a fresh interpreter
-        # would import torch again for every trial.
+        # Other threads of this worker are idle while it forks, and no GPU was touched yet; a
+        # fresh interpreter would import torch again for every trial.
         multiprocessing_context="fork" if loader_workers else None,
     )
     for batch in loader:

@@ -26,10 +26,14 @@ def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
     case.prepare(data, reporter)
     model = case.model()
     if not isinstance(model, nn.Module):
-        raise UseCaseError(f"model() of {task.use_case} gave a {type(model).__name__}: return a torch.nn.Module")
+        raise UseCaseError(
+            f"model() of {task.use_case} gave a {type(model).__name__}: return a torch.nn.Module"
+        )
     trained = [p for p in model.parameters() if p.requires_grad]
     if not trained:
-        raise UseCaseError(f"the model of {task.use_case} has no parameter to train: set requires_grad on some")
+        raise UseCaseError(
+            f"the model of {task.use_case} has no parameter to train: set requires_grad on some"
+        )
     training = _size(case, data, train=True)
     return CaseFacts(
         spec=task.use_case,
@@ -52,7 +56,7 @@ def _size(case: UseCase, data: Path | None, *, train: bool) -> int:
             f"dataset(train={train}) has no length: return a map-style data set with __len__"
         ) from error
     if train and size == 0:
-        raise UseCaseError(f"dataset(train=True) is empty: give a folder with samples by --data")
+        raise UseCaseError("dataset(train=True) is empty: give a folder with samples by --data")
     return int(size)
 
 

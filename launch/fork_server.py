@@ -52,7 +52,13 @@ class ForkServer:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "launch.fork_server", str(theirs.fileno()), str(os.getpid())],
+                [
+                    sys.executable,
+                    "-m",
+                    "launch.fork_server",
+                    str(theirs.fileno()),
+                    str(os.getpid()),
+                ],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -177,9 +183,10 @@ class _Server:
     def serve(self) -> None:
         """Fork workers until the owner closes its side."""
         self._send({"ready": os.getpid()})
+        connection = self._connection.fileno()
         while True:
-            readable, _, _ = select.select([self._connection, self._wakeup], [], [])
-            if self._connection in readable:
+            readable, _, _ = select.select([connection, self._wakeup], [], [])
+            if connection in readable:
                 message, descriptors, _, _ = socket.recv_fds(
                     self._connection, _MAX_MESSAGE_BYTES, 16
                 )

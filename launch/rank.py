@@ -45,12 +45,9 @@ def _learn_job(comm: MPI.Comm, job_file: Path) -> Job:
     document = np.frombuffer(job_file.read_bytes() if comm.rank == 0 else b"", dtype=np.uint8)
     size = np.array([document.size], dtype=np.int64)
     comm.Bcast(size)
-    if comm.rank > 0:
-        document = np.empty(size[0], dtype=np.uint8)
-    else:
-        document = document.copy()
-    comm.Bcast(document)
-    return Job.decode(document.tobytes())
+    received = np.empty(size[0], dtype=np.uint8) if comm.rank > 0 else document.copy()
+    comm.Bcast(received)
+    return Job.decode(received.tobytes())
 
 
 def _failed(host: str, message: str) -> JobFailed:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from copy import deepcopy
+from functools import partial
 from typing import TypeVar
 
 import torch
@@ -37,7 +38,7 @@ class ThreadedStep(TrainStep):
         models = [model, *(deepcopy(model) for _ in self._members[1:])]
         self._replicas = self._on_all(
             [
-                lambda m=member, r=replica: SharedStep(plan, case, r, m)  # type: ignore[misc]
+                partial(SharedStep, plan, case, replica, member)
                 for member, replica in zip(self._members, models, strict=True)
             ]
         )
@@ -46,7 +47,7 @@ class ThreadedStep(TrainStep):
     def run(self, share: Batch | None, batch_size: int) -> float:
         pieces = self._split(share)
         calls = [
-            lambda r=replica, p=piece: r.run(p, batch_size)  # type: ignore[misc]
+            partial(replica.run, piece, batch_size)
             for replica, piece in zip(self._replicas, pieces, strict=True)
         ]
         return self._on_all(calls)[0]
@@ -65,7 +66,7 @@ class ThreadedStep(TrainStep):
         pieces: list[Batch | None] = list(split_batch(share, min(count, size))) if size else []
         return pieces + [None] * (count - len(pieces))
 
-    def _on_all(self, calls: list[Callable[[], Result]]) -> list[Result]:
+    def _on_all(self, calls: Sequence[Callable[[], Result]]) -> list[Result]:
         """Run one call on each replica's thread; the first failure ends the others and is raised.
 
         The others fail too, because they wait for one that will not come: that is a

@@ -59,7 +59,8 @@ class _Replica:
         self._memory_format = memory_format(plan)
 
     def place(self, batch: Batch) -> Batch:
-        return move_batch(batch, self._device, self._memory_format)
+        placed: Batch = move_batch(batch, self._device, self._memory_format)
+        return placed
 
     def gradients(self, share: Batch | None, batch_size: int) -> float:
         """Compute the gradients of this share's part of the node batch's mean loss."""
@@ -70,7 +71,7 @@ class _Replica:
         for piece in split_batch(share, pieces):
             inputs, targets = self.place(piece)
             loss = self._loss(self.model(inputs), targets) * (num_samples(piece) / batch_size)
-            loss.backward()
+            torch.autograd.backward(loss)
             total += loss.item()
         return total
 

@@ -16,10 +16,14 @@ def save_weights(model: nn.Module, path: Path) -> int:
     The file appears under its name when it is complete. Tied weights are written once for each
     of their names.
     """
-    state = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    state = {
+        name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()
+    }
     # Parameters that share memory would be refused; each is written for itself.
     document = save({name: tensor.clone() for name, tensor in state.items()})
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}-", delete=False) as file:
+    with tempfile.NamedTemporaryFile(
+        dir=path.parent, prefix=f".{path.name}-", delete=False
+    ) as file:
         try:
             file.write(document)
             file.flush()

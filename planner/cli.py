@@ -118,9 +118,7 @@ def tune(
     precision: Annotated[
         str, _option("--precision", help_="fp32 keeps the numerics; bf16, auto.")
     ] = "fp32",
-    strategies: Annotated[
-        str | None, _option("--strategies", help_="Only these: a,b,...")
-    ] = None,
+    strategies: Annotated[str | None, _option("--strategies", help_="Only these: a,b,...")] = None,
     fresh: Annotated[bool, _option("--fresh", help_="Leave earlier trials aside.")] = False,
     db: Database = DEFAULT_DATABASE,
     json: AsJson = False,
@@ -290,9 +288,7 @@ def plans_compare(
 
 
 @plans_app.command("export")
-def plans_export(
-    plan_id: PlanId, *, db: Database = DEFAULT_DATABASE, json: AsJson = False
-) -> None:
+def plans_export(plan_id: PlanId, *, db: Database = DEFAULT_DATABASE, json: AsJson = False) -> None:
     """Write a plan as JSON, with the commands that need no ddlplan."""
     from planner.plan_commands import export
 

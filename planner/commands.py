@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-from contextlib import contextmanager
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +28,7 @@ from planner.software import current_software
 from planner.store import Store
 from planner.stored_plan import StoredPlan
 from planner.trial import TrialRunner
-from planner.tune import Tuner, TuneOutcome, TuneRequest
+from planner.tune import TuneOutcome, Tuner, TuneRequest
 from probes.hardware import Hardware
 from probes.node import probe
 
@@ -126,7 +124,9 @@ def _say_tuned(request: TuneRequest, outcome: TuneOutcome, out: Output) -> None:
     out.say(f"trials     {len(outcome.trials)}: {', '.join(counts)}")
     out.say(f"time       {format_duration(outcome.elapsed_s)}{spent}")
     data = f" --data {shlex.quote(request.data)}" if request.data else ""
-    out.say(f"stored     plan {stored.id}; next: ddlplan launch --use-case {shlex.quote(case)}{data}")
+    out.say(
+        f"stored     plan {stored.id}; next: ddlplan launch --use-case {shlex.quote(case)}{data}"
+    )
     if outcome.interrupted:
         out.note("stopped early: the same command goes on from here")
 
@@ -169,8 +169,7 @@ def _launched_json(stored: StoredPlan, outcome: LaunchOutcome) -> dict[str, Any]
         "run_directory": str(outcome.run_directory),
         "weights": None if outcome.weights is None else str(outcome.weights),
         "epochs": [
-            {name: getattr(epoch, name) for name in EpochDone.__slots__}
-            for epoch in outcome.epochs
+            {name: getattr(epoch, name) for name in EpochDone.__slots__} for epoch in outcome.epochs
         ],
         "expected_throughput_samples_per_s": stored.throughput_samples_per_s.median,
     }

@@ -50,9 +50,7 @@ class Bar:
         """Draw the state of a piece of work."""
         if self._task is None:
             self._task = self._bar.add_task(what, total=total, figures=figures)
-        self._bar.update(
-            self._task, description=what, completed=done, total=total, figures=figures
-        )
+        self._bar.update(self._task, description=what, completed=done, total=total, figures=figures)
 
 
 class DataBar(Bar):

@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from launch.errors import HostUnreachableError, InvalidPlanError, UseCaseError
-from launch.hosts import Host, HostList, is_this_machine, read_host_file
+from launch.hosts import HostList, expand_hosts, is_this_machine, read_host_file
 from launch.job import Job, NodeJob
 from launch.mpi import MpiJob, is_root, mpirun_command, root_is_allowed
 from launch.reports import EpochDone, JobFailed, Report, WeightsSaved
 from launch.run_directory import RunDirectory
-from launch.slurm import find_slurm_hosts
 from planner.errors import NoPlanError, RefusedError, StalePlanError, TrainingFailedError
 from planner.store import Store
 from planner.stored_plan import StoredPlan, stale_reasons
@@ -54,7 +53,8 @@ def find_hosts(request: LaunchRequest, environment: Mapping[str, str]) -> HostLi
     if request.hosts is not None:
         chosen = read_host_file(request.hosts)
     else:
-        chosen = find_slurm_hosts(environment) or HostList(hosts=(Host(name="localhost", line=0),))
+        allocation = environment.get("SLURM_JOB_NODELIST") or "localhost"
+        chosen = expand_hosts(allocation, source="SLURM_JOB_NODELIST")
     for host in chosen.hosts:
         if not is_this_machine(host):
             raise HostUnreachableError(

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-import torch
-
 import tiny_cases
+import torch
+from torch.utils.data import default_collate
+
 from launch.batches import epoch_batches
 from launch.case_facts import CaseFacts
 from launch.plan import Plan
 from launch.strategies import load_strategy, strategy_names, strategy_summaries
 from launch.strategies._base import Fixed
 from probes.hardware import Hardware
-from torch.utils.data import default_collate
 
 SEED = 7
 TOLERANCE = 1e-4

@@ -20,9 +20,7 @@ from launch.worker_group import Ended, Said, WorkerFailure, WorkerGroup, explain
 
 ALONE = Plan(strategy="sequential", node_batch=8)
 THREADS = Plan(strategy="threads", node_batch=8, replicas=2, threads_per_process=2)
-PAIR = Plan(
-    strategy="processes", node_batch=8, processes=2, replicas=2, devices=("cpu", "cpu")
-)
+PAIR = Plan(strategy="processes", node_batch=8, processes=2, replicas=2, devices=("cpu", "cpu"))
 EVERY_PLAN = pytest.mark.parametrize("plan", [ALONE, THREADS, PAIR], ids=lambda p: p.strategy)
 
 
@@ -168,8 +166,9 @@ from launch.task import Purpose, Task, worker_tasks
 from launch.worker_group import WorkerGroup
 plan = Plan(strategy="processes", node_batch=8, processes=2, replicas=2, devices=("cpu", "cpu"))
 task = Task(purpose=Purpose.TIME, use_case="{_TINY}:Sgd", plan=plan)
-with ForkServer() as server, WorkerGroup(server, worker_tasks(task, (0, 0)), Path(sys.argv[1])) as g:
-    print(server.pid, *g.pids, flush=True)
+tasks, logs = worker_tasks(task, (0, 0)), Path(sys.argv[1])
+with ForkServer() as server, WorkerGroup(server, tasks, logs) as group:
+    print(server.pid, *group.pids, flush=True)
     time.sleep(3600)
 """
 
