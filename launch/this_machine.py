@@ -66,17 +66,8 @@ def _is_address(name: str) -> bool:
 
 
 def _is_own(address: str) -> bool:
+    from probes.network import read_addresses  # what it imports would slow every other command
+
     bare = ip_address(address.partition("%")[0])
-    return bare.is_loopback or str(bare) in _own_addresses()
-
-
-def _own_addresses() -> set[str]:
-    import psutil  # only where a host file is read: it would slow every other command
-
-    found = {
-        link.address.partition("%")[0]
-        for links in psutil.net_if_addrs().values()
-        for link in links
-        if link.family in (socket.AF_INET, socket.AF_INET6)
-    }
-    return {str(ip_address(address)) for address in found}
+    own = {ip_address(one) for addresses in read_addresses().values() for one in addresses}
+    return bare.is_loopback or bare in own
