@@ -6,6 +6,7 @@ result is as good as a fresh one.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
@@ -212,9 +213,11 @@ def time_per_sample_s(result: TrialResult) -> float | None:
 
 
 def _sampler(seed: int, startup_trials: int) -> optuna.samplers.BaseSampler:
-    return optuna.samplers.TPESampler(
-        multivariate=True, group=True, n_startup_trials=startup_trials, seed=seed
-    )
+    with warnings.catch_warnings():  # both settings count as experimental
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        return optuna.samplers.TPESampler(
+            multivariate=True, group=True, n_startup_trials=startup_trials, seed=seed
+        )
 
 
 def _neighbours(

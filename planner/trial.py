@@ -98,6 +98,7 @@ class TrialRunner:
         *,
         role: Role = Role.SEARCH,
         time_limit_s: float,
+        enough_s: float = math.inf,
         to_beat_s: Interval | None = None,
         parameters: Mapping[str, Setting] | None = None,
         on_step: Callable[[TrialProgress], None] = lambda _: None,
@@ -108,12 +109,13 @@ class TrialRunner:
             plan: What to run.
             role: Why.
             time_limit_s: Wall time for everything, the start of its processes included.
+            enough_s: Wall time after which a plan need not be known more precisely.
             to_beat_s: Best time per sample so far, with its interval.
             parameters: What the search drew, kept with the result.
             on_step: Called after each step.
         """
         started = time.monotonic()
-        watch = _Watch(plan, role, to_beat_s, on_step, started)
+        watch = _Watch(plan, role, to_beat_s, on_step, started, enough_s)
         if self._server.is_gone():
             self._server = ForkServer()  # a trial took it along; the next one starts afresh
         try:
@@ -171,6 +173,7 @@ class _Watch:
         to_beat_s: Interval | None,
         on_step: Callable[[TrialProgress], None],
         started: float,
+        enough_s: float,
     ) -> None:
         self.plan = plan
         self.times = StepTimes()
@@ -179,6 +182,7 @@ class _Watch:
         self._to_beat_s = to_beat_s
         self._on_step = on_step
         self._started = started
+        self._enough_s = enough_s
         self._next_memory_s = 0.0
 
     def step(self, done: StepDone) -> tuple[Outcome, str | None] | None:
@@ -197,7 +201,7 @@ class _Watch:
             return Outcome.NAN_LOSS, f"loss={done.loss} at step {done.step}"
         if reason := self._find_defeat():
             return Outcome.SLOWER, reason
-        return (Outcome.OK, None) if self.times.is_precise() else None
+        return (Outcome.OK, None) if self._is_known() else None
 
     def time_is_up(self) -> tuple[Outcome, str | None]:
         """Judge a trial that ran into its time limit by the steps that it made."""
@@ -214,6 +218,12 @@ class _Watch:
             self._next_memory_s = now + _MEMORY_INTERVAL_S
             used = resident_bytes(pids) or 0
             self.peak_memory_bytes = max(self.peak_memory_bytes or 0, used) or None
+
+    def _is_known(self) -> bool:
+        if time.monotonic() - self._started < self._enough_s:
+            return self.times.is_precise()
+        known = self.times.measurement(force=True)
+        return known is not None and len(known.samples_s) >= _MIN_SAMPLES
 
     def _find_defeat(self) -> str | None:
         """Say by how much the plan has lost, as soon as its whole interval says so.

@@ -70,6 +70,7 @@ class RunTrial(Protocol):
         *,
         role: Role,
         time_limit_s: float,
+        enough_s: float,
         to_beat_s: Interval | None,
         parameters: Mapping[str, Setting],
         on_step: Callable[[TrialProgress], None],
@@ -197,6 +198,7 @@ class Tuner:
             plan,
             role=role,
             time_limit_s=limit_s,
+            enough_s=self._usual_s(),
             to_beat_s=best if role is Role.SEARCH else None,
             parameters=parameters or {},
             on_step=self._listener.step,
@@ -235,10 +237,13 @@ class Tuner:
     def _time_of(self, plan: Plan) -> float:
         return max(r.elapsed_s for r in self._results if r.plan == plan)
 
-    def _trial_limit_s(self, plan: Plan) -> float:
+    def _usual_s(self) -> float:
+        """Time after which even a noisy trial has had its share of the budget."""
         share_s = self._request.budget_s / _TRIALS_PER_BUDGET
-        usual_s = min(max(share_s, _MIN_TRIAL_S), _MAX_TRIAL_S)
-        return max(usual_s, 2 * self._least_s(plan))
+        return min(max(share_s, _MIN_TRIAL_S), _MAX_TRIAL_S)
+
+    def _trial_limit_s(self, plan: Plan) -> float:
+        return max(self._usual_s(), 2 * self._least_s(plan))
 
     def _least_s(self, plan: Plan) -> float:
         """Time in which a plan as fast as the best one can show it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from launch.photos.dataset import PhotoDataset
 from launch.photos.generate import GeneratedPhotos
 from launch.photos.index import update_index
 from launch.use_cases._base import Report, UseCase
+from probes.cpu import read_cpu
 
 NUM_CLASSES = 3
 
@@ -34,7 +34,7 @@ class PhotoUseCase(UseCase):
         return dataset
 
     def prepare(self, data: Path | None, report: Report) -> None:
-        cores = len(os.sched_getaffinity(0))
+        cores = read_cpu().usable_cores
         drawn = data is None and self._generated.generate(report, cores=cores)
         folder = data or self._generated.folder
         split = update_index(folder, report, cores=cores, trusted=drawn)

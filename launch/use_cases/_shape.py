@@ -27,9 +27,14 @@ _CALLS: dict[str, tuple[int, dict[str, Any]]] = {
 
 
 class _Adapted(UseCase):
-    """An object that does not inherit, with the defaults of the contract where it has a gap."""
+    """An object that does not inherit, with the defaults of the contract where it has a gap.
+
+    Attributes:
+        subject: The object itself.
+    """
 
     def __init__(self, own: object) -> None:
+        self.subject = own
         for member in ("name", "default_batch", *_CALLS):
             if hasattr(own, member):
                 setattr(self, member, getattr(own, member))

@@ -1,5 +1,6 @@
 """A use case is found by name, module or file, and held against the contract."""
 
+import pickle
 import subprocess
 import sys
 from itertools import count
@@ -72,6 +73,12 @@ def test_object_without_optional_methods_gets_the_defaults(write):
     assert case.layers(model) is model
     assert case.metrics(None, None) == {}
     assert case.prepare(None, None) is None
+
+
+def test_use_case_can_be_pickled(write):
+    case = load_use_case(f"{write(TINY)}:Tiny")
+    assert pickle.loads(pickle.dumps(case)).name == "tiny"
+    assert type(case.subject).__name__ == "Tiny"
 
 
 def test_model_that_is_no_sequence_has_no_layers(write):

@@ -52,6 +52,23 @@ def test_models_are_those_of_the_paper(name, parameters):
     assert sum(p.numel() for p in model.parameters()) / 1e6 == pytest.approx(parameters, abs=0.05)
 
 
+def test_fresh_alexnet_sees_the_photo():
+    """torchvision's own weights gave logits that hardly depend on the input: nothing was learned."""
+    torch.manual_seed(0)
+    model = load_use_case("simplebig").model().eval()
+    with torch.no_grad():
+        logits = model(torch.randn(4, 3, 224, 224))
+    assert logits.std(dim=0).min() > 0.1
+
+
+def test_equal_seeds_give_equal_models(simplebig):
+    torch.manual_seed(3)
+    one = simplebig.model().state_dict()
+    torch.manual_seed(3)
+    other = simplebig.model().state_dict()
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
 def test_summaries_are_one_line_each():
     assert list(use_case_summaries()) == ["complexsmall", "simplebig"]
     assert all("photos" in line and "\n" not in line for line in use_case_summaries().values())
