@@ -22,7 +22,7 @@ class SimpleBig(PhotoUseCase):
         torchvision leaves them as PyTorch's layers draw them, with deviation
         ``1 / sqrt(3 * fan_in)``. Eight layers of that fade the photo away: at this learning
         rate the loss stays at ln 3 for two epochs and more. ReLUs want ``sqrt(2 / fan_in)``, which
-        is sqrt(6) times as wide: accuracy is then 58 % after one epoch.
+        is sqrt(6) times as wide: accuracy is then about 60 % after one.
 
         Source: He et al., "Delving Deep into Rectifiers", 2015, https://arxiv.org/abs/1502.01852.
         """

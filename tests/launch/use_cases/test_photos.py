@@ -53,7 +53,7 @@ def test_models_are_those_of_the_paper(name, parameters):
 
 
 def test_fresh_alexnet_sees_the_photo():
-    """torchvision's own weights gave logits that hardly depend on the input: nothing was learned."""
+    """torchvision's own weights gave logits that hardly depend on it, and nothing was learned."""
     torch.manual_seed(0)
     model = load_use_case("simplebig").model().eval()
     with torch.no_grad():
