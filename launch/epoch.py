@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from launch.reports import EpochDone, StepDone, Validated
+from launch.workers.reports import EpochDone, StepDone, Validated
 
 
 class EpochRecord:

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from launch.errors import LaunchError
 from launch.job import Job
-from launch.process_end import bound_command
-from launch.reports import Report
+from launch.workers.process_end import bound_command
+from launch.workers.reports import Report
 
 _END_LIMIT_S = 10.0
 

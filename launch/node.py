@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from launch.epoch import EpochRecord
-from launch.fork_server import ForkServer
 from launch.job import Job
-from launch.reports import JobFailed, Report, StepDone, Validated
 from launch.run_directory import RunDirectory, append_line
-from launch.task import Purpose, Task, worker_tasks
-from launch.worker_group import Ended, Event, WorkerGroup, explain_failure
+from launch.workers.fork_server import ForkServer
+from launch.workers.group import Ended, Event, WorkerGroup, explain_failure
+from launch.workers.reports import JobFailed, Report, StepDone, Validated
+from launch.workers.task import Purpose, Task, worker_tasks
 from probes.memory import oom_kill_count
 
 _LOOK_AROUND_S = 1.0

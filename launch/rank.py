@@ -17,7 +17,7 @@ from mpi4py import MPI
 from launch.errors import LaunchError
 from launch.job import Job
 from launch.node import Node
-from launch.reports import JobFailed, Report
+from launch.workers.reports import JobFailed, Report
 from probes.cpu import read_cpu
 
 

@@ -78,7 +78,7 @@ def probe(
     json: AsJson = False,
 ) -> None:
     """Find out what this machine is and how fast it can be at best."""
-    from planner.show_hardware import hardware_lines
+    from planner.report.hardware import hardware_lines
     from planner.store import Store
     from probes.node import probe as probe_node
 
@@ -125,7 +125,7 @@ def tune(
 ) -> None:
     """Search for the fastest way to train a use case on this machine."""
     from launch.use_cases import check_spec, normalise_spec
-    from planner.commands import tune_here
+    from planner.commands.tune import tune_here
     from planner.tune import TuneRequest
 
     out = Output("tune", as_json=json)
@@ -174,7 +174,7 @@ def launch(
 ) -> None:
     """Train with the best stored plan, through mpirun."""
     from launch.use_cases import check_spec, normalise_spec
-    from planner.commands import launch_here
+    from planner.commands.launch import launch_here
     from planner.launching import LaunchRequest
 
     out = Output("launch", as_json=json)
@@ -203,7 +203,7 @@ def trials(
     csv: AsCsv = False,
 ) -> None:
     """Show every trial, failed ones with their reason."""
-    from planner.plan_commands import show_trials
+    from planner.commands.plans import show_trials
 
     show_trials(_reading(db), Output("trials", as_json=json), _case(use_case), node, as_csv=csv)
 
@@ -229,7 +229,7 @@ def doctor(
     *, hosts: HostFile = None, db: Database = DEFAULT_DATABASE, json: AsJson = False
 ) -> None:
     """Check whether this machine can do the job."""
-    from planner.doctor import examine
+    from planner.commands.doctor import examine
 
     _only_this_machine(hosts)
     examine(db, Output("doctor", as_json=json))
@@ -245,7 +245,7 @@ def plans_list(
     csv: AsCsv = False,
 ) -> None:
     """Show the stored plans."""
-    from planner.plan_commands import list_plans
+    from planner.commands.plans import list_plans
 
     out = Output("plans list", as_json=json)
     list_plans(_reading(db), out, _case(use_case), node, as_csv=csv)
@@ -254,7 +254,7 @@ def plans_list(
 @plans_app.command("show")
 def plans_show(plan_id: PlanId, *, db: Database = DEFAULT_DATABASE, json: AsJson = False) -> None:
     """Show one plan with its evidence."""
-    from planner.plan_commands import show_plan
+    from planner.commands.plans import show_plan
 
     show_plan(_reading(db), Output("plans show", as_json=json), plan_id)
 
@@ -268,7 +268,7 @@ def plans_best(
     json: AsJson = False,
 ) -> None:
     """Show the plan that launch would use."""
-    from planner.plan_commands import show_best
+    from planner.commands.plans import show_best
 
     show_best(_reading(db), Output("plans best", as_json=json), _case(use_case) or use_case, node)
 
@@ -282,7 +282,7 @@ def plans_compare(
     json: AsJson = False,
 ) -> None:
     """Compare two plans."""
-    from planner.plan_commands import compare
+    from planner.commands.plans import compare
 
     compare(_reading(db), Output("plans compare", as_json=json), first, second)
 
@@ -290,7 +290,7 @@ def plans_compare(
 @plans_app.command("export")
 def plans_export(plan_id: PlanId, *, db: Database = DEFAULT_DATABASE, json: AsJson = False) -> None:
     """Write a plan as JSON, with the commands that need no ddlplan."""
-    from planner.plan_commands import export
+    from planner.commands.plans import export
 
     export(_reading(db), Output("plans export", as_json=json), plan_id)
 
@@ -303,7 +303,7 @@ def plans_import(
     json: AsJson = False,
 ) -> None:
     """Store a plan from a file."""
-    from planner.plan_commands import import_plan
+    from planner.commands.plans import import_plan
 
     import_plan(db, Output("plans import", as_json=json), file)
 
@@ -311,7 +311,7 @@ def plans_import(
 @plans_app.command("rm")
 def plans_rm(plan_id: PlanId, *, db: Database = DEFAULT_DATABASE, json: AsJson = False) -> None:
     """Forget a plan; its trials stay."""
-    from planner.plan_commands import remove
+    from planner.commands.plans import remove
 
     remove(_reading(db), Output("plans rm", as_json=json), plan_id)
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from launch.errors import HostUnreachableError, InvalidPlanError, UseCaseError
-from launch.hosts import HostList, expand_hosts, is_this_machine, read_host_file
+from launch.hosts.file import HostList, expand_hosts, is_this_machine, read_host_file
 from launch.job import Job, NodeJob
 from launch.mpi import MpiJob, is_root, mpirun_command, root_is_allowed
-from launch.reports import EpochDone, JobFailed, Report, WeightsSaved
 from launch.run_directory import RunDirectory
+from launch.workers.reports import EpochDone, JobFailed, Report, WeightsSaved
 from planner.errors import NoPlanError, RefusedError, StalePlanError, TrainingFailedError
 from planner.store import Store
 from planner.stored_plan import StoredPlan, stale_reasons

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from planner.report import envelope, error_envelope
+from planner.report.documents import envelope, error_envelope
 
 
 class Output:

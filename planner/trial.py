@@ -12,11 +12,11 @@ from pathlib import Path
 
 from launch.case_facts import CaseFacts
 from launch.errors import InvalidPlanError, LaunchError, UseCaseError
-from launch.fork_server import ForkServer
 from launch.plan import Plan, Setting
-from launch.reports import Described, Progress, StepDone, Warned
-from launch.task import Purpose, Task, worker_tasks
-from launch.worker_group import Said, WorkerFailure, WorkerGroup, explain_failure
+from launch.workers.fork_server import ForkServer
+from launch.workers.group import Said, WorkerFailure, WorkerGroup, explain_failure
+from launch.workers.reports import Described, Progress, StepDone, Warned
+from launch.workers.task import Purpose, Task, worker_tasks
 from planner.result import Outcome, Role, TrialResult
 from probes.hardware import Hardware
 from probes.memory import oom_kill_count

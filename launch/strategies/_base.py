@@ -10,8 +10,8 @@ from launch.plan import ALLOCATORS, MEMORY_FORMATS, Plan, Setting
 
 if TYPE_CHECKING:
     from launch.case_facts import CaseFacts
-    from launch.group import LocalGroup
-    from launch.train_step import TrainStep
+    from launch.training.group import LocalGroup
+    from launch.training.step import TrainStep
     from launch.use_cases._base import UseCase
     from probes.hardware import Hardware
 
@@ -91,6 +91,7 @@ def draw_shared_settings(trial: Suggest, prefix: str, case: CaseFacts) -> dict[s
         "memory_format": draw("memory_format", MEMORY_FORMATS),
         "loader_workers": draw("loader_workers", (0, 1, 2)),
         "allocator": draw("allocator", ALLOCATORS),
+        "precision": draw("precision", case.precisions),
     }
 
 
@@ -107,6 +108,7 @@ def guess_shared_settings(prefix: str, case: CaseFacts) -> dict[str, Setting]:
         f"{prefix}.memory_format": "channels_last",
         f"{prefix}.loader_workers": 0,
         f"{prefix}.allocator": "retain",
+        f"{prefix}.precision": case.precisions[-1],
     }
 
 

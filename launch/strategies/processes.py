@@ -2,7 +2,7 @@
 
 Each worker computes the gradients of its share of the node batch with its own threads and its
 own interpreter. Gradients are summed and parameters updated in shared memory, each worker its
-part: see `launch.averaging`. Workers meet twice a step and nothing goes through a socket.
+part: see `launch.training.averaging`. Workers meet twice a step and nothing goes through a socket.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from launch.strategies._base import (
 
 if TYPE_CHECKING:
     from launch.case_facts import CaseFacts
-    from launch.group import LocalGroup
-    from launch.train_step import TrainStep
+    from launch.training.group import LocalGroup
+    from launch.training.step import TrainStep
     from launch.use_cases._base import UseCase
     from probes.hardware import Hardware
 
@@ -51,7 +51,7 @@ class Processes(Strategy):
         return [{"processes.layout": _middle_layout(node), **guess}]
 
     def build(self, plan: Plan, case: UseCase, group: LocalGroup) -> TrainStep:
-        from launch.train_step import SharedStep, prepare_model
+        from launch.training.step import SharedStep, prepare_model
 
         return SharedStep(plan, case, prepare_model(plan, case.model()), group)
 

@@ -18,8 +18,8 @@ from launch.strategies._base import (
 
 if TYPE_CHECKING:
     from launch.case_facts import CaseFacts
-    from launch.group import LocalGroup
-    from launch.train_step import TrainStep
+    from launch.training.group import LocalGroup
+    from launch.training.step import TrainStep
     from launch.use_cases._base import UseCase
     from probes.hardware import Hardware
 
@@ -38,7 +38,7 @@ class Sequential(Strategy):
         return [{"sequential.device": device, **guess} for device in reversed(_devices(node))]
 
     def build(self, plan: Plan, case: UseCase, group: LocalGroup) -> TrainStep:
-        from launch.train_step import PlainStep
+        from launch.training.step import PlainStep
 
         return PlainStep(plan, case)
 

@@ -23,8 +23,8 @@ from launch.strategies._base import (
 
 if TYPE_CHECKING:
     from launch.case_facts import CaseFacts
-    from launch.group import LocalGroup
-    from launch.train_step import TrainStep
+    from launch.training.group import LocalGroup
+    from launch.training.step import TrainStep
     from launch.use_cases._base import UseCase
     from probes.hardware import Hardware
 
@@ -52,8 +52,8 @@ class Threads(Strategy):
         return [{"threads.layout": f"{r}x{t}", **guess} for r, t in full]
 
     def build(self, plan: Plan, case: UseCase, group: LocalGroup) -> TrainStep:
-        from launch.threaded_step import ThreadedStep
-        from launch.train_step import PlainStep
+        from launch.training.step import PlainStep
+        from launch.training.threaded_step import ThreadedStep
 
         return PlainStep(plan, case) if plan.replicas == 1 else ThreadedStep(plan, case, group)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
+from launch.summaries import first_line
 from launch.use_cases import _places
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def use_case_names() -> list[str]:
 
 def use_case_summaries() -> dict[str, str]:
     """Return the first line of each built-in use case's docstring, without importing any."""
-    return {name: _summary(Path(__path__[0], f"{name}.py")) for name in use_case_names()}
+    return {name: first_line(Path(__path__[0], f"{name}.py")) for name in use_case_names()}
 
 
 def load_use_case(spec: str) -> UseCase:
@@ -54,8 +54,3 @@ def normalise_spec(spec: str) -> str:
         UseCaseError: The text names neither a built-in use case nor an object somewhere.
     """
     return str(_places.find(spec, use_case_names()))
-
-
-def _summary(file: Path) -> str:
-    docstring = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
-    return docstring.partition("\n")[0]

@@ -11,10 +11,10 @@ import pytest
 from safetensors.torch import load_file
 
 from launch.case_facts import CaseFacts
-from launch.fork_server import ForkServer
 from launch.plan import Plan
-from launch.task import Purpose, Task, worker_tasks
-from launch.worker_group import Event, Said, WorkerGroup, explain_failure
+from launch.workers.fork_server import ForkServer
+from launch.workers.group import Event, Said, WorkerGroup, explain_failure
+from launch.workers.task import Purpose, Task, worker_tasks
 from probes.hardware import CoreLimit, Cpu, Hardware, Memory
 
 TINY = Path(__file__).with_name("tiny_cases.py")

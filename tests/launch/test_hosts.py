@@ -10,9 +10,9 @@ import tracemalloc
 import pytest
 
 from launch.errors import HostFileError, UnsafeHostError
-from launch.host_line import Host
-from launch.hosts import expand_hosts, is_this_machine, read_host_file
-from launch.this_machine import resolve
+from launch.hosts.file import expand_hosts, is_this_machine, read_host_file
+from launch.hosts.line import Host
+from launch.hosts.this_machine import resolve
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ import tiny_cases
 import torch
 from torch.utils.data import default_collate
 
-from launch.batches import epoch_batches
 from launch.case_facts import CaseFacts
 from launch.plan import Plan
 from launch.strategies import load_strategy, strategy_names, strategy_summaries
 from launch.strategies._base import Fixed
+from launch.training.batches import epoch_batches
 from probes.hardware import Hardware
 
 SEED = 7

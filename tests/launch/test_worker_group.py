@@ -12,11 +12,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from launch.fork_server import ForkServer, worker_environment
 from launch.plan import Plan
-from launch.reports import StepDone
-from launch.task import Purpose, Task
-from launch.worker_group import Ended, Said, WorkerFailure, WorkerGroup, explain_failure
+from launch.workers.fork_server import ForkServer, worker_environment
+from launch.workers.group import Ended, Said, WorkerFailure, WorkerGroup, explain_failure
+from launch.workers.reports import StepDone
+from launch.workers.task import Purpose, Task
 
 ALONE = Plan(strategy="sequential", node_batch=8)
 THREADS = Plan(strategy="threads", node_batch=8, replicas=2, threads_per_process=2)
@@ -160,10 +160,10 @@ _TINY = Path(__file__).with_name("tiny_cases.py")
 _OWNER = f"""
 import sys, time
 from pathlib import Path
-from launch.fork_server import ForkServer
+from launch.workers.fork_server import ForkServer
 from launch.plan import Plan
-from launch.task import Purpose, Task, worker_tasks
-from launch.worker_group import WorkerGroup
+from launch.workers.task import Purpose, Task, worker_tasks
+from launch.workers.group import WorkerGroup
 plan = Plan(strategy="processes", node_batch=8, processes=2, replicas=2, devices=("cpu", "cpu"))
 task = Task(purpose=Purpose.TIME, use_case="{_TINY}:Sgd", plan=plan)
 tasks, logs = worker_tasks(task, (0, 0)), Path(sys.argv[1])

@@ -13,15 +13,15 @@ from datetime import UTC, datetime
 import pytest
 
 from launch.plan import Plan
-from planner.compare_report import compare, comparison_text
-from planner.plan_report import plan_text, plans_csv, plans_table, short_settings
-from planner.report import envelope, error_envelope
+from planner.report.comparison import compare, comparison_text
+from planner.report.documents import envelope, error_envelope
+from planner.report.plans import plan_text, plans_csv, plans_table, short_settings
+from planner.report.table import Column, Look, find_look, render_csv, render_facts, render_table
+from planner.report.trials import trial_json, trials_csv, trials_table
+from planner.report.units import format_bytes, format_interval, format_number, printable
 from planner.result import Outcome, Role, TrialResult
 from planner.stored_plan import Baseline, StoredPlan
 from planner.study import StoredTrial
-from planner.table import Column, Look, find_look, render_csv, render_facts, render_table
-from planner.trial_report import trial_json, trials_csv, trials_table
-from planner.units import format_bytes, format_interval, format_number, printable
 from probes.timing import Interval, Measurement
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)

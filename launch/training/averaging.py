@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from launch.errors import UseCaseError
-from launch.group import LocalGroup
+from launch.training.group import LocalGroup
 
 _ALIGNMENT_BYTES = 64  # a cache line, so that no two parts write to the same one
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from launch.errors import HostFileError
-from launch.host_line import MAX_HOSTS, Host, Line
-from launch.this_machine import is_this_machine
+from launch.hosts.line import MAX_HOSTS, Host, Line
+from launch.hosts.this_machine import is_this_machine
 
 __all__ = ["Host", "HostList", "expand_hosts", "is_this_machine", "read_host_file"]
 

@@ -11,9 +11,9 @@ from torch import nn
 
 from launch.case_facts import CaseFacts
 from launch.errors import UseCaseError
-from launch.reports import Reporter
-from launch.task import Task
 from launch.use_cases._base import UseCase
+from launch.workers.reports import Reporter
+from launch.workers.task import Task
 
 
 def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:

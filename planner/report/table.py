@@ -13,7 +13,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-from planner.units import printable
+from planner.report.units import printable
 
 _GAP = "  "
 _INDENT = 4

@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from launch.plan import Plan
-from planner.compare_report import compare as hold_against
-from planner.compare_report import comparison_text
 from planner.errors import NoPlanError
 from planner.output import Output
 from planner.plan_file import read_plan_file
-from planner.plan_report import plan_text, plans_csv, plans_table
+from planner.report.comparison import compare as hold_against
+from planner.report.comparison import comparison_text
+from planner.report.plans import plan_text, plans_csv, plans_table
+from planner.report.table import Look, find_look
+from planner.report.trials import trial_json, trials_csv, trials_table
 from planner.software import current_software
 from planner.store import Store
 from planner.stored_plan import StoredPlan, stale_reasons
-from planner.table import Look, find_look
-from planner.trial_report import trial_json, trials_csv, trials_table
 
 OpenStore = Callable[[], Store]
 

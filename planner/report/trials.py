@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from planner.plan_report import flatten, short_settings
+from planner.report.plans import flatten, short_settings
+from planner.report.table import Column, Look, render_csv, render_table
+from planner.report.units import format_bytes, format_interval
 from planner.result import Outcome
 from planner.stored_plan import iso_utc
 from planner.study import StoredTrial
-from planner.table import Column, Look, render_csv, render_table
-from planner.units import format_bytes, format_interval
 
 
 def _outcome_style(outcome: str) -> str:

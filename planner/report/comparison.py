@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from planner.plan_report import plan_settings
+from planner.report.plans import plan_settings
+from planner.report.table import Column, Look, render_table
+from planner.report.units import format_bytes, format_interval, format_number
 from planner.stored_plan import StoredPlan
-from planner.table import Column, Look, render_table
-from planner.units import format_bytes, format_interval, format_number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

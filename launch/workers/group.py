@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import IO
 
 from launch.errors import LaunchError
-from launch.fork_server import ForkServer, WorkerExit
-from launch.group import GroupHandles
-from launch.process_end import explain_exit, kill_group
-from launch.reports import Failed, Report
-from launch.task import Task
+from launch.training.group import GroupHandles
+from launch.workers.fork_server import ForkServer, WorkerExit
+from launch.workers.process_end import explain_exit, kill_group
+from launch.workers.reports import Failed, Report
+from launch.workers.task import Task
 
 _END_LIMIT_S = 10.0
 _OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "Cannot allocate")

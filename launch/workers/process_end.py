@@ -1,7 +1,7 @@
 """How does a process end with its owner, and how do we say how it ended?
 
-Run as a program, ``python -m launch.process_end PARENT PROGRAM ...`` becomes that program, which
-then gets SIGTERM when the process PARENT dies.
+Run as a program, ``python -m launch.workers.process_end PARENT PROGRAM ...`` becomes PROGRAM,
+which gets SIGTERM when the process PARENT dies.
 """
 
 from __future__ import annotations

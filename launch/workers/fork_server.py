@@ -25,9 +25,9 @@ from dataclasses import dataclass
 from typing import IO, NoReturn
 
 from launch.errors import LaunchError
-from launch.group import GroupHandles
-from launch.process_end import end_with_parent, exit_code, kill_group
-from launch.task import Task
+from launch.training.group import GroupHandles
+from launch.workers.process_end import end_with_parent, exit_code, kill_group
+from launch.workers.task import Task
 
 _MAX_MESSAGE_BYTES = 1 << 16
 _STARTUP_LIMIT_S = 120.0
@@ -55,7 +55,7 @@ class ForkServer:
                 [
                     sys.executable,
                     "-m",
-                    "launch.fork_server",
+                    "launch.workers.fork_server",
                     str(theirs.fileno()),
                     str(os.getpid()),
                 ],
@@ -221,7 +221,7 @@ class _Server:
             log, report, *meeting = descriptors
             for standard in (1, 2):
                 os.dup2(log, standard)
-            from launch.worker import run
+            from launch.workers.worker import run
 
             status = run(Task.decode(message), report, GroupHandles.from_descriptors(meeting))
             sys.stdout.flush()
@@ -247,7 +247,7 @@ def _main(descriptor: int, parent: int) -> None:
     end_with_parent(parent)
     import torchvision  # noqa: F401 - loaded here so that no worker has to
 
-    import launch.worker  # noqa: F401
+    import launch.workers.worker  # noqa: F401
 
     gc.collect()
     gc.freeze()  # a collection in a worker would otherwise copy every shared page

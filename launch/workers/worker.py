@@ -1,6 +1,6 @@
 """What does a worker do? It builds its part of the strategy, reads its share, trains, reports.
 
-Runs in a process of its own, forked by `launch.fork_server`. It never imports mpi4py.
+Runs in a process of its own, forked by `launch.workers.fork_server`. It never imports mpi4py.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import Any
 
 import torch
 
-from launch.batches import ShareSampler, in_order, load, num_samples, shares
-from launch.describe import describe
 from launch.errors import UseCaseError
-from launch.group import GroupHandles, ProcessGroup
 from launch.plan import Plan
-from launch.reports import Described, Failed, Reporter, StepDone, Validated, WeightsSaved
 from launch.strategies import load_strategy
-from launch.task import Purpose, Task
-from launch.train_step import TrainStep
+from launch.training.batches import ShareSampler, in_order, load, num_samples, shares
+from launch.training.group import GroupHandles, ProcessGroup
+from launch.training.step import TrainStep
+from launch.training.weights import save_weights
 from launch.use_cases import load_use_case
 from launch.use_cases._base import UseCase
-from launch.weights import save_weights
+from launch.workers.describe import describe
+from launch.workers.reports import Described, Failed, Reporter, StepDone, Validated, WeightsSaved
+from launch.workers.task import Purpose, Task
 
 # Numbers of malloc.h.
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -2, -3, -4, -8

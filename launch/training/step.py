@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from launch.averaging import GradientAverager
-from launch.batches import move_batch, num_samples, split_batch
-from launch.group import LocalGroup
 from launch.plan import Plan
+from launch.training.averaging import GradientAverager
+from launch.training.batches import move_batch, num_samples, split_batch
+from launch.training.group import LocalGroup
 from launch.use_cases._base import UseCase
 
 Batch = tuple[Any, Any]
@@ -57,6 +57,7 @@ class _Replica:
         self._micro_batches = plan.micro_batches
         self._device = torch.device(device)
         self._memory_format = memory_format(plan)
+        self._is_bf16 = plan.precision == "bf16"
 
     def place(self, batch: Batch) -> Batch:
         placed: Batch = move_batch(batch, self._device, self._memory_format)
@@ -70,7 +71,9 @@ class _Replica:
         pieces = min(self._micro_batches, num_samples(share))
         for piece in split_batch(share, pieces):
             inputs, targets = self.place(piece)
-            loss = self._loss(self.model(inputs), targets) * (num_samples(piece) / batch_size)
+            with torch.autocast(self._device.type, torch.bfloat16, enabled=self._is_bf16):
+                loss = self._loss(self.model(inputs), targets)
+            loss = loss * (num_samples(piece) / batch_size)
             torch.autograd.backward(loss)
             total += loss.item()
         return total

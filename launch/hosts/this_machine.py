@@ -9,7 +9,7 @@ from ipaddress import ip_address
 from queue import Empty, SimpleQueue
 from threading import Thread
 
-from launch.host_line import Host
+from launch.hosts.line import Host
 
 RESOLVE_TIMEOUT_S = 2.0
 

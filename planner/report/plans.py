@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from launch.plan import Plan
+from planner.report.table import Column, Look, render_csv, render_facts, render_table
+from planner.report.units import format_bytes, format_interval, format_number, format_range
 from planner.stored_plan import StoredPlan
 from planner.study import StoredTrial
-from planner.table import Column, Look, render_csv, render_facts, render_table
-from planner.units import format_bytes, format_interval, format_number, format_range
 
 _COLUMNS = (
     Column(key="id", title="ID", right=True),

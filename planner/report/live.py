@@ -12,10 +12,10 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
 from launch.plan import Plan
-from launch.reports import Described, EpochDone, Report, StepDone
-from launch.reports import Progress as DataProgress
-from planner.describe_plan import describe_plan
+from launch.workers.reports import Described, EpochDone, Report, StepDone
+from launch.workers.reports import Progress as DataProgress
 from planner.quantities import format_duration
+from planner.report.plan_line import describe_plan
 from planner.result import Outcome, Role, TrialResult
 from planner.trial import TrialProgress
 

@@ -1,0 +1,1 @@
+"""Which machines take part in a job?"""

@@ -1,0 +1,1 @@
+"""What happens in a training step? Batches, replicas, averaging, weights. Imports torch."""

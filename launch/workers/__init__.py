@@ -1,0 +1,1 @@
+"""How do the workers of a node start, speak and end?"""
