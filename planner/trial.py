@@ -65,6 +65,11 @@ class TrialRunner:
     def __exit__(self, *_: object) -> None:
         self._server.close()
 
+    @property
+    def server_pid(self) -> int:
+        """Process number of the process that forks the workers."""
+        return self._server.pid
+
     def describe(
         self,
         on_progress: Callable[[Progress], None] = lambda _: None,

@@ -205,6 +205,7 @@ class _Server:
         pid = os.fork()
         if pid == 0:
             self._become_worker(owner, message, descriptors)
+        os.setpgid(pid, pid)  # here and not in the child: the group is there when the owner hears
         self._children.add(pid)
         for descriptor in descriptors:
             os.close(descriptor)
@@ -213,7 +214,6 @@ class _Server:
     def _become_worker(self, owner: int, message: bytes, descriptors: list[int]) -> NoReturn:
         status = 70
         try:
-            os.setsid()
             end_with_parent(owner)
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -1,0 +1,88 @@
+"""Which samples a worker sees."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+import torch
+
+from launch.training.batches import (
+    ShareSampler,
+    epoch_batches,
+    load,
+    move_batch,
+    num_samples,
+    shares,
+    split_batch,
+)
+
+
+class Numbers(torch.utils.data.Dataset):
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+def samplers(size: int, batch: int, parts: int) -> list[ShareSampler]:
+    return [ShareSampler(size, batch, part=part, parts=parts, seed=1) for part in range(parts)]
+
+
+@pytest.mark.parametrize(
+    ("size", "batch", "parts"), [(100, 8, 2), (17, 8, 3), (5, 8, 4), (9, 9, 1)]
+)
+def test_every_sample_is_seen_once_per_epoch(size, batch, parts):
+    seen = [i for s in samplers(size, batch, parts) for indices, _ in s.epoch(0) for i in indices]
+    assert sorted(seen) == list(range(size))
+
+
+def test_shares_of_a_batch_differ_by_one_sample_at_most():
+    assert shares(range(7), 3) == [[0, 1], [2, 3], [4, 5, 6]]
+
+
+def test_workers_agree_on_the_size_of_every_batch():
+    sizes = [[size for _, size in sampler.epoch(3)] for sampler in samplers(17, 8, 3)]
+    assert sizes == [[8, 8, 1]] * 3
+
+
+def test_order_changes_with_epoch_and_seed_and_not_with_workers():
+    first = epoch_batches(50, 10, seed=1, epoch=0)
+    assert first == epoch_batches(50, 10, seed=1, epoch=0)
+    assert first != epoch_batches(50, 10, seed=1, epoch=1)
+    assert first != epoch_batches(50, 10, seed=2, epoch=0)
+
+
+@pytest.mark.parametrize("size", [100, 20, 3])
+def test_steps_of_a_trial_have_equal_work_however_small_the_data(size):
+    both = zip(*(s.endless() for s in samplers(size, 8, 2)), strict=True)
+    for one, other in islice(both, 30):
+        assert len(one[0]) == len(other[0]) == 4
+        assert one[1] == other[1] == 8
+
+
+@pytest.mark.parametrize("loader_workers", [0, 2])
+def test_worker_without_a_sample_takes_part_with_nothing(loader_workers):
+    work = [([1, 2], 3), ([], 1), ([4], 2), ([], 1)]
+    loaded = list(load(Numbers(9), iter(work), loader_workers=loader_workers))
+    assert [size for _, size in loaded] == [3, 1, 2, 1]
+    assert [None if b is None else b.tolist() for b, _ in loaded] == [[1, 2], None, [4], None]
+
+
+def test_nested_batch_is_split_and_counted():
+    batch = [{"a": torch.arange(5), "b": torch.ones(5, 2)}, (torch.zeros(5), "kept")]
+    first, second = split_batch(batch, 2)
+    assert (num_samples(first), num_samples(second)) == (3, 2)
+    assert second[0]["a"].tolist() == [3, 4]
+    assert second[1][1] == "kept"
+
+
+def test_only_pictures_change_their_memory_format():
+    pictures, targets = torch.ones(2, 3, 4, 4), torch.ones(2, 5)
+    placed = move_batch([pictures, targets], torch.device("cpu"), torch.channels_last)
+    assert placed[0].is_contiguous(memory_format=torch.channels_last)
+    assert placed[1].is_contiguous()

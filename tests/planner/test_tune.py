@@ -1,0 +1,252 @@
+"""The search within its budget, on recorded times: a clock that the trials wind forward."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from launch.case_facts import CaseFacts
+from launch.plan import Plan
+from launch.strategies import strategy_names
+from planner.errors import NoPlanError
+from planner.result import Outcome, Role, TrialResult
+from planner.store import Store
+from planner.tune import Tuner, TuneRequest
+from probes.hardware import CoreLimit, Cpu, Hardware, Memory
+from probes.timing import Measurement
+
+CPU = Cpu(
+    architecture="x86_64",
+    logical_cores=2,
+    usable_cores=2,
+    core_ids=(0, 1),
+    limits=(CoreLimit(source="test", cores=2),),
+)
+NODE = Hardware(node="n1", cpu=CPU, memory=Memory(total_bytes=2**33, usable_bytes=2**33))
+CASE = CaseFacts(
+    spec="simplebig",
+    default_batch=32,
+    train_samples=5418,
+    validation_samples=585,
+    parameter_count=57_000_000,
+    parameter_bytes=228_000_000,
+    has_layers=True,
+    digest="sha256:1",
+)
+SOFTWARE = {"python": "3.11.7", "torch": "2.15.0", "ddlplan": "0.1.0"}
+REQUEST = TuneRequest(use_case="simplebig", budget_s=180, strategies=tuple(strategy_names()))
+
+
+class Recorded:
+    """Answers as a machine did whose times per sample are known, and winds the clock."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.ran: list[tuple[Role, Plan]] = []
+        self.fail = lambda plan: None
+        self.stop_after: int | None = None
+
+    def clock(self) -> float:
+        return self.now_s
+
+    def sample_s(self, plan: Plan) -> float:
+        time_s = 0.030 / plan.threads
+        time_s *= 1 + 2 / plan.node_batch
+        time_s *= 0.9 if plan.memory_format == "channels_last" else 1.0
+        time_s *= 0.9 if plan.allocator == "retain" else 1.0
+        return time_s * (1.05 if plan.loader_workers else 1.0)
+
+    def run(self, plan, *, role, time_limit_s, enough_s, to_beat_s, parameters, on_step):
+        if self.stop_after is not None and len(self.ran) >= self.stop_after:
+            raise KeyboardInterrupt
+        self.ran.append((role, plan))
+        step_s = self.sample_s(plan) * plan.node_batch
+        samples = tuple(step_s * (1 + 0.002 * (i % 3 - 1)) for i in range(6))
+        elapsed_s = min(0.5 + sum(samples), time_limit_s)
+        self.now_s += elapsed_s
+        outcome = self.fail(plan)
+        return TrialResult(
+            plan=plan,
+            role=role,
+            outcome=outcome or Outcome.OK,
+            measurement=None if outcome else Measurement(warmup_s=(step_s,), samples_s=samples),
+            reason=str(outcome) if outcome else None,
+            elapsed_s=elapsed_s,
+            parameters=parameters,
+        )
+
+
+class Silent:
+    def trial_started(self, plan, role, left_s):
+        pass
+
+    def step(self, progress):
+        pass
+
+    def trial_ended(self, result, *, is_best):
+        pass
+
+
+@pytest.fixture
+def recorded() -> Recorded:
+    return Recorded()
+
+
+@pytest.fixture
+def store(tmp_path: Path):
+    with Store.open(str(tmp_path / "planner.db")) as opened:
+        yield opened
+
+
+def tuner(store: Store, recorded: Recorded, request: TuneRequest = REQUEST) -> Tuner:
+    return Tuner(request, CASE, NODE, SOFTWARE, store, recorded.run, Silent(), clock=recorded.clock)
+
+
+def test_baseline_comes_first_and_is_plain(store, recorded):
+    tuner(store, recorded).tune()
+    assert recorded.ran[0] == (Role.BASELINE, Plan(strategy="sequential", node_batch=32))
+
+
+def test_search_ends_within_its_budget(store, recorded):
+    outcome = tuner(store, recorded).tune()
+    assert outcome.elapsed_s <= 180
+    assert outcome.elapsed_s > 150
+
+
+def test_best_plan_found_is_near_the_best_there_is(store, recorded):
+    outcome = tuner(store, recorded).tune()
+    possible = recorded.sample_s(
+        Plan(
+            strategy="threads",
+            node_batch=256,
+            threads_per_process=2,
+            memory_format="channels_last",
+            allocator="retain",
+        )
+    )
+    assert 1 / outcome.plan.throughput_samples_per_s.median < 1.02 * possible
+
+
+def test_no_plan_is_searched_twice(store, recorded):
+    tuner(store, recorded, replace(REQUEST, budget_s=900)).tune()
+    searched = [repr(plan) for role, plan in recorded.ran if role is Role.SEARCH]
+    assert len(set(searched)) == len(searched) > 20
+
+
+def test_every_plan_fits_the_node(store, recorded):
+    tuner(store, recorded, replace(REQUEST, budget_s=900)).tune()
+    assert all(plan.threads <= 2 for _, plan in recorded.ran)
+
+
+def test_finalists_are_measured_again(store, recorded):
+    outcome = tuner(store, recorded).tune()
+    finals = [plan for role, plan in recorded.ran if role is Role.FINAL]
+    assert outcome.plan.plan in finals
+
+
+def test_plan_that_may_be_as_fast_yields_to_the_simpler_one(store, recorded):
+    recorded.sample_s = lambda plan: 0.01
+    outcome = tuner(store, recorded).tune()
+    assert outcome.plan.plan.processes == 1
+
+
+def test_number_of_trials_can_be_limited(store, recorded):
+    tuner(store, recorded, replace(REQUEST, trials=3)).tune()
+    assert sum(role is Role.SEARCH for role, _ in recorded.ran) == 3
+
+
+def test_each_trial_is_stored_as_it_ends(store, recorded):
+    recorded.stop_after = 4
+    outcome = tuner(store, recorded).tune()
+    assert outcome.interrupted
+    (study,) = store.studies()
+    assert [trial.result.plan for trial in store.trials(study.id)] == [p for _, p in recorded.ran]
+
+
+def test_interrupted_search_goes_on_where_it_stopped(store, recorded):
+    recorded.stop_after = 4
+    tuner(store, recorded).tune()
+    recorded.stop_after = None
+    spent_s = recorded.now_s
+    tuner(store, recorded).tune()
+    roles = [role for role, _ in recorded.ran]
+    assert roles.count(Role.BASELINE) == 1
+    assert recorded.now_s <= 180
+    assert recorded.now_s > spent_s
+    searched = [repr(plan) for role, plan in recorded.ran if role is Role.SEARCH]
+    assert len(set(searched)) == len(searched)
+
+
+def test_finished_search_goes_on_with_a_new_budget(store, recorded):
+    tuner(store, recorded).tune()
+    first_s = recorded.now_s
+    outcome = tuner(store, recorded).tune()
+    assert recorded.now_s > first_s + 100
+    assert len(outcome.trials) > outcome.new_trials
+
+
+def test_fresh_search_repeats_the_baseline(store, recorded):
+    tuner(store, recorded).tune()
+    tuner(store, recorded, replace(REQUEST, fresh=True)).tune()
+    assert [role for role, _ in recorded.ran].count(Role.BASELINE) == 2
+
+
+def test_failures_are_kept_and_the_search_goes_on(store, recorded):
+    recorded.fail = lambda p: Outcome.OUT_OF_MEMORY if p.strategy == "processes" else None
+    outcome = tuner(store, recorded).tune()
+    assert outcome.plan.plan.strategy == "threads"
+    kept = [result.outcome for result in outcome.trials]
+    assert Outcome.OUT_OF_MEMORY in kept
+
+
+def test_no_plan_is_an_error_that_names_the_last_reason(store, recorded):
+    recorded.fail = lambda plan: Outcome.CRASH
+    with pytest.raises(NoPlanError, match=r"no trial of \d+ succeeded, .*crash"):
+        tuner(store, recorded, replace(REQUEST, trials=2)).tune()
+
+
+def test_baseline_is_the_best_plan_where_nothing_beats_it(store, recorded):
+    recorded.sample_s = lambda plan: 0.03 if plan.node_batch == 32 and plan.threads == 1 else 0.05
+    outcome = tuner(store, recorded, replace(REQUEST, trials=4)).tune()
+    assert outcome.plan.plan == Plan(strategy="sequential", node_batch=32)
+    assert outcome.plan.speedup.median == pytest.approx(1.0, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("limits", "allowed"), [({"batch_size": 48}, {48}), ({"max_batch": 64}, {32, 64})]
+)
+def test_batches_stay_within_the_users_limits(store, recorded, limits, allowed):
+    outcome = tuner(store, recorded, replace(REQUEST, **limits)).tune()
+    assert {plan.node_batch for role, plan in recorded.ran if role is Role.SEARCH} <= allowed
+    assert outcome.plan.plan.node_batch in allowed
+
+
+def test_only_the_named_strategies_are_tried(store, recorded):
+    tuner(store, recorded, replace(REQUEST, strategies=("threads",))).tune()
+    assert {p.strategy for role, p in recorded.ran if role is Role.SEARCH} == {"threads"}
+
+
+def test_numerics_are_kept_unless_asked_otherwise(store, recorded):
+    tuner(store, recorded).tune()
+    assert {plan.precision for _, plan in recorded.ran} == {"fp32"}
+    asked = Recorded()
+    tuner(store, asked, replace(REQUEST, precision="bf16")).tune()
+    assert {plan.precision for role, plan in asked.ran if role is Role.SEARCH} == {"bf16"}
+
+
+def test_batch_whose_trial_would_eat_the_budget_is_left_out(store, recorded):
+    recorded.sample_s = lambda plan: 1.0 / plan.threads
+    tuner(store, recorded, replace(REQUEST, budget_s=400)).tune()
+    assert {plan.node_batch for _, plan in recorded.ran} == {32}
+
+
+def test_same_seed_draws_the_same_plans(tmp_path):
+    runs = []
+    for name in ("a.db", "b.db"):
+        recorded = Recorded()
+        with Store.open(str(tmp_path / name)) as store:
+            tuner(store, recorded, replace(REQUEST, seed=3)).tune()
+        runs.append(recorded.ran)
+    assert runs[0] == runs[1]
