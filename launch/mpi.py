@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import signal
@@ -85,7 +84,7 @@ class MpiJob:
         """Give what the ranks say, until the job ends. Other output of theirs is left out."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            with contextlib.suppress(json.JSONDecodeError, KeyError, TypeError):
+            with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
                 yield Report.decode(line)
 
     def wait(self) -> int:

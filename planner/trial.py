@@ -21,7 +21,7 @@ from planner.result import Outcome, Role, TrialResult
 from probes.hardware import Hardware
 from probes.memory import oom_kill_count
 from probes.timing import Interval, StepTimes
-from probes.usage import resident_bytes
+from probes.usage import find_group, resident_bytes
 
 _MEMORY_INTERVAL_S = 1.0
 _MIN_SAMPLES = 3
@@ -156,7 +156,7 @@ class TrialRunner:
         with _log_directory() as logs, WorkerGroup(self._server, tasks, logs) as group:
             while (left_s := deadline - time.monotonic()) > 0:
                 event = group.next_event(min(left_s, _MEMORY_INTERVAL_S))
-                watch.sample_memory(group.pids)
+                watch.sample_memory(group)
                 if event is None:
                     continue
                 if failure := explain_failure(group, event, (oom_kill_count() or 0) - oom_kills):
@@ -216,11 +216,12 @@ class _Watch:
         steps = len(self.times.times_s)
         return Outcome.TIME_LIMIT, f"{steps} steps until the time limit: raise --budget"
 
-    def sample_memory(self, pids: list[int]) -> None:
-        """Take note of the memory in use, about once a second."""
+    def sample_memory(self, group: WorkerGroup) -> None:
+        """Take note of the memory in use by all processes, about once a second."""
         now = time.monotonic()
         if now >= self._next_memory_s:
             self._next_memory_s = now + _MEMORY_INTERVAL_S
+            pids = [pid for leader in group.pids for pid in find_group(leader)]
             used = resident_bytes(pids) or 0
             self.peak_memory_bytes = max(self.peak_memory_bytes or 0, used) or None
 

@@ -20,13 +20,20 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import IO, NoReturn
 
 from launch.errors import LaunchError
 from launch.training.group import GroupHandles
-from launch.workers.process_end import end_with_parent, exit_code, kill_group
+from launch.workers.process_end import (
+    end_with_parent,
+    exit_code,
+    explain_exit,
+    kill_group,
+    offer_to_oom_killer,
+)
 from launch.workers.task import Task
 
 _MAX_MESSAGE_BYTES = 1 << 16
@@ -50,6 +57,7 @@ class ForkServer:
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the server is
         with theirs:
             self._process = subprocess.Popen(
                 [
@@ -62,6 +70,7 @@ class ForkServer:
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
+                stderr=self._errors,
                 env=worker_environment(os.environ),
                 start_new_session=True,
             )
@@ -141,9 +150,16 @@ class ForkServer:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._errors.close()
 
     def _note_exit(self, message: Mapping[str, int]) -> None:
         self._exits.append(WorkerExit(message["ended"], message["code"]))
+
+    def _last_words(self) -> str:
+        """Give the last line that the server wrote, which names the exception if there was one."""
+        self._errors.seek(0)
+        lines = self._errors.read()[-4096:].decode(errors="replace").splitlines()
+        return lines[-1] if lines else ""
 
     def _receive(self) -> dict[str, int]:
         try:
@@ -151,8 +167,10 @@ class ForkServer:
         except ConnectionResetError:
             message = b""
         if not message:
-            code = self._process.wait()
-            raise LaunchError(f"the process that starts workers ended with exit code {code}")
+            ended = explain_exit(self._process.wait())
+            raise LaunchError(
+                f"the process that starts workers ended: {self._last_words() or ended}"
+            )
         values: dict[str, int] = json.loads(message)
         return values
 
@@ -218,6 +236,7 @@ class _Server:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             self._connection.close()
+            offer_to_oom_killer()
             log, report, *meeting = descriptors
             for standard in (1, 2):
                 os.dup2(log, standard)

@@ -11,6 +11,7 @@ import ctypes
 import os
 import signal
 import sys
+from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1  # from linux/prctl.h
 
@@ -25,6 +26,12 @@ def end_with_parent(parent: int, signal_number: int = signal.SIGKILL) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal_number, 0, 0, 0)
     if os.getppid() != parent:
         os.kill(os.getpid(), signal_number)
+
+
+def offer_to_oom_killer() -> None:
+    """Let the kernel end this process before others when memory is short: never its owner."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
 
 
 def kill_group(leader: int) -> None:

@@ -46,6 +46,10 @@ class Bar:
     ) -> None:
         self._bar.stop()
 
+    def wait(self, what: str) -> None:
+        """Draw that something is under way whose end is not known."""
+        self._task = self._bar.add_task(what, total=None, figures="")
+
     def show(self, what: str, done: int, total: int, figures: str = "") -> None:
         """Draw the state of a piece of work."""
         if self._task is None:

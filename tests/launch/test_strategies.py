@@ -65,6 +65,19 @@ def test_gradients_equal_those_of_one_process(name, training, tiny_facts, two_co
 
 
 @EVERY
+def test_gradients_of_alexnet_equal_those_of_one_process(name, training, tiny_facts, two_cores):
+    case = tiny_cases.AlexNet()
+    torch.manual_seed(SEED)
+    start = {k: v.clone() for k, v in case.model().state_dict().items()}
+    alone = trained_alone(case, node_batch=8)
+    expected = {key: start[key] - alone[key] for key in start}
+    plan = replace(plans_of(name, tiny_facts, two_cores)[0], node_batch=8)
+    weights = training.run(plan, "AlexNet")
+    gradients = {key: start[key] - weights[key] for key in start}
+    assert largest_error(gradients, expected) < TOLERANCE
+
+
+@EVERY
 @pytest.mark.parametrize(
     "case", ["Sgd", "AdamW", "Adagrad", "Groups", "WholeTensors", "Tied", "Uneven"]
 )

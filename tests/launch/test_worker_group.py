@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from launch.errors import LaunchError
 from launch.plan import Plan
 from launch.workers.fork_server import ForkServer, worker_environment
 from launch.workers.group import Ended, Said, WorkerFailure, WorkerGroup, explain_failure
@@ -82,8 +83,9 @@ def test_processes_that_a_worker_started_end_with_it(training):
     with training.start(training.task("LeavesChild", ALONE)) as group:
         (pid,) = group.pids
         first_failure(group)
-    left = [p for p in psutil.process_iter() if _group_of(p.pid) == pid and not is_zombie(p.pid)]
-    assert not left
+    wait_until_gone(
+        [process.pid for process in psutil.process_iter() if _group_of(process.pid) == pid]
+    )
 
 
 def _group_of(pid: int) -> int | None:
@@ -161,6 +163,7 @@ _OWNER = f"""
 import sys, time
 from pathlib import Path
 from launch.workers.fork_server import ForkServer
+from launch.errors import LaunchError
 from launch.plan import Plan
 from launch.workers.task import Purpose, Task, worker_tasks
 from launch.workers.group import WorkerGroup
@@ -182,3 +185,15 @@ def test_nothing_is_left_when_the_owner_is_killed(tmp_path):
     owner.wait()
     assert len(pids) == 3
     wait_until_gone(pids)
+
+
+def test_torch_that_cannot_be_loaded_is_one_line(tmp_path, monkeypatch):
+    broken = tmp_path / "torchvision"
+    broken.mkdir()
+    (broken / "__init__.py").write_text("raise ImportError('operator nms does not exist')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with (
+        ForkServer() as server,
+        pytest.raises(LaunchError, match=r"ended: ImportError: operator nms does not exist$"),
+    ):
+        server.wait_until_ready()

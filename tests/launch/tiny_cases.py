@@ -7,6 +7,7 @@ import signal
 import time
 
 import torch
+import torchvision
 from torch import nn
 from torch.nn import functional
 
@@ -14,15 +15,16 @@ from torch.nn import functional
 class Pictures(torch.utils.data.Dataset):
     """Random pictures, each the same whoever asks for it."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, side: int = 8) -> None:
         self._size = size
+        self._side = side
 
     def __len__(self) -> int:
         return self._size
 
     def __getitem__(self, index: int):
         generator = torch.Generator().manual_seed(index)
-        return torch.randn(3, 8, 8, generator=generator), index % 3
+        return torch.randn(3, self._side, self._side, generator=generator), index % 3
 
 
 class Sgd:
@@ -64,6 +66,16 @@ class Gradient(Sgd):
 
     def optimizer(self, parameters):
         return torch.optim.SGD(parameters, lr=1.0)
+
+
+class AlexNet(Gradient):
+    """The real thing, without its dropout."""
+
+    def model(self):
+        return torchvision.models.alexnet(num_classes=3, dropout=0.0)
+
+    def dataset(self, data, *, train: bool):
+        return Pictures(8 if train else 1, 224)
 
 
 class AdamW(Sgd):
