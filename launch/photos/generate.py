@@ -18,7 +18,7 @@ from zlib import crc32
 from launch.errors import UseCaseError
 from launch.photos.cache import cache_folder, make_folder, not_writable
 from launch.photos.draw import CLASSES
-from launch.use_cases._base import Report
+from launch.preparing import Report
 
 VERSION = 1
 """Goes up with every change to what is drawn, so that an old set is not taken for a new one."""

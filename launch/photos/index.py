@@ -15,7 +15,7 @@ from launch.errors import UseCaseError
 from launch.photos.cache import cache_folder, read_json, write_json
 from launch.photos.decode import find_damage
 from launch.photos.tree import Split, Stamp, class_of, has_split, list_files, split_photos
-from launch.use_cases._base import Report
+from launch.preparing import Report
 
 VERSION = 1
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -12,15 +12,7 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
     from torch.utils.data import Dataset
 
-
-class Report(Protocol):
-    """Hears how the preparation of data gets on."""
-
-    def progress(self, done: int, total: int, what: str) -> None:
-        """Hear that ``done`` of ``total`` pieces of the work called ``what`` are finished."""
-
-    def warning(self, message: str) -> None:
-        """Hear of something that does not stop the work, in one line with its remedy."""
+    from launch.preparing import Report
 
 
 class UseCase:

@@ -13,7 +13,8 @@ from launch.errors import UseCaseError
 from launch.photos.dataset import PhotoDataset
 from launch.photos.generate import GeneratedPhotos
 from launch.photos.index import update_index
-from launch.use_cases._base import Report, UseCase
+from launch.preparing import Report
+from launch.use_cases._base import UseCase
 from probes.cpu import read_cpu
 
 NUM_CLASSES = 3
