@@ -37,6 +37,7 @@ def mpirun_command(job: Job, job_file: Path, *, allow_root: bool = False) -> lis
 
     ``--bind-to none``: Open MPI would bind each rank, and with it all workers of a node, to one
     core. ``-m mpi4py``: an error in one rank then ends all, which else would wait for it for ever.
+    ``-P``: a user's ``launch/`` in the working folder must not be taken for ours.
     """
     hosts = ",".join(f"{node.host}:1" for node in job.nodes)
     root = ["--allow-run-as-root"] if allow_root else []
@@ -45,7 +46,7 @@ def mpirun_command(job: Job, job_file: Path, *, allow_root: bool = False) -> lis
         *root,
         *("--host", hosts, "-n", str(len(job.nodes))),
         *("--map-by", "ppr:1:node", "--bind-to", "none"),
-        *(sys.executable, "-m", "mpi4py", "-m", "launch.rank", str(job_file)),
+        *(sys.executable, "-P", "-m", "mpi4py", "-m", "launch.rank", str(job_file)),
     ]
 
 

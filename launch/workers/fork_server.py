@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import IO, NoReturn
 
 from launch.errors import LaunchError
-from launch.training.group import GroupHandles
+from launch.training.handles import GroupHandles
 from launch.workers.process_end import (
     end_with_parent,
     exit_code,
@@ -62,6 +62,7 @@ class ForkServer:
             self._process = subprocess.Popen(
                 [
                     sys.executable,
+                    "-P",  # a user's launch/ in the working folder must not be taken for ours
                     "-m",
                     "launch.workers.fork_server",
                     str(theirs.fileno()),

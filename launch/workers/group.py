@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from launch.errors import LaunchError
-from launch.training.group import GroupHandles
+from launch.training.handles import GroupHandles
 from launch.workers.fork_server import ForkServer, WorkerExit
 from launch.workers.process_end import explain_exit, kill_group
 from launch.workers.reports import Failed, Report
@@ -103,7 +103,7 @@ class WorkerGroup:
             for key, _ in self._selector.select(left):
                 if key.fileobj is self._server:
                     self._take_exits()
-                else:
+                elif key.data in self._pipes:  # else its worker's end was noted a moment ago
                     self._read(key.data)
         return self._events.popleft() if self._events else None
 

@@ -61,7 +61,7 @@ def explain_exit(code: int) -> str:
 
 def bound_command(command: list[str]) -> list[str]:
     """Wrap a command so that the program gets SIGTERM when this process dies."""
-    return [sys.executable, "-m", __name__, str(os.getpid()), *command]
+    return [sys.executable, "-P", "-m", __name__, str(os.getpid()), *command]
 
 
 if __name__ == "__main__":

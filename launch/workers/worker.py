@@ -19,7 +19,8 @@ from launch.errors import UseCaseError
 from launch.plan import Plan
 from launch.strategies import load_strategy
 from launch.training.batches import ShareSampler, in_order, load, num_samples, shares
-from launch.training.group import GroupHandles, ProcessGroup
+from launch.training.group import ProcessGroup
+from launch.training.handles import GroupHandles
 from launch.training.step import TrainStep
 from launch.training.weights import save_weights
 from launch.use_cases import load_use_case
