@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -97,7 +98,8 @@ class Node:
                 self._say(step)
             case Validated() as validated:
                 if epoch := self._epochs.add_validation(validated):
-                    append_line(self._directory.metrics, epoch.encode())
+                    line = json.dumps(epoch.to_json()).encode() + b"\n"
+                    append_line(self._directory.metrics, line)
                     self._say(epoch)
             case report:
                 self._say(report)
@@ -115,4 +117,5 @@ class Node:
             log=str(failure.log),
             log_tail=failure.log_tail,
             signal=failure.signal,
+            users_fault=failure.users_fault,
         )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 from pathlib import Path
 
 
@@ -38,6 +40,12 @@ class RunDirectory:
             except FileExistsError:
                 continue
             return cls(path.resolve())
+
+    def remove(self) -> None:
+        """Take the directory back, and its parent with it where nothing else is in there."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            self.path.parent.rmdir()
 
 
 def append_line(path: Path, line: bytes) -> None:

@@ -26,30 +26,44 @@ _SETTINGS = {"help_option_names": ["-h", "--help"]}
 app = typer.Typer(
     name="ddlplan",
     help="Measure how to train a model fastest on each of your machines, then train it so.",
-    no_args_is_help=True,
+    epilog="Every option can be given as DDLPLAN_<OPTION> too; the option itself comes first.",
+    invoke_without_command=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings=_SETTINGS,
 )
 plans_app = typer.Typer(
     help="List, show, compare, export and import stored plans.",
-    no_args_is_help=True,
+    invoke_without_command=True,
     rich_markup_mode=None,
 )
 app.add_typer(plans_app, name="plans")
 
 
-def _duration(text: str) -> float:
+@app.callback()
+@plans_app.callback()
+def _show_help(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help(), err=True)
+        raise typer.Exit(2)
+
+
+def _duration_s(option: str, text: str) -> float:
     try:
         return parse_duration_s(text)
     except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
+        raise typer.BadParameter(str(error), param_hint=f"'{option}'") from error
 
 
 def _option(*names: str, help_: str, **settings: Any) -> Any:
     """Make an option that is also read from ``DDLPLAN_<OPTION>``."""
-    variable = "DDLPLAN_" + names[0].removeprefix("--").replace("-", "_").upper()
-    return typer.Option(*names, envvar=variable, show_envvar=False, help=help_, **settings)
+    return typer.Option(
+        *names, envvar=_variable(names[0]), show_envvar=False, help=help_, **settings
+    )
+
+
+def _variable(option: str) -> str:
+    return "DDLPLAN_" + option.removeprefix("--").replace("-", "_").upper()
 
 
 Database = Annotated[str, _option("--db", help_="Database: a path or sqlite:///path.")]
@@ -82,8 +96,8 @@ def probe(
     from planner.store import Store
     from probes.node import probe as probe_node
 
-    out = Output("probe", as_json=json)
-    _only_this_machine(hosts)
+    out = _output("probe", as_json=json)
+    _only_this_machine(hosts, out)
     with Store.open(db) as store:
         with _status(out, "probing this machine"):
             node = probe_node(quick=quick)
@@ -102,9 +116,8 @@ def tune(
     data: DataFolder = None,
     hosts: HostFile = None,
     budget: Annotated[
-        float,
-        _option("--budget", help_="Time to search: 90, 90s, 5m, 1h.", parser=_duration),
-    ] = 300.0,
+        str, _option("--budget", help_="Time to search: 90, 90s, 5m, 1h.", metavar="DURATION")
+    ] = "5m",
     trials: Annotated[
         int | None, _option("--trials", help_="Search at most so many plans.", min=0)
     ] = None,
@@ -125,24 +138,30 @@ def tune(
 ) -> None:
     """Search for the fastest way to train a use case on this machine."""
     from launch.use_cases import check_spec, normalise_spec
-    from planner.commands.tune import tune_here
-    from planner.tune import TuneRequest
 
-    out = Output("tune", as_json=json)
-    _only_this_machine(hosts)
+    out = _output("tune", as_json=json)
+    _only_this_machine(hosts, out)
     check_spec(use_case)
     if batch_size is not None and max_batch is not None:
         raise typer.BadParameter("--batch-size and --max-batch exclude each other: give one")
+    checked: dict[str, Any] = {
+        "use_case": normalise_spec(use_case),
+        "data": _existing(data),
+        "budget_s": _duration_s("--budget", budget),
+        "precision": _precision(precision),
+        "strategies": _strategies(strategies),
+    }
+
+    # Only now: what they import takes a second, and a slip of the finger is answered at once.
+    from planner.commands.tune import tune_here
+    from planner.tune import TuneRequest
+
     request = TuneRequest(
-        use_case=normalise_spec(use_case),
-        data=_existing(data),
-        budget_s=budget,
+        **checked,
         trials=trials,
         seed=seed,
         batch_size=batch_size,
         max_batch=max_batch,
-        precision=_precision(precision),
-        strategies=_strategies(strategies),
         fresh=fresh,
     )
     tune_here(request, db, out)
@@ -177,7 +196,7 @@ def launch(
     from planner.commands.launch import launch_here
     from planner.launching import LaunchRequest
 
-    out = Output("launch", as_json=json)
+    out = _output("launch", as_json=json)
     check_spec(use_case)
     request = LaunchRequest(
         use_case=normalise_spec(use_case),
@@ -205,7 +224,9 @@ def trials(
     """Show every trial, failed ones with their reason."""
     from planner.commands.plans import show_trials
 
-    show_trials(_reading(db), Output("trials", as_json=json), _case(use_case), node, as_csv=csv)
+    out = _output("trials", as_json=json)
+    _one_format(json=json, csv=csv)
+    show_trials(_reading(db), out, _case(use_case), node, as_csv=csv)
 
 
 @app.command("use-cases")
@@ -231,8 +252,9 @@ def doctor(
     """Check whether this machine can do the job."""
     from planner.commands.doctor import examine
 
-    _only_this_machine(hosts)
-    examine(db, Output("doctor", as_json=json))
+    out = _output("doctor", as_json=json)
+    _only_this_machine(hosts, out)
+    examine(db, out)
 
 
 @plans_app.command("list")
@@ -247,7 +269,8 @@ def plans_list(
     """Show the stored plans."""
     from planner.commands.plans import list_plans
 
-    out = Output("plans list", as_json=json)
+    out = _output("plans list", as_json=json)
+    _one_format(json=json, csv=csv)
     list_plans(_reading(db), out, _case(use_case), node, as_csv=csv)
 
 
@@ -256,7 +279,7 @@ def plans_show(plan_id: PlanId, *, db: Database = DEFAULT_DATABASE, json: AsJson
     """Show one plan with its evidence."""
     from planner.commands.plans import show_plan
 
-    show_plan(_reading(db), Output("plans show", as_json=json), plan_id)
+    show_plan(_reading(db), _output("plans show", as_json=json), plan_id)
 
 
 @plans_app.command("best")
@@ -270,7 +293,7 @@ def plans_best(
     """Show the plan that launch would use."""
     from planner.commands.plans import show_best
 
-    show_best(_reading(db), Output("plans best", as_json=json), _case(use_case) or use_case, node)
+    show_best(_reading(db), _output("plans best", as_json=json), _case(use_case) or use_case, node)
 
 
 @plans_app.command("compare")
@@ -284,7 +307,7 @@ def plans_compare(
     """Compare two plans."""
     from planner.commands.plans import compare
 
-    compare(_reading(db), Output("plans compare", as_json=json), first, second)
+    compare(_reading(db), _output("plans compare", as_json=json), first, second)
 
 
 @plans_app.command("export")
@@ -292,7 +315,7 @@ def plans_export(plan_id: PlanId, *, db: Database = DEFAULT_DATABASE, json: AsJs
     """Write a plan as JSON, with the commands that need no ddlplan."""
     from planner.commands.plans import export
 
-    export(_reading(db), Output("plans export", as_json=json), plan_id)
+    export(_reading(db), _output("plans export", as_json=json), plan_id)
 
 
 @plans_app.command("import")
@@ -305,7 +328,7 @@ def plans_import(
     """Store a plan from a file."""
     from planner.commands.plans import import_plan
 
-    import_plan(db, Output("plans import", as_json=json), file)
+    import_plan(db, _output("plans import", as_json=json), file)
 
 
 @plans_app.command("rm")
@@ -313,7 +336,7 @@ def plans_rm(plan_id: PlanId, *, db: Database = DEFAULT_DATABASE, json: AsJson =
     """Forget a plan; its trials stay."""
     from planner.commands.plans import remove
 
-    remove(_reading(db), Output("plans rm", as_json=json), plan_id)
+    remove(_reading(db), _output("plans rm", as_json=json), plan_id)
 
 
 def _reading(db: str) -> Callable[[], Store]:
@@ -361,15 +384,21 @@ def _strategies(text: str | None) -> tuple[str, ...]:
     return names
 
 
-def _only_this_machine(hosts: Path | None) -> None:
+def _only_this_machine(hosts: Path | None, out: Output) -> None:
     from planner.launching import LaunchRequest, find_hosts
 
     if hosts is not None:
-        find_hosts(LaunchRequest(use_case="", hosts=hosts), {})
+        for note in find_hosts(LaunchRequest(use_case="", hosts=hosts), {}).notes:
+            out.warn(note)
+
+
+def _one_format(*, json: bool, csv: bool) -> None:
+    if json and csv:
+        raise typer.BadParameter("--json and --csv exclude each other: give one")
 
 
 def _show_summaries(command: str, summaries: dict[str, str], *, as_json: bool) -> None:
-    out = Output(command, as_json=as_json)
+    out = _output(command, as_json=as_json)
     width = max(map(len, summaries))
     for name, summary in summaries.items():
         out.say(f"{name:<{width}}  {summary}")
@@ -392,29 +421,64 @@ class _Terminated(BaseException):
         self.number = number
 
 
+_current: list[Output] = []
+"""Where the running command writes: what ends it must know what was written already."""
+
+
+def _output(command: str, *, as_json: bool) -> Output:
+    _current[:] = [Output(command, as_json=as_json)]
+    return _current[0]
+
+
 def run(arguments: list[str]) -> int:
     """Run one command line; give the exit status."""
-    out = Output(_command_of(arguments), as_json="--json" in arguments)
+    _output(_command_of(arguments), as_json=_wants_json(arguments))
     try:
-        return app(args=arguments, standalone_mode=False) or 0
+        status = app(args=arguments, prog_name="ddlplan", standalone_mode=False) or 0
+        sys.stdout.flush()  # here, where a reader that has left can still be noticed
     except typer.Exit as ended:
-        return ended.exit_code
+        interrupted = ended.exit_code == 128 + signal.SIGINT  # what typer makes of Ctrl-C
+        return _stop(signal.SIGINT) if interrupted else ended.exit_code
     except (KeyboardInterrupt, typer.Abort):
-        out.note("interrupted")
-        return 128 + signal.SIGINT
+        return _stop(signal.SIGINT)
     except _Terminated as ended:
-        return 128 + ended.number
+        return _stop(ended.number)
     except _UsageError as error:
-        message = " ".join(error.format_message().split())  # type: ignore[attr-defined]
-        if message:
-            out.fail(2, "usage", message)
+        _current[0].fail(2, "usage", _explain_usage(error))
         return 2
     except BrokenPipeError:
-        # Whoever read our output has enough; Python would complain once more at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + signal.SIGPIPE
+        return _reader_left()
+    except SystemExit as ended:
+        # What typer makes of a broken pipe; it also ends so after completing a word for the shell.
+        if not isinstance(ended.__context__, BrokenPipeError):
+            raise
+        return _reader_left()
     except Exception as error:  # noqa: BLE001 - what no one expected is a bug of ours
-        return _fail(out, error)
+        return _fail(_current[0], error)
+    return status
+
+
+def _stop(number: int) -> int:
+    """End a command that a signal has ended; what it knew by then may be said already."""
+    if not _current[0].is_finished:
+        _current[0].stopped(number)
+    return 128 + number
+
+
+def _reader_left() -> int:
+    """End quietly: whoever read our output has enough. Python would complain at its end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(nowhere, stream.fileno())
+    return 128 + signal.SIGPIPE
+
+
+def _explain_usage(error: Exception) -> str:
+    message = " ".join(error.format_message().split())  # type: ignore[attr-defined]
+    context = getattr(error, "ctx", None)
+    if isinstance(error, typer.BadParameter) or context is None:
+        return message
+    return f"{message.rstrip('.')}: see {context.command_path} --help"
 
 
 def _fail(out: Output, error: Exception) -> int:
@@ -429,6 +493,12 @@ def _fail(out: Output, error: Exception) -> int:
     return verdict[0]
 
 
+def _wants_json(arguments: list[str]) -> bool:
+    """Tell whether JSON is asked for, as long as nothing has read the options."""
+    variable = os.environ.get(_variable("--json"), "").strip().lower()
+    return "--json" in arguments or variable in ("1", "true", "t", "yes", "y", "on")
+
+
 def _command_of(arguments: list[str]) -> str:
     """Name the command, for an error that came before the command was known."""
     words = []
@@ -439,6 +509,15 @@ def _command_of(arguments: list[str]) -> str:
     return " ".join(words[:2] if words[:1] == ["plans"] else words[:1])
 
 
+def _make_tolerant(name: str) -> None:
+    """Let a standard stream take any text, and be there where the caller has closed it."""
+    stream = getattr(sys, name)
+    if stream is None:
+        setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+    else:
+        stream.reconfigure(errors="backslashreplace")
+
+
 def main() -> NoReturn:
     """Run the command line of this process."""
 
@@ -447,6 +526,8 @@ def main() -> NoReturn:
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, terminate)
+    for name in ("stdout", "stderr"):
+        _make_tolerant(name)
     sys.exit(run(sys.argv[1:]))
 
 

@@ -10,6 +10,7 @@ PlannerError
 |-- PlanFileError             a plan file cannot be read
 |-- NoPlanError               no plan: none stored, or no trial succeeded
 |   `-- NoDatabaseError           no database either: nothing was tuned yet
+|-- RunDirectoryError         there is no place for the files of a run
 |-- StalePlanError            a plan was made on other hardware or software
 |-- RefusedError              refused for safety
 `-- TrainingFailedError       the training, or the user's own code in it, failed
@@ -84,6 +85,13 @@ class NoPlanError(PlannerError):
 
 class NoDatabaseError(NoPlanError):
     """There is no database: nothing was tuned yet."""
+
+
+class RunDirectoryError(PlannerError):
+    """There is no place for the files of a run."""
+
+    exit_code = 2
+    kind = "run_directory"
 
 
 class StalePlanError(PlannerError):

@@ -12,8 +12,14 @@ from launch.hosts.file import HostList, expand_hosts, is_this_machine, read_host
 from launch.job import Job, NodeJob
 from launch.mpi import MpiJob, is_root, mpirun_command, root_is_allowed
 from launch.run_directory import RunDirectory
-from launch.workers.reports import EpochDone, JobFailed, Report, WeightsSaved
-from planner.errors import NoPlanError, RefusedError, StalePlanError, TrainingFailedError
+from launch.workers.reports import EpochDone, JobFailed, Report, StepDone, WeightsSaved
+from planner.errors import (
+    NoPlanError,
+    RefusedError,
+    RunDirectoryError,
+    StalePlanError,
+    TrainingFailedError,
+)
 from planner.store import Store
 from planner.stored_plan import StoredPlan, stale_reasons
 from probes.hardware import Hardware
@@ -68,16 +74,27 @@ def find_hosts(request: LaunchRequest, environment: Mapping[str, str]) -> HostLi
 
 
 def find_plan(
-    store: Store, request: LaunchRequest, node: Hardware, software: Mapping[str, str]
+    store: Store,
+    request: LaunchRequest,
+    node: Hardware,
+    software: Mapping[str, str],
+    *,
+    remedy: str,
 ) -> StoredPlan:
     """Give the plan to launch on this node.
+
+    Args:
+        store: Where plans are.
+        request: What the user wants launched.
+        node: This machine.
+        software: Versions that would run the plan.
+        remedy: Command that finds a plan where there is none.
 
     Raises:
         NoPlanError: None is stored; the message names the command that finds one.
         StalePlanError: It was made on other hardware or software.
         InvalidPlanError: It is a plan of another use case, or does not fit this node.
     """
-    remedy = f"ddlplan tune --use-case {request.use_case}"
     if request.plan_id is not None:
         stored: StoredPlan | None = store.get_plan(request.plan_id)
     else:
@@ -139,19 +156,24 @@ def run_job(
     """Run a job to its end.
 
     Raises:
+        RunDirectoryError: The files of the run cannot be made.
+        UseCaseError: The use case or its data are at fault; nothing was trained, nothing is left.
         TrainingFailedError: A worker failed, or mpirun did.
     """
-    directory = RunDirectory.create(runs)
+    directory = _run_directory(runs)
     job = replace(job, run_directory=str(directory.path))
     write_private(directory.job, job.encode())
     epochs: list[EpochDone] = []
     weights: Path | None = None
     failure: JobFailed | None = None
+    has_trained = False
     command = mpirun_command(job, directory.job, allow_root=allow_root)
     with MpiJob(command, directory.mpirun_log) as running:
         for report in running.reports():
             on_report(report)
             match report:
+                case StepDone():
+                    has_trained = True
                 case EpochDone():
                     epochs.append(report)
                 case WeightsSaved(path=path):
@@ -159,6 +181,9 @@ def run_job(
                 case JobFailed():
                     failure = failure or report
         code = running.wait()
+    if failure is not None and failure.users_fault and not has_trained:
+        directory.remove()
+        raise UseCaseError(failure.message.partition(": ")[2])
     if failure is not None:
         raise TrainingFailedError(_explain(failure), log_tail=failure.log_tail)
     if code != 0 or len(epochs) < job.epochs:
@@ -168,6 +193,17 @@ def run_job(
             log_tail=_tail(log),
         )
     return LaunchOutcome(run_directory=directory.path, weights=weights, epochs=tuple(epochs))
+
+
+def _run_directory(runs: Path) -> RunDirectory:
+    try:
+        return RunDirectory.create(runs)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise RunDirectoryError(
+            f"folder {runs.absolute()} for the files of the run: {reason}: "
+            "start in a folder where it can be made"
+        ) from error
 
 
 def write_private(path: Path, content: bytes) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from signal import SIGINT, Signals
 from typing import Any
 
 from rich.console import Console
 
 from planner.report.documents import envelope, error_envelope
+from planner.report.units import printable
 
 
 class Output:
@@ -21,8 +23,11 @@ class Output:
     def __init__(self, command: str, *, as_json: bool) -> None:
         self.command = command
         self.as_json = as_json
-        self.console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
-        self.errors = Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
+        self.is_finished = False
+        """Whether stdout has the whole answer, or why there is none."""
+        soft_wrap = not sys.stderr.isatty()
+        # Without emoji: path/to/file.py:fire:... means no flame.
+        self.errors = Console(stderr=True, highlight=False, emoji=False, soft_wrap=soft_wrap)
         self._warnings: list[str] = []
 
     def warn(self, message: str) -> None:
@@ -30,27 +35,40 @@ class Output:
         if message in self._warnings:
             return
         self._warnings.append(message)
-        self.errors.print("[yellow]warning:[/yellow] ", end="")
-        self.errors.print(message, markup=False)
+        self._print_headed("[yellow]warning:[/yellow]", message)
 
     def say(self, text: str) -> None:
         """Write a line of the answer, unless the answer is JSON."""
         if not self.as_json:
-            sys.stdout.write(text + "\n")
+            sys.stdout.write(printable(text) + "\n")
             sys.stdout.flush()
 
     def note(self, text: str) -> None:
-        """Write a line about the work, which is no part of the answer."""
-        self.errors.print(text, markup=False)
+        """Write lines about the work, which are no part of the answer."""
+        self.errors.print("\n".join(map(printable, text.splitlines())), markup=False)
 
     def finish(self, data: Any) -> None:
         """Write the answer as JSON, if that was asked for."""
         if self.as_json:
             sys.stdout.write(envelope(self.command, data, self._warnings))
+        self.is_finished = True
 
     def fail(self, code: int, kind: str, message: str) -> None:
         """Write why there is no answer."""
-        if self.as_json:
+        self._finish_without(code, kind, message)
+        self._print_headed("[red]error:[/red]", message)
+
+    def stopped(self, number: int) -> None:
+        """Write that a signal has ended the command before there was an answer."""
+        message = "interrupted" if number == SIGINT else f"ended by {Signals(number).name}"
+        self._finish_without(128 + number, "signal", message)
+        self.note(message)
+
+    def _finish_without(self, code: int, kind: str, message: str) -> None:
+        if self.as_json and not self.is_finished:
             sys.stdout.write(error_envelope(self.command, code, kind, message, self._warnings))
-        self.errors.print("[red]error:[/red] ", end="")
-        self.errors.print(message, markup=False)
+        self.is_finished = True
+
+    def _print_headed(self, head: str, message: str) -> None:
+        self.errors.print(head, end=" ")
+        self.errors.print(printable(message), markup=False)

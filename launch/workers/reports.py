@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -106,6 +107,15 @@ class EpochDone(Report):
     validation_time_s: float
     throughput_samples_per_s: float
 
+    def to_json(self) -> dict[str, Any]:
+        """Give the values for people's programs: NaN and infinity, which are no JSON, are null."""
+        values = asdict(self)
+        values["metrics"] = {name: _finite(value) for name, value in self.metrics.items()}
+        return values | {
+            "train_loss": _finite(self.train_loss),
+            "validation_loss": _finite(self.validation_loss),
+        }
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFailed(Report):
@@ -119,6 +129,12 @@ class JobFailed(Report):
     log_tail: str
     signal: int | None = None
     """The signal that ended the worker, if one did."""
+    users_fault: bool = False
+    """As in `Failed`."""
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
 
 
 _KINDS: dict[str, type[Report]] = {

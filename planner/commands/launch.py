@@ -10,6 +10,8 @@ from typing import Any
 from launch.mpi import mpirun_command
 from launch.workers.reports import EpochDone, Report, Warned
 from launch.workers.task import Purpose, Task, worker_tasks
+from planner.commands.next_step import next_command
+from planner.errors import NoDatabaseError, NoPlanError
 from planner.launching import (
     LaunchOutcome,
     LaunchRequest,
@@ -37,8 +39,12 @@ def launch_here(request: LaunchRequest, db: str, out: Output, *, dry_run: bool) 
     for note in hosts.notes:
         out.warn(note)
     node = probe(quick=True)
-    with Store.open(db, create=False) as store:
-        stored = find_plan(store, request, node, current_software())
+    remedy = next_command("tune", request.use_case, data=request.data, db=db)
+    try:
+        with Store.open(db, create=False) as store:
+            stored = find_plan(store, request, node, current_software(), remedy=remedy)
+    except NoDatabaseError as error:
+        raise NoPlanError(f"no plan for {request.use_case} in {db}: run {remedy}") from error
     job = make_job(request, stored, hosts, _RUNS.resolve() / "NEXT")
     if dry_run:
         _say_dry_run(request, stored, job_json := _dry_run(request, stored, node, out), out)
@@ -48,6 +54,7 @@ def launch_here(request: LaunchRequest, db: str, out: Output, *, dry_run: bool) 
     out.note(f"plan {stored.id}: {describe_plan(job.nodes[0].plan)}")
 
     with TrainingBar(out.errors, request.epochs) as bar:
+        bar.wait("starting mpirun and PyTorch")
 
         def on_report(report: Report) -> None:
             bar(report)
@@ -76,7 +83,7 @@ def _say_launched(stored: StoredPlan, outcome: LaunchOutcome, out: Output) -> No
     off = 100 * (last / expected - 1)
     out.say(f"expected   {expected:.1f} samples/s, measured {last:.1f} ({off:+.1f} %)")
     out.say(f"weights    {_relative(outcome.weights)}")
-    out.say(f"also there {_relative(outcome.run_directory)}/metrics.jsonl and the workers' logs")
+    out.say(f"metrics    {_relative(outcome.run_directory / 'metrics.jsonl')}, logs beside it")
 
 
 def _launched_json(stored: StoredPlan, outcome: LaunchOutcome) -> dict[str, Any]:
@@ -84,9 +91,7 @@ def _launched_json(stored: StoredPlan, outcome: LaunchOutcome) -> dict[str, Any]
         "plan": stored.to_json(stale=False),
         "run_directory": str(outcome.run_directory),
         "weights": None if outcome.weights is None else str(outcome.weights),
-        "epochs": [
-            {name: getattr(epoch, name) for name in EpochDone.__slots__} for epoch in outcome.epochs
-        ],
+        "epochs": [epoch.to_json() for epoch in outcome.epochs],
         "expected_throughput_samples_per_s": stored.throughput_samples_per_s.median,
     }
 

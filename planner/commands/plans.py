@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from launch.plan import Plan
-from planner.errors import NoPlanError
+from planner.errors import NoDatabaseError, NoPlanError
 from planner.output import Output
 from planner.plan_file import read_plan_file
 from planner.report.comparison import compare as hold_against
@@ -22,6 +24,7 @@ from planner.report.trials import trial_json, trials_csv, trials_table
 from planner.software import current_software
 from planner.store import Store
 from planner.stored_plan import StoredPlan, stale_reasons
+from planner.study import StoredTrial
 
 OpenStore = Callable[[], Store]
 
@@ -29,14 +32,15 @@ OpenStore = Callable[[], Store]
 def list_plans(
     open_store: OpenStore, out: Output, use_case: str | None, node: str | None, *, as_csv: bool
 ) -> None:
-    """Show the stored plans."""
-    with open_store() as store:
+    """Show the stored plans. Where nothing was tuned yet there are none, which is no error."""
+    judged: list[tuple[StoredPlan, Sequence[str]]] = []
+    with _without_database(out), open_store() as store:
         judged = [(plan, _reasons(store, plan)) for plan in store.plans(use_case, node)]
+        if not judged:
+            out.note("no plans: ddlplan tune finds one")
     if as_csv:
         sys.stdout.write(plans_csv(judged))
-    elif not judged and not out.as_json:
-        out.note("no plans: ddlplan tune finds one")
-    else:
+    elif judged:
         _show(out, plans_table(judged, _look()))
     out.finish([plan.to_json(stale=bool(reasons)) for plan, reasons in judged])
 
@@ -44,14 +48,15 @@ def list_plans(
 def show_trials(
     open_store: OpenStore, out: Output, use_case: str | None, node: str | None, *, as_csv: bool
 ) -> None:
-    """Show every trial."""
-    with open_store() as store:
+    """Show every trial. Where nothing was tuned yet there are none, which is no error."""
+    trials: list[StoredTrial] = []
+    with _without_database(out), open_store() as store:
         trials = store.all_trials(use_case, node)
+        if not trials:
+            out.note("no trials: ddlplan tune makes some")
     if as_csv:
         sys.stdout.write(trials_csv(trials))
-    elif not trials and not out.as_json:
-        out.note("no trials: ddlplan tune makes some")
-    else:
+    elif trials:
         _show(out, trials_table(trials, _look()))
     out.finish([trial_json(trial) for trial in trials])
 
@@ -76,7 +81,8 @@ def show_best(open_store: OpenStore, out: Output, use_case: str, node: str | Non
         )
         if stored is None:
             raise NoPlanError(
-                f"no plan for {use_case} on {name}: run ddlplan tune --use-case {use_case}"
+                f"no plan for {use_case} on {name}: "
+                f"run ddlplan tune --use-case {shlex.quote(use_case)}"
             )
         _show_one(store, out, stored)
 
@@ -139,6 +145,15 @@ def plain_commands(plan: Plan) -> dict[str, str]:
         f"--nproc-per-node={plan.processes} {script}",
         "mpirun": f"{' '.join(mpirun)} python {script}",
     }
+
+
+@contextmanager
+def _without_database(out: Output) -> Iterator[None]:
+    """Let a database that is missing count as an empty one, but say so: it may be mistyped."""
+    try:
+        yield
+    except NoDatabaseError as error:
+        out.warn(str(error))
 
 
 def _show_one(store: Store, out: Output, stored: StoredPlan) -> None:

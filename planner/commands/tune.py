@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Any
 
+from planner.commands.next_step import next_command
 from planner.output import Output
 from planner.quantities import format_duration
 from planner.report.live import DataBar, TuneLines
@@ -20,10 +20,12 @@ from probes.node import probe
 
 def tune_here(request: TuneRequest, db: str, out: Output) -> None:
     """Search on this machine and say what was found."""
+    Store.check_place(db)  # before anything is drawn or timed that could not be kept
     software = current_software()
     node = probe(quick=True)
     with TrialRunner(request.use_case, request.data, node, seed=request.seed) as runner:
         with DataBar(out.errors) as bar:
+            bar.wait("loading PyTorch and the use case")
             facts = runner.describe(on_progress=bar, on_warning=out.warn)
         # Only now: a use case or a folder that is no good leaves no database behind.
         with Store.open(db) as store:
@@ -33,7 +35,7 @@ def tune_here(request: TuneRequest, db: str, out: Output) -> None:
                 outcome = tuner.tune()
     for warning in outcome.warnings:
         out.warn(warning)
-    _say_tuned(request, outcome, out)
+    _say_tuned(request, outcome, db, out)
     out.finish(_tuned_json(outcome))
     if outcome.interrupted:
         raise KeyboardInterrupt
@@ -55,10 +57,9 @@ def known_node(store: Store, node: Hardware, out: Output) -> Hardware:
     return measured
 
 
-def _say_tuned(request: TuneRequest, outcome: TuneOutcome, out: Output) -> None:
+def _say_tuned(request: TuneRequest, outcome: TuneOutcome, db: str, out: Output) -> None:
     stored = outcome.plan
     rate = stored.throughput_samples_per_s
-    case = request.use_case
     if stored.baseline is not None:
         known = f"{stored.baseline.throughput_samples_per_s:.1f} samples/s"
         out.say(f"baseline   {known}: sequential batch {stored.baseline.node_batch}")
@@ -76,10 +77,8 @@ def _say_tuned(request: TuneRequest, outcome: TuneOutcome, out: Output) -> None:
     spent = "" if share is None else f", {100 * share:.0f} % of it in training steps"
     out.say(f"trials     {len(outcome.trials)}: {', '.join(counts)}")
     out.say(f"time       {format_duration(outcome.elapsed_s)}{spent}")
-    data = f" --data {shlex.quote(request.data)}" if request.data else ""
-    out.say(
-        f"stored     plan {stored.id}; next: ddlplan launch --use-case {shlex.quote(case)}{data}"
-    )
+    then = next_command("launch", request.use_case, data=request.data, db=db)
+    out.say(f"stored     plan {stored.id}; next: {then}")
     if outcome.interrupted:
         out.note("stopped early: the same command goes on from here")
 

@@ -68,15 +68,29 @@ def create_private(path: Path) -> bool:
         return False
     except OSError as error:
         if not path.parent.exists():
-            raise StoreUnwritableError(
-                f"database {path}: the folder {path.parent} does not exist: make it first"
-            ) from None
+            raise _no_folder(path) from None
         raise _unwritable(path, error) from error
     try:
         os.fchmod(descriptor, 0o600)  # the umask may have taken bits away
     finally:
         os.close(descriptor)
     return True
+
+
+def check_writable(path: Path) -> None:
+    """See whether a database can be written, or made, without doing either.
+
+    Raises:
+        StoreUnwritableError: It cannot.
+    """
+    if not path.parent.exists():
+        raise _no_folder(path)
+    # SQLite makes its journal beside the database.
+    for place in (path.parent, path):
+        if place.exists() and not os.access(place, os.W_OK):
+            raise StoreUnwritableError(
+                f"database {path}: {place} cannot be written: choose another place with --db"
+            )
 
 
 def remove_if_empty(path: Path) -> None:
@@ -86,6 +100,12 @@ def remove_if_empty(path: Path) -> None:
             path.unlink()
     except OSError:
         return  # what could not be written can often not be removed either
+
+
+def _no_folder(path: Path) -> StoreUnwritableError:
+    return StoreUnwritableError(
+        f"database {path}: the folder {path.parent} does not exist: make it first"
+    )
 
 
 def _unwritable(path: Path, error: OSError) -> StoreUnwritableError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from types import TracebackType
@@ -12,7 +13,13 @@ from sqlalchemy import ColumnElement, Connection, Select, Table, func, select
 from planner.errors import NoDatabaseError, NoPlanError, StoreError, StoreLockedError
 from planner.result import TrialResult
 from planner.store.database import Database
-from planner.store.location import create_private, database_path, exists_as_file, remove_if_empty
+from planner.store.location import (
+    check_writable,
+    create_private,
+    database_path,
+    exists_as_file,
+    remove_if_empty,
+)
 from planner.store.migrations import bring_up_to_date
 from planner.store.rows import (
     plan_columns,
@@ -79,6 +86,18 @@ class Store:
                 remove_if_empty(path)
             raise
         return cls(database, now)
+
+    @classmethod
+    def check_place(cls, url: str) -> None:
+        """Find out, as far as that can be without making anything, whether `open` would succeed.
+
+        Raises:
+            StoreUrlError: ``url`` names no file.
+            StoreError: The database cannot be used, or made.
+        """
+        with contextlib.suppress(NoDatabaseError):
+            cls.open(url, create=False).close()
+        check_writable(database_path(url))
 
     def close(self) -> None:
         """Let go of the database."""

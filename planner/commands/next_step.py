@@ -1,0 +1,23 @@
+"""Which command should the user type next? One that can be pasted."""
+
+from __future__ import annotations
+
+import os
+import shlex
+
+
+def next_command(command: str, use_case: str, *, data: str | None, db: str) -> str:
+    """Give a ddlplan command line with what it must share with the one that ends now.
+
+    Args:
+        command: ``tune`` or ``launch``.
+        use_case: As it is stored.
+        data: Folder of the data, if one was named.
+        db: Database; it is left out where the next command finds it by itself.
+    """
+    words = ["ddlplan", command, "--use-case", use_case]
+    if data is not None:
+        words += ["--data", data]
+    if db != os.environ.get("DDLPLAN_DB", "planner.db"):
+        words += ["--db", db]
+    return shlex.join(words)

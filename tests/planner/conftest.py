@@ -1,0 +1,171 @@
+"""What the tests of the command line share: the command as a process, and a tuned database."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CASES = Path(__file__).with_name("steady_cases.py")
+STEADY = f"{CASES}:Steady"
+AS_ROOT = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+GUARD_S = 120
+"""No test waits longer; none should wait nearly as long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What a command left."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def errors(self) -> list[str]:
+        return [line for line in self.err.splitlines() if line.startswith("error:")]
+
+    @property
+    def document(self) -> dict[str, Any]:
+        return json.loads(self.out)
+
+
+@dataclass
+class CommandLine:
+    """Runs ddlplan in a folder of its own and knows the processes that come of it."""
+
+    folder: Path
+    environment: dict[str, str] = field(default_factory=dict)
+    mark: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def start(self, *arguments: object, **environment: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "planner.cli", *map(str, arguments)],
+            cwd=self.folder,
+            env={
+                **os.environ,
+                **self.environment,
+                "DDLPLAN_TEST_MARK": self.mark,
+                **environment,
+            },
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+        )
+
+    def run(self, *arguments: object, **environment: str) -> Ended:
+        return self.end(self.start(*arguments, **environment))
+
+    def end(self, process: subprocess.Popen[str]) -> Ended:
+        out, err = process.communicate(timeout=GUARD_S)
+        return Ended(process.returncode, out, err)
+
+    def data(self, *arguments: object, **environment: str) -> Any:
+        """Run a command that must succeed and give the data of its document."""
+        ended = self.run(*arguments, "--json", **environment)
+        assert ended.code == 0, ended.err
+        return ended.document["data"]
+
+    def listing(self) -> list[str]:
+        return sorted(str(path.relative_to(self.folder)) for path in self.folder.rglob("*"))
+
+    def processes(self, of: str = "") -> dict[int, str]:
+        """Give the command lines of what this command started and still runs."""
+        found = {}
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdecimal():
+                continue
+            try:
+                if self.mark.encode() not in (entry / "environ").read_bytes():
+                    continue
+                state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            except OSError:
+                continue
+            if state != "Z" and of in line:
+                found[int(entry.name)] = line
+        return found
+
+    def wait_until(self, is_so: Callable[[], object], what: str) -> None:
+        deadline = time.monotonic() + GUARD_S
+        while not is_so():
+            assert time.monotonic() < deadline, f"waited in vain: {what}"
+            time.sleep(0.02)
+
+    def wait_until_all_ended(self) -> None:
+        self.wait_until(lambda: not self.processes(), "processes are left")
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        connection = sqlite3.connect(self.folder / "planner.db", timeout=30)
+        try:
+            return connection.execute(sql).fetchall()
+        finally:
+            connection.close()
+
+
+@pytest.fixture
+def ddlplan(tmp_path: Path) -> Iterator[CommandLine]:
+    """The command in an empty folder; no test may leave one of its processes behind."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    command = CommandLine(folder)
+    yield command
+    left = command.processes()
+    if left:
+        time.sleep(3)  # what was killed from outside may need a moment
+        left = command.processes()
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert not left
+
+
+@pytest.fixture(scope="session")
+def tuned_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a database that one short search has filled, and what the search printed.
+
+    Python would take the other files for ddlplan's own, or for the library's, where it looks into
+    the working folder first.
+    """
+    folder = tmp_path_factory.mktemp("tuned")
+    for name in ("launch", "probes", "planner", "selectors", "numbers"):
+        (folder / f"{name}.py").write_text("raise SystemExit('taken from the working folder')\n")
+    ended = CommandLine(folder).run("tune", "--use-case", STEADY, "--trials", 1, "--budget", "12s")
+    assert ended.code == 0, ended.err
+    (folder / "out").write_text(ended.out)
+    (folder / "err").write_text(ended.err)
+    return folder
+
+
+@pytest.fixture
+def tuned(ddlplan: CommandLine, tuned_folder: Path) -> CommandLine:
+    """The command in a folder whose database holds one plan, of the steady use case."""
+    shutil.copy(tuned_folder / "planner.db", ddlplan.folder / "planner.db")
+    return ddlplan
+
+
+@pytest.fixture
+def import_for(tuned: CommandLine) -> Callable[..., int]:
+    """Store the tuned plan once more, with changes; give its number."""
+
+    def do(case: str = "Steady", **changes: Any) -> int:
+        document = tuned.data("plans", "export", 1)
+        document |= {"use_case": f"{CASES}:{case}", **changes}
+        file = tuned.folder.parent / "plan.json"
+        file.write_text(json.dumps(document))
+        return int(tuned.data("plans", "import", file)["id"])
+
+    return do

@@ -1,0 +1,106 @@
+"""Use cases whose steps take a steady time on any machine, and one that fails in every way."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+STEP_S = 0.02
+
+
+class Numbers(torch.utils.data.Dataset):
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, index: int):
+        return torch.tensor([index / 100, 1.0]), index % 2
+
+
+class Steady:
+    """Sleeps in each step, so that its times are known before they are measured."""
+
+    name = "steady"
+    default_batch = 4
+
+    def model(self):
+        return nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 2))
+
+    def dataset(self, data, *, train: bool):
+        return Numbers(32 if train else 4)
+
+    def loss(self, output, target):
+        if torch.is_grad_enabled():
+            time.sleep(STEP_S)
+        return functional.cross_entropy(output, target)
+
+    def optimizer(self, parameters):
+        return torch.optim.SGD(parameters, lr=0.1)
+
+    def metrics(self, output, target):
+        return {"accuracy": (output.argmax(1) == target).float().mean().item()}
+
+
+class Fails(Steady):
+    def loss(self, output, target):
+        raise ArithmeticError("the loss is\nbeyond \x1b[31mme")
+
+
+class NotANumber(Steady):
+    def loss(self, output, target):
+        return super().loss(output, target) * float("nan")
+
+
+class Dies(Steady):
+    """Says a last word and is killed, as the kernel does when memory is short."""
+
+    steps = 0
+
+    def loss(self, output, target):
+        self.steps += 1
+        if self.steps == 3:
+            sys.stderr.write("my last word\n")
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().loss(output, target)
+
+
+class Fated(Steady):
+    """Each trial, told apart by a file that counts them, ends in another way."""
+
+    fates = ("good", "crash", "nan", "memory", "leave", "good", "hang")
+
+    def optimizer(self, parameters):
+        counter = Path(os.environ["FATES"])
+        number = len(counter.read_text()) if counter.exists() else 0
+        counter.write_text("x" * (number + 1))
+        self._fate = self.fates[min(number, len(self.fates) - 1)]
+        return super().optimizer(parameters)
+
+    def loss(self, output, target):
+        match self._fate:
+            case "crash":
+                raise ArithmeticError("the loss is beyond me")
+            case "nan":
+                return super().loss(output, target) * float("nan")
+            case "memory":
+                torch.empty(1 << 60, dtype=torch.uint8)
+            case "leave":
+                os._exit(3)
+            case "hang":
+                time.sleep(3600)
+        return super().loss(output, target)
+
+
+class OneOutput(Steady):
+    """Lacks what every use case must have."""
+
+    loss = None
