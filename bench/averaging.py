@@ -1,0 +1,325 @@
+"""How fast do two workers agree on one gradient and update the weights?
+
+Three things hold the same gradients of AlexNet (57.0 M parameters) against one another:
+
+* ours: `launch.training.averaging`, two pinned processes with shared parameters;
+* DDP's way: two processes with torch's defaults, an all-reduce over gloo in buckets of 25 MiB, then
+  the usual SGD step. The gradients lie in the buckets already, as with `gradient_as_bucket_view`;
+* the floor: 24 bytes per parameter (read two gradients, momentum and weight, write momentum and
+  weight) over the copy bandwidth that all cores reach together.
+
+A step is timed from the moment when both workers have their gradients until the slower one may go
+on. The backward pass is left out, and with it what could hide behind it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from _block import (
+    BenchError,
+    Output,
+    Result,
+    alternate,
+    make_parser,
+    positive,
+    run_bench,
+)
+
+from launch.training.group import ProcessGroup
+from launch.training.handles import GroupHandles
+from probes.cpu import read_cpu
+from probes.speed import measure_speeds
+from probes.timing import Measurement, paired_ratio
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+_WORKERS = 2
+_WARMUP_STEPS = 3
+_BYTES_PER_PARAMETER = 24
+_BUCKET_BYTES = 25 << 20
+_OURS, _DDP = "ours", "ddp"
+_LIMIT_S = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leg:
+    """What two workers found in one run."""
+
+    step_times_s: tuple[float, ...]
+    """Of the slower worker in each step."""
+    parameters: int
+    change: float
+    """Norm of what all steps changed in the weights, which shows that both ways do the same."""
+
+    @property
+    def median_s(self) -> float:
+        """Median time of a step."""
+        return Measurement(samples_s=self.step_times_s).median_s
+
+
+def main() -> int:
+    """Measure and show."""
+    parser = make_parser(__doc__)
+    parser.add_argument("--blocks", type=positive, default=3, help="of four runs each (3)")
+    parser.add_argument("--steps", type=positive, default=20, help="timed in each run (20)")
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.worker is not None:
+        _work(json.loads(arguments.worker))
+        return 0
+    cores = read_cpu().core_ids
+    if len(cores) < _WORKERS:
+        raise BenchError(f"usable_cores={len(cores)}: this bench needs {_WORKERS}")
+    out = Output("averaging", as_json=arguments.json)
+    out.introduce()
+    bandwidth = _copy_bandwidth(cores)
+    pairs = list(
+        alternate(
+            lambda: _run(_DDP, cores, arguments.steps),
+            lambda: _run(_OURS, cores, arguments.steps),
+            blocks=arguments.blocks,
+        )
+    )
+    bandwidth = max(bandwidth, _copy_bandwidth(cores))
+    _check_equal([leg for pair in pairs for leg in pair])
+    floor_s = _BYTES_PER_PARAMETER * pairs[0][0].parameters / bandwidth
+    out.say(f"{pairs[0][0].parameters / 1e6:.1f} M parameters, two workers")
+    out.say(f"copy bandwidth of all cores: {bandwidth / 1e9:.1f} GB/s")
+    out.say()
+    return out.conclude(_results(pairs, floor_s))
+
+
+def _results(pairs: Sequence[tuple[Leg, Leg]], floor_s: float) -> list[Result]:
+    ddp_ms, ours_ms = (
+        Measurement(samples_s=tuple(1e3 * t for leg in legs for t in leg.step_times_s))
+        for legs in zip(*pairs, strict=True)
+    )
+    return [
+        Result(figure="ours, average + SGD step", value=ours_ms.interval_s(), unit="ms"),
+        Result(figure="gloo all-reduce + SGD step", value=ddp_ms.interval_s(), unit="ms"),
+        Result(figure="floor", value=1e3 * floor_s, unit="ms"),
+        Result(
+            figure="time of gloo / ours",
+            value=paired_ratio([(ddp.median_s, ours.median_s) for ddp, ours in pairs]),
+        ),
+        Result(
+            figure="time of ours / floor",
+            value=paired_ratio([(ours.median_s, floor_s) for _, ours in pairs]),
+        ),
+    ]
+
+
+def _copy_bandwidth(cores: Sequence[int]) -> float:
+    report = measure_speeds(cores)
+    found = report.speeds.copy_all_cores_bytes_per_s
+    if found is None:
+        raise BenchError(f"the copy bandwidth was not measured: {'; '.join(report.failures)}")
+    return found
+
+
+def _check_equal(legs: Sequence[Leg]) -> None:
+    changes = [leg.change for leg in legs]
+    if max(changes) - min(changes) > 1e-3 * min(changes):
+        raise BenchError(f"both ways should change the weights alike: norms {changes}")
+
+
+def _run(way: str, cores: Sequence[int], steps: int) -> Leg:
+    """Run two workers to their end."""
+    handles = GroupHandles.create()
+    try:
+        with tempfile.TemporaryDirectory(prefix="ddlplan-bench-") as folder:
+            workers = [
+                _start(way, rank, cores[rank], steps, handles, Path(folder))
+                for rank in range(_WORKERS)
+            ]
+            try:
+                said = [worker.communicate(timeout=_LIMIT_S)[0] for worker in workers]
+            finally:
+                for worker in workers:
+                    worker.kill()
+                    worker.wait()
+    except subprocess.TimeoutExpired:
+        raise BenchError(f"{way}: no end within {_LIMIT_S:.0f} s") from None
+    finally:
+        handles.close()
+    if any(worker.returncode for worker in workers):
+        raise BenchError(f"{way}: a worker failed")
+    found = [json.loads(text) for text in said]
+    times_s = zip(*(worker["times_s"] for worker in found), strict=True)
+    return Leg(
+        step_times_s=tuple(max(both) for both in times_s),
+        parameters=found[0]["parameters"],
+        change=found[0]["change"],
+    )
+
+
+def _start(
+    way: str, rank: int, core: int, steps: int, handles: GroupHandles, folder: Path
+) -> subprocess.Popen[str]:
+    task = {
+        "way": way,
+        "rank": rank,
+        "core": core,
+        "steps": steps,
+        "descriptors": handles.descriptors(),
+        "meeting": str(folder / "meeting"),
+    }
+    return subprocess.Popen(
+        [sys.executable, __file__, "--worker", json.dumps(task)],
+        # One thread each, as torchrun and ddlplan do; sockets on this machine only.
+        env=os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
+        pass_fds=handles.descriptors(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _work(task: dict[str, object]) -> None:
+    """Be one worker: time steps, print what was found."""
+    import torch
+
+    rank, way, steps = int(str(task["rank"])), str(task["way"]), int(str(task["steps"]))
+    descriptors = task["descriptors"]
+    assert isinstance(descriptors, list)
+    torch.set_num_threads(1)
+    cores = [int(str(task["core"]))]
+    group = ProcessGroup(rank, _WORKERS, cores, GroupHandles.from_descriptors(descriptors))
+    model = _make_model()
+    gradients = _make_gradients(model, rank)
+    if way == _OURS:
+        os.sched_setaffinity(0, cores)
+        refill, step = _prepare_ours(model, gradients, group)
+    else:
+        refill, step = _prepare_ddp(model, gradients, rank, str(task["meeting"]))
+    times_s = []
+    for _ in range(_WARMUP_STEPS + steps):
+        refill()
+        group.barrier()
+        started = time.perf_counter()
+        step()
+        times_s.append(time.perf_counter() - started)
+    before = _make_model().parameters()
+    changes = [
+        (p.detach() - q.detach()).norm() for p, q in zip(model.parameters(), before, strict=True)
+    ]
+    found = {
+        "times_s": times_s[_WARMUP_STEPS:],
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "change": float(torch.stack(changes).norm()),
+    }
+    print(json.dumps(found), flush=True)
+    group.barrier()  # nobody leaves while another still reads its memory
+    os._exit(0)  # gloo's threads need no orderly end
+
+
+def _make_model() -> torch.nn.Module:
+    import torch
+    from torchvision.models import alexnet
+
+    torch.manual_seed(0)
+    model: torch.nn.Module = alexnet(weights=None, num_classes=3)
+    return model
+
+
+def _make_optimizer(model: torch.nn.Module) -> torch.optim.SGD:
+    import torch
+
+    return torch.optim.SGD(model.parameters(), lr=0.001, momentum=0.9)
+
+
+def _make_gradients(model: torch.nn.Module, rank: int) -> list[Tensor]:
+    """Make this worker's gradients, its share of the mean already in them."""
+    import torch
+
+    generator = torch.Generator().manual_seed(1 + rank)
+    return [torch.randn(p.shape, generator=generator) / _WORKERS for p in model.parameters()]
+
+
+def _prepare_ours(
+    model: torch.nn.Module, gradients: list[Tensor], group: ProcessGroup
+) -> tuple[Callable[[], None], Callable[[], object]]:
+    import torch
+
+    from launch.training.averaging import GradientAverager
+
+    averager = GradientAverager(model, _make_optimizer(model), group)
+    parameters = list(model.parameters())
+
+    def refill() -> None:
+        """Hand the gradients over as a backward pass does, one parameter after the other."""
+        averager.start_step()
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            torch.autograd.backward([parameter], [gradient])
+
+    return refill, lambda: averager.step(0.0)
+
+
+def _prepare_ddp(
+    model: torch.nn.Module, gradients: list[Tensor], rank: int, meeting: str
+) -> tuple[Callable[[], None], Callable[[], object]]:
+    import torch
+    from torch import distributed
+
+    distributed.init_process_group(
+        "gloo",
+        init_method=f"file://{meeting}",
+        rank=rank,
+        world_size=_WORKERS,
+    )
+    optimizer = _make_optimizer(model)
+    # The last layers' gradients come first, as in a backward pass.
+    parameters = list(model.parameters())[::-1]
+    templates = gradients[::-1]
+    buckets: list[Tensor] = []
+    for indices in _bucket(parameters):
+        bucket = torch.empty(sum(parameters[i].numel() for i in indices))
+        views = torch.split(bucket, [parameters[i].numel() for i in indices])
+        for index, view in zip(indices, views, strict=True):
+            parameters[index].grad = view.view(parameters[index].shape)
+        buckets.append(bucket)
+
+    def refill() -> None:
+        for parameter, template in zip(parameters, templates, strict=True):
+            assert parameter.grad is not None
+            parameter.grad.copy_(template)
+
+    def step() -> None:
+        # The gradients hold this worker's share of the mean, so their sum is the mean.
+        work = [distributed.all_reduce(bucket, async_op=True) for bucket in buckets]
+        for pending in work:
+            assert pending is not None
+            pending.wait()
+        optimizer.step()
+
+    return refill, step
+
+
+def _bucket(parameters: Sequence[Tensor]) -> list[list[int]]:
+    """Put neighbours together until they are as large as a bucket of DDP's."""
+    buckets: list[list[int]] = [[]]
+    filled_bytes = 0
+    for index, parameter in enumerate(parameters):
+        buckets[-1].append(index)
+        filled_bytes += parameter.numel() * parameter.element_size()
+        if filled_bytes >= _BUCKET_BYTES:
+            buckets.append([])
+            filled_bytes = 0
+    return [bucket for bucket in buckets if bucket]
+
+
+if __name__ == "__main__":
+    run_bench(main)

@@ -1,0 +1,382 @@
+"""Does a search survive `kill -9`? No finished trial may be lost or doubled, no process left.
+
+Starts the same `ddlplan tune` again and again on one database and kills the tuner, and only it, at
+random moments; then lets the command come to its end. After each kill, before anything else
+touches the database, a copy of it and of its journal is checked:
+
+* ``PRAGMA integrity_check`` finds nothing;
+* every trial that was on record before is there, unchanged in every column;
+* every trial that the tuner had reported as finished is on record;
+* within a study no number is used twice, and no plan was searched twice;
+* no process of the search is left after a few seconds.
+
+What is trained is small, so that a trial takes about a second: it is the bookkeeping that counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import sqlite3
+import subprocess
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from _block import (
+    BenchError,
+    Ddlplan,
+    Output,
+    Required,
+    Result,
+    make_parser,
+    positive,
+    run_bench,
+)
+
+_MARK = "BENCH_KILLS"
+_GONE_LIMIT_S = 10.0
+"""Loader processes notice within 5 s that their worker is gone; torch gives them no other way."""
+_POLL_S = 0.05
+_ONE_IN = 4
+_END_LIMIT_S = 600.0
+_FINISHED_TRIAL = re.compile(r"^ *\d+  +\S")
+"""A line of the tuner's stderr, which it writes once the trial is stored: number, finding, plan."""
+
+_CASE = '''\
+"""A network that trains in a blink."""
+
+import torch
+from torch import nn
+
+
+class Tiny:
+    name = "tiny"
+    default_batch = 16
+
+    def model(self):
+        return nn.Sequential(
+            nn.Conv2d(3, 32, 3), nn.ReLU(), nn.Conv2d(32, 32, 3), nn.ReLU(),
+            nn.Flatten(), nn.Linear(32 * 60 * 60, 3),
+        )
+
+    def dataset(self, data, *, train):
+        generator = torch.Generator().manual_seed(int(train))
+        count = 512 if train else 32
+        pictures = torch.randn(count, 3, 64, 64, generator=generator)
+        return torch.utils.data.TensorDataset(pictures, torch.arange(count) % 3)
+
+    def loss(self, output, target):
+        return nn.functional.cross_entropy(output, target)
+
+    def optimizer(self, parameters):
+        return torch.optim.SGD(parameters, lr=0.001, momentum=0.9)
+'''
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """What must hold of a stored trial."""
+
+    study_id: int
+    number: int
+    role: str
+    plan: str
+    row: str
+    """All columns."""
+
+
+Record = dict[int, Trial]
+"""Trials on record by their ids."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leg:
+    """One run of the command, killed or not."""
+
+    killed: bool
+    exit_code: int
+    reported: int
+    """Trials that it said were finished."""
+    gone_s: float | None
+    """Time until none of its processes was left; ``None`` where some stayed."""
+    stderr: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """When the tuner is killed."""
+
+    after_s: float
+    in_trials: bool
+    """Count from the first trial that this run reports, not from its start."""
+
+    def __str__(self) -> str:
+        return f"{self.after_s:.2f} s after {'a trial' if self.in_trials else 'its start'}"
+
+
+class Search:
+    """The search that is killed.
+
+    Args:
+        ddlplan: The command, with the database of the search.
+        trials: Plans that it searches.
+        budget: Time that it has.
+    """
+
+    def __init__(self, ddlplan: Ddlplan, trials: int, budget: str) -> None:
+        case = ddlplan.folder / "tiny.py"
+        case.write_text(_CASE)
+        self.database = ddlplan.database
+        self._folder = ddlplan.folder
+        self._mark = uuid.uuid4().hex
+        self._environment = ddlplan.environment() | {_MARK: self._mark}
+        self._command = ddlplan.command(
+            *("tune", "--use-case", f"{case}:Tiny", "--trials", trials, "--budget", budget)
+        )
+
+    def run(self, moment: Moment | None) -> Leg:
+        """Run the command; kill it at a moment, unless it has ended by then.
+
+        Raises:
+            BenchError: It was to come to its end, or to its first trial, and did not.
+        """
+        log = self._folder / "stderr"
+        with log.open("wb") as stream:
+            tuner = subprocess.Popen(
+                self._command,
+                cwd=self._folder,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=stream,
+            )
+        try:
+            self._wait(tuner, log, moment)
+        finally:
+            tuner.kill()
+            tuner.wait()
+        gone_s = self._wait_until_gone()
+        return Leg(
+            killed=tuner.returncode == -signal.SIGKILL,
+            exit_code=tuner.returncode,
+            reported=_count_reported(log),
+            gone_s=gone_s,
+            stderr=log.read_text(errors="replace"),
+        )
+
+    def _wait(self, tuner: subprocess.Popen[bytes], log: Path, moment: Moment | None) -> None:
+        """Wait for the moment, or the end of the command."""
+        deadline = time.monotonic() + _END_LIMIT_S
+        while moment is None or (moment.in_trials and not _count_reported(log)):
+            if tuner.poll() is not None:
+                return
+            if time.monotonic() > deadline:
+                raise BenchError(f"the search was not so far after {_END_LIMIT_S:.0f} s")
+            time.sleep(_POLL_S)
+        with suppress(subprocess.TimeoutExpired):
+            tuner.wait(moment.after_s)
+
+    def end_what_is_left(self) -> None:
+        """Kill every process of the search."""
+        for pid in self._processes():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def _wait_until_gone(self) -> float | None:
+        started = time.monotonic()
+        while self._processes():
+            if time.monotonic() - started > _GONE_LIMIT_S:
+                self.end_what_is_left()
+                return None
+            time.sleep(_POLL_S)
+        return time.monotonic() - started
+
+    def _processes(self) -> list[int]:
+        """List the processes that have inherited the mark."""
+        mark = f"{_MARK}={self._mark}".encode()
+        found = []
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdecimal() or int(entry.name) == os.getpid():
+                continue
+            with suppress(OSError):  # it has ended, or is not ours
+                if mark in (entry / "environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+        return found
+
+
+def main() -> int:
+    """Kill, check, and show."""
+    arguments = _parse()
+    out = Output("kills", as_json=arguments.json)
+    out.introduce()
+    # Moments to choose by chance, not secrets.
+    dice = random.Random(arguments.seed)
+    rows: list[list[str]] = []
+    faults: list[str] = []
+    with _search(arguments) as search:
+        record: Record = {}
+        kills = ends = 0
+        while kills < arguments.kills:
+            moment = _draw(dice, arguments, kills)
+            leg = search.run(moment)
+            record, found = _check(search.database, record, leg, rows, str(moment))
+            faults += found
+            if leg.killed:
+                kills += 1
+                out.say(f"kill {kills} of {arguments.kills}, {moment}: {rows[-1][-1]}")
+                continue
+            ends += 1
+            out.say(f"came to its end before {moment}, goes on: {rows[-1][-1]}")
+            if ends > arguments.kills:
+                raise BenchError("the search hardly ever lives until it is killed: raise --trials")
+        leg = search.run(None)
+        record, found = _check(search.database, record, leg, rows, "to its end")
+        faults += found
+        if not _count_plans(search.database):
+            faults.append("no plan was stored in the end")
+    out.say()
+    out.table(["KILLED", "TRIALS BEFORE", "AFTER", "REPORTED", "ALL GONE", "VERDICT"], rows)
+    out.say()
+    for fault in faults:
+        out.say(f"fault: {fault}")
+    return out.conclude(
+        [
+            Result(
+                figure=f"faults after {arguments.kills} kills",
+                value=len(faults),
+                required=Required(high=0),
+            ),
+            Result(figure="finished trials on record in the end", value=len(record)),
+        ]
+    )
+
+
+@contextmanager
+def _search(arguments: argparse.Namespace) -> Iterator[Search]:
+    with Ddlplan.in_own_folder() as ddlplan:
+        ddlplan.run("probe")  # takes longer than most of what is to be killed here
+        search = Search(ddlplan, arguments.trials, arguments.budget)
+        try:
+            yield search
+        finally:
+            search.end_what_is_left()
+
+
+def _draw(dice: random.Random, arguments: argparse.Namespace, kills: int) -> Moment:
+    """Draw a moment: one in four in the start-up, or wherever it falls, the others in the trials.
+
+    Were all counted from the start, a slow machine would not see a single trial.
+    """
+    in_trials = kills % _ONE_IN != 0
+    longest_s = arguments.in_trials if in_trials else arguments.from_start
+    return Moment(after_s=dice.uniform(0, longest_s), in_trials=in_trials)
+
+
+def _count_reported(log: Path) -> int:
+    """Count the trials that the tuner said were finished."""
+    lines = log.read_text(errors="replace").splitlines()
+    return sum(1 for line in lines if _FINISHED_TRIAL.match(line))
+
+
+def _check(
+    database: Path, before: Record, leg: Leg, rows: list[list[str]], moment: str
+) -> tuple[Record, list[str]]:
+    """Hold the database against what must be in it; add a row to the table."""
+    after, faults = _read(database)
+    lost = [trial_id for trial_id, trial in before.items() if after.get(trial_id) != trial]
+    if lost:
+        faults.append(f"trials {lost} were lost or changed")
+    if len(after) - len(before) < leg.reported:
+        faults.append(f"{leg.reported} trials reported, {len(after) - len(before)} stored")
+    faults += _find_doubles(after)
+    if not leg.killed and leg.exit_code != 0:
+        last = leg.stderr.strip().splitlines()[-1:]
+        faults.append(f"exit code {leg.exit_code}: {''.join(last)}")
+    if leg.gone_s is None:
+        faults.append(f"processes were left after {_GONE_LIMIT_S:g} s")
+    gone = "no" if leg.gone_s is None else f"{leg.gone_s:.2f} s"
+    verdict = "; ".join(faults) or "ok"
+    rows.append([moment, str(len(before)), str(len(after)), str(leg.reported), gone, verdict])
+    return after, [f"{moment}: {fault}" for fault in faults]
+
+
+def _find_doubles(record: Record) -> list[str]:
+    numbers = Counter((trial.study_id, trial.number) for trial in record.values())
+    searched = Counter(
+        (trial.study_id, trial.plan) for trial in record.values() if trial.role == "search"
+    )
+    faults = [f"number {key} is used {n} times" for key, n in numbers.items() if n > 1]
+    faults += [f"{plan} was searched {n} times" for (_, plan), n in searched.items() if n > 1]
+    studies = {trial.study_id for trial in record.values()}
+    if len(studies) > 1:
+        faults.append(f"{len(studies)} studies for one search")
+    return faults
+
+
+def _read(database: Path) -> tuple[Record, list[str]]:
+    """Read the trials from a copy, so that the next tuner finds what the killed one left."""
+    if not database.exists():
+        return {}, []
+    copy = database.with_name("copy.db")
+    for suffix in ("", "-journal", "-wal", "-shm"):
+        source, target = Path(f"{database}{suffix}"), Path(f"{copy}{suffix}")
+        target.unlink(missing_ok=True)
+        if source.exists():
+            shutil.copyfile(source, target)
+    try:
+        with closing(sqlite3.connect(copy)) as connection:
+            connection.row_factory = sqlite3.Row
+            verdict = [row[0] for row in connection.execute("PRAGMA integrity_check")]
+            faults = [] if verdict == ["ok"] else [f"integrity_check: {'; '.join(verdict)}"]
+            if not connection.execute(
+                "SELECT 1 FROM sqlite_master WHERE name = 'trials'"
+            ).fetchone():
+                return {}, faults  # killed before it had any table
+            rows = connection.execute("SELECT * FROM trials ORDER BY id").fetchall()
+    except sqlite3.DatabaseError as error:
+        return {}, [f"the database cannot be read: {error}"]
+    return {row["id"]: _trial(row) for row in rows}, faults
+
+
+def _trial(row: sqlite3.Row) -> Trial:
+    return Trial(
+        study_id=row["study_id"],
+        number=row["number"],
+        role=row["role"],
+        plan=json.dumps(json.loads(row["plan"]), sort_keys=True),
+        row=repr(tuple(row)),
+    )
+
+
+def _count_plans(database: Path) -> int:
+    with closing(sqlite3.connect(database)) as connection:
+        return int(connection.execute("SELECT count(*) FROM plans").fetchone()[0])
+
+
+def _parse() -> argparse.Namespace:
+    parser = make_parser(__doc__)
+    parser.add_argument("--kills", type=positive, default=20, help="how many (20)")
+    parser.add_argument("--seed", type=int, default=0, help="of the moments (0)")
+    parser.add_argument(
+        "--from-start", type=float, default=10.0, help="latest moment from the start, in s (10)"
+    )
+    parser.add_argument(
+        "--in-trials", type=float, default=4.0, help="latest moment from a first trial, in s (4)"
+    )
+    parser.add_argument("--trials", type=positive, default=80, help="plans to search (80)")
+    parser.add_argument("--budget", default="3m", help="of the search (3m)")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    run_bench(main)
