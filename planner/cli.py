@@ -436,9 +436,8 @@ def run(arguments: list[str]) -> int:
     try:
         status = app(args=arguments, prog_name="ddlplan", standalone_mode=False) or 0
         sys.stdout.flush()  # here, where a reader that has left can still be noticed
-    except typer.Exit as ended:
-        interrupted = ended.exit_code == 128 + signal.SIGINT  # what typer makes of Ctrl-C
-        return _stop(signal.SIGINT) if interrupted else ended.exit_code
+        if status == 128 + signal.SIGINT:  # what typer makes of Ctrl-C
+            return _stop(signal.SIGINT)
     except (KeyboardInterrupt, typer.Abort):
         return _stop(signal.SIGINT)
     except _Terminated as ended:

@@ -16,6 +16,7 @@ from launch.workers.reports import Described, EpochDone, Report, StepDone
 from launch.workers.reports import Progress as DataProgress
 from planner.quantities import format_duration
 from planner.report.plan_line import describe_plan
+from planner.report.units import printable
 from planner.result import Outcome, Role, TrialResult
 from planner.trial import TrialProgress
 
@@ -117,7 +118,7 @@ class TuneLines:
         if result.outcome is not Outcome.OK:
             line.stylize("dim")
             if not result.outcome.has_times:
-                line.append(f"  {result.reason}", style="red")
+                line.append("  " + printable(result.reason or ""), style="red")
         if is_best:
             line.stylize("bold green")
             line.append("  best" if self._count > 1 else "")

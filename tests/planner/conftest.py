@@ -20,7 +20,6 @@ import pytest
 
 CASES = Path(__file__).with_name("steady_cases.py")
 STEADY = f"{CASES}:Steady"
-AS_ROOT = ["--allow-run-as-root"] if os.geteuid() == 0 else []
 GUARD_S = 120
 """No test waits longer; none should wait nearly as long."""
 
@@ -115,6 +114,12 @@ class CommandLine:
             return connection.execute(sql).fetchall()
         finally:
             connection.close()
+
+
+@pytest.fixture
+def cases() -> Path:
+    """The file of the use cases."""
+    return CASES
 
 
 @pytest.fixture

@@ -74,16 +74,17 @@ class Dies(Steady):
 
 
 class Fated(Steady):
-    """Each trial, told apart by a file that counts them, ends in another way."""
+    """Each trial ends in another way. A file counts the models that were made: the first one is
+    made before any trial, to learn its size."""
 
-    fates = ("good", "crash", "nan", "memory", "leave", "good", "hang")
+    fates = ("good", "good", "crash", "nan", "memory", "leave", "good", "hang")
 
-    def optimizer(self, parameters):
+    def model(self):
         counter = Path(os.environ["FATES"])
         number = len(counter.read_text()) if counter.exists() else 0
         counter.write_text("x" * (number + 1))
         self._fate = self.fates[min(number, len(self.fates) - 1)]
-        return super().optimizer(parameters)
+        return super().model()
 
     def loss(self, output, target):
         match self._fate:

@@ -1,0 +1,170 @@
+"""`ddlplan launch` as people run it: through mpirun, to good and to bad ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+
+import pytest
+from safetensors.numpy import load_file
+
+AS_ROOT = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root is refused")
+
+
+def launch(command, case, *arguments, **environment):
+    return command.start("launch", "--use-case", case, *AS_ROOT, *arguments, **environment)
+
+
+@pytest.fixture
+def steady(cases):
+    return f"{cases}:Steady"
+
+
+def test_launch_trains_and_leaves_weights_metrics_and_logs(tuned, steady):
+    (tuned.folder / "launch.py").write_text("raise SystemExit('not ddlplan itself')\n")
+    (tuned.folder / "hosts").write_text("localhost slots=2\n")
+    ended = tuned.end(launch(tuned, steady, "--epochs", "2", "--hosts", "hosts"))
+    assert ended.code == 0, ended.err
+    assert ended.out.startswith("epoch 1/2  loss ")
+    assert "runs/1/weights.safetensors" in ended.out
+    assert "\x1b" not in ended.out + ended.err
+    run = tuned.folder / "runs" / "1"
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["epoch"] for line in lines] == [1, 2]
+    assert json.loads(lines[0])["metrics"].keys() == {"accuracy"}
+    assert load_file(run / "weights.safetensors")["0.weight"].shape == (4, 2)
+    assert (run / "localhost-worker0.log").exists()
+    assert run.stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in run.iterdir()} == {0o600}
+
+
+def test_losses_that_are_no_numbers_are_null_in_json(import_for, tuned, cases):
+    import_for("NotANumber")
+    ended = tuned.end(launch(tuned, f"{cases}:NotANumber", "--json"))
+    assert ended.code == 0, ended.err
+    assert ended.document["data"]["epochs"][0]["train_loss"] is None
+    metrics = (tuned.folder / "runs" / "1" / "metrics.jsonl").read_text()
+    assert json.loads(metrics)["train_loss"] is None
+
+
+def test_dying_worker_ends_the_job_and_shows_its_last_words(import_for, tuned, cases):
+    import_for("Dies")
+    ended = tuned.end(launch(tuned, f"{cases}:Dies", "--json"))
+    assert ended.code == ended.document["error"]["code"] == 1
+    (error,) = ended.errors
+    assert "on localhost: killed by signal 9 (SIGKILL)" in error
+    log = error.rpartition("see ")[2]
+    assert log.startswith(str(tuned.folder / "runs" / "1" / "localhost-worker"))
+    assert "my last word" in ended.err
+    assert "Traceback" not in ended.err
+    tuned.wait_until_all_ended()
+
+
+def test_data_of_no_use_end_a_launch_with_nothing_written(import_for, tuned, cases):
+    import_for("Steady", use_case="simplebig")
+    (tuned.folder / "photos").mkdir()
+    before = tuned.listing()
+    ended = tuned.end(launch(tuned, "simplebig", "--data", "photos", "--json"))
+    assert ended.code == ended.document["error"]["code"] == 2
+    assert "has no photos" in ended.errors[0]
+    assert tuned.listing() == before
+
+
+def test_place_where_no_run_can_be_kept_is_an_error_of_one_line(tuned, steady):
+    (tuned.folder / "runs").write_text("")
+    ended = tuned.end(launch(tuned, steady))
+    assert ended.code == 2
+    assert ended.err.splitlines()[-1].startswith("error: folder ")
+    assert "Traceback" not in ended.err
+
+
+def test_dry_run_starts_and_writes_nothing(tuned, steady):
+    before = tuned.listing()
+    ended = tuned.end(launch(tuned, steady, "--dry-run"))
+    assert ended.code == 0
+    assert ended.out.splitlines()[0].split()[0].endswith("mpirun")
+    assert "worker 0: cores" in ended.out
+    assert "OMP_NUM_THREADS=1" in ended.out
+    described = tuned.end(launch(tuned, steady, "--dry-run", "--json")).document["data"]
+    assert described.keys() >= {"command", "nodes", "environment"}
+    assert tuned.listing() == before
+
+
+@ROOT
+def test_root_must_say_that_root_may_run_mpirun(tuned, steady, monkeypatch):
+    monkeypatch.delenv("OMPI_ALLOW_RUN_AS_ROOT", raising=False)
+    before = tuned.listing()
+    ended = tuned.run("launch", "--use-case", steady, "--json")
+    assert ended.code == ended.document["error"]["code"] == 7
+    assert "--allow-run-as-root" in ended.errors[0]
+    assert tuned.listing() == before
+
+
+def test_stale_plan_is_used_only_when_that_is_asked_for(import_for, tuned, steady):
+    number = import_for(software={"python": "3.11.7", "torch": "1.0.0", "ddlplan": "0.1.0"})
+    assert tuned.data("plans", "show", number)["stale"] is True
+    ended = tuned.end(launch(tuned, steady, "--plan", str(number), "--json"))
+    assert ended.code == ended.document["error"]["code"] == 5
+    assert "torch 1.0.0" in ended.errors[0]
+    assert "--allow-stale" in ended.errors[0]
+    arguments = ("--plan", str(number), "--allow-stale", "--dry-run")
+    assert tuned.end(launch(tuned, steady, *arguments)).code == 0
+    number = import_for(fingerprint="sha256:0")
+    ended = tuned.end(launch(tuned, steady, "--plan", str(number)))
+    assert (ended.code, ended.out) == (5, "")
+    assert tuned.end(launch(tuned, steady, "--dry-run")).out.count("plan 1,") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["--plan", "99"], 3, "no plan 99"),
+        (["--data", "missing"], 2, "missing"),
+    ],
+)
+def test_launch_that_cannot_be_is_refused(tuned, steady, arguments, code, says):
+    before = tuned.listing()
+    ended = tuned.end(launch(tuned, steady, *arguments, "--json"))
+    assert ended.code == ended.document["error"]["code"] == code
+    assert says in ended.errors[0]
+    assert tuned.listing() == before
+
+
+def test_plan_of_another_use_case_is_refused(import_for, tuned, cases):
+    import_for("Dies")
+    ended = tuned.end(launch(tuned, f"{cases}:Dies", "--plan", "1"))
+    assert ended.code == 2
+    assert "choose another" in ended.errors[0]
+
+
+def test_interrupted_launch_ends_quietly(tuned, steady):
+    process = launch(tuned, steady, "--epochs", "100000", "--json")
+    metrics = tuned.folder / "runs" / "1" / "metrics.jsonl"
+    tuned.wait_until(metrics.exists, "the first epoch")
+    process.send_signal(signal.SIGINT)
+    ended = tuned.end(process)
+    assert ended.code == ended.document["error"]["code"] == 130
+    assert "Traceback" not in ended.err
+    tuned.wait_until_all_ended()
+
+
+def find(command, program):
+    """Find a process by its program; mpirun, which becomes prterun, names the rank's as well."""
+    found = command.processes(program)
+    return [pid for pid, line in found.items() if program in line.partition(" --host")[0]]
+
+
+@pytest.mark.parametrize("victim", ["planner.cli", "prterun", "launch.rank", "fork_server"])
+def test_whichever_process_is_killed_none_is_left(tuned, steady, victim):
+    process = launch(tuned, steady, "--epochs", "100000")
+    metrics = tuned.folder / "runs" / "1" / "metrics.jsonl"
+    tuned.wait_until(metrics.exists, "the first epoch")
+    os.kill(min(find(tuned, victim)), signal.SIGKILL)
+    ended = tuned.end(process)
+    if victim != "planner.cli":
+        assert ended.code == 1
+        assert len(ended.errors) == 1
+        assert "Traceback (most" not in ended.errors[0]
+    tuned.wait_until_all_ended()
