@@ -13,7 +13,7 @@ from pathlib import Path
 
 from launch.errors import LaunchError
 from launch.job import Job
-from launch.workers.process_end import bound_command
+from launch.process_end import bound_command
 from launch.workers.reports import Report
 
 _END_LIMIT_S = 10.0

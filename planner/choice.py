@@ -51,10 +51,13 @@ def choose(candidates: Sequence[Candidate]) -> Candidate:
 
     A plan is faster than another only where the intervals lie apart; of those that may be as fast
     as the fastest, the simplest is chosen. Where finalists were measured again, the best is one
-    of them.
+    of them, unless another plan's whole interval lies above theirs.
     """
     finalists = [c for c in candidates if c.role is Role.FINAL]
-    field = finalists or list(candidates)
+    proven = max((c.throughput.high for c in finalists), default=0.0)
+    field = finalists + [
+        c for c in candidates if c.role is not Role.FINAL and c.throughput.low > proven
+    ]
     fastest = max(field, key=lambda candidate: candidate.throughput.median)
     tied = [c for c in field if c.throughput.high >= fastest.throughput.low]
     return min(tied, key=lambda c: (complexity(c.plan), -c.throughput.median))

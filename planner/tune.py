@@ -15,7 +15,7 @@ from planner.result import Outcome, Role, TrialResult
 from planner.search import PlanSearch, time_per_sample_s
 from planner.store import Store
 from planner.stored_plan import Baseline, StoredPlan, utc_now
-from planner.study import Study
+from planner.study import StoredTrial, Study
 from planner.trial import TrialProgress
 from probes.hardware import Hardware
 from probes.timing import Interval, find_noise_warning, ratio
@@ -55,8 +55,8 @@ class TuneOutcome:
     """All trials of the study, earlier ones included."""
     new_trials: int
     elapsed_s: float
-    stepping_share: float | None
-    """Part of the time that was spent in training steps; ``None`` where none was spent."""
+    stepping_s: float
+    """Part of it that was spent in training steps, warm-up included."""
     interrupted: bool
     warnings: tuple[str, ...]
 
@@ -135,8 +135,10 @@ class Tuner:
         )
         begin = store.begin_study_afresh if request.fresh else store.get_or_create_study
         self._study_id = begin(study)
-        self._results = [stored.result for stored in store.trials(self._study_id)]
-        self._earlier = len(self._results)
+        earlier = store.trials(self._study_id)
+        self._results = [stored.result for stored in earlier]
+        self._earlier = len(earlier)
+        self._finished = _count_finished(earlier, store.plans(request.use_case))
 
     def tune(self) -> TuneOutcome:
         """Search until the budget is used up; on Ctrl-C give what is known.
@@ -172,7 +174,8 @@ class Tuner:
             seed=self._request.seed,
         )
         while self._may_go_on() and (proposal := search.propose()):
-            limit_s = min(self._trial_limit_s(proposal.plan), self._left_s())
+            spare_s = self._left_s() - self._final_s()
+            limit_s = min(self._trial_limit_s(proposal.plan), spare_s)
             if limit_s < self._least_s(proposal.plan):
                 break
             result = self._run(proposal.plan, limit_s, Role.SEARCH, proposal.parameters)
@@ -180,10 +183,13 @@ class Tuner:
 
     def _measure_finalists(self) -> None:
         """Measure the best again: the fastest of many noisy times is faster than it really is."""
-        for finalist in contenders(self._candidates()):
-            limit_s = min(self._trial_limit_s(finalist.plan), self._left_s())
-            if limit_s >= self._least_s(finalist.plan):
-                self._run(finalist.plan, limit_s, Role.FINAL)
+        measured = [r.plan for r in self._unfinished() if r.role is Role.FINAL]
+        waiting = [c.plan for c in contenders(self._candidates()) if c.plan not in measured]
+        while waiting and self._left_s() < sum(self._least_s(plan) for plan in waiting):
+            waiting.pop()
+        while waiting:
+            limit_s = min(self._trial_limit_s(waiting[0]), self._left_s() / len(waiting))
+            self._run(waiting.pop(0), limit_s, Role.FINAL)
 
     def _run(
         self,
@@ -215,9 +221,8 @@ class Tuner:
         return sum(result.elapsed_s for result in self._unfinished())
 
     def _unfinished(self) -> list[TrialResult]:
-        """Trials since the last search that came to its finalists."""
-        last = max((i for i, r in enumerate(self._results) if r.role is Role.FINAL), default=-1)
-        return self._results[last + 1 :]
+        """Trials since the last search that came to its end."""
+        return self._results[self._finished :]
 
     def _left_s(self) -> float:
         return self._deadline - self._clock()
@@ -311,7 +316,7 @@ class Tuner:
             trials=tuple(self._results),
             new_trials=len(new),
             elapsed_s=elapsed_s,
-            stepping_share=stepping_s / elapsed_s if new else None,
+            stepping_s=stepping_s,
             interrupted=interrupted,
             warnings=(noise,) if noise else (),
         )
@@ -339,6 +344,20 @@ class Tuner:
             software=self._software,
             study_id=self._study_id,
         )
+
+
+def _count_finished(trials: Sequence[StoredTrial], plans: Sequence[StoredPlan]) -> int:
+    """Count the trials of searches that came to their end: finalists measured, a plan kept."""
+    kept = [plan.created_at for plan in plans if plan.study_id in {t.study_id for t in trials}]
+    return max(
+        (
+            place
+            for place, trial in enumerate(trials, start=1)
+            if trial.result.role is Role.FINAL
+            and any(created_at >= trial.created_at for created_at in kept)
+        ),
+        default=0,
+    )
 
 
 def choose_from(results: Sequence[TrialResult], request: TuneRequest) -> list[Candidate]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import count, pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
+
+from launch.process_end import end_with_parent
 
 Indices = list[int]
 
@@ -102,6 +106,7 @@ def load(
         # Other threads of this worker are idle while it forks, and no GPU was touched yet; a
         # fresh interpreter would import torch again for every trial.
         multiprocessing_context="fork" if loader_workers else None,
+        worker_init_fn=partial(_end_with_worker, os.getpid()) if loader_workers else None,
     )
     for batch in loader:
         while not sizes[0][0]:
@@ -109,6 +114,11 @@ def load(
         yield batch, sizes.pop(0)[1]
     for _, batch_size in sizes:
         yield None, batch_size
+
+
+def _end_with_worker(worker_pid: int, _loader: int) -> None:
+    """Let a loader end when its worker is killed; by itself it would look up every 5 s only."""
+    end_with_parent(worker_pid)
 
 
 def split_batch(batch: Any, parts: int) -> list[Any]:

@@ -26,14 +26,14 @@ from dataclasses import dataclass
 from typing import IO, NoReturn
 
 from launch.errors import LaunchError
-from launch.training.handles import GroupHandles
-from launch.workers.process_end import (
+from launch.process_end import (
     end_with_parent,
     exit_code,
     explain_exit,
     kill_group,
     offer_to_oom_killer,
 )
+from launch.training.handles import GroupHandles
 from launch.workers.task import Task
 
 _MAX_MESSAGE_BYTES = 1 << 16

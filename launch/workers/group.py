@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import IO
 
 from launch.errors import LaunchError
+from launch.process_end import explain_exit, kill_group
 from launch.training.handles import GroupHandles
 from launch.workers.fork_server import ForkServer, WorkerExit
-from launch.workers.process_end import explain_exit, kill_group
 from launch.workers.reports import Failed, Report
 from launch.workers.task import Task
 

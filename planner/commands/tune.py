@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from planner.commands.next_step import next_command
@@ -20,6 +21,7 @@ from probes.node import probe
 
 def tune_here(request: TuneRequest, db: str, out: Output) -> None:
     """Search on this machine and say what was found."""
+    started = time.monotonic()
     Store.check_place(db)  # before anything is drawn or timed that could not be kept
     software = current_software()
     node = probe(quick=True)
@@ -33,10 +35,11 @@ def tune_here(request: TuneRequest, db: str, out: Output) -> None:
             with TuneLines(out.errors) as display:
                 tuner = Tuner(request, facts, node, software, store, runner.run, display)
                 outcome = tuner.tune()
+    elapsed_s = time.monotonic() - started
     for warning in outcome.warnings:
         out.warn(warning)
-    _say_tuned(request, outcome, db, out)
-    out.finish(_tuned_json(outcome))
+    _say_tuned(request, outcome, db, elapsed_s, out)
+    out.finish(_tuned_json(outcome, elapsed_s))
     if outcome.interrupted:
         raise KeyboardInterrupt
 
@@ -57,7 +60,9 @@ def known_node(store: Store, node: Hardware, out: Output) -> Hardware:
     return measured
 
 
-def _say_tuned(request: TuneRequest, outcome: TuneOutcome, db: str, out: Output) -> None:
+def _say_tuned(
+    request: TuneRequest, outcome: TuneOutcome, db: str, elapsed_s: float, out: Output
+) -> None:
     stored = outcome.plan
     rate = stored.throughput_samples_per_s
     if stored.baseline is not None:
@@ -73,17 +78,16 @@ def _say_tuned(request: TuneRequest, outcome: TuneOutcome, db: str, out: Output)
         for kind in Outcome
         if (number := sum(1 for result in outcome.trials if result.outcome is kind))
     ]
-    share = outcome.stepping_share
-    spent = "" if share is None else f", {100 * share:.0f} % of it in training steps"
+    share = 100 * outcome.stepping_s / elapsed_s
     out.say(f"trials     {len(outcome.trials)}: {', '.join(counts)}")
-    out.say(f"time       {format_duration(outcome.elapsed_s)}{spent}")
+    out.say(f"time       {format_duration(elapsed_s)}, {share:.0f} % of it in training steps")
     then = next_command("launch", request.use_case, data=request.data, db=db)
     out.say(f"stored     plan {stored.id}; next: {then}")
     if outcome.interrupted:
         out.note("stopped early: the same command goes on from here")
 
 
-def _tuned_json(outcome: TuneOutcome) -> dict[str, Any]:
+def _tuned_json(outcome: TuneOutcome, elapsed_s: float) -> dict[str, Any]:
     return {
         "plan": outcome.plan.to_json(stale=False),
         "trials": {
@@ -91,7 +95,7 @@ def _tuned_json(outcome: TuneOutcome) -> dict[str, Any]:
             for kind in Outcome
         },
         "new_trials": outcome.new_trials,
-        "elapsed_s": outcome.elapsed_s,
-        "stepping_share": outcome.stepping_share,
+        "elapsed_s": elapsed_s,
+        "stepping_share": outcome.stepping_s / elapsed_s,
         "interrupted": outcome.interrupted,
     }

@@ -47,6 +47,7 @@ class Recorded:
         self.ran: list[tuple[Role, Plan]] = []
         self.fail = lambda plan: None
         self.stop_after: int | None = None
+        self.final_factor = 1.0
 
     def clock(self) -> float:
         return self.now_s
@@ -63,6 +64,7 @@ class Recorded:
             raise KeyboardInterrupt
         self.ran.append((role, plan))
         step_s = self.sample_s(plan) * plan.node_batch
+        step_s *= self.final_factor if role is Role.FINAL else 1.0
         samples = tuple(step_s * (1 + 0.002 * (i % 3 - 1)) for i in range(6))
         elapsed_s = min(0.5 + sum(samples), time_limit_s)
         self.now_s += elapsed_s
@@ -250,3 +252,30 @@ def test_same_seed_draws_the_same_plans(tmp_path):
             tuner(store, recorded, replace(REQUEST, seed=3)).tune()
         runs.append(recorded.ran)
     assert runs[0] == runs[1]
+
+
+def test_search_killed_among_its_finalists_measures_only_the_other_one(store, recorded):
+    recorded.sample_s = lambda plan: 0.01  # so that there are two finalists
+    tuner(store, recorded).tune()
+    ran = list(recorded.ran)
+    finals = [place for place, (role, _) in enumerate(ran) if role is Role.FINAL]
+    assert len(finals) == 2
+
+    killed = Recorded()
+    killed.sample_s = recorded.sample_s
+    killed.stop_after = finals[1]
+    request = replace(REQUEST, use_case="other")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "save_plan", lambda stored: 0)  # kill -9 leaves no time for that
+        tuner(store, killed, request).tune()
+    killed.stop_after = None
+    tuner(store, killed, request).tune()
+    assert [role for role, _ in killed.ran].count(Role.FINAL) == 2
+    assert len(killed.ran) == len(ran)
+
+
+def test_finalists_that_fell_behind_yield_to_a_plan_shown_to_be_faster(store, recorded):
+    recorded.final_factor = 3.0
+    outcome = tuner(store, recorded).tune()
+    finals = [plan for role, plan in recorded.ran if role is Role.FINAL]
+    assert outcome.plan.plan not in finals

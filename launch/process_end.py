@@ -1,6 +1,6 @@
 """How does a process end with its owner, and how do we say how it ended?
 
-Run as a program, ``python -m launch.workers.process_end PARENT PROGRAM ...`` becomes PROGRAM,
+Run as a program, ``python -m launch.process_end PARENT PROGRAM ...`` becomes PROGRAM,
 which gets SIGTERM when the process PARENT dies.
 """
 
