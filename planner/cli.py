@@ -1,20 +1,16 @@
-"""What can be typed? The command line: it reads options, calls, and shows what came of it."""
+"""What can be typed? The options of every command, read and handed on."""
 
 from __future__ import annotations
 
-import os
-import signal
-import sys
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from planner.exit_codes import BUG, judge
-from planner.output import Output
+from planner.errors import UsageError
+from planner.output import Output, start_output, variable_of
 from planner.quantities import parse_duration_s
 
 if TYPE_CHECKING:
@@ -58,12 +54,8 @@ def _duration_s(option: str, text: str) -> float:
 def _option(*names: str, help_: str, **settings: Any) -> Any:
     """Make an option that is also read from ``DDLPLAN_<OPTION>``."""
     return typer.Option(
-        *names, envvar=_variable(names[0]), show_envvar=False, help=help_, **settings
+        *names, envvar=variable_of(names[0]), show_envvar=False, help=help_, **settings
     )
-
-
-def _variable(option: str) -> str:
-    return "DDLPLAN_" + option.removeprefix("--").replace("-", "_").upper()
 
 
 Database = Annotated[str, _option("--db", help_="Database: a path or sqlite:///path.")]
@@ -96,7 +88,7 @@ def probe(
     from planner.store import Store
     from probes.node import probe as probe_node
 
-    out = _output("probe", as_json=json)
+    out = start_output("probe", as_json=json)
     _only_this_machine(hosts, out)
     with Store.open(db) as store:
         with _status(out, "probing this machine"):
@@ -139,7 +131,7 @@ def tune(
     """Search for the fastest way to train a use case on this machine."""
     from launch.use_cases import check_spec, normalise_spec
 
-    out = _output("tune", as_json=json)
+    out = start_output("tune", as_json=json)
     _only_this_machine(hosts, out)
     check_spec(use_case)
     if batch_size is not None and max_batch is not None:
@@ -196,7 +188,7 @@ def launch(
     from planner.commands.launch import launch_here
     from planner.launching import LaunchRequest
 
-    out = _output("launch", as_json=json)
+    out = start_output("launch", as_json=json)
     check_spec(use_case)
     request = LaunchRequest(
         use_case=normalise_spec(use_case),
@@ -224,7 +216,7 @@ def trials(
     """Show every trial, failed ones with their reason."""
     from planner.commands.plans import show_trials
 
-    out = _output("trials", as_json=json)
+    out = start_output("trials", as_json=json)
     _one_format(json=json, csv=csv)
     show_trials(_reading(db), out, _case(use_case), node, as_csv=csv)
 
@@ -252,7 +244,7 @@ def doctor(
     """Check whether this machine can do the job."""
     from planner.commands.doctor import examine
 
-    out = _output("doctor", as_json=json)
+    out = start_output("doctor", as_json=json)
     _only_this_machine(hosts, out)
     examine(db, out)
 
@@ -269,7 +261,7 @@ def plans_list(
     """Show the stored plans."""
     from planner.commands.plans import list_plans
 
-    out = _output("plans list", as_json=json)
+    out = start_output("plans list", as_json=json)
     _one_format(json=json, csv=csv)
     list_plans(_reading(db), out, _case(use_case), node, as_csv=csv)
 
@@ -279,7 +271,7 @@ def plans_show(plan_id: PlanId, *, db: Database = DEFAULT_DATABASE, json: AsJson
     """Show one plan with its evidence."""
     from planner.commands.plans import show_plan
 
-    show_plan(_reading(db), _output("plans show", as_json=json), plan_id)
+    show_plan(_reading(db), start_output("plans show", as_json=json), plan_id)
 
 
 @plans_app.command("best")
@@ -293,7 +285,8 @@ def plans_best(
     """Show the plan that launch would use."""
     from planner.commands.plans import show_best
 
-    show_best(_reading(db), _output("plans best", as_json=json), _case(use_case) or use_case, node)
+    out = start_output("plans best", as_json=json)
+    show_best(_reading(db), out, _case(use_case) or use_case, node)
 
 
 @plans_app.command("compare")
@@ -307,7 +300,7 @@ def plans_compare(
     """Compare two plans."""
     from planner.commands.plans import compare
 
-    compare(_reading(db), _output("plans compare", as_json=json), first, second)
+    compare(_reading(db), start_output("plans compare", as_json=json), first, second)
 
 
 @plans_app.command("export")
@@ -315,7 +308,7 @@ def plans_export(plan_id: PlanId, *, db: Database = DEFAULT_DATABASE, json: AsJs
     """Write a plan as JSON, with the commands that need no ddlplan."""
     from planner.commands.plans import export
 
-    export(_reading(db), _output("plans export", as_json=json), plan_id)
+    export(_reading(db), start_output("plans export", as_json=json), plan_id)
 
 
 @plans_app.command("import")
@@ -328,7 +321,7 @@ def plans_import(
     """Store a plan from a file."""
     from planner.commands.plans import import_plan
 
-    import_plan(db, _output("plans import", as_json=json), file)
+    import_plan(db, start_output("plans import", as_json=json), file)
 
 
 @plans_app.command("rm")
@@ -336,7 +329,7 @@ def plans_rm(plan_id: PlanId, *, db: Database = DEFAULT_DATABASE, json: AsJson =
     """Forget a plan; its trials stay."""
     from planner.commands.plans import remove
 
-    remove(_reading(db), _output("plans rm", as_json=json), plan_id)
+    remove(_reading(db), start_output("plans rm", as_json=json), plan_id)
 
 
 def _reading(db: str) -> Callable[[], Store]:
@@ -398,7 +391,7 @@ def _one_format(*, json: bool, csv: bool) -> None:
 
 
 def _show_summaries(command: str, summaries: dict[str, str], *, as_json: bool) -> None:
-    out = _output(command, as_json=as_json)
+    out = start_output(command, as_json=as_json)
     width = max(map(len, summaries))
     for name, summary in summaries.items():
         out.say(f"{name:<{width}}  {summary}")
@@ -414,62 +407,18 @@ def _status(out: Output, what: str) -> Iterator[None]:
         yield
 
 
-class _Terminated(BaseException):
-    """A signal asks the program to end in order."""
+def call(arguments: list[str]) -> int:
+    """Run the command that the arguments name; give its exit status.
 
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-
-_current: list[Output] = []
-"""Where the running command writes: what ends it must know what was written already."""
-
-
-def _output(command: str, *, as_json: bool) -> Output:
-    _current[:] = [Output(command, as_json=as_json)]
-    return _current[0]
-
-
-def run(arguments: list[str]) -> int:
-    """Run one command line; give the exit status."""
-    _output(_command_of(arguments), as_json=_wants_json(arguments))
+    Raises:
+        UsageError: The arguments make no sense.
+    """
     try:
-        status = app(args=arguments, prog_name="ddlplan", standalone_mode=False) or 0
-        sys.stdout.flush()  # here, where a reader that has left can still be noticed
-        if status == 128 + signal.SIGINT:  # what typer makes of Ctrl-C
-            return _stop(signal.SIGINT)
-    except (KeyboardInterrupt, typer.Abort):
-        return _stop(signal.SIGINT)
-    except _Terminated as ended:
-        return _stop(ended.number)
+        return app(args=arguments, prog_name="ddlplan", standalone_mode=False) or 0
+    except typer.Abort as ended:
+        raise KeyboardInterrupt from ended
     except _UsageError as error:
-        _current[0].fail(2, "usage", _explain_usage(error))
-        return 2
-    except BrokenPipeError:
-        return _reader_left()
-    except SystemExit as ended:
-        # What typer makes of a broken pipe; it also ends so after completing a word for the shell.
-        if not isinstance(ended.__context__, BrokenPipeError):
-            raise
-        return _reader_left()
-    except Exception as error:  # noqa: BLE001 - what no one expected is a bug of ours
-        return _fail(_current[0], error)
-    return status
-
-
-def _stop(number: int) -> int:
-    """End a command that a signal has ended; what it knew by then may be said already."""
-    if not _current[0].is_finished:
-        _current[0].stopped(number)
-    return 128 + number
-
-
-def _reader_left() -> int:
-    """End quietly: whoever read our output has enough. Python would complain at its end."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.stdout, sys.stderr):
-        os.dup2(nowhere, stream.fileno())
-    return 128 + signal.SIGPIPE
+        raise UsageError(_explain_usage(error)) from error
 
 
 def _explain_usage(error: Exception) -> str:
@@ -478,57 +427,3 @@ def _explain_usage(error: Exception) -> str:
     if isinstance(error, typer.BadParameter) or context is None:
         return message
     return f"{message.rstrip('.')}: see {context.command_path} --help"
-
-
-def _fail(out: Output, error: Exception) -> int:
-    verdict = judge(error)
-    if verdict is None:
-        traceback.print_exc()
-        verdict = (BUG, "bug")
-    if tail := getattr(error, "log_tail", None):
-        out.note(tail)
-    message = str(error) or type(error).__name__
-    out.fail(*verdict, message=" ".join(message.split()))
-    return verdict[0]
-
-
-def _wants_json(arguments: list[str]) -> bool:
-    """Tell whether JSON is asked for, as long as nothing has read the options."""
-    variable = os.environ.get(_variable("--json"), "").strip().lower()
-    return "--json" in arguments or variable in ("1", "true", "t", "yes", "y", "on")
-
-
-def _command_of(arguments: list[str]) -> str:
-    """Name the command, for an error that came before the command was known."""
-    words = []
-    for argument in arguments[:2]:
-        if argument.startswith("-"):
-            break
-        words.append(argument)
-    return " ".join(words[:2] if words[:1] == ["plans"] else words[:1])
-
-
-def _make_tolerant(name: str) -> None:
-    """Let a standard stream take any text, and be there where the caller has closed it."""
-    stream = getattr(sys, name)
-    if stream is None:
-        setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
-    else:
-        stream.reconfigure(errors="backslashreplace")
-
-
-def main() -> NoReturn:
-    """Run the command line of this process."""
-
-    def terminate(number: int, _: object) -> NoReturn:
-        raise _Terminated(number)
-
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, terminate)
-    for name in ("stdout", "stderr"):
-        _make_tolerant(name)
-    sys.exit(run(sys.argv[1:]))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,7 @@
 """What can go wrong while a plan is searched, kept or chosen?
 
 PlannerError
+|-- UsageError                the command line makes no sense
 |-- StoreError                the database cannot be used
 |   |-- StoreLockedError          another program holds it for too long
 |   |-- StoreCorruptError         it is damaged, or no database of ours
@@ -29,6 +30,13 @@ class PlannerError(Exception):
 
     kind: ClassVar[str] = "bug"
     """Short word for the error in JSON output."""
+
+
+class UsageError(PlannerError):
+    """The command line makes no sense."""
+
+    exit_code = 2
+    kind = "usage"
 
 
 class StoreError(PlannerError):

@@ -72,3 +72,23 @@ class Output:
     def _print_headed(self, head: str, message: str) -> None:
         self.errors.print(head, end=" ")
         self.errors.print(printable(message), markup=False)
+
+
+_current: list[Output] = []
+"""Where the running command writes: what ends it must know what was written already."""
+
+
+def start_output(command: str, *, as_json: bool) -> Output:
+    """Say where the command of this process writes from here on."""
+    _current[:] = [Output(command, as_json=as_json)]
+    return _current[0]
+
+
+def current_output() -> Output:
+    """Give what `start_output` gave last."""
+    return _current[0]
+
+
+def variable_of(option: str) -> str:
+    """Name the environment variable in whose place an option stands: ``DDLPLAN_<OPTION>``."""
+    return "DDLPLAN_" + option.removeprefix("--").replace("-", "_").upper()

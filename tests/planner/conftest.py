@@ -51,7 +51,7 @@ class CommandLine:
 
     def start(self, *arguments: object, **environment: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", "planner.cli", *map(str, arguments)],
+            [sys.executable, "-P", "-m", "planner", *map(str, arguments)],
             cwd=self.folder,
             env={
                 **os.environ,

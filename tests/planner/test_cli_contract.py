@@ -153,7 +153,7 @@ def test_before_the_first_tune_lists_are_empty_and_say_why(ddlplan, command):
 def test_commands_that_only_read_do_without_torch(tuned):
     program = """
 import sys
-from planner.cli import run
+from planner.__main__ import run
 codes = [run(command.split()) for command in sys.argv[1:]]
 slow = sorted({"torch", "optuna", "mpi4py", "numpy"} & set(sys.modules))
 print(codes, slow, file=sys.stderr)
@@ -198,7 +198,7 @@ def test_output_takes_any_text_on_a_stream_of_few_letters(tuned):
 
 def test_closed_stdout_is_no_bug(tuned):
     ended = subprocess.run(
-        ["sh", "-c", f"{sys.executable} -m planner.cli plans list >&-"],
+        ["sh", "-c", f"{sys.executable} -m planner plans list >&-"],
         cwd=tuned.folder,
         capture_output=True,
         text=True,
