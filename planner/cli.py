@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -84,21 +83,11 @@ def probe(
     json: AsJson = False,
 ) -> None:
     """Find out what this machine is and how fast it can be at best."""
-    from planner.report.hardware import hardware_lines
-    from planner.store import Store
-    from probes.node import probe as probe_node
+    from planner.commands.probe import probe_here
 
     out = start_output("probe", as_json=json)
     _only_this_machine(hosts, out)
-    with Store.open(db) as store:
-        with _status(out, "probing this machine"):
-            node = probe_node(quick=quick)
-        store.save_probe(node)
-    for warning in node.warnings:
-        out.warn(warning)
-    for line in hardware_lines(node):
-        out.say(line)
-    out.finish([node.to_json() | {"fingerprint": node.fingerprint()}])
+    probe_here(db, out, quick=quick)
 
 
 @app.command()
@@ -396,15 +385,6 @@ def _show_summaries(command: str, summaries: dict[str, str], *, as_json: bool) -
     for name, summary in summaries.items():
         out.say(f"{name:<{width}}  {summary}")
     out.finish([{"name": name, "summary": summary} for name, summary in summaries.items()])
-
-
-@contextmanager
-def _status(out: Output, what: str) -> Iterator[None]:
-    if not out.errors.is_terminal:
-        yield
-        return
-    with out.errors.status(what):
-        yield
 
 
 def call(arguments: list[str]) -> int:
