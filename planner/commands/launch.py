@@ -31,6 +31,7 @@ from probes.hardware import Hardware
 from probes.node import probe
 
 _RUNS = Path("runs")
+_NOTABLE_PERCENT = 10
 
 
 def launch_here(request: LaunchRequest, db: str, out: Output, *, dry_run: bool) -> None:
@@ -82,6 +83,11 @@ def _say_launched(stored: StoredPlan, outcome: LaunchOutcome, out: Output) -> No
     last = outcome.epochs[-1].throughput_samples_per_s
     off = 100 * (last / expected - 1)
     out.say(f"expected   {expected:.1f} samples/s, measured {last:.1f} ({off:+.1f} %)")
+    if off < -_NOTABLE_PERCENT:
+        out.warn(
+            f"training was {-off:.0f} % slower than the plan's trials: another process may be "
+            "using the cores; if it always is, tune again"
+        )
     out.say(f"weights    {_relative(outcome.weights)}")
     out.say(f"metrics    {_relative(outcome.run_directory / 'metrics.jsonl')}, logs beside it")
 

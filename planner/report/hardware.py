@@ -22,8 +22,7 @@ def hardware_lines(node: Hardware) -> list[str]:
 def _cpu_rows(node: Hardware) -> Iterator[tuple[str, str]]:
     cpu = node.cpu
     shape = [f"{cpu.logical_cores} logical", f"{_shown(cpu.physical_cores)} physical"]
-    shape.append(f"{_shown(cpu.sockets)} sockets")
-    shape.append(f"{_shown(cpu.numa_nodes)} NUMA nodes")
+    shape += [_counted(cpu.sockets, "socket"), _counted(cpu.numa_nodes, "NUMA node")]
     yield "processor", cpu.model or cpu.architecture
     yield "cores", ", ".join(shape)
     yield "usable cores", f"{cpu.usable_cores} (limit: {cpu.binding_limit.source})"
@@ -101,6 +100,10 @@ def _size(num_bytes: int | None) -> str:
             break
         value, unit = value / 1024, larger
     return f"{value:.1f} {unit}".replace(".0 ", " ")
+
+
+def _counted(value: int | None, thing: str) -> str:
+    return f"{_shown(value)} {thing}" + ("" if value == 1 else "s")
 
 
 def _shown(value: int | None) -> str:
