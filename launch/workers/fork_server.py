@@ -39,6 +39,9 @@ from launch.workers.task import Task
 _MAX_MESSAGE_BYTES = 1 << 16
 _STARTUP_LIMIT_S = 120.0
 
+WORKER_SETTINGS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+"""What a worker's environment is given."""
+
 # Variables by which a child would take itself for a rank of its parent's MPI job.
 _MPI_PREFIXES = ("OMPI_", "PMIX_", "PMI_", "PRTE_")
 
@@ -183,7 +186,7 @@ def worker_environment(environment: Mapping[str, str]) -> dict[str, str]:
     (OpenBLAS) would make the server unfit to fork.
     """
     kept = {k: v for k, v in environment.items() if not k.startswith(_MPI_PREFIXES)}
-    return kept | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+    return kept | WORKER_SETTINGS
 
 
 class _Server:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import shlex
 from pathlib import Path
 from typing import Any
 
-from launch.mpi import mpirun_command
+from launch.plan import Plan
 from launch.workers.reports import EpochDone, Report, Warned
-from launch.workers.task import Purpose, Task, worker_tasks
+from planner.commands.dry_run import describe_job, job_lines
 from planner.commands.next_step import next_command
 from planner.errors import NoDatabaseError, NoPlanError
 from planner.launching import (
@@ -27,7 +26,6 @@ from planner.report.plan_line import describe_plan
 from planner.software import current_software
 from planner.store import Store
 from planner.stored_plan import StoredPlan
-from probes.hardware import Hardware
 from probes.node import probe
 
 _RUNS = Path("runs")
@@ -46,10 +44,12 @@ def launch_here(request: LaunchRequest, db: str, out: Output, *, dry_run: bool) 
             stored = find_plan(store, request, node, current_software(), remedy=remedy)
     except NoDatabaseError as error:
         raise NoPlanError(f"no plan for {request.use_case} in {db}: run {remedy}") from error
-    job = make_job(request, stored, hosts, _RUNS.resolve() / "NEXT")
+    job = make_job(request, stored, hosts, _RUNS / "NEXT")
     if dry_run:
-        _say_dry_run(request, stored, job_json := _dry_run(request, stored, node, out), out)
-        out.finish(job_json)
+        described = describe_job(job, node, allow_root=request.allow_root)
+        for line in job_lines(job, described):
+            out.say(line)
+        out.finish(described)
         return
     allow_root = check_root(request)
     out.note(f"plan {stored.id}: {describe_plan(job.nodes[0].plan)}")
@@ -65,7 +65,9 @@ def launch_here(request: LaunchRequest, db: str, out: Output, *, dry_run: bool) 
                 out.say(_epoch_line(report, request.epochs))
 
         outcome = run_job(job, _RUNS, allow_root=allow_root, on_report=on_report)
-    _say_launched(stored, outcome, out)
+    _say_speed(stored, job.nodes[0].plan, outcome, out)
+    out.say(f"weights    {_relative(outcome.weights)}")
+    out.say(f"metrics    {_relative(outcome.run_directory / 'metrics.jsonl')}, logs beside it")
     out.finish(_launched_json(stored, outcome))
 
 
@@ -78,7 +80,10 @@ def _epoch_line(epoch: EpochDone, epochs: int) -> str:
     return "  ".join(parts)
 
 
-def _say_launched(stored: StoredPlan, outcome: LaunchOutcome, out: Output) -> None:
+def _say_speed(stored: StoredPlan, plan: Plan, outcome: LaunchOutcome, out: Output) -> None:
+    """Hold the job against the plan's evidence, unless the user has changed the plan."""
+    if plan != stored.plan:
+        return
     expected = stored.throughput_samples_per_s.median
     last = outcome.epochs[-1].throughput_samples_per_s
     off = 100 * (last / expected - 1)
@@ -88,8 +93,6 @@ def _say_launched(stored: StoredPlan, outcome: LaunchOutcome, out: Output) -> No
             f"training was {-off:.0f} % slower than the plan's trials: another process may be "
             "using the cores; if it always is, tune again"
         )
-    out.say(f"weights    {_relative(outcome.weights)}")
-    out.say(f"metrics    {_relative(outcome.run_directory / 'metrics.jsonl')}, logs beside it")
 
 
 def _launched_json(stored: StoredPlan, outcome: LaunchOutcome) -> dict[str, Any]:
@@ -107,46 +110,3 @@ def _relative(path: Path | None) -> str:
         return "none were saved"
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
-
-
-def _dry_run(
-    request: LaunchRequest, stored: StoredPlan, node: Hardware, out: Output
-) -> dict[str, Any]:
-    hosts = find_hosts(request, os.environ)
-    job = make_job(request, stored, hosts, _RUNS / "NEXT")
-    plan = job.nodes[0].plan
-    task = Task(purpose=Purpose.TRAIN, use_case=job.use_case, data=job.data, plan=plan)
-    command = mpirun_command(job, _RUNS / "NEXT" / "job.json", allow_root=request.allow_root)
-    workers = [
-        {
-            "worker": worker.local_rank,
-            "cores": list(worker.cores),
-            "device": plan.devices[min(worker.local_rank, len(plan.devices) - 1)],
-            "threads": plan.threads_per_process,
-        }
-        for worker in worker_tasks(task, node.cpu.core_ids)
-    ]
-    return {
-        "command": command,
-        "nodes": [
-            {"host": n.host, "plan": n.plan.to_json(), "workers": workers} for n in job.nodes
-        ],
-        "environment": {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
-    }
-
-
-def _say_dry_run(
-    request: LaunchRequest, stored: StoredPlan, described: dict[str, Any], out: Output
-) -> None:
-    out.say(shlex.join(described["command"]))
-    for node in described["nodes"]:
-        out.say(f"{node['host']}: plan {stored.id}, {describe_plan(stored.plan)}")
-        for worker in node["workers"]:
-            cores = ",".join(map(str, worker["cores"]))
-            out.say(
-                f"  worker {worker['worker']}: cores {cores}, device {worker['device']}, "
-                f"{worker['threads']} threads"
-            )
-    settings = " ".join(f"{key}={value}" for key, value in described["environment"].items())
-    out.say(f"workers' environment: {settings}, and nothing of MPI's")
-    out.say("nothing was started: leave --dry-run out to train")

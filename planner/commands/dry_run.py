@@ -1,0 +1,68 @@
+"""What would `ddlplan launch` start? Commands, plans, cores and devices, without starting any."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+from launch.job import Job
+from launch.mpi import mpirun_command
+from launch.plan import Plan
+from launch.workers.fork_server import WORKER_SETTINGS
+from launch.workers.task import Purpose, Task, worker_tasks
+from planner.report.plan_line import describe_plan
+from probes.hardware import Hardware
+
+
+def describe_job(job: Job, node: Hardware, *, allow_root: bool) -> dict[str, Any]:
+    """Give what would be started, as plain values that JSON can hold.
+
+    Args:
+        job: What would be launched.
+        node: Where.
+        allow_root: Whether mpirun would be told that root may run it.
+    """
+    job_file = Path(job.run_directory) / "job.json"
+    return {
+        "command": mpirun_command(job, job_file, allow_root=allow_root),
+        "nodes": [
+            {
+                "host": part.host,
+                "plan": part.plan.to_json(),
+                "workers": _workers(job, part.plan, node),
+            }
+            for part in job.nodes
+        ],
+        "environment": dict(WORKER_SETTINGS),
+    }
+
+
+def job_lines(job: Job, described: dict[str, Any]) -> list[str]:
+    """Give the same for people."""
+    lines = [shlex.join(described["command"])]
+    for part, node in zip(job.nodes, described["nodes"], strict=True):
+        lines.append(f"{part.host}: {describe_plan(part.plan)}")
+        for worker in node["workers"]:
+            cores = ",".join(map(str, worker["cores"]))
+            lines.append(
+                f"  worker {worker['worker']}: cores {cores}, device {worker['device']}, "
+                f"threads {worker['threads']}"
+            )
+    settings = " ".join(f"{key}={value}" for key, value in described["environment"].items())
+    lines.append(f"workers' environment: {settings}, and nothing of MPI's")
+    lines.append("nothing was started: leave --dry-run out to train")
+    return lines
+
+
+def _workers(job: Job, plan: Plan, node: Hardware) -> list[dict[str, Any]]:
+    task = Task(purpose=Purpose.TRAIN, use_case=job.use_case, data=job.data, plan=plan)
+    return [
+        {
+            "worker": worker.local_rank,
+            "cores": list(worker.cores),
+            "device": plan.devices[min(worker.local_rank, len(plan.devices) - 1)],
+            "threads": plan.threads_per_process,
+        }
+        for worker in worker_tasks(task, node.cpu.core_ids)
+    ]
