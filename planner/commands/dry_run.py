@@ -38,11 +38,11 @@ def describe_job(job: Job, node: Hardware, *, allow_root: bool) -> dict[str, Any
     }
 
 
-def job_lines(job: Job, described: dict[str, Any]) -> list[str]:
-    """Give the same for people."""
+def job_lines(job: Job, described: dict[str, Any], *, plan_id: int | None) -> list[str]:
+    """Give the same for people, with the number of the stored plan."""
     lines = [shlex.join(described["command"])]
     for part, node in zip(job.nodes, described["nodes"], strict=True):
-        lines.append(f"{part.host}: {describe_plan(part.plan)}")
+        lines.append(f"{part.host}: plan {plan_id}, {describe_plan(part.plan)}")
         for worker in node["workers"]:
             cores = ",".join(map(str, worker["cores"]))
             lines.append(

@@ -47,7 +47,7 @@ def launch_here(request: LaunchRequest, db: str, out: Output, *, dry_run: bool) 
     job = make_job(request, stored, hosts, _RUNS / "NEXT")
     if dry_run:
         described = describe_job(job, node, allow_root=request.allow_root)
-        for line in job_lines(job, described):
+        for line in job_lines(job, described, plan_id=stored.id):
             out.say(line)
         out.finish(described)
         return
