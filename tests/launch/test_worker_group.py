@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -111,6 +112,15 @@ def test_what_a_worker_said_comes_before_its_end(training):
         mine = [event for event in events if event.worker == worker]
         assert isinstance(mine[-1], Ended)
         assert all(isinstance(event, Said) for event in mine[:-1])
+
+
+def test_last_report_and_end_may_wait_at_the_same_time(training, server):
+    """Found by launches that failed at random with a KeyError: the end was taken first, the
+    worker's pipe closed with it, and then read."""
+    with training.start(training.task("Raises", ALONE)) as group:
+        wait_until_gone(group.pids)
+        assert select.select([server], [], [], 10)[0]
+        assert first_failure(group).message == "ArithmeticError: the loss is beyond me"
 
 
 def test_every_step_is_reported_once_by_worker_0(training):
