@@ -14,6 +14,7 @@ from launch.workers.fork_server import ForkServer
 from launch.workers.group import Ended, Event, WorkerGroup, explain_failure
 from launch.workers.reports import JobFailed, Report, StepDone, Validated
 from launch.workers.task import Purpose, Task, worker_tasks
+from probes.hardware import Cpu
 from probes.memory import oom_kill_count
 
 _LOOK_AROUND_S = 1.0
@@ -25,7 +26,7 @@ class Node:
     Args:
         job: The job.
         rank: This node's number in it.
-        core_ids: Logical CPUs that may be used here.
+        cpu: Processors of this node.
         say: Takes what the user should hear.
         is_wanted: Asked about once a second; once false, the workers are ended.
     """
@@ -34,13 +35,13 @@ class Node:
         self,
         job: Job,
         rank: int,
-        core_ids: tuple[int, ...],
+        cpu: Cpu,
         say: Callable[[Report], None],
         is_wanted: Callable[[], bool] = lambda: True,
     ) -> None:
         self._job = job
         self._here = job.nodes[rank]
-        self._core_ids = core_ids
+        self._cpu = cpu
         self._say = say
         self._is_wanted = is_wanted
         self._directory = RunDirectory(Path(job.run_directory))
@@ -53,7 +54,7 @@ class Node:
             InvalidPlanError: The plan does not fit this node.
             LaunchError: The process that starts workers is gone.
         """
-        self._here.plan.check_fits(len(self._core_ids))
+        self._here.plan.check_fits(self._cpu.usable_cores)
         task = Task(
             purpose=Purpose.TRAIN,
             use_case=self._job.use_case,
@@ -66,9 +67,8 @@ class Node:
         first = replace(task, purpose=Purpose.DESCRIBE)
         with ForkServer() as server:
             # The data may have to be made ready on this node first: a plan can be older than they.
-            return self._run(server, [first]) and self._run(
-                server, worker_tasks(task, self._core_ids)
-            )
+            cores = self._cpu.choose_cores(self._here.plan.threads)
+            return self._run(server, [first]) and self._run(server, worker_tasks(task, cores))
 
     def _run(self, server: ForkServer, tasks: list[Task]) -> bool:
         self._oom_kills = oom_kill_count() or 0

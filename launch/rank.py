@@ -32,7 +32,7 @@ def main(job_file: Path) -> int:
         message = f"MPI started {comm.size} ranks for {len(job.nodes)} hosts: is this mpirun ours?"
         _say(_failed(host, message))
         return 1
-    node = Node(job, comm.rank, read_cpu().core_ids, _say, lambda: os.getppid() == parent)
+    node = Node(job, comm.rank, read_cpu(), _say, lambda: os.getppid() == parent)
     try:
         return 0 if node.train() else 1
     except LaunchError as error:

@@ -211,7 +211,7 @@ def trials(
 
 
 @app.command("use-cases")
-def use_cases(*, json: AsJson = False) -> None:
+def use_cases(*, db: Database = DEFAULT_DATABASE, json: AsJson = False) -> None:
     """Show the built-in use cases."""
     from launch.use_cases import use_case_summaries
 
@@ -219,7 +219,7 @@ def use_cases(*, json: AsJson = False) -> None:
 
 
 @app.command("strategies")
-def strategies_command(*, json: AsJson = False) -> None:
+def strategies_command(*, db: Database = DEFAULT_DATABASE, json: AsJson = False) -> None:
     """Show the parallel strategies."""
     from launch.strategies import strategy_summaries
 

@@ -152,7 +152,7 @@ class TrialRunner:
             seed=self._seed,
         )
         oom_kills = oom_kill_count() or 0
-        tasks = worker_tasks(task, self._node.cpu.core_ids)
+        tasks = worker_tasks(task, self._node.cpu.choose_cores(watch.plan.threads))
         with _log_directory() as logs, WorkerGroup(self._server, tasks, logs) as group:
             while (left_s := deadline - time.monotonic()) > 0:
                 event = group.next_event(min(left_s, _MEMORY_INTERVAL_S))

@@ -69,6 +69,7 @@ def read_cpu(root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> Cpu:
     allowed = tuple(sorted(set(allowed or online) & set(online))) or online
     limits = tuple(_find_limits(online, allowed, root, environ))
     usable_cores = min(limit.cores for limit in limits)
+    best = _best_first([core for core in cores if core.core_id in allowed])[:usable_cores]
     about = _read_cpuinfo(root)
     flags = (about.get("flags") or about.get("Features") or "").split()
     sockets = {core.socket for core in cores if core.socket is not None}
@@ -80,7 +81,9 @@ def read_cpu(root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> Cpu:
         sockets=len(sockets) or None,
         numa_nodes=len(_read_numa_nodes(root)) or None,
         usable_cores=usable_cores,
-        core_ids=_best_first([core for core in cores if core.core_id in allowed])[:usable_cores],
+        core_ids=tuple(core.core_id for core in best),
+        core_homes=tuple((core.numa_node, min(core.siblings)) for core in best),
+        may_pin=usable_cores == len(allowed),
         limits=limits,
         l1d_bytes=next(_cache_sizes(1, online[:1], root), None),
         l2_bytes=next(_cache_sizes(2, online[:1], root), None),
@@ -162,14 +165,14 @@ def _read_numa_nodes(root: Path) -> dict[int, tuple[int, ...]]:
     return nodes
 
 
-def _best_first(cores: Sequence[_Core]) -> tuple[int, ...]:
+def _best_first(cores: Sequence[_Core]) -> list[_Core]:
     present = {core.core_id for core in cores}
 
     def order(core: _Core) -> tuple[int, int, int]:
         thread = [sibling for sibling in core.siblings if sibling in present].index(core.core_id)
         return thread, core.numa_node, core.core_id
 
-    return tuple(core.core_id for core in sorted(cores, key=order))
+    return sorted(cores, key=order)
 
 
 def _cache_sizes(level: int, cores: Sequence[int], root: Path) -> Iterator[int]:

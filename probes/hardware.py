@@ -53,6 +53,16 @@ class Cpu:
     threads come last. So the first k of them are the best k.
     """
 
+    core_homes: tuple[tuple[int, ...], ...] = ()
+    """NUMA node and physical core of each of ``core_ids``; empty where they are not known."""
+
+    may_pin: bool = True
+    """Whether ``core_ids`` are ours to choose.
+
+    A quota grants time and not cores: were everyone with a quota to pin to the first cores of
+    the machine, they would all sit on the same few.
+    """
+
     limits: tuple[CoreLimit, ...]
     """Every limit found, in the order in which they were looked for."""
 
@@ -72,6 +82,17 @@ class Cpu:
     def binding_limit(self) -> CoreLimit:
         """The limit that decides ``usable_cores``; of equal ones the first looked for."""
         return min(self.limits, key=lambda limit: limit.cores)
+
+    def choose_cores(self, count: int) -> tuple[int, ...]:
+        """Choose the best ``count`` logical cores to pin to, neighbours side by side.
+
+        So equal parts of them, taken one after the other, share a physical core or a NUMA node
+        inside a part rather than between two. Empty where nothing should be pinned.
+        """
+        if not self.may_pin:
+            return ()
+        homes = dict(zip(self.core_ids, self.core_homes, strict=False))
+        return tuple(sorted(self.core_ids[:count], key=lambda core: homes.get(core, ())))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,7 +56,8 @@ class Strategy(ABC):
         """Build this worker's part of the step.
 
         Collective: every worker of ``group`` calls it once, with the same plan. From the same
-        seed, the gradients equal those of one process on the whole node batch, up to rounding.
+        seed, the gradients equal those of one process on the whole node batch, up to rounding,
+        unless the model normalises over the batch (BatchNorm), which sees one part at a time.
         """
 
 
@@ -112,11 +113,15 @@ def guess_shared_settings(prefix: str, case: CaseFacts) -> dict[str, Setting]:
     }
 
 
+_MOST = 0.9
+"""Share of the cores that a layout must use to count as one of all of them."""
+
+
 def layouts(cores: int, *, at_least: int) -> list[tuple[int, int]]:
     """List ``(parts, threads per part)`` worth trying on ``cores`` cores.
 
-    All cores in equal parts, and half of them, for work that the memory limits rather than
-    the cores.
+    All cores in equal parts, or nearly all where their number does not divide, and half of them,
+    for work that the memory limits rather than the cores.
 
     Args:
         cores: Usable cores.
@@ -126,6 +131,6 @@ def layouts(cores: int, *, at_least: int) -> list[tuple[int, int]]:
         (parts, threads)
         for parts in range(at_least, cores + 1)
         for threads in (cores // parts, max(1, cores // (2 * parts)))
-        if parts * threads in (cores, cores // 2)
+        if parts * threads >= _MOST * cores or parts * threads == cores // 2
     }
     return sorted(pairs, key=lambda pair: (-pair[0] * pair[1], pair[0]))

@@ -57,9 +57,9 @@ class Processes(Strategy):
 
 
 def _middle_layout(node: Hardware) -> str:
-    """Guess a layout: every core, and no more than about eight processes, for their memory."""
+    """Guess a layout: nearly every core, in about eight processes at most, for their memory."""
     cores = node.cpu.usable_cores
-    pairs = [(p, t) for p, t in layouts(cores, at_least=2) if p * t == cores]
+    pairs = [(p, t) for p, t in layouts(cores, at_least=2) if p * t > cores // 2]
     processes, threads = min(pairs, key=lambda pair: abs(pair[0] - min(cores, 8)))
     return f"{processes}x{threads}"
 

@@ -18,9 +18,19 @@ Indices = list[int]
 
 
 def shares(batch: Sequence[int], parts: int) -> list[Indices]:
-    """Cut a batch into ``parts`` shares whose sizes differ by one sample at most."""
-    bounds = [len(batch) * part // parts for part in range(parts + 1)]
-    return [list(batch[low:high]) for low, high in pairwise(bounds)]
+    """Cut a batch into ``parts`` shares whose sizes differ by one sample at most.
+
+    The small rest at the end of an epoch goes to fewer workers, at least two samples each while
+    there are so many: layers that normalise over a batch refuse a single one.
+    """
+    used = usable_parts(len(batch), parts)
+    bounds = [len(batch) * part // used for part in range(used + 1)]
+    return [list(batch[low:high]) for low, high in pairwise(bounds)] + [[]] * (parts - used)
+
+
+def usable_parts(num_samples: int, parts: int) -> int:
+    """Give the number of parts, ``parts`` at most, that get two samples each, or one part."""
+    return max(1, min(parts, num_samples // 2))
 
 
 def epoch_batches(num_samples: int, node_batch: int, *, seed: int, epoch: int) -> list[Indices]:
@@ -103,8 +113,8 @@ def load(
         dataset,
         batch_sampler=keys(),
         num_workers=loader_workers,
-        # Other threads of this worker are idle while it forks, and no GPU was touched yet; a
-        # fresh interpreter would import torch again for every trial.
+        # Other threads of this worker are idle while it forks, and a loader leaves the GPU alone;
+        # a fresh interpreter would import torch again for every trial.
         multiprocessing_context="fork" if loader_workers else None,
         worker_init_fn=partial(_end_with_worker, os.getpid()) if loader_workers else None,
     )

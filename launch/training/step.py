@@ -10,7 +10,8 @@ from torch import nn
 
 from launch.plan import Plan
 from launch.training.averaging import GradientAverager
-from launch.training.batches import move_batch, num_samples, split_batch
+from launch.training.batches import move_batch, num_samples, split_batch, usable_parts
+from launch.training.buffers import SharedBuffers
 from launch.training.group import LocalGroup
 from launch.use_cases._base import UseCase
 
@@ -43,6 +44,14 @@ class TrainStep(ABC):
     def place(self, batch: Batch) -> Batch:
         """Bring a batch to where and how ``model`` wants it."""
 
+    def agree(self) -> None:
+        """Bring ``model`` to one state on every worker, before validation. Collective.
+
+        Parameters are always the same; what else a model keeps, such as the running statistics
+        of BatchNorm, each worker has from its own share.
+        """
+        return
+
     def close(self) -> None:
         """End what the step started. Nothing by default."""
         return
@@ -68,7 +77,7 @@ class _Replica:
         total = 0.0
         if share is None:
             return total
-        pieces = min(self._micro_batches, num_samples(share))
+        pieces = usable_parts(num_samples(share), self._micro_batches)
         for piece in split_batch(share, pieces):
             inputs, targets = self.place(piece)
             with torch.autocast(self._device.type, torch.bfloat16, enabled=self._is_bf16):
@@ -107,10 +116,14 @@ class SharedStep(TrainStep):
         self.model = model
         self._replica = _Replica(plan, case, model, "cpu")
         self._averager = GradientAverager(model, case.optimizer(model.parameters()), group)
+        self._buffers = SharedBuffers(model, group)
 
     def run(self, share: Batch | None, batch_size: int) -> float:
         self._averager.start_step()
         return self._averager.step(self._replica.gradients(share, batch_size))
+
+    def agree(self) -> None:
+        self._buffers.copy_from_first()
 
     def place(self, batch: Batch) -> Batch:
         return self._replica.place(batch)

@@ -13,7 +13,7 @@ from typing import TypeVar
 import torch
 
 from launch.plan import Plan
-from launch.training.batches import num_samples, split_batch
+from launch.training.batches import num_samples, split_batch, usable_parts
 from launch.training.group import LocalGroup, ThreadGroup
 from launch.training.step import Batch, SharedStep, TrainStep, prepare_model
 from launch.use_cases._base import UseCase
@@ -63,7 +63,9 @@ class ThreadedStep(TrainStep):
     def _split(self, share: Batch | None) -> list[Batch | None]:
         count = len(self._replicas)
         size = 0 if share is None else num_samples(share)
-        pieces: list[Batch | None] = list(split_batch(share, min(count, size))) if size else []
+        pieces: list[Batch | None] = (
+            list(split_batch(share, usable_parts(size, count))) if size else []
+        )
         return pieces + [None] * (count - len(pieces))
 
     def _on_all(self, calls: Sequence[Callable[[], Result]]) -> list[Result]:

@@ -15,6 +15,9 @@ from launch.use_cases._base import UseCase
 from launch.workers.reports import Reporter
 from launch.workers.task import Task
 
+_BATCH_WIDE = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+"""Layers whose output for one sample depends on the others of the batch."""
+
 
 def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
     """Make the data ready and learn what a planner must know.
@@ -33,6 +36,12 @@ def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
     if not trained:
         raise UseCaseError(
             f"the model of {task.use_case} has no parameter to train: set requires_grad on some"
+        )
+    if any(isinstance(module, _BATCH_WIDE) for module in model.modules()):
+        reporter.warning(
+            f"the model of {task.use_case} has BatchNorm, which a plan with several replicas or "
+            "micro-batches applies to each part of the batch by itself, as torch's DDP does: "
+            "check its accuracy, or tune with --strategies sequential"
         )
     training = _size(case, data, train=True)
     return CaseFacts(
@@ -63,16 +72,17 @@ def _size(case: UseCase, data: Path | None, *, train: bool) -> int:
 def _digest(case: UseCase, model: nn.Module, data: Path | None, samples: int) -> str:
     """Hash what makes trials comparable: the code, the model's shape, the amount of data."""
     digest = hashlib.sha256()
-    for part in (_source(case), str(model), str(data), str(samples)):
+    digest.update(_source(case))
+    for part in (str(model), str(data), str(samples)):
         digest.update(part.encode() + b"\0")
     for name, tensor in model.state_dict().items():
         digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
     return "sha256:" + digest.hexdigest()
 
 
-def _source(case: UseCase) -> str:
+def _source(case: UseCase) -> bytes:
     subject = getattr(case, "subject", case)
     try:
-        return Path(inspect.getfile(type(subject))).read_text()
+        return Path(inspect.getfile(type(subject))).read_bytes()
     except (OSError, TypeError):
-        return type(subject).__qualname__
+        return type(subject).__qualname__.encode()

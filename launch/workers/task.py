@@ -69,7 +69,8 @@ def worker_tasks(task: Task, core_ids: tuple[int, ...]) -> list[Task]:
 
     Args:
         task: What all workers have in common; its plan fits the node.
-        core_ids: Logical CPUs of the node that may be used.
+        core_ids: Logical CPUs for all threads of the plan, those of a worker side by side;
+            empty where nothing is to be pinned.
     """
     assert task.plan is not None
     threads = task.plan.threads_per_process

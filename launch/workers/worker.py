@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import ctypes
 import os
+import random
 import time
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from launch.errors import UseCaseError
@@ -63,7 +65,7 @@ def _train(task: Task, case: UseCase, reporter: Reporter, handles: GroupHandles)
     group = ProcessGroup(task.local_rank, task.group_size, task.cores, handles)
     step = load_strategy(task.plan.strategy).build(task.plan, case, group)
     # Equal seeds gave equal models; from here on each worker draws its own dropout and flips.
-    torch.manual_seed(task.seed * 1_000_003 + task.local_rank)
+    _seed(task.seed * 1_000_003 + task.local_rank)
     group.barrier()
     try:
         trainer = _Trainer(task, task.plan, case, step, reporter)
@@ -71,6 +73,7 @@ def _train(task: Task, case: UseCase, reporter: Reporter, handles: GroupHandles)
             trainer.train_for_ever()
         for epoch in range(task.epochs):
             trainer.train(epoch)
+            step.agree()
             trainer.validate(epoch)
         if task.weights is not None and task.local_rank == 0:
             size = save_weights(step.model, Path(task.weights))
@@ -163,6 +166,13 @@ class _Trainer:
         ):
             if batch is not None:
                 yield batch
+
+
+def _seed(seed: int) -> None:
+    """Seed every generator that a data set may draw from."""
+    torch.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # the old generator: it is what data sets use
 
 
 def _settle(task: Task) -> None:

@@ -44,7 +44,7 @@ def job_lines(job: Job, described: dict[str, Any], *, plan_id: int | None) -> li
     for part, node in zip(job.nodes, described["nodes"], strict=True):
         lines.append(f"{part.host}: plan {plan_id}, {describe_plan(part.plan)}")
         for worker in node["workers"]:
-            cores = ",".join(map(str, worker["cores"]))
+            cores = ",".join(map(str, worker["cores"])) or "any"
             lines.append(
                 f"  worker {worker['worker']}: cores {cores}, device {worker['device']}, "
                 f"threads {worker['threads']}"
@@ -64,5 +64,5 @@ def _workers(job: Job, plan: Plan, node: Hardware) -> list[dict[str, Any]]:
             "device": plan.devices[min(worker.local_rank, len(plan.devices) - 1)],
             "threads": plan.threads_per_process,
         }
-        for worker in worker_tasks(task, node.cpu.core_ids)
+        for worker in worker_tasks(task, node.cpu.choose_cores(plan.threads))
     ]

@@ -14,6 +14,7 @@ from launch.plan import Plan
 from launch.strategies import load_strategy, strategy_names, strategy_summaries
 from launch.strategies._base import Fixed
 from launch.training.batches import epoch_batches
+from launch.workers.reports import Validated
 from probes.hardware import Hardware
 
 SEED = 7
@@ -111,3 +112,27 @@ def test_a_strategy_that_cannot_run_says_why(name, tiny_facts, two_cores):
 @EVERY
 def test_a_summary_is_read_from_the_file(name):
     assert len(strategy_summaries()[name]) > 10
+
+
+@EVERY
+def test_validation_judges_the_model_that_is_saved(name, training, tiny_facts, two_cores):
+    plan = replace(plans_of(name, tiny_facts, two_cores)[-1], node_batch=8)
+    weights = training.run(plan, "Normed")
+    case = tiny_cases.Normed()
+    model = case.model()
+    model.load_state_dict(weights)
+    model.eval()
+    samples = case.dataset(None, train=False)
+    inputs, targets = default_collate([samples[index] for index in range(len(samples))])
+    expected = case.loss(model(inputs), targets).item()
+    judged = training.reports(Validated)
+    mean = sum(part.loss_sum for part in judged) / sum(part.samples for part in judged)
+    assert mean == pytest.approx(expected, rel=1e-4)
+
+
+@EVERY
+def test_rest_of_an_epoch_leaves_no_single_sample_to_a_normalising_layer(
+    name, training, tiny_facts, two_cores
+):
+    plan = replace(plans_of(name, tiny_facts, two_cores)[-1], node_batch=16)
+    training.run(plan, "NormedRest")

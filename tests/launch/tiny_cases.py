@@ -155,6 +155,25 @@ class Uneven(Sgd):
         return Pictures(17 if train else 1)
 
 
+class Normed(Sgd):
+    """Keeps running statistics, each worker of its own share."""
+
+    def model(self):
+        return nn.Sequential(
+            nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.Flatten(), nn.Linear(216, 3)
+        )
+
+
+class NormedRest(Normed):
+    """Its last batch holds three samples, and each channel one value a sample."""
+
+    def model(self):
+        return nn.Sequential(nn.Flatten(), nn.Linear(192, 6), nn.BatchNorm1d(6), nn.Linear(6, 3))
+
+    def dataset(self, data, *, train: bool):
+        return Pictures(19 if train else 10)
+
+
 class Raises(Sgd):
     def loss(self, output, target):
         raise ArithmeticError("the loss is beyond me")
