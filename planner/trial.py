@@ -21,9 +21,10 @@ from planner.result import Outcome, Role, TrialResult
 from probes.hardware import Hardware
 from probes.memory import oom_kill_count
 from probes.timing import Interval, StepTimes
-from probes.usage import find_group, resident_bytes
+from probes.usage import find_group, mapped_bytes, resident_bytes
 
 _MEMORY_INTERVAL_S = 1.0
+_MEMORY_GROWTH = 1.02
 _MIN_SAMPLES = 3
 _FEW_SAMPLES_MARGIN = 1.25
 
@@ -189,6 +190,7 @@ class _Watch:
         self._started = started
         self._enough_s = enough_s
         self._next_memory_s = 0.0
+        self._mapped_bytes = 0
 
     def step(self, done: StepDone) -> tuple[Outcome, str | None] | None:
         """Take note of a step; the verdict, once there is one."""
@@ -217,11 +219,18 @@ class _Watch:
         return Outcome.TIME_LIMIT, f"{steps} steps until the time limit: raise --budget"
 
     def sample_memory(self, group: WorkerGroup) -> None:
-        """Take note of the memory in use by all processes, about once a second."""
+        """Take note of the memory in use by all processes, about once a second.
+
+        It is counted exactly only while it grows: to count takes time from the plan's cores.
+        """
         now = time.monotonic()
-        if now >= self._next_memory_s:
-            self._next_memory_s = now + _MEMORY_INTERVAL_S
-            pids = [pid for leader in group.pids for pid in find_group(leader)]
+        if now < self._next_memory_s:
+            return
+        self._next_memory_s = now + _MEMORY_INTERVAL_S
+        pids = find_group(*group.pids)
+        mapped = mapped_bytes(pids)
+        if mapped > _MEMORY_GROWTH * self._mapped_bytes:
+            self._mapped_bytes = mapped
             used = resident_bytes(pids) or 0
             self.peak_memory_bytes = max(self.peak_memory_bytes or 0, used) or None
 

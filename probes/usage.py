@@ -77,6 +77,17 @@ def resident_bytes(pids: Iterable[int], root: Path = ROOT) -> int | None:
     return sum(sizes) if sizes else None
 
 
+def mapped_bytes(pids: Iterable[int], root: Path = ROOT) -> int:
+    """Give the resident sizes of processes, a shared page counted for each that maps it.
+
+    An upper bound that costs the kernel nothing to tell. `resident_bytes` lets it walk through
+    every page, which takes the time of a core: 10 ms per GiB.
+    """
+    statm = (read_text(root / f"proc/{pid}/statm") or "" for pid in pids)
+    pages = (fields.split()[1:2] for fields in statm)
+    return sum(int(found[0]) for found in pages if found) * _PAGE_BYTES
+
+
 def find_tree(pid: int, root: Path = ROOT) -> tuple[int, ...]:
     """Give ``pid`` and all its living descendants, parents first; empty when it has ended.
 
@@ -89,9 +100,9 @@ def find_tree(pid: int, root: Path = ROOT) -> tuple[int, ...]:
     return tuple(tree)
 
 
-def find_group(group: int, root: Path = ROOT) -> tuple[int, ...]:
-    """Give the living processes of a process group."""
-    return tuple(process.pid for process in _processes(root) if process.group == group)
+def find_group(*groups: int, root: Path = ROOT) -> tuple[int, ...]:
+    """Give the living processes of process groups."""
+    return tuple(process.pid for process in _processes(root) if process.group in groups)
 
 
 def sample_usage(

@@ -9,6 +9,7 @@ from probes.usage import (
     Usage,
     find_group,
     find_tree,
+    mapped_bytes,
     resident_bytes,
     sample_usage,
     usage_between,
@@ -98,7 +99,7 @@ def test_tree_holds_descendants_but_not_neighbours(tree):
     root = tree(files)
     assert find_tree(10, root) == (10, 11, 12)
     assert find_tree(99, root) == ()
-    assert sorted(find_group(10, root)) == [10, 11]
+    assert sorted(find_group(10, root=root)) == [10, 11]
 
 
 def test_child_of_this_process_is_in_its_tree_and_in_its_own_group():
@@ -165,3 +166,8 @@ def test_busy_process_shows_processor_time():
     while (after := sample_usage([os.getpid()])).cpu_s - before.cpu_s < 0.03:
         sum(range(10_000))
     assert usage_between(before, after).busy_cores > 0
+
+
+def test_mapped_memory_counts_a_shared_page_for_each_process(tree):
+    root = tree({"proc/1/statm": "900 30 20 1 0 5 0", "proc/2/statm": "800 12 2 1 0 5 0"})
+    assert mapped_bytes([1, 2, 3], root) == 42 * os.sysconf("SC_PAGE_SIZE")
