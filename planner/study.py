@@ -50,19 +50,6 @@ class Study:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredStudy:
-    """A study as the store keeps it."""
-
-    id: int
-
-    generation: int
-    """1, and one more each time the same study was begun afresh."""
-
-    created_at: datetime
-    study: Study
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTrial:
     """A finished trial as the store keeps it."""
 

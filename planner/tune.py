@@ -15,7 +15,7 @@ from planner.result import Outcome, Role, TrialResult
 from planner.search import PlanSearch, time_per_sample_s
 from planner.store import Store
 from planner.stored_plan import Baseline, StoredPlan, utc_now
-from planner.study import StoredTrial, Study
+from planner.study import Study
 from planner.trial import TrialProgress
 from probes.hardware import Hardware
 from probes.timing import Interval, find_noise_warning, ratio
@@ -54,9 +54,8 @@ class TuneOutcome:
     trials: tuple[TrialResult, ...]
     """All trials of the study, earlier ones included."""
     new_trials: int
-    elapsed_s: float
     stepping_s: float
-    """Part of it that was spent in training steps, warm-up included."""
+    """Time spent in training steps by the new trials, warm-up included."""
     interrupted: bool
     warnings: tuple[str, ...]
 
@@ -135,10 +134,9 @@ class Tuner:
         )
         begin = store.begin_study_afresh if request.fresh else store.get_or_create_study
         self._study_id = begin(study)
-        earlier = store.trials(self._study_id)
-        self._results = [stored.result for stored in earlier]
-        self._earlier = len(earlier)
-        self._finished = _count_finished(earlier, store.plans(request.use_case))
+        self._results = [stored.result for stored in store.trials(self._study_id)]
+        self._earlier = len(self._results)
+        self._finished = store.count_finished_trials(self._study_id)
 
     def tune(self) -> TuneOutcome:
         """Search until the budget is used up; on Ctrl-C give what is known.
@@ -148,8 +146,7 @@ class Tuner:
             InfeasiblePlanError: None of the strategies can run here.
             KeyboardInterrupt: Stopped before any trial had succeeded.
         """
-        started = self._clock()
-        self._deadline = started + self._request.budget_s - self._spent_s()
+        self._deadline = self._clock() + self._request.budget_s - self._spent_s()
         interrupted = False
         try:
             self._search()
@@ -158,8 +155,7 @@ class Tuner:
             if not self._candidates():
                 raise
             interrupted = True
-        elapsed_s = self._clock() - started
-        return self._conclude(elapsed_s, interrupted)
+        return self._conclude(interrupted)
 
     def _search(self) -> None:
         if self._baseline() is None:
@@ -300,9 +296,10 @@ class Tuner:
             median=1 / rate.median, low=1 / rate.high, high=1 / rate.low, count=rate.count
         )
 
-    def _conclude(self, elapsed_s: float, interrupted: bool) -> TuneOutcome:
+    def _conclude(self, interrupted: bool) -> TuneOutcome:
         candidates = self._candidates()
         if not candidates:
+            self._store.finish_search(self._study_id)
             raise NoPlanError(_why_none(self._results))
         best = choose(candidates)
         baseline = self._baseline()
@@ -311,11 +308,10 @@ class Tuner:
         stepping_s = sum(r.measurement.total_s for r in new if r.measurement)
         noise = find_noise_warning(best.measurement)
         return TuneOutcome(
-            plan=replace(stored, id=self._store.save_plan(stored)),
+            plan=replace(stored, id=self._store.save_plan(stored, ends_search=not interrupted)),
             baseline=baseline,
             trials=tuple(self._results),
             new_trials=len(new),
-            elapsed_s=elapsed_s,
             stepping_s=stepping_s,
             interrupted=interrupted,
             warnings=(noise,) if noise else (),
@@ -344,20 +340,6 @@ class Tuner:
             software=self._software,
             study_id=self._study_id,
         )
-
-
-def _count_finished(trials: Sequence[StoredTrial], plans: Sequence[StoredPlan]) -> int:
-    """Count the trials of searches that came to their end: finalists measured, a plan kept."""
-    kept = [plan.created_at for plan in plans if plan.study_id in {t.study_id for t in trials}]
-    return max(
-        (
-            place
-            for place, trial in enumerate(trials, start=1)
-            if trial.result.role is Role.FINAL
-            and any(created_at >= trial.created_at for created_at in kept)
-        ),
-        default=0,
-    )
 
 
 def choose_from(results: Sequence[TrialResult], request: TuneRequest) -> list[Candidate]:

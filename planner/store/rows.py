@@ -10,7 +10,7 @@ from typing import Any
 from launch.plan import Plan
 from planner.result import Outcome, Role, TrialResult
 from planner.stored_plan import Baseline, StoredPlan
-from planner.study import StoredStudy, StoredTrial, Study
+from planner.study import StoredTrial, Study
 from probes.timing import Interval, Measurement
 
 Row = Mapping[str, Any]
@@ -28,24 +28,6 @@ def study_columns(study: Study) -> dict[str, Any]:
         "data": study.data,
         "seed": study.seed,
     }
-
-
-def study_from_row(row: Row) -> StoredStudy:
-    """Read a row of ``studies``."""
-    return StoredStudy(
-        id=row["id"],
-        generation=row["generation"],
-        created_at=_time(row["created_at"]),
-        study=Study(
-            use_case=row["use_case"],
-            node=row["node"],
-            fingerprint=row["fingerprint"],
-            precision=row["precision"],
-            software=_object(row["software"]),
-            data=row["data"],
-            seed=row["seed"],
-        ),
-    )
 
 
 def trial_columns(result: TrialResult) -> dict[str, Any]:

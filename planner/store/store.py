@@ -25,13 +25,12 @@ from planner.store.rows import (
     plan_columns,
     plan_from_row,
     study_columns,
-    study_from_row,
     trial_columns,
     trial_from_row,
 )
 from planner.store.tables import nodes, plans, probes, studies, trials
 from planner.stored_plan import StoredPlan, find_best, utc_now
-from planner.study import StoredStudy, StoredTrial, Study
+from planner.study import StoredTrial, Study
 from probes.errors import InvalidHardwareError
 from probes.hardware import Hardware
 
@@ -162,10 +161,16 @@ class Store:
         with self._database.write() as connection:
             return self._add_study(connection, study)
 
-    def studies(self, use_case: str | None = None, node: str | None = None) -> list[StoredStudy]:
-        """Give the studies, the first first."""
-        query = _chosen(select(studies), studies, use_case, node)
-        return self._database.fetch(query.order_by(studies.c.id), study_from_row)
+    def finish_search(self, study_id: int) -> None:
+        """Note that a search came to its end, so that the next one of its study is a new one."""
+        with self._database.write() as connection:
+            _finish_search(connection, study_id)
+
+    def count_finished_trials(self, study_id: int) -> int:
+        """Give how many of a study's trials, its first ones, belong to searches that ended."""
+        query = select(studies.c.finished_trials).where(studies.c.id == study_id)
+        (count,) = self._database.fetch(query, lambda row: int(row["finished_trials"]))
+        return count
 
     def add_trial(self, study_id: int, result: TrialResult) -> int:
         """Keep a finished trial for good; return its id. Call it once per trial."""
@@ -184,9 +189,16 @@ class Store:
         query = _chosen(select(trials).join(studies), studies, use_case, node)
         return self._database.fetch(query.order_by(trials.c.id), trial_from_row)
 
-    def save_plan(self, stored: StoredPlan) -> int:
-        """Keep a plan with its evidence; return the id it was given."""
+    def save_plan(self, stored: StoredPlan, *, ends_search: bool = False) -> int:
+        """Keep a plan with its evidence; return the id it was given.
+
+        Args:
+            stored: The plan.
+            ends_search: Whether the search that found it came to its end, as in `finish_search`.
+        """
         with self._database.write() as connection:
+            if ends_search:
+                _finish_search(connection, stored.study_id)
             return _insert(connection, plans, plan_columns(stored))
 
     def plans(self, use_case: str | None = None, node: str | None = None) -> list[StoredPlan]:
@@ -256,8 +268,14 @@ class Store:
     def _add_study(self, connection: Connection, study: Study) -> int:
         self._see_node(connection, study.node, study.fingerprint)
         generation = _next(connection, studies, "generation", studies.c.key == study.key, first=1)
-        values = {"generation": generation, "created_at": self._now()}
+        values = {"generation": generation, "created_at": self._now(), "finished_trials": 0}
         return _insert(connection, studies, values | study_columns(study))
+
+
+def _finish_search(connection: Connection, study_id: int | None) -> None:
+    count = select(func.count()).where(trials.c.study_id == study_id).scalar_subquery()
+    this = studies.update().where(studies.c.id == study_id)
+    connection.execute(this.values(finished_trials=count))
 
 
 def _find_hardware(values: Mapping[str, Any]) -> Hardware | None:

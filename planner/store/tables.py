@@ -101,6 +101,8 @@ studies = Table(
     Column("software", JSON, nullable=False),
     Column("data", PlainText, nullable=False),
     Column("seed", BigInteger, nullable=False),
+    # Trials of searches that came to their end; later ones belong to a search to go on with.
+    Column("finished_trials", Integer, nullable=False),
     UniqueConstraint("key", "generation"),
 )
 

@@ -26,6 +26,7 @@ CREATE TABLE studies (
     software JSON NOT NULL,
     data TEXT NOT NULL,
     seed BIGINT NOT NULL,
+    finished_trials INTEGER NOT NULL,
     PRIMARY KEY (id),
     UNIQUE ("key", generation)
 );

@@ -150,15 +150,21 @@ def test_a_fresh_study_starts_empty_and_keeps_the_evidence_of_the_old_one(store)
     assert store.trials(fresh) == []
     assert store.get_or_create_study(STUDY) == fresh
     assert [trial.result for trial in store.trials(old)] == [GOOD]
-    assert [(study.id, study.generation) for study in store.studies()] == [(old, 1), (fresh, 2)]
 
 
-def test_studies_come_back_as_they_were(store):
-    store.get_or_create_study(STUDY)
-    (stored,) = store.studies("simplebig", "vm")
-    assert stored.study == STUDY
-    assert stored.created_at == NOON
-    assert store.studies("simplebig", "elsewhere") == []
+def test_trials_up_to_the_end_of_a_search_are_finished(store):
+    study_id = store.get_or_create_study(STUDY)
+    store.add_trial(study_id, GOOD)
+    assert store.count_finished_trials(study_id) == 0
+    store.save_plan(replace(FOUND, study_id=study_id))
+    assert store.count_finished_trials(study_id) == 0
+    store.save_plan(replace(FOUND, study_id=study_id), ends_search=True)
+    assert store.count_finished_trials(study_id) == 1
+    store.add_trial(study_id, FAILED)
+    assert store.count_finished_trials(study_id) == 1
+    store.finish_search(study_id)
+    assert store.count_finished_trials(study_id) == 2
+    assert store.count_finished_trials(store.begin_study_afresh(STUDY)) == 0
 
 
 def test_trials_of_all_studies_are_chosen_by_use_case_and_node(store):
