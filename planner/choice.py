@@ -28,22 +28,40 @@ class Candidate:
         """Give each plan that was fully measured once, with its latest measurement.
 
         A plan that was measured again as a finalist has no other evidence: the first time it was
-        picked for being fast, so by itself that time flatters.
+        picked for being fast, so by itself that time flatters. One that failed since then has none
+        at all: what ended its trial would end the training.
         """
         latest: dict[str, Candidate] = {}
         for result in results:
-            throughput = result.throughput_samples_per_s()
-            if result.outcome is not Outcome.OK or throughput is None:
-                continue
-            assert result.measurement is not None
-            latest[repr(result.plan)] = cls(
-                plan=result.plan,
-                throughput=throughput,
-                measurement=result.measurement,
-                peak_memory_bytes=result.peak_memory_bytes,
-                role=result.role,
-            )
+            if candidate := cls._from_result(result):
+                latest[repr(result.plan)] = candidate
+            elif _refutes(result):
+                latest.pop(repr(result.plan), None)
         return list(latest.values())
+
+    @classmethod
+    def _from_result(cls, result: TrialResult) -> Candidate | None:
+        throughput = result.throughput_samples_per_s()
+        if result.outcome is not Outcome.OK or throughput is None:
+            return None
+        assert result.measurement is not None
+        return cls(
+            plan=result.plan,
+            throughput=throughput,
+            measurement=result.measurement,
+            peak_memory_bytes=result.peak_memory_bytes,
+            role=result.role,
+        )
+
+
+def _refutes(result: TrialResult) -> bool:
+    """Tell whether a trial shows that its plan cannot be relied on.
+
+    In the time that a finalist is given it was measured before: at its limit it got stuck.
+    """
+    if result.outcome is Outcome.TIME_LIMIT:
+        return result.role is Role.FINAL
+    return not result.outcome.has_times
 
 
 def choose(candidates: Sequence[Candidate]) -> Candidate:

@@ -181,7 +181,7 @@ class Tuner:
         """Measure the best again: the fastest of many noisy times is faster than it really is."""
         measured = [r.plan for r in self._unfinished() if r.role is Role.FINAL]
         waiting = [c.plan for c in contenders(self._candidates()) if c.plan not in measured]
-        while waiting and self._left_s() < sum(self._least_s(plan) for plan in waiting):
+        while waiting and self._left_s() < sum(self._least_again_s(plan) for plan in waiting):
             waiting.pop()
         while waiting:
             limit_s = min(self._trial_limit_s(waiting[0]), self._left_s() / len(waiting))
@@ -250,6 +250,12 @@ class Tuner:
         """Time in which a plan as fast as the best one can show it."""
         best = self._best_time_s()
         return 0.0 if best is None else _STEPS_TO_JUDGE * best.median * plan.node_batch
+
+    def _least_again_s(self, plan: Plan) -> float:
+        """Time in which a plan that was measured shows its speed again, its start included."""
+        measured = [(r.elapsed_s, r.measurement) for r in self._results if r.plan == plan]
+        starts_s = [elapsed_s - times.total_s for elapsed_s, times in measured if times]
+        return self._least_s(plan) + max([0.0, *starts_s])
 
     def _with_choices(self) -> CaseFacts:
         """Put the user's limits into the search space, and leave out what takes too long.

@@ -46,6 +46,7 @@ class Recorded:
         self.now_s = 0.0
         self.ran: list[tuple[Role, Plan]] = []
         self.fail = lambda plan: None
+        self.fail_final = lambda plan: None
         self.stop_after: int | None = None
         self.final_factor = 1.0
 
@@ -68,7 +69,7 @@ class Recorded:
         samples = tuple(step_s * (1 + 0.002 * (i % 3 - 1)) for i in range(6))
         elapsed_s = min(0.5 + sum(samples), time_limit_s)
         self.now_s += elapsed_s
-        outcome = self.fail(plan)
+        outcome = self.fail(plan) or (self.fail_final(plan) if role is Role.FINAL else None)
         return TrialResult(
             plan=plan,
             role=role,
@@ -214,6 +215,18 @@ def test_failures_are_kept_and_the_search_goes_on(store, recorded):
     assert outcome.plan.plan.strategy == "threads"
     kept = [result.outcome for result in outcome.trials]
     assert Outcome.OUT_OF_MEMORY in kept
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [Outcome.OUT_OF_MEMORY, Outcome.CRASH, Outcome.NAN_LOSS, Outcome.TIME_LIMIT],
+)
+def test_plan_that_fails_when_it_is_measured_again_is_not_chosen(store, recorded, outcome):
+    recorded.fail_final = lambda plan: outcome
+    chosen = tuner(store, recorded).tune().plan.plan
+    failed = [plan for role, plan in recorded.ran if role is Role.FINAL]
+    assert failed
+    assert chosen not in failed
 
 
 def test_no_plan_is_an_error_that_names_the_last_reason(store, recorded):
