@@ -11,7 +11,8 @@ BUDGET ?= 3m
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 
-# Where everything is a container and the user is root, mpirun wants to be told so.
+# mpirun refuses root unless it is told. Whoever runs a demo as root is in a container, most likely;
+# the option shows in what make prints.
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] && echo --allow-run-as-root)
 
 .PHONY: demo test check format clean
@@ -53,7 +54,9 @@ define install
 		uv pip install --quiet --compile-bytecode --python $(BIN)/python --editable '$(1)'; \
 	elif [ -n "$(PYTHON)" ]; then \
 		echo "setting up $(VENV): a few minutes and about 6 GB, once"; \
-		$(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install --quiet --editable '$(1)'; \
+		$(PYTHON) -m venv $(VENV) || { \
+			echo "error: $(PYTHON) has no venv: install python3-venv, or uv" >&2; exit 2; }; \
+		$(BIN)/python -m pip install --quiet --editable '$(1)'; \
 	else \
 		echo "error: Python >= 3.11 is needed: install it, or name it by PYTHON=" >&2; exit 2; \
 	fi
