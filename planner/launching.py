@@ -12,6 +12,7 @@ from launch.hosts.file import HostList, expand_hosts, is_this_machine, read_host
 from launch.job import Job, NodeJob
 from launch.mpi import MpiJob, is_root, mpirun_command, root_is_allowed
 from launch.run_directory import RunDirectory
+from launch.strategies import check_plan
 from launch.workers.reports import EpochDone, JobFailed, Report, StepDone, WeightsSaved
 from planner.errors import (
     NoPlanError,
@@ -93,7 +94,9 @@ def find_plan(
     Raises:
         NoPlanError: None is stored; the message names the command that finds one.
         StalePlanError: It was made on other hardware or software.
-        InvalidPlanError: It is a plan of another use case, or does not fit this node.
+        UnknownStrategyError: It names a strategy that this version does not have.
+        InvalidPlanError: It is a plan of another use case, its strategy can make nothing of it,
+            or it does not fit this node.
     """
     if request.plan_id is not None:
         stored: StoredPlan | None = store.get_plan(request.plan_id)
@@ -112,6 +115,7 @@ def find_plan(
         raise StalePlanError(
             f"plan {stored.id} is stale, {', '.join(reasons)}: run {remedy}, or pass --allow-stale"
         )
+    check_plan(stored.plan)
     stored.plan.check_fits(node.cpu.usable_cores)
     return stored
 

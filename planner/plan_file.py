@@ -7,8 +7,9 @@ import stat
 from pathlib import Path
 from typing import Any, NoReturn
 
-from launch.errors import InvalidPlanError
+from launch.errors import InvalidPlanError, UnknownStrategyError
 from launch.plan import Plan
+from launch.strategies import check_plan
 from planner.errors import PlanFileError
 from planner.json_object import JsonObject
 from planner.stored_plan import Baseline, StoredPlan
@@ -77,9 +78,11 @@ def _plan(top: JsonObject) -> Plan:
     if top.has("options"):
         values["options"] = top.settings("options")
     try:
-        return Plan(**values)
-    except InvalidPlanError as error:
+        plan = Plan(**values)
+        check_plan(plan)
+    except (InvalidPlanError, UnknownStrategyError) as error:
         raise PlanFileError(f"{top.name}: {error}") from error
+    return plan
 
 
 def _interval(values: JsonObject, count: int) -> Interval:

@@ -13,6 +13,7 @@ from launch.errors import UnknownStrategyError
 from launch.summaries import first_line
 
 if TYPE_CHECKING:
+    from launch.plan import Plan
     from launch.strategies._base import Strategy
 
 
@@ -42,6 +43,16 @@ def load_strategy(name: str) -> Strategy:
     assert len(own) == 1, f"{module.__name__} must define exactly one strategy"
     strategy: Strategy = own[0]()
     return strategy
+
+
+def check_plan(plan: Plan) -> None:
+    """Hold a plan against the strategy that it names; torch is not imported by this.
+
+    Raises:
+        UnknownStrategyError: There is no such strategy.
+        InvalidPlanError: The strategy can make nothing of it.
+    """
+    load_strategy(plan.strategy).check(plan)
 
 
 def strategy_summaries() -> dict[str, str]:

@@ -52,6 +52,18 @@ class Strategy(ABC):
         """
 
     @abstractmethod
+    def check(self, plan: Plan) -> None:
+        """Hold a plan that names this strategy against what `build` can make of it.
+
+        A plan from a file may ask for anything; one that passes trains as the others do. Runs
+        where torch is not loaded. Whether the plan fits a node is another question:
+        `Plan.check_fits`.
+
+        Raises:
+            InvalidPlanError: Its values make no sense together, or name what is not used.
+        """
+
+    @abstractmethod
     def build(self, plan: Plan, case: UseCase, group: LocalGroup) -> TrainStep:
         """Build this worker's part of the step.
 

@@ -18,6 +18,7 @@ from launch.strategies._base import (
     guess_shared_settings,
     layouts,
 )
+from launch.strategies._rules import require, require_cpu, require_devices
 
 if TYPE_CHECKING:
     from launch.case_facts import CaseFacts
@@ -49,6 +50,11 @@ class Processes(Strategy):
     def first_guesses(self, case: CaseFacts, node: Hardware) -> list[dict[str, Setting]]:
         guess = guess_shared_settings("processes", case)
         return [{"processes.layout": _middle_layout(node), **guess}]
+
+    def check(self, plan: Plan) -> None:
+        require(plan, replicas=plan.processes)
+        require_cpu(plan)
+        require_devices(plan, 1, plan.processes)
 
     def build(self, plan: Plan, case: UseCase, group: LocalGroup) -> TrainStep:
         from launch.training.step import SharedStep, prepare_model

@@ -15,6 +15,7 @@ from launch.strategies._base import (
     draw_shared_settings,
     guess_shared_settings,
 )
+from launch.strategies._rules import require, require_devices
 
 if TYPE_CHECKING:
     from launch.case_facts import CaseFacts
@@ -36,6 +37,10 @@ class Sequential(Strategy):
     def first_guesses(self, case: CaseFacts, node: Hardware) -> list[dict[str, Setting]]:
         guess = guess_shared_settings("sequential", case)
         return [{"sequential.device": device, **guess} for device in reversed(_devices(node))]
+
+    def check(self, plan: Plan) -> None:
+        require(plan, processes=1, replicas=1, threads_per_process=1)
+        require_devices(plan, 1)
 
     def build(self, plan: Plan, case: UseCase, group: LocalGroup) -> TrainStep:
         from launch.training.step import PlainStep

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from launch.errors import InfeasiblePlanError
+from launch.errors import InfeasiblePlanError, InvalidPlanError
 from launch.plan import Plan, Setting
 from launch.strategies._base import (
     Strategy,
@@ -20,6 +20,7 @@ from launch.strategies._base import (
     guess_shared_settings,
     layouts,
 )
+from launch.strategies._rules import require, require_cpu, require_devices
 
 if TYPE_CHECKING:
     from launch.case_facts import CaseFacts
@@ -50,6 +51,17 @@ class Threads(Strategy):
         guess = guess_shared_settings("threads", case)
         full = layouts(node.cpu.usable_cores, at_least=1)[:2]
         return [{"threads.layout": f"{r}x{t}", **guess} for r, t in full]
+
+    def check(self, plan: Plan) -> None:
+        require(plan, processes=1)
+        require_cpu(plan)
+        require_devices(plan, 1)
+        if plan.threads_per_process % plan.replicas:
+            raise InvalidPlanError(
+                f"strategy=threads, replicas={plan.replicas} and "
+                f"threads_per_process={plan.threads_per_process}: use a multiple of the replicas, "
+                "each has as many threads"
+            )
 
     def build(self, plan: Plan, case: UseCase, group: LocalGroup) -> TrainStep:
         from launch.training.step import PlainStep

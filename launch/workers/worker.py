@@ -60,10 +60,12 @@ def _failure(error: Exception) -> Failed:
 
 def _train(task: Task, case: UseCase, reporter: Reporter, handles: GroupHandles) -> None:
     assert task.plan is not None
+    strategy = load_strategy(task.plan.strategy)
+    strategy.check(task.plan)
     _settle(task)
     torch.manual_seed(task.seed)
     group = ProcessGroup(task.local_rank, task.group_size, task.cores, handles)
-    step = load_strategy(task.plan.strategy).build(task.plan, case, group)
+    step = strategy.build(task.plan, case, group)
     # Equal seeds gave equal models; from here on each worker draws its own dropout and flips.
     _seed(task.seed * 1_000_003 + task.local_rank)
     group.barrier()

@@ -10,10 +10,12 @@ import torch
 from torch.utils.data import default_collate
 
 from launch.case_facts import CaseFacts
+from launch.errors import InfeasiblePlanError, InvalidPlanError, UnknownStrategyError
 from launch.plan import Plan
-from launch.strategies import load_strategy, strategy_names, strategy_summaries
+from launch.strategies import check_plan, load_strategy, strategy_names, strategy_summaries
 from launch.strategies._base import Fixed
 from launch.training.batches import epoch_batches
+from launch.workers.group import explain_failure
 from launch.workers.reports import Validated
 from probes.hardware import Hardware
 
@@ -103,10 +105,56 @@ def test_a_plan_fits_the_node_and_divides_the_batch(name, tiny_facts, two_cores)
 
 
 @EVERY
+def test_a_strategy_accepts_what_it_guesses(name, tiny_facts, two_cores):
+    for plan in plans_of(name, tiny_facts, two_cores):
+        check_plan(plan)
+        check_plan(replace(plan, devices=plan.devices[:1]))
+
+
+NONSENSE = [
+    {"processes": 3, "replicas": 2, "threads_per_process": 1},
+    {"processes": 2, "replicas": 1, "threads_per_process": 1},
+    {"processes": 2, "replicas": 2, "threads_per_process": 1, "devices": ("cpu",) * 3},
+    {"processes": 1, "replicas": 2, "threads_per_process": 1},
+    {"processes": 1, "replicas": 2, "threads_per_process": 3},
+    {"processes": 2, "replicas": 2, "threads_per_process": 1, "devices": ("cpu", "cuda:0")},
+]
+
+
+@EVERY
+@pytest.mark.parametrize("values", NONSENSE, ids=str)
+def test_a_strategy_refuses_a_plan_that_it_would_train_wrongly(name, values):
+    """The story: a file with ``sequential`` and two processes was imported, and each of two
+    workers trained half of the samples on its own."""
+    plan = Plan(strategy=name, node_batch=16, **values)
+    with pytest.raises(InvalidPlanError, match=rf"strategy={name}.*: (use|name) "):
+        check_plan(plan)
+
+
+def test_a_plan_of_an_unknown_strategy_is_refused():
+    with pytest.raises(UnknownStrategyError, match="did you mean threads"):
+        check_plan(Plan(strategy="treads", node_batch=8))
+
+
+@EVERY
+def test_a_worker_refuses_a_plan_that_it_would_train_wrongly(name, training):
+    plan = Plan(strategy=name, node_batch=16, processes=2, replicas=1)
+    with training.start(training.task("Sgd", plan)) as group:
+        failure = explain_failure(group, group.next_event(30))
+    assert failure.error == "InvalidPlanError"
+
+
+@EVERY
 def test_a_strategy_that_cannot_run_says_why(name, tiny_facts, two_cores):
     one_core = replace(two_cores, cpu=replace(two_cores.cpu, usable_cores=1))
-    obstacle = load_strategy(name).obstacle(tiny_facts, one_core)
-    assert obstacle is None or "usable_cores=1" in obstacle
+    strategy = load_strategy(name)
+    needs_more = all(plan.threads > 1 for plan in plans_of(name, tiny_facts, two_cores))
+    obstacle = strategy.obstacle(tiny_facts, one_core) or ""
+    assert ("usable_cores=1" in obstacle) == needs_more
+    if needs_more:
+        guess = strategy.first_guesses(tiny_facts, two_cores)[0]
+        with pytest.raises(InfeasiblePlanError, match="usable_cores=1"):
+            strategy.suggest(Fixed(guess), tiny_facts, one_core)
 
 
 @EVERY

@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+from dataclasses import replace
 
 import pytest
 from safetensors.numpy import load_file
+
+from launch.plan import Plan
+from planner.store import Store
 
 AS_ROOT = ["--allow-run-as-root"] if os.geteuid() == 0 else []
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root is refused")
@@ -130,6 +134,16 @@ def test_launch_that_cannot_be_is_refused(tuned, steady, arguments, code, says):
     assert ended.code == ended.document["error"]["code"] == code
     assert says in ended.errors[0]
     assert tuned.listing() == before
+
+
+def test_stored_plan_that_would_train_wrongly_is_refused(tuned, steady):
+    with Store.open(str(tuned.folder / "planner.db")) as store:
+        stored = store.get_plan(1)
+        plan = Plan(strategy="sequential", processes=2, node_batch=4)
+        number = store.save_plan(replace(stored, plan=plan))
+    ended = tuned.end(launch(tuned, steady, "--plan", str(number), "--json"))
+    assert ended.code == ended.document["error"]["code"] == 2
+    assert "strategy=sequential and processes=2: use processes=1" in ended.errors[0]
 
 
 def test_plan_of_another_use_case_is_refused(import_for, tuned, cases):

@@ -25,6 +25,7 @@ FOUND = StoredPlan(
         strategy="processes",
         node_batch=128,
         processes=2,
+        replicas=2,
         memory_format="channels_last",
         options={"chunk_bytes": 4096, "name": "x", "share": 0.5, "pin": True},
     ),
@@ -56,7 +57,7 @@ def test_a_plan_has_the_keys_that_scripts_rely_on():
         "strategy": "processes",
         "processes": 2,
         "threads_per_process": 1,
-        "replicas": 1,
+        "replicas": 2,
         "node_batch": 128,
         "micro_batches": 1,
         "loader_workers": 0,
@@ -106,7 +107,7 @@ def test_keys_that_a_later_release_adds_are_passed_over(read):
 
 def test_keys_that_an_earlier_release_lacks_have_their_defaults(read):
     values = FOUND.to_json(stale=False)
-    for key in ("id", "stale", "replicas", "loader_workers", "allocator", "micro_batches"):
+    for key in ("id", "stale", "threads_per_process", "loader_workers", "micro_batches"):
         del values[key]
     assert read(values) == replace(FOUND, id=None)
 
@@ -182,6 +183,9 @@ def changed(path, value):
         ("software", ..., "is missing"),
         ("software.torch", 2.15, "printable"),
         ("micro_batches", 1000, "micro-batch"),
+        ("strategy", "procesess", "did you mean processes"),
+        ("strategy", "sequential", "use processes=1"),
+        ("processes", 3, "use replicas=3"),
     ],
 )
 def test_what_is_wrong_with_a_plan_is_said_in_one_line(path, value, expected):

@@ -1,0 +1,48 @@
+"""Which plans are of a strategy's kind? Rules that several strategies share."""
+
+from __future__ import annotations
+
+from launch.errors import InvalidPlanError
+from launch.plan import Plan
+
+
+def require(plan: Plan, **values: int) -> None:
+    """Hold a plan against the only values that its strategy gives meaning to.
+
+    Raises:
+        InvalidPlanError: One differs.
+    """
+    for name, value in values.items():
+        if (found := getattr(plan, name)) != value:
+            raise InvalidPlanError(
+                f"strategy={plan.strategy} and {name}={found}: use {name}={value}"
+            )
+
+
+def require_devices(plan: Plan, *counts: int) -> None:
+    """Hold a plan against the numbers of devices that its strategy can use.
+
+    Raises:
+        InvalidPlanError: It names another number of devices.
+    """
+    if len(plan.devices) not in counts:
+        allowed = " or ".join(map(str, sorted(set(counts))))
+        raise InvalidPlanError(
+            f"strategy={plan.strategy} and devices={_listed(plan)}: name {allowed} of them"
+        )
+
+
+def require_cpu(plan: Plan) -> None:
+    """Refuse a plan that names another device than the CPU.
+
+    Raises:
+        InvalidPlanError: It does.
+    """
+    if set(plan.devices) != {"cpu"}:
+        raise InvalidPlanError(
+            f"strategy={plan.strategy} and devices={_listed(plan)}: use cpu, or a strategy for GPUs"
+        )
+
+
+def _listed(plan: Plan) -> str:
+    return ",".join(plan.devices)
