@@ -287,7 +287,8 @@ class Tuner:
         return choose_from(self._results, self._request)
 
     def _baseline(self) -> TrialResult | None:
-        done = [r for r in self._results if r.role is Role.BASELINE]
+        """Give the baseline of this search: since an earlier one the machine may have changed."""
+        done = [r for r in self._unfinished() if r.role is Role.BASELINE]
         succeeded = [r for r in done if r.outcome is Outcome.OK]
         return succeeded[-1] if succeeded else None
 
@@ -307,7 +308,7 @@ class Tuner:
         if not candidates:
             self._store.finish_search(self._study_id)
             raise NoPlanError(_why_none(self._results))
-        best = choose(candidates)
+        best = self._choose(candidates)
         baseline = self._baseline()
         stored = self._stored(best, baseline)
         new = self._results[self._earlier :]
@@ -322,6 +323,16 @@ class Tuner:
             interrupted=interrupted,
             warnings=(noise,) if noise else (),
         )
+
+    def _choose(self, candidates: Sequence[Candidate]) -> Candidate:
+        """Choose from this search's evidence, once it has measured its finalists again.
+
+        Among them are the best plans of earlier searches. Of other plans' earlier times it is not
+        known whether they still hold.
+        """
+        current = choose_from(self._unfinished(), self._request)
+        is_confirmed = any(candidate.role is Role.FINAL for candidate in current)
+        return choose(current if is_confirmed else candidates)
 
     def _stored(self, best: Candidate, baseline: TrialResult | None) -> StoredPlan:
         speedup = shown = None

@@ -203,6 +203,17 @@ def test_search_that_found_no_plan_is_finished_too(store, recorded):
     assert [role for role, _ in recorded.ran].count(Role.SEARCH) == 4
 
 
+def test_each_search_is_held_against_a_baseline_of_its_own(store, recorded):
+    first = tuner(store, recorded).tune().plan
+    quiet_s = recorded.sample_s
+    recorded.sample_s = lambda plan: 1.5 * quiet_s(plan)  # another program has come
+    second = tuner(store, recorded).tune().plan
+    assert [role for role, _ in recorded.ran].count(Role.BASELINE) == 2
+    before, after = (found.baseline.throughput_samples_per_s for found in (first, second))
+    assert after == pytest.approx(before / 1.5, rel=0.01)
+    assert second.speedup.median == pytest.approx(first.speedup.median, rel=0.05)
+
+
 def test_fresh_search_repeats_the_baseline(store, recorded):
     tuner(store, recorded).tune()
     tuner(store, recorded, replace(REQUEST, fresh=True)).tune()
