@@ -7,8 +7,7 @@ LaunchError
 |-- UseCaseError           a use case cannot be loaded, or its data cannot be read
 |-- HostFileError          a host file cannot be read
 |   `-- UnsafeHostError        a host name that a program could take for an option or a command
-|-- HostUnreachableError   a host cannot take part
-`-- WorkerError            a worker failed
+`-- HostUnreachableError   a host cannot take part
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 
-class Report(Protocol):
+class PrepareReport(Protocol):
     """Hears how the preparation of data gets on."""
 
     def progress(self, done: int, total: int, what: str) -> None:

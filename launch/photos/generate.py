@@ -18,7 +18,7 @@ from zlib import crc32
 from launch.errors import UseCaseError
 from launch.photos.cache import cache_folder, make_folder, not_writable
 from launch.photos.draw import CLASSES
-from launch.preparing import Report
+from launch.preparing import PrepareReport
 
 VERSION = 1
 """Goes up with every change to what is drawn, so that an old set is not taken for a new one."""
@@ -36,7 +36,7 @@ class GeneratedPhotos:
         """Where the set is; it is there as a whole or not at all."""
         return cache_folder() / "photos" / f"{self.name}-v{VERSION}"
 
-    def generate(self, report: Report, *, cores: int) -> bool:
+    def generate(self, report: PrepareReport, *, cores: int) -> bool:
         """Draw the set, unless it is there.
 
         While another process draws it, wait for that. What an interrupted run left is removed.
@@ -64,7 +64,7 @@ class GeneratedPhotos:
             raise not_writable(self.folder.parent, error) from error
         return True
 
-    def _draw(self, part: Path, report: Report, lock: int, cores: int) -> None:
+    def _draw(self, part: Path, report: PrepareReport, lock: int, cores: int) -> None:
         for kind in CLASSES:
             (part / kind).mkdir(parents=True)
         artists = [self._start(part, first, cores, lock) for first in range(cores)]

@@ -15,7 +15,7 @@ from launch.errors import UseCaseError
 from launch.photos.cache import cache_folder, read_json, write_json
 from launch.photos.decode import find_damage
 from launch.photos.tree import Split, Stamp, class_of, has_split, list_files, split_photos
-from launch.preparing import Report
+from launch.preparing import PrepareReport
 
 VERSION = 1
 
@@ -26,7 +26,9 @@ Finding = tuple[Stamp | None, str | None]
 """A file as it was when it was looked at, and what is wrong with it."""
 
 
-def update_index(folder: Path, report: Report, *, cores: int, trusted: bool = False) -> Split:
+def update_index(
+    folder: Path, report: PrepareReport, *, cores: int, trusted: bool = False
+) -> Split:
     """Look at every file that is new or changed, and keep what was found.
 
     Args:
@@ -77,7 +79,7 @@ def read_index(folder: Path) -> Split:
     )
 
 
-def _look_at(folder: Path, names: list[str], report: Report, cores: int) -> list[str | None]:
+def _look_at(folder: Path, names: list[str], report: PrepareReport, cores: int) -> list[str | None]:
     problems: list[str | None] = []
     # Threads do: Pillow lets others run while it decodes.
     with ThreadPoolExecutor(cores) as pool:
@@ -103,7 +105,7 @@ def _sound(folder: Path, found: Mapping[str, Finding]) -> Split:
     return split
 
 
-def _warn(folder: Path, found: Mapping[str, Finding], report: Report) -> None:
+def _warn(folder: Path, found: Mapping[str, Finding], report: PrepareReport) -> None:
     skipped = [(name, problem) for name, (_, problem) in sorted(found.items()) if problem]
     for name, problem in skipped[:_NAMED]:
         report.warning(f"skipped {folder / name}: {problem}: replace or remove it")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
     from torch.utils.data import Dataset
 
-    from launch.preparing import Report
+    from launch.preparing import PrepareReport
 
 
 class UseCase:
@@ -71,7 +71,7 @@ class UseCase:
         """Judge a validation batch by more than its loss: means over the batch. Optional."""
         return {}
 
-    def prepare(self, data: Path | None, report: Report) -> None:
+    def prepare(self, data: Path | None, report: PrepareReport) -> None:
         """Make the data ready, once per node, before any worker opens it. Optional.
 
         May be called by several processes at once, and when everything is ready already.

@@ -13,7 +13,7 @@ from launch.errors import UseCaseError
 from launch.photos.dataset import PhotoDataset
 from launch.photos.generate import GeneratedPhotos
 from launch.photos.index import update_index
-from launch.preparing import Report
+from launch.preparing import PrepareReport
 from launch.use_cases._base import UseCase
 from probes.cpu import read_cpu
 
@@ -34,7 +34,7 @@ class PhotoUseCase(UseCase):
         self._check_classes(dataset.folder, dataset.classes)
         return dataset
 
-    def prepare(self, data: Path | None, report: Report) -> None:
+    def prepare(self, data: Path | None, report: PrepareReport) -> None:
         cores = read_cpu().usable_cores
         drawn = data is None and self._generated.generate(report, cores=cores)
         folder = data or self._generated.folder

@@ -137,20 +137,9 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-_KINDS: dict[str, type[Report]] = {
-    kind.__name__: kind
-    for kind in (
-        Progress,
-        Warned,
-        Described,
-        StepDone,
-        Validated,
-        WeightsSaved,
-        Failed,
-        EpochDone,
-        JobFailed,
-    )
-}
+# Below every kind. dataclass makes each class anew to give it slots; the later one, which counts,
+# comes last.
+_KINDS: dict[str, type[Report]] = {kind.__name__: kind for kind in Report.__subclasses__()}
 
 
 class Reporter:
