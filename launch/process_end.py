@@ -28,6 +28,11 @@ def end_with_parent(parent: int, signal_number: int = signal.SIGKILL) -> None:
         os.kill(os.getpid(), signal_number)
 
 
+def outlive_parent() -> None:
+    """Take back `end_with_parent`."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, 0, 0, 0, 0)
+
+
 def offer_to_oom_killer() -> None:
     """Let the kernel end this process before others when memory is short: never its owner."""
     with contextlib.suppress(OSError):
@@ -38,11 +43,6 @@ def kill_group(leader: int) -> None:
     """End every process of a group at once; none left is no error."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, signal.SIGKILL)
-
-
-def exit_code(wait_status: int) -> int:
-    """Give the exit code as Python does: negative for the signal that ended the process."""
-    return os.waitstatus_to_exitcode(wait_status)
 
 
 def explain_exit(code: int) -> str:

@@ -5,8 +5,8 @@ at a single thread, touches no GPU, and forks a worker when told to: in millisec
 library's pages shared by all. Trials and training start their workers in this same way.
 
 The server is started by `exec` and never imports mpi4py, so nothing here forks a process that
-has called MPI_Init. When its owner goes, it ends all workers and itself; when it goes, the kernel
-ends the workers.
+has called MPI_Init. When its owner goes, it ends all workers, what they have started, and itself;
+when it goes, the kernel ends the workers.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from typing import IO, NoReturn
 from launch.errors import LaunchError
 from launch.process_end import (
     end_with_parent,
-    exit_code,
     explain_exit,
     kill_group,
     offer_to_oom_killer,
+    outlive_parent,
 )
 from launch.training.handles import GroupHandles
 from launch.workers.task import Task
@@ -44,6 +44,15 @@ WORKER_SETTINGS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONU
 
 # Variables by which a child would take itself for a rank of its parent's MPI job.
 _MPI_PREFIXES = ("OMPI_", "PMIX_", "PMI_", "PRTE_")
+
+# Variables that pin threads or bound their number for a process by itself: each worker would pin
+# its own to the same cores, or have fewer than its plan says. With endings such as _DEV.
+_THREAD_PREFIXES = (
+    *("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY", "KMP_HW_SUBSET"),
+    *("OMP_NUM_THREADS", "OMP_THREAD_LIMIT", "OMP_DYNAMIC", "KMP_DYNAMIC_MODE"),
+    *("KMP_ALL_THREADS", "KMP_MAX_THREADS", "KMP_DEVICE_THREAD_LIMIT"),
+    *("MKL_NUM_THREADS", "MKL_DYNAMIC", "MKL_DOMAIN_NUM_THREADS"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +194,8 @@ def worker_environment(environment: Mapping[str, str]) -> dict[str, str]:
     Threads are set per worker by its plan: libraries that start some when they are loaded
     (OpenBLAS) would make the server unfit to fork.
     """
-    kept = {k: v for k, v in environment.items() if not k.startswith(_MPI_PREFIXES)}
+    dropped = (*_MPI_PREFIXES, *_THREAD_PREFIXES)
+    kept = {k: v for k, v in environment.items() if not k.startswith(dropped)}
     return kept | WORKER_SETTINGS
 
 
@@ -203,24 +213,35 @@ class _Server:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def serve(self) -> None:
-        """Fork workers until the owner closes its side."""
+        """Fork workers until the owner closes its side, or dies; then end what they started."""
         self._send({"ready": os.getpid()})
+        try:
+            self._answer()
+        finally:
+            for pid in self._children:
+                kill_group(pid)
+
+    def _answer(self) -> None:
         connection = self._connection.fileno()
         while True:
             readable, _, _ = select.select([connection, self._wakeup], [], [])
             if connection in readable:
-                message, descriptors, _, _ = socket.recv_fds(
-                    self._connection, _MAX_MESSAGE_BYTES, 16
-                )
+                message, descriptors = self._receive()
                 if not message:
-                    break
+                    return
                 self._fork(message, descriptors)
             if self._wakeup in readable:
                 with contextlib.suppress(BlockingIOError):
                     os.read(self._wakeup, 4096)
             self._reap()
-        for pid in self._children:
-            kill_group(pid)
+
+    def _receive(self) -> tuple[bytes, list[int]]:
+        """Give a request with its descriptors, nothing when the owner has gone."""
+        try:
+            received = socket.recv_fds(self._connection, _MAX_MESSAGE_BYTES, 16)
+        except ConnectionResetError:  # gone without having read what we last said
+            return b"", []
+        return received[0], received[1]
 
     def _fork(self, message: bytes, descriptors: list[int]) -> None:
         owner = os.getpid()
@@ -255,11 +276,15 @@ class _Server:
 
     def _reap(self) -> None:
         with contextlib.suppress(ChildProcessError):
-            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-                pid, wait_status = ended
-                kill_group(pid)  # what it may have started and left behind
+            while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                pid = ended.si_pid
+                # What it may have started and left behind. Before its number is free: the kernel
+                # could give it to another group.
+                kill_group(pid)
                 self._children.discard(pid)
-                self._send({"ended": pid, "code": exit_code(wait_status)})
+                _, wait_status = os.waitpid(pid, 0)
+                code = os.waitstatus_to_exitcode(wait_status)  # negative for a signal
+                self._send({"ended": pid, "code": code})
 
     def _send(self, message: Mapping[str, int]) -> None:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
@@ -274,7 +299,11 @@ def _main(descriptor: int, parent: int) -> None:
 
     gc.collect()
     gc.freeze()  # a collection in a worker would otherwise copy every shared page
-    _Server(socket.socket(fileno=descriptor)).serve()
+    server = _Server(socket.socket(fileno=descriptor))
+    # From here on the socket says when the owner is gone. The kernel's way would leave no time to
+    # end what workers have started.
+    outlive_parent()
+    server.serve()
 
 
 if __name__ == "__main__":

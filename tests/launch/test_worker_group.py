@@ -84,9 +84,11 @@ def test_processes_that_a_worker_started_end_with_it(training):
     with training.start(training.task("LeavesChild", ALONE)) as group:
         (pid,) = group.pids
         first_failure(group)
-    wait_until_gone(
-        [process.pid for process in psutil.process_iter() if _group_of(process.pid) == pid]
-    )
+    wait_until_gone(group_of_processes(pid))
+
+
+def group_of_processes(leader: int) -> list[int]:
+    return [pid for pid in psutil.pids() if _group_of(pid) == leader]
 
 
 def _group_of(pid: int) -> int | None:
@@ -153,6 +155,24 @@ def test_variables_of_an_mpi_job_do_not_reach_workers():
     assert not any(name.startswith(("OMPI_", "PMIX_")) for name in cleaned)
 
 
+def test_variables_that_pin_threads_do_not_reach_workers():
+    """The story: OMP_PROC_BIND=true in a cluster's profile bound every worker to the same core."""
+    pinning = {
+        "OMP_PROC_BIND": "true",
+        "OMP_PLACES": "cores",
+        "OMP_PLACES_DEV": "cores",
+        "GOMP_CPU_AFFINITY": "0",
+        "KMP_AFFINITY": "compact",
+        "OMP_THREAD_LIMIT": "1",
+        "OMP_NUM_THREADS_ALL": "1",
+        "MKL_NUM_THREADS": "1",
+    }
+    cleaned = worker_environment({**pinning, "OMP_NUM_THREADS": "64", "KMP_BLOCKTIME": "0"})
+    assert not pinning.keys() & cleaned.keys()
+    assert cleaned["OMP_NUM_THREADS"] == "1"
+    assert cleaned["KMP_BLOCKTIME"] == "0"
+
+
 def test_fork_server_stays_at_one_thread(server):
     server.wait_until_ready()
     assert psutil.Process(server.pid).num_threads() == 1
@@ -195,6 +215,41 @@ def test_nothing_is_left_when_the_owner_is_killed(tmp_path):
     owner.wait()
     assert len(pids) == 3
     wait_until_gone(pids)
+
+
+_OWNER_OF_A_FAMILY = f"""
+import sys, time
+from pathlib import Path
+from launch.plan import Plan
+from launch.workers.fork_server import ForkServer
+from launch.workers.group import WorkerGroup
+from launch.workers.task import Purpose, Task
+plan = Plan(strategy="sequential", node_batch=8)
+keeps = Task(purpose=Purpose.TIME, use_case="{_TINY}:KeepsChild", plan=plan)
+leaves = Task(purpose=Purpose.TIME, use_case="{_TINY}:Leaves", plan=plan)
+logs = Path(sys.argv[1])
+with ForkServer() as server, WorkerGroup(server, [keeps], logs) as group:
+    others = WorkerGroup(server, [leaves], logs) if sys.argv[2:] else group
+    print(server.pid, *group.pids, *others.pids, flush=True)
+    time.sleep(3600)
+"""
+
+
+@pytest.mark.parametrize("unread", [[], ["unread"]], ids=["all read", "an end unread"])
+def test_processes_that_workers_started_are_gone_when_the_owner_is_killed(tmp_path, unread):
+    """The story: the kernel killed the server with its owner, so that nobody was left to end what
+    the user's code had started. An owner that leaves a message unread is another case: its end of
+    the socket does not close, it breaks."""
+    command = [sys.executable, "-c", _OWNER_OF_A_FAMILY, str(tmp_path), *unread]
+    owner = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    server, worker, other = map(int, owner.stdout.readline().split())
+    deadline = time.monotonic() + 30
+    while len(family := group_of_processes(worker)) < 2 or (unread and psutil.pid_exists(other)):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    owner.kill()
+    owner.wait()
+    wait_until_gone([server, *family])
 
 
 def test_torch_that_cannot_be_loaded_is_one_line(tmp_path, monkeypatch):
