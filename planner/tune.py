@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -134,6 +135,7 @@ class Tuner:
         )
         begin = store.begin_study_afresh if request.fresh else store.get_or_create_study
         self._study_id = begin(study)
+        self._plainest = Plan(strategy="sequential", node_batch=case.default_batch)
         self._results = [stored.result for stored in store.trials(self._study_id)]
         self._earlier = len(self._results)
         self._finished = store.count_finished_trials(self._study_id)
@@ -160,7 +162,7 @@ class Tuner:
     def _search(self) -> None:
         if self._baseline() is None:
             limit_s = max(_MIN_TRIAL_S, _BASELINE_SHARE * self._left_s())
-            self._run(Plan(strategy="sequential", node_batch=self._case.default_batch), limit_s)
+            self._run(self._plainest, limit_s)
         case = self._with_choices()
         search = PlanSearch(
             self._request.strategies,
@@ -231,7 +233,9 @@ class Tuner:
         return self._left_s() > self._final_s()
 
     def _final_s(self) -> float:
-        """Time to set aside for the finalists."""
+        """Time to set aside for the finalists; a baseline that nothing beats needs none."""
+        if self._knows_only_baseline():
+            return 0.0
         times = [self._time_of(finalist.plan) for finalist in contenders(self._candidates())]
         return min(sum(times), self._request.budget_s / 3)
 
@@ -247,9 +251,17 @@ class Tuner:
         return max(self._usual_s(), 2 * self._least_s(plan))
 
     def _least_s(self, plan: Plan) -> float:
-        """Time in which a plan as fast as the best one can show it."""
-        best = self._best_time_s()
-        return 0.0 if best is None else _STEPS_TO_JUDGE * best.median * plan.node_batch
+        """Time in which a plan as fast as the best one can show it.
+
+        Where that is the baseline, each thread of the plan may be as fast as the baseline's one.
+        """
+        best, baseline = self._best_time_s(), self._baseline()
+        threads = plan.threads if self._knows_only_baseline() else 1
+        known_s = best.median if best else baseline and time_per_sample_s(baseline)
+        return _STEPS_TO_JUDGE * (known_s or 0.0) * plan.node_batch / threads
+
+    def _knows_only_baseline(self) -> bool:
+        return all(candidate.plan == self._plainest for candidate in self._candidates())
 
     def _least_again_s(self, plan: Plan) -> float:
         """Time in which a plan that was measured shows its speed again, its start included."""
@@ -307,13 +319,14 @@ class Tuner:
         candidates = self._candidates()
         if not candidates:
             self._store.finish_search(self._study_id)
-            raise NoPlanError(_why_none(self._results))
+            raise NoPlanError(_why_none(self._results, self._request))
         best = self._choose(candidates)
         baseline = self._baseline()
         stored = self._stored(best, baseline)
         new = self._results[self._earlier :]
         stepping_s = sum(r.measurement.total_s for r in new if r.measurement)
-        noise = find_noise_warning(best.measurement)
+        haste = None if interrupted else self._find_haste()
+        warnings = (haste, find_noise_warning(best.measurement))
         return TuneOutcome(
             plan=replace(stored, id=self._store.save_plan(stored, ends_search=not interrupted)),
             baseline=baseline,
@@ -321,7 +334,7 @@ class Tuner:
             new_trials=len(new),
             stepping_s=stepping_s,
             interrupted=interrupted,
-            warnings=(noise,) if noise else (),
+            warnings=tuple(warning for warning in warnings if warning),
         )
 
     def _choose(self, candidates: Sequence[Candidate]) -> Candidate:
@@ -333,6 +346,19 @@ class Tuner:
         current = choose_from(self._unfinished(), self._request)
         is_confirmed = any(candidate.role is Role.FINAL for candidate in current)
         return choose(current if is_confirmed else candidates)
+
+    def _find_haste(self) -> str | None:
+        """Warn of a budget that went into the baseline alone, and say which would do."""
+        if self._request.trials == 0 or any(r.role is Role.SEARCH for r in self._results):
+            return None
+        batch, cores = self._case.default_batch, self._node.cpu.usable_cores
+        trial_s = self._least_s(replace(self._plainest, threads_per_process=cores))
+        needed_s = self._spent_s() + _TRIALS_PER_BUDGET * trial_s
+        minutes = math.ceil(max(needed_s, 2 * self._request.budget_s) / 60)
+        return (
+            f"budget_s={self._request.budget_s:g} and node_batch={batch}: no time was left to try "
+            f"a plan beside the baseline: about --budget {minutes}m is needed"
+        )
 
     def _stored(self, best: Candidate, baseline: TrialResult | None) -> StoredPlan:
         speedup = shown = None
@@ -364,20 +390,24 @@ def choose_from(results: Sequence[TrialResult], request: TuneRequest) -> list[Ca
 
     The baseline is a candidate too: where nothing beats it, it is the best plan.
     """
-    allowed = []
-    for result in results:
-        batch = result.plan.node_batch
-        fixed, largest = request.batch_size, request.max_batch
-        if (fixed is not None and batch != fixed) or (largest is not None and batch > largest):
-            continue
-        if result.role is not Role.BASELINE and result.plan.strategy not in request.strategies:
-            continue
-        allowed.append(result)
-    return Candidate.from_results(allowed)
+    return Candidate.from_results([r for r in results if _is_allowed(r, request)])
 
 
-def _why_none(results: Sequence[TrialResult]) -> str:
+def _is_allowed(result: TrialResult, request: TuneRequest) -> bool:
+    batch = result.plan.node_batch
+    if request.batch_size is not None and batch != request.batch_size:
+        return False
+    if request.max_batch is not None and batch > request.max_batch:
+        return False
+    return result.role is Role.BASELINE or result.plan.strategy in request.strategies
+
+
+def _why_none(results: Sequence[TrialResult], request: TuneRequest) -> str:
     if not results:
         return "no trial succeeded: the budget ended before the first one, raise --budget"
-    last = results[-1]
+    allowed = [result for result in results if _is_allowed(result, request)]
+    if not allowed and any(result.outcome is Outcome.OK for result in results):
+        options = "--budget" if request.trials is None else "--budget or --trials"
+        return f"the search ended before a plan within the limits was measured: raise {options}"
+    last = (allowed or results)[-1]
     return f"no trial of {len(results)} succeeded, the last one: {last.outcome}, {last.reason}"

@@ -281,6 +281,48 @@ def test_batch_whose_trial_would_eat_the_budget_is_left_out(store, recorded):
     assert {plan.node_batch for _, plan in recorded.ran} == {32}
 
 
+def slow_machine(recorded, sample_s, **cpu):
+    """Let the recorded machine be as slow as one that trains VGG16."""
+    recorded.sample_s = lambda plan: sample_s / plan.threads
+    return replace(NODE, cpu=replace(CPU, **cpu))
+
+
+def tune_complexsmall(store, recorded, node, **limits):
+    request = replace(REQUEST, use_case="complexsmall", **limits)
+    case = replace(CASE, spec="complexsmall", default_batch=16, train_samples=712)
+    known = (request, case, node, SOFTWARE, store, recorded.run, Silent())
+    return Tuner(*known, clock=recorded.clock).tune()
+
+
+def test_plans_on_all_cores_are_tried_where_one_core_is_slow(store, recorded):
+    """Judged by the baseline's speed, no plan could show its own in time: none was tried."""
+    node = slow_machine(recorded, 1.1)
+    outcome = tune_complexsmall(store, recorded, node)
+    assert any(role is Role.SEARCH for role, _ in recorded.ran)
+    assert outcome.plan.plan.threads == 2
+    assert outcome.warnings == ()
+
+
+def test_budget_that_leaves_no_time_to_search_is_a_warning_with_a_budget_that_would_do(
+    store, recorded
+):
+    node = slow_machine(recorded, 3.0)
+    outcome = tune_complexsmall(store, recorded, node)
+    assert {role for role, _ in recorded.ran} == {Role.BASELINE}
+    (warning,) = outcome.warnings
+    minutes = int(warning.partition("--budget ")[2].partition("m")[0])
+    patient = Recorded()
+    slow_machine(patient, 3.0)
+    enough = tune_complexsmall(store, patient, node, budget_s=60 * minutes, fresh=True)
+    assert any(role is Role.SEARCH for role, _ in patient.ran)
+    assert enough.warnings == ()
+
+
+def test_budget_that_ends_before_a_plan_within_the_limits_is_measured_says_so(store, recorded):
+    with pytest.raises(NoPlanError, match=r"before a plan within the limits .* raise --budget$"):
+        tuner(store, recorded, replace(REQUEST, batch_size=64, budget_s=1)).tune()
+
+
 def test_same_seed_draws_the_same_plans(tmp_path):
     runs = []
     for name in ("a.db", "b.db"):
