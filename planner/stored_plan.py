@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -113,18 +113,32 @@ def stale_reasons(
 
 
 def find_best(
-    plans: list[StoredPlan], *, fingerprint: str | None, software: Mapping[str, str]
+    plans: Sequence[StoredPlan], *, fingerprint: str | None, software: Mapping[str, str]
 ) -> StoredPlan | None:
-    """Choose the plan to use: the fastest whose evidence still holds, else the fastest.
+    """Choose the plan to use where the user names none.
+
+    Of a study, whose trials can be compared, only the latest plan counts: a later search has
+    judged what an earlier one found. Numerics are kept unless the user says otherwise: a plan in
+    bf16 is chosen only where there is none in fp32. Of those left it is the fastest whose
+    evidence still holds, else the fastest.
 
     Plans whose median lies in the fastest one's interval are not shown to be slower; of these
     the latest is taken, because its evidence is.
     """
-    fresh = [p for p in plans if not stale_reasons(p, fingerprint=fingerprint, software=software)]
-    candidates = fresh or plans
+    latest = _latest_of_studies(plans)
+    exact = [p for p in latest if p.plan.precision == "fp32"] or latest
+    fresh = [p for p in exact if not stale_reasons(p, fingerprint=fingerprint, software=software)]
+    candidates = fresh or exact
     if not candidates:
         return None
     fastest = max(candidates, key=lambda p: p.throughput_samples_per_s.median)
     bound = fastest.throughput_samples_per_s.low
     tied = [p for p in candidates if p.throughput_samples_per_s.median >= bound]
     return max(tied, key=lambda p: (p.created_at, p.id or 0))
+
+
+def _latest_of_studies(plans: Sequence[StoredPlan]) -> list[StoredPlan]:
+    """Leave out plans that a later one of their study supersedes; those of no study stay."""
+    ordered = sorted(plans, key=lambda p: p.id or 0)
+    latest = {p.study_id: p for p in ordered if p.study_id is not None}
+    return [p for p in ordered if p.study_id is None or latest[p.study_id] is p]

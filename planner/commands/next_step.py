@@ -6,7 +6,9 @@ import os
 import shlex
 
 
-def next_command(command: str, use_case: str, *, data: str | None, db: str) -> str:
+def next_command(
+    command: str, use_case: str, *, data: str | None, db: str, plan_id: int | None = None
+) -> str:
     """Give a ddlplan command line with what it must share with the one that ends now.
 
     Args:
@@ -14,10 +16,13 @@ def next_command(command: str, use_case: str, *, data: str | None, db: str) -> s
         use_case: As it is stored.
         data: Folder of the data, if one was named.
         db: Database; it is left out where the next command finds it by itself.
+        plan_id: Plan to launch, where that is not the one which ``launch`` finds by itself.
     """
     words = ["ddlplan", command, "--use-case", use_case]
     if data is not None:
         words += ["--data", data]
+    if plan_id is not None:
+        words += ["--plan", str(plan_id)]
     if db != os.environ.get("DDLPLAN_DB", "planner.db"):
         words += ["--db", db]
     return shlex.join(words)

@@ -13,6 +13,7 @@ from planner.report.plan_line import describe_plan
 from planner.result import Outcome
 from planner.software import current_software
 from planner.store import Store
+from planner.stored_plan import StoredPlan
 from planner.trial import TrialRunner
 from planner.tune import TuneOutcome, Tuner, TuneRequest
 from probes.hardware import Hardware
@@ -35,10 +36,12 @@ def tune_here(request: TuneRequest, db: str, out: Output) -> None:
             with TuneLines(out.errors) as display:
                 tuner = Tuner(request, facts, node, software, store, runner.run, display)
                 outcome = tuner.tune()
+            named = _find_name(store, outcome.plan)
     elapsed_s = time.monotonic() - started
     for warning in outcome.warnings:
         out.warn(warning)
-    _say_tuned(request, outcome, db, elapsed_s, out)
+    then = next_command("launch", request.use_case, data=request.data, db=db, plan_id=named)
+    _say_tuned(outcome, then, elapsed_s, out)
     out.finish(_tuned_json(outcome, elapsed_s))
     if outcome.interrupted:
         raise KeyboardInterrupt
@@ -60,9 +63,15 @@ def known_node(store: Store, node: Hardware, out: Output) -> Hardware:
     return measured
 
 
-def _say_tuned(
-    request: TuneRequest, outcome: TuneOutcome, db: str, elapsed_s: float, out: Output
-) -> None:
+def _find_name(store: Store, found: StoredPlan) -> int | None:
+    """Give the number that launch must be told to use a plan, ``None`` where it needs none."""
+    chosen = store.best_plan(
+        found.use_case, software=found.software, fingerprint=found.fingerprint, node=found.node
+    )
+    return None if chosen is not None and chosen.id == found.id else found.id
+
+
+def _say_tuned(outcome: TuneOutcome, then: str, elapsed_s: float, out: Output) -> None:
     stored = outcome.plan
     rate = stored.throughput_samples_per_s
     if stored.baseline is not None:
@@ -81,7 +90,6 @@ def _say_tuned(
     share = 100 * outcome.stepping_s / elapsed_s
     out.say(f"trials     {len(outcome.trials)}: {', '.join(counts)}")
     out.say(f"time       {format_duration(elapsed_s)}, {share:.0f} % of it in training steps")
-    then = next_command("launch", request.use_case, data=request.data, db=db)
     out.say(f"stored     plan {stored.id}; next: {then}")
     if outcome.interrupted:
         out.note("stopped early: the same command goes on from here")

@@ -230,6 +230,9 @@ class Store:
     ) -> StoredPlan | None:
         """Give the plan to use, ``None`` where none fits; it may be stale where no other is left.
 
+        `find_best` says which it is: the latest of each study, fp32 before speed. It need not be
+        the one that was stored last.
+
         Args:
             use_case: What is to be trained.
             software: Versions that would run it.

@@ -45,6 +45,17 @@ def test_answer_is_on_stdout_and_progress_on_stderr(tuned_folder):
     assert "\x1b" not in out + err
 
 
+def test_next_command_names_a_plan_that_launch_would_not_find_by_itself(import_for, tuned, cases):
+    import_for(
+        throughput_samples_per_s={"median": 9e6, "ci_low": 8e6, "ci_high": 1e7, "samples": 9}
+    )
+    arguments = ("--use-case", f"{cases}:Steady", "--budget", "12s", "--trials", 0)
+    ended = tuned.run("tune", *arguments)
+    assert ended.code == 0, ended.err
+    stored, _, then = ended.out.splitlines()[-1].removeprefix("stored     plan ").partition("; ")
+    assert then.endswith(f" --plan {stored}")
+
+
 def test_failed_trials_are_kept_with_their_reason_and_the_search_goes_on(probed, cases):
     fates = probed.folder.parent / "fates"
     process = probed.start(

@@ -245,6 +245,24 @@ def test_a_plan_whose_evidence_holds_comes_before_a_faster_stale_one(store):
     assert store.best_plan("simplebig", software=SOFTWARE).id == 1
 
 
+def test_a_later_plan_of_a_study_supersedes_a_faster_one(store):
+    """A machine that had become slower, or a smaller batch: launch still took the old plan."""
+    study_id = store.get_or_create_study(STUDY)
+    for plan in (speed(50), speed(40)):
+        store.save_plan(replace(plan, study_id=study_id))
+    assert store.best_plan("simplebig", software=SOFTWARE).id == 2
+    store.save_plan(speed(45))
+    store.save_plan(replace(speed(42), study_id=store.begin_study_afresh(STUDY)))
+    assert store.best_plan("simplebig", software=SOFTWARE).id == 3
+
+
+def test_a_plan_in_bf16_is_best_only_where_none_keeps_the_numerics(store):
+    store.save_plan(speed(90, plan=replace(PLAN, precision="bf16")))
+    assert store.best_plan("simplebig", software=SOFTWARE).id == 1
+    store.save_plan(speed(40))
+    assert store.best_plan("simplebig", software=SOFTWARE).id == 2
+
+
 def test_the_best_plan_of_a_node_that_changed_is_found_but_stale(store):
     store.save_plan(FOUND)
     best = store.best_plan("simplebig", software=SOFTWARE, fingerprint="sha256:new", node="vm")
