@@ -104,7 +104,8 @@ def main() -> NoReturn:
         raise _Terminated(number)
 
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, terminate)
+        if signal.getsignal(number) is not signal.SIG_IGN:  # else nohup has said: stay
+            signal.signal(number, terminate)
     for name in ("stdout", "stderr"):
         _make_tolerant(name)
     sys.exit(run(sys.argv[1:]))

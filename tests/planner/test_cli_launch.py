@@ -164,6 +164,21 @@ def test_interrupted_launch_ends_quietly(tuned, steady):
     tuned.wait_until_all_ended()
 
 
+def test_launch_under_nohup_goes_on_when_the_terminal_closes(tuned, steady):
+    """The story: nohup ignores the signal for the command, which took it for itself again."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # what a child inherits
+    try:
+        process = launch(tuned, steady, "--epochs", "6", "--json")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    metrics = tuned.folder / "runs" / "1" / "metrics.jsonl"
+    tuned.wait_until(metrics.exists, "the first epoch")
+    process.send_signal(signal.SIGHUP)
+    ended = tuned.end(process)
+    assert ended.code == 0, ended.err
+    assert len(ended.document["data"]["epochs"]) == 6
+
+
 def find(command, program):
     """Find a process by its program; mpirun, which becomes prterun, names the rank's as well."""
     found = command.processes(program)
