@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -77,11 +78,14 @@ class Node:
             return self._watch(group)
 
     def _watch(self, group: WorkerGroup) -> bool:
+        look_at = time.monotonic()
         while group.pids or group.has_events():
-            event = group.next_event(_LOOK_AROUND_S)
-            if event is None:
+            if time.monotonic() >= look_at:  # by the clock: workers may never be silent
                 if not self._is_wanted():
                     return False
+                look_at = time.monotonic() + _LOOK_AROUND_S
+            event = group.next_event(_LOOK_AROUND_S)
+            if event is None:
                 continue
             if failure := self._find_failure(group, event):
                 self._say(failure)

@@ -8,6 +8,7 @@ document a line.
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from pathlib import Path
 
@@ -27,11 +28,11 @@ def main(job_file: Path) -> int:
     # An orphan is nobody's: mpirun has gone without a word, so the job is over.
     parent = os.getppid()
     job = _learn_job(comm, job_file)
-    host = job.nodes[comm.rank].host
     if comm.size != len(job.nodes):
         message = f"MPI started {comm.size} ranks for {len(job.nodes)} hosts: is this mpirun ours?"
-        _say(_failed(host, message))
+        _say(_failed(socket.gethostname(), message))
         return 1
+    host = job.nodes[comm.rank].host
     node = Node(job, comm.rank, read_cpu(), _say, lambda: os.getppid() == parent)
     try:
         return 0 if node.train() else 1

@@ -1,0 +1,64 @@
+"""A node's part of a job, and the rank that runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from launch.job import Job, NodeJob
+from launch.mpi import find_mpirun
+from launch.node import Node
+from launch.plan import Plan
+
+TINY = Path(__file__).with_name("tiny_cases.py")
+ALONE = Plan(strategy="sequential", node_batch=8)
+
+
+def job_of(case: str, directory: Path, plan: Plan = ALONE, epochs: int = 1) -> Job:
+    return Job(
+        use_case=f"{TINY}:{case}",
+        nodes=(NodeJob(host="localhost", plan=plan),),
+        run_directory=str(directory),
+        epochs=epochs,
+    )
+
+
+def test_job_that_is_not_wanted_any_more_ends_though_its_workers_are_never_silent(
+    two_cores, tmp_path
+):
+    started = time.monotonic()
+    job = job_of("Sgd", tmp_path, epochs=10**6)
+
+    def is_wanted() -> bool:
+        return not (tmp_path / "metrics.jsonl").exists()
+
+    assert not Node(job, 0, two_cores.cpu, lambda _: None, is_wanted).train()
+    assert time.monotonic() - started < 60
+
+
+def test_more_ranks_than_nodes_are_one_line(tmp_path):
+    """The story: the second rank looked for its node before it counted them, and an IndexError
+    was all that was said."""
+    file = tmp_path / "job.json"
+    file.write_bytes(job_of("Sgd", tmp_path).encode())
+    ended = subprocess.run(
+        [
+            *(find_mpirun(), "--host", "localhost:2", "-n", "2", "--bind-to", "none"),
+            *(sys.executable, "-P", "-m", "mpi4py", "-m", "launch.rank", str(file)),
+        ],
+        env=os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode != 0
+    said = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("{")]
+    assert {report["message"] for report in said} == {
+        "MPI started 2 ranks for 1 hosts: is this mpirun ours?"
+    }
+    assert "IndexError" not in ended.stderr
