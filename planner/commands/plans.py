@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +24,7 @@ from planner.software import current_software
 from planner.store import Store
 from planner.stored_plan import StoredPlan, stale_reasons
 from planner.study import StoredTrial
+from probes.node import probe
 
 OpenStore = Callable[[], Store]
 
@@ -64,27 +64,27 @@ def show_trials(
 def show_plan(open_store: OpenStore, out: Output, plan_id: int) -> None:
     """Show one plan with its evidence."""
     with open_store() as store:
-        _show_one(store, out, store.get_plan(plan_id))
+        stored = store.get_plan(plan_id)
+        _show_one(store, out, stored, _reasons(store, stored))
 
 
 def show_best(open_store: OpenStore, out: Output, use_case: str, node: str | None) -> None:
-    """Show the plan that would be launched.
+    """Show the plan that would be launched: here, or on the node that is named.
 
     Raises:
         NoPlanError: There is none.
     """
-    name = node or platform.node()
+    software = current_software()
     with open_store() as store:
-        fingerprint = store.latest_fingerprint(name)
-        stored = store.best_plan(
-            use_case, software=current_software(), fingerprint=fingerprint, node=name
-        )
+        name, fingerprint = _identify(store, node)
+        stored = store.best_plan(use_case, software=software, fingerprint=fingerprint, node=name)
         if stored is None:
             raise NoPlanError(
                 f"no plan for {use_case} on {name}: "
                 f"run ddlplan tune --use-case {shlex.quote(use_case)}"
             )
-        _show_one(store, out, stored)
+        reasons = stale_reasons(stored, fingerprint=fingerprint, software=software)
+        _show_one(store, out, stored, reasons)
 
 
 def compare(open_store: OpenStore, out: Output, first: int, second: int) -> None:
@@ -156,8 +156,15 @@ def _without_database(out: Output) -> Iterator[None]:
         out.warn(str(error))
 
 
-def _show_one(store: Store, out: Output, stored: StoredPlan) -> None:
-    reasons = _reasons(store, stored)
+def _identify(store: Store, node: str | None) -> tuple[str, str | None]:
+    """Give name and hardware of a node: of this one as it is now, of another as it was seen."""
+    if node is not None:
+        return node, store.latest_fingerprint(node)
+    here = probe(quick=True)
+    return here.node, here.fingerprint()
+
+
+def _show_one(store: Store, out: Output, stored: StoredPlan, reasons: Sequence[str]) -> None:
     trials = [] if stored.study_id is None else store.trials(stored.study_id)
     _show(out, plan_text(stored, reasons, trials, _look()))
     document: dict[str, Any] = stored.to_json(stale=bool(reasons))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 from dataclasses import replace
 
 import pytest
@@ -119,6 +120,22 @@ def test_stale_plan_is_used_only_when_that_is_asked_for(import_for, tuned, stead
     ended = tuned.end(launch(tuned, steady, "--plan", str(number)))
     assert (ended.code, ended.out) == (5, "")
     assert tuned.end(launch(tuned, steady, "--dry-run")).out.count("plan 1,") == 1
+
+
+def test_best_plan_is_the_one_of_this_machine_as_it_is_now(import_for, tuned, steady):
+    """The store had seen another machine of that name last, as clones of containers are."""
+    import_for(fingerprint="sha256:0")
+    connection = sqlite3.connect(tuned.folder / "planner.db")
+    connection.execute(
+        "INSERT INTO nodes (name, fingerprint, first_seen, last_seen) "
+        "SELECT name, 'sha256:0', first_seen, '2099-01-01T00:00:00+00:00' FROM nodes"
+    )
+    connection.commit()
+    connection.close()
+    best = tuned.data("plans", "best", "--use-case", steady)
+    assert (best["id"], best["stale"]) == (1, False)
+    assert "plan 1," in tuned.end(launch(tuned, steady, "--dry-run")).out
+    assert tuned.data("plans", "best", "--use-case", steady, "--node", best["node"])["id"] == 2
 
 
 @pytest.mark.parametrize(
