@@ -125,14 +125,11 @@ def make_job(request: LaunchRequest, stored: StoredPlan, hosts: HostList, runs: 
     plan = stored.plan
     if request.global_batch is not None:
         plan = replace(plan, node_batch=request.global_batch)
-    data = None if request.data is None else str(Path(request.data).resolve())
-    if data is not None and not Path(data).exists():
-        raise UseCaseError(f"--data {request.data}: no such folder or file")
     return Job(
         use_case=request.use_case,
         nodes=tuple(NodeJob(host=host.name, plan=plan) for host in hosts.hosts),
         run_directory=str(runs),
-        data=data,
+        data=request.data,
         epochs=request.epochs,
         seed=request.seed,
     )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from launch.plan import Plan
+from launch.job import Job
 from launch.workers.reports import EpochDone, Report, Warned
 from planner.commands.dry_run import describe_job, job_lines
 from planner.commands.next_step import next_command
@@ -25,7 +27,7 @@ from planner.report.live import TrainingBar
 from planner.report.plan_line import describe_plan
 from planner.software import current_software
 from planner.store import Store
-from planner.stored_plan import StoredPlan
+from planner.stored_plan import stale_reasons
 from probes.node import probe
 
 _RUNS = Path("runs")
@@ -37,11 +39,11 @@ def launch_here(request: LaunchRequest, db: str, out: Output, *, dry_run: bool) 
     hosts = find_hosts(request, os.environ)
     for note in hosts.notes:
         out.warn(note)
-    node = probe(quick=True)
+    node, software = probe(quick=True), current_software()
     remedy = next_command("tune", request.use_case, data=request.data, db=db)
     try:
         with Store.open(db, create=False) as store:
-            stored = find_plan(store, request, node, current_software(), remedy=remedy)
+            stored = find_plan(store, request, node, software, remedy=remedy)
     except NoDatabaseError as error:
         raise NoPlanError(f"no plan for {request.use_case} in {db}: run {remedy}") from error
     job = make_job(request, stored, hosts, _RUNS / "NEXT")
@@ -52,9 +54,20 @@ def launch_here(request: LaunchRequest, db: str, out: Output, *, dry_run: bool) 
         out.finish(described)
         return
     allow_root = check_root(request)
-    out.note(f"plan {stored.id}: {describe_plan(job.nodes[0].plan)}")
+    used = replace(stored, plan=job.nodes[0].plan)
+    reasons = stale_reasons(used, fingerprint=node.fingerprint(), software=software)
+    remark = f" (stale, {', '.join(reasons)})" if reasons else ""
+    out.note(f"plan {used.id}{remark}: {describe_plan(used.plan)}")
+    outcome = _train(job, out, allow_root=allow_root)
+    # Evidence of a plan that the user has changed says nothing of this job.
+    expected = stored.throughput_samples_per_s.median if used == stored else None
+    _say_trained(outcome, expected, out)
+    plan = used.to_json(stale=bool(reasons))
+    out.finish({"plan": plan, **_outcome_json(outcome, expected)})
 
-    with TrainingBar(out.errors, request.epochs) as bar:
+
+def _train(job: Job, out: Output, *, allow_root: bool) -> LaunchOutcome:
+    with TrainingBar(out.errors, job.epochs) as bar:
         bar.wait("starting mpirun and PyTorch")
 
         def on_report(report: Report) -> None:
@@ -62,13 +75,9 @@ def launch_here(request: LaunchRequest, db: str, out: Output, *, dry_run: bool) 
             if isinstance(report, Warned):
                 out.warn(report.message)
             if isinstance(report, EpochDone):
-                out.say(_epoch_line(report, request.epochs))
+                out.say(_epoch_line(report, job.epochs))
 
-        outcome = run_job(job, _RUNS, allow_root=allow_root, on_report=on_report)
-    _say_speed(stored, job.nodes[0].plan, outcome, out)
-    out.say(f"weights    {_relative(outcome.weights)}")
-    out.say(f"metrics    {_relative(outcome.run_directory / 'metrics.jsonl')}, logs beside it")
-    out.finish(_launched_json(stored, outcome))
+        return run_job(job, _RUNS, allow_root=allow_root, on_report=on_report)
 
 
 def _epoch_line(epoch: EpochDone, epochs: int) -> str:
@@ -80,11 +89,21 @@ def _epoch_line(epoch: EpochDone, epochs: int) -> str:
     return "  ".join(parts)
 
 
-def _say_speed(stored: StoredPlan, plan: Plan, outcome: LaunchOutcome, out: Output) -> None:
-    """Hold the job against the plan's evidence, unless the user has changed the plan."""
-    if plan != stored.plan:
-        return
-    expected = stored.throughput_samples_per_s.median
+def _say_trained(outcome: LaunchOutcome, expected: float | None, out: Output) -> None:
+    lost = [epoch.epoch for epoch in outcome.epochs if not math.isfinite(epoch.train_loss)]
+    if lost:
+        out.warn(
+            f"the training loss of epoch {lost[0]} is no number (NaN or infinite): lower the "
+            "learning rate in the use case's optimizer, or look for such values in its data"
+        )
+    if expected is not None:
+        _say_speed(expected, outcome, out)
+    out.say(f"weights    {_relative(outcome.weights)}")
+    out.say(f"metrics    {_relative(outcome.run_directory / 'metrics.jsonl')}, logs beside it")
+
+
+def _say_speed(expected: float, outcome: LaunchOutcome, out: Output) -> None:
+    """Hold the job against the evidence of its plan, in samples per second."""
     last = outcome.epochs[-1].throughput_samples_per_s
     off = 100 * (last / expected - 1)
     out.say(f"expected   {expected:.1f} samples/s, measured {last:.1f} ({off:+.1f} %)")
@@ -95,13 +114,12 @@ def _say_speed(stored: StoredPlan, plan: Plan, outcome: LaunchOutcome, out: Outp
         )
 
 
-def _launched_json(stored: StoredPlan, outcome: LaunchOutcome) -> dict[str, Any]:
+def _outcome_json(outcome: LaunchOutcome, expected: float | None) -> dict[str, Any]:
     return {
-        "plan": stored.to_json(stale=False),
         "run_directory": str(outcome.run_directory),
         "weights": None if outcome.weights is None else str(outcome.weights),
         "epochs": [epoch.to_json() for epoch in outcome.epochs],
-        "expected_throughput_samples_per_s": stored.throughput_samples_per_s.median,
+        "expected_throughput_samples_per_s": expected,
     }
 
 

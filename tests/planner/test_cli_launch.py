@@ -52,6 +52,8 @@ def test_losses_that_are_no_numbers_are_null_in_json(import_for, tuned, cases):
     assert ended.document["data"]["epochs"][0]["train_loss"] is None
     metrics = (tuned.folder / "runs" / "1" / "metrics.jsonl").read_text()
     assert json.loads(metrics)["train_loss"] is None
+    (warning,) = ended.document["warnings"]
+    assert "loss of epoch 1 is no number (NaN or infinite): lower the learning rate" in warning
 
 
 def test_dying_worker_ends_the_job_and_shows_its_last_words(import_for, tuned, cases):
@@ -120,6 +122,18 @@ def test_stale_plan_is_used_only_when_that_is_asked_for(import_for, tuned, stead
     ended = tuned.end(launch(tuned, steady, "--plan", str(number)))
     assert (ended.code, ended.out) == (5, "")
     assert tuned.end(launch(tuned, steady, "--dry-run")).out.count("plan 1,") == 1
+
+
+def test_answer_tells_that_the_plan_is_stale_and_what_was_changed_in_it(import_for, tuned, steady):
+    import_for(software={"python": "3.11.7", "torch": "1.0.0", "ddlplan": "0.1.0"})
+    arguments = ("--plan", "2", "--allow-stale", "--global-batch", "8", "--json")
+    ended = tuned.end(launch(tuned, steady, *arguments))
+    assert ended.code == 0, ended.err
+    assert "plan 2 (stale, made with torch 1.0.0" in ended.err
+    answer = ended.document["data"]
+    plan = answer["plan"]
+    assert (plan["id"], plan["stale"], plan["node_batch"]) == (2, True, 8)
+    assert answer["expected_throughput_samples_per_s"] is None
 
 
 def test_best_plan_is_the_one_of_this_machine_as_it_is_now(import_for, tuned, steady):
