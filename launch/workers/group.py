@@ -15,7 +15,7 @@ from launch.errors import LaunchError
 from launch.process_end import explain_exit, kill_group
 from launch.training.handles import GroupHandles
 from launch.workers.fork_server import ForkServer, WorkerExit
-from launch.workers.reports import Failed, Report
+from launch.workers.reports import Failed, Report, TaskDone
 from launch.workers.task import Task
 
 _END_LIMIT_S = 10.0
@@ -36,6 +36,8 @@ class Ended:
 
     worker: int
     code: int
+    is_done: bool
+    """Whether it had done its task by then."""
 
 
 Event = Said | Ended
@@ -54,6 +56,7 @@ class WorkerGroup:
         self._logs = [log_directory / f"{log_prefix}worker{t.local_rank}.log" for t in tasks]
         self._pipes: dict[int, int] = {}
         self._unread = [b""] * len(tasks)
+        self._done: set[int] = set()
         self._pids: dict[int, int] = {}
         self._events: deque[Event] = deque()
         self._selector = selectors.DefaultSelector()
@@ -155,7 +158,11 @@ class WorkerGroup:
             self._close_pipe(worker)
             return
         *lines, self._unread[worker] = (self._unread[worker] + block).split(b"\n")
-        self._events.extend(Said(worker, Report.decode(line)) for line in lines)
+        for report in map(Report.decode, lines):
+            if isinstance(report, TaskDone):
+                self._done.add(worker)
+            else:
+                self._events.append(Said(worker, report))
 
     def _take_exits(self) -> None:
         for ended in self._server.take_exits():
@@ -167,7 +174,7 @@ class WorkerGroup:
             return
         while worker in self._pipes:  # all it said is in the pipe by now
             self._read(worker)
-        self._events.append(Ended(worker, ended.code))
+        self._events.append(Ended(worker, ended.code, worker in self._done))
 
     def _close_pipe(self, worker: int) -> None:
         pipe = self._pipes.pop(worker)
@@ -213,12 +220,12 @@ def explain_failure(group: WorkerGroup, event: Event, oom_kills: int = 0) -> Wor
             log_tail=group.log_tail(event.worker),
             log=group.log(event.worker),
         )
-    if isinstance(event, Ended) and event.code != 0:
+    if isinstance(event, Ended) and (event.code != 0 or not event.is_done):
         out_of_memory = event.code == -9 and oom_kills > 0
         return WorkerFailure(
             worker=event.worker,
             error=None,
-            message=explain_exit(event.code) + (" (out of memory)" if out_of_memory else ""),
+            message=_explain_end(event.code, out_of_memory=out_of_memory),
             out_of_memory=out_of_memory,
             users_fault=False,
             log_tail=group.log_tail(event.worker),
@@ -226,6 +233,12 @@ def explain_failure(group: WorkerGroup, event: Event, oom_kills: int = 0) -> Wor
             signal=-event.code if event.code < 0 else None,
         )
     return None
+
+
+def _explain_end(code: int, *, out_of_memory: bool) -> str:
+    if code == 0:
+        return "ended with exit code 0 before its work was done: does the use case leave Python?"
+    return explain_exit(code) + (" (out of memory)" if out_of_memory else "")
 
 
 def _open_log(path: Path) -> IO[bytes]:

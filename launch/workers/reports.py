@@ -81,6 +81,14 @@ class WeightsSaved(Report):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TaskDone(Report):
+    """The worker has done all that it was told, and ends now.
+
+    Without it even exit code 0 is a failure: the user's own code may end the process.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Failed(Report):
     """The worker gives up. A traceback is in its log."""
 

@@ -28,7 +28,15 @@ from launch.training.weights import save_weights
 from launch.use_cases import load_use_case
 from launch.use_cases._base import UseCase
 from launch.workers.describe import describe
-from launch.workers.reports import Described, Failed, Reporter, StepDone, Validated, WeightsSaved
+from launch.workers.reports import (
+    Described,
+    Failed,
+    Reporter,
+    StepDone,
+    TaskDone,
+    Validated,
+    WeightsSaved,
+)
 from launch.workers.task import Purpose, Task
 
 # Numbers of malloc.h.
@@ -48,6 +56,7 @@ def run(task: Task, report_descriptor: int, handles: GroupHandles) -> int:
         traceback.print_exc()
         reporter.send(_failure(error))
         return 1
+    reporter.send(TaskDone())
     return 0
 
 

@@ -64,6 +64,18 @@ def test_worker_that_leaves_without_a_word_is_a_failure(plan, training):
 
 
 @EVERY_PLAN
+@pytest.mark.parametrize("purpose", [Purpose.TIME, Purpose.TRAIN])
+def test_worker_that_ends_well_before_its_work_is_done_is_a_failure(plan, purpose, training):
+    """The story: a trial asked for events of no one until its time was up, and a launch waited
+    for ever for a worker that waited for the one that had gone."""
+    task = training.task("LeavesQuietly", plan, purpose=purpose)
+    with training.start(task) as group:
+        failure = first_failure(group)
+    assert failure.worker == 0
+    assert failure.message.startswith("ended with exit code 0 before its work was done: ")
+
+
+@EVERY_PLAN
 def test_killed_worker_is_named_with_its_signal(plan, training):
     with training.start(training.task("Dies", plan)) as group:
         failure = first_failure(group)

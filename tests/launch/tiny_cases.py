@@ -184,6 +184,15 @@ class Leaves(Sgd):
         os._exit(3)
 
 
+class LeavesQuietly(Sgd):
+    """Ends the process of worker 0, known by its seed, as if all were well."""
+
+    def loss(self, output, target):
+        if torch.initial_seed() % 1_000_003 == 0:
+            os._exit(0)
+        return super().loss(output, target)
+
+
 class Dies(Sgd):
     """Killed in the third step, as the kernel does when memory is short."""
 
