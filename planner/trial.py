@@ -123,6 +123,7 @@ class TrialRunner:
         started = time.monotonic()
         watch = _Watch(plan, role, to_beat_s, on_step, started, enough_s)
         if self._server.is_gone():
+            self._server.close()  # its side is gone, ours is not
             self._server = ForkServer()  # a trial took it along; the next one starts afresh
         try:
             outcome, reason, log_tail = self._watch(watch, started + time_limit_s)

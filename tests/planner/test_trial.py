@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+import warnings
 from pathlib import Path
 
 import psutil
@@ -59,6 +61,7 @@ def test_plan_that_is_far_behind_is_ended_early(runner_of):
     [
         ("Raises", Outcome.CRASH, "ArithmeticError: the loss is beyond me"),
         ("Leaves", Outcome.CRASH, "exit code 3"),
+        ("LeavesQuietly", Outcome.CRASH, "exit code 0 before its work was done"),
         ("Dies", Outcome.CRASH, "killed by signal 9"),
         ("TooLarge", Outcome.OUT_OF_MEMORY, "memory"),
         ("NotANumber", Outcome.NAN_LOSS, "loss=nan at step 0"),
@@ -97,6 +100,19 @@ def test_trials_go_on_after_the_fork_server_was_killed(runner_of):
     psutil.Process(runner.server_pid).kill()
     results = [runner.run(ALONE, time_limit_s=60, enough_s=1) for _ in range(2)]
     assert results[-1].outcome is Outcome.OK
+
+
+def test_nothing_of_a_killed_fork_server_is_left_open(runner_of):
+    runner = runner_of("Sgd")
+    server = psutil.Process(runner.server_pid)
+    server.kill()
+    while server.status() != psutil.STATUS_ZOMBIE:
+        time.sleep(0.01)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = runner.run(ALONE, time_limit_s=60, enough_s=1)
+    assert result.outcome is Outcome.OK
+    assert not [found for found in caught if found.category is ResourceWarning]
 
 
 def test_use_case_is_described(runner_of):
