@@ -32,22 +32,40 @@ def find_mpirun() -> str:
     return found
 
 
-def mpirun_command(job: Job, job_file: Path, *, allow_root: bool = False) -> list[str]:
-    """Give the command that runs a job, as an argument list.
+def mpirun_command(
+    job: Job, job_file: Path, environment: Mapping[str, str], *, allow_root: bool = False
+) -> list[str]:
+    """Give the command that runs a job, as an argument list. A job of one node is this machine's.
 
     ``--bind-to none``: Open MPI would bind each rank, and with it all workers of a node, to one
     core. ``-m mpi4py``: an error in one rank then ends all, which else would wait for it for ever.
     ``-P``: a user's ``launch/`` in the working folder must not be taken for ours.
+
+    Args:
+        job: What to run.
+        job_file: Where it is written.
+        environment: Variables that mpirun will be started with.
+        allow_root: Whether the user wants it to run even as root.
     """
-    hosts = ",".join(f"{node.host}:1" for node in job.nodes)
-    root = ["--allow-run-as-root"] if allow_root else []
+    root = ["--allow-run-as-root"] if allow_root and needs_root_option(environment) else []
     return [
         find_mpirun(),
         *root,
-        *("--host", hosts, "-n", str(len(job.nodes))),
+        *("--host", _hosts(job, environment), "-n", str(len(job.nodes))),
         *("--map-by", "ppr:1:node", "--bind-to", "none"),
         *(sys.executable, "-P", "-m", "mpi4py", "-m", "launch.rank", str(job_file)),
     ]
+
+
+def _hosts(job: Job, environment: Mapping[str, str]) -> str:
+    """List the hosts as mpirun knows them.
+
+    Users have names for their own machine that mpirun has not: it would cut ``::1`` at its last
+    colon, and log in to any name that it cannot place. In a Slurm job it knows the node's name.
+    """
+    if len(job.nodes) == 1 and "SLURM_JOB_ID" not in environment:
+        return "localhost:1"
+    return ",".join(f"{node.host}:1" for node in job.nodes)
 
 
 def is_root() -> bool:
@@ -59,6 +77,11 @@ def root_is_allowed(environment: Mapping[str, str]) -> bool:
     """Whether the user has already told Open MPI that root may run it."""
     names = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
     return all(environment.get(name) == "1" for name in names)
+
+
+def needs_root_option(environment: Mapping[str, str]) -> bool:
+    """Whether mpirun must be told by an option that root may run it."""
+    return is_root() and not root_is_allowed(environment)
 
 
 class MpiJob:

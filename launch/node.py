@@ -73,7 +73,7 @@ class Node:
 
     def _run(self, server: ForkServer, tasks: list[Task]) -> bool:
         self._oom_kills = oom_kill_count() or 0
-        prefix = f"{self._here.host}-"
+        prefix = self._directory.log_prefix(self._here.host)
         with WorkerGroup(server, tasks, self._directory.path, log_prefix=prefix) as group:
             return self._watch(group)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -31,15 +32,25 @@ class RunDirectory:
     def create(cls, parent: Path) -> RunDirectory:
         """Make the directory of the next number; several runs at once get different ones."""
         parent.mkdir(parents=True, exist_ok=True)
-        number = max((int(p.name) for p in parent.iterdir() if p.name.isdecimal()), default=0)
         while True:
-            number += 1
-            path = parent / str(number)
+            directory = cls.next_of(parent)
             try:
-                path.mkdir(mode=0o700)
+                directory.path.mkdir(mode=0o700)
             except FileExistsError:
                 continue
-            return cls(path.resolve())
+            return directory
+
+    @classmethod
+    def next_of(cls, parent: Path) -> RunDirectory:
+        """Name the directory of the next number, and make nothing."""
+        taken = parent.iterdir() if parent.is_dir() else ()
+        number = max((int(p.name) for p in taken if p.name.isdecimal()), default=0)
+        return cls(parent.resolve() / str(number + 1))
+
+    @staticmethod
+    def log_prefix(host: str) -> str:
+        """Give what the names of a host's logs begin with, safe in any file name."""
+        return re.sub(r"[^A-Za-z0-9._-]", "_", host) + "-"
 
     def remove(self) -> None:
         """Take the directory back, and its parent with it where nothing else is in there."""

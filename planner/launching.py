@@ -10,7 +10,7 @@ from pathlib import Path
 from launch.errors import HostUnreachableError, InvalidPlanError, UseCaseError
 from launch.hosts.file import HostList, expand_hosts, is_this_machine, read_host_file
 from launch.job import Job, NodeJob
-from launch.mpi import MpiJob, is_root, mpirun_command, root_is_allowed
+from launch.mpi import MpiJob, mpirun_command, needs_root_option
 from launch.run_directory import RunDirectory
 from launch.strategies import check_plan
 from launch.workers.reports import EpochDone, JobFailed, Report, StepDone, WeightsSaved
@@ -141,7 +141,7 @@ def check_root(request: LaunchRequest) -> bool:
     Raises:
         RefusedError: This is root, and the user has not said that it should be.
     """
-    if not is_root() or root_is_allowed(os.environ):
+    if not needs_root_option(os.environ):
         return False
     if not request.allow_root:
         raise RefusedError(
@@ -168,7 +168,7 @@ def run_job(
     weights: Path | None = None
     failure: JobFailed | None = None
     has_trained = False
-    command = mpirun_command(job, directory.job, allow_root=allow_root)
+    command = mpirun_command(job, directory.job, os.environ, allow_root=allow_root)
     with MpiJob(command, directory.mpirun_log) as running:
         for report in running.reports():
             on_report(report)

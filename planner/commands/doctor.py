@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from launch.errors import HostUnreachableError, LaunchError
-from launch.mpi import find_mpirun, is_root, root_is_allowed
+from launch.mpi import find_mpirun, needs_root_option
 from launch.photos.cache import cache_folder
 from planner.errors import NoDatabaseError, StoreError
 from planner.output import Output
@@ -64,7 +64,7 @@ def _mpi() -> Finding:
         mpirun = find_mpirun()
     except LaunchError as error:
         return Finding("mpirun", "fail", str(error))
-    if is_root() and not root_is_allowed(os.environ):
+    if needs_root_option(os.environ):
         return Finding("mpirun", "note", f"{mpirun}; as root, launch needs --allow-run-as-root")
     return Finding("mpirun", "ok", mpirun)
 

@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from launch.job import Job
 from launch.mpi import mpirun_command
 from launch.plan import Plan
-from launch.workers.fork_server import WORKER_SETTINGS
+from launch.run_directory import RunDirectory
+from launch.workers.fork_server import WORKER_SETTINGS, worker_environment
 from launch.workers.task import Purpose, Task, worker_tasks
 from planner.report.plan_line import describe_plan
 from probes.hardware import Hardware
 
 
-def describe_job(job: Job, node: Hardware, *, allow_root: bool) -> dict[str, Any]:
+def describe_job(
+    job: Job, node: Hardware, environment: Mapping[str, str], *, allow_root: bool
+) -> dict[str, Any]:
     """Give what would be started, as plain values that JSON can hold.
 
     Args:
         job: What would be launched.
         node: Where.
-        allow_root: Whether mpirun would be told that root may run it.
+        environment: Variables that it would be started with.
+        allow_root: Whether the user wants mpirun to run even as root.
     """
-    job_file = Path(job.run_directory) / "job.json"
+    job_file = RunDirectory(Path(job.run_directory)).job
+    kept = worker_environment(environment)
     return {
-        "command": mpirun_command(job, job_file, allow_root=allow_root),
+        "command": mpirun_command(job, job_file, environment, allow_root=allow_root),
         "nodes": [
             {
                 "host": part.host,
@@ -34,7 +40,8 @@ def describe_job(job: Job, node: Hardware, *, allow_root: bool) -> dict[str, Any
             }
             for part in job.nodes
         ],
-        "environment": dict(WORKER_SETTINGS),
+        "environment": {name: kept[name] for name in sorted(WORKER_SETTINGS)},
+        "environment_without": sorted(environment.keys() - kept.keys()),
     }
 
 
@@ -50,7 +57,8 @@ def job_lines(job: Job, described: dict[str, Any], *, plan_id: int | None) -> li
                 f"threads {worker['threads']}"
             )
     settings = " ".join(f"{key}={value}" for key, value in described["environment"].items())
-    lines.append(f"workers' environment: {settings}, and nothing of MPI's")
+    without = ", ".join(["anything of MPI's", *described["environment_without"]])
+    lines.append(f"workers' environment: {settings}, without {without}")
     lines.append("nothing was started: leave --dry-run out to train")
     return lines
 

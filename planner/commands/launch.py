@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from launch.job import Job
+from launch.run_directory import RunDirectory
 from launch.workers.reports import EpochDone, Report, Warned
 from planner.commands.dry_run import describe_job, job_lines
 from planner.commands.next_step import next_command
@@ -46,9 +47,9 @@ def launch_here(request: LaunchRequest, db: str, out: Output, *, dry_run: bool) 
             stored = find_plan(store, request, node, software, remedy=remedy)
     except NoDatabaseError as error:
         raise NoPlanError(f"no plan for {request.use_case} in {db}: run {remedy}") from error
-    job = make_job(request, stored, hosts, _RUNS / "NEXT")
+    job = make_job(request, stored, hosts, RunDirectory.next_of(_RUNS).path)
     if dry_run:
-        described = describe_job(job, node, allow_root=request.allow_root)
+        described = describe_job(job, node, os.environ, allow_root=request.allow_root)
         for line in job_lines(job, described, plan_id=stored.id):
             out.say(line)
         out.finish(described)
