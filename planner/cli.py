@@ -69,7 +69,11 @@ DataFolder = Annotated[
     Path | None, _option("--data", help_="Folder of the data; built-in use cases draw their own.")
 ]
 HostFile = Annotated[Path | None, _option("--hosts", help_="File of hosts, one a line.")]
-Seed = Annotated[int, _option("--seed", help_="Of weights, order of samples, search.", min=0)]
+Seed = Annotated[
+    int,
+    # The sampler of the search takes no more bits.
+    _option("--seed", help_="Of weights, order of samples, search.", min=0, max=2**32 - 1),
+]
 PlanId = Annotated[int, typer.Argument(metavar="ID", help="Number of a plan.")]
 DEFAULT_DATABASE = "planner.db"
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from launch.case_facts import CaseFacts
+from launch.errors import InvalidPlanError
 from launch.plan import PRECISIONS, Plan, Setting
 from planner.choice import Candidate, choose, contenders
 from planner.errors import NoPlanError
@@ -383,6 +384,21 @@ class Tuner:
             software=self._software,
             study_id=self._study_id,
         )
+
+
+def check_batch(request: TuneRequest, case: CaseFacts) -> None:
+    """Check that a step can have as many samples as the user asks for.
+
+    Raises:
+        InvalidPlanError: There are fewer.
+    """
+    asked = {"--batch-size": request.batch_size, "--max-batch": request.max_batch}
+    for option, batch in asked.items():
+        if batch is not None and batch > case.train_samples:
+            raise InvalidPlanError(
+                f"{option} {batch} and train_samples={case.train_samples}: "
+                f"use at most {option} {case.train_samples}"
+            )
 
 
 def choose_from(results: Sequence[TrialResult], request: TuneRequest) -> list[Candidate]:

@@ -15,7 +15,7 @@ from planner.software import current_software
 from planner.store import Store
 from planner.stored_plan import StoredPlan
 from planner.trial import TrialRunner
-from planner.tune import TuneOutcome, Tuner, TuneRequest
+from planner.tune import TuneOutcome, Tuner, TuneRequest, check_batch
 from probes.hardware import Hardware
 from probes.node import probe
 
@@ -30,6 +30,7 @@ def tune_here(request: TuneRequest, db: str, out: Output) -> None:
         with DataBar(out.errors) as bar:
             bar.wait("loading PyTorch and the use case")
             facts = runner.describe(on_progress=bar, on_warning=out.warn)
+        check_batch(request, facts)
         # Only now: a use case or a folder that is no good leaves no database behind.
         with Store.open(db) as store:
             node = known_node(store, node, out)

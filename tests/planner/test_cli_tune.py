@@ -56,6 +56,21 @@ def test_next_command_names_a_plan_that_launch_would_not_find_by_itself(import_f
     assert then.endswith(f" --plan {stored}")
 
 
+@pytest.mark.parametrize("option", ["--batch-size", "--max-batch"])
+def test_batch_of_more_samples_than_there_are_is_refused_before_any_trial(ddlplan, cases, option):
+    ended = ddlplan.run("tune", "--use-case", f"{cases}:Steady", option, 33, "--json")
+    assert ended.code == ended.document["error"]["code"] == 2
+    assert ended.errors == [f"error: {option} 33 and train_samples=32: use at most {option} 32"]
+    assert ddlplan.listing() == []
+
+
+@pytest.mark.parametrize("command", ["tune", "launch"])
+def test_seed_that_no_sampler_takes_is_refused(ddlplan, cases, command):
+    ended = ddlplan.run(command, "--use-case", f"{cases}:Steady", "--seed", 2**32)
+    assert (ended.code, len(ended.errors)) == (2, 1)
+    assert "--seed" in ended.errors[0]
+
+
 def test_failed_trials_are_kept_with_their_reason_and_the_search_goes_on(probed, cases):
     fates = probed.folder.parent / "fates"
     process = probed.start(
