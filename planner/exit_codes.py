@@ -15,7 +15,6 @@ from launch.errors import (
 from planner.errors import PlannerError
 from probes.errors import InvalidHardwareError, ProbeError
 
-DONE = 0
 BUG = 8
 _LAUNCH: tuple[tuple[type[LaunchError | ProbeError], int, str], ...] = (
     (UnsafeHostError, 7, "unsafe_host"),
