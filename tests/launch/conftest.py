@@ -44,6 +44,15 @@ def two_cores() -> Hardware:
 
 
 @pytest.fixture(scope="session")
+def three_cores(two_cores: Hardware) -> Hardware:
+    """A node of three cores, all of which are one of this machine's."""
+    core_ids = two_cores.cpu.core_ids[:1] * 3
+    return replace(
+        two_cores, cpu=replace(two_cores.cpu, logical_cores=3, usable_cores=3, core_ids=core_ids)
+    )
+
+
+@pytest.fixture(scope="session")
 def tiny_facts() -> CaseFacts:
     return CaseFacts(
         spec=f"{TINY}:Sgd",
@@ -103,3 +112,8 @@ class Training:
 @pytest.fixture
 def training(server: ForkServer, two_cores: Hardware, tmp_path: Path) -> Training:
     return Training(server, two_cores, tmp_path)
+
+
+@pytest.fixture
+def training_on_three(server: ForkServer, three_cores: Hardware, tmp_path: Path) -> Training:
+    return Training(server, three_cores, tmp_path)

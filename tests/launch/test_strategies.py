@@ -96,6 +96,24 @@ def test_weights_after_twenty_steps_equal_those_of_one_process(
 
 
 @EVERY
+@pytest.mark.parametrize("case", ["Sgd", "Adagrad", "WholeTensors", "Uneven"])
+def test_weights_of_a_node_of_three_cores_equal_those_of_one_process(
+    name, case, training_on_three, tiny_facts, three_cores
+):
+    """With two parts, one is all but the other; three have a middle, cut at both ends."""
+    alone = trained_alone(getattr(tiny_cases, case)(), node_batch=8, epochs=2)
+    plans = plans_of(name, tiny_facts, three_cores)
+    for plan in [plan for plan in plans if plan.threads == plan.replicas]:
+        weights = training_on_three.run(replace(plan, node_batch=8), case, epochs=2)
+        assert largest_error(weights, alone) < TOLERANCE, plan
+
+
+def test_some_strategies_make_three_parts_on_three_cores(tiny_facts, three_cores):
+    plans = [plan for name in strategy_names() for plan in plans_of(name, tiny_facts, three_cores)]
+    assert {plan.strategy for plan in plans if plan.replicas == 3} >= {"processes", "threads"}
+
+
+@EVERY
 def test_a_plan_fits_the_node_and_divides_the_batch(name, tiny_facts, two_cores):
     for plan in plans_of(name, tiny_facts, two_cores):
         assert plan.strategy == name
