@@ -139,7 +139,7 @@ def tune(
 
     # Only now: what they import takes a second, and a slip of the finger is answered at once.
     from planner.commands.tune import tune_here
-    from planner.tune import TuneRequest
+    from planner.tune_request import TuneRequest
 
     request = TuneRequest(
         **checked,

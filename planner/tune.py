@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from launch.case_facts import CaseFacts
-from launch.errors import InvalidPlanError
-from launch.plan import PRECISIONS, Plan, Setting
+from launch.plan import Plan, Setting
 from planner.choice import Candidate, choose, contenders
 from planner.errors import NoPlanError
 from planner.result import Outcome, Role, TrialResult
@@ -19,32 +18,14 @@ from planner.store import Store
 from planner.stored_plan import Baseline, StoredPlan, utc_now
 from planner.study import Study
 from planner.trial import TrialProgress
+from planner.tune_request import TuneRequest, choose_from, is_allowed, with_choices
 from probes.hardware import Hardware
 from probes.timing import Interval, find_noise_warning, ratio
 
-_BATCH_FACTORS = (1, 2, 4, 8)
 _MIN_TRIAL_S, _MAX_TRIAL_S = 10.0, 60.0
 _TRIALS_PER_BUDGET = 8
 _STEPS_TO_JUDGE = 5
 _BASELINE_SHARE = 0.5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TuneRequest:
-    """What the user asks of the search."""
-
-    use_case: str
-    data: str | None = None
-    budget_s: float = 300.0
-    trials: int | None = None
-    """Search at most so many plans, beside the baseline and the finalists."""
-    seed: int = 0
-    batch_size: int | None = None
-    """The only node batch to try, the baseline apart."""
-    max_batch: int | None = None
-    precision: str = "fp32"
-    strategies: tuple[str, ...] = ()
-    fresh: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,30 +252,11 @@ class Tuner:
         return self._least_s(plan) + max([0.0, *starts_s])
 
     def _with_choices(self) -> CaseFacts:
-        """Put the user's limits into the search space, and leave out what takes too long.
-
-        A batch is tried if judging it takes no more than a quarter of the budget, assuming that
-        all cores together are as fast as that many baselines.
-        """
-        request, default = self._request, self._case.default_batch
-        largest = request.max_batch or _BATCH_FACTORS[-1] * default
+        """Put the user's limits into the search space, and leave out what takes too long."""
         baseline = self._baseline()
         time_s = (time_per_sample_s(baseline) if baseline else None) or 0.0
-        per_sample_s = _STEPS_TO_JUDGE * time_s / self._node.cpu.usable_cores
-        choices = [
-            default * factor
-            for factor in _BATCH_FACTORS
-            if default * factor <= min(largest, self._case.train_samples)
-            and per_sample_s * default * factor <= request.budget_s / 4
-        ]
-        if request.batch_size is not None:
-            choices = [request.batch_size]
-        precisions = PRECISIONS if request.precision == "auto" else (request.precision,)
-        return replace(
-            self._case,
-            batch_choices=tuple(choices) or (min(default, largest),),
-            precisions=tuple(precisions),
-        )
+        least_s = _STEPS_TO_JUDGE * time_s / self._node.cpu.usable_cores
+        return with_choices(self._case, self._request, least_time_per_sample_s=least_s)
 
     def _candidates(self) -> list[Candidate]:
         return choose_from(self._results, self._request)
@@ -386,42 +348,10 @@ class Tuner:
         )
 
 
-def check_batch(request: TuneRequest, case: CaseFacts) -> None:
-    """Check that a step can have as many samples as the user asks for.
-
-    Raises:
-        InvalidPlanError: There are fewer.
-    """
-    asked = {"--batch-size": request.batch_size, "--max-batch": request.max_batch}
-    for option, batch in asked.items():
-        if batch is not None and batch > case.train_samples:
-            raise InvalidPlanError(
-                f"{option} {batch} and train_samples={case.train_samples}: "
-                f"use at most {option} {case.train_samples}"
-            )
-
-
-def choose_from(results: Sequence[TrialResult], request: TuneRequest) -> list[Candidate]:
-    """Give the plans that these trials show the speed of and that the user's limits allow.
-
-    The baseline is a candidate too: where nothing beats it, it is the best plan.
-    """
-    return Candidate.from_results([r for r in results if _is_allowed(r, request)])
-
-
-def _is_allowed(result: TrialResult, request: TuneRequest) -> bool:
-    batch = result.plan.node_batch
-    if request.batch_size is not None and batch != request.batch_size:
-        return False
-    if request.max_batch is not None and batch > request.max_batch:
-        return False
-    return result.role is Role.BASELINE or result.plan.strategy in request.strategies
-
-
 def _why_none(results: Sequence[TrialResult], request: TuneRequest) -> str:
     if not results:
         return "no trial succeeded: the budget ended before the first one, raise --budget"
-    allowed = [result for result in results if _is_allowed(result, request)]
+    allowed = [result for result in results if is_allowed(result, request)]
     if not allowed and any(result.outcome is Outcome.OK for result in results):
         options = "--budget" if request.trials is None else "--budget or --trials"
         return f"the search ended before a plan within the limits was measured: raise {options}"

@@ -15,7 +15,8 @@ from planner.software import current_software
 from planner.store import Store
 from planner.stored_plan import StoredPlan
 from planner.trial import TrialRunner
-from planner.tune import TuneOutcome, Tuner, TuneRequest, check_batch
+from planner.tune import TuneOutcome, Tuner
+from planner.tune_request import TuneRequest, check_batch
 from probes.hardware import Hardware
 from probes.node import probe
 

@@ -13,7 +13,8 @@ from launch.strategies import strategy_names
 from planner.errors import NoPlanError
 from planner.result import Outcome, Role, TrialResult
 from planner.store import Store
-from planner.tune import Tuner, TuneRequest
+from planner.tune import Tuner
+from planner.tune_request import TuneRequest
 from probes.hardware import CoreLimit, Cpu, Hardware, Memory
 from probes.timing import Measurement
 
