@@ -45,7 +45,7 @@ class Plan:
     """Pieces that a replica's share of the node batch is cut into."""
 
     devices: tuple[str, ...] = ("cpu",)
-    """Devices in the order of the workers that use them, ``"cpu"`` or ``"cuda:<index>"``."""
+    """``"cpu"`` once for all workers, or ``"cuda:<index>"`` in the order of the workers."""
 
     precision: str = "fp32"
     memory_format: str = "contiguous"

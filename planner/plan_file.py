@@ -68,6 +68,7 @@ def _plan(top: JsonObject) -> Plan:
     for key in ("processes", "threads_per_process", "replicas", "micro_batches"):
         if top.has(key):
             values[key] = top.whole(key)
+    values.setdefault("replicas", values.get("processes", 1))
     if top.has("loader_workers"):
         values["loader_workers"] = top.whole("loader_workers", at_least=0)
     for key in ("precision", "memory_format", "allocator"):

@@ -43,7 +43,6 @@ class Processes(Strategy):
             processes=processes,
             replicas=processes,
             threads_per_process=threads,
-            devices=("cpu",) * processes,
             **draw_shared_settings(trial, "processes", case),
         )
 
