@@ -67,11 +67,12 @@ from probes.usage import resident_bytes
 shared = mmap.mmap(-1, 64 << 20)
 shared.write(b"x" * (64 << 20))
 ready, tell = os.pipe()
+waits, _ = os.pipe()
 pid = os.fork()
 if pid == 0:
     sum(shared[:: mmap.PAGESIZE])  # touches every page, then waits to be looked at
     os.write(tell, b"1")
-    os.read(ready, 2)
+    os.read(waits, 1)
 os.read(ready, 1)
 print(resident_bytes([pid]), resident_bytes([pid, os.getpid()]))
 os.kill(pid, 9)
