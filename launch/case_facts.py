@@ -24,8 +24,8 @@ class CaseFacts:
     parameter_bytes: int
     """Size of the parameters that are trained, and so of one set of gradients."""
 
-    has_layers: bool
-    """Whether the model can be cut into consecutive layers."""
+    max_stages: int
+    """Parts that the model can be cut into: 1 where it is not given as consecutive layers."""
 
     digest: str
     """Changes when the model, the data or the use case's own code does."""
@@ -34,7 +34,25 @@ class CaseFacts:
     """Node batches that may be tried, ascending; the user's limits are in them."""
 
     precisions: tuple[str, ...] = ("fp32",)
-    """Precisions that may be tried."""
+    """Precisions that may be tried, the most exact first."""
+
+    pixel_bytes: int | None = None
+    """Size of all pictures, decoded; ``None`` where the data set cannot give decoded ones."""
+
+    has_fused_optimizer: bool = False
+    """Whether torch has the use case's optimizer in a fused form."""
+
+    has_schedule: bool = False
+    """Whether the learning rate changes while training."""
+
+    inputs: tuple[str, ...] = ("files",)
+    """Inputs that may be tried on a CPU; GPUs have ``"device"`` beside ``"cache"``."""
+
+    allocators: tuple[str, ...] = ("default", "retain")
+    """Allocators that were found on this node."""
+
+    can_compile: bool = False
+    """Whether ``torch.compile`` finds a compiler on this node."""
 
     warnings: tuple[str, ...] = ()
 
@@ -47,6 +65,7 @@ class CaseFacts:
         """Read facts back from `to_json`."""
         known = {f.name for f in fields(cls)} & values.keys()
         chosen = {key: values[key] for key in known}
-        for key in ("batch_choices", "precisions", "warnings"):
-            chosen[key] = tuple(chosen.get(key, ()))
+        for key in ("batch_choices", "precisions", "inputs", "allocators", "warnings"):
+            if key in chosen:
+                chosen[key] = tuple(chosen[key])
         return cls(**chosen)

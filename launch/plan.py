@@ -8,9 +8,10 @@ from typing import Any
 
 from launch.errors import InvalidPlanError
 
-PRECISIONS = ("fp32", "bf16")
+PRECISIONS = ("fp32", "bf16", "bf16_internal")
 MEMORY_FORMATS = ("contiguous", "channels_last")
-ALLOCATORS = ("default", "retain")
+ALLOCATORS = ("default", "retain", "jemalloc", "tcmalloc")
+INPUTS = ("files", "cache", "device")
 
 Setting = str | int | float | bool
 
@@ -48,7 +49,14 @@ class Plan:
     """``"cpu"`` once for all workers, or ``"cuda:<index>"`` in the order of the workers."""
 
     precision: str = "fp32"
+    """``"bf16"`` computes by autocast; ``"bf16_internal"`` leaves every tensor in fp32 and lets
+    oneDNN round inside of its operators, on a CPU."""
+
     memory_format: str = "contiguous"
+
+    input: str = "files"
+    """Where samples come from: the data set itself; ``"cache"``, its decoded pictures in a mapped
+    file; ``"device"``, the same kept on the GPU."""
 
     loader_workers: int = 0
     """Data-loading processes of one worker; 0 reads in the training loop.
@@ -58,7 +66,17 @@ class Plan:
     """
 
     allocator: str = "default"
-    """``"retain"`` keeps freed memory in the process, so each step need not fault it in again."""
+    """``"retain"`` keeps freed memory in the process, so each step need not fault it in again;
+    the others are libraries that are loaded in place of the C library's allocator."""
+
+    fused_optimizer: bool = False
+    """One pass over the parameters instead of one for each operation of the optimizer."""
+
+    compile: bool = False
+    """Train through ``torch.compile``."""
+
+    cuda_graph: bool = False
+    """Record forward and backward pass once and replay them."""
 
     options: Mapping[str, Setting] = field(default_factory=dict)
     """Settings that only this strategy knows."""
@@ -76,10 +94,14 @@ class Plan:
             ("precision", PRECISIONS),
             ("memory_format", MEMORY_FORMATS),
             ("allocator", ALLOCATORS),
+            ("input", INPUTS),
         ):
             if getattr(self, name) not in allowed:
                 value = getattr(self, name)
                 raise InvalidPlanError(f"{name}={value!r}: choose one of {', '.join(allowed)}")
+        if (self.input == "device" or self.cuda_graph) and "cpu" in self.devices:
+            wish = "cuda_graph=True" if self.cuda_graph else "input=device"
+            raise InvalidPlanError(f"{wish} and devices={','.join(self.devices)}: needs GPUs")
         if self.replicas * self.micro_batches > self.node_batch:
             raise InvalidPlanError(
                 f"replicas={self.replicas} * micro_batches={self.micro_batches} and "

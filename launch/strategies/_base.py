@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from launch.plan import ALLOCATORS, MEMORY_FORMATS, Plan, Setting
+from launch.plan import MEMORY_FORMATS, Plan, Setting
 
 if TYPE_CHECKING:
     from launch.case_facts import CaseFacts
@@ -102,9 +102,13 @@ def draw_shared_settings(trial: Suggest, prefix: str, case: CaseFacts) -> dict[s
         "node_batch": draw("node_batch", case.batch_choices),
         "micro_batches": draw("micro_batches", (1, 2, 4)),
         "memory_format": draw("memory_format", MEMORY_FORMATS),
-        "loader_workers": draw("loader_workers", (0, 1, 2)),
-        "allocator": draw("allocator", ALLOCATORS),
         "precision": draw("precision", case.precisions),
+        "input": (source := draw("input", case.inputs)),
+        # Decoded pictures are read faster than they could be handed over.
+        "loader_workers": draw("loader_workers", (0, 1, 2)) if source == "files" else 0,
+        "allocator": draw("allocator", case.allocators),
+        "fused_optimizer": draw("fused_optimizer", _choices(case.has_fused_optimizer)),
+        "compile": draw("compile", _choices(case.can_compile)),
     }
 
 
@@ -119,10 +123,17 @@ def guess_shared_settings(prefix: str, case: CaseFacts) -> dict[str, Setting]:
         f"{prefix}.node_batch": max(few, default=case.batch_choices[0]),
         f"{prefix}.micro_batches": 1,
         f"{prefix}.memory_format": "channels_last",
+        f"{prefix}.precision": "bf16" if "bf16" in case.precisions else case.precisions[0],
+        f"{prefix}.input": case.inputs[-1],
         f"{prefix}.loader_workers": 0,
         f"{prefix}.allocator": "retain",
-        f"{prefix}.precision": case.precisions[-1],
+        f"{prefix}.fused_optimizer": case.has_fused_optimizer,
+        f"{prefix}.compile": False,
     }
+
+
+def _choices(may_be: bool) -> tuple[bool, ...]:
+    return (False, True) if may_be else (False,)
 
 
 _MOST = 0.9

@@ -56,9 +56,10 @@ class Processes(Strategy):
         require_devices(plan, 1, plan.processes)
 
     def build(self, plan: Plan, case: UseCase, group: LocalGroup) -> TrainStep:
-        from launch.training.step import SharedStep, prepare_model
+        from launch.training.replica import prepare_model
+        from launch.training.shared_step import SharedStep
 
-        return SharedStep(plan, case, prepare_model(plan, case.model()), group)
+        return SharedStep(plan, case, prepare_model(plan, case.model(), "cpu"), group)
 
 
 def _middle_layout(node: Hardware) -> str:

@@ -43,7 +43,7 @@ class Sequential(Strategy):
         require_devices(plan, 1)
 
     def build(self, plan: Plan, case: UseCase, group: LocalGroup) -> TrainStep:
-        from launch.training.step import PlainStep
+        from launch.training.plain_step import PlainStep
 
         return PlainStep(plan, case)
 

@@ -64,7 +64,7 @@ class Threads(Strategy):
             )
 
     def build(self, plan: Plan, case: UseCase, group: LocalGroup) -> TrainStep:
-        from launch.training.step import PlainStep
+        from launch.training.plain_step import PlainStep
         from launch.training.threaded_step import ThreadedStep
 
         return PlainStep(plan, case) if plan.replicas == 1 else ThreadedStep(plan, case, group)

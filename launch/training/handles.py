@@ -18,6 +18,9 @@ class GroupHandles:
     """An anonymous file. Unlike /dev/shm it has no size limit but the memory itself, and
     nothing of it is left when its last user dies."""
 
+    meeting: int
+    """An anonymous file by which the workers' sockets find one another."""
+
     arrivals: int
     departures: tuple[int, int]
 
@@ -26,6 +29,7 @@ class GroupHandles:
         """Open a new set; the caller closes it."""
         return cls(
             memory=os.memfd_create("ddlplan", os.MFD_CLOEXEC),
+            meeting=os.memfd_create("ddlplan-meeting", os.MFD_CLOEXEC),
             arrivals=os.eventfd(0, os.EFD_CLOEXEC),
             departures=(
                 os.eventfd(0, os.EFD_CLOEXEC | os.EFD_SEMAPHORE),
@@ -36,12 +40,12 @@ class GroupHandles:
     @classmethod
     def from_descriptors(cls, descriptors: Sequence[int]) -> GroupHandles:
         """Take over descriptors in the order that `descriptors` gives them."""
-        memory, arrivals, even, odd = descriptors
-        return cls(memory=memory, arrivals=arrivals, departures=(even, odd))
+        memory, meeting, arrivals, even, odd = descriptors
+        return cls(memory=memory, meeting=meeting, arrivals=arrivals, departures=(even, odd))
 
     def descriptors(self) -> tuple[int, ...]:
         """List the descriptors, to be passed on to a worker."""
-        return (self.memory, self.arrivals, *self.departures)
+        return (self.memory, self.meeting, self.arrivals, *self.departures)
 
     def close(self) -> None:
         """Close every descriptor; workers keep theirs."""

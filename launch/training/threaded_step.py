@@ -12,10 +12,13 @@ from typing import TypeVar
 
 import torch
 
+from launch.data.batch import Batch, num_samples, split_batch
+from launch.data.samples import Part, usable_parts
 from launch.plan import Plan
-from launch.training.batches import num_samples, split_batch, usable_parts
 from launch.training.group import LocalGroup, ThreadGroup
-from launch.training.step import Batch, SharedStep, TrainStep, prepare_model
+from launch.training.replica import prepare_model
+from launch.training.shared_step import SharedStep
+from launch.training.step import TrainStep
 from launch.use_cases._base import UseCase
 
 Result = TypeVar("Result")
@@ -24,8 +27,10 @@ Result = TypeVar("Result")
 class ThreadedStep(TrainStep):
     """Replicas of a model, each driven by a Python thread of its own on its own cores."""
 
+    part = Part(0, 1)
+
     def __init__(self, plan: Plan, case: UseCase, group: LocalGroup) -> None:
-        model = prepare_model(plan, case.model())
+        model = prepare_model(plan, case.model(), "cpu")
         threads = plan.threads_per_process // plan.replicas
         cores = [group.cores[i * threads : (i + 1) * threads] for i in range(plan.replicas)]
         self._members = ThreadGroup.create(cores)
@@ -43,6 +48,7 @@ class ThreadedStep(TrainStep):
             ]
         )
         self.model = model
+        self.optimizers = [o for replica in self._replicas for o in replica.optimizers]
 
     def run(self, share: Batch | None, batch_size: int) -> float:
         pieces = self._split(share)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
     from torch.optim import Optimizer
+    from torch.optim.lr_scheduler import LRScheduler
     from torch.utils.data import Dataset
 
     from launch.preparing import PrepareReport
@@ -24,10 +25,13 @@ class UseCase:
     Attributes:
         name: What reports call it.
         default_batch: The baseline's node batch, in samples.
+        max_gradient_norm: Where set, the gradient of each step is scaled down to this Euclidean
+            norm over all parameters, as `torch.nn.utils.clip_grad_norm_` does. Optional.
     """
 
     name: str
     default_batch: int = 32
+    max_gradient_norm: float | None = None
 
     def model(self) -> nn.Module:
         """Make a fresh model on the CPU, its weights drawn from torch's global generator."""
@@ -38,7 +42,8 @@ class UseCase:
 
         Runs in every worker and must be quick: what takes long belongs into `prepare`. Samples
         are pairs of input and target that torch's default collation can stack. Every node and
-        every worker must find the same samples in the same order.
+        every worker must find the same samples in the same order. A dataset that also has the
+        methods of `launch.data.pictures.Pictures` is decoded once instead of in every epoch.
 
         Args:
             data: The folder or file that the user named with ``--data``, if any.
@@ -56,6 +61,15 @@ class UseCase:
     def optimizer(self, parameters: Iterable[nn.Parameter]) -> Optimizer:
         """Make the optimizer of these parameters."""
         raise NotImplementedError
+
+    def schedule(self, optimizer: Optimizer, steps_per_epoch: int) -> LRScheduler | None:
+        """Give what changes the learning rate, ``None`` for a constant one. Optional.
+
+        Its ``step()`` is called after every optimizer step. One is made in each worker, for the
+        optimizer of that worker's part, so that it may depend on the settings of the optimizer's
+        groups alone.
+        """
+        return None
 
     def layers(self, model: nn.Module) -> nn.Sequential | None:
         """Give the model as consecutive layers, ``None`` where it cannot be cut.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from inspect import signature
+from math import inf
 from typing import Any, cast
 
 from launch.errors import UseCaseError
@@ -20,6 +21,7 @@ _CALLS: dict[str, tuple[int, dict[str, Any]]] = {
     "dataset": (1, {"train": True}),
     "loss": (2, {}),
     "optimizer": (1, {}),
+    "schedule": (2, {}),
     "layers": (1, {}),
     "metrics": (2, {}),
     "prepare": (2, {}),
@@ -35,7 +37,7 @@ class _Adapted(UseCase):
 
     def __init__(self, own: object) -> None:
         self.subject = own
-        for member in ("name", "default_batch", *_CALLS):
+        for member in ("name", "default_batch", "max_gradient_norm", *_CALLS):
             if hasattr(own, member):
                 setattr(self, member, getattr(own, member))
 
@@ -69,6 +71,13 @@ def _check_values(case: UseCase, spec: str) -> None:
     if not isinstance(batch, int) or isinstance(batch, bool) or batch < 1:
         raise UseCaseError(
             f"use case {spec} has default_batch={batch!r}: use a whole number of at least 1"
+        )
+    norm = cast(object, case.max_gradient_norm)
+    if norm is not None and not (
+        isinstance(norm, (int, float)) and not isinstance(norm, bool) and 0 < norm < inf
+    ):
+        raise UseCaseError(
+            f"use case {spec} has max_gradient_norm={norm!r}: use a number above 0, or None"
         )
 
 

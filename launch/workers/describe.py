@@ -51,7 +51,7 @@ def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
         validation_samples=_size(case, data, train=False),
         parameter_count=sum(p.numel() for p in trained),
         parameter_bytes=sum(p.numel() * p.element_size() for p in trained),
-        has_layers=case.layers(model) is not None,
+        max_stages=len(layers) if (layers := case.layers(model)) is not None else 1,
         digest=_digest(case, model, data, training),
     )
 

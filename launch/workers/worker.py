@@ -17,12 +17,15 @@ from typing import Any
 import numpy as np
 import torch
 
+from launch.data.batch import Batch, num_samples
+from launch.data.loading import load
+from launch.data.samples import Part, ShareSampler, in_order, shares
 from launch.errors import UseCaseError
 from launch.plan import Plan
 from launch.strategies import load_strategy
-from launch.training.batches import ShareSampler, in_order, load, num_samples, shares
 from launch.training.group import ProcessGroup
 from launch.training.handles import GroupHandles
+from launch.training.precision import settle_precision
 from launch.training.step import TrainStep
 from launch.training.weights import save_weights
 from launch.use_cases import load_use_case
@@ -107,13 +110,13 @@ class _Trainer:
         data = Path(task.data) if task.data else None
         self._training = case.dataset(data, train=True)
         self._validation = case.dataset(data, train=False)
+        samples = len(self._training)  # type: ignore[arg-type]
         self._sampler = ShareSampler(
-            len(self._training),  # type: ignore[arg-type]
-            plan.node_batch,
-            part=task.local_rank,
-            parts=task.group_size,
-            seed=task.seed,
+            samples, plan.node_batch, part=step.part or Part(0, 1), seed=task.seed
         )
+        steps_per_epoch = -(-samples // plan.node_batch)
+        schedules = [case.schedule(optimizer, steps_per_epoch) for optimizer in step.optimizers]
+        self._schedules = [schedule for schedule in schedules if schedule is not None]
         self._steps = 0
 
     def train(self, epoch: int) -> None:
@@ -125,9 +128,10 @@ class _Trainer:
     def _train(self, work: Iterator[tuple[list[int], int]], epoch: int) -> None:
         self._step.model.train()
         started = time.perf_counter()
-        batches = load(self._training, work, loader_workers=self._plan.loader_workers)
-        for share, batch_size in batches:
+        for share, batch_size in self._batches(work):
             loss = self._step.run(share, batch_size)
+            for schedule in self._schedules:
+                schedule.step()
             ended = time.perf_counter()
             if self._task.local_rank == 0:
                 self._reporter.send(
@@ -141,6 +145,11 @@ class _Trainer:
                 )
             self._steps += 1
             started = ended
+
+    def _batches(self, work: Iterator[tuple[list[int], int]]) -> Iterator[tuple[Batch | None, int]]:
+        if self._step.part is None:
+            return ((None, batch_size) for _, batch_size in work)
+        return load(self._training, work, loader_workers=self._plan.loader_workers)
 
     @torch.no_grad()
     def validate(self, epoch: int) -> None:
@@ -193,6 +202,7 @@ def _settle(task: Task) -> None:
         os.sched_setaffinity(0, task.cores)
     torch.set_num_threads(task.plan.threads_per_process)
     torch.set_num_interop_threads(1)
+    settle_precision(task.plan)
     if task.plan.allocator == "retain":
         _retain_freed_memory()
 

@@ -15,7 +15,7 @@ from launch.plan import Plan
 from launch.workers.fork_server import ForkServer
 from launch.workers.group import Event, Said, WorkerGroup, explain_failure
 from launch.workers.task import Purpose, Task, worker_tasks
-from probes.hardware import CoreLimit, Cpu, Hardware, Memory
+from probes.hardware import CoreLimit, Cpu, Gpu, Hardware, Memory
 
 TINY = Path(__file__).with_name("tiny_cases.py")
 SEED = 7
@@ -53,6 +53,24 @@ def three_cores(two_cores: Hardware) -> Hardware:
 
 
 @pytest.fixture(scope="session")
+def gpu_node(two_cores: Hardware) -> Hardware:
+    """A node of four cores, all of which are this machine's two, and of four imagined GPUs."""
+    core_ids = two_cores.cpu.core_ids * 2
+    return replace(
+        two_cores,
+        cpu=replace(two_cores.cpu, logical_cores=4, usable_cores=4, core_ids=core_ids),
+        gpus=tuple(
+            Gpu(nvml_index=i, cuda_index=i, name="imagined", uuid=f"GPU-{i}") for i in range(4)
+        ),
+    )
+
+
+@pytest.fixture
+def training_on_four(server: ForkServer, gpu_node: Hardware, tmp_path: Path) -> Training:
+    return Training(server, gpu_node, tmp_path)
+
+
+@pytest.fixture(scope="session")
 def tiny_facts() -> CaseFacts:
     return CaseFacts(
         spec=f"{TINY}:Sgd",
@@ -61,7 +79,7 @@ def tiny_facts() -> CaseFacts:
         validation_samples=10,
         parameter_count=1,
         parameter_bytes=4,
-        has_layers=True,
+        max_stages=8,
         digest="sha256:0",
         batch_choices=(8, 16),
     )

@@ -10,11 +10,11 @@ import torch
 from torch.utils.data import default_collate
 
 from launch.case_facts import CaseFacts
+from launch.data.samples import epoch_batches
 from launch.errors import InfeasiblePlanError, InvalidPlanError, UnknownStrategyError
 from launch.plan import Plan
 from launch.strategies import check_plan, load_strategy, strategy_names, strategy_summaries
 from launch.strategies._base import Fixed
-from launch.training.batches import epoch_batches
 from launch.workers.group import explain_failure
 from launch.workers.reports import Validated
 from probes.hardware import Hardware

@@ -33,7 +33,7 @@ CASE = CaseFacts(
     validation_samples=585,
     parameter_count=57_000_000,
     parameter_bytes=228_000_000,
-    has_layers=True,
+    max_stages=8,
     digest="sha256:1",
 )
 SOFTWARE = {"python": "3.11.7", "torch": "2.15.0", "ddlplan": "0.1.0"}

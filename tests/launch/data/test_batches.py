@@ -7,15 +7,9 @@ from itertools import islice
 import pytest
 import torch
 
-from launch.training.batches import (
-    ShareSampler,
-    epoch_batches,
-    load,
-    move_batch,
-    num_samples,
-    shares,
-    split_batch,
-)
+from launch.data.batch import move_batch, num_samples, split_batch
+from launch.data.loading import load
+from launch.data.samples import Part, ShareSampler, epoch_batches, shares
 
 
 class Numbers(torch.utils.data.Dataset):
@@ -30,7 +24,7 @@ class Numbers(torch.utils.data.Dataset):
 
 
 def samplers(size: int, batch: int, parts: int) -> list[ShareSampler]:
-    return [ShareSampler(size, batch, part=part, parts=parts, seed=1) for part in range(parts)]
+    return [ShareSampler(size, batch, part=Part(part, parts), seed=1) for part in range(parts)]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,50 @@
+"""How is a batch cut, counted and brought to a device?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Batch = tuple[Any, Any]
+"""Inputs and targets; the first dimension of each tensor counts samples."""
+
+
+def split_batch(batch: Any, parts: int) -> list[Any]:
+    """Cut nested tensors along their first dimension, without copying.
+
+    Returns:
+        ``parts`` batches of the same nesting whose sizes differ by one sample at most.
+    """
+    if parts == 1:
+        return [batch]
+    if isinstance(batch, Tensor):
+        return list(batch.tensor_split(parts))
+    if isinstance(batch, dict):
+        columns = {key: split_batch(value, parts) for key, value in batch.items()}
+        return [{key: column[i] for key, column in columns.items()} for i in range(parts)]
+    if isinstance(batch, (tuple, list)):
+        rows = zip(*(split_batch(value, parts) for value in batch), strict=True)
+        return [type(batch)(row) for row in rows]
+    return [batch] * parts
+
+
+def num_samples(batch: Any) -> int:
+    """Count the samples of nested tensors: the size of the first tensor found."""
+    if isinstance(batch, Tensor):
+        return batch.size(0)
+    values = batch.values() if isinstance(batch, dict) else batch
+    return num_samples(next(iter(values)))
+
+
+def move_batch(batch: Any, device: torch.device, memory_format: torch.memory_format) -> Any:
+    """Bring nested tensors to a device; pictures (four dimensions) to a memory format too."""
+    if isinstance(batch, Tensor):
+        format_ = memory_format if batch.dim() == 4 else torch.preserve_format
+        return batch.to(device, memory_format=format_, non_blocking=True)
+    if isinstance(batch, dict):
+        return {key: move_batch(value, device, memory_format) for key, value in batch.items()}
+    if isinstance(batch, (tuple, list)):
+        return type(batch)(move_batch(value, device, memory_format) for value in batch)
+    return batch

@@ -1,0 +1,51 @@
+"""How do samples get from a data set into the training loop?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from torch.utils.data import DataLoader, Dataset
+
+from launch.data.samples import Indices
+from launch.process_end import end_with_parent
+
+
+def load(
+    dataset: Dataset[Any], work: Iterator[tuple[Indices, int]], *, loader_workers: int
+) -> Iterator[tuple[Any | None, int]]:
+    """Read the share of each batch from the data set.
+
+    Yields:
+        The collated share, ``None`` where it is empty, and the size of the whole batch.
+    """
+    sizes: list[tuple[bool, int]] = []
+
+    def keys() -> Iterator[Indices]:
+        for indices, batch_size in work:
+            sizes.append((bool(indices), batch_size))
+            if indices:
+                yield indices
+
+    loader: DataLoader[Any] = DataLoader(
+        dataset,
+        batch_sampler=keys(),
+        num_workers=loader_workers,
+        # Other threads of this worker are idle while it forks, and a loader leaves the GPU alone;
+        # a fresh interpreter would import torch again for every trial.
+        multiprocessing_context="fork" if loader_workers else None,
+        worker_init_fn=partial(_end_with_worker, os.getpid()) if loader_workers else None,
+    )
+    for batch in loader:
+        while not sizes[0][0]:
+            yield None, sizes.pop(0)[1]
+        yield batch, sizes.pop(0)[1]
+    for _, batch_size in sizes:
+        yield None, batch_size
+
+
+def _end_with_worker(worker_pid: int, _loader: int) -> None:
+    """Let a loader end when its worker is killed; by itself it would look up every 5 s only."""
+    end_with_parent(worker_pid)

@@ -1,0 +1,32 @@
+"""How does one model that nobody shares make a step? By PyTorch's usual loop."""
+
+from __future__ import annotations
+
+from launch.data.batch import Batch
+from launch.data.samples import Part
+from launch.plan import Plan
+from launch.training.optimizer import make_optimizer
+from launch.training.replica import Replica, prepare_model
+from launch.training.step import TrainStep
+from launch.use_cases._base import UseCase
+
+
+class PlainStep(TrainStep):
+    """One model on one device."""
+
+    part = Part(0, 1)
+
+    def __init__(self, plan: Plan, case: UseCase) -> None:
+        self.model = prepare_model(plan, case.model(), plan.devices[0])
+        self._replica = Replica(plan, case, self.model, plan.devices[0])
+        self._optimizer = make_optimizer(plan, case, self.model.parameters())
+        self.optimizers = [self._optimizer]
+
+    def run(self, share: Batch | None, batch_size: int) -> float:
+        self._optimizer.zero_grad()
+        loss = self._replica.gradients(share, batch_size)
+        self._optimizer.step()
+        return loss
+
+    def place(self, batch: Batch) -> Batch:
+        return self._replica.place(batch)

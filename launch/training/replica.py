@@ -1,0 +1,56 @@
+"""What computes gradients? One copy of the model with its loss, on one device."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from launch.data.batch import Batch, move_batch, num_samples, split_batch
+from launch.data.samples import usable_parts
+from launch.plan import Plan
+from launch.training.precision import autocast
+from launch.use_cases._base import UseCase
+
+
+class Replica:
+    """A model with its loss on one device."""
+
+    def __init__(self, plan: Plan, case: UseCase, model: nn.Module, device: str) -> None:
+        self.model = model
+        self._plan = plan
+        self._loss = case.loss
+        self._device = torch.device(device)
+
+    def place(self, batch: Batch) -> Batch:
+        """Bring a batch to this replica's device and memory format."""
+        placed: Batch = move_batch(batch, self._device, memory_format(self._plan))
+        return placed
+
+    def gradients(self, share: Batch | None, batch_size: int) -> float:
+        """Compute the gradients of this share's part of the node batch's mean loss."""
+        total = 0.0
+        if share is None:
+            return total
+        pieces = usable_parts(num_samples(share), self._plan.micro_batches)
+        for piece in split_batch(share, pieces):
+            inputs, targets = self.place(piece)
+            with autocast(self._plan, self._device.type):
+                loss = self._loss(self.model(inputs), targets)
+            loss = loss * (num_samples(piece) / batch_size)
+            torch.autograd.backward(loss)
+            total += loss.item()
+        return total
+
+
+def prepare_model(plan: Plan, model: nn.Module, device: str) -> nn.Module:
+    """Bring a fresh model to a device and to the plan's memory format."""
+    model.train()
+    return model.to(device=device, memory_format=memory_format(plan))  # type: ignore[call-overload,no-any-return]
+
+
+def memory_format(plan: Plan) -> torch.memory_format:
+    """Give torch's name of the plan's memory format.
+
+    ``contiguous`` is torch's ``preserve_format``: tensors stay as the use case made them.
+    """
+    return torch.channels_last if plan.memory_format == "channels_last" else torch.preserve_format

@@ -1,0 +1,42 @@
+"""How do replicas that share their parameters on a CPU make one step together?"""
+
+from __future__ import annotations
+
+from torch import nn
+
+from launch.data.batch import Batch
+from launch.data.samples import Part
+from launch.plan import Plan
+from launch.training.averaging import GradientAverager
+from launch.training.buffers import SharedBuffers
+from launch.training.group import LocalGroup
+from launch.training.optimizer import make_optimizer
+from launch.training.replica import Replica
+from launch.training.step import TrainStep
+from launch.use_cases._base import UseCase
+
+
+class SharedStep(TrainStep):
+    """One of several replicas.
+
+    Collective: every worker of ``group`` builds one over an equal model.
+    """
+
+    def __init__(self, plan: Plan, case: UseCase, model: nn.Module, group: LocalGroup) -> None:
+        self.model = model
+        self.part = Part(group.local_rank, group.size)
+        self._replica = Replica(plan, case, model, "cpu")
+        optimizer = make_optimizer(plan, case, model.parameters())
+        self.optimizers = [optimizer]
+        self._averager = GradientAverager(model, optimizer, group)
+        self._buffers = SharedBuffers(model, group)
+
+    def run(self, share: Batch | None, batch_size: int) -> float:
+        self._averager.start_step()
+        return self._averager.step(self._replica.gradients(share, batch_size))
+
+    def agree(self) -> None:
+        self._buffers.copy_from_first()
+
+    def place(self, batch: Batch) -> Batch:
+        return self._replica.place(batch)
