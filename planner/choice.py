@@ -90,16 +90,20 @@ def contenders(candidates: Sequence[Candidate]) -> list[Candidate]:
     ]
 
 
-def complexity(plan: Plan) -> tuple[int, int, int]:
+def complexity(plan: Plan) -> tuple[bool, int, int, bool, int]:
     """Order plans by how much there is to understand and to go wrong.
 
-    Processes first, then model replicas, then the number of settings away from their defaults.
+    What keeps the numerics comes first: rounding must pay. Then count processes, model replicas,
+    whether another program than the use case's own is run (a compiled or a recorded one), and
+    the settings away from their defaults.
     """
     plain = Plan(strategy=plan.strategy, node_batch=plan.node_batch)
-    skipped = {"strategy", "node_batch", "devices", "processes", "replicas"}
+    skipped = {"strategy", "node_batch", "devices", "processes", "replicas", "precision"}
     changed = sum(
         getattr(plan, f.name) != getattr(plain, f.name)
         for f in fields(plan)
         if f.name not in skipped
     )
-    return plan.processes, plan.replicas, changed
+    changed += len(plan.options) - bool(plan.options)  # each is a setting of its own
+    is_rounded, is_rewritten = plan.precision != "fp32", plan.compile or plan.cuda_graph
+    return is_rounded, plan.processes, plan.replicas, is_rewritten, changed

@@ -82,6 +82,13 @@ class JsonObject:
             return float(value)
         raise self.error(key, "a number above 0")
 
+    def switch(self, key: str) -> bool:
+        """Give true or false."""
+        value = self._values.get(key)
+        if not isinstance(value, bool):
+            raise self.error(key, "true or false")
+        return value
+
     def time(self, key: str) -> datetime:
         """Give a time, which must say its zone."""
         value = self._values.get(key)

@@ -71,9 +71,12 @@ def _plan(top: JsonObject) -> Plan:
     values.setdefault("replicas", values.get("processes", 1))
     if top.has("loader_workers"):
         values["loader_workers"] = top.whole("loader_workers", at_least=0)
-    for key in ("precision", "memory_format", "allocator"):
+    for key in ("precision", "memory_format", "allocator", "input"):
         if top.has(key):
             values[key] = top.text(key)
+    for key in ("fused_optimizer", "compile", "cuda_graph"):
+        if top.has(key):
+            values[key] = top.switch(key)
     if top.has("devices"):
         values["devices"] = top.devices("devices")
     if top.has("options"):

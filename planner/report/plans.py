@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from launch.plan import Plan
+from planner.report.plan_line import has_group_replicas, layout, options
 from planner.report.table import Column, Look, render_csv, render_facts, render_table
 from planner.report.units import format_bytes, format_interval, format_number, format_range
 from planner.stored_plan import StoredPlan
@@ -29,7 +30,8 @@ _COLUMNS = (
 _FIELDS = (
     *("id", "use_case", "node", "fingerprint", "strategy", "processes", "threads_per_process"),
     *("replicas", "node_batch", "micro_batches", "loader_workers", "allocator", "devices"),
-    *("precision", "memory_format", "options"),
+    *("precision", "memory_format", "input", "fused_optimizer", "compile", "cuda_graph"),
+    "options",
     *(f"throughput_samples_per_s_{part}" for part in ("median", "ci_low", "ci_high", "samples")),
     *(f"speedup_{part}" for part in ("median", "ci_low", "ci_high")),
     *(f"baseline_{part}" for part in ("strategy", "node_batch", "throughput_samples_per_s")),
@@ -73,19 +75,22 @@ def short_settings(plan: Plan) -> str:
     >>> short_settings(Plan(strategy="processes", node_batch=64, processes=2, precision="bf16"))
     '2x1 b64 bf16'
     """
-    parts = max(plan.processes, plan.replicas)
     said = (
-        (f"{parts}x{plan.threads // parts}", True),
+        (layout(plan), True),
+        (f"r{plan.replicas}", has_group_replicas(plan)),
         (f"b{plan.node_batch}", True),
         (f"m{plan.micro_batches}", plan.micro_batches > 1),
         ("nhwc", plan.memory_format == "channels_last"),
-        (plan.precision, plan.precision != "fp32"),
+        (plan.input, plan.input != "files"),
         (f"l{plan.loader_workers}", plan.loader_workers > 0),
         (plan.allocator, plan.allocator != "default"),
+        ("fused", plan.fused_optimizer),
+        (plan.precision, plan.precision != "fp32"),
+        ("compiled", plan.compile),
+        ("graph", plan.cuda_graph),
         (",".join(plan.devices), set(plan.devices) != {"cpu"}),
     )
-    options = [f"{name}={value}" for name, value in sorted(plan.options.items())]
-    return " ".join([text for text, holds in said if holds] + options)
+    return " ".join([text for text, holds in said if holds] + options(plan))
 
 
 def flatten(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,10 +147,10 @@ def _facts(
 def plan_settings(plan: Plan) -> dict[str, str]:
     """Give every setting of a plan by its name, as people read it."""
     values = plan.to_json()
-    options = values.pop("options")
+    values.pop("options")
     values["devices"] = " ".join(plan.devices)
     settings = {name.replace("_", " "): str(value) for name, value in values.items()}
-    return settings | {f"option {name}": str(value) for name, value in options.items()}
+    return settings | {f"option {name}": str(value) for name, value in plan.options.items()}
 
 
 def _speedup(stored: StoredPlan) -> str:

@@ -34,7 +34,8 @@ _FIELDS = (
     *("id", "study_id", "number", "created_at", "role", "outcome", "reason", "elapsed_s"),
     *("peak_memory_bytes", "strategy", "processes", "threads_per_process", "replicas"),
     *("node_batch", "micro_batches", "loader_workers", "allocator", "devices", "precision"),
-    *("memory_format", "options", "parameters"),
+    *("memory_format", "input", "fused_optimizer", "compile", "cuda_graph"),
+    *("options", "parameters"),
     *(f"throughput_samples_per_s_{part}" for part in ("median", "ci_low", "ci_high", "samples")),
     *("warmup_s", "samples_s", "log_tail"),
 )

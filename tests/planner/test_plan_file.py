@@ -65,6 +65,10 @@ def test_a_plan_has_the_keys_that_scripts_rely_on():
         "devices": ["cpu"],
         "precision": "fp32",
         "memory_format": "channels_last",
+        "input": "files",
+        "fused_optimizer": False,
+        "compile": False,
+        "cuda_graph": False,
         "options": {"chunk_bytes": 4096, "name": "x", "share": 0.5, "pin": True},
         "throughput_samples_per_s": {
             "median": 42.8,
@@ -89,6 +93,19 @@ def test_an_exported_plan_comes_back_the_same_but_for_its_id(read):
     assert read(FOUND.to_json(stale=True)) == replace(FOUND, id=None)
 
 
+def test_every_setting_of_a_plan_comes_back_the_same(read):
+    plan = replace(
+        FOUND.plan,
+        precision="bf16_internal",
+        input="cache",
+        allocator="tcmalloc",
+        fused_optimizer=True,
+        compile=True,
+    )
+    stored = replace(FOUND, id=None, plan=plan)
+    assert read(stored.to_json(stale=False)) == stored
+
+
 def test_a_plan_without_baseline_comes_back_the_same(read):
     bare = replace(FOUND, id=None, speedup=None, baseline=None, peak_memory_bytes=None)
     assert read(bare.to_json(stale=False)) == bare
@@ -107,7 +124,8 @@ def test_keys_that_a_later_release_adds_are_passed_over(read):
 
 def test_keys_that_an_earlier_release_lacks_have_their_defaults(read):
     values = FOUND.to_json(stale=False)
-    for key in ("id", "stale", "threads_per_process", "loader_workers", "micro_batches"):
+    added = ("input", "fused_optimizer", "compile", "cuda_graph")
+    for key in ("id", "stale", "threads_per_process", "loader_workers", "micro_batches", *added):
         del values[key]
     assert read(values) == replace(FOUND, id=None)
 
@@ -151,6 +169,13 @@ def changed(path, value):
         ("precision", "fp8", "precision='fp8'"),
         ("memory_format", "nhwc", "memory_format='nhwc'"),
         ("allocator", 1, "printable"),
+        ("allocator", "mimalloc", "choose one of default, retain, jemalloc, tcmalloc"),
+        ("input", "tape", "choose one of files, cache, device"),
+        ("input", "device", "needs GPUs"),
+        ("fused_optimizer", 1, "true or false"),
+        ("compile", "yes", "true or false"),
+        ("cuda_graph", [], "true or false"),
+        ("cuda_graph", True, "needs GPUs"),
         ("devices", "cpu", "list of devices"),
         ("devices", [], "devices"),
         ("devices", ["tpu"], "list of devices"),
