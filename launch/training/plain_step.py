@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from torch import nn
+
 from launch.data.batch import Batch
 from launch.data.samples import Part
 from launch.plan import Plan
@@ -21,10 +23,13 @@ class PlainStep(TrainStep):
         self._replica = Replica(plan, case, self.model, plan.devices[0])
         self._optimizer = make_optimizer(plan, case, self.model.parameters())
         self.optimizers = [self._optimizer]
+        self._max_norm = case.max_gradient_norm
 
     def run(self, share: Batch | None, batch_size: int) -> float:
         self._optimizer.zero_grad()
         loss = self._replica.gradients(share, batch_size)
+        if self._max_norm is not None:
+            nn.utils.clip_grad_norm_(self.model.parameters(), self._max_norm)
         self._optimizer.step()
         return loss
 
