@@ -7,7 +7,8 @@ LaunchError
 |-- UseCaseError           a use case cannot be loaded, or its data cannot be read
 |-- HostFileError          a host file cannot be read
 |   `-- UnsafeHostError        a host name that a program could take for an option or a command
-`-- HostUnreachableError   a host cannot take part
+|-- HostUnreachableError   a host cannot take part
+`-- LostWorkerError        another worker of the node is gone, so that this one cannot go on
 """
 
 from __future__ import annotations
@@ -43,3 +44,7 @@ class UnsafeHostError(HostFileError):
 
 class HostUnreachableError(LaunchError):
     """A host cannot take part in the job."""
+
+
+class LostWorkerError(LaunchError):
+    """Another worker of the node is gone. Its end is the cause, this one a consequence."""

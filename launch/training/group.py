@@ -27,6 +27,11 @@ class LocalGroup(ABC):
     cores: tuple[int, ...]
     """Logical CPUs of this worker."""
 
+    @property
+    def meeting_path(self) -> str | None:
+        """A file by which torch's process groups may meet; ``None`` for threads of a process."""
+        return None
+
     @abstractmethod
     def barrier(self) -> None:
         """Wait, without burning a core, until every worker is here."""
@@ -57,6 +62,10 @@ class ProcessGroup(LocalGroup):
         self._handles = handles
         self._barriers = 0
         self._shared_bytes = 0
+
+    @property
+    def meeting_path(self) -> str | None:
+        return f"/proc/self/fd/{self._handles.meeting}"
 
     def barrier(self) -> None:
         departures = self._handles.departures[self._barriers % 2]

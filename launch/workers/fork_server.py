@@ -39,7 +39,15 @@ from launch.workers.task import Task
 _MAX_MESSAGE_BYTES = 1 << 16
 _STARTUP_LIMIT_S = 120.0
 
-WORKER_SETTINGS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+WORKER_SETTINGS = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "PYTHONUNBUFFERED": "1",
+    # The workers of a node talk to one another alone: by default their sockets would listen at
+    # whatever address the host's name resolves to.
+    "GLOO_SOCKET_IFNAME": "lo",
+    "NCCL_SOCKET_IFNAME": "lo",
+}
 """What a worker's environment is given."""
 
 # Variables by which a child would take itself for a rank of its parent's MPI job.

@@ -1,0 +1,74 @@
+"""How do the workers of a node send tensors to one another? By torch's process groups.
+
+On CPUs over gloo, bound to the loopback interface; tensors of GPUs over NCCL, from device to
+device. The workers find one another by the anonymous file of their group: no port, no path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import distributed
+
+from launch.errors import LostWorkerError
+from launch.training.group import LocalGroup
+
+
+class Connections:
+    """The process groups of this worker.
+
+    Collective: every worker of ``group`` opens them once, makes the same sub-groups in the same
+    order, and closes them when nobody sends any more.
+
+    Args:
+        group: The workers of this node.
+        device: Where this worker's tensors are.
+    """
+
+    def __init__(self, group: LocalGroup, device: torch.device) -> None:
+        assert group.meeting_path is not None, "threads of one process need no sockets"
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
+        distributed.init_process_group(
+            "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
+            store=distributed.FileStore(group.meeting_path, group.size),
+            rank=group.local_rank,
+            world_size=group.size,
+        )
+        self._local_rank = group.local_rank
+
+    def sub_group(self, parts: Sequence[Sequence[int]]) -> distributed.ProcessGroup:
+        """Part all workers into groups; give the one that this worker is in. Collective.
+
+        Args:
+            parts: Local ranks of each group; every worker is in exactly one.
+        """
+        mine = None
+        for ranks in parts:
+            made = distributed.new_group(list(ranks))
+            if self._local_rank in ranks:
+                mine = made
+        assert mine is not None, "every worker is in a group"
+        return mine
+
+    def close(self) -> None:
+        """End the connections. Whoever still waits at their other end fails."""
+        distributed.destroy_process_group()
+
+
+@contextmanager
+def losing_workers() -> Iterator[None]:
+    """Turn gloo's errors about a connection that broke into one that says what it means.
+
+    Raises:
+        LostWorkerError: The worker at the other end is gone.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        # gloo's exceptions reach Python as RuntimeErrors that begin with the place in its source.
+        if "/gloo/" not in str(error):
+            raise
+        raise LostWorkerError(f"another worker is gone: {error}") from error
