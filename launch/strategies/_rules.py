@@ -44,5 +44,21 @@ def require_cpu(plan: Plan) -> None:
         )
 
 
+def require_distinct_devices(plan: Plan, count: int) -> None:
+    """Hold a plan against the rule of one worker per GPU; ``cpu`` may stand for all of them.
+
+    Raises:
+        InvalidPlanError: Two workers would share a GPU, one would have none, or more than one.
+    """
+    if plan.devices == ("cpu",):
+        return
+    require_devices(plan, count)
+    if "cpu" in plan.devices or len(set(plan.devices)) < count:
+        raise InvalidPlanError(
+            f"strategy={plan.strategy} and devices={_listed(plan)}: name {count} different GPUs, "
+            "one per process, or cpu once for all"
+        )
+
+
 def _listed(plan: Plan) -> str:
     return ",".join(plan.devices)

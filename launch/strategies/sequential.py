@@ -45,7 +45,7 @@ class Sequential(Strategy):
     def build(self, plan: Plan, case: UseCase, group: LocalGroup) -> TrainStep:
         from launch.training.plain_step import PlainStep
 
-        return PlainStep(plan, case)
+        return PlainStep(plan, case, plan.devices[0])
 
 
 def _devices(node: Hardware) -> tuple[str, ...]:

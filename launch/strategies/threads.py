@@ -67,7 +67,11 @@ class Threads(Strategy):
         from launch.training.plain_step import PlainStep
         from launch.training.threaded_step import ThreadedStep
 
-        return PlainStep(plan, case) if plan.replicas == 1 else ThreadedStep(plan, case, group)
+        return (
+            PlainStep(plan, case, plan.devices[0])
+            if plan.replicas == 1
+            else ThreadedStep(plan, case, group)
+        )
 
 
 def _layouts(node: Hardware) -> tuple[str, ...]:

@@ -18,9 +18,11 @@ class PlainStep(TrainStep):
 
     part = Part(0, 1)
 
-    def __init__(self, plan: Plan, case: UseCase) -> None:
-        self.model = prepare_model(plan, case.model(), plan.devices[0])
-        self._replica = Replica(plan, case, self.model, plan.devices[0])
+    def __init__(
+        self, plan: Plan, case: UseCase, device: str, replica: type[Replica] = Replica
+    ) -> None:
+        self.model = prepare_model(plan, case.model(), device)
+        self._replica = replica(plan, case, self.model, device)
         self._optimizer = make_optimizer(plan, case, self.model.parameters())
         self.optimizers = [self._optimizer]
         self._max_norm = case.max_gradient_norm

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from launch.data.batch import Batch, move_batch, num_samples, split_batch
 from launch.data.samples import usable_parts
@@ -18,7 +20,7 @@ class Replica:
     def __init__(self, plan: Plan, case: UseCase, model: nn.Module, device: str) -> None:
         self.model = model
         self._plan = plan
-        self._loss = case.loss
+        self._weighted_loss = WeightedLoss(plan, case, model, device)
         self._device = torch.device(device)
 
     def place(self, batch: Batch) -> Batch:
@@ -31,15 +33,33 @@ class Replica:
         total = 0.0
         if share is None:
             return total
-        pieces = usable_parts(num_samples(share), self._plan.micro_batches)
-        for piece in split_batch(share, pieces):
+        for piece in self.pieces(share):
             inputs, targets = self.place(piece)
-            with autocast(self._plan, self._device.type):
-                loss = self._loss(self.model(inputs), targets)
-            loss = loss * (num_samples(piece) / batch_size)
+            loss = self._weighted_loss(inputs, targets, num_samples(piece) / batch_size)
             torch.autograd.backward(loss)
             total += loss.item()
         return total
+
+    def pieces(self, share: Batch) -> list[Batch]:
+        """Cut a share into the plan's micro-batches, fewer where it is small."""
+        return split_batch(share, usable_parts(num_samples(share), self._plan.micro_batches))
+
+
+class WeightedLoss(nn.Module):
+    """Model and loss as one module, so that both run in the plan's precision."""
+
+    def __init__(self, plan: Plan, case: UseCase, model: nn.Module, device: str) -> None:
+        super().__init__()
+        self.model = model
+        self._case = case
+        self._plan = plan
+        self._device_type = torch.device(device).type
+
+    def forward(self, inputs: Any, targets: Any, weight: float) -> Tensor:
+        """Give the mean loss over the samples, times ``weight``."""
+        with autocast(self._plan, self._device_type):
+            loss = self._case.loss(self.model(inputs), targets)
+        return loss * weight
 
 
 def prepare_model(plan: Plan, model: nn.Module, device: str) -> nn.Module:

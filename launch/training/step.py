@@ -55,5 +55,8 @@ class TrainStep(ABC):
         return
 
     def close(self) -> None:
-        """End what the step started. Nothing by default."""
+        """End what the step started, after every worker's last step. Nothing by default.
+
+        Where a worker fails nobody calls it: to end in order, the others may have to be waited for.
+        """
         return

@@ -81,19 +81,18 @@ def _train(task: Task, case: UseCase, reporter: Reporter, handles: GroupHandles)
     # Equal seeds gave equal models; from here on each worker draws its own dropout and flips.
     _seed(task.seed * 1_000_003 + task.local_rank)
     group.barrier()
-    try:
-        trainer = _Trainer(task, task.plan, case, step, reporter)
-        if task.purpose is Purpose.TIME:
-            trainer.train_for_ever()
-        for epoch in range(task.epochs):
-            trainer.train(epoch)
-            step.agree()
-            trainer.validate(epoch)
-        if task.weights is not None and task.local_rank == 0:
-            size = save_weights(step.model, Path(task.weights))
-            reporter.send(WeightsSaved(path=task.weights, num_bytes=size))
-    finally:
-        step.close()
+    trainer = _Trainer(task, task.plan, case, step, reporter)
+    if task.purpose is Purpose.TIME:
+        trainer.train_for_ever()
+    for epoch in range(task.epochs):
+        trainer.train(epoch)
+        step.agree()
+        trainer.validate(epoch)
+    if task.weights is not None and task.local_rank == 0:
+        size = save_weights(step.model, Path(task.weights))
+        reporter.send(WeightsSaved(path=task.weights, num_bytes=size))
+    group.barrier()  # nobody waits for this worker any more, or reads from its memory
+    step.close()
 
 
 class _Trainer:

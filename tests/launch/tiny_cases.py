@@ -240,3 +240,36 @@ class LeavesChild(Sgd):
         if os.fork() == 0:
             time.sleep(3600)
         raise ArithmeticError("and there is a child")
+
+
+class DecayedRest(Tied):
+    """Weights that no gradient reaches stay, which decay would change; its last batch is one."""
+
+    def dataset(self, data, *, train: bool):
+        return Pictures(17 if train else 1)
+
+    def optimizer(self, parameters):
+        return torch.optim.AdamW(parameters, lr=0.002, weight_decay=0.5)
+
+
+class Turns(nn.Module):
+    """Two layers; a step uses the second one where it has as many samples as a full share."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(192, 3)
+        self.second = nn.Linear(3, 3)
+
+    def forward(self, pictures):
+        hidden = self.first(pictures.flatten(1))
+        return self.second(hidden) if len(pictures) >= 4 else hidden
+
+
+class TakesTurns(Sgd):
+    """Its last batch leaves a layer out, which its momentum would move on."""
+
+    def model(self):
+        return Turns()
+
+    def dataset(self, data, *, train: bool):
+        return Pictures(18 if train else 1)

@@ -1,0 +1,79 @@
+"""What do strategies for GPUs set, beside their layout?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from launch.plan import MEMORY_FORMATS, Setting
+from launch.strategies._gpus import usable_gpus
+
+if TYPE_CHECKING:
+    from launch.case_facts import CaseFacts
+    from launch.strategies._base import Suggest
+    from probes.hardware import Hardware
+
+_PIXELS_SHARE = 0.5
+"""Largest share of a GPU's free memory for the data set: model and activations want the rest."""
+
+
+def draw_gpu_settings(
+    trial: Suggest, prefix: str, case: CaseFacts, node: Hardware
+) -> dict[str, Any]:
+    """Draw what every GPU strategy sets: batch, input and form of the computation."""
+
+    def draw(name: str, choices: Sequence[Any]) -> Any:
+        return trial.suggest_categorical(f"{prefix}.{name}", choices)
+
+    return {
+        "node_batch": draw("node_batch", case.batch_choices),
+        "micro_batches": draw("micro_batches", (1, 2)),
+        "memory_format": draw("memory_format", MEMORY_FORMATS),
+        "precision": draw("precision", _precisions(case)),
+        "input": (source := draw("input", _inputs(case, node))),
+        "loader_workers": draw("loader_workers", _loaders(node)) if source == "files" else 0,
+        "fused_optimizer": draw("fused_optimizer", _choices(case.has_fused_optimizer)),
+        "compile": draw("compile", _choices(case.can_compile)),
+    }
+
+
+def guess_gpu_settings(prefix: str, case: CaseFacts, node: Hardware) -> dict[str, Setting]:
+    """Guess what `draw_gpu_settings` should draw first.
+
+    A large batch keeps a GPU busy and its host ahead of it; its matrix units are made for bf16 and
+    its convolutions for channels_last.
+    """
+    return {
+        f"{prefix}.node_batch": case.batch_choices[-1],
+        f"{prefix}.micro_batches": 1,
+        f"{prefix}.memory_format": "channels_last",
+        f"{prefix}.precision": _precisions(case)[-1],
+        f"{prefix}.input": _inputs(case, node)[-1],
+        f"{prefix}.loader_workers": _loaders(node)[-1],
+        f"{prefix}.fused_optimizer": case.has_fused_optimizer,
+        f"{prefix}.compile": False,
+    }
+
+
+def _precisions(case: CaseFacts) -> tuple[str, ...]:
+    """Leave out what only a CPU has."""
+    return tuple(precision for precision in case.precisions if precision != "bf16_internal")
+
+
+def _inputs(case: CaseFacts, node: Hardware) -> tuple[str, ...]:
+    """List the inputs; decoded pictures go to the GPU where every GPU has room for them."""
+    if "cache" not in case.inputs or case.pixel_bytes is None:
+        return case.inputs
+    room = min((gpu.free_bytes or 0 for gpu in usable_gpus(node)), default=0)
+    fits = case.pixel_bytes <= _PIXELS_SHARE * room
+    return (*case.inputs, "device") if fits else case.inputs
+
+
+def _loaders(node: Hardware) -> tuple[int, ...]:
+    """List numbers of loading processes of a worker: none, and by doubling up to its cores."""
+    most = max(2, node.cpu.usable_cores // max(1, len(usable_gpus(node))))
+    return (0, *(2**power for power in range(1, most.bit_length()) if 2**power <= most))
+
+
+def _choices(may_be: bool) -> tuple[bool, ...]:
+    return (False, True) if may_be else (False,)

@@ -1,0 +1,38 @@
+"""Which GPUs of a node can be trained on?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from probes.hardware import Gpu, Hardware
+
+
+def usable_gpus(node: Hardware) -> list[Gpu]:
+    """List the GPUs that torch can use, those that nobody else uses first, by CUDA's numbers."""
+    usable = [gpu for gpu in node.gpus if _fault(gpu) is None]
+    return sorted(usable, key=lambda gpu: (bool(gpu.other_processes), gpu.cuda_index))
+
+
+def why_no_gpu(node: Hardware) -> str | None:
+    """Say why no GPU can be trained on; ``None`` where one can."""
+    if usable_gpus(node):
+        return None
+    faults = [f"GPU {gpu.nvml_index} {_fault(gpu)}" for gpu in node.gpus]
+    return f"no usable GPU: {', '.join(faults) or node.gpu_reason or 'this node has none'}"
+
+
+def cuda_devices(gpus: Iterable[Gpu]) -> tuple[str, ...]:
+    """Give GPUs as devices of a plan."""
+    return tuple(f"cuda:{gpu.cuda_index}" for gpu in gpus)
+
+
+def _fault(gpu: Gpu) -> str | None:
+    if gpu.cuda_index is None:
+        return "is not shown by CUDA"
+    if gpu.compute_mode == "prohibited":
+        return "has compute mode prohibited"
+    if gpu.mig_enabled:
+        return "is cut up by MIG"
+    if gpu.compute_mode in ("exclusive_process", "exclusive_thread") and gpu.other_processes:
+        return f"has compute mode {gpu.compute_mode} and is taken by another process"
+    return None

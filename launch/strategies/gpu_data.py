@@ -1,0 +1,68 @@
+"""GPU data parallelism: one process per GPU, gradients averaged while they are computed.
+
+Each worker computes the gradients of its share of the node batch on a GPU of its own; torch's
+DistributedDataParallel averages them over NCCL, from GPU to GPU, behind the backward pass: see
+`launch.training.ddp_replica`. With one GPU there is nobody to average with and nothing is added.
+
+Source: Li et al., "PyTorch Distributed", 2020, https://arxiv.org/abs/2006.15704.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from launch.errors import InfeasiblePlanError
+from launch.plan import Plan, Setting
+from launch.strategies._base import Strategy, Suggest
+from launch.strategies._gpu_settings import draw_gpu_settings, guess_gpu_settings
+from launch.strategies._gpus import cuda_devices, usable_gpus, why_no_gpu
+from launch.strategies._rules import require, require_distinct_devices
+
+if TYPE_CHECKING:
+    from launch.case_facts import CaseFacts
+    from launch.training.group import LocalGroup
+    from launch.training.step import TrainStep
+    from launch.use_cases._base import UseCase
+    from probes.hardware import Hardware
+
+
+class GpuData(Strategy):
+    def obstacle(self, case: CaseFacts, node: Hardware) -> str | None:
+        return why_no_gpu(node)
+
+    def suggest(self, trial: Suggest, case: CaseFacts, node: Hardware) -> Plan:
+        if obstacle := self.obstacle(case, node):
+            raise InfeasiblePlanError(obstacle)
+        gpus = trial.suggest_categorical("gpu_data.gpus", _counts(node))
+        return Plan(
+            strategy="gpu_data",
+            processes=gpus,
+            replicas=gpus,
+            # All its cores, though one thread drives a GPU: its loading processes inherit them.
+            threads_per_process=node.cpu.usable_cores // gpus,
+            devices=cuda_devices(usable_gpus(node)[:gpus]),
+            **draw_gpu_settings(trial, "gpu_data", case, node),
+        )
+
+    def first_guesses(self, case: CaseFacts, node: Hardware) -> list[dict[str, Setting]]:
+        guess = guess_gpu_settings("gpu_data", case, node)
+        return [{"gpu_data.gpus": gpus, **guess} for gpus in reversed(_counts(node))]
+
+    def check(self, plan: Plan) -> None:
+        require(plan, replicas=plan.processes)
+        require_distinct_devices(plan, plan.processes)
+
+    def build(self, plan: Plan, case: UseCase, group: LocalGroup) -> TrainStep:
+        from launch.training.ddp_step import DdpStep
+        from launch.training.plain_step import PlainStep
+
+        if plan.processes == 1:
+            return PlainStep(plan, case, plan.devices[0])
+        return DdpStep(plan, case, group)
+
+
+def _counts(node: Hardware) -> tuple[int, ...]:
+    """List numbers of GPUs worth trying: all, and down to one by halves; each with a core."""
+    most = min(len(usable_gpus(node)), node.cpu.usable_cores)
+    halves = {most >> power for power in range(most.bit_length())} - {0}
+    return tuple(sorted(halves))

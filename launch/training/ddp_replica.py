@@ -1,0 +1,84 @@
+"""What computes gradients beside equal workers? A replica in torch's DistributedDataParallel.
+
+DDP averages gradients over the workers, bucket by bucket, while the backward pass still computes
+the others. It divides by the number of workers: each worker's loss counts for its share of the node
+batch times that number, so that the average is the gradient of the mean, however unequal the
+shares.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, distributed, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from launch.data.batch import Batch, num_samples
+from launch.plan import Plan
+from launch.training.replica import Replica, WeightedLoss
+from launch.use_cases._base import UseCase
+
+
+class DdpReplica(Replica):
+    """A worker's model with its loss.
+
+    Collective: every worker of torch's default process group builds one over an equal model, and
+    calls `gradients` for each step.
+    """
+
+    def __init__(self, plan: Plan, case: UseCase, model: nn.Module, device: str) -> None:
+        super().__init__(plan, case, model, device)
+        self._loss = _ShareLoss(plan, case, model, device)
+        self._ddp = DistributedDataParallel(
+            self._loss,
+            broadcast_buffers=False,
+            gradient_as_bucket_view=True,
+            # Without it a parameter that a step leaves out would be waited for, for ever. With it
+            # such a parameter keeps no gradient, as in one process.
+            find_unused_parameters=True,
+        )
+        self._workers = distributed.get_world_size()
+
+    def gradients(self, share: Batch | None, batch_size: int) -> float:
+        total = torch.zeros((), device=self._device)
+        pieces = [None] if share is None else self.pieces(share)
+        for number, piece in enumerate(pieces, start=1):
+            with nullcontext() if number == len(pieces) else self._ddp.no_sync():
+                loss = self._piece_loss(piece, batch_size)
+                torch.autograd.backward(loss)
+            total += loss.detach()
+        self._loss.note_gradients()
+        distributed.all_reduce(total)
+        return total.item() / self._workers
+
+    def _piece_loss(self, piece: Batch | None, batch_size: int) -> Tensor:
+        inputs, targets, weight = None, None, 0.0
+        if piece is not None:
+            inputs, targets = self.place(piece)
+            weight = num_samples(piece) / batch_size * self._workers
+        loss: Tensor = self._ddp(inputs, targets, weight)
+        return loss
+
+
+class _ShareLoss(WeightedLoss):
+    """A loss that a worker without a sample can give too."""
+
+    def __init__(self, plan: Plan, case: UseCase, model: nn.Module, device: str) -> None:
+        super().__init__(plan, case, model, device)
+        self._trained = [p for p in model.parameters() if p.requires_grad]
+        self._used = self._trained[:1]
+
+    def note_gradients(self) -> None:
+        """Take note of a parameter that has a gradient in this step."""
+        with_gradient = (p for p in self._trained if p.grad is not None)
+        self._used = [next(with_gradient, *self._used)]
+
+    def forward(self, inputs: Any, targets: Any, weight: float) -> Tensor:
+        if inputs is None:
+            # Zero, with a gradient of zeros: DDP begins to average when the first gradient comes.
+            # One suffices, the others count as unused by this worker. It is that of a parameter in
+            # use, since one that no worker uses is to keep none.
+            return self._used[0].flatten()[:0].sum()
+        return super().forward(inputs, targets, weight)

@@ -1,0 +1,44 @@
+"""How do workers with a device each make one step together? Each alike, with equal gradients."""
+
+from __future__ import annotations
+
+import torch
+from torch import distributed
+
+from launch.data.batch import Batch
+from launch.data.samples import Part
+from launch.plan import Plan
+from launch.training.connections import Connections, losing_workers
+from launch.training.ddp_replica import DdpReplica
+from launch.training.group import LocalGroup
+from launch.training.plain_step import PlainStep
+from launch.use_cases._base import UseCase
+
+
+class DdpStep(PlainStep):
+    """One of several workers with a model and a device each.
+
+    Collective: every worker of ``group`` builds one over an equal model.
+    """
+
+    def __init__(self, plan: Plan, case: UseCase, group: LocalGroup) -> None:
+        device = plan.devices[group.local_rank % len(plan.devices)]
+        self._connections = Connections(group, torch.device(device))
+        super().__init__(plan, case, device, DdpReplica)
+        self.part = Part(group.local_rank, group.size)
+
+    @losing_workers()
+    def run(self, share: Batch | None, batch_size: int) -> float:
+        return super().run(share, batch_size)
+
+    @torch.no_grad()
+    @losing_workers()
+    def agree(self) -> None:
+        for buffer in self.model.buffers():
+            # As bytes: gloo does not send every type.
+            content = buffer.contiguous().view(-1).view(torch.uint8)
+            distributed.broadcast(content, 0)
+            buffer.copy_(content.view(buffer.dtype).view(buffer.shape))
+
+    def close(self) -> None:
+        self._connections.close()
