@@ -9,6 +9,7 @@ from launch.data.samples import Part
 from launch.plan import Plan
 from launch.training.averaging import GradientAverager
 from launch.training.buffers import SharedBuffers
+from launch.training.clipping import GradientClipper
 from launch.training.group import LocalGroup
 from launch.training.optimizer import make_optimizer
 from launch.training.replica import Replica
@@ -28,7 +29,9 @@ class SharedStep(TrainStep):
         self._replica = Replica(plan, case, model, "cpu")
         optimizer = make_optimizer(plan, case, model.parameters())
         self.optimizers = [optimizer]
-        self._averager = GradientAverager(model, optimizer, group)
+        max_norm = case.max_gradient_norm
+        clipper = None if max_norm is None else GradientClipper(max_norm, group)
+        self._averager = GradientAverager(model, optimizer, group, clipper=clipper)
         self._buffers = SharedBuffers(model, group)
 
     def run(self, share: Batch | None, batch_size: int) -> float:

@@ -11,6 +11,7 @@ from torch import nn
 
 from launch.case_facts import CaseFacts
 from launch.errors import UseCaseError
+from launch.training.optimizer import has_fused_form
 from launch.use_cases._base import UseCase
 from launch.workers.reports import Reporter
 from launch.workers.task import Task
@@ -44,14 +45,18 @@ def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
             "check its accuracy, or tune with --strategies sequential"
         )
     training = _size(case, data, train=True)
+    batch = min(case.default_batch, training)
+    optimizer = case.optimizer(model.parameters())
     return CaseFacts(
         spec=task.use_case,
-        default_batch=min(case.default_batch, training),
+        default_batch=batch,
         train_samples=training,
         validation_samples=_size(case, data, train=False),
         parameter_count=sum(p.numel() for p in trained),
         parameter_bytes=sum(p.numel() * p.element_size() for p in trained),
         max_stages=len(layers) if (layers := case.layers(model)) is not None else 1,
+        has_fused_optimizer=has_fused_form(optimizer),
+        has_schedule=case.schedule(optimizer, -(-training // batch)) is not None,
         digest=_digest(case, model, data, training),
     )
 

@@ -1,0 +1,158 @@
+"""What does a worker sum and update at a time? As much as stays in the cache of its core."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from launch.training.shared_parameters import ALIGNMENT_BYTES, SharedParameters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A part of one parameter that one worker updates."""
+
+    index: int
+    """Of the parameter."""
+    start: int
+    """Its first element, in the order of the parameter's memory."""
+    owned: Tensor
+    """What the optimizer updates: one-dimensional, or the parameter itself."""
+    gradient: Tensor
+    """Memory of its summed gradient, in the shape of ``owned``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """Memory without a gap, summed at once. One-dimensional tensors of one size and dtype."""
+
+    own: Tensor
+    """The gradient of the worker that sums."""
+    others: Sequence[Tensor]
+    """Those of the other workers."""
+    total: Tensor
+    """Where the sum is left; may be ``own``."""
+
+    def sum_into(self, out: Tensor) -> None:
+        """Sum the gradients of all workers."""
+        if self.others:
+            torch.add(self.own, self.others[0], out=out)
+        elif out is not self.own:
+            out.copy_(self.own)
+        for other in self.others[1:]:
+            out.add_(other)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """What is summed and then updated by one call of the optimizer."""
+
+    runs: Sequence[Run]
+    pieces: Sequence[Piece]
+
+
+def cut_anywhere(shared: SharedParameters, rank: int, chunk_bytes: int) -> Iterator[Chunk]:
+    """Cut all memory into equal parts, and one worker's part into chunks.
+
+    Inside tensors too: one can be most of a model. Small ones share a chunk.
+
+    Args:
+        shared: What is cut, into as many parts as it has gradient buffers.
+        rank: Whose part.
+        chunk_bytes: Largest size of a chunk's parameters, a multiple of `ALIGNMENT_BYTES`.
+    """
+    total = torch.empty(chunk_bytes, dtype=torch.uint8)
+    for start, stop in pairwise(_bounds(shared, rank, chunk_bytes)):
+        first = bisect_right(shared.starts, start) - 1
+        dtype = shared.parameters[first].dtype
+        own, *others = (block[start:stop].view(dtype) for block in _own_first(shared, rank))
+        run = Run(own=own, others=others, total=total[: stop - start].view(dtype))
+        last = bisect_right(shared.starts, stop - 1)
+        pieces = (_piece(shared, index, start, run) for index in range(first, last))
+        yield Chunk(runs=[run], pieces=[piece for piece in pieces if piece.owned.numel()])
+
+
+def cut_between(shared: SharedParameters, rank: int) -> Chunk:
+    """Give one worker's share of whole parameters, summed in its own gradient buffer.
+
+    The largest go first, each to the worker that has least so far.
+    """
+    loads = [0] * len(shared.gradients)
+    runs, pieces = [], []
+    sizes = [p.numel() * p.element_size() for p in shared.parameters]
+    for index in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
+        lightest = loads.index(min(loads))
+        loads[lightest] += sizes[index]
+        if lightest != rank:
+            continue
+        own, *others = (shared.flat(block, index) for block in _own_first(shared, rank))
+        runs.append(Run(own=own, others=others, total=own))
+        gradient = shared.in_shape(shared.gradients[rank], index)
+        owned = shared.parameters[index]
+        pieces.append(Piece(index=index, start=0, owned=owned, gradient=gradient))
+    return Chunk(runs=runs, pieces=pieces)
+
+
+def merged(chunks: Sequence[Chunk], shared: SharedParameters, rank: int) -> Chunk:
+    """Make one chunk of those of a worker, summed in its own gradient buffer."""
+    return Chunk(
+        runs=[
+            Run(own=run.own, others=run.others, total=run.own)
+            for chunk in chunks
+            for run in chunk.runs
+        ],
+        pieces=[
+            Piece(
+                index=piece.index,
+                start=piece.start,
+                owned=piece.owned,
+                gradient=_part(shared.flat(shared.gradients[rank], piece.index), piece),
+            )
+            for chunk in chunks
+            for piece in chunk.pieces
+        ],
+    )
+
+
+def _part(flat: Tensor, piece: Piece) -> Tensor:
+    return flat[piece.start : piece.start + piece.owned.numel()]
+
+
+def _own_first(shared: SharedParameters, rank: int) -> list[Tensor]:
+    """List the gradient buffers so that a sum may be left in the first one."""
+    blocks = list(shared.gradients.unbind())
+    return [blocks.pop(rank), *blocks]
+
+
+def _bounds(shared: SharedParameters, rank: int, chunk_bytes: int) -> list[int]:
+    """List where the chunks of a worker begin and the last one ends, in bytes."""
+    workers, total = shared.gradients.shape
+    low, high = (
+        total * part // workers // ALIGNMENT_BYTES * ALIGNMENT_BYTES for part in (rank, rank + 1)
+    )
+    dtypes = [parameter.dtype for parameter in shared.parameters]
+    changes = (
+        start
+        for start, (before, after) in zip(shared.starts[1:], pairwise(dtypes), strict=True)
+        if before != after and low < start < high
+    )
+    return sorted({*range(low, high, chunk_bytes), *changes, high})
+
+
+def _piece(shared: SharedParameters, index: int, chunk_start: int, run: Run) -> Piece:
+    """Give what a chunk holds of one parameter; nothing of one without elements."""
+    flat = shared.flat(shared.values, index)
+    # Between the parameters lies what aligns them: positions count from the chunk's begin.
+    offset = (shared.starts[index] - chunk_start) // flat.element_size()
+    start, stop = max(0, -offset), min(flat.numel(), len(run.own) - offset)
+    return Piece(
+        index=index,
+        start=start,
+        owned=nn.Parameter(flat[start:stop]),
+        gradient=run.total[start + offset : stop + offset],
+    )
