@@ -102,6 +102,11 @@ class Plan:
         if (self.input == "device" or self.cuda_graph) and "cpu" in self.devices:
             wish = "cuda_graph=True" if self.cuda_graph else "input=device"
             raise InvalidPlanError(f"{wish} and devices={','.join(self.devices)}: needs GPUs")
+        if self.input != "files" and self.loader_workers:
+            raise InvalidPlanError(
+                f"input={self.input} and loader_workers={self.loader_workers}: use "
+                "loader_workers=0, decoded pictures are read faster than they could be handed over"
+            )
         if self.replicas * self.micro_batches > self.node_batch:
             raise InvalidPlanError(
                 f"replicas={self.replicas} * micro_batches={self.micro_batches} and "

@@ -7,8 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from launch.data.raw_pictures import RawPictures
+
 Batch = tuple[Any, Any]
-"""Inputs and targets; the first dimension of each tensor counts samples."""
+"""Inputs and targets; the first dimension of each tensor counts samples.
+
+In the place of a tensor there may be `RawPictures`, which `move_batch` makes one of.
+"""
 
 
 def split_batch(batch: Any, parts: int) -> list[Any]:
@@ -21,6 +26,8 @@ def split_batch(batch: Any, parts: int) -> list[Any]:
         return [batch]
     if isinstance(batch, Tensor):
         return list(batch.tensor_split(parts))
+    if isinstance(batch, RawPictures):
+        return list(batch.split(parts))
     if isinstance(batch, dict):
         columns = {key: split_batch(value, parts) for key, value in batch.items()}
         return [{key: column[i] for key, column in columns.items()} for i in range(parts)]
@@ -34,12 +41,19 @@ def num_samples(batch: Any) -> int:
     """Count the samples of nested tensors: the size of the first tensor found."""
     if isinstance(batch, Tensor):
         return batch.size(0)
+    if isinstance(batch, RawPictures):
+        return len(batch)
     values = batch.values() if isinstance(batch, dict) else batch
     return num_samples(next(iter(values)))
 
 
 def move_batch(batch: Any, device: torch.device, memory_format: torch.memory_format) -> Any:
-    """Bring nested tensors to a device; pictures (four dimensions) to a memory format too."""
+    """Bring nested tensors to a device; pictures (four dimensions) to a memory format too.
+
+    Pictures that were only decoded are finished there.
+    """
+    if isinstance(batch, RawPictures):
+        return batch.finished(device, memory_format)
     if isinstance(batch, Tensor):
         format_ = memory_format if batch.dim() == 4 else torch.preserve_format
         return batch.to(device, memory_format=format_, non_blocking=True)

@@ -9,6 +9,8 @@ from typing import Any
 
 from torch.utils.data import DataLoader, Dataset
 
+from launch.data.decoded_pictures import DecodedPictures
+from launch.data.device_pictures import DevicePictures
 from launch.data.samples import Indices
 from launch.process_end import end_with_parent
 
@@ -32,6 +34,8 @@ def load(
     loader: DataLoader[Any] = DataLoader(
         dataset,
         batch_sampler=keys(),
+        # Data sets of decoded pictures give a batch whole.
+        collate_fn=_keep if isinstance(dataset, (DecodedPictures, DevicePictures)) else None,
         num_workers=loader_workers,
         # Other threads of this worker are idle while it forks, and a loader leaves the GPU alone;
         # a fresh interpreter would import torch again for every trial.
@@ -44,6 +48,10 @@ def load(
         yield batch, sizes.pop(0)[1]
     for _, batch_size in sizes:
         yield None, batch_size
+
+
+def _keep(batch: Any) -> Any:
+    return batch
 
 
 def _end_with_worker(worker_pid: int, _loader: int) -> None:

@@ -11,12 +11,21 @@ from torch import Tensor
 
 @runtime_checkable
 class Pictures(Protocol):
-    """What a data set offers beside ``__len__`` and ``__getitem__`` to be decoded once.
+    """What a data set offers beside ``__getitem__`` to be decoded once.
 
     ``dataset[i]`` equals ``(finish(pixels(i) as a batch of one, draw(1))[0], target(i))`` to the
     last bit. The slow part, ``pixels``, depends on nothing random and is kept in a file; the rest
     runs for a whole batch at once, on the device that trains.
     """
+
+    def __len__(self) -> int:
+        """Count the samples."""
+
+    def pixels_name(self) -> str:
+        """Give a text that names the data set and its split, and that stays when pixels change.
+
+        Pictures that were kept under the same name and another key are removed.
+        """
 
     def pixels_key(self) -> str:
         """Give a text that changes when any pixel of any sample may have."""
@@ -25,7 +34,10 @@ class Pictures(Protocol):
         """Give height, width and channels, the same for every sample."""
 
     def pixels(self, index: int) -> NDArray[np.uint8]:
-        """Decode one sample: height x width x channels. Called from several threads."""
+        """Decode one sample: height x width x channels.
+
+        Called from several threads at once; draws nothing.
+        """
 
     def target(self, index: int) -> Any:
         """Give what belongs to a sample, for torch's default collation."""

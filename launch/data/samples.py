@@ -79,17 +79,29 @@ class ShareSampler:
         batches = epoch_batches(self._num_samples, self._node_batch, seed=self._seed, epoch=epoch)
         return [(self._share(batch), len(batch)) for batch in batches]
 
-    def endless(self) -> Iterator[tuple[Indices, int]]:
+    def some(self, limit: int | None) -> Indices:
+        """Draw ``limit`` different samples; all, in their order, where there are no more.
+
+        Every worker draws the same.
+        """
+        if limit is None or limit >= self._num_samples:
+            return list(range(self._num_samples))
+        return epoch_batches(self._num_samples, limit, seed=self._seed, epoch=0)[0]
+
+    def endless(self, samples: Indices) -> Iterator[tuple[Indices, int]]:
         """Give full batches only, for ever: all steps of a trial do equal work.
 
-        A data set smaller than one batch is gone through several times to fill it.
+        Samples fewer than one batch are gone through several times to fill it.
+
+        Args:
+            samples: Which to take, of all there are; see `some`.
         """
         waiting: Indices = []
         for epoch in count():
             for batch in epoch_batches(
-                self._num_samples, self._node_batch, seed=self._seed, epoch=epoch
+                len(samples), self._node_batch, seed=self._seed, epoch=epoch
             ):
-                waiting += batch
+                waiting += [samples[i] for i in batch]
                 if len(waiting) >= self._node_batch:
                     full, waiting = waiting[: self._node_batch], waiting[self._node_batch :]
                     yield self._share(full), self._node_batch

@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import numpy as np
+import PIL
+import torch
+import torchvision
+from numpy.typing import NDArray
+from PIL import Image, features
 from torch import Tensor
 from torch.utils.data import Dataset
 from torchvision import transforms
 
 from launch.errors import UseCaseError
 from launch.photos.decode import read_photo
-from launch.photos.index import read_index
+from launch.photos.finish import finish_photos
+from launch.photos.index import read_index, read_stamps
 
+SCALED, SIDE = 256, 224
 MEAN = (0.485, 0.456, 0.406)
 DEVIATION = (0.229, 0.224, 0.225)
+MIRRORED = 0.5
+"""How probable it is that a training photo is mirrored."""
+
+PIXELS_VERSION = 1
+"""Goes up with every change to what `PhotoDataset.pixels` gives for the same file."""
 
 
 class PhotoDataset(Dataset[tuple[Tensor, int]]):
     """Photos as tensors of shape 3 x 224 x 224, each with the number of its class.
 
-    Opens no photo before it is asked for it.
+    Opens no photo before it is asked for it. Can be decoded once: it is one of
+    `launch.data.pictures.Pictures`.
 
     Attributes:
         folder: Where the photos are.
@@ -35,28 +50,61 @@ class PhotoDataset(Dataset[tuple[Tensor, int]]):
         self.folder = folder
         self.classes = split.classes
         self.photos = split.train if train else split.validation
+        self._train = train
         # Names are joined to paths here and now, as text: a Path costs 10 us per sample.
         self._files = [f"{folder.absolute()}/{name}" for name, _ in self.photos]
-        mirror = [transforms.RandomHorizontalFlip()] if train else []
-        self._transform = transforms.Compose(
-            [
-                transforms.Resize(256),
-                transforms.CenterCrop(224),
-                *mirror,
-                transforms.ToTensor(),
-                transforms.Normalize(MEAN, DEVIATION),
-            ]
+        self._scale = transforms.Compose(
+            [transforms.Resize(SCALED), transforms.CenterCrop(SIDE)],
+        )
+        mirror = [transforms.RandomHorizontalFlip(MIRRORED)] if train else []
+        self._finish = transforms.Compose(
+            [*mirror, transforms.ToTensor(), transforms.Normalize(MEAN, DEVIATION)]
         )
 
     def __len__(self) -> int:
         return len(self.photos)
 
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        return self._finish(self._read(index)), self.target(index)
+
+    def pixels_name(self) -> str:
+        return f"{self.folder.resolve()} {'train' if self._train else 'validation'} {SIDE}"
+
+    def pixels_key(self) -> str:
+        stamps = read_stamps(self.folder)
+        # Each of these may decode or scale to other pixels in its next version.
+        made_by = (
+            PIXELS_VERSION,
+            PIL.__version__,
+            features.version("jpg"),
+            torchvision.__version__,
+        )
+        files = [(name, stamps.get(name)) for name, _ in self.photos]
+        return json.dumps([made_by, SCALED, SIDE, files])
+
+    def pixel_shape(self) -> tuple[int, int, int]:
+        return SIDE, SIDE, 3
+
+    def pixels(self, index: int) -> NDArray[np.uint8]:
+        return np.asarray(self._read(index))
+
+    def target(self, index: int) -> int:
+        return self.photos[index][1]
+
+    def draw(self, count: int) -> Tensor | None:
+        # The numbers, and the state of the generator after them, are those of as many calls of
+        # RandomHorizontalFlip, which draws one number each.
+        return torch.rand(count) < MIRRORED if self._train else None
+
+    def finish(self, pixels: Tensor, drawn: Tensor | None) -> Tensor:
+        return finish_photos(pixels, drawn, MEAN, DEVIATION)
+
+    def _read(self, index: int) -> Image.Image:
         try:
-            photo = read_photo(self._files[index])
+            photo: Image.Image = self._scale(read_photo(self._files[index]))
         except (OSError, SyntaxError, ValueError) as error:
             raise UseCaseError(
                 f"photo {self._files[index]} could be read before and cannot now ({error}): "
                 "put it back, or start again to leave it out"
             ) from error
-        return self._transform(photo), self.photos[index][1]
+        return photo

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
@@ -15,8 +13,8 @@ from subprocess import PIPE, Popen, TimeoutExpired
 from typing import IO
 from zlib import crc32
 
+from launch.cache import cache_folder, not_writable, only_one
 from launch.errors import UseCaseError
-from launch.photos.cache import cache_folder, make_folder, not_writable
 from launch.photos.draw import CLASSES
 from launch.preparing import PrepareReport
 
@@ -51,7 +49,7 @@ class GeneratedPhotos:
             return False
         part = self.folder.with_name(f"{self.folder.name}.part")
         try:
-            with _only_one(self.folder) as lock:
+            with only_one(self.folder) as lock:
                 if self.folder.is_dir():
                     return False
                 shutil.rmtree(part, ignore_errors=True)
@@ -93,19 +91,6 @@ class GeneratedPhotos:
         one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         environment = {**os.environ, **one_thread, "PYTHONPATH": packages}
         return Popen(command, stdout=PIPE, stderr=PIPE, env=environment, pass_fds=(lock,))
-
-
-@contextmanager
-def _only_one(folder: Path) -> Iterator[int]:
-    """Keep other processes of this machine, and of others that share the folder, out."""
-    make_folder(folder.parent)
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-    lock = os.open(folder.with_name(f"{folder.name}.lock"), flags, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield lock
-    finally:
-        os.close(lock)
 
 
 def _count_lines(artists: list[Popen[bytes]]) -> Iterator[int]:

@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 
+from launch.cache import cache_folder, read_json, write_json
 from launch.errors import UseCaseError
-from launch.photos.cache import cache_folder, read_json, write_json
 from launch.photos.decode import find_damage
 from launch.photos.tree import Split, Stamp, class_of, has_split, list_files, split_photos
 from launch.preparing import PrepareReport
@@ -71,8 +71,21 @@ def read_index(folder: Path) -> Split:
     Raises:
         UseCaseError: It was never called for this folder.
     """
+    return _sound(folder, _read_known(folder))
+
+
+def read_stamps(folder: Path) -> dict[str, Stamp | None]:
+    """Recall what each file was like when `update_index` looked at it, by relative name.
+
+    Raises:
+        UseCaseError: It was never called for this folder.
+    """
+    return {name: stamp for name, (stamp, _) in _read_known(folder).items()}
+
+
+def _read_known(folder: Path) -> dict[str, Finding]:
     if found := _read(folder):
-        return _sound(folder, found)
+        return found
     raise UseCaseError(
         f"the photos in {folder} have not been checked on this machine: "
         "call the use case's prepare() once before dataset(), as tune and launch do"

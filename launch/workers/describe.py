@@ -13,6 +13,7 @@ from launch.case_facts import CaseFacts
 from launch.errors import UseCaseError
 from launch.training.optimizer import has_fused_form
 from launch.use_cases._base import UseCase
+from launch.workers.input_facts import describe_input
 from launch.workers.reports import Reporter
 from launch.workers.task import Task
 
@@ -44,25 +45,29 @@ def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
             "micro-batches applies to each part of the batch by itself, as torch's DDP does: "
             "check its accuracy, or tune with --strategies sequential"
         )
-    training = _size(case, data, train=True)
+    datasets = [case.dataset(data, train=train) for train in (True, False)]
+    training, validation = map(_size, datasets, (True, False))
     batch = min(case.default_batch, training)
     optimizer = case.optimizer(model.parameters())
+    input_facts = describe_input(*datasets)
     return CaseFacts(
         spec=task.use_case,
         default_batch=batch,
         train_samples=training,
-        validation_samples=_size(case, data, train=False),
+        validation_samples=validation,
         parameter_count=sum(p.numel() for p in trained),
         parameter_bytes=sum(p.numel() * p.element_size() for p in trained),
         max_stages=len(layers) if (layers := case.layers(model)) is not None else 1,
         has_fused_optimizer=has_fused_form(optimizer),
         has_schedule=case.schedule(optimizer, -(-training // batch)) is not None,
         digest=_digest(case, model, data, training),
+        pixel_bytes=input_facts.pixel_bytes,
+        inputs=input_facts.inputs,
+        warnings=input_facts.warnings,
     )
 
 
-def _size(case: UseCase, data: Path | None, *, train: bool) -> int:
-    dataset: Any = case.dataset(data, train=train)
+def _size(dataset: Any, train: bool) -> int:
     try:
         size = len(dataset)
     except TypeError as error:

@@ -23,7 +23,7 @@ from launch.data.samples import Part, ShareSampler, in_order, shares
 from launch.errors import UseCaseError
 from launch.plan import Plan
 from launch.strategies import load_strategy
-from launch.training.group import ProcessGroup
+from launch.training.group import LocalGroup, ProcessGroup
 from launch.training.handles import GroupHandles
 from launch.training.precision import settle_precision
 from launch.training.step import TrainStep
@@ -31,6 +31,13 @@ from launch.training.weights import save_weights
 from launch.use_cases import load_use_case
 from launch.use_cases._base import UseCase
 from launch.workers.describe import describe
+from launch.workers.input import (
+    bring_to_device,
+    fill_together,
+    open_training,
+    open_validation,
+    trial_samples,
+)
 from launch.workers.reports import (
     Described,
     Failed,
@@ -82,6 +89,7 @@ def _train(task: Task, case: UseCase, reporter: Reporter, handles: GroupHandles)
     _seed(task.seed * 1_000_003 + task.local_rank)
     group.barrier()
     trainer = _Trainer(task, task.plan, case, step, reporter)
+    trainer.prepare_input(group)
     if task.purpose is Purpose.TIME:
         trainer.train_for_ever()
     for epoch in range(task.epochs):
@@ -107,8 +115,8 @@ class _Trainer:
         self._step = step
         self._reporter = reporter
         data = Path(task.data) if task.data else None
-        self._training = case.dataset(data, train=True)
-        self._validation = case.dataset(data, train=False)
+        self._training = open_training(plan, case.dataset(data, train=True))
+        self._validation = open_validation(plan, case.dataset(data, train=False))
         samples = len(self._training)  # type: ignore[arg-type]
         self._sampler = ShareSampler(
             samples, plan.node_batch, part=step.part or Part(0, 1), seed=task.seed
@@ -118,11 +126,27 @@ class _Trainer:
         self._schedules = [schedule for schedule in schedules if schedule is not None]
         self._steps = 0
 
+    def prepare_input(self, group: LocalGroup) -> None:
+        """Do what the plan wants done before the first step. Collective.
+
+        A trial times steps that find their pictures decoded, as all steps but those of a
+        training's first epoch do.
+        """
+        is_trial = self._task.purpose is Purpose.TIME
+        most = trial_samples(self._plan) if is_trial else None
+        self._samples = self._sampler.some(most)
+        if is_trial or self._plan.input == "device":
+            fill_together(self._training, self._samples, group)
+        if self._step.part is not None:
+            self._training = bring_to_device(
+                self._plan, self._training, self._samples, self._task.local_rank
+            )
+
     def train(self, epoch: int) -> None:
         self._train(iter(self._sampler.epoch(epoch)), epoch)
 
     def train_for_ever(self) -> None:
-        self._train(self._sampler.endless(), 0)
+        self._train(self._sampler.endless(self._samples), 0)
 
     def _train(self, work: Iterator[tuple[list[int], int]], epoch: int) -> None:
         self._step.model.train()

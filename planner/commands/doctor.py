@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
+from launch.cache import cache_folder
 from launch.errors import HostUnreachableError, LaunchError
 from launch.mpi import find_mpirun, needs_root_option
-from launch.photos.cache import cache_folder
 from planner.errors import NoDatabaseError, StoreError
 from planner.output import Output
 from planner.report.table import Column, find_look, render_table

@@ -31,6 +31,8 @@ def tune_here(request: TuneRequest, db: str, out: Output) -> None:
         with DataBar(out.errors) as bar:
             bar.wait("loading PyTorch and the use case")
             facts = runner.describe(on_progress=bar, on_warning=out.warn)
+        for warning in facts.warnings:
+            out.warn(warning)
         check_batch(request, facts)
         # Only now: a use case or a folder that is no good leaves no database behind.
         with Store.open(db) as store:

@@ -22,10 +22,13 @@ SEED = 7
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[ForkServer]:
-    with ForkServer() as started:
-        started.wait_until_ready()
-        yield started
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
+    with pytest.MonkeyPatch.context() as environment:
+        # It starts before any test has its own surroundings, and workers have those it starts in.
+        environment.setenv("DDLPLAN_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+        with ForkServer() as started:
+            started.wait_until_ready()
+            yield started
 
 
 @pytest.fixture(scope="session")
@@ -114,7 +117,9 @@ class Training:
 
     def start(self, task: Task) -> WorkerGroup:
         assert task.plan is not None
-        tasks = worker_tasks(task, self._node.cpu.core_ids)
+        return self.start_tasks(worker_tasks(task, self._node.cpu.core_ids))
+
+    def start_tasks(self, tasks: list[Task]) -> WorkerGroup:
         return WorkerGroup(self._server, tasks, self._directory)
 
     def reports(self, kind: type) -> list[object]:

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 
+import numpy
 import torch
 import torchvision
 from torch import nn
@@ -56,6 +57,68 @@ class Sgd:
 
     def metrics(self, output, target):
         return {"accuracy": (output.argmax(1) == target).float().mean().item()}
+
+
+class Decodable(torch.utils.data.Dataset):
+    """Pictures that may be decoded once, mirrored at random: see launch/data/pictures.py."""
+
+    def __init__(self, size: int, name: str) -> None:
+        self._size = size
+        self._name = name
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, index: int):
+        pixels = torch.from_numpy(self.pixels(index)).permute(2, 0, 1)[None]
+        return self.finish(pixels, self.draw(1))[0], self.target(index)
+
+    def pixels_name(self) -> str:
+        return self._name
+
+    def pixels_key(self) -> str:
+        return "1"
+
+    def pixel_shape(self):
+        return 8, 8, 3
+
+    def pixels(self, index: int):
+        return numpy.random.default_rng(index).integers(0, 256, (8, 8, 3), dtype=numpy.uint8)
+
+    def target(self, index: int) -> int:
+        return index % 3
+
+    def draw(self, count: int):
+        return torch.rand(count) < 0.5
+
+    def finish(self, pixels, drawn):
+        mirrored = drawn.view(-1, 1, 1, 1)
+        return torch.where(mirrored, pixels.flip(3), pixels) / 255 - 0.5
+
+
+class Decoded(Sgd):
+    def dataset(self, data, *, train: bool):
+        size = 45 if train else 10
+        return Decodable(size, f"tiny {size}")
+
+
+class DecodedInTraining(Decoded):
+    """Only the training samples can be decoded once."""
+
+    def dataset(self, data, *, train: bool):
+        return super().dataset(data, train=True) if train else Pictures(10)
+
+
+class Undecodable(Decoded):
+    """A sample cannot be decoded."""
+
+    def dataset(self, data, *, train: bool):
+        dataset = Decodable(45 if train else 10, "of its own: the cache must not have them")
+        dataset.pixels = self.fail
+        return dataset
+
+    def fail(self, index: int):
+        raise OSError(f"sample {index} is gone")
 
 
 class Gradient(Sgd):

@@ -7,9 +7,15 @@ import pytest
 import torch
 from PIL import Image
 from torch.utils.data import DataLoader
+from torchvision import transforms
 
+from launch.data.batch import move_batch
+from launch.data.decoded_pictures import DecodedPictures
+from launch.data.loading import load
+from launch.data.pictures import Pictures
+from launch.data.samples import Part, ShareSampler
 from launch.errors import UseCaseError
-from launch.photos.dataset import PhotoDataset
+from launch.photos.dataset import DEVIATION, MEAN, PhotoDataset
 from launch.photos.decode import read_photo
 from launch.photos.index import update_index
 
@@ -93,3 +99,80 @@ def test_relative_folder_stays_the_same_when_the_current_one_changes(ready, monk
     dataset = PhotoDataset(type(ready)("data"), train=True)
     monkeypatch.chdir("/")
     assert dataset[0][0].shape == (3, 224, 224)
+
+
+def test_photos_can_be_decoded_once(ready):
+    dataset = PhotoDataset(ready, train=True)
+    assert isinstance(dataset, Pictures)
+    assert dataset.pixels(0).shape == dataset.pixel_shape()
+
+
+@pytest.mark.parametrize("train", [True, False])
+@pytest.mark.parametrize("memory_format", [torch.preserve_format, torch.channels_last])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_epoch_of_decoded_photos_equals_that_of_the_files(ready, train, memory_format, threads):
+    dataset = PhotoDataset(ready, train=train)
+    decoded = DecodedPictures(PhotoDataset(ready, train=train), threads=threads)
+
+    def epoch(source):
+        torch.manual_seed(11)
+        work = ShareSampler(len(dataset), 9, part=Part(0, 1), seed=2).epoch(0)
+        batches = load(source, iter(work), loader_workers=0)
+        return [move_batch(batch, torch.device("cpu"), memory_format) for batch, _ in batches]
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        for _ in range(2):
+            for plain, found in zip(epoch(dataset), epoch(decoded), strict=True):
+                assert torch.equal(found[0], plain[0])
+                assert found[0].stride() == plain[0].stride()
+                assert torch.equal(found[1], plain[1])
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("count", [1, 15, 16, 17, 128])
+def test_mirrors_are_drawn_as_one_by_one(ready, count):
+    dataset = PhotoDataset(ready, train=True)
+    torch.manual_seed(3)
+    one_by_one = torch.cat([torch.rand(1) for _ in range(count)]) < 0.5
+    state = torch.get_rng_state()
+    torch.manual_seed(3)
+    assert torch.equal(dataset.draw(count), one_by_one)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_every_level_of_every_channel_is_normalised_as_torchvision_does(ready):
+    levels = torch.arange(256, dtype=torch.uint8).view(1, 1, 16, 16).expand(1, 3, 16, 16)
+    plain = transforms.functional.normalize(levels[0].float().div(255), MEAN, DEVIATION)
+    found = PhotoDataset(ready, train=False).finish(levels.contiguous(), None)
+    assert torch.equal(found[0], plain)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_photos_finished_on_a_gpu_equal_those_of_the_files(ready):
+    dataset = PhotoDataset(ready, train=True)
+    pixels = torch.stack([torch.from_numpy(dataset.pixels(i)) for i in range(8)]).permute(
+        0, 3, 1, 2
+    )
+    mirrored = torch.arange(8) % 2 == 0
+    here = dataset.finish(pixels, mirrored)
+    there = dataset.finish(pixels.cuda(), mirrored.cuda())
+    assert torch.equal(there.cpu(), here)
+    assert there.stride() == here.stride()
+
+
+def test_key_changes_with_a_photo(ready, save, report):
+    before = {train: PhotoDataset(ready, train=train).pixels_key() for train in (True, False)}
+    changed = PhotoDataset(ready, train=True).photos[0][0]
+    save(changed, size=(50, 40))
+    update_index(ready, report, cores=1)
+    assert PhotoDataset(ready, train=True).pixels_key() != before[True]
+    assert PhotoDataset(ready, train=False).pixels_key() == before[False]
+
+
+def test_splits_are_kept_apart(ready):
+    train, validation = (PhotoDataset(ready, train=train) for train in (True, False))
+    assert train.pixels_name() != validation.pixels_name()
+    assert train.pixels_name() == PhotoDataset(ready, train=True).pixels_name()

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from launch.cache import cache_folder, make_folder, read_json, write_json
 from launch.errors import UseCaseError
-from launch.photos.cache import cache_folder, make_folder, read_json, write_json
 
 
 @pytest.mark.parametrize(

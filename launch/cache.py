@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkstemp
 from typing import Any
@@ -31,6 +34,25 @@ def make_folder(folder: Path) -> Path:
     except OSError as error:
         raise not_writable(folder, error) from error
     return folder
+
+
+@contextmanager
+def only_one(made: Path) -> Iterator[int]:
+    """Keep others out while something of the cache is made: by a lock file beside it.
+
+    Those are processes of this machine, and of others that share the folder.
+
+    Yields:
+        The descriptor of the lock. It holds until every process that inherits it is gone.
+    """
+    make_folder(made.parent)
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    lock = os.open(made.with_name(f"{made.name}.lock"), flags, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield lock
+    finally:
+        os.close(lock)
 
 
 def write_json(file: Path, document: Any) -> None:
