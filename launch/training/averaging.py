@@ -17,20 +17,18 @@ momentum and weight and to write the last two.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.optim import optimizer as torch_optimizer
 
 from launch.errors import UseCaseError
 from launch.training.chunks import Chunk, Piece, cut_anywhere, cut_between, merged
 from launch.training.clipping import GradientClipper, square_sum
 from launch.training.group import LocalGroup
-from launch.training.shared_parameters import SharedParameters, flat_view
+from launch.training.piece_optimizer import PieceOptimizer, is_elementwise
+from launch.training.shared_parameters import SharedParameters
 
 CHUNK_BYTES = 1 << 20
 """Parameters of one call of the optimizer, for each thread.
@@ -38,26 +36,6 @@ CHUNK_BYTES = 1 << 20
 The chunk's sum, weights and state, three to five times as much, should stay in the caches of a
 core between the optimizer's operations, and a call costs 15-30 us of Python. AlexNet on two cores
 of a Zen 5, SGD with momentum: 55 ms at 64 KiB, 31 at 256, 27 at 512, 25 from 1 MiB to 4 MiB.
-"""
-
-_ELEMENTWISE = frozenset(
-    {
-        torch.optim.SGD,
-        torch.optim.Adam,
-        torch.optim.AdamW,
-        torch.optim.Adamax,
-        torch.optim.NAdam,
-        torch.optim.RAdam,
-        torch.optim.RMSprop,
-        torch.optim.Rprop,
-        torch.optim.Adagrad,
-        torch.optim.Adadelta,
-        torch.optim.ASGD,
-    }
-)
-"""Optimizers that treat each element by itself, so that a tensor may be cut anywhere.
-
-By exact class: a subclass may do anything.
 """
 
 _NONE, _DENSE = 0, 255  # between them: sparse, with so many sparse dimensions
@@ -95,20 +73,18 @@ class GradientAverager:
                 "use --strategies sequential, or another optimizer"
             )
         self._group = group
-        self._optimizer = optimizer
         self._clipper = clipper
         self._shared = shared = SharedParameters(model, group)
         rank = group.local_rank
-        self._is_elementwise = type(optimizer) in _ELEMENTWISE
-        self._chunks = (
-            list(cut_anywhere(shared, rank, chunk_bytes or CHUNK_BYTES * torch.get_num_threads()))
-            if self._is_elementwise
-            else [cut_between(shared, rank)]
-        )
-        self._whole = [merged(self._chunks, shared, rank)] if self._is_elementwise else self._chunks
-        self._group_of = _hand_over(
-            optimizer, shared.parameters, [p for chunk in self._chunks for p in chunk.pieces]
-        )
+        self._is_elementwise = is_elementwise(optimizer)
+        self._chunks: list[Chunk] = []
+        if self._is_elementwise:
+            size = chunk_bytes or CHUNK_BYTES * torch.get_num_threads()
+            self._chunks = list(cut_anywhere(shared, rank, size))
+            self._whole = merged(self._chunks, shared, rank)
+        else:
+            self._whole = cut_between(shared, rank)
+        self._pieces = PieceOptimizer(optimizer, shared.parameters, self._whole.pieces)
         self._kinds = shared.kinds[rank].numpy()
         self._mine = [shared.in_shape(shared.gradients[rank], i) for i in range(len(self._kinds))]
         for index, parameter in enumerate(shared.parameters):
@@ -147,35 +123,44 @@ class GradientAverager:
             kinds: Of the gradient of each parameter, over all replicas. One that has none is left
                 alone by the optimizer, as it would be in one process: momentum does not move it.
         """
-        chunks = self._whole if _is_watched(self._optimizer) else self._chunks
-        factor = None if self._clipper is None else self._clip(self._clipper, chunks)
-        with _narrowed(self._optimizer) as narrow:
-            # Once at least: a schedule wants to see a step, even if this part is empty.
-            for chunk in chunks or [Chunk(runs=(), pieces=())]:
-                for run in chunk.runs:
-                    if factor is None:
-                        run.sum_into(run.total)
-                    else:
-                        torch.mul(run.own, factor, out=run.total)
-                for piece in chunk.pieces:
-                    piece.owned.grad = self._gradient(piece, kinds[piece.index])
-                if len(chunks) > 1:
-                    narrow(self._groups(chunk))
-                self._optimizer.step()
-                for piece in chunk.pieces:
-                    piece.owned.grad = None
+        if len(self._chunks) < 2 or self._pieces.is_watched:
+            # Even where this part is empty: a schedule expects to see a step.
+            factor = self._clip([self._whole])
+            self._sum(self._whole, factor, kinds)
+            self._pieces.step()
+            _forget(self._whole)
+            return
+        factor = self._clip(self._chunks)
+        with self._pieces.in_parts() as step:
+            for chunk in self._chunks:
+                self._sum(chunk, factor, kinds)
+                step(chunk.pieces)
+                _forget(chunk)
 
-    def _clip(self, clipper: GradientClipper, chunks: Sequence[Chunk]) -> float:
+    def _sum(self, chunk: Chunk, factor: float | None, kinds: Sequence[int]) -> None:
+        """Give the pieces of a chunk their gradients, summed, or scaled where they are already."""
+        for run in chunk.runs:
+            if factor is None:
+                run.sum_into(run.total)
+            else:
+                torch.mul(run.own, factor, out=run.total)
+        for piece in chunk.pieces:
+            piece.owned.grad = self._gradient(piece, kinds[piece.index])
+
+    def _clip(self, chunks: Sequence[Chunk]) -> float | None:
         """Leave the sums in this replica's own buffer, and give the factor to scale them by.
 
-        With them in the buffer the other replicas' gradients are read once, not twice.
+        With them in the buffer the other replicas' gradients are read once, not twice. Nothing
+        is done where the norm has no limit.
         """
+        if self._clipper is None:
+            return None
         squares = 0.0
         for chunk in chunks:
             for run in chunk.runs:
                 run.sum_into(run.own)
                 squares += square_sum([run.own])
-        return clipper.factor(squares)
+        return self._clipper.factor(squares)
 
     def _gradient(self, piece: Piece, kind: int) -> Tensor | None:
         if kind == _NONE:
@@ -183,14 +168,6 @@ class GradientAverager:
         if kind == _DENSE or self._is_elementwise:
             return piece.gradient
         return piece.gradient.to_sparse(kind)
-
-    def _groups(self, chunk: Chunk) -> dict[int, list[Tensor]]:
-        """Sort what the optimizer updates in a chunk by its parameter groups."""
-        groups: dict[int, list[Tensor]] = {}
-        for piece in chunk.pieces:
-            if (number := self._group_of.get(piece.index)) is not None:
-                groups.setdefault(number, []).append(piece.owned)
-        return groups
 
     def _keep(self, index: int) -> Callable[[Tensor], None]:
         """Make the hook that moves a fresh gradient into this replica's buffer.
@@ -215,80 +192,6 @@ class GradientAverager:
         return keep
 
 
-def _is_watched(optimizer: Optimizer) -> bool:
-    """Whether somebody's hooks look at the optimizer before or after its steps."""
-    return bool(
-        optimizer._optimizer_step_pre_hooks
-        or optimizer._optimizer_step_post_hooks
-        or torch_optimizer._global_optimizer_pre_hooks
-        or torch_optimizer._global_optimizer_post_hooks
-    )
-
-
-@contextmanager
-def _narrowed(optimizer: Optimizer) -> Iterator[Callable[[dict[int, list[Tensor]]], None]]:
-    """Give what makes the optimizer see some of its tensors only; in the end it has all again.
-
-    Groups without any are hidden too, since each costs a call time.
-    """
-    groups = optimizer.param_groups
-    complete = [group["params"] for group in groups]
-
-    def narrow(chosen: dict[int, list[Tensor]]) -> None:
-        for number, owned in chosen.items():
-            groups[number]["params"] = owned
-        optimizer.param_groups = [groups[number] for number in chosen]
-
-    try:
-        yield narrow
-    finally:
-        optimizer.param_groups = groups
-        for group, owned in zip(groups, complete, strict=True):
-            group["params"] = owned
-
-
-def _hand_over(
-    optimizer: Optimizer, parameters: list[nn.Parameter], pieces: list[Piece]
-) -> dict[int, int]:
-    """Let the optimizer update the pieces in place of the parameters it was made with.
-
-    The groups with their settings stay. State that it made beforehand (Adagrad does) is cut as
-    the parameters are.
-
-    Returns:
-        The number of the group of each parameter that has one.
-    """
-    position = {id(parameter): index for index, parameter in enumerate(parameters)}
-    pieces_of: dict[int, list[Piece]] = {}
-    for piece in pieces:
-        pieces_of.setdefault(piece.index, []).append(piece)
-    early_state = dict(optimizer.state)
-    optimizer.state.clear()
-    group_of: dict[int, int] = {}
-    for number, group in enumerate(optimizer.param_groups):
-        owned: list[Tensor] = []
-        for parameter in group["params"]:
-            index = position.get(id(parameter))
-            if index is None:  # frozen
-                continue
-            group_of[index] = number
-            for piece in pieces_of.get(index, ()):
-                owned.append(piece.owned)
-                if parameter in early_state:
-                    optimizer.state[piece.owned] = _cut_state(
-                        early_state[parameter], parameter, piece
-                    )
-        group["params"] = owned
-    return group_of
-
-
-def _cut_state(state: dict[str, Any], parameter: Tensor, piece: Piece) -> dict[str, Any]:
-    def cut(value: Any) -> Any:
-        if not isinstance(value, Tensor):
-            return value
-        if value.shape != parameter.shape:
-            return value.clone()
-        part = flat_view(value)[piece.start : piece.start + piece.owned.numel()]
-        return part.view(piece.owned.shape).clone()
-
-    return {key: cut(value) for key, value in state.items()}
+def _forget(chunk: Chunk) -> None:
+    for piece in chunk.pieces:
+        piece.owned.grad = None  # its memory is another chunk's next
