@@ -51,12 +51,20 @@ class Ddlplan:
     folder: Path
     database: Path
 
+    cache: Path | None = None
+    """Where it keeps what it can make again, if not in the user's own cache."""
+
     @classmethod
     @contextmanager
-    def in_own_folder(cls) -> Iterator[Ddlplan]:
-        """Give it a new folder, which is removed at the end."""
+    def in_own_folder(cls, *, own_cache: bool = False) -> Iterator[Ddlplan]:
+        """Give it a new folder, which is removed at the end.
+
+        Args:
+            own_cache: Have its cache there too, as for photos that are gone afterwards.
+        """
         with tempfile.TemporaryDirectory(prefix="ddlplan-bench-") as name:
-            yield cls(folder=Path(name), database=Path(name, "planner.db"))
+            cache = Path(name, "cache") if own_cache else None
+            yield cls(folder=Path(name), database=Path(name, "planner.db"), cache=cache)
 
     def command(self, *arguments: object) -> list[str]:
         """Give a command line on this database."""
@@ -72,7 +80,8 @@ class Ddlplan:
             for name, value in os.environ.items()
             if name == "DDLPLAN_CACHE" or not name.startswith("DDLPLAN_")
         }
-        return kept | {"NO_COLOR": "1", "TMPDIR": str(self.folder)}
+        own_cache = {} if self.cache is None else {"DDLPLAN_CACHE": str(self.cache)}
+        return kept | own_cache | {"NO_COLOR": "1", "TMPDIR": str(self.folder)}
 
     def run(self, *arguments: object, show_progress: bool = False) -> Answer:
         """Run a command to its end.

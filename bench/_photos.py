@@ -1,0 +1,78 @@
+"""Which photos does a bench train on, where all of a use case's would take too long?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from _block import BenchError, Output
+
+from launch.errors import UseCaseError
+from launch.use_cases import load_use_case
+
+if TYPE_CHECKING:
+    from launch.photos.dataset import PhotoDataset
+
+_VALIDATION_SHARE = 0.1
+
+
+class _Report:
+    """Tells what the preparation of the photos warns of."""
+
+    def __init__(self, out: Output) -> None:
+        self._out = out
+
+    def progress(self, done: int, total: int, what: str) -> None:
+        """Show nothing: photos are drawn once, and checked quickly."""
+
+    def warning(self, message: str) -> None:
+        """Show it."""
+        self._out.say(f"warning: {message}")
+
+
+def link_photos(
+    use_case: str, data: Path | None, folder: Path, num_photos: int, out: Output
+) -> Path:
+    """Link some of a use case's photos into a folder that comes with its split.
+
+    They are spread evenly over the training photos, and so over the classes. A tenth as many of the
+    validation photos go beside them.
+
+    Args:
+        use_case: Whose photos.
+        data: Folder of all photos, if not those that the use case finds by itself.
+        folder: A new folder.
+        num_photos: Training photos.
+        out: Is told of photos that are no good.
+
+    Returns:
+        The folder: ``train/<class>/*`` and ``val/<class>/*``.
+
+    Raises:
+        BenchError: There are fewer photos, or none at all.
+    """
+    from launch.photos.dataset import PhotoDataset  # imports torch
+
+    try:
+        case = load_use_case(use_case)
+        case.prepare(data, _Report(out))
+        train, validation = (case.dataset(data, train=part) for part in (True, False))
+    except UseCaseError as error:
+        raise BenchError(str(error)) from error
+    if not isinstance(train, PhotoDataset) or not isinstance(validation, PhotoDataset):
+        raise BenchError(f"--photos and --use-case {use_case}: it trains on no folder of photos")
+    _link(train, folder / "train", num_photos)
+    _link(validation, folder / "val", max(1, round(_VALIDATION_SHARE * num_photos)))
+    return folder
+
+
+def _link(dataset: PhotoDataset, folder: Path, count: int) -> None:
+    available = len(dataset.photos)
+    if count > available:
+        raise BenchError(f"{count} photos of {available} in {dataset.folder}: use fewer --photos")
+    for number in range(count):
+        name, label = dataset.photos[number * available // count]
+        place = folder / dataset.classes[label]
+        place.mkdir(parents=True, exist_ok=True)
+        source = (dataset.folder / name).resolve()
+        (place / f"{number:05}-{source.name}").symlink_to(source)
