@@ -34,7 +34,10 @@ class CaseFacts:
     """Node batches that may be tried, ascending; the user's limits are in them."""
 
     precisions: tuple[str, ...] = ("fp32",)
-    """Precisions that may be tried, the most exact first."""
+    """Precisions that may be tried on a CPU, the most exact first."""
+
+    gpu_precisions: tuple[str, ...] = ("fp32",)
+    """Precisions that may be tried on a GPU, the most exact first."""
 
     pixel_bytes: int | None = None
     """Size of all pictures, decoded; ``None`` where the data set cannot give decoded ones."""
@@ -65,7 +68,7 @@ class CaseFacts:
         """Read facts back from `to_json`."""
         known = {f.name for f in fields(cls)} & values.keys()
         chosen = {key: values[key] for key in known}
-        for key in ("batch_choices", "precisions", "inputs", "allocators", "warnings"):
-            if key in chosen:
-                chosen[key] = tuple(chosen[key])
+        for key, value in chosen.items():
+            if isinstance(value, list):
+                chosen[key] = tuple(value)
         return cls(**chosen)

@@ -17,6 +17,7 @@ from launch.workers.fork_server import ForkServer
 from launch.workers.group import Said, WorkerFailure, WorkerGroup, explain_failure
 from launch.workers.reports import Described, Progress, StepDone, Warned
 from launch.workers.task import Purpose, Task, worker_tasks
+from planner.precision_trial import find_obstacles
 from planner.result import Outcome, Role, TrialResult
 from probes.hardware import Hardware
 from probes.memory import oom_kill_count
@@ -97,6 +98,22 @@ class TrialRunner:
                     case Said(report=Described(facts=facts)):
                         return CaseFacts.from_json(facts)
         raise LaunchError(f"use case {self._use_case} was not described: its process went silent")
+
+    def check_precisions(
+        self, plan: Plan, precisions: tuple[str, ...], *, time_limit_s: float
+    ) -> dict[str, str | None]:
+        """Find out which precisions are no good on a plan's device; see `find_obstacles`."""
+        task = Task(
+            purpose=Purpose.CHECK_PRECISION,
+            use_case=self._use_case,
+            data=self._data,
+            plan=plan,
+            precisions=precisions,
+            seed=self._seed,
+        )
+        cores = self._node.cpu.choose_cores(plan.threads)
+        with _log_directory() as logs:
+            return find_obstacles(self._server, task, cores, logs, time_limit_s=time_limit_s)
 
     def run(
         self,

@@ -29,7 +29,7 @@ def draw_gpu_settings(
         "node_batch": draw("node_batch", case.batch_choices),
         "micro_batches": draw("micro_batches", (1, 2)),
         "memory_format": draw("memory_format", MEMORY_FORMATS),
-        "precision": draw("precision", _precisions(case)),
+        "precision": draw("precision", case.gpu_precisions),
         "input": (source := draw("input", _inputs(case, node))),
         "loader_workers": draw("loader_workers", _loaders(node)) if source == "files" else 0,
         "fused_optimizer": draw("fused_optimizer", _choices(case.has_fused_optimizer)),
@@ -47,17 +47,12 @@ def guess_gpu_settings(prefix: str, case: CaseFacts, node: Hardware) -> dict[str
         f"{prefix}.node_batch": case.batch_choices[-1],
         f"{prefix}.micro_batches": 1,
         f"{prefix}.memory_format": "channels_last",
-        f"{prefix}.precision": _precisions(case)[-1],
+        f"{prefix}.precision": case.gpu_precisions[-1],
         f"{prefix}.input": _inputs(case, node)[-1],
         f"{prefix}.loader_workers": _loaders(node)[-1],
         f"{prefix}.fused_optimizer": case.has_fused_optimizer,
         f"{prefix}.compile": False,
     }
-
-
-def _precisions(case: CaseFacts) -> tuple[str, ...]:
-    """Leave out what only a CPU has."""
-    return tuple(precision for precision in case.precisions if precision != "bf16_internal")
 
 
 def _inputs(case: CaseFacts, node: Hardware) -> tuple[str, ...]:

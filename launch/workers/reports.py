@@ -51,6 +51,15 @@ class Described(Report):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PrecisionChecked(Report):
+    """A precision was tried on this use case's layers."""
+
+    precision: str
+    obstacle: str | None
+    """Why it is no good here: ``None`` where its numbers are right and it is faster than fp32."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepDone(Report):
     """One step, from one worker's last step to this one: input, computing, averaging, waiting."""
 

@@ -15,6 +15,9 @@ class Purpose(StrEnum):
     DESCRIBE = "describe"
     """Load the use case, make its data ready, say what a planner must know of it."""
 
+    CHECK_PRECISION = "check_precision"
+    """Make a few steps in fp32 and in other precisions, say which of these are no good here."""
+
     TIME = "time"
     """Train for ever and report each step; whoever listens ends it."""
 
@@ -43,6 +46,10 @@ class Task:
     weights: str | None = None
     """Where worker 0 saves the weights."""
 
+    precisions: tuple[str, ...] = ()
+    """What to check, in this order; the plan says on which device, with how many threads and
+    samples at most."""
+
     @property
     def group_size(self) -> int:
         """Workers on this node."""
@@ -61,6 +68,7 @@ class Task:
         values["purpose"] = Purpose(values["purpose"])
         values["plan"] = Plan.from_json(values["plan"]) if values["plan"] else None
         values["cores"] = tuple(values["cores"])
+        values["precisions"] = tuple(values["precisions"])
         return cls(**values)
 
 

@@ -30,6 +30,7 @@ from launch.training.step import TrainStep
 from launch.training.weights import save_weights
 from launch.use_cases import load_use_case
 from launch.use_cases._base import UseCase
+from launch.workers.check import check_precisions
 from launch.workers.describe import describe
 from launch.workers.input import (
     bring_to_device,
@@ -60,6 +61,9 @@ def run(task: Task, report_descriptor: int, handles: GroupHandles) -> int:
         case = load_use_case(task.use_case)
         if task.purpose is Purpose.DESCRIBE:
             reporter.send(Described(facts=describe(task, case, reporter).to_json()))
+        elif task.purpose is Purpose.CHECK_PRECISION:
+            _settle(task)
+            check_precisions(task, case, reporter)
         else:
             _train(task, case, reporter, handles)
     except Exception as error:  # noqa: BLE001 - the user's own code runs here and may raise anything
