@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
@@ -18,39 +19,51 @@ class Candidate:
 
     plan: Plan
     throughput: Interval
-    """Samples per second."""
+    """Samples per second of its steps."""
+    worth: Interval
+    """Samples per second of a whole training, its compile time included. It decides."""
     measurement: Measurement
     peak_memory_bytes: int | None
     role: Role
+    compile_s: float | None = None
 
     @classmethod
-    def from_results(cls, results: Sequence[TrialResult]) -> list[Candidate]:
+    def from_results(
+        cls, results: Sequence[TrialResult], over_samples: float = math.inf
+    ) -> list[Candidate]:
         """Give each plan that was fully measured once, with its latest measurement.
 
         A plan that was measured again as a finalist has no other evidence: the first time it was
         picked for being fast, so by itself that time flatters. One that failed since then has none
         at all: what ended its trial would end the training.
+
+        Args:
+            results: Trials in the order in which they ended.
+            over_samples: Samples of the training over which compile time is charged.
         """
         latest: dict[str, Candidate] = {}
         for result in results:
-            if candidate := cls._from_result(result):
+            if candidate := cls._from_result(result, over_samples):
                 latest[repr(result.plan)] = candidate
             elif _refutes(result):
                 latest.pop(repr(result.plan), None)
         return list(latest.values())
 
     @classmethod
-    def _from_result(cls, result: TrialResult) -> Candidate | None:
+    def _from_result(cls, result: TrialResult, over_samples: float) -> Candidate | None:
         throughput = result.throughput_samples_per_s()
-        if result.outcome is not Outcome.OK or throughput is None:
+        worth = result.throughput_samples_per_s(over_samples)
+        if result.outcome is not Outcome.OK or throughput is None or worth is None:
             return None
         assert result.measurement is not None
         return cls(
             plan=result.plan,
             throughput=throughput,
+            worth=worth,
             measurement=result.measurement,
             peak_memory_bytes=result.peak_memory_bytes,
             role=result.role,
+            compile_s=result.compile_s,
         )
 
 
@@ -71,23 +84,19 @@ def choose(candidates: Sequence[Candidate]) -> Candidate:
     as the fastest, the simplest is chosen. Where finalists were measured again, the best is one
     of them, unless another plan's whole interval lies above theirs.
     """
-    finalists = [c for c in candidates if c.role is Role.FINAL]
-    proven = max((c.throughput.high for c in finalists), default=0.0)
-    field = finalists + [
-        c for c in candidates if c.role is not Role.FINAL and c.throughput.low > proven
-    ]
-    fastest = max(field, key=lambda candidate: candidate.throughput.median)
-    tied = [c for c in field if c.throughput.high >= fastest.throughput.low]
-    return min(tied, key=lambda c: (complexity(c.plan), -c.throughput.median))
+    finalists = [c for c in candidates if c.role.is_unbiased]
+    proven = max((c.worth.high for c in finalists), default=0.0)
+    field = finalists + [c for c in candidates if not c.role.is_unbiased and c.worth.low > proven]
+    fastest = max(field, key=lambda candidate: candidate.worth.median)
+    tied = [c for c in field if c.worth.high >= fastest.worth.low]
+    return min(tied, key=lambda c: (complexity(c.plan), -c.worth.median))
 
 
 def contenders(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Give those worth measuring again: the fastest, and the next if it may be as fast."""
-    ranked = sorted(candidates, key=lambda candidate: -candidate.throughput.median)
+    ranked = sorted(candidates, key=lambda candidate: -candidate.worth.median)
     fastest = ranked[:1]
-    return fastest + [
-        c for c in ranked[1:_FINALISTS] if c.throughput.high >= fastest[0].throughput.low
-    ]
+    return fastest + [c for c in ranked[1:_FINALISTS] if c.worth.high >= fastest[0].worth.low]
 
 
 def complexity(plan: Plan) -> tuple[bool, int, int, bool, int]:

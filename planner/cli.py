@@ -114,9 +114,15 @@ def tune(
         int | None, _option("--max-batch", help_="The largest node batch to try.", min=1)
     ] = None,
     precision: Annotated[
-        str, _option("--precision", help_="fp32 keeps the numerics; bf16, auto.")
+        str, _option("--precision", help_="fp32 keeps the numerics; bf16; auto: either.")
     ] = "fp32",
     strategies: Annotated[str | None, _option("--strategies", help_="Only these: a,b,...")] = None,
+    epochs: Annotated[
+        int,
+        _option(
+            "--epochs", help_="Of the training to come; compiling is charged over them.", min=1
+        ),
+    ] = 10,
     fresh: Annotated[bool, _option("--fresh", help_="Leave earlier trials aside.")] = False,
     db: Database = DEFAULT_DATABASE,
     json: AsJson = False,
@@ -147,7 +153,9 @@ def tune(
         seed=seed,
         batch_size=batch_size,
         max_batch=max_batch,
+        names_strategies=strategies is not None,
         fresh=fresh,
+        epochs=epochs,
     )
     tune_here(request, db, out)
 
@@ -349,9 +357,7 @@ def _existing(data: Path | None) -> str | None:
 
 
 def _precision(precision: str) -> str:
-    from launch.plan import PRECISIONS
-
-    choices = (*PRECISIONS, "auto")
+    choices = ("fp32", "bf16", "auto")
     if precision not in choices:
         raise typer.BadParameter(f"--precision {precision!r}: choose one of {', '.join(choices)}")
     return precision

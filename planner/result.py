@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -38,6 +39,14 @@ class Role(StrEnum):
     FINAL = "final"
     """A finalist, measured again."""
 
+    EXACT = "exact"
+    """The best plan, but in fp32: what its precision gains."""
+
+    @property
+    def is_unbiased(self) -> bool:
+        """Whether the plan was chosen before this measurement, not by it."""
+        return self in (Role.FINAL, Role.EXACT)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialResult:
@@ -56,6 +65,10 @@ class TrialResult:
     reason: str | None = None
     """One line, for every outcome but ``ok``."""
 
+    compile_s: float | None = None
+    """Time that the plan took to compile, before or in its first steps; ``None`` where it compiled
+    nothing."""
+
     log_tail: str | None = None
     """Last lines of the failed worker's stderr."""
 
@@ -65,15 +78,21 @@ class TrialResult:
     parameters: Mapping[str, Setting] = field(default_factory=dict)
     """What the search drew, by the names it gave; empty where it drew nothing."""
 
-    def throughput_samples_per_s(self) -> Interval | None:
-        """Give samples per second with its 95 % interval, ``None`` without evidence of speed."""
+    def throughput_samples_per_s(self, over_samples: float = math.inf) -> Interval | None:
+        """Give samples per second with its 95 % interval, ``None`` without evidence of speed.
+
+        Args:
+            over_samples: Samples of a training that begins with compiling; by default so many that
+                this takes no part of its time.
+        """
         if self.measurement is None or not self.outcome.has_times:
             return None
         step_s = self.measurement.interval_s()
         batch = self.plan.node_batch
+        more_s = (self.compile_s or 0.0) * batch / over_samples
         return Interval(
-            median=batch / step_s.median,
-            low=batch / step_s.high,
-            high=batch / step_s.low,
+            median=batch / (step_s.median + more_s),
+            low=batch / (step_s.high + more_s),
+            high=batch / (step_s.low + more_s),
             count=step_s.count,
         )

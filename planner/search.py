@@ -6,10 +6,11 @@ result is as good as a fresh one.
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, zip_longest
+from itertools import chain, cycle, zip_longest
 from typing import Any
 
 import optuna
@@ -21,12 +22,18 @@ from launch.errors import InfeasiblePlanError, InvalidPlanError
 from launch.plan import Plan, Setting
 from launch.strategies import load_strategy
 from launch.strategies._base import Fixed, Strategy, Suggest
+from planner.neighbours import STRATEGY, neighbours
 from planner.result import TrialResult
 from probes.hardware import Hardware
 
-_STRATEGY = "strategy"
 _MAX_REPEATS = 200
 """Draws in a row that bring nothing new, after which the space counts as exhausted."""
+
+_NEIGHBOURS_PER_DRAW = 3
+
+_LOST = 1.25
+"""Time of a strategy's best plan / time of the best, above which the strategy has lost: no change
+of one setting makes up for that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +48,10 @@ class Proposal:
 class PlanSearch:
     """Proposes plans of several strategies, from what earlier ones showed.
 
-    First come the strategies' own guesses. Then two kinds of proposal take turns: a neighbour of
-    the best plan so far, one setting changed, which is what a short budget can use; and a draw of
-    Optuna's TPE sampler, which is what leads out of a corner.
+    First come the strategies' own guesses, those that use most of the machine ahead. Then two kinds
+    of proposal take turns: neighbours of the best plan so far, one setting changed, which is what a
+    short budget can use; and a draw of Optuna's TPE sampler, which is what leads out of a corner,
+    from the strategies that have not clearly lost.
 
     Args:
         names: Strategies that may be used.
@@ -51,6 +59,8 @@ class PlanSearch:
         node: Where.
         history: Earlier trials; any order.
         seed: Of the sampler.
+        over_samples: Samples of the training over which a plan's compile time is charged.
+        allows: Tells which plans may be proposed.
 
     Raises:
         InfeasiblePlanError: None of the strategies can run here; the reasons are in the message.
@@ -65,12 +75,17 @@ class PlanSearch:
         *,
         history: Sequence[TrialResult] = (),
         seed: int = 0,
+        over_samples: float = math.inf,
+        allows: Callable[[Plan], bool] = lambda _: True,
     ) -> None:
         self._case = case
         self._node = node
+        self._over_samples = over_samples
+        self._allows = allows
         self._strategies = feasible_strategies(names, case, node)
         self._known: dict[str, float | None] = {}
         self._turns = 0
+        self._names = cycle(self._strategies)
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._study = optuna.create_study(sampler=_sampler(seed, self._count_guesses()))
         for result in history:
@@ -83,8 +98,8 @@ class PlanSearch:
 
         A plan that is known already is not proposed again; the sampler is told its time.
         """
-        for _ in range(_MAX_REPEATS):
-            self._enqueue_neighbour()
+        for repeat in range(_MAX_REPEATS):
+            self._enqueue_next(with_lost=repeat > _MAX_REPEATS // 2)
             trial = self._study.ask()
             try:
                 plan = self._draw(trial)
@@ -99,7 +114,7 @@ class PlanSearch:
 
     def tell(self, proposal: Proposal, result: TrialResult) -> None:
         """Learn what a proposed plan showed."""
-        time_s = time_per_sample_s(result)
+        time_s = time_per_sample_s(result, self._over_samples)
         self._known[_key(proposal.plan)] = time_s
         self._tell(proposal._trial, time_s)
 
@@ -110,25 +125,33 @@ class PlanSearch:
             self._study.tell(trial, time_s)
 
     def _draw(self, trial: Suggest) -> Plan:
-        name = trial.suggest_categorical(_STRATEGY, tuple(self._strategies))
+        name = trial.suggest_categorical(STRATEGY, tuple(self._strategies))
         plan = self._strategies[name].suggest(trial, self._case, self._node)
         plan.check_fits(self._node.cpu.usable_cores)
+        on_cpu = "cpu" in plan.devices
+        offered = self._case.precisions if on_cpu else self._case.gpu_precisions
+        if plan.precision not in offered or not self._allows(plan):
+            raise InvalidPlanError(f"precision={plan.precision}: not offered for this plan")
         return plan
 
     def _remember(self, result: TrialResult) -> None:
         """Take in an earlier trial, where today's search space still holds it."""
-        time_s = time_per_sample_s(result)
+        time_s = time_per_sample_s(result, self._over_samples)
         self._known[_key(result.plan)] = time_s
-        drawn = _Recorder(result.parameters)
+        if not result.parameters:
+            return
+        drawn = _Recalled(result)
         try:
-            self._draw(drawn)
+            plan = self._draw(drawn)
         except (KeyError, ValueError, InvalidPlanError):
+            return
+        if _key(plan) != _key(result.plan):
             return
         self._study.add_trial(
             optuna.trial.create_trial(
                 state=TrialState.FAIL if time_s is None else TrialState.COMPLETE,
                 value=time_s,
-                params=dict(result.parameters),
+                params=drawn.values,
                 distributions=drawn.distributions,
             )
         )
@@ -137,19 +160,26 @@ class PlanSearch:
         return sum(1 for _ in self._guesses())
 
     def _guesses(self) -> Iterator[dict[str, Setting]]:
-        """Give the strategies' guesses, each one's best first, those with most threads ahead."""
-        columns = []
-        for name, strategy in self._strategies.items():
-            guesses = strategy.first_guesses(self._case, self._node)
-            columns.append([{_STRATEGY: name, **guess} for guess in guesses])
+        """Give the strategies' guesses, each one's best first, the most promising ahead."""
+        columns = [self._guesses_of(name) for name in self._strategies]
         rows = chain.from_iterable(zip_longest(*columns))
-        yield from sorted((g for g in rows if g), key=lambda guess: -self._threads_of(guess))
+        yield from sorted((guess for guess in rows if guess), key=self._promise)
 
-    def _threads_of(self, guess: Mapping[str, Setting]) -> int:
+    def _guesses_of(self, name: str) -> list[dict[str, Setting]]:
+        guesses = self._strategies[name].first_guesses(self._case, self._node)
+        return [{STRATEGY: name, **guess} for guess in guesses]
+
+    def _promise(self, guess: Mapping[str, Setting]) -> tuple[int, int, float]:
+        """Order guesses: by GPUs, by threads, and whole models before stages that wait in turn.
+
+        What comes later is held against the best until then and ends early where it loses.
+        """
         try:
-            return self._draw(Fixed(guess)).threads
-        except InvalidPlanError:
-            return 0
+            plan = self._draw(Fixed(guess))
+        except (KeyError, ValueError, InvalidPlanError):
+            return 0, 0, 0.0
+        gpus = len(set(plan.devices) - {"cpu"})
+        return -gpus, -plan.threads, plan.processes / plan.replicas
 
     def _enqueue(self, parameters: Mapping[str, Setting]) -> bool:
         """Let Optuna give these next, unless they make no plan or a known one."""
@@ -162,28 +192,55 @@ class PlanSearch:
         self._study.enqueue_trial(dict(parameters), skip_if_exists=True)
         return True
 
-    def _enqueue_neighbour(self) -> None:
+    def _enqueue_next(self, *, with_lost: bool) -> None:
+        """Let Optuna give a neighbour of the best plan next, or a draw of a strategy."""
         if any(t.state == TrialState.WAITING for t in self._study.get_trials(deepcopy=False)):
             return
         self._turns += 1
         done = self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-        if self._turns % 2 == 0 or not done:
-            return
-        best = min(done, key=lambda trial: trial.value or 0.0)
-        for neighbour in _neighbours(best.params, best.distributions):
-            if self._enqueue(neighbour):
-                return
+        if done and self._turns % (_NEIGHBOURS_PER_DRAW + 1):
+            best = min(done, key=lambda trial: trial.value or 0.0)
+            known = self._guesses_of(best.params[STRATEGY])[-1:]
+            for neighbour in neighbours(best, done):
+                # A changed setting may call for others, which the guess has.
+                if self._enqueue({**(known[0] if known else {}), **neighbour}):
+                    return
+        if not with_lost:
+            lost = self._find_lost(done)
+            name = next(name for name in self._names if name not in lost)
+            self._study.enqueue_trial({STRATEGY: name})
+
+    def _find_lost(self, done: Sequence[optuna.trial.FrozenTrial]) -> set[str]:
+        """Name the strategies whose best plan is far behind the best."""
+        best: dict[str, float] = {}
+        for trial in done:
+            name, time_s = trial.params[STRATEGY], trial.value or math.inf
+            best[name] = min(time_s, best.get(name, math.inf))
+        limit_s = _LOST * min(best.values(), default=math.inf)
+        return {name for name, time_s in best.items() if time_s > limit_s}
 
 
-class _Recorder(Fixed):
-    """Draws chosen values and notes what they were chosen from."""
+class _Recalled(Fixed):
+    """Draws what an earlier trial drew and notes what it was chosen from.
 
-    def __init__(self, values: Mapping[str, Setting]) -> None:
-        super().__init__(values)
+    What there was nothing to draw for then, has the value that the trial's plan had.
+    """
+
+    def __init__(self, result: TrialResult) -> None:
+        plan = result.plan.to_json()
+        self._plan = {**plan, **plan["options"]}
+        super().__init__(result.parameters)
+        self.values: dict[str, Setting] = {}
         self.distributions: dict[str, BaseDistribution] = {}
 
     def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
-        value = super().suggest_categorical(name, choices)
+        if name in self._values:
+            value = super().suggest_categorical(name, choices)
+        else:
+            value = self._plan[name.partition(".")[2]]
+            if value not in choices:
+                raise ValueError(f"{name}={value!r}: not one of {choices}")
+        self.values[name] = value
         self.distributions[name] = CategoricalDistribution(choices)
         return value
 
@@ -197,18 +254,32 @@ def feasible_strategies(
         InfeasiblePlanError: None can.
         UnknownStrategyError: There is no strategy of one of the names.
     """
-    strategies = {name: load_strategy(name) for name in names}
-    obstacles = {name: s.obstacle(case, node) for name, s in strategies.items()}
-    feasible = {name: s for name, s in strategies.items() if obstacles[name] is None}
+    obstacles = find_obstacles(names, case, node)
+    feasible = {name: load_strategy(name) for name in names if name not in obstacles}
     if not feasible:
         reasons = "; ".join(f"{name}: {obstacle}" for name, obstacle in obstacles.items())
         raise InfeasiblePlanError(f"no strategy can run here: {reasons}")
     return feasible
 
 
-def time_per_sample_s(result: TrialResult) -> float | None:
-    """Give what the search minimises, ``None`` where the trial shows no speed."""
-    throughput = result.throughput_samples_per_s()
+def find_obstacles(names: Sequence[str], case: CaseFacts, node: Hardware) -> dict[str, str]:
+    """Say of the strategies that cannot run here why not.
+
+    Raises:
+        UnknownStrategyError: There is no strategy of one of the names.
+    """
+    obstacles = {name: load_strategy(name).obstacle(case, node) for name in names}
+    return {name: obstacle for name, obstacle in obstacles.items() if obstacle is not None}
+
+
+def time_per_sample_s(result: TrialResult, over_samples: float = math.inf) -> float | None:
+    """Give what the search minimises, ``None`` where the trial shows no speed.
+
+    Args:
+        result: What a trial showed.
+        over_samples: Samples of the training over which its compile time is charged.
+    """
+    throughput = result.throughput_samples_per_s(over_samples)
     return None if throughput is None else 1 / throughput.median
 
 
@@ -218,22 +289,6 @@ def _sampler(seed: int, startup_trials: int) -> optuna.samplers.BaseSampler:
         return optuna.samplers.TPESampler(
             multivariate=True, group=True, n_startup_trials=startup_trials, seed=seed
         )
-
-
-def _neighbours(
-    parameters: Mapping[str, Any], distributions: Mapping[str, BaseDistribution]
-) -> Iterator[dict[str, Setting]]:
-    """Change one setting: of numbers to the next larger or smaller, else to any other choice."""
-    for name, distribution in distributions.items():
-        if name == _STRATEGY or not isinstance(distribution, CategoricalDistribution):
-            continue
-        choices = list(distribution.choices)
-        place = choices.index(parameters[name])
-        ordered = all(isinstance(choice, int) for choice in choices)
-        near = (place + 1, place - 1) if ordered else range(len(choices))
-        for other in near:
-            if other != place and 0 <= other < len(choices):
-                yield {**parameters, name: choices[other]}  # type: ignore[dict-item]
 
 
 def _key(plan: Plan) -> str:

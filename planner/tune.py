@@ -18,7 +18,7 @@ from planner.store import Store
 from planner.stored_plan import Baseline, StoredPlan, utc_now
 from planner.study import Study
 from planner.trial import TrialProgress
-from planner.tune_request import TuneRequest, choose_from, is_allowed, with_choices
+from planner.tune_request import TuneRequest, allows, choose_from, is_allowed, with_choices
 from probes.hardware import Hardware
 from probes.timing import Interval, find_noise_warning, ratio
 
@@ -26,6 +26,8 @@ _MIN_TRIAL_S, _MAX_TRIAL_S = 10.0, 60.0
 _TRIALS_PER_BUDGET = 8
 _STEPS_TO_JUDGE = 5
 _BASELINE_SHARE = 0.5
+_EXACT_FACTOR = 2.5
+"""How much longer a plan may take in fp32: bf16 has twice the peak rate, and half the bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +43,12 @@ class TuneOutcome:
     """Time spent in training steps by the new trials, warm-up included."""
     interrupted: bool
     warnings: tuple[str, ...]
+    exact: StoredPlan | None = None
+    """Best plan in fp32, where the user left the precision open and the best one is not it."""
+    compile_s: float | None = None
+    """Time that the best plan takes to compile, ``None`` where it compiles nothing."""
+    epochs: int
+    """Over which that time is charged."""
 
 
 class RunTrial(Protocol):
@@ -84,6 +92,7 @@ class Tuner:
         store: Where trials and the plan are kept.
         run_trial: Runs a plan.
         listener: Is told how it goes.
+        checked_s: Time of the budget that checks before the search have taken.
         clock: Seconds that only go forward.
     """
 
@@ -96,6 +105,8 @@ class Tuner:
         store: Store,
         run_trial: RunTrial,
         listener: Listener,
+        *,
+        checked_s: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._request = request
@@ -105,7 +116,9 @@ class Tuner:
         self._store = store
         self._run_trial = run_trial
         self._listener = listener
+        self._checked_s = checked_s
         self._clock = clock
+        self._over_samples = float(request.epochs * case.train_samples)
         study = Study(
             use_case=request.use_case,
             node=node.node,
@@ -130,11 +143,13 @@ class Tuner:
             InfeasiblePlanError: None of the strategies can run here.
             KeyboardInterrupt: Stopped before any trial had succeeded.
         """
-        self._deadline = self._clock() + self._request.budget_s - self._spent_s()
+        budget_s = self._request.budget_s - self._checked_s
+        self._deadline = self._clock() + budget_s - self._spent_s()
         interrupted = False
         try:
             self._search()
             self._measure_finalists()
+            self._measure_exact()
         except KeyboardInterrupt:
             if not self._candidates():
                 raise
@@ -152,6 +167,8 @@ class Tuner:
             self._node,
             history=self._results,
             seed=self._request.seed,
+            over_samples=self._over_samples,
+            allows=lambda plan: allows(self._request, plan),
         )
         while self._may_go_on() and (proposal := search.propose()):
             spare_s = self._left_s() - self._final_s()
@@ -165,11 +182,32 @@ class Tuner:
         """Measure the best again: the fastest of many noisy times is faster than it really is."""
         measured = [r.plan for r in self._unfinished() if r.role is Role.FINAL]
         waiting = [c.plan for c in contenders(self._candidates()) if c.plan not in measured]
-        while waiting and self._left_s() < sum(self._least_again_s(plan) for plan in waiting):
+        spare_s = self._left_s() - self._exact_s()
+        while waiting and spare_s < sum(self._least_again_s(plan) for plan in waiting):
             waiting.pop()
         while waiting:
-            limit_s = min(self._trial_limit_s(waiting[0]), self._left_s() / len(waiting))
+            spare_s = self._left_s() - self._exact_s()
+            limit_s = min(self._trial_limit_s(waiting[0]), spare_s / len(waiting))
             self._run(waiting.pop(0), limit_s, Role.FINAL)
+
+    def _measure_exact(self) -> None:
+        """Measure the best plan in fp32 too, so that what its precision gains is no guess."""
+        twin = self._unmeasured_twin()
+        if twin is None or self._left_s() < self._least_s(twin):
+            return
+        self._run(twin, min(self._trial_limit_s(twin), self._left_s()), Role.EXACT)
+
+    def _unmeasured_twin(self) -> Plan | None:
+        """Give the best plan with precision fp32, where the user would want to know its speed."""
+        candidates = self._candidates()
+        if self._request.precision != "auto" or not candidates:
+            return None
+        twin = replace(self._choose(candidates).plan, precision="fp32")
+        measured = any(
+            result.plan == twin and result.outcome is not Outcome.SLOWER
+            for result in self._unfinished()
+        )
+        return None if measured else twin
 
     def _run(
         self,
@@ -191,7 +229,7 @@ class Tuner:
         )
         self._store.add_trial(self._study_id, result)
         self._results.append(result)
-        time_s = time_per_sample_s(result)
+        time_s = time_per_sample_s(result, self._over_samples)
         is_best = time_s is not None and (best is None or time_s < best.median)
         self._listener.trial_ended(result, is_best=is_best)
         return result
@@ -219,7 +257,14 @@ class Tuner:
         if self._knows_only_baseline():
             return 0.0
         times = [self._time_of(finalist.plan) for finalist in contenders(self._candidates())]
-        return min(sum(times), self._request.budget_s / 3)
+        return min(sum(times) + self._exact_s(), self._request.budget_s / 3)
+
+    def _exact_s(self) -> float:
+        """Time to set aside for the best plan in fp32, which is slower."""
+        if self._unmeasured_twin() is None:
+            return 0.0
+        rounded = self._choose(self._candidates()).plan
+        return min(_EXACT_FACTOR * self._time_of(rounded), self._request.budget_s / 6)
 
     def _time_of(self, plan: Plan) -> float:
         return max(r.elapsed_s for r in self._results if r.plan == plan)
@@ -259,7 +304,7 @@ class Tuner:
         return with_choices(self._case, self._request, least_time_per_sample_s=least_s)
 
     def _candidates(self) -> list[Candidate]:
-        return choose_from(self._results, self._request)
+        return choose_from(self._results, self._request, self._over_samples)
 
     def _baseline(self) -> TrialResult | None:
         """Give the baseline of this search: since an earlier one the machine may have changed."""
@@ -272,8 +317,7 @@ class Tuner:
         candidates = self._candidates()
         if not candidates:
             return None
-        best = max(candidates, key=lambda candidate: candidate.throughput.median)
-        rate = best.throughput
+        rate = max((c.worth for c in candidates), key=lambda worth: worth.median)
         return Interval(
             median=1 / rate.median, low=1 / rate.high, high=1 / rate.low, count=rate.count
         )
@@ -298,7 +342,18 @@ class Tuner:
             stepping_s=stepping_s,
             interrupted=interrupted,
             warnings=tuple(warning for warning in warnings if warning),
+            exact=self._exact(best, candidates),
+            compile_s=best.compile_s,
+            epochs=self._request.epochs,
         )
+
+    def _exact(self, best: Candidate, candidates: Sequence[Candidate]) -> StoredPlan | None:
+        """Give the best plan in fp32, where the best of all is another one."""
+        if self._request.precision != "auto" or best.plan.precision == "fp32":
+            return None
+        current = choose_from(self._unfinished(), self._request, self._over_samples)
+        exact = [c for c in current or candidates if c.plan.precision == "fp32"]
+        return self._stored(choose(exact), self._baseline()) if exact else None
 
     def _choose(self, candidates: Sequence[Candidate]) -> Candidate:
         """Choose from this search's evidence, once it has measured its finalists again.
@@ -306,7 +361,7 @@ class Tuner:
         Among them are the best plans of earlier searches. Of other plans' earlier times it is not
         known whether they still hold.
         """
-        current = choose_from(self._unfinished(), self._request)
+        current = choose_from(self._unfinished(), self._request, self._over_samples)
         is_confirmed = any(candidate.role is Role.FINAL for candidate in current)
         return choose(current if is_confirmed else candidates)
 

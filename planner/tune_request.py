@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from launch.case_facts import CaseFacts
 from launch.errors import InvalidPlanError
-from launch.plan import PRECISIONS
+from launch.plan import Plan
 from planner.choice import Candidate
 from planner.result import Role, TrialResult
 
@@ -30,13 +31,17 @@ class TuneRequest:
     max_batch: int | None = None
     precision: str = "fp32"
     strategies: tuple[str, ...] = ()
+    names_strategies: bool = False
+    """Whether the user chose them, so that one that cannot run here is an error."""
     fresh: bool = False
+    epochs: int = 10
+    """Of the training that a plan is for: compile time is charged once over so many."""
 
 
 def with_choices(
     case: CaseFacts, request: TuneRequest, *, least_time_per_sample_s: float
 ) -> CaseFacts:
-    """Name the batches and precisions that may be tried.
+    """Name the batches that may be tried.
 
     A batch is tried if judging it takes no more than a quarter of the budget.
 
@@ -55,11 +60,7 @@ def with_choices(
     ]
     if request.batch_size is not None:
         choices = [request.batch_size]
-    return replace(
-        case,
-        batch_choices=tuple(choices) or (min(default, largest),),
-        precisions=PRECISIONS if request.precision == "auto" else (request.precision,),
-    )
+    return replace(case, batch_choices=tuple(choices) or (min(default, largest),))
 
 
 def check_batch(request: TuneRequest, case: CaseFacts) -> None:
@@ -77,19 +78,41 @@ def check_batch(request: TuneRequest, case: CaseFacts) -> None:
             )
 
 
-def choose_from(results: Sequence[TrialResult], request: TuneRequest) -> list[Candidate]:
+def choose_from(
+    results: Sequence[TrialResult], request: TuneRequest, over_samples: float = math.inf
+) -> list[Candidate]:
     """Give the plans that these trials show the speed of and that the user's limits allow.
 
     The baseline is a candidate too: where nothing beats it, it is the best plan.
+
+    Args:
+        results: Trials in the order in which they ended.
+        request: The user's limits.
+        over_samples: Samples of the training over which compile time is charged.
     """
-    return Candidate.from_results([r for r in results if is_allowed(r, request)])
+    allowed = [result for result in results if is_allowed(result, request)]
+    return Candidate.from_results(allowed, over_samples)
 
 
 def is_allowed(result: TrialResult, request: TuneRequest) -> bool:
-    """Whether the user's limits allow the plan of this trial to be the best."""
-    batch = result.plan.node_batch
+    """Whether the user's limits allow the plan of this trial to be the best.
+
+    The baseline is held against the batches alone.
+    """
+    if result.role is not Role.BASELINE:
+        return allows(request, result.plan)
+    return _allows_batch(request, result.plan.node_batch)
+
+
+def allows(request: TuneRequest, plan: Plan) -> bool:
+    """Whether a plan is within the user's limits."""
+    is_rounded = plan.precision != "fp32"
+    if is_rounded != (request.precision == "bf16") and request.precision != "auto":
+        return False
+    return plan.strategy in request.strategies and _allows_batch(request, plan.node_batch)
+
+
+def _allows_batch(request: TuneRequest, batch: int) -> bool:
     if request.batch_size is not None and batch != request.batch_size:
         return False
-    if request.max_batch is not None and batch > request.max_batch:
-        return False
-    return result.role is Role.BASELINE or result.plan.strategy in request.strategies
+    return request.max_batch is None or batch <= request.max_batch

@@ -5,12 +5,16 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from launch.case_facts import CaseFacts
+from launch.errors import InfeasiblePlanError
 from planner.commands.next_step import next_command
 from planner.output import Output
+from planner.precision_offer import offer_precisions
 from planner.quantities import format_duration
 from planner.report.live import DataBar, TuneLines
 from planner.report.plan_line import describe_plan
 from planner.result import Outcome
+from planner.search import find_obstacles
 from planner.software import current_software
 from planner.store import Store
 from planner.stored_plan import StoredPlan
@@ -34,11 +38,28 @@ def tune_here(request: TuneRequest, db: str, out: Output) -> None:
         for warning in facts.warnings:
             out.warn(warning)
         check_batch(request, facts)
+        _skip_what_cannot_run(request, facts, node, out)
+        check_started = time.monotonic()
+        if request.precision != "fp32":
+            out.note("checking bf16 on the layers of the use case")
+        facts, left_out = offer_precisions(facts, request, node, runner.check_precisions)
+        for reason in left_out:
+            out.warn(reason)
+        checked_s = time.monotonic() - check_started
         # Only now: a use case or a folder that is no good leaves no database behind.
         with Store.open(db) as store:
             node = known_node(store, node, out)
             with TuneLines(out.errors) as display:
-                tuner = Tuner(request, facts, node, software, store, runner.run, display)
+                tuner = Tuner(
+                    request,
+                    facts,
+                    node,
+                    software,
+                    store,
+                    runner.run,
+                    display,
+                    checked_s=checked_s,
+                )
                 outcome = tuner.tune()
             named = _find_name(store, outcome.plan)
     elapsed_s = time.monotonic() - started
@@ -49,6 +70,24 @@ def tune_here(request: TuneRequest, db: str, out: Output) -> None:
     out.finish(_tuned_json(outcome, elapsed_s))
     if outcome.interrupted:
         raise KeyboardInterrupt
+
+
+def _skip_what_cannot_run(
+    request: TuneRequest, facts: CaseFacts, node: Hardware, out: Output
+) -> None:
+    """Say which strategies are not tried.
+
+    Raises:
+        InfeasiblePlanError: The user named one of them, or none is left.
+    """
+    obstacles = find_obstacles(request.strategies, facts, node)
+    reasons = "; ".join(f"{name}: {obstacle}" for name, obstacle in obstacles.items())
+    if len(obstacles) == len(request.strategies):
+        raise InfeasiblePlanError(f"no strategy can run here: {reasons}")
+    if obstacles and request.names_strategies:
+        raise InfeasiblePlanError(f"{reasons}: leave it out of --strategies")
+    if obstacles:
+        out.note(f"not tried: {reasons}")
 
 
 def known_node(store: Store, node: Hardware, out: Output) -> Hardware:
@@ -83,6 +122,14 @@ def _say_tuned(outcome: TuneOutcome, then: str, elapsed_s: float, out: Output) -
         out.say(f"baseline   {known}: sequential batch {stored.baseline.node_batch}")
     interval = f"{rate.low:.1f} to {rate.high:.1f}"
     out.say(f"best plan  {rate.median:.1f} samples/s ({interval}): {describe_plan(stored.plan)}")
+    if outcome.compile_s is not None:
+        charged = f"charged over {outcome.epochs} epochs"
+        out.say(f"compiling  {outcome.compile_s:.1f} s once, {charged} where plans were compared")
+    if outcome.exact is not None:
+        rate = outcome.exact.throughput_samples_per_s
+        interval = f"{rate.low:.1f} to {rate.high:.1f}"
+        exact = describe_plan(outcome.exact.plan)
+        out.say(f"in fp32    {rate.median:.1f} samples/s ({interval}): {exact}")
     if stored.speedup is not None:
         gain = stored.speedup
         out.say(f"speedup    {gain.median:.2f} ({gain.low:.2f} to {gain.high:.2f}, 95 % interval)")
@@ -102,6 +149,9 @@ def _say_tuned(outcome: TuneOutcome, then: str, elapsed_s: float, out: Output) -
 def _tuned_json(outcome: TuneOutcome, elapsed_s: float) -> dict[str, Any]:
     return {
         "plan": outcome.plan.to_json(stale=False),
+        "fp32": None if outcome.exact is None else outcome.exact.to_json(stale=False),
+        "compile_s": outcome.compile_s,
+        "epochs": outcome.epochs,
         "trials": {
             str(kind): sum(1 for result in outcome.trials if result.outcome is kind)
             for kind in Outcome

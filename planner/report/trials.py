@@ -37,7 +37,7 @@ _FIELDS = (
     *("memory_format", "input", "fused_optimizer", "compile", "cuda_graph"),
     *("options", "parameters"),
     *(f"throughput_samples_per_s_{part}" for part in ("median", "ci_low", "ci_high", "samples")),
-    *("warmup_s", "samples_s", "log_tail"),
+    *("compile_s", "warmup_s", "samples_s", "log_tail"),
 )
 
 
@@ -74,6 +74,7 @@ def trial_json(trial: StoredTrial) -> dict[str, Any]:
             "ci_high": throughput.high,
             "samples": throughput.count,
         },
+        "compile_s": result.compile_s,
         "warmup_s": list(measured.warmup_s) if measured else [],
         "samples_s": list(measured.samples_s) if measured else [],
         "log_tail": result.log_tail,

@@ -38,7 +38,9 @@ def trial_columns(result: TrialResult) -> dict[str, Any]:
         "outcome": result.outcome.value,
         "plan": result.plan.to_json(),
         "parameters": dict(result.parameters),
-        "measurement": None if measured is None else _measurement_columns(measured),
+        "measurement": None
+        if measured is None
+        else _measurement_columns(measured) | {"compile_s": result.compile_s},
         "peak_memory_bytes": result.peak_memory_bytes,
         "reason": result.reason,
         "log_tail": result.log_tail,
@@ -59,6 +61,8 @@ def trial_from_row(row: Row) -> StoredTrial:
             role=Role(row["role"]),
             outcome=Outcome(row["outcome"]),
             measurement=None if measured is None else _measurement(measured),
+            # Trials of the first release compiled nothing and have no word of it.
+            compile_s=None if measured is None else _object(measured).get("compile_s"),
             peak_memory_bytes=row["peak_memory_bytes"],
             reason=row["reason"],
             log_tail=row["log_tail"],

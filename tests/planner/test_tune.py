@@ -104,8 +104,10 @@ def store(tmp_path: Path):
         yield opened
 
 
-def tuner(store: Store, recorded: Recorded, request: TuneRequest = REQUEST) -> Tuner:
-    return Tuner(request, CASE, NODE, SOFTWARE, store, recorded.run, Silent(), clock=recorded.clock)
+def tuner(
+    store: Store, recorded: Recorded, request: TuneRequest = REQUEST, case: CaseFacts = CASE
+) -> Tuner:
+    return Tuner(request, case, NODE, SOFTWARE, store, recorded.run, Silent(), clock=recorded.clock)
 
 
 def test_baseline_comes_first_and_is_plain(store, recorded):
@@ -272,8 +274,85 @@ def test_numerics_are_kept_unless_asked_otherwise(store, recorded):
     tuner(store, recorded).tune()
     assert {plan.precision for _, plan in recorded.ran} == {"fp32"}
     asked = Recorded()
-    tuner(store, asked, replace(REQUEST, precision="bf16")).tune()
-    assert {plan.precision for role, plan in asked.ran if role is Role.SEARCH} == {"bf16"}
+    offered = replace(CASE, precisions=("bf16", "bf16_internal"))
+    tuner(store, asked, replace(REQUEST, precision="bf16"), offered).tune()
+    searched = {plan.precision for role, plan in asked.ran if role is Role.SEARCH}
+    assert searched == {"bf16", "bf16_internal"}
+
+
+ANY_PRECISION = replace(CASE, precisions=("fp32", "bf16", "bf16_internal"))
+AUTO = replace(REQUEST, precision="auto")
+
+
+def gain(recorded: Recorded, **factors: float) -> None:
+    """Let settings other than the recorded ones change the time too."""
+    known = recorded.sample_s
+
+    def sample_s(plan: Plan) -> float:
+        return known(plan) * factors.get(plan.precision, 1.0)
+
+    recorded.sample_s = sample_s
+
+
+def test_best_rounded_plan_is_measured_in_fp32_too(store, recorded):
+    gain(recorded, bf16=0.5, bf16_internal=0.8)
+    outcome = tuner(store, recorded, AUTO, ANY_PRECISION).tune()
+    best = outcome.plan.plan
+    assert best.precision == "bf16"
+    assert replace(best, precision="fp32") in [plan for _, plan in recorded.ran]
+    assert outcome.exact.plan == replace(best, precision="fp32")
+    gained = outcome.plan.throughput_samples_per_s.median
+    assert gained == pytest.approx(2 * outcome.exact.throughput_samples_per_s.median, rel=0.01)
+    assert 150 < recorded.now_s <= 180
+
+
+def test_best_plan_in_fp32_needs_no_word_of_what_fp32_would_give(store, recorded):
+    gain(recorded, bf16=1.5, bf16_internal=1.2)
+    outcome = tuner(store, recorded, AUTO, ANY_PRECISION).tune()
+    assert outcome.plan.plan.precision == "fp32"
+    assert outcome.exact is None
+
+
+def test_plan_in_fp32_that_may_be_as_fast_as_the_best_rounded_one_is_chosen(store, recorded):
+    outcome = tuner(store, recorded, AUTO, ANY_PRECISION).tune()  # precision gains nothing
+    assert outcome.plan.plan.precision == "fp32"
+
+
+def test_fp32_is_measured_again_where_its_trial_was_cut_short(store, recorded):
+    """A plan that had clearly lost has no interval that a result could show."""
+    gain(recorded, bf16=0.5, bf16_internal=0.8)
+    recorded.fail = lambda plan: Outcome.SLOWER if plan.precision == "fp32" else None
+    best = tuner(store, recorded, AUTO, ANY_PRECISION).tune().plan.plan
+    assert recorded.ran[-1] == (Role.EXACT, replace(best, precision="fp32"))
+
+
+COMPILES = replace(CASE, can_compile=True)
+
+
+@pytest.mark.parametrize(("epochs", "is_compiled"), [(1, False), (1000, True)])
+def test_compile_time_is_charged_over_the_epochs_of_the_training(
+    store, recorded, epochs, is_compiled
+):
+    known, run = recorded.sample_s, recorded.run
+    recorded.sample_s = lambda plan: known(plan) * (0.8 if plan.compile else 1.0)
+
+    def run_compiling(plan, **how):
+        return replace(run(plan, **how), compile_s=60.0 if plan.compile else None)
+
+    recorded.run = run_compiling
+    request = replace(REQUEST, epochs=epochs, budget_s=400)
+    outcome = tuner(store, recorded, request, COMPILES).tune()
+    assert any(plan.compile for _, plan in recorded.ran)
+    assert outcome.plan.plan.compile is is_compiled
+    assert outcome.compile_s == (60.0 if is_compiled else None)
+    kept = [trial.result.compile_s for trial in store.all_trials() if trial.result.plan.compile]
+    assert set(kept) == {60.0}
+
+
+def test_time_that_checks_have_taken_is_part_of_the_budget(store, recorded):
+    checked = (REQUEST, CASE, NODE, SOFTWARE, store, recorded.run, Silent())
+    Tuner(*checked, checked_s=60.0, clock=recorded.clock).tune()
+    assert 90 < recorded.now_s <= 120
 
 
 def test_batch_whose_trial_would_eat_the_budget_is_left_out(store, recorded):
