@@ -68,6 +68,8 @@ class StepDone(Report):
     time_s: float
     samples: int
     loss: float
+    input_s: float = 0.0
+    """Part of the time in which this worker waited for its samples."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

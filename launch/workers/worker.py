@@ -154,8 +154,9 @@ class _Trainer:
 
     def _train(self, work: Iterator[tuple[list[int], int]], epoch: int) -> None:
         self._step.model.train()
-        started = time.perf_counter()
+        started = asked = time.perf_counter()
         for share, batch_size in self._batches(work):
+            received = time.perf_counter()
             loss = self._step.run(share, batch_size)
             for schedule in self._schedules:
                 schedule.step()
@@ -168,10 +169,11 @@ class _Trainer:
                         time_s=ended - started,
                         samples=batch_size,
                         loss=loss,
+                        input_s=received - asked,
                     )
                 )
             self._steps += 1
-            started = ended
+            started, asked = ended, time.perf_counter()
 
     def _batches(self, work: Iterator[tuple[list[int], int]]) -> Iterator[tuple[Batch | None, int]]:
         if self._step.part is None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tiny_cases import Decodable, Pictures
 
+from launch.data.decoded_pictures import layout_of
 from launch.errors import InvalidPlanError
 from launch.plan import Plan
 from launch.workers.group import Said, explain_failure
+from launch.workers.input_facts import describe_input
 from launch.workers.reports import Described, StepDone, Validated
 from launch.workers.task import Purpose, Task
+from probes.hardware import Memory
 
 ONE = Plan(strategy="sequential", node_batch=8)
 TWO = Plan(strategy="processes", processes=2, replicas=2, node_batch=8, micro_batches=2)
@@ -93,3 +97,28 @@ def test_planner_is_told_which_inputs_there_are(training, case, inputs, pixel_by
 def test_decoded_pictures_are_not_handed_over_by_loading_processes():
     with pytest.raises(InvalidPlanError, match="use loader_workers=0"):
         Plan(strategy="sequential", node_batch=8, input="cache", loader_workers=1)
+
+
+def test_pictures_without_room_are_no_choice_and_the_reason_is_said():
+    datasets = Decodable(10**12, "huge"), Decodable(10, "small")
+    facts = describe_input(*datasets)
+    assert facts.inputs == ("files",)
+    assert facts.pixel_bytes == (10**12 + 10) * 192
+    (warning,) = facts.warnings
+    assert f"need {sum(layout_of(d).num_bytes for d in datasets)} bytes" in warning
+    assert "bytes are free" in warning
+    assert "DDLPLAN_CACHE" in warning
+
+
+def test_pictures_larger_than_half_of_the_memory_are_no_choice(monkeypatch):
+    few = Memory(total_bytes=20_000, usable_bytes=20_000)
+    monkeypatch.setattr("launch.workers.input_facts.read_memory", lambda: few)
+    assert describe_input(Decodable(40, "a"), Decodable(10, "b")).inputs == ("files", "cache")
+    facts = describe_input(Decodable(40, "a"), Decodable(13, "b"))
+    assert facts.inputs == ("files",)
+    assert "need 10176 bytes of memory and 10000 bytes" in facts.warnings[0]
+
+
+def test_choice_of_inputs_is_that_of_the_training_samples():
+    assert describe_input(Pictures(3), Decodable(10, "b")).pixel_bytes is None
+    assert describe_input(Decodable(10, "a"), Pictures(3)).inputs == ("files", "cache")

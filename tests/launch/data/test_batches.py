@@ -59,6 +59,17 @@ def test_steps_of_a_trial_have_equal_work_however_small_the_data(size):
         assert one[1] == other[1] == 8
 
 
+@pytest.mark.parametrize("limit", [8, 30, 100, 101, None])
+def test_trial_goes_round_in_the_samples_that_it_was_given(limit):
+    first, second = samplers(100, 8, 2)
+    samples = first.some(limit)
+    assert samples == second.some(limit)
+    assert len(set(samples)) == len(samples) == min(limit or 100, 100)
+    both = zip(first.endless(samples), second.endless(samples), strict=True)
+    seen = {i for shares in islice(both, 60) for indices, _ in shares for i in indices}
+    assert seen == set(samples)
+
+
 @pytest.mark.parametrize("loader_workers", [0, 2])
 def test_worker_without_a_sample_takes_part_with_nothing(loader_workers):
     work = [([1, 2], 3), ([], 1), ([4], 2), ([], 1)]

@@ -1,0 +1,393 @@
+"""How fast do pictures come out of the cache, and for how long does a training step wait for them?
+
+* cache: `launch.data`, one pinned worker a core, each reading its share of node batches of 128 as
+  the trainer does, as uint8. What the training step adds, flips and normalising to fp32, is timed
+  by itself;
+* files: torchvision's ImageFolder with the same transforms, DataLoader with two workers, batch 128;
+* a step: the trainer itself on the photos of simplebig, which reports how long it waited.
+
+All read the same photos, from the page cache. Filling the picture cache is not timed, nor are
+starts; the rate of the files is that from the first batch to the last.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from _block import (
+    BenchError,
+    Output,
+    Required,
+    Result,
+    alternate,
+    make_parser,
+    positive,
+    run_bench,
+)
+
+from launch.plan import Plan
+from launch.training.handles import GroupHandles
+from launch.workers.fork_server import ForkServer
+from launch.workers.group import Said, WorkerGroup, explain_failure
+from launch.workers.reports import StepDone
+from launch.workers.task import Purpose, Task, worker_tasks
+from probes.cpu import read_cpu
+from probes.timing import Interval, Measurement, paired_ratio
+
+if TYPE_CHECKING:
+    from torch.utils.data import Dataset
+
+    from launch.photos.dataset import PhotoDataset
+
+_USE_CASE = "simplebig"
+_NODE_BATCH = 128
+_RIVAL_WORKERS = 2
+_WARMUP_STEPS = 3
+_CACHE, _FILES, _PREPARE = "cache", "files", "prepare"
+_LIMIT_S = 1800.0
+_PRECISIONS = "fp32", "bf16"
+# What the plan's allocator=retain sets, for programs that are not the trainer.
+_RETAIN = {
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(2**31 - 1),
+    "MALLOC_TOP_PAD_": str(64 << 20),
+}
+_ENOUGH_RATIO = 25.0
+_MOST_WAIT = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leg:
+    """What one run of one way delivered."""
+
+    pictures_per_s: float
+    finished_per_s: float | None = None
+    """With flips and normalising."""
+
+
+def main() -> int:
+    """Measure and show."""
+    parser = make_parser(__doc__)
+    parser.add_argument("--blocks", type=positive, default=3, help="of four runs each (3)")
+    parser.add_argument("--seconds", type=positive, default=5, help="read in each run (5)")
+    parser.add_argument("--steps", type=positive, default=20, help="timed for each precision (20)")
+    parser.add_argument("--data", help="folder of photos (those of simplebig, drawn once)")
+    parser.add_argument("--precision", choices=_PRECISIONS, help="this one only (both)")
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.worker is not None:
+        _work(json.loads(arguments.worker))
+        return 0
+    out = Output("input", as_json=arguments.json)
+    out.introduce()
+    cores = read_cpu().core_ids
+    run = partial(_run, data=arguments.data, seconds=arguments.seconds, cores=cores)
+    found = run(_PREPARE)[0]
+    out.say(f"{found['photos']} photos of {found['folder']}, {found['bytes'] / 1e6:.0f} MB decoded")
+    pairs = list(
+        alternate(lambda: _join(run(_CACHE)), lambda: _join(run(_FILES)), blocks=arguments.blocks)
+    )
+    chosen = [arguments.precision] if arguments.precision else list(_PRECISIONS)
+    steps = {
+        precision: _train(_plan(precision, cores), arguments.data, cores, arguments.steps)
+        for precision in chosen
+    }
+    out.say()
+    return out.conclude([*_rates(pairs), *_shares(steps, [cache for cache, _ in pairs])])
+
+
+def _rates(pairs: Sequence[tuple[Leg, Leg]]) -> list[Result]:
+    ours, files = zip(*pairs, strict=True)
+    return [
+        _rate("uint8 from the cache", [leg.pictures_per_s for leg in ours]),
+        _rate("with flip and normalise to fp32", _finished(ours)),
+        _rate("ImageFolder, 2 loader workers", [leg.pictures_per_s for leg in files]),
+        Result(
+            figure="rate of the cache / ImageFolder",
+            value=paired_ratio([(a.pictures_per_s, b.pictures_per_s) for a, b in pairs]),
+            required=Required(low=_ENOUGH_RATIO),
+        ),
+        Result(
+            figure="the same, flip and normalise included",
+            value=paired_ratio(
+                [(a, b.pictures_per_s) for a, b in zip(_finished(ours), files, strict=True)]
+            ),
+        ),
+    ]
+
+
+def _shares(steps: dict[str, list[StepDone]], ours: Sequence[Leg]) -> list[Result]:
+    """Say which part of a step goes into its input."""
+    rates = zip(_finished(ours), [leg.pictures_per_s for leg in ours], strict=True)
+    finish_s = _NODE_BATCH * median(1 / finished - 1 / read for finished, read in rates)
+    results = []
+    for precision, timed in steps.items():
+        step_s = median(step.time_s for step in timed)
+        waited = sum(step.input_s for step in timed) / sum(step.time_s for step in timed)
+        results += [
+            Result(figure=f"{precision}: step", value=step_s, unit="s"),
+            Result(
+                figure=f"{precision}: waiting for input, of all step time",
+                value=100 * waited,
+                unit="%",
+                required=Required(high=100 * _MOST_WAIT),
+            ),
+            Result(
+                figure=f"{precision}: flip and normalise, of a step",
+                value=100 * finish_s / step_s,
+                unit="%",
+            ),
+        ]
+    return results
+
+
+def _rate(figure: str, rates: Sequence[float]) -> Result:
+    return Result(figure=figure, value=_interval(rates), unit="pictures/s")
+
+
+def _interval(rates: Sequence[float]) -> Interval:
+    return Measurement(samples_s=tuple(rates)).interval_s()
+
+
+def _finished(legs: Sequence[Leg]) -> list[float]:
+    return [leg.finished_per_s for leg in legs if leg.finished_per_s is not None]
+
+
+def _plan(precision: str, cores: Sequence[int]) -> Plan:
+    """Give a plan such as tune finds: a worker a core, everything else as fast as it can be."""
+    workers = len(cores)
+    return Plan(
+        strategy="processes" if workers > 1 else "sequential",
+        processes=workers,
+        replicas=workers,
+        node_batch=_NODE_BATCH,
+        memory_format="channels_last",
+        precision=precision,
+        input="cache",
+        allocator="retain",
+    )
+
+
+def _train(plan: Plan, data: str | None, cores: Sequence[int], steps: int) -> list[StepDone]:
+    """Train for some steps; give what the first worker said of each, without the warm-up."""
+    task = Task(purpose=Purpose.TIME, use_case=_USE_CASE, data=data, plan=plan)
+    tasks = worker_tasks(task, tuple(cores))
+    said: list[StepDone] = []
+    with (
+        ForkServer() as server,
+        tempfile.TemporaryDirectory(prefix="ddlplan-bench-") as folder,
+        WorkerGroup(server, tasks, Path(folder)) as group,
+    ):
+        while len(said) < _WARMUP_STEPS + steps:
+            event = group.next_event()
+            if event is None:
+                raise BenchError("the trainer went silent")
+            if failure := explain_failure(group, event):
+                raise BenchError(f"{failure.message}\n{failure.log_tail}")
+            if isinstance(event, Said) and isinstance(event.report, StepDone):
+                said.append(event.report)
+    return said[_WARMUP_STEPS:]
+
+
+def _join(found: Sequence[dict[str, Any]]) -> Leg:
+    """Add up what the workers of one run delivered at the same time."""
+    finished = [worker["finished_per_s"] for worker in found]
+    return Leg(
+        pictures_per_s=sum(worker["pictures_per_s"] for worker in found),
+        finished_per_s=None if None in finished else sum(finished),
+    )
+
+
+def _run(way: str, data: str | None, seconds: int, cores: Sequence[int]) -> list[dict[str, Any]]:
+    """Run the programs of one way to their end."""
+    ranks = len(cores) if way == _CACHE else 1
+    handles = GroupHandles.create()
+    try:
+        workers = [_start(way, rank, ranks, data, seconds, cores, handles) for rank in range(ranks)]
+        try:
+            said = [worker.communicate(timeout=_LIMIT_S)[0] for worker in workers]
+        finally:
+            for worker in workers:
+                worker.kill()
+                worker.wait()
+    except subprocess.TimeoutExpired:
+        raise BenchError(f"{way}: no end within {_LIMIT_S:.0f} s") from None
+    finally:
+        handles.close()
+    if any(worker.returncode for worker in workers):
+        raise BenchError(f"{way}: a worker failed")
+    return [json.loads(text) for text in said]
+
+
+def _start(
+    way: str,
+    rank: int,
+    ranks: int,
+    data: str | None,
+    seconds: int,
+    cores: Sequence[int],
+    handles: GroupHandles,
+) -> subprocess.Popen[str]:
+    task = {
+        "way": way,
+        "rank": rank,
+        "ranks": ranks,
+        "core": cores[rank],
+        "data": data,
+        "seconds": seconds,
+        "descriptors": handles.descriptors(),
+    }
+    return subprocess.Popen(
+        [sys.executable, __file__, "--worker", json.dumps(task)],
+        env=os.environ | (_RETAIN if way == _CACHE else {}),
+        pass_fds=handles.descriptors(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _work(task: dict[str, Any]) -> None:
+    """Be one worker; print what was found."""
+    from launch.photos.dataset import PhotoDataset
+    from launch.use_cases import load_use_case
+
+    case = load_use_case(_USE_CASE)
+    data = Path(task["data"]) if task["data"] else None
+    if task["way"] == _PREPARE:
+        case.prepare(data, _Silent())
+    photos = case.dataset(data, train=True)
+    assert isinstance(photos, PhotoDataset)
+    ways = {_CACHE: _read_cache, _FILES: _read_files, _PREPARE: _fill}
+    print(json.dumps(ways[task["way"]](task, photos)), flush=True)
+
+
+class _Silent:
+    """Hears how the photos are made ready; problems go to stderr."""
+
+    def progress(self, done: int, total: int, what: str) -> None:
+        """Say nothing."""
+
+    def warning(self, message: str) -> None:
+        """Pass it on."""
+        print(f"warning: {message}", file=sys.stderr)
+
+
+def _fill(_: dict[str, Any], photos: PhotoDataset) -> dict[str, Any]:
+    """Decode what is missing, with all cores."""
+    from launch.data.decoded_pictures import DecodedPictures
+
+    decoded = DecodedPictures(photos, threads=read_cpu().usable_cores)
+    decoded.fill(range(len(decoded)))
+    size = len(decoded) * decoded.layout.picture_bytes
+    return {"photos": len(decoded), "folder": str(photos.folder), "bytes": size}
+
+
+def _read_cache(task: dict[str, Any], photos: PhotoDataset) -> dict[str, Any]:
+    """Read this worker's share, first as uint8, then finished."""
+    import torch
+
+    from launch.data.batch import move_batch
+    from launch.data.decoded_pictures import DecodedPictures
+    from launch.training.group import ProcessGroup
+
+    os.sched_setaffinity(0, [task["core"]])
+    torch.set_num_threads(1)
+    handles = GroupHandles.from_descriptors(task["descriptors"])
+    group = ProcessGroup(task["rank"], task["ranks"], [task["core"]], handles)
+    decoded = DecodedPictures(photos, threads=1)
+    decoded.fill(range(len(decoded)))
+    device = torch.device("cpu")
+    rates = []
+    for finish in (lambda batch: batch, lambda batch: move_batch(batch, device, _last())):
+        _consume(decoded, task, finish, seconds=0.5)
+        group.barrier()
+        rates.append(_consume(decoded, task, finish, seconds=task["seconds"]))
+        group.barrier()
+    return dict(zip(("pictures_per_s", "finished_per_s"), rates, strict=True))
+
+
+def _last() -> Any:
+    import torch
+
+    return torch.channels_last
+
+
+def _consume(decoded: Dataset[Any], task: dict[str, Any], finish: Any, seconds: float) -> float:
+    """Read for a while; give the samples per second."""
+    from itertools import count
+
+    from launch.data.batch import num_samples
+    from launch.data.loading import load
+    from launch.data.samples import Part, ShareSampler
+
+    sampler = ShareSampler(
+        len(decoded),  # type: ignore[arg-type]
+        _NODE_BATCH,
+        part=Part(task["rank"], task["ranks"]),
+        seed=0,
+    )
+    samples, started = 0, time.perf_counter()
+    for epoch in count():
+        for batch, _ in load(decoded, iter(sampler.epoch(epoch)), loader_workers=0):
+            if batch is not None:
+                samples += num_samples(finish(batch))
+            elapsed_s = time.perf_counter() - started
+            if elapsed_s >= seconds:
+                return samples / elapsed_s
+    raise AssertionError("epochs never end")
+
+
+def _read_files(task: dict[str, Any], photos: PhotoDataset) -> dict[str, Any]:
+    """Read the same photos the usual way."""
+    from torch.utils.data import DataLoader, Subset
+    from torchvision import transforms
+    from torchvision.datasets import ImageFolder
+
+    from launch.photos.dataset import DEVIATION, MEAN, SCALED, SIDE
+
+    whole = ImageFolder(
+        str(photos.folder),
+        transforms.Compose(
+            [
+                transforms.Resize(SCALED),
+                transforms.CenterCrop(SIDE),
+                transforms.RandomHorizontalFlip(),
+                transforms.ToTensor(),
+                transforms.Normalize(MEAN, DEVIATION),
+            ]
+        ),
+    )
+    wanted = {os.path.join(photos.folder, name) for name, _ in photos.photos}  # noqa: PTH118
+    same = Subset(whole, [i for i, (file, _) in enumerate(whole.samples) if file in wanted])
+    if len(same) != len(photos):
+        raise BenchError(f"ImageFolder finds {len(same)} of {len(photos)} photos")
+    loader = DataLoader(same, batch_size=_NODE_BATCH, shuffle=True, num_workers=_RIVAL_WORKERS)
+    samples, started = 0, 0.0
+    for number, (pictures, _) in enumerate(loader):
+        if number == 0:
+            started = time.perf_counter()
+            continue
+        samples += len(pictures)
+        if time.perf_counter() - started >= task["seconds"]:
+            break
+    if not samples:
+        raise BenchError(f"{len(photos)} photos: two batches of {_NODE_BATCH} are needed")
+    elapsed_s = time.perf_counter() - started
+    return {"pictures_per_s": samples / elapsed_s, "finished_per_s": None}
+
+
+if __name__ == "__main__":
+    run_bench(main)
