@@ -39,6 +39,15 @@ def usable_parts(num_samples: int, parts: int) -> int:
     return max(1, min(parts, num_samples // 2))
 
 
+def equal_parts(num_samples: int, at_most: int) -> int:
+    """Give the largest number of parts, ``at_most`` of them, that are all of one size.
+
+    Two samples each while there are so many, as in `usable_parts`.
+    """
+    most = usable_parts(num_samples, at_most)
+    return next(parts for parts in range(most, 0, -1) if num_samples % parts == 0)
+
+
 def epoch_batches(num_samples: int, node_batch: int, *, seed: int, epoch: int) -> list[Indices]:
     """Shuffle one epoch and cut it into node batches; every sample is in exactly one.
 

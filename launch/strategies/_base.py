@@ -92,7 +92,9 @@ class Fixed:
         return value
 
 
-def draw_shared_settings(trial: Suggest, prefix: str, case: CaseFacts) -> dict[str, Any]:
+def draw_shared_settings(
+    trial: Suggest, prefix: str, case: CaseFacts, *, micro_batches: Sequence[int] = (1, 2, 4)
+) -> dict[str, Any]:
     """Draw what every CPU strategy sets: batch, input and memory."""
 
     def draw(name: str, choices: Sequence[Any]) -> Any:
@@ -100,7 +102,7 @@ def draw_shared_settings(trial: Suggest, prefix: str, case: CaseFacts) -> dict[s
 
     return {
         "node_batch": draw("node_batch", case.batch_choices),
-        "micro_batches": draw("micro_batches", (1, 2, 4)),
+        "micro_batches": draw("micro_batches", micro_batches),
         "memory_format": draw("memory_format", MEMORY_FORMATS),
         "precision": draw("precision", case.precisions),
         "input": (source := draw("input", case.inputs)),

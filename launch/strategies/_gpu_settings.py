@@ -18,7 +18,12 @@ _PIXELS_SHARE = 0.5
 
 
 def draw_gpu_settings(
-    trial: Suggest, prefix: str, case: CaseFacts, node: Hardware
+    trial: Suggest,
+    prefix: str,
+    case: CaseFacts,
+    node: Hardware,
+    *,
+    micro_batches: Sequence[int] = (1, 2),
 ) -> dict[str, Any]:
     """Draw what every GPU strategy sets: batch, input and form of the computation."""
 
@@ -27,7 +32,7 @@ def draw_gpu_settings(
 
     return {
         "node_batch": draw("node_batch", case.batch_choices),
-        "micro_batches": draw("micro_batches", (1, 2)),
+        "micro_batches": draw("micro_batches", micro_batches),
         "memory_format": draw("memory_format", MEMORY_FORMATS),
         "precision": draw("precision", case.gpu_precisions),
         "input": (source := draw("input", _inputs(case, node))),

@@ -33,7 +33,9 @@ class Connections:
             torch.cuda.set_device(device)
         distributed.init_process_group(
             "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
-            store=distributed.FileStore(group.meeting_path, group.size),
+            store=distributed.FileStore(  # type: ignore[attr-defined]
+                group.meeting_path, group.size
+            ),
             rank=group.local_rank,
             world_size=group.size,
         )
@@ -45,10 +47,11 @@ class Connections:
         Args:
             parts: Local ranks of each group; every worker is in exactly one.
         """
-        mine = None
+        mine: distributed.ProcessGroup | None = None
         for ranks in parts:
             made = distributed.new_group(list(ranks))
             if self._local_rank in ranks:
+                assert isinstance(made, distributed.ProcessGroup)
                 mine = made
         assert mine is not None, "every worker is in a group"
         return mine

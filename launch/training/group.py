@@ -6,7 +6,7 @@ import mmap
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -89,6 +89,44 @@ class ProcessGroup(LocalGroup):
         self.barrier()
         region = mmap.mmap(self._handles.memory, max(num_bytes, 1), offset=offset)
         return torch.frombuffer(region, dtype=torch.uint8)[:num_bytes]
+
+
+class SubGroup(LocalGroup):
+    """Some workers of a group, such as those that train the same stage of a pipeline.
+
+    Each worker of ``whole`` is in one sub-group. It makes one at the same time as the others, and
+    asks for memory when they do; it may wait for its own sub-group whenever it likes.
+
+    Args:
+        whole: All workers.
+        parts: Local ranks of each sub-group.
+        wait: Waits, without burning a core, for the workers of this sub-group alone.
+    """
+
+    def __init__(
+        self, whole: LocalGroup, parts: Sequence[Sequence[int]], wait: Callable[[], None]
+    ) -> None:
+        (self._mine,) = [part for part in parts if whole.local_rank in part]
+        self.local_rank = list(self._mine).index(whole.local_rank)
+        self.size = len(self._mine)
+        self.cores = whole.cores
+        self._whole = whole
+        self._parts = parts
+        self._wait = wait
+
+    def barrier(self) -> None:
+        self._wait()
+
+    def share_bytes(self, num_bytes: int) -> Tensor:
+        sizes = self._whole.share_bytes(8 * self._whole.size).view(torch.int64)
+        sizes[self._whole.local_rank] = num_bytes
+        self._whole.barrier()
+        starts, total = {}, 0
+        for first, *_ in self._parts:
+            starts[first] = total
+            total += -(-int(sizes[first]) // mmap.PAGESIZE) * mmap.PAGESIZE
+        start = starts[self._mine[0]]
+        return self._whole.share_bytes(total)[start : start + num_bytes]
 
 
 @dataclass(slots=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from torch import nn
 from torch.optim import Optimizer
@@ -21,12 +22,25 @@ class TrainStep(ABC):
         part: What this worker reads of each node batch; ``None`` where it reads nothing, as the
             later stages of a pipeline do.
         optimizers: Those that this worker drives. Whoever changes a learning rate changes it in
-            the groups of each.
+            the groups of each. Those of a step that has something to `prepare` are there after it.
+        facts: What was found while the step was made, for people and programs that read reports.
     """
 
     model: nn.Module
     part: Part | None
     optimizers: Sequence[Optimizer]
+    facts: Mapping[str, Any] = {}
+
+    def prepare(self, read_few: Callable[[], Batch]) -> None:
+        """Look at some samples, once, before the first step. Collective. Nothing by default.
+
+        For steps that depend on what a batch looks like: a pipeline is cut by the times of its
+        layers.
+
+        Args:
+            read_few: Reads the first training samples, as `run` is given them.
+        """
+        return
 
     @abstractmethod
     def run(self, share: Batch | None, batch_size: int) -> float:

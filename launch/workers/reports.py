@@ -60,6 +60,13 @@ class PrecisionChecked(Report):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared(Report):
+    """What a strategy found out before the first step, where it had to."""
+
+    facts: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepDone(Report):
     """One step, from one worker's last step to this one: input, computing, averaging, waiting."""
 

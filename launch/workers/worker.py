@@ -20,7 +20,7 @@ import torch
 from launch.data.batch import Batch, num_samples
 from launch.data.loading import load
 from launch.data.samples import Part, ShareSampler, in_order, shares
-from launch.errors import UseCaseError
+from launch.errors import LostWorkerError, UseCaseError
 from launch.plan import Plan
 from launch.strategies import load_strategy
 from launch.training.group import LocalGroup, ProcessGroup
@@ -42,6 +42,7 @@ from launch.workers.input import (
 from launch.workers.reports import (
     Described,
     Failed,
+    Prepared,
     Reporter,
     StepDone,
     TaskDone,
@@ -49,6 +50,10 @@ from launch.workers.reports import (
     WeightsSaved,
 )
 from launch.workers.task import Purpose, Task
+
+_CAUSE_LIMIT_S = 10.0
+_FEW = 2
+"""Samples that show what a batch looks like."""
 
 # Numbers of malloc.h.
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -2, -3, -4, -8
@@ -66,6 +71,12 @@ def run(task: Task, report_descriptor: int, handles: GroupHandles) -> int:
             check_precisions(task, case, reporter)
         else:
             _train(task, case, reporter, handles)
+    except LostWorkerError as error:
+        # The node is about to hear of that worker's end, and to end this one too: the cause must
+        # come first.
+        time.sleep(_CAUSE_LIMIT_S)
+        reporter.send(_failure(error))
+        return 1
     except Exception as error:  # noqa: BLE001 - the user's own code runs here and may raise anything
         traceback.print_exc()
         reporter.send(_failure(error))
@@ -121,6 +132,9 @@ class _Trainer:
         data = Path(task.data) if task.data else None
         self._training = open_training(plan, case.dataset(data, train=True))
         self._validation = open_validation(plan, case.dataset(data, train=False))
+        step.prepare(self._read_few)
+        if step.facts and task.local_rank == 0:
+            reporter.send(Prepared(facts=step.facts))
         samples = len(self._training)  # type: ignore[arg-type]
         self._sampler = ShareSampler(
             samples, plan.node_batch, part=step.part or Part(0, 1), seed=task.seed
@@ -129,6 +143,13 @@ class _Trainer:
         schedules = [case.schedule(optimizer, steps_per_epoch) for optimizer in step.optimizers]
         self._schedules = [schedule for schedule in schedules if schedule is not None]
         self._steps = 0
+
+    def _read_few(self) -> Batch:
+        samples = list(range(min(_FEW, len(self._training))))  # type: ignore[arg-type]
+        work = iter([(samples, len(samples))])
+        batch: Batch | None = next(load(self._training, work, loader_workers=0))[0]
+        assert batch is not None, "it has samples"
+        return batch
 
     def prepare_input(self, group: LocalGroup) -> None:
         """Do what the plan wants done before the first step. Collective.

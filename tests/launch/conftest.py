@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -68,6 +68,13 @@ def gpu_node(two_cores: Hardware) -> Hardware:
     )
 
 
+@pytest.fixture(scope="session")
+def nodes(two_cores: Hardware, gpu_node: Hardware) -> list[Hardware]:
+    """Nodes with ever more to offer."""
+    two_gpus = replace(two_cores, gpus=gpu_node.gpus[:2])
+    return [two_cores, two_gpus, replace(gpu_node, gpus=()), gpu_node]
+
+
 @pytest.fixture
 def training_on_four(server: ForkServer, gpu_node: Hardware, tmp_path: Path) -> Training:
     return Training(server, gpu_node, tmp_path)
@@ -130,6 +137,11 @@ class Training:
     def task(self, case: str, plan: Plan, **changes: object) -> Task:
         task = Task(purpose=Purpose.TIME, use_case=f"{TINY}:{case}", plan=plan, seed=SEED)
         return replace(task, **changes)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def training_on(server: ForkServer, tmp_path: Path) -> Callable[[Hardware], Training]:
+    return lambda node: Training(server, node, tmp_path)
 
 
 @pytest.fixture

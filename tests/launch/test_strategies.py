@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import re
+import time
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 import tiny_cases
 import torch
+from test_worker_group import wait_until_gone
 from torch.utils.data import default_collate
 
 from launch.case_facts import CaseFacts
@@ -16,28 +20,48 @@ from launch.plan import Plan
 from launch.strategies import check_plan, load_strategy, strategy_names, strategy_summaries
 from launch.strategies._base import Fixed
 from launch.workers.group import explain_failure
-from launch.workers.reports import Validated
-from probes.hardware import Gpu, Hardware
+from launch.workers.reports import StepDone, Validated
+from probes.hardware import Hardware
 
 SEED = 7
 TOLERANCE = 1e-4
+PROMISED_S = 5
+"""From a worker's failure until nothing of its group is left."""
 EVERY = pytest.mark.parametrize("name", strategy_names())
+
+
+@dataclass(frozen=True)
+class Home:
+    """Where a strategy is asked: the smallest node on which it can run."""
+
+    name: str
+    node: Hardware
+    facts: CaseFacts
+    training: Any
+
+    def plans(self) -> list[Plan]:
+        """Every layout that the strategy would guess first, plain and with its settings turned."""
+        return plans_of(self.name, self.facts, self.node)
+
+
+@pytest.fixture
+def home(name, nodes, tiny_facts, training_on) -> Home:
+    strategy = load_strategy(name)
+    possible = [node for node in nodes if strategy.obstacle(tiny_facts, node) is None]
+    return Home(name, possible[0], tiny_facts, training_on(possible[0]))
 
 
 def plans_of(name: str, case: CaseFacts, node: Hardware) -> list[Plan]:
     """Every layout that the strategy would guess first, plain and with its settings turned.
 
-    One for GPUs is asked about imagined ones, for which CPU workers then stand.
+    CPU workers stand for GPUs.
     """
     strategy = load_strategy(name)
-    if strategy.obstacle(case, node):
-        cores = range(node.cpu.usable_cores)
-        node = replace(node, gpus=tuple(Gpu(nvml_index=i, cuda_index=i) for i in cores))
-    assert strategy.obstacle(case, node) is None
-    guessed = [strategy.suggest(Fixed(g), case, node) for g in strategy.first_guesses(case, node)]
-    guessed = [replace(plan, devices=("cpu",)) for plan in guessed]
-    turned = [replace(plan, micro_batches=2, memory_format="contiguous") for plan in guessed]
-    return guessed + turned
+    guesses = strategy.first_guesses(case, node)
+    turned = {f"{name}.micro_batches": 2, f"{name}.memory_format": "contiguous"}
+    guesses += [guess | turned for guess in guesses]
+    drawn = [strategy.suggest(Fixed(guess), case, node) for guess in guesses]
+    return [replace(plan, devices=("cpu",)) for plan in drawn]
 
 
 def trained_alone(case, node_batch: int, epochs: int = 1) -> dict[str, torch.Tensor]:
@@ -46,12 +70,17 @@ def trained_alone(case, node_batch: int, epochs: int = 1) -> dict[str, torch.Ten
     model = case.model()
     optimizer = case.optimizer(model.parameters())
     samples = case.dataset(None, train=True)
+    schedule = case.schedule(optimizer, -(-len(samples) // node_batch))
     for epoch in range(epochs):
         for batch in epoch_batches(len(samples), node_batch, seed=SEED, epoch=epoch):
             inputs, targets = default_collate([samples[index] for index in batch])
             optimizer.zero_grad()
             case.loss(model(inputs), targets).backward()
+            if case.max_gradient_norm is not None:
+                torch.nn.utils.clip_grad_norm_(model.parameters(), case.max_gradient_norm)
             optimizer.step()
+            if schedule is not None:
+                schedule.step()
     return model.state_dict()
 
 
@@ -62,27 +91,27 @@ def largest_error(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]
 
 
 @EVERY
-def test_gradients_equal_those_of_one_process(name, training, tiny_facts, two_cores):
+def test_gradients_equal_those_of_one_process(home):
     case = tiny_cases.Gradient()
     torch.manual_seed(SEED)
     start = {k: v.clone() for k, v in case.model().state_dict().items()}
     alone = trained_alone(case, node_batch=16)
     expected = {key: start[key] - alone[key] for key in start}
-    for plan in plans_of(name, tiny_facts, two_cores):
-        weights = training.run(replace(plan, node_batch=16), "Gradient")
+    for plan in home.plans():
+        weights = home.training.run(replace(plan, node_batch=16), "Gradient")
         gradients = {key: start[key] - weights[key] for key in start}
         assert largest_error(gradients, expected) < TOLERANCE, plan
 
 
 @EVERY
-def test_gradients_of_alexnet_equal_those_of_one_process(name, training, tiny_facts, two_cores):
+def test_gradients_of_alexnet_equal_those_of_one_process(home):
     case = tiny_cases.AlexNet()
     torch.manual_seed(SEED)
     start = {k: v.clone() for k, v in case.model().state_dict().items()}
     alone = trained_alone(case, node_batch=8)
     expected = {key: start[key] - alone[key] for key in start}
-    plan = replace(plans_of(name, tiny_facts, two_cores)[0], node_batch=8)
-    weights = training.run(plan, "AlexNet")
+    plan = replace(home.plans()[0], node_batch=8, micro_batches=2)
+    weights = home.training.run(plan, "AlexNet")
     gradients = {key: start[key] - weights[key] for key in start}
     assert largest_error(gradients, expected) < TOLERANCE
 
@@ -91,14 +120,12 @@ def test_gradients_of_alexnet_equal_those_of_one_process(name, training, tiny_fa
 @pytest.mark.parametrize(
     "case", ["Sgd", "AdamW", "Adagrad", "Groups", "WholeTensors", "Tied", "Uneven"]
 )
-def test_weights_after_twenty_steps_equal_those_of_one_process(
-    name, case, training, tiny_facts, two_cores
-):
-    plan = plans_of(name, tiny_facts, two_cores)[-1]
-    plan = replace(plan, node_batch=8, micro_batches=1)
+def test_weights_after_twenty_steps_equal_those_of_one_process(case, home):
+    plan = home.plans()[-1]
+    plan = replace(plan, node_batch=8)
     epochs = 7 if case == "Uneven" else 1
     alone = trained_alone(getattr(tiny_cases, case)(), plan.node_batch, epochs)
-    weights = training.run(plan, case, epochs=epochs)
+    weights = home.training.run(plan, case, epochs=epochs)
     assert largest_error(weights, alone) < TOLERANCE
 
 
@@ -109,29 +136,32 @@ def test_weights_of_a_node_of_three_cores_equal_those_of_one_process(
 ):
     """With two parts, one is all but the other; three have a middle, cut at both ends."""
     alone = trained_alone(getattr(tiny_cases, case)(), node_batch=8, epochs=2)
+    if reason := load_strategy(name).obstacle(tiny_facts, three_cores):
+        pytest.skip(reason)
     plans = plans_of(name, tiny_facts, three_cores)
-    for plan in [plan for plan in plans if plan.threads == plan.replicas]:
+    for plan in [plan for plan in plans if plan.threads == max(plan.processes, plan.replicas)]:
         weights = training_on_three.run(replace(plan, node_batch=8), case, epochs=2)
         assert largest_error(weights, alone) < TOLERANCE, plan
 
 
 def test_some_strategies_make_three_parts_on_three_cores(tiny_facts, three_cores):
-    plans = [plan for name in strategy_names() for plan in plans_of(name, tiny_facts, three_cores)]
-    assert {plan.strategy for plan in plans if plan.replicas == 3} >= {"processes", "threads"}
+    able = [n for n in strategy_names() if not load_strategy(n).obstacle(tiny_facts, three_cores)]
+    plans = [plan for name in able for plan in plans_of(name, tiny_facts, three_cores)]
+    of_three = {plan.strategy for plan in plans if max(plan.processes, plan.replicas) == 3}
+    assert of_three >= {"pipeline", "processes", "threads"}
 
 
 @EVERY
-def test_a_plan_fits_the_node_and_divides_the_batch(name, tiny_facts, two_cores):
-    for plan in plans_of(name, tiny_facts, two_cores):
-        assert plan.strategy == name
-        assert plan.threads <= two_cores.cpu.usable_cores
-        assert plan.node_batch in (tiny_facts.batch_choices)
-        plan.check_fits(two_cores.cpu.usable_cores)
+def test_a_plan_fits_the_node_and_divides_the_batch(home):
+    for plan in home.plans():
+        assert plan.strategy == home.name
+        assert plan.node_batch in home.facts.batch_choices
+        plan.check_fits(home.node.cpu.usable_cores)
 
 
 @EVERY
-def test_a_strategy_accepts_what_it_guesses(name, tiny_facts, two_cores):
-    for plan in plans_of(name, tiny_facts, two_cores):
+def test_a_strategy_accepts_what_it_guesses(home):
+    for plan in home.plans():
         check_plan(plan)
         check_plan(replace(plan, devices=plan.devices[:1]))
 
@@ -170,19 +200,16 @@ def test_a_worker_refuses_a_plan_that_it_would_train_wrongly(name, training):
 
 
 @EVERY
-def test_a_strategy_that_cannot_run_says_why(name, tiny_facts, two_cores):
+def test_a_strategy_that_cannot_run_says_why(home, two_cores):
+    strategy = load_strategy(home.name)
     one_core = replace(two_cores, cpu=replace(two_cores.cpu, usable_cores=1))
-    strategy = load_strategy(name)
-    if reason := strategy.obstacle(tiny_facts, two_cores):
-        assert reason.startswith("no usable GPU: ")
+    if all(plan.threads == 1 for plan in home.plans()):
+        assert strategy.obstacle(home.facts, one_core) is None
         return
-    needs_more = all(plan.threads > 1 for plan in plans_of(name, tiny_facts, two_cores))
-    obstacle = strategy.obstacle(tiny_facts, one_core) or ""
-    assert ("usable_cores=1" in obstacle) == needs_more
-    if needs_more:
-        guess = strategy.first_guesses(tiny_facts, two_cores)[0]
-        with pytest.raises(InfeasiblePlanError, match="usable_cores=1"):
-            strategy.suggest(Fixed(guess), tiny_facts, one_core)
+    obstacle = strategy.obstacle(home.facts, one_core)
+    assert re.match(r"usable_cores=1|no usable GPU: ", obstacle)
+    with pytest.raises(InfeasiblePlanError, match=f"^{re.escape(obstacle)}$"):
+        strategy.suggest(Fixed({}), home.facts, one_core)
 
 
 @EVERY
@@ -191,9 +218,9 @@ def test_a_summary_is_read_from_the_file(name):
 
 
 @EVERY
-def test_validation_judges_the_model_that_is_saved(name, training, tiny_facts, two_cores):
-    plan = replace(plans_of(name, tiny_facts, two_cores)[-1], node_batch=8)
-    weights = training.run(plan, "Normed")
+def test_validation_judges_the_model_that_is_saved(home):
+    plan = replace(home.plans()[-1], node_batch=8)
+    weights = home.training.run(plan, "Normed")
     case = tiny_cases.Normed()
     model = case.model()
     model.load_state_dict(weights)
@@ -201,14 +228,47 @@ def test_validation_judges_the_model_that_is_saved(name, training, tiny_facts, t
     samples = case.dataset(None, train=False)
     inputs, targets = default_collate([samples[index] for index in range(len(samples))])
     expected = case.loss(model(inputs), targets).item()
-    judged = training.reports(Validated)
+    judged = home.training.reports(Validated)
     mean = sum(part.loss_sum for part in judged) / sum(part.samples for part in judged)
     assert mean == pytest.approx(expected, rel=1e-4)
 
 
 @EVERY
-def test_rest_of_an_epoch_leaves_no_single_sample_to_a_normalising_layer(
-    name, training, tiny_facts, two_cores
+def test_rest_of_an_epoch_leaves_no_single_sample_to_a_normalising_layer(home):
+    plan = replace(home.plans()[-1], node_batch=16)
+    home.training.run(plan, "NormedRest")
+
+
+@EVERY
+@pytest.mark.parametrize(
+    ("case", "message"),
+    [
+        ("RaisesOnce", "ArithmeticError: the loss is beyond me"),
+        ("RaisesInLayer", "ArithmeticError: the layer is beyond me"),
+        ("ExitsOnce", "exit code 3"),
+        ("DiesOnce", "killed by signal 9 (SIGKILL)"),
+    ],
+)
+def test_a_worker_that_fails_in_a_step_ends_the_group_at_once_with_its_own_message(
+    case, message, home
 ):
-    plan = replace(plans_of(name, tiny_facts, two_cores)[-1], node_batch=16)
-    training.run(plan, "NormedRest")
+    """Those that wait for it fail too, or wait for ever: a consequence, not the cause."""
+    plan = replace(home.plans()[-1], node_batch=8)
+    failure, stepped_s = None, time.monotonic()
+    with home.training.start(home.training.task(case, plan)) as group:
+        pids = group.pids
+        while failure is None and (event := group.next_event(60)):
+            failure = explain_failure(group, event)
+            if isinstance(getattr(event, "report", None), StepDone):
+                stepped_s = time.monotonic()
+    wait_until_gone(pids)
+    assert failure.message == message, failure.log_tail
+    assert time.monotonic() - stepped_s < PROMISED_S
+
+
+@EVERY
+@pytest.mark.parametrize("case", ["Clipped", "Scheduled", "NestedTargets"])
+def test_a_use_case_that_does_more_than_the_least_trains_as_in_one_process(case, home):
+    plan = replace(home.plans()[-1], node_batch=8)
+    alone = trained_alone(getattr(tiny_cases, case)(), plan.node_batch)
+    assert largest_error(home.training.run(plan, case), alone) < TOLERANCE

@@ -12,6 +12,8 @@ import torchvision
 from torch import nn
 from torch.nn import functional
 
+from launch.use_cases._base import UseCase
+
 
 class Pictures(torch.utils.data.Dataset):
     """Random pictures, each the same whoever asks for it."""
@@ -28,7 +30,7 @@ class Pictures(torch.utils.data.Dataset):
         return torch.randn(3, self._side, self._side, generator=generator), index % 3
 
 
-class Sgd:
+class Sgd(UseCase):
     """A small convolutional network without anything random in its step."""
 
     name = "tiny"
@@ -140,6 +142,10 @@ class AlexNet(Gradient):
     def dataset(self, data, *, train: bool):
         return Pictures(8 if train else 1, 224)
 
+    def layers(self, model):
+        parts = (*model.features, model.avgpool, nn.Flatten(1), *model.classifier)
+        return nn.Sequential(*parts)
+
 
 class AdamW(Sgd):
     def optimizer(self, parameters):
@@ -209,6 +215,11 @@ class TiedModel(nn.Module):
 class Tied(Sgd):
     def model(self):
         return TiedModel()
+
+    def layers(self, model):
+        parts = (model.first, model.second, model.third, model.frozen)
+        pairs = [layer for part in parts for layer in (part, nn.Tanh())]
+        return nn.Sequential(nn.Flatten(), *pairs, model.last)
 
 
 class Uneven(Sgd):
@@ -336,3 +347,80 @@ class TakesTurns(Sgd):
 
     def dataset(self, data, *, train: bool):
         return Pictures(18 if train else 1)
+
+
+FATEFUL = 86
+"""A sample that comes in the middle of the first epoch, at seed 7 and batches of 8."""
+
+
+class Numbered(Pictures):
+    """Targets are a class and the number of the sample."""
+
+    def __getitem__(self, index: int):
+        picture, target = super().__getitem__(index)
+        return picture, {"class": target, "number": index}
+
+
+class NestedTargets(Sgd):
+    def dataset(self, data, *, train: bool):
+        return Numbered(160 if train else 10)
+
+    def loss(self, output, target):
+        return super().loss(output, target["class"])
+
+    def metrics(self, output, target):
+        return {}
+
+
+class FailsOnce(NestedTargets):
+    """The worker fails that judges one certain sample, while others wait for it."""
+
+    def loss(self, output, target):
+        if (target["number"] == FATEFUL).any():
+            self.fail()
+        return super().loss(output, target)
+
+
+class RaisesOnce(FailsOnce):
+    def fail(self):
+        raise ArithmeticError("the loss is beyond me")
+
+
+class ExitsOnce(FailsOnce):
+    def fail(self):
+        os._exit(3)
+
+
+class DiesOnce(FailsOnce):
+    def fail(self):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Beyond(nn.Module):
+    """Raises after some forward passes."""
+
+    calls = 0
+
+    def forward(self, hidden):
+        self.calls += 1
+        if self.calls > 40:
+            raise ArithmeticError("the layer is beyond me")
+        return hidden
+
+
+class RaisesInLayer(Sgd):
+    def model(self):
+        return nn.Sequential(
+            nn.Flatten(), Beyond(), nn.Linear(192, 16), nn.Tanh(), nn.Linear(16, 3)
+        )
+
+
+class Clipped(Sgd):
+    """Most of its gradients are longer than allowed."""
+
+    max_gradient_norm = 0.1
+
+
+class Scheduled(Sgd):
+    def schedule(self, optimizer, steps_per_epoch):
+        return torch.optim.lr_scheduler.StepLR(optimizer, steps_per_epoch // 4, gamma=0.5)

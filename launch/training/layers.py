@@ -1,0 +1,251 @@
+"""What does each layer take, give and cost? Asked of the layers themselves, with real samples."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from launch.errors import UseCaseError
+from launch.plan import Plan
+from launch.training.cut import LayerCost
+from launch.training.nested import flatten, unflatten
+from launch.training.precision import autocast
+
+_ENOUGH_S = 0.25  # for one layer: what takes long varies little
+_MOST_REPEATS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class TensorForm:
+    """One of the tensors that go from a layer to the next."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    requires_grad: bool
+    is_channels_last: bool
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> TensorForm:
+        """Describe a tensor."""
+        return cls(
+            tuple(tensor.shape),
+            tensor.dtype,
+            tensor.requires_grad,
+            tensor.dim() == 4
+            and tensor.is_contiguous(memory_format=torch.channels_last)
+            and not tensor.is_contiguous(),
+        )
+
+    def wire(self, tensor: Tensor) -> Tensor:
+        """Give the tensor in the order of its memory, for a wire that sends nothing but that."""
+        return (tensor.permute(0, 2, 3, 1) if self.is_channels_last else tensor).contiguous()
+
+    def unwire(self, tensor: Tensor) -> Tensor:
+        """Give what `wire` was given.
+
+        A copy, because a layer may work in place, which autograd refuses on what was received.
+        """
+        return (tensor.permute(0, 3, 1, 2) if self.is_channels_last else tensor).clone()
+
+    def on_wire(self) -> Tensor:
+        """Give a tensor without memory that looks like what is sent."""
+        empty = torch.empty(self.shape, dtype=self.dtype, device="meta")
+        return self.wire(empty).requires_grad_(self.requires_grad)
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What goes from a layer to the next, for one size of the micro-batch."""
+
+    nesting: Any
+    tensors: tuple[TensorForm, ...]
+
+    @property
+    def num_bytes(self) -> int:
+        """Size on the wire."""
+        return sum(torch.Size(t.shape).numel() * t.dtype.itemsize for t in self.tensors)
+
+    def wire(self, value: Any) -> tuple[Tensor, ...]:
+        """Take a value of this form apart, for the wire."""
+        _, tensors = flatten(value, _WHAT)
+        return tuple(form.wire(tensor) for form, tensor in zip(self.tensors, tensors, strict=True))
+
+    def unwire(self, tensors: Sequence[Tensor]) -> Any:
+        """Put together what came over the wire."""
+        parts = [form.unwire(t) for form, t in zip(self.tensors, tensors, strict=True)]
+        return unflatten(self.nesting, parts)
+
+
+_WHAT = "outputs of a layer"
+
+
+def boundary_forms(
+    layers: Iterable[nn.Module], inputs: Any, plan: Plan, device: torch.device
+) -> list[Form | None]:
+    """Find what goes into each layer but the first.
+
+    Args:
+        layers: Consecutive layers, on any device. Their buffers and torch's random numbers are left
+            as they are.
+        inputs: A micro-batch, on ``device``.
+        plan: For its precision.
+        device: Where the layers run.
+
+    Returns:
+        ``None`` where something else than tensors, numbers and texts goes from layer to layer.
+    """
+    forms: list[Form | None] = []
+    for _, output in _run(layers, inputs, plan, device):
+        try:
+            nesting, tensors = flatten(output, _WHAT)
+        except UseCaseError:
+            forms.append(None)
+        else:
+            forms.append(Form(nesting, tuple(map(TensorForm.of, tensors))))
+    return forms[:-1]
+
+
+def measure_layers(
+    layers: Iterable[nn.Module], inputs: Any, plan: Plan, device: torch.device
+) -> list[float]:
+    """Time forward and backward pass of each layer in seconds, see `boundary_forms`.
+
+    Gradients are added to those of an earlier micro-batch, as they are in all but the first.
+    """
+    return [_measure(run, device) for run, _ in _run(layers, inputs, plan, device)]
+
+
+def layer_costs(
+    layers: Iterable[nn.Module], times_s: Sequence[float], forms: Sequence[Form | None]
+) -> list[LayerCost]:
+    """Put together what decides on a cut.
+
+    Args:
+        layers: The layers.
+        times_s: From `measure_layers`.
+        forms: From `boundary_forms`.
+    """
+    layers = list(layers)
+    together = _shared_until(layers)
+    return [
+        LayerCost(
+            time_s=time_s,
+            output_bytes=form.num_bytes if form else 0,
+            is_trained=any(p.requires_grad for p in layer.parameters()),
+            may_end_stage=form is not None and together[index] <= index,
+            is_convolution=isinstance(layer, nn.Conv2d),
+        )
+        for index, (layer, time_s, form) in enumerate(
+            zip(layers, times_s, (*forms, None), strict=True)
+        )
+    ]
+
+
+def _shared_until(layers: Sequence[nn.Module]) -> list[int]:
+    """Give, for each layer, the last one that holds a tensor of it or of one before."""
+    last = {id(tensor): index for index, layer in enumerate(layers) for tensor in _state(layer)}
+    reach = -1
+    found = []
+    for index, layer in enumerate(layers):
+        reach = max([reach, index, *(last[id(tensor)] for tensor in _state(layer))])
+        found.append(reach)
+    return found
+
+
+def _state(module: nn.Module) -> list[Tensor]:
+    return [*module.parameters(), *module.buffers()]
+
+
+class _Run:
+    """One layer with its input, ready to run forward and backward."""
+
+    def __init__(self, layer: nn.Module, inputs: Any, plan: Plan, device: torch.device) -> None:
+        self._layer = layer
+        self._nesting, self._inputs = flatten(inputs, _WHAT)
+        self._plan = plan
+        self._device = device
+
+    def inputs(self) -> Any:
+        """Make a fresh input that no graph hangs on; a copy, because a layer may work in place."""
+        fresh = [
+            tensor.detach().requires_grad_(tensor.requires_grad).clone() for tensor in self._inputs
+        ]
+        return unflatten(self._nesting, fresh)
+
+    def forward(self, inputs: Any) -> Any:
+        """Run the layer forward."""
+        with torch.enable_grad(), autocast(self._plan, self._device.type):
+            return self._layer(inputs)
+
+    def backward(self, output: Any) -> None:
+        """Run the layer backward, from a gradient of ones."""
+        _, tensors = flatten(output, _WHAT)
+        outputs = [tensor for tensor in tensors if tensor.requires_grad]
+        if outputs:
+            torch.autograd.backward(outputs, [torch.ones_like(tensor) for tensor in outputs])
+
+
+def _run(
+    layers: Iterable[nn.Module], inputs: Any, plan: Plan, device: torch.device
+) -> Iterator[tuple[_Run, Any]]:
+    """Send a micro-batch through the layers, one at a time on the device."""
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        for layer in layers:
+            with _lent_to(layer, device):
+                run = _Run(layer, inputs, plan, device)
+                output = run.forward(run.inputs())
+                yield run, output
+            inputs = _detached(output)
+
+
+def _detached(value: Any) -> Any:
+    try:
+        nesting, tensors = flatten(value, _WHAT)
+    except UseCaseError:
+        return value
+    return unflatten(nesting, [t.detach().requires_grad_(t.requires_grad) for t in tensors])
+
+
+def _measure(run: _Run, device: torch.device) -> float:
+    times_s: list[float] = []
+    while len(times_s) <= _MOST_REPEATS and sum(times_s) < _ENOUGH_S:
+        inputs = run.inputs()
+        _finish(device)
+        started = time.perf_counter()
+        run.backward(run.forward(inputs))
+        _finish(device)
+        times_s.append(time.perf_counter() - started)
+    # The first time gradients are made and not added to, and memory is new.
+    return median(times_s[1:]) if len(times_s) > 1 else times_s[0]
+
+
+def _finish(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+@contextmanager
+def _lent_to(layer: nn.Module, device: torch.device) -> Iterator[None]:
+    """Have a layer on a device for a while; afterwards it is as it was before, with no gradient."""
+    buffers = [(buffer, buffer.detach().clone()) for buffer in layer.buffers()]
+    homes = [(tensor, tensor.data) for tensor in _state(layer)]
+    for tensor, home in homes:
+        tensor.data = home.to(device)
+    try:
+        yield
+    finally:
+        for tensor, home in homes:
+            tensor.data = home
+        with torch.no_grad():
+            for buffer, value in buffers:
+                buffer.copy_(value)
+        for parameter in layer.parameters():
+            parameter.grad = None

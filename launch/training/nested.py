@@ -1,0 +1,110 @@
+"""How do nested tensors travel as plain bytes? Their nesting as JSON, then each tensor as it is.
+
+Nothing is pickled: what arrives can hold tensors, numbers and texts, and no code.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import torch
+from torch import Tensor, distributed
+from torch.distributed import ProcessGroup
+
+from launch.errors import UseCaseError
+
+_ALIGNMENT_BYTES = 16  # no element of a tensor is larger
+
+
+def flatten(value: Any, what: str) -> tuple[Any, list[Tensor]]:
+    """Take nested tensors apart.
+
+    Args:
+        value: Tensors, numbers and texts in dicts with text keys, lists and tuples.
+        what: What the user calls it, for the error.
+
+    Returns:
+        The nesting, as plain values that JSON can hold, and the tensors in their order.
+
+    Raises:
+        UseCaseError: It holds something else.
+    """
+    tensors: list[Tensor] = []
+
+    def take(part: Any) -> Any:
+        if isinstance(part, Tensor):
+            tensors.append(part)
+            return {"tensor": len(tensors) - 1}
+        if type(part) is dict and all(isinstance(key, str) for key in part):
+            return {"dict": {key: take(inner) for key, inner in part.items()}}
+        if type(part) in (list, tuple):
+            return {type(part).__name__: [take(inner) for inner in part]}
+        if part is None or type(part) in (bool, int, float, str):
+            return {"value": part}
+        raise UseCaseError(
+            f"{what} hold a {type(part).__name__}, which cannot go from one stage of a pipeline to "
+            "another: use tensors, numbers and texts in dicts, lists and tuples, or other "
+            "--strategies"
+        )
+
+    return take(value), tensors
+
+
+def unflatten(nesting: Any, tensors: list[Tensor]) -> Any:
+    """Put together again what `flatten` took apart."""
+    ((kind, content),) = nesting.items()
+    if kind == "tensor":
+        return tensors[content]
+    if kind == "dict":
+        return {key: unflatten(inner, tensors) for key, inner in content.items()}
+    if kind in ("list", "tuple"):
+        parts = [unflatten(inner, tensors) for inner in content]
+        return parts if kind == "list" else tuple(parts)
+    return content
+
+
+def send_nested(value: Any, to_rank: int, group: ProcessGroup, what: str) -> list[distributed.Work]:
+    """Start to send nested tensors to another worker, from the memory of the CPU.
+
+    Returns:
+        What to wait for; what is sent is kept until then.
+
+    Raises:
+        UseCaseError: See `flatten`.
+    """
+    nesting, tensors = flatten(value, what)
+    tensors = [tensor.detach().cpu().contiguous() for tensor in tensors]
+    forms = [[str(t.dtype).removeprefix("torch."), list(t.shape)] for t in tensors]
+    header = json.dumps({"nesting": nesting, "forms": forms}).encode()
+    parts = [torch.frombuffer(bytearray(header), dtype=torch.uint8)]
+    parts += [tensor.view(-1).view(torch.uint8) for tensor in tensors]
+    message = torch.zeros(sum(_aligned(part.numel()) for part in parts), dtype=torch.uint8)
+    offset = 0
+    for part in parts:
+        message[offset : offset + part.numel()] = part
+        offset += _aligned(part.numel())
+    sizes = torch.tensor([len(header), message.numel()])
+    works = [distributed.isend(data, to_rank, group=group) for data in (sizes, message)]
+    return [work for work in works if work is not None]
+
+
+def receive_nested(from_rank: int, group: ProcessGroup) -> Any:
+    """Wait for what another worker sends by `send_nested`."""
+    sizes = torch.empty(2, dtype=torch.int64)
+    distributed.recv(sizes, from_rank, group=group)
+    header_bytes, total_bytes = sizes.tolist()
+    message = torch.empty(total_bytes, dtype=torch.uint8)
+    distributed.recv(message, from_rank, group=group)
+    header = json.loads(message[:header_bytes].numpy().tobytes())
+    offset, tensors = _aligned(header_bytes), []
+    for name, shape in header["forms"]:
+        dtype = getattr(torch, name)
+        num_bytes = torch.Size(shape).numel() * dtype.itemsize
+        tensors.append(message[offset : offset + num_bytes].view(dtype).view(shape))
+        offset += _aligned(num_bytes)
+    return unflatten(header["nesting"], tensors)
+
+
+def _aligned(num_bytes: int) -> int:
+    return -(-num_bytes // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES

@@ -1,0 +1,243 @@
+"""How do the stages of one or several pipelines make one step together?
+
+Worker ``replica * stages + stage`` trains one stage of one replica. The first stage of each
+replica reads its share and sends the targets on to the last one; micro-batches go forward and
+their gradients back; then equal stages add up their gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from launch.data.batch import Batch, move_batch, split_batch
+from launch.data.samples import Part, equal_parts
+from launch.errors import UseCaseError
+from launch.plan import Plan
+from launch.training.clipping import GradientClipper
+from launch.training.connections import Connections, losing_workers
+from launch.training.cut import (
+    Cut,
+    LayerCost,
+    check_cut,
+    find_cut,
+    paper_cut,
+    parse_cut,
+    stage_bounds,
+    stage_times_s,
+)
+from launch.training.group import LocalGroup, SubGroup
+from launch.training.layers import boundary_forms, layer_costs, measure_layers
+from launch.training.nested import receive_nested, send_nested
+from launch.training.optimizer import make_optimizer
+from launch.training.pipelining import MicroBatchPipeline, StageModule
+from launch.training.precision import autocast
+from launch.training.replica import memory_format, prepare_model
+from launch.training.stage_update import LoneUpdate, ReducedUpdate, SharedUpdate, StageUpdate
+from launch.training.step import TrainStep
+from launch.training.whole_model import WholeModel
+from launch.use_cases._base import UseCase
+
+
+class PipelineStep(TrainStep):
+    """One stage of one replica.
+
+    Collective: every worker of ``group`` builds one.
+    """
+
+    def __init__(self, plan: Plan, case: UseCase, group: LocalGroup) -> None:
+        self._plan, self._case, self._group = plan, case, group
+        self._stages = plan.processes // plan.replicas
+        self._replica, self._stage = divmod(group.local_rank, self._stages)
+        self._share = Part(self._replica, plan.replicas)
+        self.part = self._share if self._stage == 0 else None
+        self._device = torch.device(plan.devices[group.local_rank % len(plan.devices)])
+        self.model = prepare_model(plan, case.model(), "cpu")
+        self._layers = _layers_of(case, self.model)
+        self._whole = WholeModel(self.model, group)
+        self._connections = Connections(group, self._device)
+        ranks = torch.arange(plan.processes).view(plan.replicas, self._stages)
+        self._pipeline = self._connections.sub_group(ranks.tolist())
+        self._equals = ranks.T.tolist()
+        self._equal_stages = self._connections.sub_group(self._equals)
+        self._last_rank = int(ranks[self._replica, -1])
+        self._first_rank = int(ranks[self._replica, 0])
+        # Two rows in turn: a replica that is ahead by one step writes where nobody reads any more.
+        losses = group.share_bytes(2 * 8 * plan.replicas).view(torch.float64)
+        self._losses = losses.view(2, plan.replicas)
+        self._steps = 0
+        self._pipes: dict[tuple[int, int], MicroBatchPipeline] = {}
+
+    def prepare(self, read_few: Callable[[], Batch]) -> None:
+        self._example = self.place(read_few())[0]
+        costs = self._measure()
+        cut = self._choose_cut(costs)
+        bounds = stage_bounds(cut, len(costs))
+        self._first, self._end = bounds[self._stage]
+        self._own = self._layers[self._first : self._end].to(self._device)
+        others = set(self.model.parameters()) - set(self._own.parameters())
+        self._others = list(others) if self._device.type != "cpu" else []
+        optimizer = make_optimizer(self._plan, self._case, self._own.parameters())
+        self.optimizers = [optimizer]
+        self._update = self._make_update(optimizer)
+        self.facts = {
+            "cut": list(cut),
+            "layers": [type(layer).__name__ for layer in self._layers],
+            "layer_times_s": [cost.time_s for cost in costs],
+            "stage_times_s": stage_times_s(costs, cut),
+            "sent_bytes": [costs[first - 1].output_bytes for first in cut],
+        }
+        print(self._describe(bounds))  # noqa: T201 - to this worker's log
+
+    def run(self, share: Batch | None, batch_size: int) -> float:
+        self._whole.give_back(self._others)
+        losses = self._losses[self._steps % 2]
+        self._steps += 1
+        self._update.start()
+        if size := self._share.size_of(batch_size):
+            loss = self._run_pipeline(share, size, batch_size)
+            if self._stage == self._stages - 1:
+                losses[self._replica] = loss
+        elif self._stage == self._stages - 1:
+            losses[self._replica] = 0.0
+        with losing_workers():
+            self._update.finish()
+        self._group.barrier()
+        return float(losses.sum())
+
+    def place(self, batch: Batch) -> Batch:
+        placed: Batch = move_batch(batch, self._device, memory_format(self._plan))
+        return placed
+
+    def agree(self) -> None:
+        counts = self._replica == 0
+        owned = [*self._own.parameters(), *self._own.buffers()] if counts else []
+        self._whole.agree(owned, self._device)
+
+    def close(self) -> None:
+        self._connections.close()
+
+    def _run_pipeline(self, share: Batch | None, size: int, batch_size: int) -> float:
+        count = equal_parts(size, self._plan.micro_batches)
+        pipe = self._pipe(size // count, count)
+        self._scale = size / count / batch_size
+        inputs: list[Any] = []
+        targets: list[Any] = []
+        sending = []
+        if self._stage == 0:
+            assert share is not None
+            with losing_workers():
+                sending = send_nested(share[1], self._last_rank, self._pipeline, "targets")
+            inputs = [self.place((piece, ()))[0] for piece in split_batch(share[0], count)]
+        elif self._stage == self._stages - 1:
+            with losing_workers():
+                received = receive_nested(self._first_rank, self._pipeline)
+            targets = [self.place(((), piece))[1] for piece in split_batch(received, count)]
+        loss = pipe.run(inputs, targets)
+        for work in sending:
+            with losing_workers():
+                work.wait()
+        return loss
+
+    def _pipe(self, size: int, count: int) -> MicroBatchPipeline:
+        """Give the pipeline for so many micro-batches of one size; the last batch has others."""
+        if (size, count) not in self._pipes:
+            example = repeat_samples(self._example, size)
+            forms = boundary_forms(self._layers, example, self._plan, self._device)
+            is_last = self._stage == self._stages - 1
+            module = StageModule(
+                self._own,
+                incoming=forms[self._first - 1] if self._stage else None,
+                outgoing=None if is_last else forms[self._end - 1],
+                precision=lambda: autocast(self._plan, self._device.type),
+                loss=self._loss,
+            )
+            self._pipes[size, count] = MicroBatchPipeline(
+                module,
+                stage=self._stage,
+                group=self._pipeline,
+                device=self._device,
+                micro_batches=count,
+                schedule=str(self._plan.options.get("schedule", "1f1b")),
+            )
+        return self._pipes[size, count]
+
+    def _loss(self, output: Any, target: Any) -> Tensor:
+        return self._case.loss(output, target) * self._scale
+
+    def _measure(self) -> list[LayerCost]:
+        size = Part(0, self._plan.replicas).size_of(self._plan.node_batch)
+        example = repeat_samples(self._example, size // equal_parts(size, self._plan.micro_batches))
+        forms = boundary_forms(self._layers, example, self._plan, self._device)
+        count = len(self._layers)
+        times = self._group.share_bytes(8 * self._group.size * count).view(torch.float64)
+        times = times.view(self._group.size, count)
+        self._group.barrier()  # all at the same time, as in a step
+        if self._wish == "measured":
+            mine = measure_layers(self._layers, example, self._plan, self._device)
+            times[self._group.local_rank] = torch.tensor(mine, dtype=torch.float64)
+        self._group.barrier()
+        return layer_costs(self._layers, times.mean(0).tolist(), forms)
+
+    @property
+    def _wish(self) -> str:
+        return str(self._plan.options.get("cut", "measured"))
+
+    def _choose_cut(self, costs: list[LayerCost]) -> Cut:
+        if self._wish == "measured":
+            return find_cut(costs, self._stages)
+        if self._wish == "paper":
+            return paper_cut(costs, self._stages)
+        return check_cut(parse_cut(self._wish), costs, self._stages)
+
+    def _make_update(self, optimizer: Optimizer) -> StageUpdate:
+        norm = self._case.max_gradient_norm
+        clipper = None if norm is None else GradientClipper(norm, self._group)
+        if self._plan.replicas == 1:
+            return LoneUpdate(optimizer, clipper)
+        if self._device.type != "cpu":
+            return ReducedUpdate(optimizer, self._equal_stages, clipper)
+        equals = SubGroup(self._group, self._equals, self._wait_for_equals)
+        return SharedUpdate(self._own, optimizer, equals, clipper)
+
+    def _wait_for_equals(self) -> None:
+        with losing_workers():
+            torch.distributed.barrier(self._equal_stages)
+
+    def _describe(self, bounds: list[tuple[int, int]]) -> str:
+        times = self.facts["stage_times_s"]
+        parts = (
+            f"stage {number}: layers {first} to {end - 1}, {1e3 * time_s:.1f} ms"
+            for number, ((first, end), time_s) in enumerate(zip(bounds, times, strict=True))
+        )
+        return "; ".join(parts)
+
+
+def repeat_samples(batch: Any, size: int) -> Any:
+    """Make a batch of any size of the samples that there are, over and over."""
+    if isinstance(batch, Tensor):
+        indices = torch.arange(size, device=batch.device) % batch.size(0)
+        form = torch.channels_last if _is_channels_last(batch) else torch.contiguous_format
+        return batch.index_select(0, indices).contiguous(memory_format=form)
+    if isinstance(batch, dict):
+        return {key: repeat_samples(value, size) for key, value in batch.items()}
+    if isinstance(batch, (tuple, list)):
+        return type(batch)(repeat_samples(value, size) for value in batch)
+    return batch
+
+
+def _is_channels_last(tensor: Tensor) -> bool:
+    return tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last)
+
+
+def _layers_of(case: UseCase, model: nn.Module) -> nn.Sequential:
+    layers = case.layers(model)
+    if layers is None:
+        raise UseCaseError(
+            "the use case gives no layers(): add it, or use --strategies without pipeline, hybrid"
+        )
+    return layers

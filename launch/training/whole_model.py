@@ -1,0 +1,80 @@
+"""How does every worker see the whole model, of which each trains a part? In shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import accumulate
+
+import torch
+from torch import Tensor, nn
+
+from launch.training.group import LocalGroup
+
+_ALIGNMENT_BYTES = 64
+
+
+class WholeModel:
+    """One copy of a model's parameters and buffers for all workers of a node.
+
+    Collective: every worker of ``group`` builds it once, over equal models on the CPU. Afterwards
+    the parameters of the model lie in the shared memory, so that whoever trains some of them in
+    place changes them for all. A worker that trains a copy elsewhere, on a GPU for instance,
+    passes on its values by `agree`. Buffers stay each worker's own until then.
+    """
+
+    def __init__(self, model: nn.Module, group: LocalGroup) -> None:
+        self._group = group
+        self._parameters = list(model.parameters())
+        self._buffers = [buffer for buffer in model.buffers() if buffer.numel() > 0]
+        tensors = [*self._parameters, *self._buffers]
+        sizes = [_aligned(tensor.numel() * tensor.element_size()) for tensor in tensors]
+        memory = group.share_bytes(sum(sizes))
+        starts = accumulate(sizes, initial=0)
+        self._shared = {
+            id(tensor): _view(memory, start, tensor)
+            for tensor, start in zip(tensors, starts, strict=False)
+        }
+        if group.local_rank == 0:
+            for tensor in tensors:
+                self._shared[id(tensor)].copy_(tensor.detach())
+        group.barrier()
+        for parameter in self._parameters:
+            parameter.data = self._shared[id(parameter)]
+
+    @torch.no_grad()
+    def agree(self, owned: Iterable[Tensor], device: torch.device) -> None:
+        """Bring everybody's model to one state, on a device. Collective.
+
+        Args:
+            owned: Parameters and buffers whose values count, those of this worker's stage; of each
+                tensor of the model one worker gives the values, at most.
+            device: Where this worker's model is to be.
+        """
+        for tensor in owned:
+            shared = self._shared.get(id(tensor))
+            if shared is not None and shared.data_ptr() != tensor.data_ptr():
+                shared.copy_(tensor)
+        self._group.barrier()
+        for parameter in self._parameters:
+            if device.type != "cpu" and parameter.device != device:
+                parameter.data = self._shared[id(parameter)].to(device)
+        for buffer in self._buffers:
+            buffer.data = buffer.to(device)
+            buffer.copy_(self._shared[id(buffer)])
+        self._group.barrier()
+
+    def give_back(self, others: Iterable[nn.Parameter]) -> None:
+        """Free what `agree` brought to a device of parameters that others train."""
+        for parameter in others:
+            parameter.data = self._shared[id(parameter)]
+
+
+def _view(memory: Tensor, start: int, tensor: Tensor) -> Tensor:
+    """View a part of the memory in the shape of a tensor, and in its strides without gaps."""
+    form = torch.empty_like(tensor, device="meta")
+    flat = memory[start : start + tensor.numel() * tensor.element_size()].view(tensor.dtype)
+    return flat.as_strided(form.size(), form.stride())
+
+
+def _aligned(num_bytes: int) -> int:
+    return -(-num_bytes // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
