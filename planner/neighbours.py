@@ -33,8 +33,9 @@ def neighbours(
 ) -> Iterator[dict[str, Setting]]:
     """Change one setting of the best plan, the most promising change first.
 
-    Every setting has its first turn before any has its second. Those that made no difference where
-    they were changed already, be it in another plan, come last.
+    Every setting has its first turn before any has its second, but for those that only the strategy
+    knows, which have two at once. Those that made no difference where they were changed already, be
+    it in another plan, come last.
 
     Args:
         best: The best trial.
@@ -47,7 +48,9 @@ def neighbours(
             continue
         is_idle = effects.get(_short(name), math.inf) < _SMALL
         for turn, value in enumerate(_other_values(best.params[name], distribution)):
-            ranked.append(((is_idle, turn, _place(name)), name, value))
+            place = _place(name)
+            turn = turn // 2 if place < 0 else turn
+            ranked.append(((is_idle, turn, place), name, value))
     for _, name, value in sorted(ranked, key=lambda entry: entry[0]):
         yield {**best.params, name: value}
 
@@ -75,14 +78,14 @@ def _differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
 
 
 def _other_values(value: Any, distribution: BaseDistribution) -> Iterator[Any]:
-    """Give other choices: of numbers the next larger, then the next smaller, else all."""
+    """Give other choices: of numbers the next larger and the next smaller, else all from near."""
     assert isinstance(distribution, CategoricalDistribution)
     choices = list(distribution.choices)
     place = choices.index(value)
-    ordered = all(isinstance(choice, int) for choice in choices)
-    near = (place + 1, place - 1) if ordered else range(len(choices))
-    for other in near:
-        if other != place and 0 <= other < len(choices):
+    others = sorted(set(range(len(choices))) - {place}, key=lambda i: (abs(i - place), -i))
+    is_ordered = all(isinstance(choice, int) for choice in choices)
+    for other in others:
+        if not is_ordered or abs(other - place) == 1:
             yield choices[other]
 
 

@@ -31,6 +31,10 @@ _MAX_REPEATS = 200
 
 _NEIGHBOURS_PER_DRAW = 3
 
+_NEIGHBOURS_AT_FIRST = 8
+"""As many as there are settings that may matter: of so large a space the sampler knows nothing
+before."""
+
 _LOST = 1.25
 """Time of a strategy's best plan / time of the best, above which the strategy has lost: no change
 of one setting makes up for that."""
@@ -198,7 +202,8 @@ class PlanSearch:
             return
         self._turns += 1
         done = self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-        if done and self._turns % (_NEIGHBOURS_PER_DRAW + 1):
+        is_early = self._turns <= _NEIGHBOURS_AT_FIRST
+        if done and (is_early or self._turns % (_NEIGHBOURS_PER_DRAW + 1)):
             best = min(done, key=lambda trial: trial.value or 0.0)
             known = self._guesses_of(best.params[STRATEGY])[-1:]
             for neighbour in neighbours(best, done):

@@ -37,6 +37,8 @@ def tune_here(request: TuneRequest, db: str, out: Output) -> None:
             facts = runner.describe(on_progress=bar, on_warning=out.warn)
         for warning in facts.warnings:
             out.warn(warning)
+        for warning in facts.warnings:
+            out.warn(warning)
         check_batch(request, facts)
         _skip_what_cannot_run(request, facts, node, out)
         check_started = time.monotonic()
