@@ -12,7 +12,8 @@ from torch import Tensor
 from torch.utils.data import Dataset, default_collate
 
 from launch.data.pictures import Pictures
-from launch.data.pixel_file import PixelFile, PixelLayout
+from launch.data.pixel_file import PixelFile
+from launch.data.pixel_layout import PixelLayout
 from launch.data.raw_pictures import RawPictures
 from launch.data.samples import Indices
 from launch.errors import UseCaseError

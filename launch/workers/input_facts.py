@@ -9,7 +9,7 @@ from torch.utils.data import Dataset
 
 from launch.data.decoded_pictures import layout_of
 from launch.data.pictures import Pictures
-from launch.data.pixel_file import find_shortage
+from launch.data.pixel_room import find_shortage
 from launch.errors import UseCaseError
 from probes.memory import read_memory
 

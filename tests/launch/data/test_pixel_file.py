@@ -10,7 +10,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from launch.data.pixel_file import PixelFile, PixelLayout, find_shortage
+from launch.data.pixel_file import PixelFile
+from launch.data.pixel_layout import PixelLayout
+from launch.data.pixel_room import find_shortage
 from launch.errors import UseCaseError
 
 LAYOUT = PixelLayout(name="data train", key="1", shape=(4, 6, 3), count=1500)
@@ -104,7 +106,8 @@ def test_rest_of_a_process_that_was_killed_while_making_the_file_is_removed():
 def test_processes_that_make_the_file_at_once_end_with_the_same_one():
     script = (
         "import sys, os\n"
-        "from launch.data.pixel_file import PixelFile, PixelLayout\n"
+        "from launch.data.pixel_file import PixelFile\n"
+        "from launch.data.pixel_layout import PixelLayout\n"
         "import numpy as np\n"
         "layout = PixelLayout(name='data train', key='1', shape=(4, 6, 3), count=1500)\n"
         "print('ready', flush=True); sys.stdin.readline()\n"

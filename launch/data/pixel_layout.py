@@ -1,0 +1,91 @@
+"""Which decoded pictures does a file hold, and what lies where in it: head, checksums, pixels?"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from hashlib import sha256
+from math import prod
+from pathlib import Path
+
+from launch.cache import cache_folder
+
+VERSION = 1
+"""Goes up with every change to the layout."""
+
+CHECKSUM_BYTES = 4
+_PAGE = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PixelLayout:
+    """Which pictures a file holds, and what lies where: head, checksums, pixels."""
+
+    name: str
+    """Of the data set and its split."""
+
+    key: str
+    """Changes when any pixel may have."""
+
+    shape: tuple[int, int, int]
+    """Height, width and channels of each picture."""
+
+    count: int
+
+    @property
+    def picture_bytes(self) -> int:
+        """Size of one picture."""
+        return prod(self.shape)
+
+    @property
+    def pixels_at(self) -> int:
+        """Offset of the first picture."""
+        return _PAGE + -(-self.count * CHECKSUM_BYTES // _PAGE) * _PAGE
+
+    @property
+    def num_bytes(self) -> int:
+        """Size of the file."""
+        return self.pixels_at + self.count * self.picture_bytes
+
+    @property
+    def head(self) -> bytes:
+        """The first page: whoever finds another one there has another file before him."""
+        about = {"version": VERSION, "key": self._digest, "shape": self.shape, "count": self.count}
+        return b"ddlplan pixels " + json.dumps(about).encode().ljust(_PAGE - 16) + b"\n"
+
+    @property
+    def family(self) -> Path:
+        """Where the files of this data set and split are: what their names begin with."""
+        return cache_folder() / "pixels" / _hash(self.name)[:16]
+
+    @property
+    def file(self) -> Path:
+        """Where the file is."""
+        return self.family.with_name(f"{self.family.name}-{self._digest[:32]}")
+
+    @property
+    def checksums_at(self) -> int:
+        """Offset of the first checksum."""
+        return _PAGE
+
+    def open(self) -> int | None:
+        """Open the file to read and write; ``None`` where there is none that is as described."""
+        try:
+            descriptor = os.open(self.file, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return None
+        # To read a map beyond the end of its file would be SIGBUS.
+        is_whole = os.fstat(descriptor).st_size == self.num_bytes
+        if is_whole and os.pread(descriptor, _PAGE, 0) == self.head:
+            return descriptor
+        os.close(descriptor)
+        return None
+
+    @property
+    def _digest(self) -> str:
+        return _hash(f"{VERSION}\0{self.key}")
+
+
+def _hash(text: str) -> str:
+    return sha256(text.encode(errors="surrogateescape")).hexdigest()
