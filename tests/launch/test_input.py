@@ -17,6 +17,7 @@ from probes.hardware import Memory
 
 ONE = Plan(strategy="sequential", node_batch=8)
 TWO = Plan(strategy="processes", processes=2, replicas=2, node_batch=8, micro_batches=2)
+PIPELINE = Plan(strategy="pipeline", processes=2, node_batch=8, micro_batches=4)
 THREADS = Plan(strategy="threads", replicas=2, threads_per_process=2, node_batch=8)
 
 
@@ -25,7 +26,7 @@ def with_input(plan: Plan, source: str) -> Plan:
 
 
 @pytest.mark.parametrize("memory_format", ["contiguous", "channels_last"])
-@pytest.mark.parametrize("plan", [ONE, TWO, THREADS], ids=lambda plan: plan.strategy)
+@pytest.mark.parametrize("plan", [ONE, TWO, THREADS, PIPELINE], ids=lambda plan: plan.strategy)
 def test_weights_and_validation_equal_those_from_the_files(training, plan, memory_format):
     plan = Plan.from_json(plan.to_json() | {"memory_format": memory_format})
     weights = training.run(plan, "Decoded", epochs=2)
