@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations
-from typing import Any
+from dataclasses import dataclass, field
+from itertools import permutations
+from typing import Any, Self
 
 import optuna
-from optuna.distributions import BaseDistribution, CategoricalDistribution
+from optuna.distributions import CategoricalDistribution
 
 from launch.plan import Setting
 
@@ -28,47 +29,66 @@ _SMALL = 0.01
 _MOST_TRIALS = 60
 
 
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """What single changes did to the time so far, in whichever plan.
+
+    Settings are named without their strategy: what a fused optimizer gains in one strategy is a
+    good guess for another.
+    """
+
+    gains: Mapping[tuple[str, Any, Any], float] = field(default_factory=dict)
+    """By setting, old and new value: the largest logarithm of old time / new time."""
+
+    @classmethod
+    def from_trials(cls, done: Sequence[optuna.trial.FrozenTrial]) -> Self:
+        """Compare trials that differ in one setting alone."""
+        gains: dict[tuple[str, Any, Any], float] = {}
+        for one, other in permutations(done[-_MOST_TRIALS:], 2):
+            changed = _differences(one.params, other.params)
+            if len(changed) == 1 and one.value and other.value:
+                (name,) = changed
+                key = (_short(name), one.params[name], other.params[name])
+                gain = math.log(one.value / other.value)
+                gains[key] = max(gain, gains.get(key, -math.inf))
+        return cls(gains)
+
+    def doubt(self, name: str, old: Any, new: Any) -> int:
+        """Say how little a change promises.
+
+        Returns:
+            0 where nothing speaks against it; 1 where other values of the setting made no
+            difference; 2 where this very change has brought nothing.
+        """
+        if self.gains.get((_short(name), old, new), math.inf) < _SMALL:
+            return 2
+        known = [abs(gain) for (short, _, _), gain in self.gains.items() if short == _short(name)]
+        return 1 if known and max(known) < _SMALL else 0
+
+
 def neighbours(
     best: optuna.trial.FrozenTrial, done: Sequence[optuna.trial.FrozenTrial]
 ) -> Iterator[dict[str, Setting]]:
     """Change one setting of the best plan, the most promising change first.
 
     Every setting has its first turn before any has its second, but for those that only the strategy
-    knows, which have two at once. Those that made no difference where they were changed already, be
-    it in another plan, come last.
+    knows, which have two at once. What brought nothing so far, be it in another plan, comes last.
 
     Args:
         best: The best trial.
         done: All that showed a time.
     """
-    effects = find_effects(done)
+    effects = Effects.from_trials(done)
     ranked = []
     for name, distribution in best.distributions.items():
         if name == STRATEGY or not isinstance(distribution, CategoricalDistribution):
             continue
-        is_idle = effects.get(_short(name), math.inf) < _SMALL
-        for turn, value in enumerate(_other_values(best.params[name], distribution)):
-            place = _place(name)
-            turn = turn // 2 if place < 0 else turn
-            ranked.append(((is_idle, turn, place), name, value))
-    for _, name, value in sorted(ranked, key=lambda entry: entry[0]):
-        yield {**best.params, name: value}
-
-
-def find_effects(done: Sequence[optuna.trial.FrozenTrial]) -> dict[str, float]:
-    """Give by how much each setting changed the time where nothing else was changed.
-
-    Returns:
-        For each setting that was, by its name without the strategy's, the largest relative change.
-    """
-    effects: dict[str, float] = {}
-    for one, other in combinations(done[-_MOST_TRIALS:], 2):
-        changed = _differences(one.params, other.params)
-        if len(changed) == 1 and one.value and other.value:
-            name = _short(changed[0])
-            effect = abs(math.log(one.value / other.value))
-            effects[name] = max(effect, effects.get(name, 0.0))
-    return effects
+        old, place = best.params[name], _place(name)
+        for turn, new in enumerate(_other_values(old, distribution.choices, is_own=place < 0)):
+            rank = (effects.doubt(name, old, new), turn // 2 if place < 0 else turn, place)
+            ranked.append((rank, name, new))
+    for _, name, new in sorted(ranked, key=lambda entry: entry[0]):
+        yield {**best.params, name: new}
 
 
 def _differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
@@ -77,14 +97,16 @@ def _differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     return [name for name, value in one.items() if other[name] != value]
 
 
-def _other_values(value: Any, distribution: BaseDistribution) -> Iterator[Any]:
-    """Give other choices: of numbers the next larger and the next smaller, else all from near."""
-    assert isinstance(distribution, CategoricalDistribution)
-    choices = list(distribution.choices)
+def _other_values(value: Any, choices: Sequence[Any], *, is_own: bool) -> Iterator[Any]:
+    """Give other choices, the nearest first; of numbers only the next larger and smaller.
+
+    Of two that are as near the later one comes first, but for a strategy's own settings, which it
+    lists with the most promising ahead.
+    """
     place = choices.index(value)
-    others = sorted(set(range(len(choices))) - {place}, key=lambda i: (abs(i - place), -i))
+    near = {i: (abs(i - place), i if is_own else -i) for i in range(len(choices)) if i != place}
     is_ordered = all(isinstance(choice, int) for choice in choices)
-    for other in others:
+    for other in sorted(near, key=near.__getitem__):
         if not is_ordered or abs(other - place) == 1:
             yield choices[other]
 

@@ -39,6 +39,10 @@ _LOST = 1.25
 """Time of a strategy's best plan / time of the best, above which the strategy has lost: no change
 of one setting makes up for that."""
 
+_HOPELESS = 1.75
+"""The same where only a plan with every setting at its default is known, the baseline: what all
+settings together gain."""
+
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
@@ -90,12 +94,12 @@ class PlanSearch:
         self._known: dict[str, float | None] = {}
         self._turns = 0
         self._names = cycle(self._strategies)
+        self._best_s: dict[str, float] = {}
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._study = optuna.create_study(sampler=_sampler(seed, self._count_guesses()))
         for result in history:
             self._remember(result)
-        for guess in self._guesses():
-            self._enqueue(guess)
+        self._waiting = list(self._guesses())
 
     def propose(self) -> Proposal | None:
         """Give the next plan to try, ``None`` when nothing new is left to draw.
@@ -119,7 +123,7 @@ class PlanSearch:
     def tell(self, proposal: Proposal, result: TrialResult) -> None:
         """Learn what a proposed plan showed."""
         time_s = time_per_sample_s(result, self._over_samples)
-        self._known[_key(proposal.plan)] = time_s
+        self._note(proposal.plan, time_s)
         self._tell(proposal._trial, time_s)
 
     def _tell(self, trial: optuna.Trial, time_s: float | None) -> None:
@@ -127,6 +131,12 @@ class PlanSearch:
             self._study.tell(trial, state=TrialState.FAIL)
         else:
             self._study.tell(trial, time_s)
+
+    def _note(self, plan: Plan, time_s: float | None) -> None:
+        self._known[_key(plan)] = time_s
+        if time_s is not None:
+            name = plan.strategy
+            self._best_s[name] = min(time_s, self._best_s.get(name, math.inf))
 
     def _draw(self, trial: Suggest) -> Plan:
         name = trial.suggest_categorical(STRATEGY, tuple(self._strategies))
@@ -141,7 +151,7 @@ class PlanSearch:
     def _remember(self, result: TrialResult) -> None:
         """Take in an earlier trial, where today's search space still holds it."""
         time_s = time_per_sample_s(result, self._over_samples)
-        self._known[_key(result.plan)] = time_s
+        self._note(result.plan, time_s)
         if not result.parameters:
             return
         drawn = _Recalled(result)
@@ -200,6 +210,10 @@ class PlanSearch:
         """Let Optuna give a neighbour of the best plan next, or a draw of a strategy."""
         if any(t.state == TrialState.WAITING for t in self._study.get_trials(deepcopy=False)):
             return
+        while self._waiting:
+            guess = self._waiting.pop(0)
+            if not self._is_hopeless(guess) and self._enqueue(guess):
+                return
         self._turns += 1
         done = self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
         is_early = self._turns <= _NEIGHBOURS_AT_FIRST
@@ -211,18 +225,18 @@ class PlanSearch:
                 if self._enqueue({**(known[0] if known else {}), **neighbour}):
                     return
         if not with_lost:
-            lost = self._find_lost(done)
-            name = next(name for name in self._names if name not in lost)
+            name = next(name for name in self._names if not self._has_lost(name, _LOST))
             self._study.enqueue_trial({STRATEGY: name})
 
-    def _find_lost(self, done: Sequence[optuna.trial.FrozenTrial]) -> set[str]:
-        """Name the strategies whose best plan is far behind the best."""
-        best: dict[str, float] = {}
-        for trial in done:
-            name, time_s = trial.params[STRATEGY], trial.value or math.inf
-            best[name] = min(time_s, best.get(name, math.inf))
-        limit_s = _LOST * min(best.values(), default=math.inf)
-        return {name for name, time_s in best.items() if time_s > limit_s}
+    def _is_hopeless(self, guess: Mapping[str, Setting]) -> bool:
+        """Tell whether a guess for the CPU is of a strategy whose plain form is far too slow."""
+        on_gpu = self._promise(guess)[0] < 0
+        return not on_gpu and self._has_lost(str(guess[STRATEGY]), _HOPELESS)
+
+    def _has_lost(self, name: str, factor: float) -> bool:
+        """Tell whether the best plan of a strategy takes so many times as long as the best."""
+        fastest_s = min(self._best_s.values(), default=math.inf)
+        return name in self._best_s and self._best_s[name] > factor * fastest_s
 
 
 class _Recalled(Fixed):

@@ -118,7 +118,7 @@ def fastest_there_is(machine: Machine, cores: int) -> float:
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize(("cores", "near"), [(2, 1.03), (8, 1.10)])
+@pytest.mark.parametrize(("cores", "near"), [(2, 1.02), (8, 1.06)])
 def test_fifteen_trials_lead_near_the_best_plan_there_is(machine, cores, near):
     search = PlanSearch(strategy_names(), CASE, node_of(cores))
     tried = machine.search(search, 15)
@@ -221,3 +221,10 @@ def test_what_cannot_run_here_says_why():
     obstacles = find_obstacles(("sequential", "threads", "processes"), CASE, node_of(1))
     assert obstacles.keys() == {"threads", "processes"}
     assert obstacles["threads"] == "usable_cores=1: threads need at least 2 cores"
+
+
+def test_one_core_is_not_tried_where_the_baseline_shows_that_it_cannot_win():
+    machine = MACHINES[0]
+    baseline = machine.result(Plan(strategy="sequential", node_batch=32))
+    search = PlanSearch(strategy_names(), CASE, node_of(8), history=[baseline])
+    assert "sequential" not in {plan.strategy for plan in machine.search(search, 15)}
