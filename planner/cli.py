@@ -116,6 +116,9 @@ def tune(
     precision: Annotated[
         str, _option("--precision", help_="fp32 keeps the numerics; bf16; auto: either.")
     ] = "fp32",
+    no_cache: Annotated[
+        bool, _option("--no-cache", help_="Decode the files in every epoch, keep no pictures.")
+    ] = False,
     strategies: Annotated[str | None, _option("--strategies", help_="Only these: a,b,...")] = None,
     epochs: Annotated[
         int,
@@ -153,6 +156,7 @@ def tune(
         seed=seed,
         batch_size=batch_size,
         max_batch=max_batch,
+        keeps_pictures=not no_cache,
         names_strategies=strategies is not None,
         fresh=fresh,
         epochs=epochs,

@@ -30,6 +30,8 @@ class TuneRequest:
     """The only node batch to try, the baseline apart."""
     max_batch: int | None = None
     precision: str = "fp32"
+    keeps_pictures: bool = True
+    """Whether decoded pictures may be kept in the cache."""
     strategies: tuple[str, ...] = ()
     names_strategies: bool = False
     """Whether the user chose them, so that one that cannot run here is an error."""
@@ -41,7 +43,7 @@ class TuneRequest:
 def with_choices(
     case: CaseFacts, request: TuneRequest, *, least_time_per_sample_s: float
 ) -> CaseFacts:
-    """Name the batches that may be tried.
+    """Name the batches and inputs that may be tried.
 
     A batch is tried if judging it takes no more than a quarter of the budget.
 
@@ -60,7 +62,11 @@ def with_choices(
     ]
     if request.batch_size is not None:
         choices = [request.batch_size]
-    return replace(case, batch_choices=tuple(choices) or (min(default, largest),))
+    return replace(
+        case,
+        batch_choices=tuple(choices) or (min(default, largest),),
+        inputs=case.inputs if request.keeps_pictures else ("files",),
+    )
 
 
 def check_batch(request: TuneRequest, case: CaseFacts) -> None:
@@ -108,6 +114,8 @@ def allows(request: TuneRequest, plan: Plan) -> bool:
     """Whether a plan is within the user's limits."""
     is_rounded = plan.precision != "fp32"
     if is_rounded != (request.precision == "bf16") and request.precision != "auto":
+        return False
+    if plan.input != "files" and not request.keeps_pictures:
         return False
     return plan.strategy in request.strategies and _allows_batch(request, plan.node_batch)
 

@@ -21,7 +21,7 @@ PLAN_KEYS = {
 OPTIONS = {
     "probe": "--hosts --quick --db --json",
     "tune": "--use-case --data --hosts --budget --trials --seed --batch-size --max-batch "
-    "--precision --strategies --fresh --db --json",
+    "--precision --no-cache --strategies --fresh --epochs --db --json",
     "launch": "--use-case --data --hosts --epochs --plan --global-batch --dry-run --allow-stale "
     "--db --json",
     "plans list": "--use-case --node --db --json --csv",

@@ -326,6 +326,16 @@ def test_fp32_is_measured_again_where_its_trial_was_cut_short(store, recorded):
     assert recorded.ran[-1] == (Role.EXACT, replace(best, precision="fp32"))
 
 
+def test_pictures_are_kept_unless_the_user_says_otherwise(store, recorded):
+    case = replace(CASE, inputs=("files", "cache"))
+    tuner(store, recorded, REQUEST, case).tune()
+    assert "cache" in {plan.input for _, plan in recorded.ran}
+    without = Recorded()
+    best = tuner(store, without, replace(REQUEST, keeps_pictures=False), case).tune().plan.plan
+    assert {plan.input for _, plan in without.ran} == {"files"}
+    assert best.input == "files"  # though trials of the first search are remembered
+
+
 COMPILES = replace(CASE, can_compile=True)
 
 
