@@ -100,9 +100,7 @@ class Launches:
         """
         if precision == "fp32":
             best: dict[str, Any] = self._ddlplan.run("plans", "best", *self._case).data
-            if best["precision"] != "fp32":
-                raise BenchError(f"plan {best['id']} is in {best['precision']}: use --precision")
-            return best
+            return _allowed(best, precision)
         plans = [
             plan
             for plan in self._ddlplan.run("plans", "list", *self._case).data
@@ -112,11 +110,15 @@ class Launches:
             raise BenchError(f"no plan for --precision {precision}: leave --plan-db out to tune")
         return max(plans, key=lambda plan: float(plan["throughput_samples_per_s"]["median"]))
 
-    def import_plan(self, file: Path) -> dict[str, Any]:
-        """Store a plan from a file that `plans export` or ``--json`` wrote."""
+    def import_plan(self, file: Path, precision: str) -> dict[str, Any]:
+        """Store a plan from a file that `plans export` or ``--json`` wrote.
+
+        Raises:
+            BenchError: It computes in a precision that is not allowed.
+        """
         plan: dict[str, Any] = self._ddlplan.run("plans", "import", file.resolve()).data
         self._from_file = True
-        return plan
+        return _allowed(plan, precision)
 
     def copy_database(self, source: Path) -> None:
         """Copy a database as SQLite does, so that the user's own is only read."""
@@ -187,6 +189,13 @@ class Launches:
             ),
             expected_samples_per_s=answer.data["expected_throughput_samples_per_s"],
         )
+
+
+def _allowed(plan: dict[str, Any], precision: str) -> dict[str, Any]:
+    """Refuse to hold a plan in bf16 to what is required in fp32."""
+    if precision == "fp32" and plan["precision"] != "fp32":
+        raise BenchError(f"the plan is in {plan['precision']}: say so by --precision auto")
+    return plan
 
 
 def say_plan(out: Output, best: Mapping[str, Any]) -> None:

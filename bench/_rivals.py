@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -250,12 +251,18 @@ def _run(command: list[str], folder: Path, environment: dict[str, str]) -> str:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """End what still runs: launchers end their workers when they are asked to."""
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGTERM)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(_END_S)
+    """End what still runs. Launchers that are asked to end their workers, so they are given time.
+
+    A launcher may itself have been started by another one, which is gone before it.
+    """
+    deadline_s = time.monotonic() + _END_S
+    number: int = signal.SIGTERM
     with suppress(ProcessLookupError):
+        while time.monotonic() < deadline_s:
+            os.killpg(process.pid, number)
+            number = 0
+            process.poll()
+            time.sleep(0.1)
         os.killpg(process.pid, signal.SIGKILL)
 
 

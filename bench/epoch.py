@@ -72,7 +72,7 @@ def _find_plan(
 ) -> tuple[dict[str, Any], Answer | None]:
     """Give the plan to judge, and what tune said where it was not known before."""
     if arguments.plan is not None:
-        return launches.import_plan(arguments.plan), None
+        return launches.import_plan(arguments.plan, arguments.precision), None
     if arguments.plan_db is not None:
         launches.copy_database(arguments.plan_db)
         return launches.best_plan(arguments.precision), None

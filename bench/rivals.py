@@ -188,7 +188,7 @@ def _find_rivals(out: Output, ddlplan: Ddlplan, names: str | None) -> list[Rival
 
 def _find_plan(launches: Launches, arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.plan is not None:
-        return launches.import_plan(arguments.plan)
+        return launches.import_plan(arguments.plan, arguments.precision)
     if arguments.plan_db is not None:
         launches.copy_database(arguments.plan_db)
         return launches.best_plan(arguments.precision)
