@@ -178,7 +178,7 @@ def _find_rivals(out: Output, ddlplan: Ddlplan, names: str | None) -> list[Rival
     out.introduce()
     for name, problem in problems.items():
         if problem is not None:
-            remedy = "see its guide" if name == "Horovod" else f"run {_INSTALL}"
+            remedy = "see bench/README.md" if name == "Horovod" else f"run {_INSTALL}"
             out.say(f"missing: {name} ({problem}): {remedy}")
     found = [known[name] for name in wanted if problems[name] is None]
     if not found:
