@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from probes.hardware import Hardware
 
 SCHEDULES = ("1f1b", "gpipe")
+AVERAGES = ("shared", "all_reduce")
+"""How equal stages on CPUs average: in shared memory, or as GPUs do, to compare."""
+
 MICRO_BATCHES = (2, 4, 8, 16)
 _MOST_STAGES = 8
 _FIRST_MICRO_BATCHES = 8  # for two stages a bubble of 1/9
@@ -139,14 +142,20 @@ def check_stages(plan: Plan) -> None:
 
 
 def _check_options(plan: Plan, *, stages: int) -> None:
-    if unknown := plan.options.keys() - {"schedule", "cut"}:
+    if unknown := plan.options.keys() - {"schedule", "cut", "average"}:
         raise InvalidPlanError(
-            f"strategy={plan.strategy} and options {_listed(unknown)}: use schedule and cut"
+            f"strategy={plan.strategy} and options {_listed(unknown)}: "
+            "use schedule, cut and average"
         )
     schedule = plan.options.get("schedule", SCHEDULES[0])
     if schedule not in SCHEDULES:
         raise InvalidPlanError(
             f"strategy={plan.strategy} and schedule={schedule!r}: use {' or '.join(SCHEDULES)}"
+        )
+    average = plan.options.get("average", AVERAGES[0])
+    if average not in AVERAGES:
+        raise InvalidPlanError(
+            f"strategy={plan.strategy} and average={average!r}: use {' or '.join(AVERAGES)}"
         )
     if schedule == "1f1b" and plan.micro_batches < stages:
         raise InvalidPlanError(

@@ -168,7 +168,7 @@ class _Run:
 
     def __init__(self, layer: nn.Module, inputs: Any, plan: Plan, device: torch.device) -> None:
         self._layer = layer
-        self._nesting, self._inputs = flatten(inputs, _WHAT)
+        self._nesting, self._inputs = flatten(inputs, _WHAT, strict=False)
         self._plan = plan
         self._device = device
 
@@ -186,7 +186,7 @@ class _Run:
 
     def backward(self, output: Any) -> None:
         """Run the layer backward, from a gradient of ones."""
-        _, tensors = flatten(output, _WHAT)
+        _, tensors = flatten(output, _WHAT, strict=False)
         outputs = [tensor for tensor in tensors if tensor.requires_grad]
         if outputs:
             torch.autograd.backward(outputs, [torch.ones_like(tensor) for tensor in outputs])
@@ -207,10 +207,7 @@ def _run(
 
 
 def _detached(value: Any) -> Any:
-    try:
-        nesting, tensors = flatten(value, _WHAT)
-    except UseCaseError:
-        return value
+    nesting, tensors = flatten(value, _WHAT, strict=False)
     return unflatten(nesting, [t.detach().requires_grad_(t.requires_grad) for t in tensors])
 
 

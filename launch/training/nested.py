@@ -17,12 +17,13 @@ from launch.errors import UseCaseError
 _ALIGNMENT_BYTES = 16  # no element of a tensor is larger
 
 
-def flatten(value: Any, what: str) -> tuple[Any, list[Tensor]]:
+def flatten(value: Any, what: str, *, strict: bool = True) -> tuple[Any, list[Tensor]]:
     """Take nested tensors apart.
 
     Args:
         value: Tensors, numbers and texts in dicts with text keys, lists and tuples.
         what: What the user calls it, for the error.
+        strict: Refuse what JSON cannot hold, instead of leaving it in the nesting.
 
     Returns:
         The nesting, as plain values that JSON can hold, and the tensors in their order.
@@ -40,7 +41,7 @@ def flatten(value: Any, what: str) -> tuple[Any, list[Tensor]]:
             return {"dict": {key: take(inner) for key, inner in part.items()}}
         if type(part) in (list, tuple):
             return {type(part).__name__: [take(inner) for inner in part]}
-        if part is None or type(part) in (bool, int, float, str):
+        if not strict or part is None or type(part) in (bool, int, float, str):
             return {"value": part}
         raise UseCaseError(
             f"{what} hold a {type(part).__name__}, which cannot go from one stage of a pipeline to "

@@ -79,6 +79,9 @@ class PipelineStep(TrainStep):
         bounds = stage_bounds(cut, len(costs))
         self._first, self._end = bounds[self._stage]
         self._own = self._layers[self._first : self._end].to(self._device)
+        if self._has_copies and self._device.type == "cpu":
+            for parameter in self._own.parameters():
+                parameter.data = parameter.detach().clone()
         others = set(self.model.parameters()) - set(self._own.parameters())
         self._others = list(others) if self._device.type != "cpu" else []
         optimizer = make_optimizer(self._plan, self._case, self._own.parameters())
@@ -184,6 +187,12 @@ class PipelineStep(TrainStep):
         return layer_costs(self._layers, times.mean(0).tolist(), forms)
 
     @property
+    def _has_copies(self) -> bool:
+        """Whether each of several replicas has its own copy of the parameters of a stage."""
+        average = self._plan.options.get("average", "shared")
+        return self._plan.replicas > 1 and (self._device.type != "cpu" or average == "all_reduce")
+
+    @property
     def _wish(self) -> str:
         return str(self._plan.options.get("cut", "measured"))
 
@@ -199,7 +208,7 @@ class PipelineStep(TrainStep):
         clipper = None if norm is None else GradientClipper(norm, self._group)
         if self._plan.replicas == 1:
             return LoneUpdate(optimizer, clipper)
-        if self._device.type != "cpu":
+        if self._has_copies:
             return ReducedUpdate(optimizer, self._equal_stages, clipper)
         equals = SubGroup(self._group, self._equals, self._wait_for_equals)
         return SharedUpdate(self._own, optimizer, equals, clipper)
