@@ -8,7 +8,8 @@ LaunchError
 |-- HostFileError          a host file cannot be read
 |   `-- UnsafeHostError        a host name that a program could take for an option or a command
 |-- HostUnreachableError   a host cannot take part
-`-- LostWorkerError        another worker of the node is gone, so that this one cannot go on
+|-- LostWorkerError        another worker of the node is gone, so that this one cannot go on
+`-- CompilerError          torch.compile cannot compile the model
 """
 
 from __future__ import annotations
@@ -48,3 +49,7 @@ class HostUnreachableError(LaunchError):
 
 class LostWorkerError(LaunchError):
     """Another worker of the node is gone. Its end is the cause, this one a consequence."""
+
+
+class CompilerError(LaunchError):
+    """`torch.compile` cannot compile the model."""

@@ -14,6 +14,8 @@ from planner.result import Role, TrialResult
 
 _BATCH_FACTORS = (1, 2, 4, 8)
 _LARGEST_SHARE = 0.25
+_COMPILING_BUDGET_S = 600.0
+"""Least budget in which plans are compiled: AlexNet takes most of a minute, each time anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +66,7 @@ def with_choices(
         choices = [request.batch_size]
     return replace(
         case,
+        can_compile=case.can_compile and request.budget_s >= _COMPILING_BUDGET_S,
         batch_choices=tuple(choices) or (min(default, largest),),
         inputs=case.inputs if request.keeps_pictures else ("files",),
     )

@@ -93,9 +93,22 @@ class Fixed:
 
 
 def draw_shared_settings(
-    trial: Suggest, prefix: str, case: CaseFacts, *, micro_batches: Sequence[int] = (1, 2, 4)
+    trial: Suggest,
+    prefix: str,
+    case: CaseFacts,
+    *,
+    micro_batches: Sequence[int] = (1, 2, 4),
+    may_compile: bool = True,
 ) -> dict[str, Any]:
-    """Draw what every CPU strategy sets: batch, input and memory."""
+    """Draw what every CPU strategy sets: batch, input and memory.
+
+    Args:
+        trial: Draws.
+        prefix: The strategy's name.
+        case: What is trained.
+        micro_batches: Counts to choose from.
+        may_compile: Whether this layout can be compiled, where any can.
+    """
 
     def draw(name: str, choices: Sequence[Any]) -> Any:
         return trial.suggest_categorical(f"{prefix}.{name}", choices)
@@ -110,7 +123,7 @@ def draw_shared_settings(
         "loader_workers": draw("loader_workers", (0, 1, 2)) if source == "files" else 0,
         "allocator": draw("allocator", case.allocators),
         "fused_optimizer": draw("fused_optimizer", _choices(case.has_fused_optimizer)),
-        "compile": draw("compile", _choices(case.can_compile)),
+        "compile": draw("compile", _choices(case.can_compile)) if may_compile else False,
     }
 
 

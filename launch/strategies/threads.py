@@ -44,7 +44,7 @@ class Threads(Strategy):
             strategy="threads",
             replicas=replicas,
             threads_per_process=replicas * threads,
-            **draw_shared_settings(trial, "threads", case),
+            **draw_shared_settings(trial, "threads", case, may_compile=replicas == 1),
         )
 
     def first_guesses(self, case: CaseFacts, node: Hardware) -> list[dict[str, Setting]]:
@@ -61,6 +61,12 @@ class Threads(Strategy):
                 f"strategy=threads, replicas={plan.replicas} and "
                 f"threads_per_process={plan.threads_per_process}: use a multiple of the replicas, "
                 "each has as many threads"
+            )
+
+        if plan.compile and plan.replicas > 1:
+            raise InvalidPlanError(
+                f"strategy=threads, replicas={plan.replicas} and compile=True: torch.compile is "
+                "not safe in several threads at once, use compile=False"
             )
 
     def build(self, plan: Plan, case: UseCase, group: LocalGroup) -> TrainStep:

@@ -30,9 +30,9 @@ class DdpReplica(Replica):
 
     def __init__(self, plan: Plan, case: UseCase, model: nn.Module, device: str) -> None:
         super().__init__(plan, case, model, device)
-        self._loss = _ShareLoss(plan, case, model, device)
-        self._ddp = DistributedDataParallel(
-            self._loss,
+        self._local_loss = _ShareLoss(plan, case, model, device)
+        self._loss = self._ddp = DistributedDataParallel(
+            self._local_loss,
             broadcast_buffers=False,
             gradient_as_bucket_view=True,
             # Without it a parameter that a step leaves out would be waited for, for ever. With it
@@ -43,23 +43,14 @@ class DdpReplica(Replica):
 
     def gradients(self, share: Batch | None, batch_size: int) -> float:
         total = torch.zeros((), device=self._device)
-        pieces = [None] if share is None else self.pieces(share)
+        pieces = [(None, None)] if share is None else self._pieces(share)
         for number, piece in enumerate(pieces, start=1):
+            samples = 0 if share is None else num_samples(piece)
             with nullcontext() if number == len(pieces) else self._ddp.no_sync():
-                loss = self._piece_loss(piece, batch_size)
-                torch.autograd.backward(loss)
-            total += loss.detach()
-        self._loss.note_gradients()
+                total += self._backward(piece, samples / batch_size * self._workers, batch_size)
+        self._local_loss.note_gradients()
         distributed.all_reduce(total)
         return total.item() / self._workers
-
-    def _piece_loss(self, piece: Batch | None, batch_size: int) -> Tensor:
-        inputs, targets, weight = None, None, 0.0
-        if piece is not None:
-            inputs, targets = self.place(piece)
-            weight = num_samples(piece) / batch_size * self._workers
-        loss: Tensor = self._ddp(inputs, targets, weight)
-        return loss
 
 
 class _ShareLoss(WeightedLoss):
@@ -75,10 +66,10 @@ class _ShareLoss(WeightedLoss):
         with_gradient = (p for p in self._trained if p.grad is not None)
         self._used = [next(with_gradient, *self._used)]
 
-    def forward(self, inputs: Any, targets: Any, weight: float) -> Tensor:
+    def forward(self, inputs: Any, targets: Any, weight: float, *, is_full: bool) -> Tensor:
         if inputs is None:
             # Zero, with a gradient of zeros: DDP begins to average when the first gradient comes.
             # One suffices, the others count as unused by this worker. It is that of a parameter in
             # use, since one that no worker uses is to keep none.
             return self._used[0].flatten()[:0].sum()
-        return super().forward(inputs, targets, weight)
+        return super().forward(inputs, targets, weight, is_full=is_full)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from launch.data.batch import Batch, move_batch, num_samples, split_batch
 from launch.data.samples import usable_parts
 from launch.plan import Plan
+from launch.training.compiled import compile_model, explaining_compiler
 from launch.training.precision import autocast
 from launch.use_cases._base import UseCase
 
@@ -20,7 +22,7 @@ class Replica:
     def __init__(self, plan: Plan, case: UseCase, model: nn.Module, device: str) -> None:
         self.model = model
         self._plan = plan
-        self._weighted_loss = WeightedLoss(plan, case, model, device)
+        self._loss: nn.Module = WeightedLoss(plan, case, model, device)
         self._device = torch.device(device)
 
     def place(self, batch: Batch) -> Batch:
@@ -33,16 +35,24 @@ class Replica:
         total = 0.0
         if share is None:
             return total
-        for piece in self.pieces(share):
-            inputs, targets = self.place(piece)
-            loss = self._weighted_loss(inputs, targets, num_samples(piece) / batch_size)
-            torch.autograd.backward(loss)
-            total += loss.item()
+        for piece in self._pieces(share):
+            total += self._backward(piece, num_samples(piece) / batch_size, batch_size).item()
         return total
 
-    def pieces(self, share: Batch) -> list[Batch]:
+    def _pieces(self, share: Batch) -> list[Batch]:
         """Cut a share into the plan's micro-batches, fewer where it is small."""
         return split_batch(share, usable_parts(num_samples(share), self._plan.micro_batches))
+
+    def _backward(self, piece: Batch, weight: float, batch_size: int) -> Tensor:
+        """Add the gradients of a piece's mean loss times ``weight``; give that loss."""
+        is_full = batch_size == self._plan.node_batch
+        with self._explaining():
+            loss: Tensor = self._loss(*self.place(piece), weight, is_full=is_full)
+            torch.autograd.backward(loss)
+        return loss.detach()
+
+    def _explaining(self) -> AbstractContextManager[None]:
+        return explaining_compiler() if self._plan.compile else nullcontext()
 
 
 class WeightedLoss(nn.Module):
@@ -51,14 +61,23 @@ class WeightedLoss(nn.Module):
     def __init__(self, plan: Plan, case: UseCase, model: nn.Module, device: str) -> None:
         super().__init__()
         self.model = model
+        self._model_of_full = compile_model(model) if plan.compile else model.__call__
         self._case = case
         self._plan = plan
         self._device_type = torch.device(device).type
 
-    def forward(self, inputs: Any, targets: Any, weight: float) -> Tensor:
-        """Give the mean loss over the samples, times ``weight``."""
+    def forward(self, inputs: Any, targets: Any, weight: float, *, is_full: bool) -> Tensor:
+        """Give the mean loss over the samples, times ``weight``.
+
+        Args:
+            inputs: What the model takes.
+            targets: What the loss takes beside the model's output.
+            weight: Share of these samples in the node batch.
+            is_full: Whether they are part of a full node batch, whose shapes come again.
+        """
+        model = self._model_of_full if is_full else self.model
         with autocast(self._plan, self._device_type):
-            loss = self._case.loss(self.model(inputs), targets)
+            loss = self._case.loss(model(inputs), targets)
         return loss * weight
 
 

@@ -7,9 +7,11 @@ import inspect
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from launch.case_facts import CaseFacts
+from launch.compiler import find_compiler, has_triton
 from launch.errors import UseCaseError
 from launch.training.optimizer import has_fused_form
 from launch.use_cases._base import UseCase
@@ -64,6 +66,7 @@ def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
         pixel_bytes=input_facts.pixel_bytes,
         inputs=input_facts.inputs,
         warnings=input_facts.warnings,
+        can_compile=find_compiler() is not None and (torch.version.cuda is None or has_triton()),
     )
 
 

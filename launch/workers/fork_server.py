@@ -47,6 +47,8 @@ WORKER_SETTINGS = {
     # whatever address the host's name resolves to.
     "GLOO_SOCKET_IFNAME": "lo",
     "NCCL_SOCKET_IFNAME": "lo",
+    # torch.compile in the worker itself, not in processes that it would start beside its cores.
+    "TORCHINDUCTOR_COMPILE_THREADS": "1",
 }
 """What a worker's environment is given."""
 

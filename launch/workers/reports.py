@@ -80,6 +80,14 @@ class StepDone(Report):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Compiled(Report):
+    """The model is compiled: what a plan with ``compile`` pays once in each training."""
+
+    time_s: float
+    """By how much the first step, which compiles, took longer than the second."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Validated(Report):
     """One worker's part of the validation after an epoch, as sums over its samples."""
 

@@ -40,6 +40,7 @@ from launch.workers.input import (
     trial_samples,
 )
 from launch.workers.reports import (
+    Compiled,
     Described,
     Failed,
     Prepared,
@@ -143,6 +144,7 @@ class _Trainer:
         schedules = [case.schedule(optimizer, steps_per_epoch) for optimizer in step.optimizers]
         self._schedules = [schedule for schedule in schedules if schedule is not None]
         self._steps = 0
+        self._first_step_s = 0.0
 
     def _read_few(self) -> Batch:
         samples = list(range(min(_FEW, len(self._training))))  # type: ignore[arg-type]
@@ -193,8 +195,16 @@ class _Trainer:
                         input_s=received - asked,
                     )
                 )
+                self._report_compiler(ended - started)
             self._steps += 1
             started, asked = ended, time.perf_counter()
+
+    def _report_compiler(self, step_s: float) -> None:
+        """Tell what the compiler took, once there is a step without it."""
+        if self._steps == 0:
+            self._first_step_s = step_s
+        if self._plan.compile and self._steps == 1:
+            self._reporter.send(Compiled(time_s=max(0.0, self._first_step_s - step_s)))
 
     def _batches(self, work: Iterator[tuple[list[int], int]]) -> Iterator[tuple[Batch | None, int]]:
         if self._step.part is None:

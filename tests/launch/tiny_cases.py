@@ -441,3 +441,23 @@ class OpaqueTargets(Sgd):
 class OpaquePictures(Pictures):
     def __getitem__(self, index: int):
         return super().__getitem__(index)[0], b"class"
+
+
+@torch.library.custom_op("ddlplan_tests::unknown", mutates_args=())
+def unknown(x: torch.Tensor) -> torch.Tensor:
+    """An operator whose result nobody can tell the shape of."""
+    return x.clone()
+
+
+@unknown.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    raise RuntimeError("this operator has no kernel")
+
+
+class CannotBeCompiled(Sgd):
+    def model(self):
+        class Unknown(nn.Module):
+            def forward(self, pictures):
+                return unknown(pictures)
+
+        return nn.Sequential(Unknown(), super().model())

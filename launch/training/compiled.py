@@ -1,0 +1,55 @@
+"""How does a model run through ``torch.compile``? In the shapes of a full batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+from torch._dynamo.exc import TorchDynamoException
+from torch._inductor.exc import CppCompileError, InvalidCxxCompiler
+
+from launch.errors import CompilerError
+
+
+def compile_model(model: nn.Module) -> Callable[[Any], Any]:
+    """Give a function that computes the same as ``model``, compiled at its first calls.
+
+    Apart from the model, which stays as it is: it validates, and takes the rest of an epoch, in
+    shapes of their own, for each of which the compiler would be run for many seconds.
+    """
+
+    def forward(inputs: Any) -> Any:
+        return model(inputs)
+
+    return torch.compile(forward, dynamic=False)
+
+
+@contextmanager
+def explaining_compiler() -> Iterator[None]:
+    """Say in a line what the compiler failed at.
+
+    Raises:
+        CompilerError: It failed.
+    """
+    try:
+        yield
+    except (TorchDynamoException, CppCompileError, InvalidCxxCompiler) as error:
+        reason = _main_line(_root_cause(error))
+        raise CompilerError(
+            f"compile=True and a model that torch.compile fails at ({reason}): use compile=False"
+        ) from error
+
+
+def _root_cause(error: BaseException) -> BaseException:
+    while deeper := getattr(error, "inner_exception", None) or error.__cause__:
+        error = deeper
+    return error
+
+
+def _main_line(error: BaseException) -> str:
+    """Pick what a C++ compiler complained of, else the beginning, from a message of many lines."""
+    complaints = [line for line in str(error).splitlines() if "error: " in line]
+    return " ".join((complaints or [str(error)])[0].split())[:400]
