@@ -131,7 +131,7 @@ class WorkerGroup:
         """Where a worker's stdout and stderr go."""
         return self._logs[worker]
 
-    def log_tail(self, worker: int, lines: int = 40) -> str:
+    def log_tail(self, worker: int, lines: int = 60) -> str:
         """Give the last lines of a worker's log."""
         with contextlib.suppress(OSError):
             text = self._logs[worker].read_bytes()[-16384:].decode(errors="replace")
