@@ -6,7 +6,7 @@ Three things hold the same gradients of AlexNet (57.0 M parameters) against one 
 * DDP's way: two processes with torch's defaults, an all-reduce over gloo in buckets of 25 MiB, then
   the usual SGD step. The gradients lie in the buckets already, as with `gradient_as_bucket_view`;
 * the floor: 24 bytes per parameter (read two gradients, momentum and weight, write momentum and
-  weight) over the copy bandwidth that all cores reach together.
+  weight) over the copy bandwidth that all cores reach together, bytes read plus bytes written.
 
 A step is timed from the moment when both workers have their gradients until the slower one may go
 on. The backward pass is left out, and with it what could hide behind it.
@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 from _block import (
     BenchError,
     Output,
+    Required,
     Result,
     alternate,
     make_parser,
@@ -114,10 +115,12 @@ def _results(pairs: Sequence[tuple[Leg, Leg]], floor_s: float) -> list[Result]:
         Result(
             figure="time of gloo / ours",
             value=paired_ratio([(ddp.median_s, ours.median_s) for ddp, ours in pairs]),
+            required=Required(low=4.0),
         ),
         Result(
             figure="time of ours / floor",
             value=paired_ratio([(ours.median_s, floor_s) for _, ours in pairs]),
+            required=Required(high=1.5),
         ),
     ]
 

@@ -352,5 +352,5 @@ def test_an_optimizer_that_is_not_elementwise_gets_whole_tensors(workers, max_no
 
 
 def test_an_optimizer_that_evaluates_the_model_several_times_is_refused():
-    with pytest.raises(UseCaseError, match="LBFGS.*: use"):
+    with pytest.raises(UseCaseError, match=r"LBFGS.*: use"):
         train(Layers, torch.optim.LBFGS, workers=1)

@@ -19,6 +19,7 @@ from launch.errors import InfeasiblePlanError, InvalidPlanError, UnknownStrategy
 from launch.plan import Plan
 from launch.strategies import check_plan, load_strategy, strategy_names, strategy_summaries
 from launch.strategies._base import Fixed
+from launch.use_cases._shape import as_use_case
 from launch.workers.group import explain_failure
 from launch.workers.reports import StepDone, Validated
 from probes.hardware import Hardware
@@ -66,6 +67,7 @@ def plans_of(name: str, case: CaseFacts, node: Hardware) -> list[Plan]:
 
 def trained_alone(case, node_batch: int, epochs: int = 1) -> dict[str, torch.Tensor]:
     """What one process makes of the same samples in the same order, in the plainest way."""
+    case = as_use_case(case, "tiny")
     torch.manual_seed(SEED)
     model = case.model()
     optimizer = case.optimizer(model.parameters())
@@ -118,7 +120,11 @@ def test_gradients_of_alexnet_equal_those_of_one_process(home):
 
 @EVERY
 @pytest.mark.parametrize(
-    "case", ["Sgd", "AdamW", "Adagrad", "Groups", "WholeTensors", "Tied", "Uneven"]
+    "case",
+    [
+        *["Sgd", "AdamW", "Adagrad", "Groups", "WholeTensors", "Tied", "Uneven"],
+        *["Clipped", "ClippedGroups", "ClippedWholeTensors", "Scheduled", "OneCycle"],
+    ],
 )
 def test_weights_after_twenty_steps_equal_those_of_one_process(case, home):
     plan = home.plans()[-1]
@@ -130,7 +136,29 @@ def test_weights_after_twenty_steps_equal_those_of_one_process(case, home):
 
 
 @EVERY
-@pytest.mark.parametrize("case", ["Sgd", "Adagrad", "WholeTensors", "Uneven"])
+@pytest.mark.parametrize(
+    "case", ["AdamW", "Adagrad", "Groups", "Tied", "Clipped", "Scheduled", "OneCycle"]
+)
+def test_a_fused_optimizer_gives_the_weights_of_the_plain_one(
+    name, case, training, tiny_facts, two_cores
+):
+    plan = plans_of(name, tiny_facts, two_cores)[-1]
+    plan = replace(plan, node_batch=8, fused_optimizer=True)
+    alone = trained_alone(getattr(tiny_cases, case)(), plan.node_batch)
+    assert largest_error(training.run(plan, case), alone) < TOLERANCE
+
+
+@EVERY
+def test_a_fused_form_that_does_not_exist_is_refused(name, training, tiny_facts, two_cores):
+    plan = replace(plans_of(name, tiny_facts, two_cores)[-1], node_batch=8, fused_optimizer=True)
+    with training.start(training.task("WholeTensors", plan)) as group:
+        failure = explain_failure(group, group.next_event(30))
+    assert failure.error == "InvalidPlanError"
+    assert "NormalisedSgd" in failure.message
+
+
+@EVERY
+@pytest.mark.parametrize("case", ["Sgd", "Adagrad", "WholeTensors", "Uneven", "Scheduled"])
 def test_weights_of_a_node_of_three_cores_equal_those_of_one_process(
     name, case, training_on_three, tiny_facts, three_cores
 ):

@@ -173,6 +173,43 @@ class Groups(Sgd):
         return torch.optim.SGD(groups, lr=0.05, momentum=0.9)
 
 
+class Clipped(Sgd):
+    """Every step's gradient is longer than this."""
+
+    max_gradient_norm = 0.05
+
+
+class ClippedGroups(Groups):
+    """The norm is that of all groups together, and here not every step's gradient exceeds it."""
+
+    max_gradient_norm = 0.2
+
+
+class ClippedWholeTensors(Sgd):
+    max_gradient_norm = 0.05
+
+    def optimizer(self, parameters):
+        return SteepSgd(parameters, lr=5.0)
+
+
+class Scheduled(AdamW):
+    """Its rate changes with every step."""
+
+    max_gradient_norm = 0.25
+
+    def schedule(self, optimizer, steps_per_epoch):
+        return torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps_per_epoch)
+
+
+class OneCycle(Groups):
+    """A schedule that changes the momentum too, of each group from its own rate."""
+
+    def schedule(self, optimizer, steps_per_epoch):
+        return torch.optim.lr_scheduler.OneCycleLR(
+            optimizer, max_lr=[0.05, 0.1], total_steps=2 * steps_per_epoch + 1
+        )
+
+
 class NormalisedSgd(torch.optim.Optimizer):
     """Not elementwise: each tensor's step depends on the norm of its whole gradient."""
 
@@ -186,6 +223,17 @@ class NormalisedSgd(torch.optim.Optimizer):
                 if parameter.grad is not None:
                     norm = parameter.grad.norm() + 1e-6
                     parameter.sub_(parameter.grad / norm, alpha=group["lr"])
+
+
+class SteepSgd(torch.optim.SGD):
+    """A subclass, of which nobody knows whether it is elementwise; not linear in the gradient."""
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    parameter.sub_(parameter.grad * parameter.grad.norm(), alpha=group["lr"])
 
 
 class WholeTensors(Sgd):
