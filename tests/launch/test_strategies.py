@@ -139,19 +139,16 @@ def test_weights_after_twenty_steps_equal_those_of_one_process(case, home):
 @pytest.mark.parametrize(
     "case", ["AdamW", "Adagrad", "Groups", "Tied", "Clipped", "Scheduled", "OneCycle"]
 )
-def test_a_fused_optimizer_gives_the_weights_of_the_plain_one(
-    name, case, training, tiny_facts, two_cores
-):
-    plan = plans_of(name, tiny_facts, two_cores)[-1]
-    plan = replace(plan, node_batch=8, fused_optimizer=True)
+def test_a_fused_optimizer_gives_the_weights_of_the_plain_one(case, home):
+    plan = replace(home.plans()[-1], node_batch=8, fused_optimizer=True)
     alone = trained_alone(getattr(tiny_cases, case)(), plan.node_batch)
-    assert largest_error(training.run(plan, case), alone) < TOLERANCE
+    assert largest_error(home.training.run(plan, case), alone) < TOLERANCE
 
 
 @EVERY
-def test_a_fused_form_that_does_not_exist_is_refused(name, training, tiny_facts, two_cores):
-    plan = replace(plans_of(name, tiny_facts, two_cores)[-1], node_batch=8, fused_optimizer=True)
-    with training.start(training.task("WholeTensors", plan)) as group:
+def test_a_fused_form_that_does_not_exist_is_refused(home):
+    plan = replace(home.plans()[-1], node_batch=8, fused_optimizer=True)
+    with home.training.start(home.training.task("WholeTensors", plan)) as group:
         failure = explain_failure(group, group.next_event(30))
     assert failure.error == "InvalidPlanError"
     assert "NormalisedSgd" in failure.message

@@ -463,17 +463,6 @@ class RaisesInLayer(Sgd):
         )
 
 
-class Clipped(Sgd):
-    """Most of its gradients are longer than allowed."""
-
-    max_gradient_norm = 0.1
-
-
-class Scheduled(Sgd):
-    def schedule(self, optimizer, steps_per_epoch):
-        return torch.optim.lr_scheduler.StepLR(optimizer, steps_per_epoch // 4, gamma=0.5)
-
-
 class NoLayers(Sgd):
     def layers(self, model):
         return None
