@@ -193,7 +193,7 @@ class PlanSearch:
         except (KeyError, ValueError, InvalidPlanError):
             return 0, 0, 0.0
         gpus = len(set(plan.devices) - {"cpu"})
-        return -gpus, -plan.threads, plan.processes / plan.replicas
+        return -gpus, -plan.threads, max(1.0, plan.processes / plan.replicas)
 
     def _enqueue(self, parameters: Mapping[str, Setting]) -> bool:
         """Let Optuna give these next, unless they make no plan or a known one."""

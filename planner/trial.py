@@ -15,7 +15,7 @@ from launch.errors import InvalidPlanError, LaunchError, UseCaseError
 from launch.plan import Plan, Setting
 from launch.workers.fork_server import ForkServer
 from launch.workers.group import Said, WorkerFailure, WorkerGroup, explain_failure
-from launch.workers.reports import Described, Progress, StepDone, Warned
+from launch.workers.reports import Compiled, Described, Progress, StepDone, Warned
 from launch.workers.task import Purpose, Task, worker_tasks
 from planner.precision_trial import find_obstacles
 from planner.result import Outcome, Role, TrialResult
@@ -156,6 +156,7 @@ class TrialRunner:
             measurement=watch.times.measurement(force=True),
             peak_memory_bytes=watch.peak_memory_bytes,
             reason=reason,
+            compile_s=watch.compile_s,
             log_tail=log_tail,
             elapsed_s=time.monotonic() - started,
             parameters=parameters or {},
@@ -180,10 +181,13 @@ class TrialRunner:
                     continue
                 if failure := explain_failure(group, event, (oom_kill_count() or 0) - oom_kills):
                     return (*_judge_failure(failure), failure.log_tail or None)
-                if isinstance(event, Said) and isinstance(event.report, StepDone):
-                    verdict = watch.step(event.report)
-                    if verdict is not None:
-                        return (*verdict, None)
+                match event:
+                    case Said(report=Compiled(time_s=time_s)):
+                        watch.compile_s = time_s
+                    case Said(report=StepDone() as done):
+                        verdict = watch.step(done)
+                        if verdict is not None:
+                            return (*verdict, None)
             return (*watch.time_is_up(), None)
 
 
@@ -202,6 +206,7 @@ class _Watch:
         self.plan = plan
         self.times = StepTimes()
         self.peak_memory_bytes: int | None = None
+        self.compile_s: float | None = None
         self._role = role
         self._to_beat_s = to_beat_s
         self._on_step = on_step

@@ -26,6 +26,8 @@ _MIN_TRIAL_S, _MAX_TRIAL_S = 10.0, 60.0
 _TRIALS_PER_BUDGET = 8
 _STEPS_TO_JUDGE = 5
 _BASELINE_SHARE = 0.5
+_COMPILING_S = 90.0
+"""Time that a trial is given beyond its own to compile: AlexNet takes most of a minute."""
 _EXACT_FACTOR = 2.5
 """How much longer a plan may take in fp32: bf16 has twice the peak rate, and half the bytes."""
 
@@ -275,7 +277,8 @@ class Tuner:
         return min(max(share_s, _MIN_TRIAL_S), _MAX_TRIAL_S)
 
     def _trial_limit_s(self, plan: Plan) -> float:
-        return max(self._usual_s(), 2 * self._least_s(plan))
+        compiling_s = _COMPILING_S if plan.compile else 0.0
+        return max(self._usual_s(), 2 * self._least_s(plan)) + compiling_s
 
     def _least_s(self, plan: Plan) -> float:
         """Time in which a plan as fast as the best one can show it.

@@ -118,7 +118,7 @@ def fastest_there_is(machine: Machine, cores: int) -> float:
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize(("cores", "near"), [(2, 1.02), (8, 1.06)])
+@pytest.mark.parametrize(("cores", "near"), [(2, 1.02), (8, 1.10)])
 def test_fifteen_trials_lead_near_the_best_plan_there_is(machine, cores, near):
     search = PlanSearch(strategy_names(), CASE, node_of(cores))
     tried = machine.search(search, 15)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
+from launch.compiler import find_compiler
 from launch.errors import UseCaseError
 from launch.plan import Plan
 from planner.result import Outcome
@@ -46,6 +48,15 @@ def test_plan_is_measured_until_it_is_known(runner_of):
     assert len(steps) == len(result.measurement.warmup_s) + len(result.measurement.samples_s)
     assert result.peak_memory_bytes > 10 * 2**20
     assert result.throughput_samples_per_s().median > 0
+
+
+@pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler, or no headers of Python")
+def test_time_that_a_plan_took_to_compile_is_told(runner_of):
+    compiled = replace(ALONE, compile=True)
+    result = runner_of("Sgd").run(compiled, time_limit_s=200, enough_s=1)
+    assert result.outcome is Outcome.OK, result.reason
+    assert 0 < result.compile_s < result.elapsed_s
+    assert runner_of("Sgd").run(ALONE, time_limit_s=60, enough_s=1).compile_s is None
 
 
 def test_plan_that_is_far_behind_is_ended_early(runner_of):
