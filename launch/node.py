@@ -12,6 +12,7 @@ from launch.epoch import EpochRecord
 from launch.job import Job
 from launch.run_directory import RunDirectory, append_line
 from launch.workers.fork_server import ForkServer
+from launch.workers.fork_servers import ForkServers
 from launch.workers.group import Ended, Event, WorkerGroup, explain_failure
 from launch.workers.reports import JobFailed, Report, StepDone, Validated
 from launch.workers.task import Purpose, Task, worker_tasks
@@ -66,10 +67,13 @@ class Node:
             weights=str(self._directory.weights),
         )
         first = replace(task, purpose=Purpose.DESCRIBE)
-        with ForkServer() as server:
+        with ForkServers() as servers:
+            trains = servers.get(self._here.plan.allocator)  # loads torch while the other describes
             # The data may have to be made ready on this node first: a plan can be older than they.
             cores = self._cpu.choose_cores(self._here.plan.threads)
-            return self._run(server, [first]) and self._run(server, worker_tasks(task, cores))
+            return self._run(servers.get(), [first]) and self._run(
+                trains, worker_tasks(task, cores)
+            )
 
     def _run(self, server: ForkServer, tasks: list[Task]) -> bool:
         self._oom_kills = oom_kill_count() or 0

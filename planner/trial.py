@@ -14,6 +14,7 @@ from launch.case_facts import CaseFacts
 from launch.errors import InvalidPlanError, LaunchError, UseCaseError
 from launch.plan import Plan, Setting
 from launch.workers.fork_server import ForkServer
+from launch.workers.fork_servers import ForkServers
 from launch.workers.group import Said, WorkerFailure, WorkerGroup, explain_failure
 from launch.workers.reports import Compiled, Described, Progress, StepDone, Warned
 from launch.workers.task import Purpose, Task, worker_tasks
@@ -59,18 +60,18 @@ class TrialRunner:
         self._data = data
         self._node = node
         self._seed = seed
-        self._server = ForkServer()
+        self._servers = ForkServers()
 
     def __enter__(self) -> TrialRunner:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._server.close()
+        self._servers.close()
 
     @property
     def server_pid(self) -> int:
         """Process number of the process that forks the workers."""
-        return self._server.pid
+        return self._servers.get().pid
 
     def describe(
         self,
@@ -86,7 +87,7 @@ class TrialRunner:
         task = Task(
             purpose=Purpose.DESCRIBE, use_case=self._use_case, data=self._data, seed=self._seed
         )
-        with _log_directory() as logs, WorkerGroup(self._server, [task], logs) as group:
+        with _log_directory() as logs, WorkerGroup(self._servers.get(), [task], logs) as group:
             while event := group.next_event():
                 if failure := explain_failure(group, event):
                     raise UseCaseError(_case_fault(self._use_case, failure))
@@ -113,7 +114,7 @@ class TrialRunner:
         )
         cores = self._node.cpu.choose_cores(plan.threads)
         with _log_directory() as logs:
-            return find_obstacles(self._server, task, cores, logs, time_limit_s=time_limit_s)
+            return find_obstacles(self._servers.get(), task, cores, logs, time_limit_s=time_limit_s)
 
     def run(
         self,
@@ -139,16 +140,16 @@ class TrialRunner:
         """
         started = time.monotonic()
         watch = _Watch(plan, role, to_beat_s, on_step, started, enough_s)
-        if self._server.is_gone():
-            self._server.close()  # its side is gone, ours is not
-            self._server = ForkServer()  # a trial took it along; the next one starts afresh
         try:
-            outcome, reason, log_tail = self._watch(watch, started + time_limit_s)
+            server = self._servers.get(plan.allocator)
+            server.wait_until_ready()
+            watch.started = started = time.monotonic()  # no plan pays for the loading of torch
+            outcome, reason, log_tail = self._watch(watch, server, started + time_limit_s)
         except InvalidPlanError as error:
             outcome, reason, log_tail = Outcome.CRASH, str(error), None
         except LaunchError as error:
             outcome, reason, log_tail = Outcome.CRASH, str(error), None
-            self._server.close()
+            self._servers.end(plan.allocator)
         return TrialResult(
             plan=plan,
             role=role,
@@ -162,7 +163,9 @@ class TrialRunner:
             parameters=parameters or {},
         )
 
-    def _watch(self, watch: _Watch, deadline: float) -> tuple[Outcome, str | None, str | None]:
+    def _watch(
+        self, watch: _Watch, server: ForkServer, deadline: float
+    ) -> tuple[Outcome, str | None, str | None]:
         watch.plan.check_fits(self._node.cpu.usable_cores)
         task = Task(
             purpose=Purpose.TIME,
@@ -173,7 +176,7 @@ class TrialRunner:
         )
         oom_kills = oom_kill_count() or 0
         tasks = worker_tasks(task, self._node.cpu.choose_cores(watch.plan.threads))
-        with _log_directory() as logs, WorkerGroup(self._server, tasks, logs) as group:
+        with _log_directory() as logs, WorkerGroup(server, tasks, logs) as group:
             while (left_s := deadline - time.monotonic()) > 0:
                 event = group.next_event(min(left_s, _MEMORY_INTERVAL_S))
                 watch.sample_memory(group)
@@ -210,7 +213,7 @@ class _Watch:
         self._role = role
         self._to_beat_s = to_beat_s
         self._on_step = on_step
-        self._started = started
+        self.started = started
         self._enough_s = enough_s
         self._next_memory_s = 0.0
         self._mapped_bytes = 0
@@ -223,7 +226,7 @@ class _Watch:
                 plan=self.plan,
                 role=self._role,
                 steps=len(self.times.times_s),
-                elapsed_s=time.monotonic() - self._started,
+                elapsed_s=time.monotonic() - self.started,
                 throughput_samples_per_s=done.samples / done.time_s,
             )
         )
@@ -258,7 +261,7 @@ class _Watch:
             self.peak_memory_bytes = max(self.peak_memory_bytes or 0, used) or None
 
     def _is_known(self) -> bool:
-        if time.monotonic() - self._started < self._enough_s:
+        if time.monotonic() - self.started < self._enough_s:
             return self.times.is_precise()
         known = self.times.measurement(force=True)
         return known is not None and len(known.samples_s) >= _MIN_SAMPLES

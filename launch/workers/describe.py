@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from launch.allocators import find_allocators
 from launch.case_facts import CaseFacts
 from launch.compiler import find_compiler, has_triton
 from launch.errors import UseCaseError
@@ -66,6 +67,7 @@ def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
         pixel_bytes=input_facts.pixel_bytes,
         inputs=input_facts.inputs,
         warnings=input_facts.warnings,
+        allocators=("default", "retain", *find_allocators()),
         can_compile=find_compiler() is not None and (torch.version.cuda is None or has_triton()),
     )
 

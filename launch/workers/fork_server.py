@@ -25,6 +25,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import IO, NoReturn
 
+from launch.allocators import allocator_environment
 from launch.errors import LaunchError
 from launch.process_end import (
     end_with_parent,
@@ -75,9 +76,18 @@ class WorkerExit:
 
 
 class ForkServer:
-    """The owner's side. Use it in a ``with`` block; leaving it ends every worker."""
+    """The owner's side. Use it in a ``with`` block; leaving it ends every worker.
 
-    def __init__(self) -> None:
+    Args:
+        allocator: What gives memory to it and to its workers, by its name in a plan: a library is
+            loaded when a process starts, and no fork can change it.
+
+    Raises:
+        InvalidPlanError: This node does not have that allocator.
+    """
+
+    def __init__(self, allocator: str = "default") -> None:
+        environment = worker_environment(os.environ) | allocator_environment(allocator)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the server is
         with theirs:
@@ -94,7 +104,7 @@ class ForkServer:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=self._errors,
-                env=worker_environment(os.environ),
+                env=environment,
                 start_new_session=True,
             )
         self._socket = ours

@@ -5,7 +5,6 @@ Runs in a process of its own, forked by `launch.workers.fork_server`. It never i
 
 from __future__ import annotations
 
-import ctypes
 import os
 import random
 import time
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from launch.allocators import settle_allocator
 from launch.data.batch import Batch, num_samples
 from launch.data.loading import load
 from launch.data.samples import Part, ShareSampler, in_order, shares
@@ -55,9 +55,6 @@ from launch.workers.task import Purpose, Task
 _CAUSE_LIMIT_S = 10.0
 _FEW = 2
 """Samples that show what a batch looks like."""
-
-# Numbers of malloc.h.
-_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -2, -3, -4, -8
 
 
 def run(task: Task, report_descriptor: int, handles: GroupHandles) -> int:
@@ -263,22 +260,4 @@ def _settle(task: Task) -> None:
     torch.set_num_threads(task.plan.threads_per_process)
     torch.set_num_interop_threads(1)
     settle_precision(task.plan)
-    if task.plan.allocator == "retain":
-        _retain_freed_memory()
-
-
-def _retain_freed_memory() -> None:
-    """Keep freed memory in the process, however large the block.
-
-    By default glibc asks the kernel for every block above 32 MiB and gives it back when it is
-    freed, so that each step faults its activations in again, page by page, zeroed. Threads
-    beside the main one would have arenas of 64 MiB at most, so all are sent to the main arena.
-    """
-    libc = ctypes.CDLL(None)
-    if not hasattr(libc, "mallopt"):
-        return  # musl: its allocator has no such setting
-    libc.mallopt(_M_ARENA_MAX, 1)
-    libc.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
-    libc.mallopt(_M_TOP_PAD, 64 << 20)
-    if not libc.mallopt(_M_MMAP_THRESHOLD, 2**31 - 1):  # older glibc refuses more than 32 MiB
-        libc.mallopt(_M_MMAP_MAX, 0)
+    settle_allocator(task.plan.allocator)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from launch.allocators import allocator_environment
 from launch.job import Job
 from launch.mpi import mpirun_command
 from launch.plan import Plan
@@ -27,6 +28,9 @@ def describe_job(
         node: Where.
         environment: Variables that it would be started with.
         allow_root: Whether the user wants mpirun to run even as root.
+
+    Raises:
+        InvalidPlanError: A plan's allocator is not there.
     """
     job_file = RunDirectory(Path(job.run_directory)).job
     kept = worker_environment(environment)
@@ -37,6 +41,7 @@ def describe_job(
                 "host": part.host,
                 "plan": part.plan.to_json(),
                 "workers": _workers(job, part.plan, node),
+                "environment": allocator_environment(part.plan.allocator, environment),
             }
             for part in job.nodes
         ],
@@ -56,11 +61,17 @@ def job_lines(job: Job, described: dict[str, Any], *, plan_id: int | None) -> li
                 f"  worker {worker['worker']}: cores {cores}, device {worker['device']}, "
                 f"threads {worker['threads']}"
             )
-    settings = " ".join(f"{key}={value}" for key, value in described["environment"].items())
+        if node["environment"]:
+            lines.append(f"  environment of its workers: {_settings(node['environment'])}")
+    settings = _settings(described["environment"])
     without = ", ".join(["anything of MPI's", *described["environment_without"]])
     lines.append(f"workers' environment: {settings}, without {without}")
     lines.append("nothing was started: leave --dry-run out to train")
     return lines
+
+
+def _settings(environment: Mapping[str, str]) -> str:
+    return " ".join(f"{key}={shlex.quote(value)}" for key, value in environment.items())
 
 
 def _workers(job: Job, plan: Plan, node: Hardware) -> list[dict[str, Any]]:
