@@ -39,7 +39,8 @@ def find_obstacles(
         found |= done
         waiting = waiting[len(done) :]
         if waiting:
-            found[waiting.pop(0)] = fault or f"its check took more than {time_limit_s:.0f} s"
+            late = f"its check took more than {time_limit_s:.0f} s: raise --budget"
+            found[waiting.pop(0)] = fault or late
     return found
 
 

@@ -88,8 +88,8 @@ def _skip_what_cannot_run(
         raise InfeasiblePlanError(f"no strategy can run here: {reasons}")
     if obstacles and request.names_strategies:
         raise InfeasiblePlanError(f"{reasons}: leave it out of --strategies")
-    if obstacles:
-        out.note(f"not tried: {reasons}")
+    for name, obstacle in obstacles.items():
+        out.note(f"{name} is not tried: {obstacle}")
 
 
 def known_node(store: Store, node: Hardware, out: Output) -> Hardware:

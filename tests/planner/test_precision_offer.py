@@ -136,4 +136,4 @@ def test_process_that_dies_of_one_precision_leaves_the_other_to_be_tried(obstacl
 
 def test_check_that_takes_too_long_is_a_reason_too(obstacles):
     found = obstacles("Sound", 0.01)
-    assert found["bf16"] == "its check took more than 0 s"
+    assert found["bf16"] == "its check took more than 0 s: raise --budget"
