@@ -7,6 +7,9 @@ For AlexNet and VGG16, with ddlplan's own workers, on the same photos:
 * pipeline / bound: its throughput over that of one process on one core with the same settings,
   times (sum of the stages' times / slowest) x m / (m + s - 1). No pipeline of ``s`` stages and
   ``m`` micro-batches exceeds that whose cores compute no faster than the one.
+* pipeline / its own stages: (m + s - 1) times the slowest stage, as the workers measured it before
+  their first step, all at the same time, over the time of a step. This one is the harder: the one
+  process makes the weight gradients of linear layers once per micro-batch, a pipeline once a step.
 
 A table shows where the time of a step goes.
 """
@@ -83,6 +86,11 @@ class Leg:
     def stage_times_s(self) -> list[float]:
         """Forward and backward pass of one micro-batch through each stage."""
         return [float(time_s) for time_s in self.facts["stage_times_s"]]
+
+    @property
+    def ideal_step_s(self) -> float:
+        """Time of a step in which the slowest stage waits for the bubble and nothing else."""
+        return (self.plan.micro_batches + len(self.stage_times_s) - 1) * max(self.stage_times_s)
 
     @property
     def bound(self) -> float:
@@ -246,6 +254,11 @@ def _judge(
         Result(
             figure=f"{name}: share of the bound",
             value=paired_ratio([(b.step_s / a.bound, a.step_s) for a, b in ways]),
+            required=Required(low=_ENOUGH_OF_BOUND),
+        ),
+        Result(
+            figure=f"{name}: share of what its stages allow",
+            value=paired_ratio([(leg.ideal_step_s, leg.step_s) for leg, _ in (*cuts, *ways)]),
             required=Required(low=_ENOUGH_OF_BOUND),
         ),
     ]

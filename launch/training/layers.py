@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
 import torch
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 from launch.errors import UseCaseError
 from launch.plan import Plan
 from launch.training.cut import LayerCost
+from launch.training.late_gradients import LateGradients
 from launch.training.nested import flatten, unflatten
 from launch.training.precision import autocast
 
@@ -113,13 +113,14 @@ def boundary_forms(
 
 
 def measure_layers(
-    layers: Iterable[nn.Module], inputs: Any, plan: Plan, device: torch.device
+    layers: Iterable[nn.Module], inputs: Any, plan: Plan, device: torch.device, count: int
 ) -> list[float]:
     """Time forward and backward pass of each layer in seconds, see `boundary_forms`.
 
-    Gradients are added to those of an earlier micro-batch, as they are in all but the first.
+    Gradients are added to those of an earlier micro-batch, as they are in all but the first; those
+    that wait for all micro-batches of a step, ``count``, count for their share of that time.
     """
-    return [_measure(run, device) for run, _ in _run(layers, inputs, plan, device)]
+    return [_measure(run, device, count) for run, _ in _run(layers, inputs, plan, device)]
 
 
 def layer_costs(
@@ -167,7 +168,7 @@ class _Run:
     """One layer with its input, ready to run forward and backward."""
 
     def __init__(self, layer: nn.Module, inputs: Any, plan: Plan, device: torch.device) -> None:
-        self._layer = layer
+        self._late = LateGradients([layer])
         self._nesting, self._inputs = flatten(inputs, _WHAT, strict=False)
         self._plan = plan
         self._device = device
@@ -182,7 +183,7 @@ class _Run:
     def forward(self, inputs: Any) -> Any:
         """Run the layer forward."""
         with torch.enable_grad(), autocast(self._plan, self._device.type):
-            return self._layer(inputs)
+            return self._late(inputs)
 
     def backward(self, output: Any) -> None:
         """Run the layer backward, from a gradient of ones."""
@@ -190,6 +191,11 @@ class _Run:
         outputs = [tensor for tensor in tensors if tensor.requires_grad]
         if outputs:
             torch.autograd.backward(outputs, [torch.ones_like(tensor) for tensor in outputs])
+
+    def finish(self, count: int) -> None:
+        """Complete the gradients of so many micro-batches."""
+        self._late.repeat(count)
+        self._late.finish()
 
 
 def _run(
@@ -211,20 +217,29 @@ def _detached(value: Any) -> Any:
     return unflatten(nesting, [t.detach().requires_grad_(t.requires_grad) for t in tensors])
 
 
-def _measure(run: _Run, device: torch.device) -> float:
+def _measure(run: _Run, device: torch.device, count: int) -> float:
+    def once() -> None:
+        run.backward(run.forward(inputs))
+
     times_s: list[float] = []
     while len(times_s) <= _MOST_REPEATS and sum(times_s) < _ENOUGH_S:
         inputs = run.inputs()
-        _finish(device)
-        started = time.perf_counter()
-        run.backward(run.forward(inputs))
-        _finish(device)
-        times_s.append(time.perf_counter() - started)
-    # The first time gradients are made and not added to, and memory is new.
-    return median(times_s[1:]) if len(times_s) > 1 else times_s[0]
+        times_s.append(_time(once, device))
+    # The first time gradients are made and not added to, and memory is new. Of the others the
+    # shortest, since whatever else runs on the machine only ever adds to a time.
+    time_s = min(times_s[1:], default=times_s[0])
+    return time_s + _time(lambda: run.finish(count), device) / count
 
 
-def _finish(device: torch.device) -> None:
+def _time(work: Callable[[], None], device: torch.device) -> float:
+    _wait_for(device)
+    started = time.perf_counter()
+    work()
+    _wait_for(device)
+    return time.perf_counter() - started
+
+
+def _wait_for(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 

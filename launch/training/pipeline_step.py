@@ -174,14 +174,15 @@ class PipelineStep(TrainStep):
 
     def _measure(self) -> list[LayerCost]:
         size = Part(0, self._plan.replicas).size_of(self._plan.node_batch)
-        example = repeat_samples(self._example, size // equal_parts(size, self._plan.micro_batches))
+        micro_batches = equal_parts(size, self._plan.micro_batches)
+        example = repeat_samples(self._example, size // micro_batches)
         forms = boundary_forms(self._layers, example, self._plan, self._device)
-        count = len(self._layers)
-        times = self._group.share_bytes(8 * self._group.size * count).view(torch.float64)
-        times = times.view(self._group.size, count)
+        layers = len(self._layers)
+        times = self._group.share_bytes(8 * self._group.size * layers).view(torch.float64)
+        times = times.view(self._group.size, layers)
         self._group.barrier()  # all at the same time, as in a step
         if self._wish == "measured":
-            mine = measure_layers(self._layers, example, self._plan, self._device)
+            mine = measure_layers(self._layers, example, self._plan, self._device, micro_batches)
             times[self._group.local_rank] = torch.tensor(mine, dtype=torch.float64)
         self._group.barrier()
         return layer_costs(self._layers, times.mean(0).tolist(), forms)

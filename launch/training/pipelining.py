@@ -15,6 +15,7 @@ from torch.distributed import ProcessGroup
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 
 from launch.training.connections import losing_workers
+from launch.training.late_gradients import LateGradients
 from launch.training.layers import Form
 
 SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}
@@ -45,6 +46,7 @@ class StageModule(nn.Module):
     ) -> None:
         super().__init__()
         self._layers = layers
+        self._late = LateGradients(layers)
         self.incoming = incoming
         self.outgoing = outgoing
         self._precision = precision
@@ -60,11 +62,15 @@ class StageModule(nn.Module):
         """
         value = self.incoming.unwire(wired) if self.incoming else self.inputs[int(wired[0])]
         with self._precision():
-            value = self._layers(value)
+            value = self._late(value)
         if self.outgoing:
             return self.outgoing.wire(value)
         self._output = value
         return ()
+
+    def finish(self) -> None:
+        """Complete the gradients when every micro-batch has gone back."""
+        self._late.finish()
 
     def loss(self, number: Tensor) -> Tensor:
         """Hold the output of the last forward pass against the target of that number."""
@@ -148,6 +154,7 @@ class MicroBatchPipeline:
             raise
         finally:
             self._module.inputs = self._module.targets = ()
+        self._module.finish()
         return sum(loss.item() for loss in losses)
 
 

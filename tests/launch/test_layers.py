@@ -90,7 +90,7 @@ def test_measuring_leaves_no_trace():
     )
     before = {name: value.clone() for name, value in layers.state_dict().items()}
     random = torch.get_rng_state()
-    times_s = measure_layers(layers, PICTURES, PLAN, CPU)
+    times_s = measure_layers(layers, PICTURES, PLAN, CPU, 2)
     assert len(times_s) == 5
     assert all(time_s > 0 for time_s in times_s)
     assert all(torch.equal(value, before[name]) for name, value in layers.state_dict().items())
