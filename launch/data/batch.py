@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -62,3 +64,29 @@ def move_batch(batch: Any, device: torch.device, memory_format: torch.memory_for
     if isinstance(batch, (tuple, list)):
         return type(batch)(move_batch(value, device, memory_format) for value in batch)
     return batch
+
+
+def map_tensors(batch: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """Give a batch of the same nesting whose every tensor is changed; what is no tensor stays."""
+    if isinstance(batch, Tensor):
+        return change(batch)
+    if isinstance(batch, RawPictures):
+        drawn = None if batch.drawn is None else change(batch.drawn)
+        return replace(batch, pixels=change(batch.pixels), drawn=drawn)
+    if isinstance(batch, dict):
+        return {key: map_tensors(value, change) for key, value in batch.items()}
+    if isinstance(batch, (tuple, list)):
+        return type(batch)(map_tensors(value, change) for value in batch)
+    return batch
+
+
+def leaves(batch: Any) -> Iterator[Any]:
+    """Give what a batch nests, tensors and others, in order."""
+    if isinstance(batch, RawPictures):
+        yield batch.pixels
+        yield batch.drawn
+    elif isinstance(batch, (dict, tuple, list)):
+        for value in batch.values() if isinstance(batch, dict) else batch:
+            yield from leaves(value)
+    else:
+        yield batch

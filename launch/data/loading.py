@@ -16,9 +16,19 @@ from launch.process_end import end_with_parent
 
 
 def load(
-    dataset: Dataset[Any], work: Iterator[tuple[Indices, int]], *, loader_workers: int
+    dataset: Dataset[Any],
+    work: Iterator[tuple[Indices, int]],
+    *,
+    loader_workers: int,
+    pin_memory: bool = False,
 ) -> Iterator[tuple[Any | None, int]]:
     """Read the share of each batch from the data set.
+
+    Args:
+        dataset: The samples.
+        work: Which of them the share of each batch has, and the size of the whole batch.
+        loader_workers: Processes that read; 0 reads here.
+        pin_memory: Whether batches are put where a GPU can fetch them from.
 
     Yields:
         The collated share, ``None`` where it is empty, and the size of the whole batch.
@@ -37,6 +47,7 @@ def load(
         # Data sets of decoded pictures give a batch whole.
         collate_fn=_keep if isinstance(dataset, (DecodedPictures, DevicePictures)) else None,
         num_workers=loader_workers,
+        pin_memory=pin_memory,
         # Other threads of this worker are idle while it forks, and a loader leaves the GPU alone;
         # a fresh interpreter would import torch again for every trial.
         multiprocessing_context="fork" if loader_workers else None,

@@ -24,8 +24,18 @@ def draw_gpu_settings(
     node: Hardware,
     *,
     micro_batches: Sequence[int] = (1, 2),
+    may_record: bool = False,
 ) -> dict[str, Any]:
-    """Draw what every GPU strategy sets: batch, input and form of the computation."""
+    """Draw what every GPU strategy sets: batch, input and form of the computation.
+
+    Args:
+        trial: Draws.
+        prefix: The strategy's name.
+        case: What is trained.
+        node: Where.
+        micro_batches: Counts to choose from.
+        may_record: Whether this layout can run as a CUDA graph.
+    """
 
     def draw(name: str, choices: Sequence[Any]) -> Any:
         return trial.suggest_categorical(f"{prefix}.{name}", choices)
@@ -39,6 +49,7 @@ def draw_gpu_settings(
         "loader_workers": draw("loader_workers", _loaders(node)) if source == "files" else 0,
         "fused_optimizer": draw("fused_optimizer", _choices(case.has_fused_optimizer)),
         "compile": draw("compile", _choices(case.can_compile)),
+        "cuda_graph": draw("cuda_graph", (False, True)) if may_record else False,
     }
 
 
@@ -57,6 +68,7 @@ def guess_gpu_settings(prefix: str, case: CaseFacts, node: Hardware) -> dict[str
         f"{prefix}.loader_workers": _loaders(node)[-1],
         f"{prefix}.fused_optimizer": case.has_fused_optimizer,
         f"{prefix}.compile": False,
+        f"{prefix}.cuda_graph": False,
     }
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from launch.errors import InfeasiblePlanError
+from launch.errors import InfeasiblePlanError, InvalidPlanError
 from launch.plan import Plan, Setting
 from launch.strategies._base import Strategy, Suggest
 from launch.strategies._gpu_settings import draw_gpu_settings, guess_gpu_settings
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from launch.training.step import TrainStep
     from launch.use_cases._base import UseCase
     from probes.hardware import Hardware
+
+_BENCHMARK = "cudnn_benchmark"
+"""Option: whether cuDNN times its algorithms for each shape once, or chooses by rules."""
 
 
 class GpuData(Strategy):
@@ -41,21 +44,37 @@ class GpuData(Strategy):
             # All its cores, though one thread drives a GPU: its loading processes inherit them.
             threads_per_process=node.cpu.usable_cores // gpus,
             devices=cuda_devices(usable_gpus(node)[:gpus]),
-            **draw_gpu_settings(trial, "gpu_data", case, node),
+            options={
+                _BENCHMARK: trial.suggest_categorical(f"gpu_data.{_BENCHMARK}", (False, True))
+            },
+            **draw_gpu_settings(trial, "gpu_data", case, node, may_record=gpus == 1),
         )
 
     def first_guesses(self, case: CaseFacts, node: Hardware) -> list[dict[str, Setting]]:
-        guess = guess_gpu_settings("gpu_data", case, node)
+        guess = {f"gpu_data.{_BENCHMARK}": True, **guess_gpu_settings("gpu_data", case, node)}
         return [{"gpu_data.gpus": gpus, **guess} for gpus in reversed(_counts(node))]
 
     def check(self, plan: Plan) -> None:
         require(plan, replicas=plan.processes)
         require_distinct_devices(plan, plan.processes)
+        if unknown := plan.options.keys() - {_BENCHMARK}:
+            raise InvalidPlanError(
+                f"strategy=gpu_data and options {', '.join(sorted(unknown))}: use {_BENCHMARK}"
+            )
+        if plan.cuda_graph and plan.processes > 1:
+            # What goes between GPUs would have to be recorded too, under rules of its own.
+            raise InvalidPlanError(
+                f"strategy=gpu_data, processes={plan.processes} and cuda_graph=True: only one "
+                "process can replay its step, use cuda_graph=False"
+            )
 
     def build(self, plan: Plan, case: UseCase, group: LocalGroup) -> TrainStep:
+        import torch
+
         from launch.training.ddp_step import DdpStep
         from launch.training.plain_step import PlainStep
 
+        torch.backends.cudnn.benchmark = bool(plan.options.get(_BENCHMARK, False))
         if plan.processes == 1:
             return PlainStep(plan, case, plan.devices[0])
         return DdpStep(plan, case, group)

@@ -9,7 +9,7 @@ shares.
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, SupportsFloat
 
 import torch
 from torch import Tensor, distributed, nn
@@ -17,6 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from launch.data.batch import Batch, num_samples
 from launch.plan import Plan
+from launch.training.loss import read_later
 from launch.training.replica import Replica, WeightedLoss
 from launch.use_cases._base import UseCase
 
@@ -41,7 +42,7 @@ class DdpReplica(Replica):
         )
         self._workers = distributed.get_world_size()
 
-    def gradients(self, share: Batch | None, batch_size: int) -> float:
+    def gradients(self, share: Batch | None, batch_size: int) -> SupportsFloat:
         total = torch.zeros((), device=self._device)
         pieces = [(None, None)] if share is None else self._pieces(share)
         for number, piece in enumerate(pieces, start=1):
@@ -50,7 +51,7 @@ class DdpReplica(Replica):
                 total += self._backward(piece, samples / batch_size * self._workers, batch_size)
         self._local_loss.note_gradients()
         distributed.all_reduce(total)
-        return total.item() / self._workers
+        return read_later(total / self._workers)
 
 
 class _ShareLoss(WeightedLoss):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import SupportsFloat
+
 import torch
 from torch import distributed
 
@@ -28,7 +30,7 @@ class DdpStep(PlainStep):
         self.part = Part(group.local_rank, group.size)
 
     @losing_workers()
-    def run(self, share: Batch | None, batch_size: int) -> float:
+    def run(self, share: Batch | None, batch_size: int) -> SupportsFloat:
         return super().run(share, batch_size)
 
     @torch.no_grad()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import SupportsFloat
+
 from torch import nn
 
 from launch.data.batch import Batch
 from launch.data.samples import Part
 from launch.plan import Plan
+from launch.training.cuda_graph import GraphedReplica
 from launch.training.optimizer import make_optimizer
 from launch.training.replica import Replica, prepare_model
 from launch.training.step import TrainStep
@@ -19,15 +22,16 @@ class PlainStep(TrainStep):
     part = Part(0, 1)
 
     def __init__(
-        self, plan: Plan, case: UseCase, device: str, replica: type[Replica] = Replica
+        self, plan: Plan, case: UseCase, device: str, replica: type[Replica] | None = None
     ) -> None:
+        replica = replica or (GraphedReplica if plan.cuda_graph else Replica)
         self.model = prepare_model(plan, case.model(), device)
         self._replica = replica(plan, case, self.model, device)
         self._optimizer = make_optimizer(plan, case, self.model.parameters())
         self.optimizers = [self._optimizer]
         self._max_norm = case.max_gradient_norm
 
-    def run(self, share: Batch | None, batch_size: int) -> float:
+    def run(self, share: Batch | None, batch_size: int) -> SupportsFloat:
         self._optimizer.zero_grad()
         loss = self._replica.gradients(share, batch_size)
         if self._max_norm is not None:

@@ -132,7 +132,7 @@ class _Pair:
         torch.manual_seed(0)
         loss = replica.gradients(batch, num_samples(batch))
         parameters = self._model.named_parameters()
-        return loss, {name: p.grad for name, p in parameters if p.grad is not None}
+        return float(loss), {name: p.grad for name, p in parameters if p.grad is not None}
 
 
 def _gradient_errors(found: dict[str, Tensor], exact: dict[str, Tensor]) -> dict[str, float]:

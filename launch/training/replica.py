@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, SupportsFloat
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +12,7 @@ from launch.data.batch import Batch, move_batch, num_samples, split_batch
 from launch.data.samples import usable_parts
 from launch.plan import Plan
 from launch.training.compiled import compile_model, explaining_compiler
+from launch.training.loss import read_later
 from launch.training.precision import autocast
 from launch.use_cases._base import UseCase
 
@@ -30,13 +31,18 @@ class Replica:
         placed: Batch = move_batch(batch, self._device, memory_format(self._plan))
         return placed
 
-    def gradients(self, share: Batch | None, batch_size: int) -> float:
-        """Compute the gradients of this share's part of the node batch's mean loss."""
-        total = 0.0
-        if share is None:
-            return total
+    def gradients(self, share: Batch | None, batch_size: int) -> SupportsFloat:
+        """Compute the gradients of this share's part of the node batch's mean loss.
+
+        Returns:
+            That part; a `LaterLoss` where a GPU computes it.
+        """
+        return 0.0 if share is None else read_later(self._sum_gradients(share, batch_size))
+
+    def _sum_gradients(self, share: Batch, batch_size: int) -> Tensor:
+        total = torch.zeros((), device=self._device)
         for piece in self._pieces(share):
-            total += self._backward(piece, num_samples(piece) / batch_size, batch_size).item()
+            total += self._backward(piece, num_samples(piece) / batch_size, batch_size)
         return total
 
     def _pieces(self, share: Batch) -> list[Batch]:
@@ -84,6 +90,8 @@ class WeightedLoss(nn.Module):
 def prepare_model(plan: Plan, model: nn.Module, device: str) -> nn.Module:
     """Bring a fresh model to a device and to the plan's memory format."""
     model.train()
+    if torch.device(device).type == "cuda":
+        torch.cuda.set_device(device)  # whose streams are meant from here on
     return model.to(device=device, memory_format=memory_format(plan))  # type: ignore[call-overload,no-any-return]
 
 

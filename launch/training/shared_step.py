@@ -36,7 +36,7 @@ class SharedStep(TrainStep):
 
     def run(self, share: Batch | None, batch_size: int) -> float:
         self._averager.start_step()
-        return self._averager.step(self._replica.gradients(share, batch_size))
+        return self._averager.step(float(self._replica.gradients(share, batch_size)))
 
     def agree(self) -> None:
         self._buffers.copy_from_first()

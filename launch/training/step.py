@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, SupportsFloat
 
 from torch import nn
 from torch.optim import Optimizer
@@ -43,7 +43,7 @@ class TrainStep(ABC):
         return
 
     @abstractmethod
-    def run(self, share: Batch | None, batch_size: int) -> float:
+    def run(self, share: Batch | None, batch_size: int) -> SupportsFloat:
         """Make one step. Collective: every worker of the node calls it with its share.
 
         Args:
@@ -52,7 +52,8 @@ class TrainStep(ABC):
             batch_size: Samples of all workers together.
 
         Returns:
-            Mean loss over the node batch.
+            Mean loss over the node batch; a `launch.training.loss.LaterLoss` where a GPU still
+            computes it.
         """
 
     @abstractmethod

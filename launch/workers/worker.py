@@ -15,10 +15,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils.data import Dataset
 
 from launch.allocators import settle_allocator
 from launch.data.batch import Batch, num_samples
 from launch.data.loading import load
+from launch.data.prefetch import prefetch
 from launch.data.samples import Part, ShareSampler, in_order, shares
 from launch.errors import LostWorkerError, UseCaseError
 from launch.plan import Plan
@@ -40,16 +42,15 @@ from launch.workers.input import (
     trial_samples,
 )
 from launch.workers.reports import (
-    Compiled,
     Described,
     Failed,
     Prepared,
     Reporter,
-    StepDone,
     TaskDone,
     Validated,
     WeightsSaved,
 )
+from launch.workers.step_reports import StepReports
 from launch.workers.task import Purpose, Task
 
 _CAUSE_LIMIT_S = 10.0
@@ -140,8 +141,10 @@ class _Trainer:
         steps_per_epoch = -(-samples // plan.node_batch)
         schedules = [case.schedule(optimizer, steps_per_epoch) for optimizer in step.optimizers]
         self._schedules = [schedule for schedule in schedules if schedule is not None]
-        self._steps = 0
-        self._first_step_s = 0.0
+        self._device = torch.device(plan.devices[task.local_rank % len(plan.devices)])
+        self._reports = StepReports(
+            reporter if task.local_rank == 0 else None, is_compiled=plan.compile
+        )
 
     def _read_few(self) -> Batch:
         samples = list(range(min(_FEW, len(self._training))))  # type: ignore[arg-type]
@@ -174,39 +177,30 @@ class _Trainer:
 
     def _train(self, work: Iterator[tuple[list[int], int]], epoch: int) -> None:
         self._step.model.train()
-        started = asked = time.perf_counter()
+        self._reports.start()
+        asked = time.perf_counter()
         for share, batch_size in self._batches(work):
-            received = time.perf_counter()
+            waited_s = time.perf_counter() - asked
+            # A GPU that still computes the step before has not waited for this one's input.
+            input_s = 0.0 if self._reports.is_computing() else waited_s
             loss = self._step.run(share, batch_size)
             for schedule in self._schedules:
                 schedule.step()
-            ended = time.perf_counter()
-            if self._task.local_rank == 0:
-                self._reporter.send(
-                    StepDone(
-                        step=self._steps,
-                        epoch=epoch,
-                        time_s=ended - started,
-                        samples=batch_size,
-                        loss=loss,
-                        input_s=received - asked,
-                    )
-                )
-                self._report_compiler(ended - started)
-            self._steps += 1
-            started, asked = ended, time.perf_counter()
-
-    def _report_compiler(self, step_s: float) -> None:
-        """Tell what the compiler took, once there is a step without it."""
-        if self._steps == 0:
-            self._first_step_s = step_s
-        if self._plan.compile and self._steps == 1:
-            self._reporter.send(Compiled(time_s=max(0.0, self._first_step_s - step_s)))
+            self._reports.add(epoch=epoch, samples=batch_size, loss=loss, input_s=input_s)
+            asked = time.perf_counter()
+        self._reports.finish()
 
     def _batches(self, work: Iterator[tuple[list[int], int]]) -> Iterator[tuple[Batch | None, int]]:
         if self._step.part is None:
             return ((None, batch_size) for _, batch_size in work)
-        return load(self._training, work, loader_workers=self._plan.loader_workers)
+        return self._load(self._training, work)
+
+    def _load(
+        self, dataset: Dataset[Any], work: Iterator[tuple[list[int], int]]
+    ) -> Iterator[tuple[Batch | None, int]]:
+        workers, is_gpu = self._plan.loader_workers, self._device.type == "cuda"
+        batches = load(dataset, work, loader_workers=workers, pin_memory=is_gpu)
+        return prefetch(batches, self._device)
 
     @torch.no_grad()
     def validate(self, epoch: int) -> None:
@@ -238,9 +232,7 @@ class _Trainer:
         mine = shares(every, self._task.group_size)[self._task.local_rank]
         size = max(1, min(self._plan.node_batch // self._task.group_size, 64))
         work = [([mine[i] for i in batch], len(batch)) for batch in in_order(len(mine), size)]
-        for batch, _ in load(
-            self._validation, iter(work), loader_workers=self._plan.loader_workers
-        ):
+        for batch, _ in self._load(self._validation, iter(work)):
             if batch is not None:
                 yield batch
 

@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import pytest
 import tiny_cases
+import torch
 from test_strategies import largest_error, trained_alone
 
 from launch.errors import InfeasiblePlanError, InvalidPlanError
 from launch.plan import Plan
 from launch.strategies import check_plan, load_strategy
 from launch.strategies._base import Fixed
+from launch.workers.group import explain_failure
 from probes.hardware import Gpu, GpuProcess
 
 PLAN = Plan(strategy="gpu_data", node_batch=8, processes=2, replicas=2)
@@ -93,6 +95,15 @@ def test_a_node_without_gpus_says_why(tiny_facts, two_cores):
         load_strategy("gpu_data").suggest(Fixed({}), tiny_facts, node)
 
 
+def test_only_one_process_replays_its_step(tiny_facts, gpu_node):
+    wish = {"gpu_data.cuda_graph": True}
+    replays = [plan.cuda_graph for plan in suggested(tiny_facts, gpu_node, **wish)]
+    assert replays == [False, False, True]
+    plan = replace(PLAN, devices=("cuda:0", "cuda:1"), cuda_graph=True)
+    with pytest.raises(InvalidPlanError, match="processes=2 and cuda_graph=True: only one"):
+        check_plan(plan)
+
+
 @pytest.mark.parametrize("devices", [("cuda:0", "cuda:0"), ("cuda:0",), ("cuda:0", "cpu")])
 def test_two_processes_never_share_a_gpu(devices):
     with pytest.raises(InvalidPlanError, match="strategy=gpu_data and devices="):
@@ -109,3 +120,55 @@ def test_pictures_go_to_the_gpu_where_they_fill_no_more_than_half_of_it(
     inputs = ("files",) if pixel_bytes is None else ("files", "cache")
     facts = replace(tiny_facts, pixel_bytes=pixel_bytes, inputs=inputs)
     assert suggested(facts, replace(gpu_node, gpus=gpus))[0].input == expected
+
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that torch can use")
+ON_GPU = Plan(strategy="gpu_data", node_batch=8, devices=("cuda:0",))
+
+
+@needs_gpu
+@pytest.mark.parametrize("case", ["Sgd", "Tied", "Uneven", "AdamW"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"micro_batches": 2},
+        {"cuda_graph": True},
+        {"cuda_graph": True, "micro_batches": 2, "memory_format": "channels_last"},
+        {"fused_optimizer": True, "options": {"cudnn_benchmark": True}},
+    ],
+    ids=str,
+)
+def test_weights_from_a_gpu_equal_those_of_one_process(case, changes, training):
+    alone = trained_alone(getattr(tiny_cases, case)(), ON_GPU.node_batch, epochs=2)
+    weights = training.run(replace(ON_GPU, **changes), case, epochs=2)
+    # cuDNN's convolutions round to TF32 by torch's default.
+    assert largest_error(weights, alone) < (TOLERANCE if case == "Tied" else 1e-2)
+
+
+@needs_gpu
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="fewer than two GPUs")
+@pytest.mark.parametrize("case", ["Sgd", "Tied", "Uneven", "DecayedRest", "TakesTurns"])
+def test_weights_from_two_gpus_equal_those_of_one_process(case, training):
+    alone = trained_alone(getattr(tiny_cases, case)(), PLAN.node_batch, epochs=2)
+    weights = training.run(replace(PLAN, devices=("cuda:0", "cuda:1")), case, epochs=2)
+    assert largest_error(weights, alone) < (1e-2 if case in ("Sgd", "Uneven") else TOLERANCE)
+
+
+@needs_gpu
+def test_running_statistics_are_those_of_the_steps_that_count(training):
+    """A recording is warmed up by passes of its own, which a normalising layer would take down."""
+    plain = training.run(ON_GPU, "Normed")
+    replayed = training.run(replace(ON_GPU, cuda_graph=True), "Normed")
+    assert plain.keys() == replayed.keys()
+    assert all(torch.allclose(plain[k], replayed[k], rtol=1e-2, atol=1e-3) for k in plain)
+
+
+@needs_gpu
+def test_a_step_that_cannot_be_recorded_is_one_line(training):
+    plan = replace(ON_GPU, cuda_graph=True)
+    with training.start(training.task("LooksAtValues", plan)) as group:
+        events = iter(lambda: group.next_event(60), None)
+        failure = next(filter(None, (explain_failure(group, event) for event in events)))
+    assert failure.error == "InvalidPlanError"
+    assert "cuda_graph=True and a step that CUDA cannot record" in failure.message

@@ -498,3 +498,11 @@ class CannotBeCompiled(Sgd):
                 return unknown(pictures)
 
         return nn.Sequential(Unknown(), super().model())
+
+
+class LooksAtValues(Sgd):
+    """Brings a value of each step from the device."""
+
+    def loss(self, output, target):
+        loss = super().loss(output, target)
+        return loss if loss.item() < 1e9 else loss * 0

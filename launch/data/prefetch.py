@@ -1,0 +1,69 @@
+"""How does a GPU get its batches without waiting? Each is sent while it trains on the last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from launch.data.batch import map_tensors
+
+Sized = tuple[Any | None, int]
+"""A share of a batch, ``None`` where it is empty, and the size of the whole batch."""
+
+T = TypeVar("T")
+S = TypeVar("S")
+
+
+def prefetch(batches: Iterator[Sized], device: torch.device) -> Iterator[Sized]:
+    """Bring batches to a GPU one ahead, on a stream of their own; on a CPU they are there.
+
+    What a step does with a batch beyond that, such as finishing its pictures, it does by itself.
+    """
+    if device.type != "cuda":
+        return batches
+    stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    return one_ahead(batches, partial(_send, device=device, stream=stream), _receive)
+
+
+def one_ahead(items: Iterator[T], send: Callable[[T], S], receive: Callable[[S], T]) -> Iterator[T]:
+    """Send each item before the one in front of it is received."""
+    sent: list[S] = []
+    for item in items:
+        sent.append(send(item))
+        if len(sent) > 1:
+            yield receive(sent.pop(0))
+    for last in sent:
+        yield receive(last)
+
+
+def _send(
+    batch: Sized, *, device: torch.device, stream: torch.cuda.Stream
+) -> tuple[Sized, torch.cuda.Event]:
+    with torch.cuda.stream(stream):
+        share = map_tensors(batch[0], lambda tensor: _copy(tensor, device))
+        return (share, batch[1]), stream.record_event()
+
+
+def _copy(tensor: Tensor, device: torch.device) -> Tensor:
+    if tensor.device == device:
+        return tensor
+    # Only from pinned memory is a copy made while the CPU goes on.
+    return (tensor if tensor.is_pinned() else tensor.pin_memory()).to(device, non_blocking=True)
+
+
+def _receive(sent: tuple[Sized, torch.cuda.Event]) -> Sized:
+    batch, arrived = sent
+    training = torch.cuda.current_stream()
+    training.wait_event(arrived)
+    # Memory of one stream that another uses must not be handed out again before that is done.
+    map_tensors(batch[0], lambda tensor: _mark(tensor, training))
+    return batch
+
+
+def _mark(tensor: Tensor, stream: torch.cuda.Stream) -> Tensor:
+    tensor.record_stream(stream)
+    return tensor

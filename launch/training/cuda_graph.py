@@ -1,0 +1,118 @@
+"""How is a pass recorded once and replayed? As a CUDA graph, without Python or launches between.
+
+Small operators on a fast GPU end sooner than the next one is launched; a graph is launched whole.
+
+Source: PyTorch's notes on CUDA semantics, "Whole-network capture",
+https://docs.pytorch.org/docs/stable/notes/cuda.html#whole-network-capture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import SupportsFloat
+
+import torch
+from torch import Tensor, nn
+
+from launch.data.batch import Batch, leaves, map_tensors
+from launch.errors import InvalidPlanError
+from launch.training.loss import read_later
+from launch.training.replica import Replica
+
+_WARMUP_PASSES = 3
+
+
+class GraphedReplica(Replica):
+    """A replica whose full batches are replays; the rest of an epoch runs operator by operator."""
+
+    _recorded: RecordedPass | None = None
+
+    def gradients(self, share: Batch | None, batch_size: int) -> SupportsFloat:
+        if share is None or batch_size != self._plan.node_batch:
+            return super().gradients(share, batch_size)
+        share = self.place(share)
+        if self._recorded is None:
+            self._recorded = RecordedPass(
+                lambda recorded: self._sum_gradients(recorded, batch_size), self.model, share
+            )
+        if not self._recorded.fits(share):
+            return super().gradients(share, batch_size)
+        return read_later(self._recorded.replay(share))
+
+
+class RecordedPass:
+    """Forward and backward pass over batches of one shape.
+
+    Args:
+        compute: Adds the gradients of a batch to the model's, and gives the loss.
+        model: Whose gradients they are.
+        share: A batch on the GPU of the shape that all will have.
+
+    Raises:
+        InvalidPlanError: The batch holds more than tensors, or the pass does what cannot be
+            recorded, such as looking at a value.
+    """
+
+    def __init__(self, compute: Callable[[Batch], Tensor], model: nn.Module, share: Batch) -> None:
+        if others := {
+            type(leaf).__name__ for leaf in leaves(share) if not isinstance(leaf, Tensor)
+        }:
+            raise InvalidPlanError(
+                f"cuda_graph=True and batches that hold {', '.join(sorted(others))}, which a "
+                "replay would never change: use cuda_graph=False"
+            )
+        self._share: Batch = map_tensors(share, torch.clone)
+        self._compute = compute
+        self._model = model
+        self._warm_up()
+        self._forget_gradients()  # recorded from none, each replay writes and does not add
+        self._graph = torch.cuda.CUDAGraph()
+        try:
+            # Other threads may go on with CUDA: one brings batches into pinned memory.
+            with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
+                self._loss = compute(self._share)
+        except RuntimeError as error:
+            reason = " ".join(str(error).split())[:200]
+            raise InvalidPlanError(
+                f"cuda_graph=True and a step that CUDA cannot record ({reason}): "
+                "use cuda_graph=False"
+            ) from error
+        self._gradients = [(p, p.grad) for p in model.parameters() if p.grad is not None]
+
+    def fits(self, share: Batch) -> bool:
+        """Whether a batch has the recorded shape."""
+        shapes = [leaf.shape for leaf in leaves(self._share)]
+        return [leaf.shape for leaf in leaves(share)] == shapes
+
+    def replay(self, share: Batch) -> Tensor:
+        """Compute the gradients of a batch in place of the model's; give the loss.
+
+        The loss is overwritten by the next replay.
+        """
+        for place, tensor in zip(leaves(self._share), leaves(share), strict=True):
+            place.copy_(tensor, non_blocking=True)
+        self._graph.replay()
+        for parameter, gradient in self._gradients:
+            parameter.grad = gradient
+        return self._loss
+
+    def _warm_up(self) -> None:
+        """Let libraries choose and load their kernels, which cannot be recorded.
+
+        What these passes leave in buffers, such as running statistics, is taken back.
+        """
+        kept = [buffer.clone() for buffer in self._model.buffers()]
+        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(_WARMUP_PASSES):
+                self._forget_gradients()
+                self._compute(self._share)
+        torch.cuda.current_stream().wait_stream(stream)
+        with torch.no_grad():
+            for buffer, value in zip(self._model.buffers(), kept, strict=True):
+                buffer.copy_(value)
+
+    def _forget_gradients(self) -> None:
+        for parameter in self._model.parameters():
+            parameter.grad = None

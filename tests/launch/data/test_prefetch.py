@@ -1,0 +1,53 @@
+"""A batch is sent before the one in front of it is trained on; on a CPU nothing is sent."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from launch.data.batch import leaves, map_tensors
+from launch.data.prefetch import one_ahead, prefetch
+from launch.data.raw_pictures import RawPictures
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that torch can use")
+
+
+@pytest.mark.parametrize("count", [0, 1, 4])
+def test_each_item_is_sent_before_the_one_in_front_of_it_is_received(count):
+    sent, gaps = [], []
+
+    def send(item):
+        sent.append(item)
+        return item
+
+    def receive(item):
+        gaps.append(len(sent) - item)
+        return item
+
+    assert list(one_ahead(iter(range(count)), send, receive)) == list(range(count))
+    assert gaps == [2] * (count - 1) + [1] * min(count, 1)
+
+
+def test_a_cpu_takes_batches_as_they_come():
+    batches = iter([((torch.zeros(2), torch.zeros(2)), 2)])
+    assert prefetch(batches, torch.device("cpu")) is batches
+
+
+def test_every_tensor_of_a_batch_is_changed_and_nothing_else():
+    pictures = RawPictures(torch.zeros(2, 3, 4, 4), torch.zeros(2), lambda pixels, _: pixels)
+    batch = (pictures, {"class": [torch.zeros(2)], "name": ["a", "b"]})
+    changed = map_tensors(batch, lambda tensor: tensor + 1)
+    assert changed[1]["name"] == ["a", "b"]
+    tensors = [leaf for leaf in leaves(changed) if isinstance(leaf, torch.Tensor)]
+    assert [tensor.flatten()[0].item() for tensor in tensors] == [1.0, 1.0, 1.0]
+
+
+@needs_gpu
+def test_a_gpu_gets_the_same_batches():
+    batches = [((torch.randn(8, 3), torch.arange(8)), 8) for _ in range(5)] + [(None, 8)]
+    given = list(prefetch(iter(batches), torch.device("cuda:0")))
+    assert [size for _, size in given] == [8] * 6
+    assert given[-1][0] is None
+    for (ours, _), (theirs, _) in zip(given[:-1], batches[:-1], strict=True):
+        assert all(tensor.is_cuda for tensor in leaves(ours))
+        assert all(map(torch.equal, [t.cpu() for t in leaves(ours)], leaves(theirs)))
