@@ -16,6 +16,7 @@ from launch.workers.fork_server import ForkServer
 from launch.workers.group import Event, Said, WorkerGroup, explain_failure
 from launch.workers.task import Purpose, Task, worker_tasks
 from probes.hardware import CoreLimit, Cpu, Gpu, Hardware, Memory
+from probes.node import probe
 
 TINY = Path(__file__).with_name("tiny_cases.py")
 SEED = 7
@@ -73,6 +74,12 @@ def nodes(two_cores: Hardware, gpu_node: Hardware) -> list[Hardware]:
     """Nodes with ever more to offer."""
     two_gpus = replace(two_cores, gpus=gpu_node.gpus[:2])
     return [two_cores, two_gpus, replace(gpu_node, gpus=()), gpu_node]
+
+
+@pytest.fixture(scope="session")
+def this_node() -> Hardware:
+    """The machine as it is; nothing in it touches a GPU."""
+    return probe(quick=True)
 
 
 @pytest.fixture

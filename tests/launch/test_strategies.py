@@ -19,6 +19,7 @@ from launch.errors import InfeasiblePlanError, InvalidPlanError, UnknownStrategy
 from launch.plan import Plan
 from launch.strategies import check_plan, load_strategy, strategy_names, strategy_summaries
 from launch.strategies._base import Fixed
+from launch.strategies._gpus import usable_gpus, why_no_gpu
 from launch.use_cases._shape import as_use_case
 from launch.workers.group import explain_failure
 from launch.workers.reports import StepDone, Validated
@@ -26,6 +27,7 @@ from probes.hardware import Hardware
 
 SEED = 7
 TOLERANCE = 1e-4
+TF32_TOLERANCE = 2e-2
 PROMISED_S = 5
 """From a worker's failure until nothing of its group is left."""
 EVERY = pytest.mark.parametrize("name", strategy_names())
@@ -50,6 +52,20 @@ def home(name, nodes, tiny_facts, training_on) -> Home:
     strategy = load_strategy(name)
     possible = [node for node in nodes if strategy.obstacle(tiny_facts, node) is None]
     return Home(name, possible[0], tiny_facts, training_on(possible[0]))
+
+
+@pytest.fixture
+def gpu_plans(name, this_node, tiny_facts) -> list[Plan]:
+    """What the strategy would guess first on the GPUs of this machine."""
+    strategy = load_strategy(name)
+    if reason := why_no_gpu(this_node) or strategy.obstacle(tiny_facts, this_node):
+        pytest.skip(reason)
+    guesses = strategy.first_guesses(tiny_facts, this_node)
+    plans = [strategy.suggest(Fixed(guess), tiny_facts, this_node) for guess in guesses]
+    on_gpus = [plan for plan in plans if "cpu" not in plan.devices]
+    if not on_gpus:
+        pytest.skip(f"usable GPUs: {len(usable_gpus(this_node))}: {name} uses none of them")
+    return on_gpus
 
 
 def plans_of(name: str, case: CaseFacts, node: Hardware) -> list[Plan]:
@@ -152,6 +168,19 @@ def test_a_fused_form_that_does_not_exist_is_refused(home):
         failure = explain_failure(group, group.next_event(30))
     assert failure.error == "InvalidPlanError"
     assert "NormalisedSgd" in failure.message
+
+
+@EVERY
+@pytest.mark.parametrize("case", ["Sgd", "AdamW", "Tied", "Uneven"])
+def test_weights_after_twenty_steps_on_gpus_are_close_to_those_of_a_cpu(
+    case, gpu_plans, training_on, this_node
+):
+    """Not equal: by default torch rounds the factors of a convolution to TF32 on a GPU."""
+    for plan in gpu_plans:
+        node_batch = max(8, plan.replicas * plan.micro_batches)
+        alone = trained_alone(getattr(tiny_cases, case)(), node_batch)
+        weights = training_on(this_node).run(replace(plan, node_batch=node_batch), case)
+        assert largest_error(weights, alone) < TF32_TOLERANCE, plan
 
 
 @EVERY
