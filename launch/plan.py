@@ -107,6 +107,11 @@ class Plan:
                 f"input={self.input} and loader_workers={self.loader_workers}: use "
                 "loader_workers=0, decoded pictures are read faster than they could be handed over"
             )
+        if self.precision == "bf16_internal" and "cpu" not in self.devices:
+            raise InvalidPlanError(
+                f"precision=bf16_internal and devices={','.join(self.devices)}: only operators of "
+                "a CPU round inside, use bf16"
+            )
         if self.replicas * self.micro_batches > self.node_batch:
             raise InvalidPlanError(
                 f"replicas={self.replicas} * micro_batches={self.micro_batches} and "

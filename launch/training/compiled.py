@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,6 +12,7 @@ from torch import nn
 from torch._dynamo.exc import TorchDynamoException
 from torch._inductor.exc import CppCompileError, InvalidCxxCompiler
 
+from launch.cache import cache_folder, make_folder
 from launch.errors import CompilerError
 
 
@@ -25,6 +27,16 @@ def compile_model(model: nn.Module) -> Callable[[Any], Any]:
         return model(inputs)
 
     return torch.compile(forward, dynamic=False)
+
+
+def settle_compiler() -> None:
+    """Have the compiler keep its kernels in ddlplan's cache.
+
+    By itself it takes a folder in /tmp with a name that another user could have taken before, and
+    would load what that one left there.
+    """
+    folder = make_folder(cache_folder() / "compiled")
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder))
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from launch.data.samples import Part, ShareSampler, in_order, shares
 from launch.errors import LostWorkerError, UseCaseError
 from launch.plan import Plan
 from launch.strategies import load_strategy
+from launch.training.compiled import settle_compiler
 from launch.training.group import LocalGroup, ProcessGroup
 from launch.training.handles import GroupHandles
 from launch.training.precision import settle_precision
@@ -253,3 +254,5 @@ def _settle(task: Task) -> None:
     torch.set_num_interop_threads(1)
     settle_precision(task.plan)
     settle_allocator(task.plan.allocator)
+    if task.plan.compile:
+        settle_compiler()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import tiny_cases
@@ -13,6 +15,7 @@ from launch.errors import InvalidPlanError
 from launch.plan import Plan
 from launch.strategies import check_plan, load_strategy
 from launch.strategies._base import Fixed
+from launch.training.compiled import settle_compiler
 from launch.workers.group import Ended, explain_failure
 from launch.workers.reports import Compiled, StepDone
 
@@ -83,3 +86,13 @@ def test_the_compiler_is_the_one_that_torch_would_call(tmp_path):
     environment = {"CXX": f"{compiler.name} -std=c++20", "PATH": str(tmp_path)}
     assert find_compiler(environment) in (str(compiler), None)
     assert find_compiler({"PATH": str(tmp_path)}) is None
+
+
+def test_kernels_are_kept_in_ddlplans_own_cache(tmp_path, monkeypatch):
+    """The story: torch's own folder in /tmp has a name that any user can take first."""
+    monkeypatch.setenv("DDLPLAN_CACHE", str(tmp_path))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "")  # so that it is put back afterwards
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
+    settle_compiler()
+    assert Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]) == tmp_path / "compiled"
+    assert (tmp_path / "compiled").is_dir()
