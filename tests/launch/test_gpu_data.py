@@ -112,7 +112,7 @@ def test_two_processes_never_share_a_gpu(devices):
 
 def test_a_gpu_has_no_precision_of_onednn():
     with pytest.raises(
-        InvalidPlanError, match="precision=bf16_internal and devices=cuda:0: .*bf16"
+        InvalidPlanError, match=r"precision=bf16_internal and devices=cuda:0: .*bf16"
     ):
         Plan(strategy="sequential", node_batch=8, devices=("cuda:0",), precision="bf16_internal")
 
