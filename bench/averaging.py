@@ -2,7 +2,8 @@
 
 Three things hold the same gradients of AlexNet (57.0 M parameters) against one another:
 
-* ours: `launch.training.averaging`, two pinned processes with shared parameters;
+* ours: `launch.training.averaging`, two pinned processes with shared parameters and the fused SGD
+  that a plan can ask for;
 * DDP's way: two processes with torch's defaults, an all-reduce over gloo in buckets of 25 MiB, then
   the usual SGD step. The gradients lie in the buckets already, as with `gradient_as_bucket_view`;
 * the floor: 24 bytes per parameter (read two gradients, momentum and weight, write momentum and
@@ -21,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,8 +38,10 @@ from _block import (
     run_bench,
 )
 
+from launch.plan import Plan
 from launch.training.group import ProcessGroup
 from launch.training.handles import GroupHandles
+from launch.use_cases._base import UseCase
 from probes.cpu import read_cpu
 from probes.speed import measure_speeds
 from probes.timing import Measurement, paired_ratio
@@ -244,6 +247,15 @@ def _make_optimizer(model: torch.nn.Module) -> torch.optim.SGD:
     return torch.optim.SGD(model.parameters(), lr=0.001, momentum=0.9)
 
 
+class _Case(UseCase):
+    """What a plan's fused optimizer is made from."""
+
+    def optimizer(self, parameters: Iterable[torch.nn.Parameter]) -> torch.optim.SGD:
+        import torch
+
+        return torch.optim.SGD(parameters, lr=0.001, momentum=0.9)
+
+
 def _make_gradients(model: torch.nn.Module, rank: int) -> list[Tensor]:
     """Make this worker's gradients, its share of the mean already in them."""
     import torch
@@ -258,8 +270,11 @@ def _prepare_ours(
     import torch
 
     from launch.training.averaging import GradientAverager
+    from launch.training.optimizer import make_optimizer
 
-    averager = GradientAverager(model, _make_optimizer(model), group)
+    plan = Plan(strategy="processes", node_batch=_WORKERS, fused_optimizer=True)
+    optimizer = make_optimizer(plan, _Case(), model.parameters())
+    averager = GradientAverager(model, optimizer, group)
     parameters = list(model.parameters())
 
     def refill() -> None:

@@ -186,6 +186,8 @@ class ForkServer:
         self._errors.close()
 
     def _note_exit(self, message: Mapping[str, int]) -> None:
+        if "ended" not in message:
+            return  # the start of a worker whose owner was interrupted while it waited for this
         self._exits.append(WorkerExit(message["ended"], message["code"]))
 
     def _last_words(self) -> str:
