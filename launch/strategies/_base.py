@@ -122,8 +122,8 @@ def draw_shared_settings(
         # Decoded pictures are read faster than they could be handed over.
         "loader_workers": draw("loader_workers", (0, 1, 2)) if source == "files" else 0,
         "allocator": draw("allocator", case.allocators),
-        "fused_optimizer": draw("fused_optimizer", _choices(case.has_fused_optimizer)),
-        "compile": draw("compile", _choices(case.can_compile)) if may_compile else False,
+        "fused_optimizer": draw("fused_optimizer", switch_choices(case.has_fused_optimizer)),
+        "compile": draw("compile", switch_choices(case.can_compile)) if may_compile else False,
     }
 
 
@@ -147,7 +147,8 @@ def guess_shared_settings(prefix: str, case: CaseFacts) -> dict[str, Setting]:
     }
 
 
-def _choices(may_be: bool) -> tuple[bool, ...]:
+def switch_choices(may_be: bool) -> tuple[bool, ...]:
+    """List the values of a setting that is on or off, and off where it may not be on."""
     return (False, True) if may_be else (False,)
 
 

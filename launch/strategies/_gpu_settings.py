@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from launch.plan import MEMORY_FORMATS, Setting
+from launch.strategies._base import switch_choices
 from launch.strategies._gpus import usable_gpus
 
 if TYPE_CHECKING:
@@ -47,8 +48,8 @@ def draw_gpu_settings(
         "precision": draw("precision", case.gpu_precisions),
         "input": (source := draw("input", _inputs(case, node))),
         "loader_workers": draw("loader_workers", _loaders(node)) if source == "files" else 0,
-        "fused_optimizer": draw("fused_optimizer", _choices(case.has_fused_optimizer)),
-        "compile": draw("compile", _choices(case.can_compile)),
+        "fused_optimizer": draw("fused_optimizer", switch_choices(case.has_fused_optimizer)),
+        "compile": draw("compile", switch_choices(case.can_compile)),
         "cuda_graph": draw("cuda_graph", (False, True)) if may_record else False,
     }
 
@@ -85,7 +86,3 @@ def _loaders(node: Hardware) -> tuple[int, ...]:
     """List numbers of loading processes of a worker: none, and by doubling up to its cores."""
     most = max(2, node.cpu.usable_cores // max(1, len(usable_gpus(node))))
     return (0, *(2**power for power in range(1, most.bit_length()) if 2**power <= most))
-
-
-def _choices(may_be: bool) -> tuple[bool, ...]:
-    return (False, True) if may_be else (False,)

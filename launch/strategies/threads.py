@@ -62,7 +62,6 @@ class Threads(Strategy):
                 f"threads_per_process={plan.threads_per_process}: use a multiple of the replicas, "
                 "each has as many threads"
             )
-
         if plan.compile and plan.replicas > 1:
             raise InvalidPlanError(
                 f"strategy=threads, replicas={plan.replicas} and compile=True: torch.compile is "
