@@ -172,4 +172,10 @@ def layouts(cores: int, *, at_least: int) -> list[tuple[int, int]]:
         for threads in (cores // parts, max(1, cores // (2 * parts)))
         if parts * threads >= _MOST * cores or parts * threads == cores // 2
     }
-    return sorted(pairs, key=lambda pair: (-pair[0] * pair[1], pair[0]))
+    return sorted(pairs, key=most_cores_first)
+
+
+def most_cores_first(pair: tuple[int, int]) -> tuple[int, int]:
+    """Order ``(parts, threads per part)`` by the cores that they use, then by fewest parts."""
+    parts, threads = pair
+    return -parts * threads, parts

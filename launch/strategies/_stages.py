@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from launch.errors import InvalidPlanError
 from launch.plan import Plan, Setting
-from launch.strategies._base import draw_shared_settings, guess_shared_settings, layouts
+from launch.strategies._base import (
+    draw_shared_settings,
+    guess_shared_settings,
+    layouts,
+    most_cores_first,
+)
 from launch.strategies._gpu_settings import draw_gpu_settings, guess_gpu_settings
 from launch.strategies._gpus import cuda_devices, usable_gpus
 from launch.strategies._rules import require, require_distinct_devices
@@ -25,30 +30,33 @@ AVERAGES = ("shared", "all_reduce")
 
 MICRO_BATCHES = (2, 4, 8, 16)
 _MOST_STAGES = 8
-_FIRST_MICRO_BATCHES = 8  # for two stages a bubble of 1/9
+FIRST_MICRO_BATCHES = 8  # for two stages a bubble of 1/9
 
 Layout = tuple[int, int, int]
 """Replicas, stages of each, and threads of each stage."""
 
 
-def find_obstacle(case: CaseFacts, node: Hardware, *, at_least: int) -> str | None:
+def find_obstacle(
+    case: CaseFacts, node: Hardware, found: Sequence[str], *, at_least: int
+) -> str | None:
     """Say why the model cannot be spread over stages here, ``None`` where it can.
 
     Args:
         case: The use case.
         node: This machine.
+        found: The strategy's own layouts that fit.
         at_least: Workers that the strategy needs.
     """
     if case.max_stages < 2:
         return f"max_stages={case.max_stages}: the use case gives no layers(): add the method"
-    cores, gpus = node.cpu.usable_cores, len(usable_gpus(node))
-    if max(cores, gpus) < at_least or not _parts(node, at_least=at_least):
-        return f"usable_cores={cores}, usable GPUs: {gpus}: at least {at_least} of one are needed"
+    if not found:
+        cores = node.cpu.usable_cores
+        return f"usable_cores={cores}: at least {at_least} workers are needed, each with a core"
     return None
 
 
 def list_layouts(case: CaseFacts, node: Hardware, *, at_least: int) -> list[Layout]:
-    """List ``(replicas, stages, threads)`` that fit this node, those with most workers first.
+    """List ``(replicas, stages, threads)`` that fit this node, those that use most of it first.
 
     On GPUs where there are enough of them, one for each worker; else on cores.
     """
@@ -62,12 +70,23 @@ def list_layouts(case: CaseFacts, node: Hardware, *, at_least: int) -> list[Layo
 
 
 def _parts(node: Hardware, *, at_least: int) -> list[tuple[int, int]]:
-    """List numbers of workers with the threads of each."""
+    """List numbers of workers with the threads of each.
+
+    Beside those that use nearly all cores or half of them, those that leave fewer than ``at_least``
+    cores idle: of five cores, four make two pipelines of two stages, and five make none. Where
+    there are enough cores at all, ``at_least`` workers are among them.
+    """
     cores, gpus = node.cpu.usable_cores, len(usable_gpus(node))
     if gpus >= at_least:
         most = min(gpus, cores)
         return [(workers, cores // workers) for workers in range(most, at_least - 1, -1)]
-    return layouts(cores, at_least=at_least)
+    pairs = {
+        (workers, cores // workers)
+        for workers in range(at_least, cores + 1)
+        if cores % workers < at_least
+    }
+    pairs.update(layouts(cores, at_least=at_least))
+    return sorted(pairs, key=most_cores_first)
 
 
 def draw_plan(
@@ -120,7 +139,7 @@ def guess_settings(
         if on_gpus
         else guess_shared_settings(strategy, case)
     )
-    guess[f"{strategy}.micro_batches"] = _FIRST_MICRO_BATCHES
+    guess[f"{strategy}.micro_batches"] = FIRST_MICRO_BATCHES
     guess[f"{strategy}.schedule"] = "1f1b"
     return guess
 

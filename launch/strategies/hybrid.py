@@ -33,7 +33,7 @@ _AT_LEAST = 4
 
 class Hybrid(Strategy):
     def obstacle(self, case: CaseFacts, node: Hardware) -> str | None:
-        return find_obstacle(case, node, at_least=_AT_LEAST)
+        return find_obstacle(case, node, _layouts(case, node), at_least=_AT_LEAST)
 
     def suggest(self, trial: Suggest, case: CaseFacts, node: Hardware) -> Plan:
         if obstacle := self.obstacle(case, node):
@@ -45,7 +45,7 @@ class Hybrid(Strategy):
 
     def first_guesses(self, case: CaseFacts, node: Hardware) -> list[dict[str, Setting]]:
         guess = guess_settings("hybrid", case, node, at_least=_AT_LEAST)
-        # The first has the most workers; two stages are the shortest pipe.
+        # The first uses most of the node; two stages are the shortest pipe.
         return [{"hybrid.layout": _layouts(case, node)[0], **guess}]
 
     def check(self, plan: Plan) -> None:

@@ -20,6 +20,7 @@ from launch.plan import Plan, Setting
 from launch.strategies._base import Strategy, Suggest
 from launch.strategies._rules import require
 from launch.strategies._stages import (
+    FIRST_MICRO_BATCHES,
     check_stages,
     draw_plan,
     find_obstacle,
@@ -39,7 +40,7 @@ _AT_LEAST = 2
 
 class Pipeline(Strategy):
     def obstacle(self, case: CaseFacts, node: Hardware) -> str | None:
-        return find_obstacle(case, node, at_least=_AT_LEAST)
+        return find_obstacle(case, node, _layouts(case, node), at_least=_AT_LEAST)
 
     def suggest(self, trial: Suggest, case: CaseFacts, node: Hardware) -> Plan:
         if obstacle := self.obstacle(case, node):
@@ -50,8 +51,7 @@ class Pipeline(Strategy):
 
     def first_guesses(self, case: CaseFacts, node: Hardware) -> list[dict[str, Setting]]:
         guess = guess_settings("pipeline", case, node, at_least=_AT_LEAST)
-        # Few stages: the shorter the pipe, the smaller its bubble and the better its balance.
-        layout = min(_layouts(case, node), key=lambda text: int(text.split("x")[0]))
+        layout = max(_layouts(case, node), key=_cores_at_work)
         return [{"pipeline.layout": layout, **guess}]
 
     def check(self, plan: Plan) -> None:
@@ -68,3 +68,9 @@ def _layouts(case: CaseFacts, node: Hardware) -> tuple[str, ...]:
     """List the ways to part the devices, as ``stages x threads of each``."""
     every = list_layouts(case, node, at_least=_AT_LEAST)
     return tuple(f"{stages}x{threads}" for replicas, stages, threads in every if replicas == 1)
+
+
+def _cores_at_work(layout: str) -> float:
+    """Count the cores that work on average: those of all stages, less the share of the bubble."""
+    stages, threads = map(int, layout.split("x"))
+    return stages * threads * FIRST_MICRO_BATCHES / (FIRST_MICRO_BATCHES + stages - 1)

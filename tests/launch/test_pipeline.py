@@ -160,3 +160,33 @@ def test_whatever_is_drawn_is_a_plan(name, tiny_facts, gpu_node):
             plan = strategy.suggest(Draws(pick), tiny_facts, node)
             check_plan(plan)
             plan.check_fits(4)
+
+
+@pytest.mark.parametrize(
+    ("name", "cores", "max_stages", "parts"),
+    [
+        ("pipeline", 3, 2, (1, 2, 1)),
+        ("pipeline", 3, 8, (1, 3, 1)),
+        ("pipeline", 7, 2, (1, 2, 3)),
+        ("hybrid", 4, 8, (2, 2, 1)),
+        ("hybrid", 5, 8, (2, 2, 1)),
+        ("hybrid", 7, 8, (3, 2, 1)),
+        ("hybrid", 7, 2, (3, 2, 1)),
+    ],
+)
+def test_some_cores_stay_idle_where_all_of_them_make_no_pipelines(
+    name, cores, max_stages, parts, tiny_facts, two_cores
+):
+    strategy = load_strategy(name)
+    case = replace(tiny_facts, max_stages=max_stages)
+    node = replace(two_cores, cpu=replace(two_cores.cpu, usable_cores=cores))
+    plan = strategy.suggest(Fixed(strategy.first_guesses(case, node)[0]), case, node)
+    stages = plan.processes // plan.replicas
+    assert (plan.replicas, stages, plan.threads_per_process) == parts
+
+
+def test_every_worker_needs_a_core_even_if_it_has_a_gpu(tiny_facts, gpu_node):
+    node = replace(gpu_node, cpu=replace(gpu_node.cpu, usable_cores=2))
+    obstacle = load_strategy("hybrid").obstacle(tiny_facts, node)
+    assert obstacle == "usable_cores=2: at least 4 workers are needed, each with a core"
+    assert load_strategy("pipeline").obstacle(tiny_facts, node) is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import dataclass, replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -264,6 +265,40 @@ def test_a_strategy_that_cannot_run_says_why(home, two_cores):
     assert re.match(r"usable_cores=1|no usable GPU: ", obstacle)
     with pytest.raises(InfeasiblePlanError, match=f"^{re.escape(obstacle)}$"):
         strategy.suggest(Fixed({}), home.facts, one_core)
+
+
+class Dice:
+    """Draws at random."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = Random(seed)
+
+    def suggest_categorical(self, _: str, choices):
+        return self._random.choice(choices)
+
+
+@EVERY
+@pytest.mark.parametrize("max_stages", [1, 2, 3, 8])
+@pytest.mark.parametrize("gpus", [0, 2, 4])
+def test_a_strategy_that_names_no_obstacle_has_plans_that_fit(
+    name, max_stages, gpus, tiny_facts, gpu_node
+):
+    """The story: a search on a node of five cores ended with an IndexError. Five is a prime number,
+    so that all of them could be parted into one pipeline, but not into two."""
+    strategy = load_strategy(name)
+    case = replace(tiny_facts, max_stages=max_stages, batch_choices=(64, 128))
+    for cores in range(1, 17):
+        cpu = replace(gpu_node.cpu, usable_cores=cores)
+        node = replace(gpu_node, cpu=cpu, gpus=gpu_node.gpus[:gpus])
+        if strategy.obstacle(case, node) is not None:
+            continue
+        guesses = strategy.first_guesses(case, node)
+        assert guesses
+        for draws in (*map(Fixed, guesses), *map(Dice, range(20))):
+            plan = strategy.suggest(draws, case, node)
+            check_plan(plan)
+            plan.check_fits(cores)
+            assert len(set(plan.devices) - {"cpu"}) <= gpus
 
 
 @EVERY
