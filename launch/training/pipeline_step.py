@@ -39,7 +39,7 @@ from launch.training.precision import autocast
 from launch.training.replica import memory_format, prepare_model
 from launch.training.stage_update import LoneUpdate, ReducedUpdate, SharedUpdate, StageUpdate
 from launch.training.step import TrainStep
-from launch.training.whole_model import WholeModel
+from launch.training.whole_model import WholeModel, move_in_place
 from launch.use_cases._base import UseCase
 
 
@@ -78,7 +78,8 @@ class PipelineStep(TrainStep):
         cut = self._choose_cut(costs)
         bounds = stage_bounds(cut, len(costs))
         self._first, self._end = bounds[self._stage]
-        self._own = self._layers[self._first : self._end].to(self._device)
+        self._own = self._layers[self._first : self._end]
+        move_in_place(self._own, self._device)
         if self._has_copies and self._device.type == "cpu":
             for parameter in self._own.parameters():
                 parameter.data = parameter.detach().clone()

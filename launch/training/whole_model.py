@@ -8,6 +8,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor, nn
 
+from launch.errors import UseCaseError
 from launch.training.group import LocalGroup
 
 _ALIGNMENT_BYTES = 64
@@ -49,10 +50,20 @@ class WholeModel:
             owned: Parameters and buffers whose values count, those of this worker's stage; of each
                 tensor of the model one worker gives the values, at most.
             device: Where this worker's model is to be.
+
+        Raises:
+            UseCaseError: A tensor is none of those that the model began with.
         """
         for tensor in owned:
+            if tensor.numel() == 0:
+                continue
             shared = self._shared.get(id(tensor))
-            if shared is not None and shared.data_ptr() != tensor.data_ptr():
+            if shared is None:
+                raise UseCaseError(
+                    f"layers() hold a tensor of shape {tuple(tensor.shape)} that model() did not "
+                    "make: keep its parameters and buffers, and change them in place"
+                )
+            if shared.data_ptr() != tensor.data_ptr():
                 shared.copy_(tensor)
         self._group.barrier()
         for parameter in self._parameters:
@@ -67,6 +78,16 @@ class WholeModel:
         """Free what `agree` brought to a device of parameters that others train."""
         for parameter in others:
             parameter.data = self._shared[id(parameter)]
+
+
+def move_in_place(module: nn.Module, device: torch.device) -> None:
+    """Bring parameters and buffers to a device, each tensor staying the object that it is.
+
+    `torch.nn.Module.to` puts new buffers in the place of the old ones, which nobody who keeps the
+    old ones would notice.
+    """
+    for tensor in (*module.parameters(), *module.buffers()):
+        tensor.data = tensor.data.to(device)
 
 
 def _view(memory: Tensor, start: int, tensor: Tensor) -> Tensor:

@@ -306,10 +306,9 @@ def test_a_summary_is_read_from_the_file(name):
     assert len(strategy_summaries()[name]) > 10
 
 
-@EVERY
-def test_validation_judges_the_model_that_is_saved(home):
-    plan = replace(home.plans()[-1], node_batch=8)
-    weights = home.training.run(plan, "Normed")
+def judged_and_expected(training, plan: Plan) -> tuple[float, float]:
+    """What the workers say of a model that normalises, and what the saved weights say."""
+    weights = training.run(plan, "Normed")
     case = tiny_cases.Normed()
     model = case.model()
     model.load_state_dict(weights)
@@ -317,9 +316,24 @@ def test_validation_judges_the_model_that_is_saved(home):
     samples = case.dataset(None, train=False)
     inputs, targets = default_collate([samples[index] for index in range(len(samples))])
     expected = case.loss(model(inputs), targets).item()
-    judged = home.training.reports(Validated)
+    judged = training.reports(Validated)
     mean = sum(part.loss_sum for part in judged) / sum(part.samples for part in judged)
+    return mean, expected
+
+
+@EVERY
+def test_validation_judges_the_model_that_is_saved(home):
+    plan = replace(home.plans()[-1], node_batch=8)
+    mean, expected = judged_and_expected(home.training, plan)
     assert mean == pytest.approx(expected, rel=1e-4)
+
+
+@EVERY
+def test_validation_on_gpus_judges_the_model_that_is_saved(gpu_plans, training_on, this_node):
+    for plan in gpu_plans:
+        plan = replace(plan, node_batch=max(8, plan.replicas * plan.micro_batches))
+        mean, expected = judged_and_expected(training_on(this_node), plan)
+        assert mean == pytest.approx(expected, rel=TF32_TOLERANCE), plan
 
 
 @EVERY
