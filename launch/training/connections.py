@@ -15,6 +15,32 @@ from torch import distributed
 from launch.errors import LostWorkerError
 from launch.training.group import LocalGroup
 
+_OWN_FAULTS = ("ncclInvalidUsage", "ncclInvalidArgument", "ncclUnhandledCudaError")
+"""What NCCL says of a call that this worker made wrongly, or of its own GPU."""
+
+
+@contextmanager
+def losing_workers() -> Iterator[None]:
+    """Turn an error about a connection that broke into one that says what it means.
+
+    Raises:
+        LostWorkerError: The worker at the other end is gone.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if not _is_loss(error):
+            raise
+        raise LostWorkerError(f"another worker is gone: {error}") from error
+
+
+def _is_loss(error: RuntimeError) -> bool:
+    text = str(error)
+    if isinstance(error, distributed.DistBackendError):
+        return not any(fault in text for fault in _OWN_FAULTS)
+    # gloo's exceptions reach Python as RuntimeErrors that begin with the place in its source.
+    return "/gloo/" in text
+
 
 class Connections:
     """The process groups of this worker.
@@ -27,6 +53,7 @@ class Connections:
         device: Where this worker's tensors are.
     """
 
+    @losing_workers()
     def __init__(self, group: LocalGroup, device: torch.device) -> None:
         assert group.meeting_path is not None, "threads of one process need no sockets"
         if device.type == "cuda":
@@ -41,6 +68,7 @@ class Connections:
         )
         self._local_rank = group.local_rank
 
+    @losing_workers()
     def sub_group(self, parts: Sequence[Sequence[int]]) -> distributed.ProcessGroup:
         """Part all workers into groups; give the one that this worker is in. Collective.
 
@@ -59,19 +87,3 @@ class Connections:
     def close(self) -> None:
         """End the connections. Whoever still waits at their other end fails."""
         distributed.destroy_process_group()
-
-
-@contextmanager
-def losing_workers() -> Iterator[None]:
-    """Turn gloo's errors about a connection that broke into one that says what it means.
-
-    Raises:
-        LostWorkerError: The worker at the other end is gone.
-    """
-    try:
-        yield
-    except RuntimeError as error:
-        # gloo's exceptions reach Python as RuntimeErrors that begin with the place in its source.
-        if "/gloo/" not in str(error):
-            raise
-        raise LostWorkerError(f"another worker is gone: {error}") from error

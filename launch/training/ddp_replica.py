@@ -17,6 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from launch.data.batch import Batch, num_samples
 from launch.plan import Plan
+from launch.training.connections import losing_workers
 from launch.training.loss import read_later
 from launch.training.replica import Replica, WeightedLoss
 from launch.use_cases._base import UseCase
@@ -32,14 +33,7 @@ class DdpReplica(Replica):
     def __init__(self, plan: Plan, case: UseCase, model: nn.Module, device: str) -> None:
         super().__init__(plan, case, model, device)
         self._local_loss = _ShareLoss(plan, case, model, device)
-        self._loss = self._ddp = DistributedDataParallel(
-            self._local_loss,
-            broadcast_buffers=False,
-            gradient_as_bucket_view=True,
-            # Without it a parameter that a step leaves out would be waited for, for ever. With it
-            # such a parameter keeps no gradient, as in one process.
-            find_unused_parameters=True,
-        )
+        self._loss = self._ddp = self._connect(self._local_loss)
         self._workers = distributed.get_world_size()
 
     def gradients(self, share: Batch | None, batch_size: int) -> SupportsFloat:
@@ -52,6 +46,19 @@ class DdpReplica(Replica):
         self._local_loss.note_gradients()
         distributed.all_reduce(total)
         return read_later(total / self._workers)
+
+    @staticmethod
+    @losing_workers()
+    def _connect(module: nn.Module) -> DistributedDataParallel:
+        """Wrap a module, which is held against those of the other workers."""
+        return DistributedDataParallel(
+            module,
+            broadcast_buffers=False,
+            gradient_as_bucket_view=True,
+            # Without it a parameter that a step leaves out would be waited for, for ever. With it
+            # such a parameter keeps no gradient, as in one process.
+            find_unused_parameters=True,
+        )
 
 
 class _ShareLoss(WeightedLoss):

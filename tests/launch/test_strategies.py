@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import tiny_cases
 import torch
-from test_worker_group import wait_until_gone
+from test_worker_group import first_failure, wait_until_gone
 from torch.utils.data import default_collate
 
 from launch.case_facts import CaseFacts
@@ -367,6 +367,16 @@ def test_a_worker_that_fails_in_a_step_ends_the_group_at_once_with_its_own_messa
     wait_until_gone(pids)
     assert failure.message == message, failure.log_tail
     assert time.monotonic() - stepped_s < PROMISED_S
+
+
+@EVERY
+def test_a_worker_that_dies_while_others_build_is_the_one_that_is_named(home):
+    """The story: the others had connected to it, and what gloo says of a connection that broke was
+    heard before its end was."""
+    plan = replace(home.plans()[-1], node_batch=8)
+    with home.training.start(home.training.task("DiesWhileBuilding", plan)) as group:
+        failure = first_failure(group)
+    assert failure.message == "killed by signal 9 (SIGKILL)", failure.log_tail
 
 
 @EVERY

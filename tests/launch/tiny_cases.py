@@ -506,3 +506,13 @@ class LooksAtValues(Sgd):
     def loss(self, output, target):
         loss = super().loss(output, target)
         return loss if loss.item() < 1e9 else loss * 0
+
+
+class DiesWhileBuilding(Sgd):
+    """Kills the worker that has the first of the cores, before the first step."""
+
+    def model(self):
+        cores = os.sched_getaffinity(os.getppid())
+        if min(cores) in os.sched_getaffinity(0):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().model()
