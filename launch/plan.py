@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -12,6 +13,8 @@ PRECISIONS = ("fp32", "bf16", "bf16_internal")
 MEMORY_FORMATS = ("contiguous", "channels_last")
 ALLOCATORS = ("default", "retain", "jemalloc", "tcmalloc")
 INPUTS = ("files", "cache", "device")
+
+_DEVICE = re.compile("cpu|cuda:[0-9]+")
 
 Setting = str | int | float | bool
 
@@ -90,6 +93,8 @@ class Plan:
             raise InvalidPlanError(f"loader_workers={self.loader_workers}: use 0 or more")
         if not self.devices:
             raise InvalidPlanError("devices=(): name at least one device, such as cpu")
+        if unknown := [d for d in self.devices if not _DEVICE.fullmatch(str(d))]:
+            raise InvalidPlanError(f"devices hold {unknown[0]!r}: use cpu, or cuda:0 and so on")
         for name, allowed in (
             ("precision", PRECISIONS),
             ("memory_format", MEMORY_FORMATS),

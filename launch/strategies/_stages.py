@@ -161,10 +161,13 @@ def check_stages(plan: Plan) -> None:
 
 
 def _check_options(plan: Plan, *, stages: int) -> None:
-    if unknown := plan.options.keys() - {"schedule", "cut", "average"}:
+    known = ["schedule", "cut"]
+    if plan.replicas > 1 and plan.devices == ("cpu",):
+        known.append("average")  # alone there is nothing to average, on GPUs no choice
+    if unknown := plan.options.keys() - set(known):
         raise InvalidPlanError(
-            f"strategy={plan.strategy} and options {_listed(unknown)}: "
-            "use schedule, cut and average"
+            f"strategy={plan.strategy}, replicas={plan.replicas}, devices={','.join(plan.devices)} "
+            f"and options {_listed(unknown)}: use {', '.join(known)}"
         )
     schedule = plan.options.get("schedule", SCHEDULES[0])
     if schedule not in SCHEDULES:

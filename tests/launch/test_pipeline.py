@@ -104,8 +104,8 @@ def test_targets_that_cannot_be_sent_are_a_fault_of_the_use_case(training):
     ("changes", "reason"),
     [
         ({"options": {"schedule": "zigzag"}}, "schedule='zigzag': use 1f1b or gpipe"),
-        ({"options": {"average": "none"}}, "average='none': use shared or all_reduce"),
-        ({"options": {"speed": "high"}}, "options speed: use schedule, cut and average"),
+        ({"options": {"average": "shared"}}, "replicas=1, .* options average: use schedule, cut"),
+        ({"options": {"speed": "high"}}, "options speed: use schedule, cut"),
         ({"options": {"cut": "1,2"}}, "cut=1,2 and stages=2: name 1 layers"),
         ({"options": {"cut": "half"}}, "cut='half': use measured"),
         ({"micro_batches": 1}, "schedule=1f1b, micro_batches=1 and stages=2: use at least"),
@@ -117,6 +117,22 @@ def test_targets_that_cannot_be_sent_are_a_fault_of_the_use_case(training):
 def test_a_plan_that_stages_cannot_run_is_refused(changes, reason):
     with pytest.raises(InvalidPlanError, match=reason):
         check_plan(replace(TWO, **changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"options": {"average": "none"}}, "average='none': use shared or all_reduce"),
+        ({"options": {"speed": "high"}}, "options speed: use schedule, cut, average"),
+        (
+            {"options": {"average": "shared"}, "devices": tuple(f"cuda:{i}" for i in range(4))},
+            "devices=cuda:0,cuda:1,cuda:2,cuda:3 and options average: use schedule, cut",
+        ),
+    ],
+)
+def test_only_replicas_on_cpus_choose_how_they_average(changes, reason):
+    with pytest.raises(InvalidPlanError, match=reason):
+        check_plan(replace(PAIRS, **changes))
 
 
 def test_one_replica_is_a_pipeline_and_not_a_hybrid():
