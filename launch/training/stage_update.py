@@ -105,6 +105,8 @@ class ReducedUpdate(StageUpdate):
             if replicas:
                 if parameter.grad is None:
                     parameter.grad = torch.zeros_like(parameter)
+                elif parameter.grad.is_sparse:  # each replica has other rows
+                    parameter.grad = parameter.grad.to_dense()
                 gradients.append(parameter.grad)
         for bucket in _buckets(gradients):
             flat = torch.cat([gradient.reshape(-1) for gradient in bucket])

@@ -59,7 +59,7 @@ def test_rounded_activations_cross_the_wire(plan, training_on_four):
     assert 1e-6 < largest_error(weights, alone) < 0.02
 
 
-@pytest.mark.parametrize("case", ["Clipped", "Scheduled", "DecayedRest", "Uneven"])
+@pytest.mark.parametrize("case", ["Clipped", "Scheduled", "DecayedRest", "Uneven", "Sparse"])
 def test_replicas_with_parameters_of_their_own_train_as_one_process(case, training_on_four):
     """As on GPUs."""
     alone = trained_alone(getattr(tiny_cases, case)(), PAIRS.node_batch, epochs=2)

@@ -270,6 +270,22 @@ class Tied(Sgd):
         return nn.Sequential(nn.Flatten(), *pairs, model.last)
 
 
+class Levels(nn.Module):
+    """Rounds every value to one of eight levels."""
+
+    def forward(self, pictures):
+        return (pictures.flatten(1) * 2).round().clamp(-4, 3).long() + 4
+
+
+class Sparse(Sgd):
+    """An embedding with a sparse gradient."""
+
+    def model(self):
+        return nn.Sequential(
+            Levels(), nn.Embedding(8, 4, sparse=True), nn.Flatten(), nn.Linear(768, 3)
+        )
+
+
 class Uneven(Sgd):
     """The last batch leaves one worker without a sample."""
 
