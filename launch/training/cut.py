@@ -22,7 +22,7 @@ class LayerCost:
     """What one layer costs a stage, and its successor."""
 
     time_s: float
-    """Forward and backward pass of one micro-batch."""
+    """Forward and backward pass of one micro-batch; of no meaning for a cut that is given."""
 
     output_bytes: int
     """What is sent to the next stage where the model is cut after this layer."""

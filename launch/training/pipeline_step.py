@@ -77,6 +77,7 @@ class PipelineStep(TrainStep):
         costs = self._measure()
         cut = self._choose_cut(costs)
         bounds = stage_bounds(cut, len(costs))
+        is_timed = self._wish == "measured"
         self._first, self._end = bounds[self._stage]
         self._own = self._layers[self._first : self._end]
         move_in_place(self._own, self._device)
@@ -91,8 +92,8 @@ class PipelineStep(TrainStep):
         self.facts = {
             "cut": list(cut),
             "layers": [type(layer).__name__ for layer in self._layers],
-            "layer_times_s": [cost.time_s for cost in costs],
-            "stage_times_s": stage_times_s(costs, cut),
+            "layer_times_s": [cost.time_s for cost in costs] if is_timed else None,
+            "stage_times_s": stage_times_s(costs, cut) if is_timed else None,
             "sent_bytes": [costs[first - 1].output_bytes for first in cut],
         }
         print(self._describe(bounds))  # noqa: T201 - to this worker's log
@@ -178,15 +179,22 @@ class PipelineStep(TrainStep):
         micro_batches = equal_parts(size, self._plan.micro_batches)
         example = repeat_samples(self._example, size // micro_batches)
         forms = boundary_forms(self._layers, example, self._plan, self._device)
+        if self._wish == "measured":
+            times_s = self._measure_together(example, micro_batches)
+        else:
+            times_s = [0.0] * len(self._layers)  # a cut that was asked for needs none
+        return layer_costs(self._layers, times_s, forms)
+
+    def _measure_together(self, example: Any, micro_batches: int) -> list[float]:
+        """Time the layers on all workers at once, as in a step, and give the means."""
         layers = len(self._layers)
         times = self._group.share_bytes(8 * self._group.size * layers).view(torch.float64)
         times = times.view(self._group.size, layers)
-        self._group.barrier()  # all at the same time, as in a step
-        if self._wish == "measured":
-            mine = measure_layers(self._layers, example, self._plan, self._device, micro_batches)
-            times[self._group.local_rank] = torch.tensor(mine, dtype=torch.float64)
         self._group.barrier()
-        return layer_costs(self._layers, times.mean(0).tolist(), forms)
+        mine = measure_layers(self._layers, example, self._plan, self._device, micro_batches)
+        times[self._group.local_rank] = torch.tensor(mine, dtype=torch.float64)
+        self._group.barrier()
+        return times.mean(0).tolist()
 
     @property
     def _has_copies(self) -> bool:
@@ -220,10 +228,13 @@ class PipelineStep(TrainStep):
             torch.distributed.barrier(self._equal_stages)
 
     def _describe(self, bounds: list[tuple[int, int]]) -> str:
-        times = self.facts["stage_times_s"]
+        times_s = self.facts["stage_times_s"]
+        times = [""] * len(bounds)
+        if times_s is not None:
+            times = [f", {1e3 * time_s:.1f} ms" for time_s in times_s]
         parts = (
-            f"stage {number}: layers {first} to {end - 1}, {1e3 * time_s:.1f} ms"
-            for number, ((first, end), time_s) in enumerate(zip(bounds, times, strict=True))
+            f"stage {number}: layers {first} to {end - 1}{time}"
+            for number, ((first, end), time) in enumerate(zip(bounds, times, strict=True))
         )
         return "; ".join(parts)
 

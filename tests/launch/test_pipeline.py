@@ -46,6 +46,20 @@ def test_every_cut_trains_as_one_process(cut, training):
     assert said.facts["cut"] == [int(cut)]
 
 
+@pytest.mark.parametrize("cut", ["measured", "4"])
+def test_no_times_are_reported_of_a_cut_that_was_asked_for(cut, training, tmp_path):
+    training.run(with_options(TWO, cut=cut), "Sgd")
+    (said,) = training.reports(Prepared)
+    log = (tmp_path / "worker0.log").read_text()
+    if cut == "measured":
+        assert min(said.facts["layer_times_s"]) > 0
+        assert " ms" in log
+    else:
+        assert said.facts["layer_times_s"] is None
+        assert said.facts["stage_times_s"] is None
+        assert "stage 0: layers 0 to 3; stage 1: layers 4 to 7\n" in log
+
+
 def test_a_stage_in_the_middle_trains_as_one_process(training_on_three):
     alone = trained_alone(tiny_cases.Sgd(), THREE.node_batch)
     weights = training_on_three.run(with_options(THREE, cut="2,5"), "Sgd")
