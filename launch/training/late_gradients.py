@@ -4,7 +4,9 @@ The weight gradient of a linear layer is a product over all samples. Made for ea
 is written, read again and added to as many times as there are micro-batches, and a matrix that is
 larger than the cache makes the memory the limit: AlexNet's linear layers hold 217 MB. Made from the
 inputs and output gradients of all micro-batches together it is written once, and in a pipeline that
-is while the earlier stages still run backward, when a later one would be idle.
+is while the earlier stages still run backward, when a later one would be idle. The price is memory:
+the inputs and output gradients of these layers are kept for all micro-batches of a step, also where
+the schedule is 1F1B.
 
 Source of the second point: Qi et al., "Zero Bubble Pipeline Parallelism", 2024,
 https://arxiv.org/abs/2401.10241.
