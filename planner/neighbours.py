@@ -112,8 +112,8 @@ def _other_values(value: Any, choices: Sequence[Any], *, is_own: bool) -> Iterat
 
 
 def _short(name: str) -> str:
-    """Leave out the strategy, which parameter names begin with."""
-    return name.partition(".")[2]
+    """Leave out what parameter names begin with: the strategy, and ``gpu`` where it names it."""
+    return name.rpartition(".")[2]
 
 
 def _place(name: str) -> int:

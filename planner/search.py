@@ -219,10 +219,11 @@ class PlanSearch:
         is_early = self._turns <= _NEIGHBOURS_AT_FIRST
         if done and (is_early or self._turns % (_NEIGHBOURS_PER_DRAW + 1)):
             best = min(done, key=lambda trial: trial.value or 0.0)
-            known = self._guesses_of(best.params[STRATEGY])[-1:]
+            guesses = self._guesses_of(best.params[STRATEGY])
+            known = {name: value for guess in guesses for name, value in guess.items()}
             for neighbour in neighbours(best, done):
-                # A changed setting may call for others, which the guess has.
-                if self._enqueue({**(known[0] if known else {}), **neighbour}):
+                # A changed setting may call for others, which the guesses have.
+                if self._enqueue({**known, **neighbour}):
                     return
         if not with_lost:
             name = next(name for name in self._names if not self._has_lost(name, _LOST))
@@ -256,7 +257,7 @@ class _Recalled(Fixed):
         if name in self._values:
             value = super().suggest_categorical(name, choices)
         else:
-            value = self._plan[name.partition(".")[2]]
+            value = self._plan[name.rpartition(".")[2]]
             if value not in choices:
                 raise ValueError(f"{name}={value!r}: not one of {choices}")
         self.values[name] = value

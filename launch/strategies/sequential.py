@@ -15,6 +15,8 @@ from launch.strategies._base import (
     draw_shared_settings,
     guess_shared_settings,
 )
+from launch.strategies._gpu_settings import draw_gpu_settings, guess_gpu_settings
+from launch.strategies._gpus import cuda_devices, usable_gpus
 from launch.strategies._rules import require, require_devices
 
 if TYPE_CHECKING:
@@ -24,19 +26,32 @@ if TYPE_CHECKING:
     from launch.use_cases._base import UseCase
     from probes.hardware import Hardware
 
+_ON_GPU = "sequential.gpu"
+"""What names of a GPU's settings begin with: their choices are not those of a CPU."""
+
 
 class Sequential(Strategy):
     def obstacle(self, case: CaseFacts, node: Hardware) -> str | None:
         return None
 
     def suggest(self, trial: Suggest, case: CaseFacts, node: Hardware) -> Plan:
-        device = trial.suggest_categorical("sequential.device", _devices(node))
-        settings = draw_shared_settings(trial, "sequential", case)
+        device = trial.suggest_categorical("sequential.device", ("cpu", *_gpu(node)))
+        settings = (
+            draw_shared_settings(trial, "sequential", case)
+            if device == "cpu"
+            else draw_gpu_settings(trial, _ON_GPU, case, node, may_record=True)
+        )
         return Plan(strategy="sequential", devices=(device,), **settings)
 
     def first_guesses(self, case: CaseFacts, node: Hardware) -> list[dict[str, Setting]]:
-        guess = guess_shared_settings("sequential", case)
-        return [{"sequential.device": device, **guess} for device in reversed(_devices(node))]
+        on_gpu = guess_gpu_settings(_ON_GPU, case, node)
+        # More than a few loading processes would only take turns on the one core.
+        on_gpu[f"{_ON_GPU}.loader_workers"] = 2
+        on_cpu = guess_shared_settings("sequential", case)
+        return [
+            *({"sequential.device": device, **on_gpu} for device in _gpu(node)),
+            {"sequential.device": "cpu", **on_cpu},
+        ]
 
     def check(self, plan: Plan) -> None:
         require(plan, processes=1, replicas=1, threads_per_process=1)
@@ -48,7 +63,6 @@ class Sequential(Strategy):
         return PlainStep(plan, case, plan.devices[0])
 
 
-def _devices(node: Hardware) -> tuple[str, ...]:
-    """List the CPU and, where there is a GPU that torch can use, the first one."""
-    usable = [gpu.cuda_index for gpu in node.gpus if gpu.cuda_index is not None]
-    return ("cpu", f"cuda:{min(usable)}") if usable else ("cpu",)
+def _gpu(node: Hardware) -> tuple[str, ...]:
+    """Give the GPU to train on, as a device; nothing where there is none."""
+    return cuda_devices(usable_gpus(node)[:1])

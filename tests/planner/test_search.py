@@ -12,7 +12,7 @@ from launch.plan import Plan
 from launch.strategies import strategy_names
 from planner.result import Outcome, Role, TrialResult
 from planner.search import PlanSearch, find_obstacles
-from probes.hardware import CoreLimit, Cpu, Hardware, Memory
+from probes.hardware import CoreLimit, Cpu, Gpu, Hardware, Memory
 from probes.timing import Measurement
 
 CASE = CaseFacts(
@@ -228,3 +228,17 @@ def test_one_core_is_not_tried_where_the_baseline_shows_that_it_cannot_win():
     baseline = machine.result(Plan(strategy="sequential", node_batch=32))
     search = PlanSearch(strategy_names(), CASE, node_of(8), history=[baseline])
     assert "sequential" not in {plan.strategy for plan in machine.search(search, 15)}
+
+
+class FasterOnGpu(Machine):
+    def sample_s(self, plan: Plan) -> float:
+        return super().sample_s(plan) / (1 if "cpu" in plan.devices else 50)
+
+
+def test_settings_of_a_gpu_are_changed_in_the_order_of_what_they_gain():
+    gpu = Gpu(nvml_index=0, cuda_index=0, name="imagined", uuid="GPU-0")
+    search = PlanSearch(("sequential",), CASE, replace(node_of(2), gpus=(gpu,)))
+    tried = FasterOnGpu(parts=1, fixed=0.1).search(search, 4)
+    assert [plan.devices for plan in tried[:2]] == [("cuda:0",), ("cpu",)]
+    changed = [changes(tried[0], plan) for plan in tried[2:]]
+    assert changed == [["cuda_graph"], ["node_batch"]]
