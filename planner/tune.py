@@ -12,7 +12,7 @@ from launch.case_facts import CaseFacts
 from launch.plan import Plan, Setting
 from planner.choice import Candidate, choose, contenders
 from planner.errors import NoPlanError
-from planner.result import Outcome, Role, TrialResult
+from planner.result import Outcome, Role, TrialResult, with_longest_compile
 from planner.search import PlanSearch, time_per_sample_s
 from planner.store import Store
 from planner.stored_plan import Baseline, StoredPlan, utc_now
@@ -133,7 +133,8 @@ class Tuner:
         begin = store.begin_study_afresh if request.fresh else store.get_or_create_study
         self._study_id = begin(study)
         self._plainest = Plan(strategy="sequential", node_batch=case.default_batch)
-        self._results = [stored.result for stored in store.trials(self._study_id)]
+        known = [stored.result for stored in store.trials(self._study_id)]
+        self._results = with_longest_compile(known)
         self._earlier = len(self._results)
         self._finished = store.count_finished_trials(self._study_id)
 
@@ -230,7 +231,8 @@ class Tuner:
             on_step=self._listener.step,
         )
         self._store.add_trial(self._study_id, result)
-        self._results.append(result)
+        self._results = with_longest_compile([*self._results, result])
+        result = self._results[-1]
         time_s = time_per_sample_s(result, self._over_samples)
         is_best = time_s is not None and (best is None or time_s < best.median)
         self._listener.trial_ended(result, is_best=is_best)

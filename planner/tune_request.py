@@ -15,7 +15,8 @@ from planner.result import Role, TrialResult
 _BATCH_FACTORS = (1, 2, 4, 8)
 _LARGEST_SHARE = 0.25
 _COMPILING_BUDGET_S = 360.0
-"""Least budget in which plans are compiled: AlexNet takes most of a minute, each time anew."""
+"""Least budget in which plans are compiled: AlexNet takes most of a minute where its kernels
+are not in the cache yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

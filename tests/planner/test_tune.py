@@ -359,6 +359,32 @@ def test_compile_time_is_charged_over_the_epochs_of_the_training(
     assert set(kept) == {60.0}
 
 
+def test_compile_time_is_that_of_the_first_trial_though_later_ones_find_it_compiled(
+    store, recorded
+):
+    """The story: the finalists' short time was charged, and compiled plans seemed to cost none."""
+    known, run, compiled = recorded.sample_s, recorded.run, set()
+    recorded.sample_s = lambda plan: known(plan) * (0.8 if plan.compile else 1.0)
+
+    def run_compiling(plan, **how):
+        result = run(plan, **how)
+        if not plan.compile:
+            return result
+        compile_s = 2.0 if repr(plan) in compiled else 60.0
+        compiled.add(repr(plan))
+        return replace(result, compile_s=compile_s)
+
+    recorded.run = run_compiling
+    long = replace(REQUEST, epochs=1000, budget_s=400)
+    outcome = tuner(store, recorded, long, COMPILES).tune()
+    kept = {trial.result.compile_s for trial in store.all_trials() if trial.result.plan.compile}
+    assert kept == {60.0, 2.0}
+    assert outcome.plan.plan.compile
+    assert outcome.compile_s == 60.0
+    again = tuner(store, recorded, replace(long, epochs=1), COMPILES).tune()
+    assert not again.plan.plan.compile
+
+
 def test_time_that_checks_have_taken_is_part_of_the_budget(store, recorded):
     checked = (REQUEST, CASE, NODE, SOFTWARE, store, recorded.run, Silent())
     Tuner(*checked, checked_s=60.0, clock=recorded.clock).tune()
