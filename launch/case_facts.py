@@ -31,7 +31,10 @@ class CaseFacts:
     """Changes when the model, the data or the use case's own code does."""
 
     batch_choices: tuple[int, ...] = ()
-    """Node batches that may be tried, ascending; the user's limits are in them."""
+    """Node batches that may be tried on a CPU, ascending; the user's limits are in them."""
+
+    gpu_batch_choices: tuple[int, ...] = ()
+    """The same on GPUs, which want larger ones; where it is empty, the CPU's count there too."""
 
     precisions: tuple[str, ...] = ("fp32",)
     """Precisions that may be tried on a CPU, the most exact first."""

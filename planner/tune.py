@@ -18,7 +18,14 @@ from planner.store import Store
 from planner.stored_plan import Baseline, StoredPlan, utc_now
 from planner.study import Study
 from planner.trial import TrialProgress
-from planner.tune_request import TuneRequest, allows, choose_from, is_allowed, with_choices
+from planner.tune_request import (
+    LARGEST_SHARE,
+    TuneRequest,
+    allows,
+    choose_from,
+    is_allowed,
+    with_choices,
+)
 from probes.hardware import Hardware
 from probes.timing import Interval, find_noise_warning, ratio
 
@@ -171,7 +178,7 @@ class Tuner:
             history=self._results,
             seed=self._request.seed,
             over_samples=self._over_samples,
-            allows=lambda plan: allows(self._request, plan),
+            allows=lambda plan: allows(self._request, plan) and self._is_affordable(plan),
         )
         while self._may_go_on() and (proposal := search.propose()):
             spare_s = self._left_s() - self._final_s()
@@ -286,11 +293,24 @@ class Tuner:
         """Time in which a plan as fast as the best one can show it.
 
         Where that is the baseline, each thread of the plan may be as fast as the baseline's one.
+        Of GPUs nothing is known before a plan on one has been measured.
         """
+        if "cpu" not in plan.devices and not self._knows_gpus():
+            return 0.0
         best, baseline = self._best_time_s(), self._baseline()
         threads = plan.threads if self._knows_only_baseline() else 1
         known_s = best.median if best else baseline and time_per_sample_s(baseline)
         return _STEPS_TO_JUDGE * (known_s or 0.0) * plan.node_batch / threads
+
+    def _is_affordable(self, plan: Plan) -> bool:
+        """Whether a plan on a GPU can be judged in time; batches on CPUs are chosen so before."""
+        least = self._request.batch_size or self._case.default_batch
+        if "cpu" in plan.devices or plan.node_batch <= least:
+            return True
+        return self._least_s(plan) <= LARGEST_SHARE * self._request.budget_s
+
+    def _knows_gpus(self) -> bool:
+        return any("cpu" not in candidate.plan.devices for candidate in self._candidates())
 
     def _knows_only_baseline(self) -> bool:
         return all(candidate.plan == self._plainest for candidate in self._candidates())

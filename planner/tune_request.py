@@ -13,7 +13,9 @@ from planner.choice import Candidate
 from planner.result import Role, TrialResult
 
 _BATCH_FACTORS = (1, 2, 4, 8)
-_LARGEST_SHARE = 0.25
+_GPU_BATCH_FACTORS = (1, 2, 4, 8, 16, 32, 64)
+LARGEST_SHARE = 0.25
+"""Largest share of the budget that judging one plan may take."""
 _COMPILING_BUDGET_S = 360.0
 """Least budget in which plans are compiled: AlexNet takes most of a minute where its kernels
 are not in the cache yet."""
@@ -48,29 +50,36 @@ def with_choices(
 ) -> CaseFacts:
     """Name the batches and inputs that may be tried.
 
-    A batch is tried if judging it takes no more than a quarter of the budget.
+    On a CPU a batch is tried if judging it takes no more than a quarter of the budget; what a GPU
+    takes is not known before it is tried.
 
     Args:
         case: What is trained.
         request: The user's limits.
-        least_time_per_sample_s: Time that a trial takes at least for each sample of its batch.
+        least_time_per_sample_s: Time that a trial takes at least on a CPU for each sample of
+            its batch.
     """
-    default = case.default_batch
-    largest = request.max_batch or _BATCH_FACTORS[-1] * default
-    choices = [
+    asked = () if request.batch_size is None else (request.batch_size,)
+    least = (min(case.default_batch, request.max_batch or case.default_batch),)
+    affordable = tuple(
         batch
-        for batch in (default * factor for factor in _BATCH_FACTORS)
-        if batch <= min(largest, case.train_samples)
-        and least_time_per_sample_s * batch <= _LARGEST_SHARE * request.budget_s
-    ]
-    if request.batch_size is not None:
-        choices = [request.batch_size]
+        for batch in _batches(case, request, _BATCH_FACTORS)
+        if least_time_per_sample_s * batch <= LARGEST_SHARE * request.budget_s
+    )
     return replace(
         case,
         can_compile=case.can_compile and request.budget_s >= _COMPILING_BUDGET_S,
-        batch_choices=tuple(choices) or (min(default, largest),),
+        batch_choices=asked or affordable or least,
+        gpu_batch_choices=asked or _batches(case, request, _GPU_BATCH_FACTORS) or least,
         inputs=case.inputs if request.keeps_pictures else ("files",),
     )
+
+
+def _batches(case: CaseFacts, request: TuneRequest, factors: Sequence[int]) -> tuple[int, ...]:
+    """Give multiples of the default batch, up to all samples and the user's limit."""
+    largest = min(case.train_samples, request.max_batch or case.train_samples)
+    batches = (case.default_batch * factor for factor in factors)
+    return tuple(batch for batch in batches if batch <= largest)
 
 
 def check_batch(request: TuneRequest, case: CaseFacts) -> None:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 _PIXELS_SHARE = 0.5
 """Largest share of a GPU's free memory for the data set: model and activations want the rest."""
 
+_FIRST_FACTOR = 16
+"""Largest batch that is tried first / the default one."""
+
 
 def draw_gpu_settings(
     trial: Suggest,
@@ -42,7 +45,7 @@ def draw_gpu_settings(
         return trial.suggest_categorical(f"{prefix}.{name}", choices)
 
     return {
-        "node_batch": draw("node_batch", case.batch_choices),
+        "node_batch": draw("node_batch", _batches(case)),
         "micro_batches": draw("micro_batches", micro_batches),
         "memory_format": draw("memory_format", MEMORY_FORMATS),
         "precision": draw("precision", case.gpu_precisions),
@@ -57,11 +60,12 @@ def draw_gpu_settings(
 def guess_gpu_settings(prefix: str, case: CaseFacts, node: Hardware) -> dict[str, Setting]:
     """Guess what `draw_gpu_settings` should draw first.
 
-    A large batch keeps a GPU busy and its host ahead of it; its matrix units are made for bf16 and
-    its convolutions for channels_last.
+    A large batch keeps a GPU busy and its host ahead of it, until there is nothing left to gain but
+    memory to lose; its matrix units are made for bf16 and its convolutions for channels_last.
     """
+    few = [batch for batch in _batches(case) if batch <= _FIRST_FACTOR * case.default_batch]
     return {
-        f"{prefix}.node_batch": case.batch_choices[-1],
+        f"{prefix}.node_batch": max(few, default=_batches(case)[0]),
         f"{prefix}.micro_batches": 1,
         f"{prefix}.memory_format": "channels_last",
         f"{prefix}.precision": case.gpu_precisions[-1],
@@ -71,6 +75,10 @@ def guess_gpu_settings(prefix: str, case: CaseFacts, node: Hardware) -> dict[str
         f"{prefix}.compile": False,
         f"{prefix}.cuda_graph": False,
     }
+
+
+def _batches(case: CaseFacts) -> tuple[int, ...]:
+    return case.gpu_batch_choices or case.batch_choices
 
 
 def _inputs(case: CaseFacts, node: Hardware) -> tuple[str, ...]:

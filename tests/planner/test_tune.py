@@ -15,7 +15,7 @@ from planner.result import Outcome, Role, TrialResult
 from planner.store import Store
 from planner.tune import Tuner
 from planner.tune_request import TuneRequest
-from probes.hardware import CoreLimit, Cpu, Hardware, Memory
+from probes.hardware import CoreLimit, Cpu, Gpu, Hardware, Memory
 from probes.timing import Measurement
 
 CPU = Cpu(
@@ -476,3 +476,28 @@ def test_finalists_that_fell_behind_yield_to_a_plan_shown_to_be_faster(store, re
     outcome = tuner(store, recorded).tune()
     finals = [plan for role, plan in recorded.ran if role is Role.FINAL]
     assert outcome.plan.plan not in finals
+
+
+GPU = Gpu(nvml_index=0, cuda_index=0, name="imagined", uuid="GPU-0")
+
+
+def tune_with_gpu(store, recorded, cpu_sample_s, gpu_sample_s, budget_s):
+    """Search for plans on a GPU."""
+    recorded.sample_s = lambda plan: cpu_sample_s if "cpu" in plan.devices else gpu_sample_s
+    request = replace(REQUEST, strategies=("gpu_data",), budget_s=budget_s)
+    known = (request, CASE, replace(NODE, gpus=(GPU,)), SOFTWARE, store, recorded.run, Silent())
+    Tuner(*known, clock=recorded.clock).tune()
+    return [plan.node_batch for role, plan in recorded.ran if role is Role.SEARCH]
+
+
+def test_gpu_is_tried_with_large_batches_however_slow_the_cpu_is(store, recorded):
+    batches = tune_with_gpu(store, recorded, 3.0, 0.001, 180)
+    assert batches[0] == 16 * CASE.default_batch
+    assert 32 * CASE.default_batch in batches
+    assert len(batches) > 5
+
+
+def test_batch_that_a_gpu_could_not_show_in_time_is_left_out(store, recorded):
+    batches = tune_with_gpu(store, recorded, 0.02, 0.0152, 300)
+    assert max(batches) == 16 * CASE.default_batch
+    assert len(batches) > 3
