@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from launch.cache import cache_folder
 from launch.case_facts import CaseFacts
 from launch.errors import InfeasiblePlanError
 from planner.commands.next_step import next_command
@@ -13,6 +14,7 @@ from planner.precision_offer import offer_precisions
 from planner.quantities import format_duration
 from planner.report.live import DataBar, TuneLines
 from planner.report.plan_line import describe_plan
+from planner.report.units import format_bytes
 from planner.result import Outcome
 from planner.search import find_obstacles
 from planner.software import current_software
@@ -37,10 +39,9 @@ def tune_here(request: TuneRequest, db: str, out: Output) -> None:
             facts = runner.describe(on_progress=bar, on_warning=out.warn)
         for warning in facts.warnings:
             out.warn(warning)
-        for warning in facts.warnings:
-            out.warn(warning)
         check_batch(request, facts)
         _skip_what_cannot_run(request, facts, node, out)
+        pixel_bytes = _say_pictures(request, facts, out)
         check_started = time.monotonic()
         if request.precision != "fp32":
             out.note("checking bf16 on the layers of the use case")
@@ -69,7 +70,7 @@ def tune_here(request: TuneRequest, db: str, out: Output) -> None:
         out.warn(warning)
     then = next_command("launch", request.use_case, data=request.data, db=db, plan_id=named)
     _say_tuned(outcome, then, elapsed_s, out)
-    out.finish(_tuned_json(outcome, elapsed_s))
+    out.finish(_tuned_json(outcome, elapsed_s, pixel_bytes))
     if outcome.interrupted:
         raise KeyboardInterrupt
 
@@ -90,6 +91,17 @@ def _skip_what_cannot_run(
         raise InfeasiblePlanError(f"{reasons}: leave it out of --strategies")
     for name, obstacle in obstacles.items():
         out.note(f"{name} is not tried: {obstacle}")
+
+
+def _say_pictures(request: TuneRequest, facts: CaseFacts, out: Output) -> int | None:
+    """Say what decoded pictures need; ``None`` where the search keeps none."""
+    if not request.keeps_pictures or "cache" not in facts.inputs or facts.pixel_bytes is None:
+        return None
+    out.note(
+        f"decoded pictures: {format_bytes(facts.pixel_bytes)} in {cache_folder()}, and as much "
+        "memory for them to stay; --no-cache decodes the files in every epoch instead"
+    )
+    return facts.pixel_bytes
 
 
 def known_node(store: Store, node: Hardware, out: Output) -> Hardware:
@@ -148,12 +160,13 @@ def _say_tuned(outcome: TuneOutcome, then: str, elapsed_s: float, out: Output) -
         out.note("stopped early: the same command goes on from here")
 
 
-def _tuned_json(outcome: TuneOutcome, elapsed_s: float) -> dict[str, Any]:
+def _tuned_json(outcome: TuneOutcome, elapsed_s: float, pixel_bytes: int | None) -> dict[str, Any]:
     return {
         "plan": outcome.plan.to_json(stale=False),
         "fp32": None if outcome.exact is None else outcome.exact.to_json(stale=False),
         "compile_s": outcome.compile_s,
         "epochs": outcome.epochs,
+        "pixel_bytes": pixel_bytes,
         "trials": {
             str(kind): sum(1 for result in outcome.trials if result.outcome is kind)
             for kind in Outcome

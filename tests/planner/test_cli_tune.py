@@ -8,10 +8,12 @@ import random
 import signal
 import sqlite3
 import time
+from pathlib import Path
 
 import pytest
 
 SEED = 20
+DECODED = f"{Path(__file__).parents[1] / 'launch' / 'tiny_cases.py'}:Decoded"
 
 
 def count_trials(command):
@@ -172,3 +174,13 @@ def test_killed_search_loses_nothing_and_leaves_nothing_running(probed, cases):
     searched = [json.dumps(trial["parameters"]) for trial in trials if trial["role"] == "search"]
     assert len(searched) == len(set(searched))
     assert [trial["role"] for trial in trials].count("baseline") == 1
+
+
+@pytest.mark.parametrize(("options", "pixel_bytes"), [((), 55 * 192), (("--no-cache",), None)])
+def test_room_that_decoded_pictures_need_is_said(probed, options, pixel_bytes, tmp_path):
+    arguments = ("--use-case", DECODED, "--budget", "12s", "--trials", 0, *options)
+    ended = probed.run("tune", *arguments, "--json", DDLPLAN_CACHE=str(tmp_path / "kept"))
+    assert ended.code == 0, ended.err
+    assert ended.document["data"]["pixel_bytes"] == pixel_bytes
+    said = f"decoded pictures: 10.3 KiB in {tmp_path / 'kept'}, and as much memory"
+    assert (said in ended.err) is (pixel_bytes is not None)
