@@ -371,8 +371,7 @@ def test_a_worker_that_fails_in_a_step_ends_the_group_at_once_with_its_own_messa
 
 @EVERY
 def test_a_worker_that_dies_while_others_build_is_the_one_that_is_named(home):
-    """The story: the others had connected to it, and what gloo says of a connection that broke was
-    heard before its end was."""
+    """Others may be connected to it by then, and hear of its end from gloo: a consequence."""
     plan = replace(home.plans()[-1], node_batch=8)
     with home.training.start(home.training.task("DiesWhileBuilding", plan)) as group:
         failure = first_failure(group)
