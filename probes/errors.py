@@ -3,7 +3,8 @@
 ProbeError
 |-- InvalidMeasurementError    no samples, or a time that is not a positive number
 |-- InvalidHardwareError       a stored description of hardware cannot be read back
-`-- SpeedProbeError            the process that measures limits gave no result
+|-- SpeedProbeError            the process that measures limits gave no result
+`-- LinkProbeError             there is no link to measure
 """
 
 from __future__ import annotations
@@ -23,3 +24,7 @@ class InvalidHardwareError(ProbeError):
 
 class SpeedProbeError(ProbeError):
     """The process that measures limits gave no result."""
+
+
+class LinkProbeError(ProbeError):
+    """There is no link to measure: one rank has nobody to talk to."""

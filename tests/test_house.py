@@ -23,7 +23,25 @@ def modules(floor: str) -> list[Path]:
 
 def imported(module: Path) -> Iterator[tuple[str, int]]:
     """Every package that a file imports, wherever in the file, with the line."""
-    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+    return imported_within(ast.parse(module.read_text(encoding="utf-8")))
+
+
+def imported_when_run(module: Path) -> Iterator[tuple[str, int]]:
+    """The same without what only the check of types imports."""
+    tree = ast.parse(module.read_text(encoding="utf-8"))
+    tree.body = [node for node in tree.body if not is_for_types(node)]
+    return imported_within(tree)
+
+
+def is_for_types(node: ast.stmt) -> bool:
+    match node:
+        case ast.If(test=ast.Name(id="TYPE_CHECKING")):
+            return True
+    return False
+
+
+def imported_within(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(tree):
         match node:
             case ast.Import(names=names):
                 yield from ((alias.name.partition(".")[0], node.lineno) for alias in names)
@@ -51,7 +69,7 @@ def test_library_is_imported_only_where_it_was_promised(package, home):
         str(module.relative_to(ROOT))
         for floor in FLOORS
         for module in modules(floor)
-        if package in {name for name, _ in imported(module)}
+        if package in {name for name, _ in imported_when_run(module)}
     }
     assert users, f"nothing imports {package}"
     assert {user for user in users if not user.startswith(home)} == set()

@@ -1,0 +1,275 @@
+"""What can the network do? Latency and bandwidth of each pair of nodes, time of an all-reduce.
+
+MPI's blocking calls spin: a rank that waits in one keeps a core busy. So only the two ranks of the
+pair that is being measured wait in them, and the others look now and then whether it is over.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from probes.errors import LinkProbeError
+from probes.timing import Measurement
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+Floats = np.ndarray[Any, np.dtype[np.float32]]
+SumInPlace = Callable[[Floats], None]
+"""Replaces the numbers by their sum over all ranks; collective."""
+
+_TAG = 77
+_LOOK_S = 0.0005
+_PINGS = 200
+_PING_SHARE = 0.25
+_MIN_PAIR_S, _MAX_PAIR_S = 0.15, 0.6
+_FIRST_BYTES, _LARGEST_BYTES = 1 << 16, 1 << 22
+_LONG_S = 0.02
+"""An exchange that takes as long shows the bandwidth, and not what each message costs."""
+
+_ENOUGH_EXCHANGES = 9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """What two nodes can exchange."""
+
+    first: int
+    """Rank of one of them, the lower."""
+
+    second: int
+
+    latency_s: float
+    """From one to the other: half of a round trip of a small message."""
+
+    bytes_per_s: float
+    """Each way while both send, as they do in an all-reduce."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllReduce:
+    """What it takes to sum numbers over all nodes."""
+
+    message_bytes: int
+    """Size of what each rank contributes."""
+
+    ranks: int
+
+    times: Measurement
+    """Of the slowest rank, each time."""
+
+    cpu_s: float
+    """Processor time of one all-reduce, of the rank that spends the most: what training loses
+    while it hides the communication behind computing. What the kernel does when packets come in is
+    not in it."""
+
+
+def measure_links(comm: MPI.Comm, *, time_limit_s: float = 20.0) -> tuple[Link, ...]:
+    """Measure latency and bandwidth between every two ranks of ``comm``.
+
+    Collective. One pair after another, as long as there is time for each: a cable or an uplink
+    that several pairs share would else seem slower than it is for the one message at a time that
+    a ring sends over it. Of many nodes there are too many pairs for that; then disjoint pairs take
+    their turn at once, as in a tournament.
+
+    Args:
+        comm: Ranks to measure.
+        time_limit_s: About how long it may take; links below 10 Mb/s may take longer.
+
+    Returns:
+        Every pair, the same on every rank; none where there is one rank.
+    """
+    size = comm.Get_size()
+    found = np.zeros((2, size, size))
+    at_once = size * (size - 1) / 2 * _MIN_PAIR_S > time_limit_s
+    rounds = list(pair_rounds(size, at_once=at_once))
+    pair_s = min(max(time_limit_s / max(len(rounds), 1), _MIN_PAIR_S), _MAX_PAIR_S)
+    rank = comm.Get_rank()
+    for pairs in rounds:
+        _wait(comm.Ibarrier())
+        for pair in pairs:
+            if rank in pair:
+                found[:, pair[0], pair[1]] = _measure_pair(comm, pair, pair_s)
+    total = np.empty_like(found)
+    _wait(comm.Iallreduce(found, total))  # each was measured by one rank, the others have zeros
+    return tuple(
+        Link(
+            first=first,
+            second=second,
+            latency_s=float(total[0, first, second]),
+            bytes_per_s=float(total[1, first, second]),
+        )
+        for first in range(size)
+        for second in range(first + 1, size)
+    )
+
+
+def measure_all_reduce(
+    comm: MPI.Comm,
+    message_bytes: int,
+    *,
+    sum_in_place: SumInPlace | None = None,
+    repeats: int = 20,
+    time_limit_s: float = 10.0,
+) -> AllReduce:
+    """Time an all-reduce over every rank of ``comm``.
+
+    Collective: each rank of ``comm`` must make this call with the same arguments, or all of
+    them wait for ever. Each repeat counts with the time of its slowest rank.
+
+    Args:
+        comm: Ranks to measure.
+        message_bytes: Size of the buffer that each rank contributes, a multiple of 4 (float32).
+        sum_in_place: The all-reduce that training uses; MPI's own where it is left out.
+        repeats: Timed runs, after warm-up.
+        time_limit_s: About how long it may take: where one run takes long, fewer are made, but
+            at least two.
+
+    Raises:
+        LinkProbeError: ``comm`` has one rank, so nothing crosses a link.
+    """
+    if comm.Get_size() < 2:
+        raise LinkProbeError("ranks=1: measure an all-reduce between at least 2")
+    numbers = np.zeros(max(message_bytes // 4, 1), dtype=np.float32)
+    run = sum_in_place or _mpi_sum(comm, numbers)
+    first_s, _ = _time(comm, run, numbers)
+    runs = int(min(max(time_limit_s / first_s - 1, 2), repeats))
+    results = [_time(comm, run, numbers) for _ in range(runs)]
+    return AllReduce(
+        message_bytes=numbers.nbytes,
+        ranks=comm.Get_size(),
+        times=Measurement(warmup_s=(first_s,), samples_s=tuple(took_s for took_s, _ in results)),
+        cpu_s=median(cpu_s for _, cpu_s in results),
+    )
+
+
+def pair_rounds(size: int, *, at_once: bool) -> Iterator[list[tuple[int, int]]]:
+    """Give every pair of so many ranks once, in rounds of pairs that are measured together.
+
+    With ``at_once`` it is a round-robin tournament by the circle method: one seat stays, the others
+    move on by one, and who sits opposite are a pair; with an odd number one sits out. Otherwise
+    each pair is a round of its own.
+    """
+    if not at_once:
+        yield from ([(i, j)] for i in range(size) for j in range(i + 1, size))
+        return
+    seats = list(range(size + size % 2))
+    half = len(seats) // 2
+    for _ in range(len(seats) - 1):
+        opposite = zip(seats[:half], reversed(seats[half:]), strict=True)
+        yield [(min(pair), max(pair)) for pair in opposite if max(pair) < size]
+        seats = [seats[0], seats[-1], *seats[1:-1]]
+
+
+def _measure_pair(comm: MPI.Comm, pair: tuple[int, int], limit_s: float) -> tuple[float, float]:
+    """Give latency and bandwidth where this rank leads; zeros on the other one, which follows."""
+    leads = comm.Get_rank() == pair[0]
+    peer = pair[1] if leads else pair[0]
+    if not leads:
+        _echo(comm, peer)
+        _exchange_as_told(comm, peer)
+        return 0.0, 0.0
+    latency_s = _measure_latency(comm, peer, _PING_SHARE * limit_s)
+    return latency_s, _measure_bandwidth(comm, peer, latency_s, (1 - _PING_SHARE) * limit_s)
+
+
+def _measure_latency(comm: MPI.Comm, peer: int, limit_s: float) -> float:
+    goes_on = np.ones(1, dtype=np.int64)
+    times_s: list[float] = []
+    deadline = time.perf_counter() + limit_s
+    while goes_on[0]:
+        started = time.perf_counter()
+        goes_on[0] = len(times_s) < _PINGS and started < deadline
+        comm.Send(goes_on, peer, _TAG)
+        comm.Recv(goes_on, peer, _TAG)
+        times_s.append(time.perf_counter() - started)
+    return median(times_s[2:] or times_s) / 2  # the first ones open the connection
+
+
+def _echo(comm: MPI.Comm, peer: int) -> None:
+    goes_on = np.ones(1, dtype=np.int64)
+    while goes_on[0]:
+        comm.Recv(goes_on, peer, _TAG)
+        comm.Send(goes_on, peer, _TAG)
+
+
+def _measure_bandwidth(comm: MPI.Comm, peer: int, latency_s: float, limit_s: float) -> float:
+    """Exchange messages both ways, larger and larger ones until one takes long.
+
+    The head of each tells the peer how large the next one is; 0 is the end.
+    """
+    here, there = _buffers()
+    size, times_s = _FIRST_BYTES, list[float]()
+    deadline = time.perf_counter() + limit_s
+    while True:
+        following = _next_size(size, times_s, is_late=time.perf_counter() >= deadline)
+        here.view(np.int64)[0] = following
+        started = time.perf_counter()
+        _swap(comm, peer, here[:size], there[:size])
+        times_s.append(time.perf_counter() - started)
+        if following == 0:
+            exchange_s = median(times_s[1:])
+            return size / max(exchange_s - latency_s, exchange_s / 2)
+        if following != size:
+            size, times_s = following, []
+
+
+def _next_size(size: int, times_s: list[float], *, is_late: bool) -> int:
+    """Choose the size of the exchange after the next, which is the first of its size or not."""
+    if not times_s:
+        return size
+    if is_late or len(times_s) >= _ENOUGH_EXCHANGES:
+        return 0
+    return size if size == _LARGEST_BYTES or times_s[-1] >= _LONG_S else 4 * size
+
+
+def _exchange_as_told(comm: MPI.Comm, peer: int) -> None:
+    here, there = _buffers()
+    size = _FIRST_BYTES
+    while size:
+        _swap(comm, peer, here[:size], there[:size])
+        size = int(there.view(np.int64)[0])
+
+
+def _buffers() -> tuple[Bytes, Bytes]:
+    return np.zeros(_LARGEST_BYTES, dtype=np.uint8), np.zeros(_LARGEST_BYTES, dtype=np.uint8)
+
+
+def _swap(comm: MPI.Comm, peer: int, here: Bytes, there: Bytes) -> None:
+    comm.Sendrecv(here, peer, _TAG, there, peer, _TAG)
+
+
+def _mpi_sum(comm: MPI.Comm, like: Floats) -> SumInPlace:
+    total = np.empty_like(like)
+
+    def run(numbers: Floats) -> None:
+        comm.Allreduce(numbers, total)
+        numbers[:] = total
+
+    return run
+
+
+def _time(comm: MPI.Comm, run: SumInPlace, numbers: Floats) -> tuple[float, float]:
+    """Give wall and processor time of one run, of the rank where it is most."""
+    _wait(comm.Ibarrier())
+    comm.Barrier()  # those who looked last come in a little later
+    cpu_s, started = time.process_time(), time.perf_counter()
+    run(numbers)
+    took = np.zeros((comm.Get_size(), 2))
+    took[comm.Get_rank()] = time.perf_counter() - started, time.process_time() - cpu_s
+    every = np.empty_like(took)
+    _wait(comm.Iallreduce(took, every))
+    wall_s, most_cpu_s = every.max(axis=0)
+    return float(wall_s), float(most_cpu_s)
+
+
+def _wait(request: MPI.Request) -> None:
+    while not request.Test():
+        time.sleep(_LOOK_S)
