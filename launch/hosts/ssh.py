@@ -1,0 +1,101 @@
+"""How is a program started on another host? By ssh, as the host file and the user's settings say.
+
+mpirun logs in by itself, and has no place for users and ports: both go into a configuration file
+that is made for the job, and every login reads that one.
+"""
+
+from __future__ import annotations
+
+import glob
+import math
+import os
+import shlex
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from launch.errors import HostFileError
+from launch.hosts.line import Host
+
+SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
+
+_ALWAYS = {
+    "BatchMode": "yes",  # nobody is there to type a password
+    "ControlMaster": "no",  # a shared connection would outlive the job that opened it
+    "RemoteCommand": "none",  # the user's would be refused beside ours
+    "RequestTTY": "no",
+    "ClearAllForwardings": "yes",  # a second login cannot listen on the port of the first
+    "LogLevel": "ERROR",  # banners and notes would hide what went wrong
+}
+"""What holds whatever the user's configuration says. Checking host keys is the user's matter."""
+
+
+def ssh_name(host: Host) -> str:
+    """Give the name by which ssh and mpirun know a host: mpirun takes a colon for a separator."""
+    return "ipv6-" + host.name.replace(":", "-") if ":" in host.name else host.name
+
+
+def write_ssh_config(hosts: Iterable[Host], path: Path, *, include: Path | None = None) -> None:
+    """Write the ssh configuration of a job, which only the user can read.
+
+    ssh keeps the first value that it finds: ours, then the user's, then the machine's, which
+    ``ssh -F`` would leave out.
+
+    Args:
+        hosts: Who can be logged in to.
+        path: Where it is written, whatever is there.
+        include: The user's own configuration in place of ``~/.ssh/config``.
+
+    Raises:
+        HostFileError: ``include`` is no file, or its name has no place in a configuration.
+    """
+    lines = ["Host *", *(f"  {name} {value}" for name, value in _ALWAYS.items())]
+    for host in hosts:
+        lines += _host_lines(host)
+    # Without it what is included would hold for the last host only.
+    lines += ["Match all", f"  Include {_quoted(include) if include else '~/.ssh/config'}"]
+    if SYSTEM_CONFIG.is_file():
+        lines.append(f"  Include {SYSTEM_CONFIG}")
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write("\n".join(lines) + "\n")
+
+
+def ssh_command(host: Host, program: Sequence[str], *, config: Path, timeout_s: float) -> list[str]:
+    """Give the command that runs a program on a host, as an argument list.
+
+    The words reach the program as they are, though a shell of the other side reads them. What
+    ends the login does not always end the program: the program has to see to that itself.
+
+    Args:
+        host: Where.
+        program: The program and its arguments.
+        config: What `write_ssh_config` wrote.
+        timeout_s: Until the host has to answer and let us in; rounded up to whole seconds.
+    """
+    return [
+        *("ssh", "-F", str(config)),
+        *("-o", "BatchMode=yes", "-o", f"ConnectTimeout={max(1, math.ceil(timeout_s))}"),
+        *("--", ssh_name(host), shlex.join(program)),
+    ]
+
+
+def _host_lines(host: Host) -> list[str]:
+    name = ssh_name(host)
+    lines = [f"Host {name}"]
+    if name != host.name:
+        lines.append(f"  HostName {host.name}")
+    if host.user is not None:
+        lines.append(f"  User {host.user}")
+    if host.port is not None:
+        lines.append(f"  Port {host.port}")
+    return lines
+
+
+def _quoted(file: Path) -> str:
+    """Write a file's name so that ssh takes no part of it for a pattern or a second file."""
+    whole = str(file.absolute())
+    if not whole.isprintable() or '"' in whole or "\\" in whole:
+        raise HostFileError(f'ssh configuration {whole!r}: expected a name without " and \\')
+    if not file.is_file():
+        raise HostFileError(f"ssh configuration {file}: there is no such file")
+    return f'"{glob.escape(whole)}"'
