@@ -1,0 +1,270 @@
+"""Shares let all nodes finish together, and change only when a node's speed does."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import pytest
+
+from launch.errors import InvalidPlanError
+from launch.plan import Plan
+from launch.share_keeper import ShareKeeper
+from launch.shares import StepTime, equalise, fit_step_time, smallest_batch
+
+
+def line(fixed_s: float, per_sample_s: float) -> StepTime:
+    return StepTime(fixed_s=fixed_s, per_sample_s=per_sample_s)
+
+
+def slowest_s(times: Sequence[StepTime], batches: Sequence[int]) -> float:
+    return max(time.at(batch) for time, batch in zip(times, batches, strict=True))
+
+
+def every_way(total: int, least: Sequence[int], most: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Every way to deal out so many samples."""
+    if len(most) == 1:
+        if least[0] <= total <= most[0]:
+            yield (total,)
+        return
+    for first in range(least[0], min(most[0], total) + 1):
+        for rest in every_way(total - first, least[1:], most[1:]):
+            yield (first, *rest)
+
+
+def test_equal_nodes_get_equal_shares():
+    assert equalise([line(0.1, 0.01)] * 4, 128) == (32, 32, 32, 32)
+
+
+def test_node_of_twice_the_speed_gets_twice_the_samples():
+    assert equalise([line(0, 0.01), line(0, 0.02)], 96) == (64, 32)
+
+
+def test_node_with_more_to_do_in_every_step_gets_fewer_samples():
+    assert equalise([line(0, 0.01), line(0.2, 0.01)], 100) == (60, 40)
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_no_other_shares_are_faster(seed):
+    dice = random.Random(seed)
+    nodes, total = dice.randint(1, 4), dice.randint(8, 24)
+    times = [line(dice.choice([0, dice.random()]), dice.random() + 0.01) for _ in range(nodes)]
+    floors = [dice.randint(1, 2) for _ in times]
+    caps = [dice.choice([None, dice.randint(6, 24)]) for _ in times]
+    most = [total if cap is None else cap for cap in caps]
+    if sum(most) < total:
+        return
+    batches = equalise(times, total, caps, floors=floors)
+    assert sum(batches) == total
+    assert all(low <= n <= high for low, n, high in zip(floors, batches, most, strict=True))
+    least = [2] * nodes if 2 * nodes <= total else floors
+    assert slowest_s(times, batches) == min(
+        slowest_s(times, way) for way in every_way(total, least, most)
+    )
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_large_batches_are_dealt_so_that_no_sample_moved_makes_the_step_shorter(seed):
+    dice = random.Random(seed)
+    times = [line(dice.random(), dice.random() / 100 + 1e-4) for _ in range(dice.randint(2, 40))]
+    total = dice.randint(1000, 100_000)
+    batches = equalise(times, total)
+    assert sum(batches) == total
+    whole_s = slowest_s(times, batches)
+    last = max(range(len(times)), key=lambda i: times[i].at(batches[i]))
+    others = [t.at(n + 1) for i, (t, n) in enumerate(zip(times, batches, strict=True)) if i != last]
+    assert batches[last] <= 2 or min(others) >= whole_s
+
+
+def test_each_node_gets_two_samples_where_there_are_enough():
+    slow = [line(0, 0.001), line(0, 1.0), line(0, 1.0)]
+    assert equalise(slow, 10) == (6, 2, 2)
+    assert equalise(slow, 5) == (3, 1, 1)
+
+
+def test_node_never_gets_less_than_its_plan_can_cut_up():
+    assert equalise([line(0, 0.001), line(0, 1.0)], 16, floors=[1, 4]) == (12, 4)
+    plan = Plan(strategy="hybrid", node_batch=16, processes=4, replicas=2, micro_batches=4)
+    assert smallest_batch(plan) == 8
+
+
+def test_what_a_full_node_cannot_take_goes_to_the_others():
+    times = [line(0, 0.01), line(0, 0.02), line(0, 0.02)]
+    assert equalise(times, 100, [30, None, None]) == (30, 35, 35)
+
+
+@pytest.mark.parametrize(
+    ("caps", "floors", "says"),
+    [
+        ([10, 20], None, "global_batch=64 and caps=10,20: use at most 30 samples"),
+        (None, [60, 60], "use at least 120 samples, or fewer nodes"),
+        ([3, 64], [4, 4], "use at least 8 samples, or fewer nodes"),
+    ],
+)
+def test_batch_that_the_nodes_cannot_take_is_refused(caps, floors, says):
+    with pytest.raises(InvalidPlanError, match=says):
+        equalise([line(0, 0.01)] * 2, 64, caps, floors=floors)
+
+
+def test_fewer_samples_than_nodes_are_refused():
+    with pytest.raises(InvalidPlanError, match="use at least 3 samples"):
+        equalise([line(0, 0.01)] * 3, 2)
+
+
+def test_line_goes_through_its_points():
+    fitted = fit_step_time([(32, 0.5 + 0.32), (128, 0.5 + 1.28)])
+    assert (fitted.fixed_s, fitted.per_sample_s) == pytest.approx((0.5, 0.01))
+
+
+def test_slow_steps_do_not_outweigh_quick_ones():
+    """The errors are of one size in percent."""
+    exact = line(0.1, 0.01)
+    points = [(10, exact.at(10)), (100, exact.at(100)), (1000, 1.05 * exact.at(1000))]
+    fitted = fit_step_time(points)
+    assert [fitted.at(n) for n, _ in points] == pytest.approx([s for _, s in points], rel=0.06)
+
+
+def test_single_point_and_a_line_from_below_zero_are_proportional():
+    assert fit_step_time([(50, 1.0)]) == line(0, 0.02)
+    assert fit_step_time([(50, 1.0), (100, 2.1)]).fixed_s == 0
+
+
+def test_samples_that_seem_to_cost_nothing_still_cost_something():
+    """Where a GPU is not full, both batches take the same time."""
+    fitted = fit_step_time([(32, 0.1), (64, 0.1)])
+    assert 0.05 < fitted.at(64) < 0.12
+    assert fitted.at(64_000) > 10 * fitted.at(64)
+
+
+@pytest.mark.parametrize("points", [[], [(0, 1.0)], [(4, 0.0)], [(4, float("nan"))]])
+def test_points_that_say_nothing_are_refused(points):
+    with pytest.raises(InvalidPlanError, match="points="):
+        fit_step_time(points)
+
+
+def test_line_comes_back_from_json():
+    assert StepTime.from_json({**line(0.1, 0.2).to_json(), "points": []}) == line(0.1, 0.2)
+
+
+@pytest.mark.parametrize("values", [(-1.0, 1.0), (0.0, 0.0), (float("nan"), 1.0), (0.0, -1.0)])
+def test_line_that_no_node_has_is_refused(values):
+    with pytest.raises(InvalidPlanError, match=r"use a number"):
+        line(*values)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_samples_within_a_time_are_the_most_that_fit(seed):
+    dice = random.Random(seed)
+    time, limit_s = line(dice.random(), dice.random() / 50 + 1e-6), 2 * dice.random()
+    samples = time.samples_within(limit_s)
+    assert samples == 0 or time.at(samples) <= limit_s
+    assert time.at(samples + 1) > limit_s
+
+
+class Nodes:
+    """Nodes whose speed a test sets, trained with the shares that a keeper gives."""
+
+    def __init__(self, *speeds: float, noise: float = 0.0, total: int = 96) -> None:
+        self.speeds = list(speeds)
+        self.noise = noise
+        self.dice = random.Random(1)
+        self.believed = [line(0.05 / speed, 0.01 / speed) for speed in speeds]
+        self.keepers = [
+            ShareKeeper(self.believed, equalise(self.believed, total)) for _ in self.speeds
+        ]
+        self.step = 0
+        self.changes: list[tuple[int, tuple[int, ...]]] = []
+
+    def train(self, steps: int) -> None:
+        for _ in range(steps):
+            self.step += 1
+            batches = self.keepers[0].batches
+            times_s = [
+                (0.05 + 0.01 * n) / speed * (1 + self.noise * self.dice.gauss(0, 1))
+                for n, speed in zip(batches, self.speeds, strict=True)
+            ]
+            answers = {keeper.add(times_s) for keeper in self.keepers}
+            (answer,) = answers  # every rank comes to the same
+            if answer is not None:
+                self.changes.append((self.step, answer))
+
+
+def test_shares_stay_while_speeds_do():
+    nodes = Nodes(1, 2, noise=0.02)
+    nodes.train(500)
+    assert nodes.changes == []
+
+
+def test_noise_alone_moves_no_shares():
+    nodes = Nodes(1, 1, noise=0.1)
+    nodes.train(1000)
+    assert nodes.changes == []
+
+
+@pytest.mark.parametrize("slower", [0.96, 1.04])
+def test_small_changes_move_no_shares(slower):
+    nodes = Nodes(1, 1)
+    nodes.speeds[1] = slower
+    nodes.train(300)
+    assert nodes.changes == []
+
+
+def test_node_that_became_slow_gets_fewer_samples():
+    nodes = Nodes(1, 1, noise=0.02)
+    nodes.train(100)
+    nodes.speeds[1] = 0.5
+    nodes.train(100)
+    (step, batches), *_ = nodes.changes
+    assert step <= 150
+    assert sum(batches) == 96
+    assert batches[0] == pytest.approx(66, abs=2)
+
+
+def test_node_that_recovers_gets_its_samples_back():
+    nodes = Nodes(1, 1)
+    nodes.speeds[0] = 0.5
+    nodes.train(100)
+    nodes.speeds[0] = 1
+    nodes.train(100)
+    assert nodes.changes[-1][1] == (48, 48)
+
+
+def test_shares_change_at_most_once_in_fifty_steps():
+    nodes = Nodes(1, 1, 1)
+    for _ in range(60):
+        nodes.speeds = [nodes.dice.uniform(0.3, 1) for _ in nodes.speeds]
+        nodes.train(17)
+    steps = [step for step, _ in nodes.changes]
+    assert len(steps) > 5
+    assert all(later - earlier >= 50 for earlier, later in pairwise(steps))
+
+
+def test_first_steps_of_a_training_count_for_nothing():
+    nodes = Nodes(1, 1)
+    nodes.speeds[0] = 0.01
+    nodes.train(3)
+    nodes.speeds[0] = 1
+    nodes.train(200)
+    assert nodes.changes == []
+
+
+def test_all_nodes_alike_in_being_slower_keep_their_shares():
+    nodes = Nodes(1, 3)
+    nodes.speeds = [0.8, 2.4]
+    nodes.train(200)
+    assert nodes.changes == []
+    assert nodes.keepers[0].times[0].per_sample_s == pytest.approx(0.0125)
+
+
+def test_shares_that_change_keep_to_caps_and_floors():
+    times = [line(0, 0.01), line(0, 0.01)]
+    keeper = ShareKeeper(times, (32, 32), [40, 64], floors=[1, 28])
+    answers = [keeper.add([0.32, 3.2]) for _ in range(60)]
+    assert [answer for answer in answers if answer] == [(36, 28)]
+
+
+def test_node_that_cannot_tell_its_times_is_left_as_believed():
+    keeper = ShareKeeper([line(0, 0.01), line(0, 0.01)], (32, 32))
+    answers = [keeper.add([0.0, 0.64]) for _ in range(60)]
+    assert [answer for answer in answers if answer] == [(43, 21)]
