@@ -191,7 +191,7 @@ def launch(
     """Train with the best stored plan, through mpirun."""
     from launch.use_cases import check_spec, normalise_spec
     from planner.commands.launch import launch_here
-    from planner.launching import LaunchRequest
+    from planner.job_making import LaunchRequest
 
     out = start_output("launch", as_json=json)
     check_spec(use_case)
@@ -381,7 +381,7 @@ def _strategies(text: str | None) -> tuple[str, ...]:
 
 
 def _only_this_machine(hosts: Path | None, out: Output) -> None:
-    from planner.launching import LaunchRequest, find_hosts
+    from planner.job_making import LaunchRequest, find_hosts
 
     if hosts is not None:
         for note in find_hosts(LaunchRequest(use_case="", hosts=hosts), {}).notes:

@@ -14,18 +14,11 @@ from launch.workers.reports import EpochDone, Report, Warned
 from planner.commands.dry_run import describe_job, job_lines
 from planner.commands.next_step import next_command
 from planner.errors import NoDatabaseError, NoPlanError
-from planner.launching import (
-    LaunchOutcome,
-    LaunchRequest,
-    check_root,
-    find_hosts,
-    find_plan,
-    make_job,
-    run_job,
-)
+from planner.job_making import LaunchRequest, check_root, find_hosts, find_plan, make_job
 from planner.output import Output
 from planner.report.live import TrainingBar
 from planner.report.plan_line import describe_plan
+from planner.running import LaunchOutcome, run_job
 from planner.software import current_software
 from planner.store import Store
 from planner.stored_plan import stale_reasons
