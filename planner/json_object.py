@@ -60,6 +60,15 @@ class JsonObject:
         """Give an object within this one, where there is one."""
         return self.nested(key) if self.has(key) else None
 
+    def objects(self, key: str) -> list[JsonObject]:
+        """Give a list of objects within this one."""
+        value = self._values.get(key)
+        if not isinstance(value, list):
+            raise self.error(key, "a list of objects [{...}, ...]")
+        return [
+            JsonObject(item, self.name, f"{self._path}{key}[{i}].") for i, item in enumerate(value)
+        ]
+
     def text(self, key: str) -> str:
         """Give a text that a terminal can show: it would obey control characters."""
         value = self._values.get(key)

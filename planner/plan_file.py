@@ -12,6 +12,7 @@ from launch.plan import Plan
 from launch.strategies import check_plan
 from planner.errors import PlanFileError
 from planner.json_object import JsonObject
+from planner.measured_steps import MeasuredSteps, StepPoint, steps_from_points
 from planner.stored_plan import Baseline, StoredPlan
 from probes.timing import Interval
 
@@ -56,6 +57,8 @@ def plan_from_json(values: object, *, source: str = "plan") -> StoredPlan:
         speedup=None if speedup is None else _interval(speedup, samples),
         baseline=None if baseline is None else _baseline(baseline),
         peak_memory_bytes=top.whole("peak_memory_bytes") if top.has("peak_memory_bytes") else None,
+        step_time=_steps(top.nested_or_none("step_time")),
+        gradient_bytes=top.whole("gradient_bytes") if top.has("gradient_bytes") else None,
         created_at=top.time("created_at"),
         software=top.texts("software"),
     )
@@ -101,6 +104,25 @@ def _baseline(values: JsonObject) -> Baseline:
         strategy=values.text("strategy"),
         node_batch=values.whole("node_batch"),
         throughput_samples_per_s=values.positive("throughput_samples_per_s"),
+    )
+
+
+def _steps(values: JsonObject | None) -> MeasuredSteps | None:
+    """Read measured steps; the line is laid anew, so that it fits its points."""
+    if values is None:
+        return None
+    points = [_step(point) for point in values.objects("points")]
+    if not points:
+        raise values.error("points", "at least one measured batch")
+    return steps_from_points(points)
+
+
+def _step(point: JsonObject) -> StepPoint:
+    peak = "peak_memory_bytes"
+    return StepPoint(
+        node_batch=point.whole("node_batch"),
+        step_s=point.positive("step_s"),
+        peak_memory_bytes=point.whole(peak) if point.has(peak) else None,
     )
 
 

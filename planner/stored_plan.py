@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from launch.plan import Plan
+from planner.measured_steps import MeasuredSteps
 from planner.software import release_series
 from probes.timing import Interval
 
@@ -52,6 +53,12 @@ class StoredPlan:
     created_at: datetime
     software: Mapping[str, str]
 
+    step_time: MeasuredSteps | None = None
+    """Its steps with other batches too; ``None`` where only its own was measured."""
+
+    gradient_bytes: int | None = None
+    """What nodes exchange in a step; ``None`` for plans of the first release."""
+
     study_id: int | None = None
     """Study whose trials are the evidence; ``None`` for a plan from a file."""
 
@@ -68,6 +75,8 @@ class StoredPlan:
             "speedup": None if self.speedup is None else _interval_json(self.speedup),
             "baseline": None if self.baseline is None else _baseline_json(self.baseline),
             "peak_memory_bytes": self.peak_memory_bytes,
+            "step_time": None if self.step_time is None else self.step_time.to_json(),
+            "gradient_bytes": self.gradient_bytes,
             "created_at": iso_utc(self.created_at),
             "software": dict(self.software),
             "stale": stale,

@@ -36,6 +36,7 @@ _FIELDS = (
     *(f"speedup_{part}" for part in ("median", "ci_low", "ci_high")),
     *(f"baseline_{part}" for part in ("strategy", "node_batch", "throughput_samples_per_s")),
     *("peak_memory_bytes", "created_at"),
+    *("step_time_fixed_s", "step_time_per_sample_s", "step_time_points", "gradient_bytes"),
     *(f"software_{part}" for part in ("python", "torch", "ddlplan")),
     "stale",
 )
@@ -136,6 +137,8 @@ def _facts(
         ),
         ("speedup", _speedup(stored)),
         ("peak memory", format_bytes(stored.peak_memory_bytes) or "not known"),
+        ("step time", _step_time(stored)),
+        ("gradients", format_bytes(stored.gradient_bytes) or "not known"),
         ("found", f"{stored.created_at:%Y-%m-%d %H:%M} UTC"),
         ("software", ", ".join(f"{name} {value}" for name, value in stored.software.items())),
     ]
@@ -160,6 +163,18 @@ def _speedup(stored: StoredPlan) -> str:
     return (
         f"{format_range(stored.speedup)} over {baseline.strategy} with batch "
         f"{baseline.node_batch}: {format_number(baseline.throughput_samples_per_s)} samples/s"
+    )
+
+
+def _step_time(stored: StoredPlan) -> str:
+    steps = stored.step_time
+    if steps is None or len(steps.points) < 2:
+        return "not measured with other batches"
+    line = steps.step_time
+    batches = ", ".join(str(point.node_batch) for point in steps.points)
+    return (
+        f"{1000 * line.fixed_s:.3g} ms + {1000 * line.per_sample_s:.3g} ms a sample, "
+        f"from batches of {batches}"
     )
 
 

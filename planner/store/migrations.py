@@ -8,13 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from sqlalchemy import Connection, inspect, select
+from sqlalchemy import Connection, inspect, select, text
 
 from planner.errors import NoDatabaseError, StoreCorruptError, StoreNewerError
 from planner.store.database import Database
 from planner.store.tables import metadata, schema
 
-STEPS: tuple[Callable[[Connection], None], ...] = ()
+
+def _add_clusters(connection: Connection) -> None:
+    """Version 2: plans know their steps with other batches, and the network is measured."""
+    for statement in (
+        "ALTER TABLE plans ADD COLUMN step_time JSON",
+        "ALTER TABLE plans ADD COLUMN gradient_bytes BIGINT",
+        "CREATE TABLE links (id INTEGER NOT NULL, measured_at TEXT NOT NULL, hosts JSON NOT NULL, "
+        "fingerprints JSON NOT NULL, measurement JSON NOT NULL, PRIMARY KEY (id))",
+    ):
+        connection.execute(text(statement))
+
+
+STEPS: tuple[Callable[[Connection], None], ...] = (_add_clusters,)
 """The first leads from version 1 to 2. A step says what it does in its own words: it must not
 use `tables`, which moves on."""
 

@@ -8,6 +8,9 @@ from datetime import datetime
 from typing import Any
 
 from launch.plan import Plan
+from launch.shares import StepTime
+from planner.links import MeasuredLinks
+from planner.measured_steps import MeasuredSteps, StepPoint
 from planner.result import Outcome, Role, TrialResult
 from planner.stored_plan import Baseline, StoredPlan
 from planner.study import StoredTrial, Study
@@ -86,6 +89,8 @@ def plan_columns(stored: StoredPlan) -> dict[str, Any]:
         "baseline": None if stored.baseline is None else asdict(stored.baseline),
         "peak_memory_bytes": stored.peak_memory_bytes,
         "software": dict(stored.software),
+        "step_time": None if stored.step_time is None else stored.step_time.to_json(),
+        "gradient_bytes": stored.gradient_bytes,
     }
 
 
@@ -105,7 +110,34 @@ def plan_from_row(row: Row) -> StoredPlan:
         baseline=None if baseline is None else Baseline(**_object(baseline)),
         peak_memory_bytes=row["peak_memory_bytes"],
         software=_object(row["software"]),
+        step_time=None if row["step_time"] is None else _steps(_object(row["step_time"])),
+        gradient_bytes=row["gradient_bytes"],
     )
+
+
+def links_columns(measured: MeasuredLinks) -> dict[str, Any]:
+    """Give measured links as columns of ``links``, without what the store adds."""
+    return {
+        "measured_at": measured.measured_at,
+        "hosts": list(measured.hosts),
+        "fingerprints": list(measured.fingerprints),
+        "measurement": measured.to_json(),
+    }
+
+
+def links_from_row(row: Row) -> MeasuredLinks:
+    """Read a row of ``links``."""
+    return MeasuredLinks.from_json(
+        _object(row["measurement"]),
+        hosts=tuple(row["hosts"]),
+        fingerprints=tuple(row["fingerprints"]),
+        measured_at=_time(row["measured_at"]),
+    )
+
+
+def _steps(values: Row) -> MeasuredSteps:
+    points = tuple(StepPoint(**_object(point)) for point in values["points"])
+    return MeasuredSteps(step_time=StepTime.from_json(values), points=points)
 
 
 def _measurement_columns(measured: Measurement) -> dict[str, Any]:

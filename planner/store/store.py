@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
@@ -11,6 +11,7 @@ from typing import Any, Self
 from sqlalchemy import ColumnElement, Connection, Select, Table, func, select
 
 from planner.errors import NoDatabaseError, NoPlanError, StoreError, StoreLockedError
+from planner.links import MeasuredLinks
 from planner.result import TrialResult
 from planner.store.database import Database
 from planner.store.location import (
@@ -22,13 +23,15 @@ from planner.store.location import (
 )
 from planner.store.migrations import bring_up_to_date
 from planner.store.rows import (
+    links_columns,
+    links_from_row,
     plan_columns,
     plan_from_row,
     study_columns,
     trial_columns,
     trial_from_row,
 )
-from planner.store.tables import nodes, plans, probes, studies, trials
+from planner.store.tables import links, nodes, plans, probes, studies, trials
 from planner.stored_plan import StoredPlan, find_best, utc_now
 from planner.study import StoredTrial, Study
 from probes.errors import InvalidHardwareError
@@ -247,6 +250,20 @@ class Store:
         if node is not None and (fingerprint is None or not chosen):
             chosen = [plan for plan in every if plan.node == node]
         return find_best(chosen, fingerprint=fingerprint, software=software)
+
+    def save_links(self, measured: MeasuredLinks) -> int:
+        """Keep what the network between hosts could do; return the id it was given."""
+        with self._database.write() as connection:
+            return _insert(connection, links, links_columns(measured))
+
+    def latest_links(self, hosts: Sequence[str]) -> MeasuredLinks | None:
+        """Give the last measurement that all of these hosts took part in, and perhaps others.
+
+        Args:
+            hosts: As the host file names them.
+        """
+        found = self._database.fetch(select(links).order_by(links.c.id.desc()), links_from_row)
+        return next((one for one in found if set(hosts) <= set(one.hosts)), None)
 
     def remove_plan(self, plan_id: int) -> None:
         """Forget a plan; the trials it came from stay.

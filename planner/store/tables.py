@@ -1,4 +1,4 @@
-"""Which tables does the database have? Version 1, written so that PostgreSQL can hold it too.
+"""Which tables does the database have? Version 2, written so that PostgreSQL can hold it too.
 
 A change to a table here needs a step in `migrations`: databases of users are not made again.
 """
@@ -140,6 +140,19 @@ plans = Table(
     Column("baseline", JSON(none_as_null=True)),
     Column("peak_memory_bytes", BigInteger),
     Column("software", JSON, nullable=False),
+    Column("step_time", JSON(none_as_null=True)),
+    Column("gradient_bytes", BigInteger),
     # People write down the number of a plan; one that was removed must not come back as another.
     sqlite_autoincrement=True,
 )
+
+links = Table(
+    "links",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("measured_at", UtcTime, nullable=False),
+    Column("hosts", JSON, nullable=False),
+    Column("fingerprints", JSON, nullable=False),
+    Column("measurement", JSON, nullable=False),
+)
+"""What the network between hosts could do, once for each time that it was measured."""

@@ -12,6 +12,7 @@ import pytest
 
 from launch.plan import Plan
 from planner.errors import PlanFileError
+from planner.measured_steps import StepPoint, steps_from_points
 from planner.plan_file import plan_from_json, read_plan_file
 from planner.stored_plan import Baseline, StoredPlan
 from probes.timing import Interval
@@ -33,6 +34,13 @@ FOUND = StoredPlan(
     speedup=Interval(median=2.02, low=1.97, high=2.06, count=24),
     baseline=Baseline(strategy="sequential", node_batch=32, throughput_samples_per_s=21.2),
     peak_memory_bytes=1234567890,
+    step_time=steps_from_points(
+        [
+            StepPoint(node_batch=64, step_s=1.6, peak_memory_bytes=800_000_000),
+            StepPoint(node_batch=128, step_s=3.0),
+        ]
+    ),
+    gradient_bytes=228_000_000,
     created_at=datetime(2026, 11, 20, 12, tzinfo=UTC),
     software={"python": "3.11.7", "torch": "2.15.0", "ddlplan": "0.1.0"},
 )
@@ -83,6 +91,15 @@ def test_a_plan_has_the_keys_that_scripts_rely_on():
             "throughput_samples_per_s": 21.2,
         },
         "peak_memory_bytes": 1234567890,
+        "step_time": {
+            "fixed_s": FOUND.step_time.step_time.fixed_s,
+            "per_sample_s": pytest.approx(1.4 / 64),
+            "points": [
+                {"node_batch": 64, "step_s": 1.6, "peak_memory_bytes": 800_000_000},
+                {"node_batch": 128, "step_s": 3.0, "peak_memory_bytes": None},
+            ],
+        },
+        "gradient_bytes": 228_000_000,
         "created_at": "2026-11-20T12:00:00Z",
         "software": {"python": "3.11.7", "torch": "2.15.0", "ddlplan": "0.1.0"},
         "stale": False,
@@ -108,6 +125,7 @@ def test_every_setting_of_a_plan_comes_back_the_same(read):
 
 def test_a_plan_without_baseline_comes_back_the_same(read):
     bare = replace(FOUND, id=None, speedup=None, baseline=None, peak_memory_bytes=None)
+    bare = replace(bare, step_time=None, gradient_bytes=None)
     assert read(bare.to_json(stale=False)) == bare
 
 
@@ -124,10 +142,10 @@ def test_keys_that_a_later_release_adds_are_passed_over(read):
 
 def test_keys_that_an_earlier_release_lacks_have_their_defaults(read):
     values = FOUND.to_json(stale=False)
-    added = ("input", "fused_optimizer", "compile", "cuda_graph")
+    added = ("input", "fused_optimizer", "compile", "cuda_graph", "step_time", "gradient_bytes")
     for key in ("id", "stale", "threads_per_process", "loader_workers", "micro_batches", *added):
         del values[key]
-    assert read(values) == replace(FOUND, id=None)
+    assert read(values) == replace(FOUND, id=None, step_time=None, gradient_bytes=None)
 
 
 def test_a_byte_order_mark_is_passed_over(read):
@@ -201,6 +219,12 @@ def changed(path, value):
         ("baseline.node_batch", "x", "whole number"),
         ("baseline.throughput_samples_per_s", ..., "is missing"),
         ("peak_memory_bytes", "1 GiB", "whole number"),
+        ("step_time", 3, "object"),
+        ("step_time.points", ..., "is missing"),
+        ("step_time.points", [], "at least one measured batch"),
+        ("step_time.points", [3], "points[0]=3: expected an object"),
+        ("step_time.points", [{"node_batch": 4, "step_s": -1}], "points[0].step_s=-1"),
+        ("gradient_bytes", 1.5, "whole number"),
         ("created_at", ..., "is missing"),
         ("created_at", "yesterday", "time with its zone"),
         ("created_at", "2026-11-20T12:00:00", "time with its zone"),

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 import pytest
 
 from launch.plan import Plan
+from planner.measured_steps import StepPoint, steps_from_points
 from planner.report.comparison import compare, comparison_text
 from planner.report.documents import envelope, error_envelope
 from planner.report.plans import plan_text, plans_csv, plans_table, short_settings
@@ -44,6 +45,13 @@ FOUND = StoredPlan(
     speedup=Interval(median=2.02, low=1.97, high=2.06, count=24),
     baseline=Baseline(strategy="sequential", node_batch=32, throughput_samples_per_s=21.2),
     peak_memory_bytes=1234567890,
+    step_time=steps_from_points(
+        [
+            StepPoint(node_batch=64, step_s=1.6, peak_memory_bytes=800_000_000),
+            StepPoint(node_batch=128, step_s=3.0),
+        ]
+    ),
+    gradient_bytes=228_000_000,
     created_at=NOON,
     software={"python": "3.11.7", "torch": "2.15.0", "ddlplan": "0.1.0"},
 )
@@ -152,13 +160,15 @@ def test_what_a_plan_is_and_why_is_told_line_by_line():
     assert facts["evidence"] == "3 trials of study 3: 2 ok, 1 out_of_memory"
     assert facts["option chunk_bytes"] == "4096"
     assert facts["peak memory"] == "1.15 GiB"
+    assert facts["step time"] == "200 ms + 21.9 ms a sample, from batches of 64, 128"
     assert facts["stale"] == "no"
 
 
 def test_a_plan_without_baseline_says_so():
-    bare = replace(FOUND, speedup=None, baseline=None, peak_memory_bytes=None)
+    bare = replace(FOUND, speedup=None, baseline=None, peak_memory_bytes=None, step_time=None)
     text = plan_text(bare, ["made on other hardware"], (), PIPE)
     assert "not known: there is no baseline" in text
+    assert "not measured with other batches" in text
     assert "evidence" not in text
     assert "stale                made on other hardware" in text
 

@@ -15,6 +15,8 @@ import pytest
 import planner
 from launch.plan import Plan
 from planner.errors import NoDatabaseError, NoPlanError, StoreUrlError
+from planner.links import HostLink, MeasuredLinks, SumTime
+from planner.measured_steps import StepPoint, steps_from_points
 from planner.result import Outcome, Role, TrialResult
 from planner.store import Store
 from planner.stored_plan import Baseline, StoredPlan, stale_reasons
@@ -61,8 +63,22 @@ FOUND = StoredPlan(
     speedup=Interval(median=2.02, low=1.97, high=2.06, count=20),
     baseline=Baseline(strategy="sequential", node_batch=32, throughput_samples_per_s=21.2),
     peak_memory_bytes=1234567890,
+    step_time=steps_from_points(
+        [
+            StepPoint(node_batch=64, step_s=1.6, peak_memory_bytes=800_000_000),
+            StepPoint(node_batch=128, step_s=3.0),
+        ]
+    ),
+    gradient_bytes=228_000_000,
     created_at=NOON,
     software=SOFTWARE,
+)
+LINKS = MeasuredLinks(
+    hosts=("n1", "n2", "n3"),
+    fingerprints=("sha256:aa", "sha256:aa", "sha256:bb"),
+    measured_at=NOON,
+    links=(HostLink(first="n1", second="n2", latency_s=1e-4, bytes_per_s=1.17e8),),
+    sums=(SumTime(message_bytes=228_000_000, time_s=2.1, cpu_s=0.4),),
 )
 HARDWARE = Hardware(
     node="vm",
@@ -185,10 +201,26 @@ def test_plans_come_back_as_they_were(store):
     study_id = store.get_or_create_study(STUDY)
     whole = replace(FOUND, study_id=study_id)
     bare = replace(FOUND, speedup=None, baseline=None, peak_memory_bytes=None)
+    bare = replace(bare, step_time=None, gradient_bytes=None)
     first, second = store.save_plan(whole), store.save_plan(bare)
     assert store.get_plan(first) == replace(whole, id=first)
     assert store.get_plan(second) == replace(bare, id=second)
     assert [plan.id for plan in store.plans()] == [first, second]
+
+
+def test_links_come_back_as_they_were(store):
+    number = store.save_links(LINKS)
+    assert number == 1
+    assert store.latest_links(["n1", "n2"]) == LINKS
+
+
+def test_the_last_links_that_all_hosts_took_part_in_are_given(store):
+    pair = replace(LINKS, hosts=("n1", "n2"), fingerprints=("sha256:aa",) * 2)
+    store.save_links(LINKS)
+    store.save_links(pair)
+    assert store.latest_links(["n2", "n1"]) == pair
+    assert store.latest_links(["n2", "n3"]) == LINKS
+    assert store.latest_links(["n2", "n4"]) is None
 
 
 def test_plans_are_chosen_by_use_case_and_node(store):

@@ -30,7 +30,7 @@ from planner.errors import (
 from planner.result import Outcome, Role, TrialResult
 from planner.store import Store
 from planner.store.database import Database
-from planner.store.migrations import bring_up_to_date
+from planner.store.migrations import STEPS, bring_up_to_date
 from planner.study import Study
 from probes.timing import Measurement
 
@@ -401,15 +401,31 @@ def columns(path):
         }
 
 
-def test_the_tables_are_still_those_of_the_recorded_version(filled, tmp_path):
-    """A table was changed without a step for the databases that people have: write one."""
-    recorded = tmp_path / "recorded.db"
-    with closing(sqlite3.connect(recorded)) as connection:
+@pytest.fixture
+def recorded(tmp_path):
+    """A database of the first release, with a plan in it."""
+    path = tmp_path / "recorded.db"
+    with closing(sqlite3.connect(path)) as connection:
         connection.executescript((Path(__file__).parent / "schema_v1.sql").read_text())
-    assert columns(recorded) == columns(filled)
+        connection.execute(
+            "INSERT INTO plans VALUES (7, NULL, '2026-11-20T12:00:00+00:00', 'simplebig', 'vm', "
+            """'sha256:aa', '{"strategy": "sequential", "node_batch": 32}', """
+            """'{"median": 2.0, "low": 1.0, "high": 3.0, "count": 9}', NULL, NULL, NULL, '{}')"""
+        )
+        connection.commit()
+    return path
+
+
+def test_a_database_of_the_first_release_gets_the_tables_of_today(filled, recorded):
+    """A table was changed without a step for the databases that people have: write one."""
     with Store.open(str(recorded)) as store:
         assert marks(recorded) == []
-        assert store.plans() == []
+        (plan,) = store.plans()
+        assert (plan.id, plan.step_time, plan.gradient_bytes) == (7, None, None)
+        assert store.latest_links([]) is None
+        assert store.save_plan(plan) == 8
+    assert columns(recorded) == columns(filled)
+    assert_intact(recorded)
 
 
 def add_a_column(connection):
@@ -423,11 +439,11 @@ def fail_after_a_change(connection):
 
 def test_an_older_database_takes_the_steps_it_lacks_and_keeps_its_rows(filled):
     database = Database(filled, lock_timeout_s=1)
-    bring_up_to_date(database, create=False, steps=(add_a_column,))
-    bring_up_to_date(database, create=False, steps=(add_a_column,))  # not twice
+    bring_up_to_date(database, create=False, steps=(*STEPS, add_a_column))
+    bring_up_to_date(database, create=False, steps=(*STEPS, add_a_column))  # not twice
     assert "energy_j" in str(columns(filled)["plans"])
     with closing(sqlite3.connect(filled)) as connection:
-        assert connection.execute("SELECT version FROM ddlplan_schema").fetchall() == [(2,)]
+        assert connection.execute("SELECT version FROM ddlplan_schema").fetchall() == [(3,)]
         assert connection.execute("SELECT count(*) FROM trials").fetchall() == [(1,)]
     with pytest.raises(StoreNewerError):
         Store.open(str(filled))
@@ -437,7 +453,7 @@ def test_a_step_that_fails_changes_nothing(filled):
     before = columns(filled)
     with pytest.raises(RuntimeError):
         bring_up_to_date(
-            Database(filled, lock_timeout_s=1), create=False, steps=(fail_after_a_change,)
+            Database(filled, lock_timeout_s=1), create=False, steps=(*STEPS, fail_after_a_change)
         )
     assert columns(filled) == before
     assert marks(filled) == [0]

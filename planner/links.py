@@ -1,0 +1,116 @@
+"""What can the network between hosts do? As it was measured, by the names of the hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from probes.links import AllReduce, Link  # which load NumPy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostLink:
+    """What two hosts can exchange."""
+
+    first: str
+    second: str
+    latency_s: float
+    """From one to the other."""
+
+    bytes_per_s: float
+    """Each way, while both send."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SumTime:
+    """What it took to sum numbers over all the hosts that were measured together."""
+
+    message_bytes: int
+    """Of each host."""
+
+    time_s: float
+    """Median, of the slowest host each time."""
+
+    cpu_s: float
+    """Processor time of the host that spent the most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredLinks:
+    """One measurement of a network."""
+
+    hosts: tuple[str, ...]
+    """As the host file names them, in the order of their ranks."""
+
+    fingerprints: tuple[str, ...]
+    """Of their hardware, in the same order."""
+
+    measured_at: datetime
+    links: tuple[HostLink, ...]
+    """Of every two hosts."""
+
+    sums: tuple[SumTime, ...] = ()
+    """Of all hosts, the smallest message first."""
+
+    def between(self, one: str, other: str) -> HostLink | None:
+        """Give the link of two hosts, ``None`` where it was not measured."""
+        pair = {one, other}
+        return next((link for link in self.links if {link.first, link.second} == pair), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Give what was measured as plain values, without hosts and time."""
+        return {
+            "links": [asdict(link) for link in self.links],
+            "sums": [asdict(one) for one in self.sums],
+        }
+
+    @classmethod
+    def from_json(
+        cls,
+        values: Mapping[str, Any],
+        *,
+        hosts: tuple[str, ...],
+        fingerprints: tuple[str, ...],
+        measured_at: datetime,
+    ) -> MeasuredLinks:
+        """Read a measurement back from `to_json`."""
+        return cls(
+            hosts=hosts,
+            fingerprints=fingerprints,
+            measured_at=measured_at,
+            links=tuple(HostLink(**link) for link in values["links"]),
+            sums=tuple(SumTime(**one) for one in values["sums"]),
+        )
+
+    @classmethod
+    def from_ranks(
+        cls,
+        links: Sequence[Link],
+        all_reduces: Sequence[AllReduce],
+        *,
+        hosts: Sequence[str],
+        fingerprints: Sequence[str],
+        measured_at: datetime,
+    ) -> MeasuredLinks:
+        """Put host names in the place of ranks: what `probes.links` gives is of ranks."""
+        return cls(
+            hosts=tuple(hosts),
+            fingerprints=tuple(fingerprints),
+            measured_at=measured_at,
+            links=tuple(
+                HostLink(
+                    first=hosts[link.first],
+                    second=hosts[link.second],
+                    latency_s=link.latency_s,
+                    bytes_per_s=link.bytes_per_s,
+                )
+                for link in links
+            ),
+            sums=tuple(
+                SumTime(message_bytes=one.message_bytes, time_s=one.times.median_s, cpu_s=one.cpu_s)
+                for one in sorted(all_reduces, key=lambda one: one.message_bytes)
+            ),
+        )

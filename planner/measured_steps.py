@@ -1,0 +1,82 @@
+"""How long does a step of a plan take with other batches? A line through a few measured ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from launch.plan import Plan
+from launch.shares import StepTime, fit_step_time, smallest_batch
+from planner.result import Outcome, TrialResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepPoint:
+    """A plan, measured with one batch."""
+
+    node_batch: int
+    step_s: float
+    """Median."""
+
+    peak_memory_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredSteps:
+    """Time of a step as a line over its samples, with what it was laid through."""
+
+    step_time: StepTime
+    points: tuple[StepPoint, ...]
+    """One a batch, the smallest first; at least one."""
+
+    @property
+    def largest_batch(self) -> int:
+        """The largest batch that is known to run."""
+        return self.points[-1].node_batch
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the line and its points as plain values that JSON can hold."""
+        points = [
+            {
+                "node_batch": point.node_batch,
+                "step_s": point.step_s,
+                "peak_memory_bytes": point.peak_memory_bytes,
+            }
+            for point in self.points
+        ]
+        return {**self.step_time.to_json(), "points": points}
+
+
+def steps_from_points(points: Sequence[StepPoint]) -> MeasuredSteps:
+    """Lay the line through at least one point; of points of one batch the last counts."""
+    latest = {point.node_batch: point for point in points}
+    ordered = tuple(latest[batch] for batch in sorted(latest))
+    line = fit_step_time([(point.node_batch, point.step_s) for point in ordered])
+    return MeasuredSteps(step_time=line, points=ordered)
+
+
+def measured_steps(plan: Plan, results: Sequence[TrialResult]) -> MeasuredSteps | None:
+    """Gather what trials show of a plan with any batch; ``None`` where they show nothing.
+
+    Args:
+        plan: The plan; its own batch does not matter.
+        results: Trials in the order in which they ended.
+    """
+    points = [
+        StepPoint(
+            node_batch=result.plan.node_batch,
+            step_s=result.measurement.median_s,
+            peak_memory_bytes=result.peak_memory_bytes,
+        )
+        for result in results
+        if result.outcome is Outcome.OK and result.measurement is not None
+        if same_but_batch(result.plan, plan)
+    ]
+    return steps_from_points(points) if points else None
+
+
+def same_but_batch(plan: Plan, other: Plan) -> bool:
+    """Tell whether two plans differ in nothing but their batch."""
+    has_room = smallest_batch(plan) <= other.node_batch
+    return has_room and replace(plan, node_batch=other.node_batch) == other
