@@ -12,11 +12,11 @@ import socket
 import sys
 from pathlib import Path
 
-import numpy as np
 from mpi4py import MPI
 
 from launch.errors import LaunchError
 from launch.job import Job
+from launch.mpi.ranks import Ranks
 from launch.node import Node
 from launch.workers.reports import JobFailed, Report
 from probes.cpu import read_cpu
@@ -27,7 +27,7 @@ def main(job_file: Path) -> int:
     comm = MPI.COMM_WORLD
     # An orphan is nobody's: mpirun has gone without a word, so the job is over.
     parent = os.getppid()
-    job = _learn_job(comm, job_file)
+    job = _learn_job(Ranks(comm), job_file)
     if comm.size != len(job.nodes):
         message = f"MPI started {comm.size} ranks for {len(job.nodes)} hosts: is this mpirun ours?"
         _say(_failed(socket.gethostname(), message))
@@ -41,14 +41,9 @@ def main(job_file: Path) -> int:
         return 1
 
 
-def _learn_job(comm: MPI.Comm, job_file: Path) -> Job:
-    """Give every rank the job that rank 0 read, as bytes. Collective."""
-    document = np.frombuffer(job_file.read_bytes() if comm.rank == 0 else b"", dtype=np.uint8)
-    size = np.array([document.size], dtype=np.int64)
-    comm.Bcast(size)
-    received = np.empty(size[0], dtype=np.uint8) if comm.rank > 0 else document.copy()
-    comm.Bcast(received)
-    return Job.decode(received.tobytes())
+def _learn_job(ranks: Ranks, job_file: Path) -> Job:
+    """Give every rank the job that rank 0 read. Collective."""
+    return Job.decode(ranks.broadcast(job_file.read_bytes() if ranks.rank == 0 else b""))
 
 
 def _failed(host: str, message: str) -> JobFailed:

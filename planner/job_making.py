@@ -10,7 +10,7 @@ from pathlib import Path
 from launch.errors import HostUnreachableError, InvalidPlanError
 from launch.hosts.file import HostList, expand_hosts, is_this_machine, read_host_file
 from launch.job import Job, NodeJob
-from launch.mpi import needs_root_option
+from launch.mpi.root import needs_root_option
 from launch.strategies import check_plan
 from planner.errors import NoPlanError, RefusedError, StalePlanError
 from planner.store import Store

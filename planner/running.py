@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from launch.errors import UseCaseError
+from launch.hosts.line import Host
 from launch.job import Job
-from launch.mpi import MpiJob, mpirun_command
+from launch.mpi.command import mpi_command
+from launch.mpi.job import MpiJob
+from launch.mpi.settings import MpiSettings
 from launch.run_directory import RunDirectory
 from launch.workers.reports import EpochDone, JobFailed, Report, StepDone, WeightsSaved
 from planner.errors import RunDirectoryError, TrainingFailedError
@@ -22,6 +25,16 @@ class LaunchOutcome:
     run_directory: Path
     weights: Path | None
     epochs: tuple[EpochDone, ...]
+
+
+def launch_command(
+    job: Job, job_file: Path, environment: Mapping[str, str], *, allow_root: bool
+) -> list[str]:
+    """Give the command that runs a job of this machine, as an argument list."""
+    hosts = [Host(name=node.host, line=line) for line, node in enumerate(job.nodes, start=1)]
+    settings = MpiSettings(allow_root=allow_root)
+    program = ["launch.rank", str(job_file)]
+    return mpi_command(hosts, program, settings, environment, starts_here=True)
 
 
 def run_job(
@@ -41,7 +54,7 @@ def run_job(
     weights: Path | None = None
     failure: JobFailed | None = None
     has_trained = False
-    command = mpirun_command(job, directory.job, os.environ, allow_root=allow_root)
+    command = launch_command(job, directory.job, os.environ, allow_root=allow_root)
     with MpiJob(command, directory.mpirun_log) as running:
         for report in running.reports():
             on_report(report)

@@ -9,12 +9,12 @@ from typing import Any
 
 from launch.allocators import allocator_environment
 from launch.job import Job
-from launch.mpi import mpirun_command
 from launch.plan import Plan
 from launch.run_directory import RunDirectory
 from launch.workers.fork_server import WORKER_SETTINGS, worker_environment
 from launch.workers.task import Purpose, Task, worker_tasks
 from planner.report.plan_line import describe_plan
+from planner.running import launch_command
 from probes.hardware import Hardware
 
 
@@ -35,7 +35,7 @@ def describe_job(
     job_file = RunDirectory(Path(job.run_directory)).job
     kept = worker_environment(environment)
     return {
-        "command": mpirun_command(job, job_file, environment, allow_root=allow_root),
+        "command": launch_command(job, job_file, environment, allow_root=allow_root),
         "nodes": [
             {
                 "host": part.host,

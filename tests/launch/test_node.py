@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from launch.job import Job, NodeJob
-from launch.mpi import find_mpirun
+from launch.mpi.mpirun import find_mpirun
 from launch.node import Node
 from launch.plan import Plan
 

