@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Any
 
 from launch.plan import Plan, Setting
 from probes.timing import Interval, Measurement
@@ -78,6 +79,48 @@ class TrialResult:
     parameters: Mapping[str, Setting] = field(default_factory=dict)
     """What the search drew, by the names it gave; empty where it drew nothing."""
 
+    def to_json(self) -> dict[str, Any]:
+        """Give the result as plain values that JSON can hold."""
+        measured = self.measurement
+        times = None
+        if measured is not None:
+            warmup_s, samples_s = list(measured.warmup_s), list(measured.samples_s)
+            times = {"warmup_s": warmup_s, "samples_s": samples_s, "compile_s": self.compile_s}
+        return {
+            "role": self.role.value,
+            "outcome": self.outcome.value,
+            "plan": self.plan.to_json(),
+            "parameters": dict(self.parameters),
+            "measurement": times,
+            "peak_memory_bytes": self.peak_memory_bytes,
+            "reason": self.reason,
+            "log_tail": self.log_tail,
+            "elapsed_s": self.elapsed_s,
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> TrialResult:
+        """Read a result back from `to_json`; unknown keys are left out.
+
+        Raises:
+            TypeError: A value is of the wrong kind; likewise KeyError and ValueError.
+        """
+        measured = values["measurement"]
+        times = {} if measured is None else json_object(measured)
+        return cls(
+            plan=Plan.from_json(json_object(values["plan"])),
+            role=Role(values["role"]),
+            outcome=Outcome(values["outcome"]),
+            measurement=None if measured is None else _measurement(times),
+            # Trials of the first release compiled nothing and have no word of it.
+            compile_s=times.get("compile_s"),
+            peak_memory_bytes=values["peak_memory_bytes"],
+            reason=values["reason"],
+            log_tail=values["log_tail"],
+            elapsed_s=values["elapsed_s"],
+            parameters=json_object(values["parameters"]),
+        )
+
     def throughput_samples_per_s(self, over_samples: float = math.inf) -> Interval | None:
         """Give samples per second with its 95 % interval, ``None`` without evidence of speed.
 
@@ -96,6 +139,21 @@ class TrialResult:
             high=batch / (step_s.low + more_s),
             count=step_s.count,
         )
+
+
+def json_object(values: object) -> dict[str, Any]:
+    """Hold what JSON gave against what was written.
+
+    Raises:
+        TypeError: It is no object.
+    """
+    if not isinstance(values, dict):
+        raise TypeError(f"{values!r:.60}: expected an object")
+    return values
+
+
+def _measurement(times: Mapping[str, Any]) -> Measurement:
+    return Measurement(warmup_s=tuple(times["warmup_s"]), samples_s=tuple(times["samples_s"]))
 
 
 def with_longest_compile(results: Sequence[TrialResult]) -> list[TrialResult]:

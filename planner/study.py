@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -63,3 +63,16 @@ class StoredTrial:
     """When it ended."""
 
     result: TrialResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierTrials:
+    """What a study knows when a search of it begins, or goes on."""
+
+    study_id: int
+
+    results: Sequence[TrialResult] = ()
+    """In the order in which they ended."""
+
+    finished: int = 0
+    """So many of them, the first ones, belong to searches that ended."""

@@ -9,6 +9,8 @@ from launch.cache import cache_folder
 from launch.case_facts import CaseFacts
 from launch.errors import InfeasiblePlanError
 from planner.commands.next_step import next_command
+from planner.conclusion import TuneOutcome, conclude
+from planner.findings import Findings
 from planner.output import Output
 from planner.precision_offer import offer_precisions
 from planner.quantities import format_duration
@@ -21,7 +23,7 @@ from planner.software import current_software
 from planner.store import Store
 from planner.stored_plan import StoredPlan
 from planner.trial import TrialRunner
-from planner.tune import TuneOutcome, Tuner
+from planner.tune import Tuner
 from planner.tune_request import TuneRequest, check_batch
 from probes.hardware import Hardware
 from probes.node import probe
@@ -52,18 +54,11 @@ def tune_here(request: TuneRequest, db: str, out: Output) -> None:
         # Only now: a use case or a folder that is no good leaves no database behind.
         with Store.open(db) as store:
             node = known_node(store, node, out)
+            findings = Findings(request, facts, node, software, store)
             with TuneLines(out.errors) as display:
-                tuner = Tuner(
-                    request,
-                    facts,
-                    node,
-                    software,
-                    store,
-                    runner.run,
-                    display,
-                    checked_s=checked_s,
-                )
-                outcome = tuner.tune()
+                tuner = Tuner(findings, runner.run, display, checked_s=checked_s)
+                interrupted = tuner.search()
+            outcome = conclude(findings, store, interrupted=interrupted)
             named = _find_name(store, outcome.plan)
     elapsed_s = time.monotonic() - started
     for warning in outcome.warnings:

@@ -11,10 +11,10 @@ from launch.plan import Plan
 from launch.shares import StepTime
 from planner.links import MeasuredLinks
 from planner.measured_steps import MeasuredSteps, StepPoint
-from planner.result import Outcome, Role, TrialResult
+from planner.result import TrialResult, json_object
 from planner.stored_plan import Baseline, StoredPlan
 from planner.study import StoredTrial, Study
-from probes.timing import Interval, Measurement
+from probes.timing import Interval
 
 Row = Mapping[str, Any]
 
@@ -35,43 +35,17 @@ def study_columns(study: Study) -> dict[str, Any]:
 
 def trial_columns(result: TrialResult) -> dict[str, Any]:
     """Give a trial as columns of ``trials``, without what the store adds."""
-    measured = result.measurement
-    return {
-        "role": result.role.value,
-        "outcome": result.outcome.value,
-        "plan": result.plan.to_json(),
-        "parameters": dict(result.parameters),
-        "measurement": None
-        if measured is None
-        else _measurement_columns(measured) | {"compile_s": result.compile_s},
-        "peak_memory_bytes": result.peak_memory_bytes,
-        "reason": result.reason,
-        "log_tail": result.log_tail,
-        "elapsed_s": result.elapsed_s,
-    }
+    return result.to_json()
 
 
 def trial_from_row(row: Row) -> StoredTrial:
     """Read a row of ``trials``."""
-    measured = row["measurement"]
     return StoredTrial(
         id=row["id"],
         study_id=row["study_id"],
         number=row["number"],
         created_at=_time(row["created_at"]),
-        result=TrialResult(
-            plan=Plan.from_json(_object(row["plan"])),
-            role=Role(row["role"]),
-            outcome=Outcome(row["outcome"]),
-            measurement=None if measured is None else _measurement(measured),
-            # Trials of the first release compiled nothing and have no word of it.
-            compile_s=None if measured is None else _object(measured).get("compile_s"),
-            peak_memory_bytes=row["peak_memory_bytes"],
-            reason=row["reason"],
-            log_tail=row["log_tail"],
-            elapsed_s=row["elapsed_s"],
-            parameters=_object(row["parameters"]),
-        ),
+        result=TrialResult.from_json(row),
     )
 
 
@@ -104,13 +78,13 @@ def plan_from_row(row: Row) -> StoredPlan:
         use_case=row["use_case"],
         node=row["node"],
         fingerprint=row["fingerprint"],
-        plan=Plan.from_json(_object(row["plan"])),
-        throughput_samples_per_s=Interval(**_object(row["throughput"])),
-        speedup=None if speedup is None else Interval(**_object(speedup)),
-        baseline=None if baseline is None else Baseline(**_object(baseline)),
+        plan=Plan.from_json(json_object(row["plan"])),
+        throughput_samples_per_s=Interval(**json_object(row["throughput"])),
+        speedup=None if speedup is None else Interval(**json_object(speedup)),
+        baseline=None if baseline is None else Baseline(**json_object(baseline)),
         peak_memory_bytes=row["peak_memory_bytes"],
-        software=_object(row["software"]),
-        step_time=None if row["step_time"] is None else _steps(_object(row["step_time"])),
+        software=json_object(row["software"]),
+        step_time=None if row["step_time"] is None else _steps(json_object(row["step_time"])),
         gradient_bytes=row["gradient_bytes"],
     )
 
@@ -128,7 +102,7 @@ def links_columns(measured: MeasuredLinks) -> dict[str, Any]:
 def links_from_row(row: Row) -> MeasuredLinks:
     """Read a row of ``links``."""
     return MeasuredLinks.from_json(
-        _object(row["measurement"]),
+        json_object(row["measurement"]),
         hosts=tuple(row["hosts"]),
         fingerprints=tuple(row["fingerprints"]),
         measured_at=_time(row["measured_at"]),
@@ -136,24 +110,8 @@ def links_from_row(row: Row) -> MeasuredLinks:
 
 
 def _steps(values: Row) -> MeasuredSteps:
-    points = tuple(StepPoint(**_object(point)) for point in values["points"])
+    points = tuple(StepPoint(**json_object(point)) for point in values["points"])
     return MeasuredSteps(step_time=StepTime.from_json(values), points=points)
-
-
-def _measurement_columns(measured: Measurement) -> dict[str, Any]:
-    return {"warmup_s": list(measured.warmup_s), "samples_s": list(measured.samples_s)}
-
-
-def _measurement(values: object) -> Measurement:
-    times = _object(values)
-    return Measurement(warmup_s=tuple(times["warmup_s"]), samples_s=tuple(times["samples_s"]))
-
-
-def _object(values: object) -> dict[str, Any]:
-    """Hold what JSON gave against what was written."""
-    if not isinstance(values, dict):
-        raise TypeError(f"{values!r:.60}: expected an object")
-    return values
 
 
 def _time(value: object) -> datetime:

@@ -33,7 +33,7 @@ from planner.store.rows import (
 )
 from planner.store.tables import links, nodes, plans, probes, studies, trials
 from planner.stored_plan import StoredPlan, find_best, utc_now
-from planner.study import StoredTrial, Study
+from planner.study import EarlierTrials, StoredTrial, Study
 from probes.errors import InvalidHardwareError
 from probes.hardware import Hardware
 
@@ -174,6 +174,16 @@ class Store:
         query = select(studies.c.finished_trials).where(studies.c.id == study_id)
         (count,) = self._database.fetch(query, lambda row: int(row["finished_trials"]))
         return count
+
+    def begin_search(self, study: Study, *, fresh: bool) -> EarlierTrials:
+        """Give the study that goes on, or one that begins afresh, with the trials it has."""
+        begin = self.begin_study_afresh if fresh else self.get_or_create_study
+        study_id = begin(study)
+        return EarlierTrials(
+            study_id=study_id,
+            results=tuple(stored.result for stored in self.trials(study_id)),
+            finished=self.count_finished_trials(study_id),
+        )
 
     def add_trial(self, study_id: int, result: TrialResult) -> int:
         """Keep a finished trial for good; return its id. Call it once per trial."""

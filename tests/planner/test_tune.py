@@ -10,7 +10,9 @@ import pytest
 from launch.case_facts import CaseFacts
 from launch.plan import Plan
 from launch.strategies import strategy_names
+from planner.conclusion import TuneOutcome, conclude
 from planner.errors import NoPlanError
+from planner.findings import Findings
 from planner.result import Outcome, Role, TrialResult
 from planner.store import Store
 from planner.tune import Tuner
@@ -104,10 +106,22 @@ def store(tmp_path: Path):
         yield opened
 
 
+class Search:
+    """A search on recorded times, and what is concluded from it."""
+
+    def __init__(self, store, run, clock, request=REQUEST, case=CASE, node=NODE, **how) -> None:
+        self.store = store
+        self.findings = Findings(request, case, node, SOFTWARE, store)
+        self.tuner = Tuner(self.findings, run, Silent(), clock=clock, **how)
+
+    def tune(self) -> TuneOutcome:
+        return conclude(self.findings, self.store, interrupted=self.tuner.search())
+
+
 def tuner(
     store: Store, recorded: Recorded, request: TuneRequest = REQUEST, case: CaseFacts = CASE
-) -> Tuner:
-    return Tuner(request, case, NODE, SOFTWARE, store, recorded.run, Silent(), clock=recorded.clock)
+) -> Search:
+    return Search(store, recorded.run, recorded.clock, request, case)
 
 
 def test_baseline_comes_first_and_is_plain(store, recorded):
@@ -386,8 +400,7 @@ def test_compile_time_is_that_of_the_first_trial_though_later_ones_find_it_compi
 
 
 def test_time_that_checks_have_taken_is_part_of_the_budget(store, recorded):
-    checked = (REQUEST, CASE, NODE, SOFTWARE, store, recorded.run, Silent())
-    Tuner(*checked, checked_s=60.0, clock=recorded.clock).tune()
+    Search(store, recorded.run, recorded.clock, checked_s=60.0).tune()
     assert 90 < recorded.now_s <= 120
 
 
@@ -406,8 +419,7 @@ def slow_machine(recorded, sample_s, **cpu):
 def tune_complexsmall(store, recorded, node, **limits):
     request = replace(REQUEST, use_case="complexsmall", **limits)
     case = replace(CASE, spec="complexsmall", default_batch=16, train_samples=712)
-    known = (request, case, node, SOFTWARE, store, recorded.run, Silent())
-    return Tuner(*known, clock=recorded.clock).tune()
+    return Search(store, recorded.run, recorded.clock, request, case, node).tune()
 
 
 def test_plans_on_all_cores_are_tried_where_one_core_is_slow(store, recorded):
@@ -485,8 +497,8 @@ def tune_with_gpu(store, recorded, cpu_sample_s, gpu_sample_s, budget_s):
     """Search for plans on a GPU."""
     recorded.sample_s = lambda plan: cpu_sample_s if "cpu" in plan.devices else gpu_sample_s
     request = replace(REQUEST, strategies=("gpu_data",), budget_s=budget_s)
-    known = (request, CASE, replace(NODE, gpus=(GPU,)), SOFTWARE, store, recorded.run, Silent())
-    Tuner(*known, clock=recorded.clock).tune()
+    node = replace(NODE, gpus=(GPU,))
+    Search(store, recorded.run, recorded.clock, request, CASE, node).tune()
     return [plan.node_batch for role, plan in recorded.ran if role is Role.SEARCH]
 
 
@@ -501,3 +513,27 @@ def test_batch_that_a_gpu_could_not_show_in_time_is_left_out(store, recorded):
     batches = tune_with_gpu(store, recorded, 0.02, 0.0152, 300)
     assert max(batches) == 16 * CASE.default_batch
     assert len(batches) > 3
+
+
+OTHER_NODE = replace(NODE, node="n2")
+
+
+def test_node_with_equal_hardware_confirms_a_plan_in_one_trial_beside_the_baseline(store, recorded):
+    best = tuner(store, recorded).tune().plan.plan
+    recorded.ran.clear()
+    other = Search(store, recorded.run, recorded.clock, node=OTHER_NODE)
+    other.tuner.measure_baseline()
+    other.tuner.confirm([best])
+    outcome = conclude(other.findings, store)
+    assert recorded.ran == [(Role.BASELINE, other.findings.plainest), (Role.FINAL, best)]
+    assert (outcome.plan.node, outcome.plan.plan, outcome.warnings) == ("n2", best, ())
+    assert outcome.plan.speedup.median > 1
+
+
+def test_plan_that_fails_on_the_other_node_yields_to_the_next(store, recorded):
+    first, second = (Plan(strategy="sequential", node_batch=batch) for batch in (64, 128))
+    recorded.fail = lambda plan: Outcome.OUT_OF_MEMORY if plan == first else None
+    other = Search(store, recorded.run, recorded.clock, node=OTHER_NODE)
+    other.tuner.measure_baseline()
+    other.tuner.confirm([first, second])
+    assert conclude(other.findings, store).plan.plan == second

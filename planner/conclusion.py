@@ -1,0 +1,147 @@
+"""What has a search found? The best plan with its evidence, and what to say about it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from planner.choice import Candidate, choose
+from planner.errors import NoPlanError
+from planner.findings import Findings
+from planner.result import Outcome, Role, TrialResult
+from planner.search import time_per_sample_s
+from planner.stored_plan import Baseline, StoredPlan, utc_now
+from planner.trial_times import TRIALS_PER_BUDGET, TrialTimes
+from planner.tune_request import TuneRequest, is_allowed
+from probes.timing import find_noise_warning, ratio
+
+
+class PlanKeeper(Protocol):
+    """Keeps plans: the store."""
+
+    def save_plan(self, stored: StoredPlan, *, ends_search: bool = False) -> int:
+        """Keep a plan with its evidence; return the id it was given."""
+
+    def finish_search(self, study_id: int) -> None:
+        """Note that a search came to its end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneOutcome:
+    """What the search found."""
+
+    plan: StoredPlan
+    baseline: TrialResult | None
+    trials: tuple[TrialResult, ...]
+    """All trials of the study, earlier ones included."""
+    new_trials: int
+    stepping_s: float
+    """Time spent in training steps by the new trials, warm-up included."""
+    interrupted: bool
+    warnings: tuple[str, ...]
+    exact: StoredPlan | None = None
+    """Best plan in fp32, where the user left the precision open and the best one is not it."""
+    compile_s: float | None = None
+    """Time that the best plan takes to compile, ``None`` where it compiles nothing."""
+    epochs: int
+    """Over which that time is charged."""
+
+
+def conclude(findings: Findings, keeper: PlanKeeper, *, interrupted: bool = False) -> TuneOutcome:
+    """Choose the best plan and keep it.
+
+    Args:
+        findings: What the trials showed.
+        keeper: Where the plan is kept.
+        interrupted: Whether the search did not come to its end, so that the next one goes on.
+
+    Raises:
+        NoPlanError: No trial succeeded.
+    """
+    candidates = findings.candidates()
+    if not candidates:
+        if not interrupted:
+            keeper.finish_search(findings.study_id)
+        raise NoPlanError(_why_none(findings.results, findings.request))
+    best = findings.choose(candidates)
+    stored = _stored(findings, best)
+    haste = None if interrupted else _find_haste(findings)
+    warnings = (haste, find_noise_warning(best.measurement))
+    new = findings.new()
+    return TuneOutcome(
+        plan=replace(stored, id=keeper.save_plan(stored, ends_search=not interrupted)),
+        baseline=findings.baseline(),
+        trials=tuple(findings.results),
+        new_trials=len(new),
+        stepping_s=sum(r.measurement.total_s for r in new if r.measurement),
+        interrupted=interrupted,
+        warnings=tuple(warning for warning in warnings if warning),
+        exact=_exact(findings, best, candidates),
+        compile_s=best.compile_s,
+        epochs=findings.request.epochs,
+    )
+
+
+def _exact(
+    findings: Findings, best: Candidate, candidates: Sequence[Candidate]
+) -> StoredPlan | None:
+    """Give the best plan in fp32, where the best of all is another one."""
+    if findings.request.precision != "auto" or best.plan.precision == "fp32":
+        return None
+    exact = [c for c in findings.current_candidates() or candidates if c.plan.precision == "fp32"]
+    return _stored(findings, choose(exact)) if exact else None
+
+
+def _stored(findings: Findings, best: Candidate) -> StoredPlan:
+    baseline = findings.baseline()
+    speedup = shown = None
+    if baseline is not None and baseline.measurement is not None:
+        scale = best.plan.node_batch / baseline.plan.node_batch
+        speedup = ratio(baseline.measurement, best.measurement, scale=scale)
+        shown = Baseline(
+            strategy=baseline.plan.strategy,
+            node_batch=baseline.plan.node_batch,
+            throughput_samples_per_s=1 / (time_per_sample_s(baseline) or 1.0),
+        )
+    return StoredPlan(
+        use_case=findings.request.use_case,
+        node=findings.node.node,
+        fingerprint=findings.node.fingerprint(),
+        plan=best.plan,
+        throughput_samples_per_s=best.throughput,
+        speedup=speedup,
+        baseline=shown,
+        peak_memory_bytes=best.peak_memory_bytes,
+        created_at=utc_now(),
+        software=findings.software,
+        study_id=findings.study_id,
+    )
+
+
+def _find_haste(findings: Findings) -> str | None:
+    """Warn of a budget that went into the baseline alone, and say which would do."""
+    request, results = findings.request, findings.results
+    searched = any(r.role is Role.SEARCH or r.plan != findings.plainest for r in results)
+    if request.trials == 0 or searched:
+        return None
+    batch, cores = findings.case.default_batch, findings.node.cpu.usable_cores
+    wide = replace(findings.plainest, threads_per_process=cores)
+    needed_s = findings.spent_s() + TRIALS_PER_BUDGET * TrialTimes(findings).least_s(wide)
+    minutes = math.ceil(max(needed_s, 2 * request.budget_s) / 60)
+    return (
+        f"budget_s={request.budget_s:g} and node_batch={batch}: no time was left to try "
+        f"a plan beside the baseline: about --budget {minutes}m is needed"
+    )
+
+
+def _why_none(results: Sequence[TrialResult], request: TuneRequest) -> str:
+    if not results:
+        return "no trial succeeded: the budget ended before the first one, raise --budget"
+    allowed = [result for result in results if is_allowed(result, request)]
+    if not allowed and any(result.outcome is Outcome.OK for result in results):
+        options = "--budget" if request.trials is None else "--budget or --trials"
+        return f"the search ended before a plan within the limits was measured: raise {options}"
+    last = (allowed or results)[-1]
+    return f"no trial of {len(results)} succeeded, the last one: {last.outcome}, {last.reason}"

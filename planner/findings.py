@@ -1,0 +1,137 @@
+"""What do the trials of a study show so far? The baseline, the best plan, the evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from launch.case_facts import CaseFacts
+from launch.plan import Plan
+from planner.choice import Candidate, choose
+from planner.result import Outcome, Role, TrialResult, with_longest_compile
+from planner.search import time_per_sample_s
+from planner.study import EarlierTrials, Study
+from planner.tune_request import TuneRequest, choose_from
+from probes.hardware import Hardware
+from probes.timing import Interval
+
+
+class TrialKeeper(Protocol):
+    """Keeps the trials of studies: the store, or what tells its owner of them."""
+
+    def begin_search(self, study: Study, *, fresh: bool) -> EarlierTrials:
+        """Give the study that goes on, or one that begins afresh, with the trials it has."""
+
+    def add_trial(self, study_id: int, result: TrialResult) -> int:
+        """Keep a finished trial for good. Called once per trial."""
+
+
+class Findings:
+    """The trials of one study, earlier ones included, as a search adds to them.
+
+    Args:
+        request: What the user asks.
+        case: What is trained, from `TrialRunner.describe`.
+        node: The machine that runs the trials.
+        software: Versions that the measurements depend on.
+        keeper: Where trials are kept.
+    """
+
+    def __init__(
+        self,
+        request: TuneRequest,
+        case: CaseFacts,
+        node: Hardware,
+        software: Mapping[str, str],
+        keeper: TrialKeeper,
+    ) -> None:
+        self.request = request
+        self.case = case
+        self.node = node
+        self.software = software
+        self.over_samples = float(request.epochs * case.train_samples)
+        self.plainest = Plan(strategy="sequential", node_batch=case.default_batch)
+        """The plan of the baseline."""
+        study = Study(
+            use_case=request.use_case,
+            node=node.node,
+            fingerprint=node.fingerprint(),
+            precision=request.precision,
+            software=software,
+            data=case.digest,
+            seed=request.seed,
+        )
+        begun = keeper.begin_search(study, fresh=request.fresh)
+        self.study_id = begun.study_id
+        self.results = with_longest_compile(begun.results)
+        self._keeper = keeper
+        self._earlier = len(self.results)
+        self._finished = begun.finished
+
+    def keep(self, result: TrialResult) -> TrialResult:
+        """Keep a trial as it ends; give it as it counts beside the others."""
+        self._keeper.add_trial(self.study_id, result)
+        self.results = with_longest_compile([*self.results, result])
+        return self.results[-1]
+
+    def new(self) -> list[TrialResult]:
+        """Give the trials that were added here."""
+        return self.results[self._earlier :]
+
+    def unfinished(self) -> list[TrialResult]:
+        """Give the trials since the last search that came to its end."""
+        return self.results[self._finished :]
+
+    def spent_s(self) -> float:
+        """Give the time that an unfinished search of this study has used already."""
+        return sum(result.elapsed_s for result in self.unfinished())
+
+    def baseline(self) -> TrialResult | None:
+        """Give the baseline of this search: since an earlier one the machine may have changed."""
+        done = [r for r in self.unfinished() if r.role is Role.BASELINE]
+        succeeded = [r for r in done if r.outcome is Outcome.OK]
+        return succeeded[-1] if succeeded else None
+
+    def candidates(self) -> list[Candidate]:
+        """Give the plans whose speed is known, and that the user's limits allow."""
+        return choose_from(self.results, self.request, self.over_samples)
+
+    def current_candidates(self) -> list[Candidate]:
+        """Give those that this search has measured."""
+        return choose_from(self.unfinished(), self.request, self.over_samples)
+
+    def choose(self, candidates: Sequence[Candidate]) -> Candidate:
+        """Choose from this search's evidence, once it has measured its finalists again.
+
+        Among them are the best plans of earlier searches. Of other plans' earlier times it is not
+        known whether they still hold.
+        """
+        current = self.current_candidates()
+        is_confirmed = any(candidate.role is Role.FINAL for candidate in current)
+        return choose(current if is_confirmed else candidates)
+
+    def best_time_s(self) -> Interval | None:
+        """Give the best time per sample so far, in seconds."""
+        candidates = self.candidates()
+        if not candidates:
+            return None
+        rate = max((c.worth for c in candidates), key=lambda worth: worth.median)
+        return Interval(
+            median=1 / rate.median, low=1 / rate.high, high=1 / rate.low, count=rate.count
+        )
+
+    def knows_gpus(self) -> bool:
+        """Tell whether a plan on a GPU has been measured."""
+        return any("cpu" not in candidate.plan.devices for candidate in self.candidates())
+
+    def knows_only_baseline(self) -> bool:
+        """Tell whether no other plan has been measured."""
+        return all(candidate.plan == self.plainest for candidate in self.candidates())
+
+    def time_of(self, plan: Plan) -> float:
+        """Give the longest trial of a plan that has been tried."""
+        return max(r.elapsed_s for r in self.results if r.plan == plan)
+
+    def time_per_sample_s(self, result: TrialResult) -> float | None:
+        """Give what the search minimises, compile time included."""
+        return time_per_sample_s(result, self.over_samples)
