@@ -69,6 +69,9 @@ DataFolder = Annotated[
     Path | None, _option("--data", help_="Folder of the data; built-in use cases draw their own.")
 ]
 HostFile = Annotated[Path | None, _option("--hosts", help_="File of hosts, one a line.")]
+SshConfig = Annotated[
+    Path | None, _option("--ssh-config", help_="Read by ssh in place of ~/.ssh/config.")
+]
 Seed = Annotated[
     int,
     # The sampler of the search takes no more bits.
@@ -244,14 +247,32 @@ def strategies_command(*, db: Database = DEFAULT_DATABASE, json: AsJson = False)
 
 @app.command()
 def doctor(
-    *, hosts: HostFile = None, db: Database = DEFAULT_DATABASE, json: AsJson = False
+    *,
+    hosts: HostFile = None,
+    use_case: Annotated[
+        str | None, _option("--use-case", help_="See that every host has this one.")
+    ] = None,
+    data: DataFolder = None,
+    ssh_config: SshConfig = None,
+    db: Database = DEFAULT_DATABASE,
+    json: AsJson = False,
 ) -> None:
-    """Check whether this machine can do the job."""
-    from planner.commands.doctor import examine
-
+    """Check whether this machine, and the hosts of a file, can do the job."""
     out = start_output("doctor", as_json=json)
-    _only_this_machine(hosts, out)
-    examine(db, out)
+    if hosts is None:
+        from planner.commands.doctor import examine
+
+        examine(db, out)
+        return
+    from planner.commands.doctor_hosts import DoctorRequest, examine_hosts
+
+    request = DoctorRequest(
+        hosts=hosts,
+        use_case=_checked_case(use_case),
+        data=_existing(data),
+        ssh_config=ssh_config,
+    )
+    examine_hosts(request, db, out)
 
 
 @plans_app.command("list")
@@ -352,6 +373,14 @@ def _case(use_case: str | None) -> str | None:
     from launch.use_cases import normalise_spec
 
     return None if use_case is None else normalise_spec(use_case)
+
+
+def _checked_case(use_case: str | None) -> str | None:
+    from launch.use_cases import check_spec
+
+    if use_case is not None:
+        check_spec(use_case)
+    return _case(use_case)
 
 
 def _existing(data: Path | None) -> str | None:

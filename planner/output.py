@@ -29,6 +29,7 @@ class Output:
         # Without emoji: path/to/file.py:fire:... means no flame.
         self.errors = Console(stderr=True, highlight=False, emoji=False, soft_wrap=soft_wrap)
         self._warnings: list[str] = []
+        self._kept: Any = None
 
     def warn(self, message: str) -> None:
         """Say something that does not stop the command; once."""
@@ -46,6 +47,10 @@ class Output:
     def note(self, text: str) -> None:
         """Write lines about the work, which are no part of the answer."""
         self.errors.print("\n".join(map(printable, text.splitlines())), markup=False)
+
+    def keep(self, data: Any) -> None:
+        """Give what is known by now: the JSON of a command that fails has it beside the error."""
+        self._kept = data
 
     def finish(self, data: Any) -> None:
         """Write the answer as JSON, if that was asked for."""
@@ -66,7 +71,10 @@ class Output:
 
     def _finish_without(self, code: int, kind: str, message: str) -> None:
         if self.as_json and not self.is_finished:
-            sys.stdout.write(error_envelope(self.command, code, kind, message, self._warnings))
+            warnings, known = self._warnings, self._kept
+            sys.stdout.write(
+                error_envelope(self.command, code, kind, message, warnings, data=known)
+            )
         self.is_finished = True
 
     def _print_headed(self, head: str, message: str) -> None:

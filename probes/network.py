@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping, Sequence
+from ipaddress import ip_address
 from pathlib import Path
 
 import psutil  # type: ignore[import-untyped, unused-ignore]
@@ -43,24 +44,26 @@ def read_addresses() -> dict[str, tuple[str, ...]]:
     }
 
 
-def find_interface_to(
-    address: str, addresses: Mapping[str, Sequence[str]] | None = None
-) -> str | None:
-    """Give the name of the interface from which packets to ``address`` leave.
+def read_subnets() -> dict[str, tuple[str, ...]]:
+    """Give the IP addresses of each interface with the length of their prefix: ``10.0.0.1/24``."""
+    return {
+        name: tuple(
+            f"{_without_zone(a.address)}/{_prefix_length(a.netmask)}"
+            for a in found
+            if a.family in _IP_FAMILIES and a.netmask
+        )
+        for name, found in psutil.net_if_addrs().items()
+    }
 
-    Connecting a UDP socket makes the kernel choose a route and sends nothing. For an address of
-    this very node it is the interface that holds it. ``None`` where there is no route.
+
+def find_source(address: str) -> str | None:
+    """Give the address of ours that packets to ``address`` carry; ``None`` without a route.
+
+    Connecting a UDP socket makes the kernel choose a route and sends nothing.
 
     Args:
         address: An IP address in numbers; names would have to be asked of a server.
-        addresses: Addresses by interface; those of this machine when left out.
     """
-    own = _find_source(address)
-    addresses = read_addresses() if addresses is None else addresses
-    return next((name for name, held in addresses.items() if own in held), None)
-
-
-def _find_source(address: str) -> str | None:
     try:
         family, kind, protocol, _, target = socket.getaddrinfo(
             address, 9, type=socket.SOCK_DGRAM, flags=socket.AI_NUMERICHOST
@@ -70,6 +73,23 @@ def _find_source(address: str) -> str | None:
             return _without_zone(str(probe.getsockname()[0]))
     except OSError:
         return None
+
+
+def find_interface_to(
+    address: str, addresses: Mapping[str, Sequence[str]] | None = None
+) -> str | None:
+    """Give the name of the interface from which packets to ``address`` leave.
+
+    For an address of this very node it is the interface that holds it. ``None`` where there is no
+    route.
+
+    Args:
+        address: An IP address in numbers.
+        addresses: Addresses by interface; those of this machine when left out.
+    """
+    own = find_source(address)
+    addresses = read_addresses() if addresses is None else addresses
+    return next((name for name, held in addresses.items() if own in held), None)
 
 
 def _read_interface(directory: Path, addresses: Sequence[str]) -> NetworkInterface:
@@ -114,3 +134,7 @@ def _list(folder: Path) -> list[Path]:
 
 def _without_zone(address: str) -> str:
     return address.partition("%")[0]
+
+
+def _prefix_length(netmask: str) -> int:
+    return int(ip_address(netmask)).bit_count()

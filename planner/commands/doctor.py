@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
+import platform
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from launch.cache import cache_folder
 from launch.errors import HostUnreachableError, LaunchError
+<<<<<<< HEAD
 from launch.mpi.mpirun import find_mpirun
 from launch.mpi.root import needs_root_option
+=======
+from launch.hosts.finding import Finding, Judge
+from launch.mpi import find_mpirun, needs_root_option
+>>>>>>> 70693e4 (x)
 from planner.errors import NoDatabaseError, StoreError
 from planner.output import Output
 from planner.report.table import Column, find_look, render_table
@@ -26,76 +31,97 @@ _COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What one check showed."""
-
-    check: str
-    state: str
-    """``ok``, ``note`` (works, but worth knowing) or ``fail``."""
-    text: str
-
-
 def examine(db: str, out: Output) -> None:
-    """Make every check and show the findings.
+    """Look at this machine and show what was found.
 
     Raises:
         HostUnreachableError: A check failed.
     """
-    findings = [*_software(), _mpi(), *_hardware(), _database(db), _cache()]
+    findings = list(own_findings(platform.node(), db))
+    out.keep([finding_json(finding) for finding in findings])
     if not out.as_json:
         rows = [{"check": f.check, "state": f.state, "finding": f.text} for f in findings]
         sys.stdout.write(render_table(rows, _COLUMNS, find_look(sys.stdout, os.environ)))
-    failed = [finding for finding in findings if finding.state == "fail"]
-    if failed:
+    if failed := [finding for finding in findings if finding.is_failure]:
         raise HostUnreachableError("; ".join(f"{f.check}: {f.text}" for f in failed))
-    out.finish([{"check": f.check, "state": f.state, "finding": f.text} for f in findings])
+    out.finish([finding_json(finding) for finding in findings])
 
 
-def _software() -> Iterator[Finding]:
+def own_findings(name: str, db: str) -> Iterator[Finding]:
+    """Make every check that concerns this machine alone.
+
+    Args:
+        name: What findings call it.
+        db: The database that would be used.
+    """
+    judge = Judge(name)
+    yield from _software(judge)
+    yield from _hardware(judge)
+    yield from setting_findings(name, db)
+
+
+def setting_findings(name: str, db: str) -> Iterator[Finding]:
+    """Make those that no other machine has to pass: whatever starts jobs and keeps plans."""
+    judge = Judge(name)
+    yield _mpi(judge)
+    yield _database(judge, db)
+    yield _cache(judge)
+
+
+def finding_json(finding: Finding) -> dict[str, str]:
+    """Give a finding under the names that scripts rely on."""
+    return {
+        "host": finding.host,
+        "check": finding.check,
+        "state": finding.state,
+        "finding": finding.text,
+    }
+
+
+def _software(judge: Judge) -> Iterator[Finding]:
     for package in _PACKAGES:
         try:
-            yield Finding(package, "ok", version(package))
+            yield judge.ok(package, version(package))
         except PackageNotFoundError:
-            yield Finding(package, "fail", f"not installed: pip install {package}")
+            yield judge.fail(package, f"not installed: pip install {package}")
 
 
-def _mpi() -> Finding:
+def _mpi(judge: Judge) -> Finding:
     try:
         mpirun = find_mpirun()
     except LaunchError as error:
-        return Finding("mpirun", "fail", str(error))
+        return judge.fail("mpirun", str(error))
     if needs_root_option(os.environ):
-        return Finding("mpirun", "note", f"{mpirun}; as root, launch needs --allow-run-as-root")
-    return Finding("mpirun", "ok", mpirun)
+        return judge.note("mpirun", f"{mpirun}; as root, launch needs --allow-run-as-root")
+    return judge.ok("mpirun", mpirun)
 
 
-def _hardware() -> Iterator[Finding]:
+def _hardware(judge: Judge) -> Iterator[Finding]:
     node = probe(quick=True)
     cpu = node.cpu
-    yield Finding("cores", "ok", f"{cpu.usable_cores} usable, by {cpu.binding_limit.source}")
-    yield Finding("memory", "ok", f"{node.memory.usable_bytes / 2**30:.1f} GiB usable")
+    yield judge.ok("cores", f"{cpu.usable_cores} usable, by {cpu.binding_limit.source}")
+    yield judge.ok("memory", f"{node.memory.usable_bytes / 2**30:.1f} GiB usable")
     if node.gpu_reason is None:
-        yield Finding("GPUs", "ok", f"{len(node.gpus)}")
+        yield judge.ok("GPUs", f"{len(node.gpus)}")
     else:
-        yield Finding("GPUs", "note", f"none, the CPU is used: {node.gpu_reason}")
+        yield judge.note("GPUs", f"none, the CPU is used: {node.gpu_reason}")
     for warning in node.warnings:
-        yield Finding("warning", "note", warning)
+        yield judge.note("warning", warning)
 
 
-def _database(db: str) -> Finding:
+def _database(judge: Judge, db: str) -> Finding:
     try:
         with Store.open(db, create=False) as store:
-            return Finding("database", "ok", f"{db}, {len(store.plans())} plans")
+            return judge.ok("database", f"{db}, {len(store.plans())} plans")
     except NoDatabaseError:
-        return Finding("database", "ok", f"{db}, will be made by the first tune")
+        return judge.ok("database", f"{db}, will be made by the first tune")
     except StoreError as error:
-        return Finding("database", "fail", str(error))
+        return judge.fail("database", str(error))
 
 
-def _cache() -> Finding:
+def _cache(judge: Judge) -> Finding:
     folder = cache_folder()
     there = next(parent for parent in (folder, *folder.parents) if parent.exists())
     if not os.access(there, os.W_OK):
-        return Finding("cache", "fail", f"{there} cannot be written: set DDLPLAN_CACHE")
-    return Finding("cache", "ok", str(folder))
+        return judge.fail("cache", f"{there} cannot be written: set DDLPLAN_CACHE")
+    return judge.ok("cache", str(folder))

@@ -14,11 +14,18 @@ def envelope(command: str, data: object, warnings: Sequence[str] = ()) -> str:
 
 
 def error_envelope(
-    command: str, code: int, kind: str, message: str, warnings: Sequence[str] = ()
+    command: str,
+    code: int,
+    kind: str,
+    message: str,
+    warnings: Sequence[str] = (),
+    *,
+    data: object = None,
 ) -> str:
-    """Give the one JSON document of a command that failed."""
+    """Give the one JSON document of a command that failed, with what it found out all the same."""
+    known = {} if data is None else {"data": data}
     error = {"code": code, "kind": kind, "message": message}
-    return _document(command, warnings, {"error": error})
+    return _document(command, warnings, {**known, "error": error})
 
 
 def _document(command: str, warnings: Sequence[str], content: Mapping[str, object]) -> str:

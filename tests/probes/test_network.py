@@ -1,6 +1,12 @@
 import pytest
 
-from probes.network import find_interface_to, read_addresses, read_networks
+from probes.network import (
+    find_interface_to,
+    find_source,
+    read_addresses,
+    read_networks,
+    read_subnets,
+)
 
 ADDRESSES = {
     "lo": ("127.0.0.1", "::1"),
@@ -85,3 +91,14 @@ def test_way_to_the_loopback_is_the_loopback():
 @pytest.mark.parametrize("address", ["node7", "", "999.1.1.1", "127.0.0.1; ls"])
 def test_what_is_no_address_leads_nowhere(address):
     assert find_interface_to(address) is None
+
+
+def test_addresses_of_this_machine_have_the_length_of_their_prefix():
+    assert "127.0.0.1/8" in read_subnets()["lo"]
+    held = {text.partition("/")[0] for found in read_subnets().values() for text in found}
+    assert held == {address for found in read_addresses().values() for address in found}
+
+
+def test_packets_to_this_machine_carry_its_own_address():
+    assert find_source("127.0.0.1") == "127.0.0.1"
+    assert find_source("no address") is None

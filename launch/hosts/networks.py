@@ -1,0 +1,135 @@
+"""Over which networks do the hosts of a job reach each other?
+
+MPI would try every interface that is up, and wait for ever on one that leads nowhere: the loopback
+that Debian's ``/etc/hosts`` gives a host's own name (127.0.1.1), or Docker's bridge, which has the
+same address on each host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from ipaddress import ip_address, ip_network
+
+from launch.hosts.host_facts import HeldAddress, HostFacts
+
+_LOCAL_KINDS = ("loopback", "docker")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkChoice:
+    """What MPI is told, and what each host has there."""
+
+    networks: tuple[str, ...] = ()
+    """In CIDR form; empty for one host, and where there is none."""
+
+    held: Mapping[str, HeldAddress] = field(default_factory=dict)
+    """By host: its address there."""
+
+    faster: str | None = None
+    """Another network that all hosts are on, nominally faster than the chosen one."""
+
+    is_routed: bool = False
+    """Whether no network has all hosts: some reach the others through routers."""
+
+    unreached: Mapping[str, str] = field(default_factory=dict)
+    """By host that is on no network with the others: one to which no route leads, or none back."""
+
+
+def choose_networks(
+    hosts: Mapping[str, HostFacts], places: Mapping[str, str | None]
+) -> NetworkChoice:
+    """Choose the network over which the hosts reach each other.
+
+    Of several that all are on, the one through which ssh reached them: so the user's names for the
+    hosts decide. Where some are on no network with the others, they may still have routes.
+
+    Args:
+        hosts: What each said.
+        places: The address under which each was reached, where that is known.
+    """
+    if len(hosts) < 2:
+        return NetworkChoice()
+    held = {name: _by_network(facts.addresses) for name, facts in hosts.items()}
+    members = {network: _members(network, held) for by in held.values() for network in by}
+    ranked = sorted(
+        (network for network in members if len(members[network]) > 1),
+        key=lambda network: (
+            -len(members[network]),
+            -sum(held[name][network].address == places.get(name) for name in members[network]),
+            ip_network(network).version,
+            ip_network(network).is_link_local,
+            -_speed(network, held),
+            network,
+        ),
+    )
+    inside = {name: held[name][ranked[0]] for name in members[ranked[0]]} if ranked else {}
+    if len(inside) == len(hosts):
+        full = [network for network in ranked if len(members[network]) == len(hosts)]
+        speed = _speed(full[0], held)
+        fastest = max(full, key=lambda network: _speed(network, held))
+        return NetworkChoice(
+            networks=(full[0],),
+            held=inside,
+            faster=fastest if 0 < speed < _speed(fastest, held) else None,
+        )
+    return _with_routes(hosts, inside, places)
+
+
+def _by_network(addresses: Sequence[HeldAddress]) -> dict[str, HeldAddress]:
+    """Give a host's address on each network that leads out of it; the first where there are two."""
+    found: dict[str, HeldAddress] = {}
+    for held in addresses:
+        if held.kind in _LOCAL_KINDS or ip_address(held.address).is_loopback:
+            continue
+        # A network of one address is a link to a router.
+        if ip_network(held.network).num_addresses > 1:
+            found.setdefault(held.network, held)
+    return found
+
+
+def _members(network: str, held: Mapping[str, Mapping[str, HeldAddress]]) -> list[str]:
+    """List the hosts on a network; none where two have the same address there.
+
+    Those have networks of the same number, each to itself.
+    """
+    there = [name for name, by in held.items() if network in by]
+    return there if len({held[name][network].address for name in there}) == len(there) else []
+
+
+def _speed(network: str, held: Mapping[str, Mapping[str, HeldAddress]]) -> float:
+    return min(by[network].speed_bytes_per_s or 0.0 for by in held.values() if network in by)
+
+
+def _with_routes(
+    hosts: Mapping[str, HostFacts],
+    inside: Mapping[str, HeldAddress],
+    places: Mapping[str, str | None],
+) -> NetworkChoice:
+    """Let hosts outside of the network that most are on take part where routes lead both ways."""
+    found = dict(inside)
+    unreached: dict[str, str] = {}
+    for name in (name for name in hosts if name not in inside):
+        others = [other for other in hosts if other != name and other not in unreached]
+        sources = {other: _source(hosts[name], places.get(other)) for other in others}
+        lost = [o for o in others if not (sources[o] and _source(hosts[o], places.get(name)))]
+        if lost:
+            unreached[name] = lost[0]
+        elif (source := next(iter(sources.values()), None)) is not None:
+            found[name] = source
+    networks = tuple(dict.fromkeys(held.network for held in found.values()))
+    # A host that would be left alone reaches nobody either.
+    if len(found) < 2:
+        networks, unreached = (), {**unreached, **_alone(found, hosts)}
+    return NetworkChoice(networks=networks, held=found, is_routed=True, unreached=unreached)
+
+
+def _source(facts: HostFacts, place: str | None) -> HeldAddress | None:
+    """Give the address of a host from which it sends to a place."""
+    source = None if place is None else facts.routes.get(place)
+    own = (held for held in facts.addresses if held.kind not in _LOCAL_KINDS)
+    return next((held for held in own if held.address == source), None)
+
+
+def _alone(found: Mapping[str, HeldAddress], hosts: Mapping[str, HostFacts]) -> dict[str, str]:
+    return {name: next(other for other in hosts if other != name) for name in found}

@@ -1,0 +1,102 @@
+"""Why did a host give no facts? What ssh said, put in words with a way out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from launch.hosts.ask import Answer
+from launch.hosts.finding import Finding, Judge
+from launch.hosts.line import Host
+
+_SSH_FAILED = 255
+_NOT_FOUND = (126, 127)
+
+
+def login_command(host: Host, ssh_config: Path | None) -> str:
+    """Give what a user would type to log in."""
+    words = ["ssh"]
+    words += [] if ssh_config is None else ["-F", str(ssh_config)]
+    words += [] if host.port is None else ["-p", str(host.port)]
+    return " ".join([*words, host.name if host.user is None else f"{host.user}@{host.name}"])
+
+
+def judge_silence(host: str, answer: Answer, *, login: str, executable: str) -> Finding:
+    """Say why a host gave no facts.
+
+    Args:
+        host: Its name.
+        answer: What came in place of facts.
+        login: What a user would type to log in there.
+        executable: The program that was to be started.
+    """
+    judge = Judge(host)
+    said = _last_line(answer.err) or _last_line(answer.out)
+    if answer.code is None:
+        return judge.fail(
+            "ssh",
+            f"no answer within {answer.took_s:.0f} s{_quoted(said)}: see what hangs after {login}",
+        )
+    if answer.code == _SSH_FAILED:
+        check, remedy = _remedy(said, login)
+        return judge.fail(check, f"{said.removeprefix('ssh: ') or 'ssh failed'}: {remedy}")
+    if answer.code in _NOT_FOUND:
+        return judge.fail(
+            "path",
+            f"{executable} cannot be started there{_quoted(said)}: "
+            "install ddlplan in the same folder on every host",
+        )
+    if "No module named" in answer.err:
+        return judge.fail(
+            "path",
+            f"{executable} there has no ddlplan of this version ({said}): "
+            "install the same version in the same folder on every host",
+        )
+    how = f"exit code {answer.code}" if answer.code >= 0 else f"signal {-answer.code}"
+    return judge.fail(
+        "facts", f"no facts, but {how}{_quoted(said)}: try {login} true, which must write nothing"
+    )
+
+
+_REMEDIES: tuple[tuple[str, str, str], ...] = (
+    (
+        "could not resolve",
+        "name",
+        "correct the name, or add it to /etc/hosts or to ~/.ssh/config",
+    ),
+    (
+        "permission denied",
+        "ssh",
+        "ssh must log in without a password: add your key there, as ssh-copy-id does",
+    ),
+    (
+        "host key verification failed",
+        "ssh",
+        "log in once by {login} to compare and accept its key",
+    ),
+    ("too many authentication failures", "ssh", "name the right key in ~/.ssh/config"),
+    ("bad configuration", "ssh", "correct your ssh configuration"),
+)
+"""What ssh says, the check that it belongs to, the way out."""
+
+
+def _remedy(said: str, login: str) -> tuple[str, str]:
+    for words, check, remedy in _REMEDIES:
+        if words in said.lower():
+            return check, remedy.format(login=login)
+    return "ssh", f"see that the host is up, that sshd runs there, and that {login} works"
+
+
+def judge_ssh(host: str, answer: Answer, *, is_here: bool) -> Finding:
+    """Say how long a host took that gave its facts."""
+    if is_here:
+        return Judge(host).ok("ssh", "this machine, not asked by ssh")
+    return Judge(host).ok("ssh", f"answered in {answer.took_s:.1f} s")
+
+
+def _last_line(text: str) -> str:
+    lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+    return lines[-1][:300] if lines else ""
+
+
+def _quoted(said: str) -> str:
+    return f" ({said})" if said else ""

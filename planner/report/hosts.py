@@ -1,0 +1,67 @@
+"""What do the checks of hosts look like to a person? One row a host, whatever came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from launch.hosts.finding import Finding
+from launch.hosts.host_facts import HostFacts
+from planner.report.table import Column, Row
+from planner.report.units import format_bytes
+
+STATE_STYLE = {"ok": "green", "note": "yellow", "fail": "red"}
+
+HOST_COLUMNS = (
+    Column(key="host", title="HOST", may_cut=True),
+    Column(key="state", title="STATE", style=lambda state: STATE_STYLE.get(state, "")),
+    Column(key="cores", title="CORES", right=True),
+    Column(key="memory", title="MEMORY", right=True),
+    Column(key="gpus", title="GPUS", right=True),
+    Column(key="address", title="ADDRESS", may_drop=True),
+    Column(key="torch", title="TORCH", may_drop=True),
+    Column(key="data", title="FILES", right=True, may_drop=True),
+    Column(key="remarks", title="REMARKS", is_remark=True),
+)
+
+
+def host_rows(
+    findings: Sequence[Finding], facts: Mapping[str, HostFacts], addresses: Mapping[str, str]
+) -> list[Row]:
+    """Give the rows of `HOST_COLUMNS`, a host each, in the order in which findings name them.
+
+    Args:
+        findings: Of all hosts; what is not ok becomes a remark.
+        facts: By host, of those that answered.
+        addresses: By host: the one that MPI will use.
+    """
+    names = dict.fromkeys(finding.host for finding in findings)
+    return [
+        {
+            "host": name,
+            "state": worst_state([finding for finding in findings if finding.host == name]),
+            "address": addresses.get(name, ""),
+            "remarks": "; ".join(
+                f"{finding.check}: {finding.text}"
+                for finding in findings
+                if finding.host == name and finding.state != "ok"
+            ),
+            **(_fact_cells(facts[name]) if name in facts else {}),
+        }
+        for name in names
+    ]
+
+
+def worst_state(findings: Sequence[Finding]) -> str:
+    """Give the state of a host: that of its worst finding."""
+    return max((f.state for f in findings), key=list(STATE_STYLE).index, default="ok")
+
+
+def _fact_cells(facts: HostFacts) -> Row:
+    cells = {"torch": facts.versions.get("torch") or ""}
+    if (hardware := facts.hardware) is not None:
+        cells["cores"] = str(hardware.cpu.usable_cores)
+        cells["memory"] = format_bytes(hardware.memory.usable_bytes)
+        cells["gpus"] = str(len(hardware.gpus) if hardware.gpu_reason is None else 0)
+    if facts.data is not None and facts.data.num_files is not None:
+        cells["data"] = str(facts.data.num_files)
+    return cells
