@@ -10,13 +10,9 @@ from importlib.metadata import PackageNotFoundError, version
 
 from launch.cache import cache_folder
 from launch.errors import HostUnreachableError, LaunchError
-<<<<<<< HEAD
+from launch.hosts.finding import Finding, Judge
 from launch.mpi.mpirun import find_mpirun
 from launch.mpi.root import needs_root_option
-=======
-from launch.hosts.finding import Finding, Judge
-from launch.mpi import find_mpirun, needs_root_option
->>>>>>> 70693e4 (x)
 from planner.errors import NoDatabaseError, StoreError
 from planner.output import Output
 from planner.report.table import Column, find_look, render_table
