@@ -9,10 +9,17 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+_KINDS: dict[str, type[Report]] = {}
+"""Every kind of report by its name, as far as its module was imported."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Base of what a worker reports."""
+    """Base of what a worker reports; whoever has more to say adds kinds of its own."""
+
+    def __init_subclass__(cls) -> None:
+        # Twice for each kind: dataclass makes it anew to give it slots. The later one counts.
+        _KINDS[cls.__name__] = cls
 
     def encode(self) -> bytes:
         """Give the report as one line."""
@@ -169,11 +176,6 @@ class JobFailed(Report):
 
 def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
-
-
-# Below every kind. dataclass makes each class anew to give it slots; the later one, which counts,
-# comes last.
-_KINDS: dict[str, type[Report]] = {kind.__name__: kind for kind in Report.__subclasses__()}
 
 
 class Reporter:
