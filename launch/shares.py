@@ -168,13 +168,16 @@ def _dealt(
         ]
 
     early_s, late_s = 0.0, max(time.at(global_batch) for time in times)
-    while early_s < (middle_s := (early_s + late_s) / 2) < late_s:
+    per_s = math.fsum(1 / time.per_sample_s for time in times)
+    while (late_s - early_s) * per_s > 1 and early_s < (
+        middle_s := (early_s + late_s) / 2
+    ) < late_s:
         if sum(within(middle_s)) <= global_batch:
             early_s = middle_s
         else:
             late_s = middle_s
     batches = within(early_s)
-    # What is left are samples that would be done at one and the same time, but for rounding.
+    # What is left is about a sample a node.
     queue = [
         (time.at(batch + 1), node)
         for node, (time, batch) in enumerate(zip(times, batches, strict=True))

@@ -55,11 +55,6 @@ class MeasuredLinks:
     sums: tuple[SumTime, ...] = ()
     """Of all hosts, the smallest message first."""
 
-    def between(self, one: str, other: str) -> HostLink | None:
-        """Give the link of two hosts, ``None`` where it was not measured."""
-        pair = {one, other}
-        return next((link for link in self.links if {link.first, link.second} == pair), None)
-
     def to_json(self) -> dict[str, Any]:
         """Give what was measured as plain values, without hosts and time."""
         return {

@@ -1,0 +1,141 @@
+"""How fast would these nodes train together? Shares, the exchange beside them, the step time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from launch.shares import StepTime, equalise
+from planner.exchange_time import FIRST_READY, Exchange
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterNode:
+    """What must be known of a node to give it a share."""
+
+    host: str
+    time: StepTime
+    """Of its plan, alone."""
+
+    tuned_batch: int
+    """Node batch that its plan was found with."""
+
+    floor: int = 1
+    """Smallest node batch."""
+
+    cap: int | None = None
+    """Largest node batch; ``None`` where nothing limits it."""
+
+    cores: int | None = None
+    """Cores that compute, and so lose time to the exchange; ``None`` where GPUs compute."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """How a subset of the nodes would train."""
+
+    hosts: tuple[str, ...]
+    batches: tuple[int, ...]
+    computing_s: tuple[float, ...]
+    """Time of each node for its share, without the exchange."""
+
+    wire_s: float
+    """Time that the network needs for a step's gradients; 0 of one node."""
+
+    step_s: float
+
+    @property
+    def global_batch(self) -> int:
+        """Samples of a step over all nodes."""
+        return sum(self.batches)
+
+    @property
+    def throughput_samples_per_s(self) -> float:
+        """Samples per second of the whole job."""
+        return self.global_batch / self.step_s
+
+    @property
+    def waits_for_network(self) -> bool:
+        """Whether the network and not a node decides the step time."""
+        return FIRST_READY * max(self.computing_s) + self.wire_s > max(self.computing_s)
+
+
+def predict(
+    nodes: Sequence[ClusterNode],
+    exchange: Exchange | None,
+    gradient_bytes: int,
+    global_batch: int | None = None,
+) -> Prediction:
+    """Predict how these nodes train with the best shares there are.
+
+    The exchange begins when the first gradients are there and runs beside the computing, from which
+    it takes processor time; the last chunk comes after both:
+    ``step = max(computing + processor time, first ready + wire) + last chunk``.
+
+    Args:
+        nodes: In the order of the ring.
+        exchange: The network between them; ``None`` leaves it out.
+        gradient_bytes: What a node exchanges in a step.
+        global_batch: Samples of a step; where left out, as many as the nodes' plans have together,
+            or fewer where one is full with its share and the others would let it wait.
+
+    Raises:
+        InvalidPlanError: These nodes cannot take the global batch.
+    """
+    times = _Times(nodes, exchange, gradient_bytes)
+    if global_batch is not None:
+        return times.predict(global_batch)
+    usual = times.predict(sum(node.tuned_batch for node in nodes))
+    full = [node for node, n in zip(nodes, usual.batches, strict=True) if n == node.cap]
+    smaller = {times.batch_within(node) for node in full}
+    choice = [usual, *(times.predict(n) for n in smaller if n < usual.global_batch)]
+    return max(choice, key=lambda prediction: prediction.throughput_samples_per_s)
+
+
+class _Times:
+    """What steps of these nodes take."""
+
+    def __init__(
+        self, nodes: Sequence[ClusterNode], exchange: Exchange | None, gradient_bytes: int
+    ) -> None:
+        self._nodes = nodes
+        self._hosts = tuple(node.host for node in nodes)
+        self._wire_s = self._tail_s = cpu_s = 0.0
+        if exchange is not None and len(nodes) > 1:
+            self._wire_s = exchange.wire_s(self._hosts, gradient_bytes)
+            self._tail_s = exchange.tail_s(self._hosts, gradient_bytes)
+            cpu_s = exchange.cpu_s(len(nodes), gradient_bytes)
+        self._busy = [_busy(node, cpu_s) for node in nodes]
+
+    def predict(self, global_batch: int) -> Prediction:
+        nodes, busy = self._nodes, self._busy
+        caps, floors = [node.cap for node in nodes], [node.floor for node in nodes]
+        batches = equalise(busy, global_batch, caps, floors=floors)
+        computing_s = tuple(node.time.at(n) for node, n in zip(nodes, batches, strict=True))
+        busy_s = max(time.at(n) for time, n in zip(busy, batches, strict=True))
+        return Prediction(
+            hosts=self._hosts,
+            batches=batches,
+            computing_s=computing_s,
+            wire_s=self._wire_s,
+            step_s=max(busy_s, FIRST_READY * max(computing_s) + self._wire_s) + self._tail_s,
+        )
+
+    def batch_within(self, full: ClusterNode) -> int:
+        """Give the global batch that all can take in the time of a node that is full."""
+        assert full.cap is not None
+        time_s = self._busy[self._nodes.index(full)].at(full.cap)
+        return sum(
+            _capped(max(time.samples_within(time_s), node.floor), node.cap)
+            for node, time in zip(self._nodes, self._busy, strict=True)
+        )
+
+
+def _busy(node: ClusterNode, cpu_s: float) -> StepTime:
+    """Give the time of a node that has its part of the exchange to do as well."""
+    lost_s = 0.0 if node.cores is None else cpu_s / node.cores
+    return StepTime(fixed_s=node.time.fixed_s + lost_s, per_sample_s=node.time.per_sample_s)
+
+
+def _capped(batch: int, cap: int | None) -> int:
+    return batch if cap is None else min(batch, cap)

@@ -1,0 +1,287 @@
+"""Which nodes train together: recorded times and links in, a verdict out."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import combinations
+
+import pytest
+
+from launch.errors import InvalidPlanError
+from launch.shares import StepTime
+from planner.cluster import TIE, judge
+from planner.exchange_time import CHUNK_BYTES, FIRST_READY, Exchange, ring_bytes
+from planner.links import HostLink, MeasuredLinks, SumTime
+from planner.prediction import ClusterNode, predict
+
+ALEXNET_BYTES = 228_000_000
+GIGABIT = 117e6
+"""Bytes per second of a 1 Gb/s link, as iperf3 sees it."""
+
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+def node(number: int, speed: float = 1.0, **changes) -> ClusterNode:
+    """A node of one core that trains AlexNet at 21 images/s, times a factor."""
+    whole = ClusterNode(
+        host=f"n{number}",
+        time=StepTime(fixed_s=0.05, per_sample_s=0.047 / speed),
+        tuned_batch=128,
+        cores=1,
+    )
+    return replace(whole, **changes)
+
+
+def network(count: int, bytes_per_s: float = GIGABIT, slow: dict | None = None, **changes):
+    """A network of so many hosts, on which some pairs are slower."""
+    hosts = tuple(f"n{number}" for number in range(1, count + 1))
+    links = tuple(
+        HostLink(
+            first=one,
+            second=other,
+            latency_s=5e-5,
+            bytes_per_s=(slow or {}).get((one, other), bytes_per_s),
+        )
+        for one, other in combinations(hosts, 2)
+    )
+    measured = MeasuredLinks(
+        hosts=hosts,
+        fingerprints=("sha256:aa",) * count,
+        measured_at=NOON,
+        links=links,
+    )
+    return Exchange(replace(measured, **changes))
+
+
+def gains(verdict) -> dict[str, float]:
+    return {gain.host: gain.gain for gain in verdict.gains}
+
+
+def test_two_equal_nodes_train_nearly_twice_as_fast_where_computing_hides_the_exchange():
+    alone = predict([node(1)], None, ALEXNET_BYTES)
+    both = judge([node(1), node(2)], network(2), ALEXNET_BYTES).chosen
+    assert both.hosts == ("n1", "n2")
+    assert both.batches == (128, 128)
+    assert not both.waits_for_network
+    gain = both.throughput_samples_per_s / alone.throughput_samples_per_s
+    assert 1.85 < gain < 2.0
+
+
+def test_step_waits_for_the_network_where_that_takes_longer_than_computing():
+    both = predict([node(1), node(2)], network(2, GIGABIT / 10), ALEXNET_BYTES)
+    assert both.waits_for_network
+    wire_s = ALEXNET_BYTES / (GIGABIT / 10)  # a ring of two sends all of it once
+    assert both.wire_s == pytest.approx(wire_s, rel=0.01)
+    first_s = FIRST_READY * max(both.computing_s)
+    last_s = wire_s * CHUNK_BYTES / ALEXNET_BYTES
+    assert both.step_s == pytest.approx(first_s + wire_s + last_s, rel=0.01)
+
+
+def test_fast_node_takes_more_of_the_batch():
+    chosen = judge([node(1, 4), node(2, 1)], network(2, 1e10), ALEXNET_BYTES).chosen
+    assert chosen.batches[0] == pytest.approx(4 * chosen.batches[1], rel=0.05)
+    assert chosen.global_batch == 256
+
+
+def test_one_node_is_fastest_on_a_slow_link():
+    verdict = judge([node(1, 2), node(2)], network(2, 1.2e6), ALEXNET_BYTES)
+    assert verdict.chosen.hosts == ("n1",)
+    assert gains(verdict)["n1"] is None
+    assert gains(verdict)["n2"] < -0.5
+
+
+def test_node_behind_a_slow_link_is_left_out():
+    slow = {("n1", "n3"): 5e6, ("n2", "n3"): 5e6}
+    verdict = judge([node(1), node(2), node(3)], network(3, 1e9, slow), ALEXNET_BYTES)
+    assert verdict.chosen.hosts == ("n1", "n2")
+    assert gains(verdict)["n3"] < -0.3
+    assert gains(verdict)["n1"] == pytest.approx(gains(verdict)["n2"])
+    assert gains(verdict)["n2"] > 0.8
+
+
+def test_slow_node_that_would_only_cost_the_fixed_part_of_its_step_is_left_out():
+    slow = node(3, 0.01, time=StepTime(fixed_s=20, per_sample_s=1.0), tuned_batch=8)
+    verdict = judge([node(1), node(2), slow], network(3, 1e9), ALEXNET_BYTES)
+    assert verdict.chosen.hosts == ("n1", "n2")
+    assert gains(verdict)["n3"] < -0.5
+
+
+def test_node_that_adds_less_than_can_be_predicted_is_left_out():
+    """A tie goes to the simpler: there is less that can fail."""
+    weak = node(2, 0.01, tuned_batch=2, time=StepTime(fixed_s=0, per_sample_s=2.5))
+    verdict = judge([node(1), weak], network(2, 1e10), 1000)
+    assert 0 < gains(verdict)["n2"] < TIE
+    assert verdict.chosen.hosts == ("n1",)
+
+
+def test_all_hosts_are_used_where_the_user_says_so():
+    verdict = judge([node(1, 2), node(2)], network(2, 1.2e6), ALEXNET_BYTES, all_hosts=True)
+    assert verdict.chosen.hosts == ("n1", "n2")
+    assert verdict.best.hosts == ("n1",)
+    assert gains(verdict)["n2"] < -0.5
+
+
+def test_global_batch_of_the_user_is_kept_for_every_subset():
+    verdict = judge([node(1), node(2, 2), node(3)], network(3, 1e9), 1000, global_batch=96)
+    assert {found.global_batch for found in verdict.predictions} == {96}
+    assert verdict.larger is None
+
+
+def test_small_global_batch_is_not_spread_over_a_slow_network():
+    verdict = judge([node(1), node(2)], network(2), ALEXNET_BYTES, global_batch=16)
+    assert verdict.chosen.hosts == ("n1",)
+
+
+def test_batch_does_not_grow_by_itself_but_what_a_larger_one_gives_is_told():
+    verdict = judge([node(1), node(2)], network(2, GIGABIT / 4), ALEXNET_BYTES)
+    assert verdict.chosen.global_batch == 256
+    assert verdict.larger.global_batch == 512
+    assert verdict.larger.throughput_samples_per_s > 1.1 * verdict.chosen.throughput_samples_per_s
+
+
+def test_larger_batch_that_no_memory_holds_is_not_told_of():
+    nodes = [node(1, cap=150), node(2, cap=150)]
+    assert judge(nodes, network(2, GIGABIT / 4), ALEXNET_BYTES).larger is None
+
+
+def test_full_node_leaves_the_rest_of_the_users_batch_to_the_others():
+    nodes = [node(1, 10, cap=140), node(2)]
+    chosen = judge(nodes, network(2, 1e10), 1000, global_batch=256, all_hosts=True).chosen
+    assert chosen.batches == (140, 116)
+
+
+def test_full_node_does_not_wait_for_what_is_left_to_the_others():
+    """A GPU takes no more than it was tried with; the batch that is left is a CPU's for minutes."""
+    nodes = [node(1, 10, cap=140), node(2)]
+    verdict = judge(nodes, network(2, 1e10), 1000)
+    assert verdict.chosen.batches == (140, pytest.approx(14, abs=2))
+    assert gains(verdict)["n2"] == pytest.approx(0.1, abs=0.03)
+
+
+def test_batch_that_no_subset_can_take_is_refused():
+    nodes = [node(1, cap=100), node(2, cap=100)]
+    with pytest.raises(InvalidPlanError, match="use at most 200 samples"):
+        judge(nodes, network(2), 1000, global_batch=1000)
+
+
+def test_subsets_that_cannot_take_the_batch_are_passed_over():
+    nodes = [node(1, cap=100), node(2, cap=100), node(3, cap=100)]
+    verdict = judge(nodes, network(3, 1.2e6), ALEXNET_BYTES, global_batch=150)
+    assert len(verdict.chosen.hosts) == 2
+    assert gains(verdict)["n1"] is None  # without it, the batch would not fit
+
+
+def test_without_a_measured_network_all_nodes_are_used_and_none_is_judged():
+    verdict = judge([node(1), node(2)], None, ALEXNET_BYTES)
+    assert verdict.chosen.hosts == ("n1", "n2")
+    assert not verdict.knows_network
+    assert verdict.gains == ()
+    assert not judge([node(1), node(2)], network(2), None).knows_network
+    assert judge([node(1)], None, None).knows_network
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_no_subset_and_no_shares_beat_the_chosen_ones(seed):
+    dice = random.Random(seed)
+    count = dice.randint(2, 4)
+    nodes = [
+        node(
+            number,
+            time=StepTime(fixed_s=dice.random(), per_sample_s=dice.uniform(0.01, 0.3)),
+            tuned_batch=dice.choice([2, 4]),
+            cores=dice.choice([None, 1, 4]),
+        )
+        for number in range(1, count + 1)
+    ]
+    gradient_bytes, total = dice.choice([10**4, 10**7, 10**8]), dice.choice([8, 12])
+    exchange = network(count, dice.choice([1e7, 1e8, 1e9]))
+    verdict = judge(nodes, exchange, gradient_bytes, global_batch=total)
+    best = 0.0
+    for size in range(1, count + 1):
+        for subset in combinations(nodes, size):
+            hosts = [one.host for one in subset]
+            for batches in ways(total, size):
+                best = max(best, total / step_s(subset, hosts, batches, exchange, gradient_bytes))
+    found = verdict.chosen.throughput_samples_per_s
+    assert (1 - TIE) * best <= found * (1 + 1e-9) <= best * (1 + 2e-9)
+
+
+def ways(total: int, parts: int):
+    """Every way to deal out samples, two a node at least."""
+    if parts == 1:
+        yield (total,)
+        return
+    for first in range(2, total - 2 * (parts - 1) + 1):
+        for rest in ways(total - first, parts - 1):
+            yield (first, *rest)
+
+
+def step_s(nodes, hosts, batches, exchange, gradient_bytes) -> float:
+    """The formula, written once more."""
+    computing = [one.time.at(n) for one, n in zip(nodes, batches, strict=True)]
+    if len(nodes) == 1:
+        return computing[0]
+    cpu_s = exchange.cpu_s(len(nodes), gradient_bytes)
+    busy = [
+        s + cpu_s / one.cores if one.cores else s for one, s in zip(nodes, computing, strict=True)
+    ]
+    wire_s = exchange.wire_s(hosts, gradient_bytes)
+    longest = max(*busy, FIRST_READY * max(computing) + wire_s)
+    return longest + exchange.tail_s(hosts, gradient_bytes)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_faster_network_or_node_never_makes_the_job_slower(seed):
+    dice = random.Random(seed)
+    speeds = [dice.uniform(0.2, 4) for _ in range(3)]
+    nodes = [node(i + 1, speed) for i, speed in enumerate(speeds)]
+    rate = dice.choice([3e6, 3e7, 3e8])
+    before = judge(nodes, network(3, rate), ALEXNET_BYTES).best
+    after = judge(nodes, network(3, 2 * rate), ALEXNET_BYTES).best
+    floor = (1 - TIE) * before.throughput_samples_per_s
+    assert after.throughput_samples_per_s >= floor
+    faster = [node(1, 1.5 * speeds[0]), *nodes[1:]]
+    assert judge(faster, network(3, rate), ALEXNET_BYTES).best.throughput_samples_per_s >= floor
+
+
+def test_more_nodes_than_can_be_tried_in_every_way_are_chosen_from_too():
+    nodes = [node(number, 1 + number % 3) for number in range(1, 21)]
+    slow = {
+        (one, other): 1e5
+        for one, other in combinations([f"n{number}" for number in range(1, 21)], 2)
+        if "n7" in (one, other)
+    }
+    verdict = judge(nodes, network(20, 1e9, slow), ALEXNET_BYTES)
+    assert set(verdict.chosen.hosts) == {one.host for one in nodes} - {"n7"}
+    assert gains(verdict)["n7"] < -0.5
+
+
+def test_ring_of_many_sends_each_gradient_twice():
+    assert ring_bytes(100, 2) == 100
+    assert ring_bytes(100, 4) == 150
+    wire = network(2).wire_s(["n1", "n2"], ALEXNET_BYTES)
+    assert network(4).wire_s(["n1", "n2", "n3", "n4"], ALEXNET_BYTES) > 1.49 * wire
+
+
+def test_measured_sum_says_how_far_from_ideal_the_network_is():
+    measured = SumTime(message_bytes=ALEXNET_BYTES, time_s=3.9, cpu_s=0.5)
+    hosts = ["n1", "n2"]
+    assert network(2, sums=(measured,)).wire_s(hosts, ALEXNET_BYTES) == pytest.approx(3.9)
+    small = replace(measured, message_bytes=1000, time_s=1e-4, cpu_s=1e-5)
+    exchange = network(2, sums=(small, measured))
+    assert exchange.wire_s(hosts, ALEXNET_BYTES) == pytest.approx(3.9)
+    assert exchange.wire_s(hosts, 1000) == pytest.approx(1e-4)
+    assert exchange.cpu_s(2, ALEXNET_BYTES) == pytest.approx(0.5)
+
+
+def test_processor_time_of_waiting_that_spins_does_not_count():
+    spinning = SumTime(message_bytes=ALEXNET_BYTES, time_s=2.0, cpu_s=1.99)
+    assert network(2, sums=(spinning,)).cpu_s(2, ALEXNET_BYTES) == pytest.approx(0.228)
+
+
+def test_exchange_takes_processor_time_from_nodes_whose_cores_compute():
+    slow, wide, gpu = (node(1, cores=1), node(2, cores=4), node(3, cores=None))
+    chosen = judge([slow, wide, gpu], network(3, 1e10), ALEXNET_BYTES).chosen
+    assert chosen.batches[0] < chosen.batches[1] < chosen.batches[2]
