@@ -8,6 +8,7 @@ LaunchError
 |-- HostFileError          a host file cannot be read
 |   `-- UnsafeHostError        a host name that a program could take for an option or a command
 |-- HostUnreachableError   a host cannot take part
+|-- CheckpointError        a checkpoint cannot be written or read
 |-- LostWorkerError        another worker of the node is gone, so that this one cannot go on
 `-- CompilerError          torch.compile cannot compile the model
 """
@@ -45,6 +46,10 @@ class UnsafeHostError(HostFileError):
 
 class HostUnreachableError(LaunchError):
     """A host cannot take part in the job."""
+
+
+class CheckpointError(LaunchError):
+    """A checkpoint cannot be written or read."""
 
 
 class LostWorkerError(LaunchError):

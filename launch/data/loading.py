@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader, Dataset
 from launch.data.decoded_pictures import DecodedPictures
 from launch.data.device_pictures import DevicePictures
 from launch.data.samples import Indices
+from launch.data.seeded_samples import SeededBatch, SeededSamples
 from launch.process_end import end_with_parent
 
 
@@ -21,6 +22,7 @@ def load(
     *,
     loader_workers: int,
     pin_memory: bool = False,
+    seeds: Iterator[int] | None = None,
 ) -> Iterator[tuple[Any | None, int]]:
     """Read the share of each batch from the data set.
 
@@ -29,20 +31,23 @@ def load(
         work: Which of them the share of each batch has, and the size of the whole batch.
         loader_workers: Processes that read; 0 reads here.
         pin_memory: Whether batches are put where a GPU can fetch them from.
+        seeds: One for each batch of ``work``, from which what is random in its samples is drawn;
+            asked for right after the batch.
 
     Yields:
         The collated share, ``None`` where it is empty, and the size of the whole batch.
     """
     sizes: list[tuple[bool, int]] = []
 
-    def keys() -> Iterator[Indices]:
+    def keys() -> Iterator[Any]:
         for indices, batch_size in work:
             sizes.append((bool(indices), batch_size))
+            seed = None if seeds is None else next(seeds)
             if indices:
-                yield indices
+                yield indices if seed is None else SeededBatch(indices, seed)
 
     loader: DataLoader[Any] = DataLoader(
-        dataset,
+        dataset if seeds is None else SeededSamples(dataset),
         batch_sampler=keys(),
         # Data sets of decoded pictures give a batch whole.
         collate_fn=_keep if isinstance(dataset, (DecodedPictures, DevicePictures)) else None,

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from launch.checkpoints.held import HeldOptimizer, HeldPiece, parameter_names
 from launch.errors import UseCaseError
 from launch.training.chunks import Chunk, Piece, cut_anywhere, cut_between, merged
 from launch.training.clipping import GradientClipper, square_sum
@@ -74,6 +75,7 @@ class GradientAverager:
                 "use --strategies sequential, or another optimizer"
             )
         self._group = group
+        self._optimizer = optimizer
         self._clipper = clipper
         self._shared = shared = SharedParameters(model, group)
         rank = group.local_rank
@@ -115,6 +117,28 @@ class GradientAverager:
         self._update(self._shared.kinds.amax(0).tolist())
         self._group.barrier()
         return node_loss
+
+    def held(self, model: nn.Module) -> HeldOptimizer:
+        """Name what the optimizer keeps here, for a checkpoint.
+
+        Args:
+            model: Gives the names: the one that was given to the constructor, or one around it.
+        """
+        name_of = parameter_names(model)
+        names = [name_of[id(parameter)] for parameter in self._shared.parameters]
+        return HeldOptimizer(
+            optimizer=self._optimizer,
+            names=[[names[index] for index in group] for group in self._pieces.groups],
+            pieces=[
+                HeldPiece(
+                    name=names[piece.index],
+                    parameter=self._shared.parameters[piece.index],
+                    start=piece.start,
+                    owned=piece.owned,
+                )
+                for piece in self._whole.pieces
+            ],
+        )
 
     @torch.no_grad()
     def _update(self, kinds: Sequence[int]) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import SupportsFloat
 
 import torch
 from torch import distributed
 
+from launch.checkpoints.held import HeldState
 from launch.data.batch import Batch
 from launch.data.samples import Part
 from launch.plan import Plan
@@ -25,6 +27,7 @@ class DdpStep(PlainStep):
 
     def __init__(self, plan: Plan, case: UseCase, group: LocalGroup) -> None:
         device = plan.devices[group.local_rank % len(plan.devices)]
+        self._is_first = group.local_rank == 0
         self._connections = Connections(group, torch.device(device))
         super().__init__(plan, case, device, DdpReplica)
         self.part = Part(group.local_rank, group.size)
@@ -41,6 +44,11 @@ class DdpStep(PlainStep):
             content = buffer.contiguous().view(-1).view(torch.uint8)
             distributed.broadcast(content, 0)
             buffer.copy_(content.view(buffer.dtype).view(buffer.shape))
+
+    def held(self) -> HeldState:
+        held = super().held()
+        # All workers hold the same.
+        return held if self._is_first else replace(held, weights=[], writes_optimizers=False)
 
     def close(self) -> None:
         self._connections.close()

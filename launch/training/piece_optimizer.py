@@ -76,6 +76,14 @@ class PieceOptimizer:
             group["params"] = owned
 
     @property
+    def groups(self) -> list[list[int]]:
+        """Numbers of the parameters in each of the optimizer's groups, not here alone."""
+        groups: list[list[int]] = [[] for _ in self._optimizer.param_groups]
+        for index, number in self._group_of.items():
+            groups[number].append(index)
+        return groups
+
+    @property
     def is_watched(self) -> bool:
         """Whether hooks look at the optimizer around its steps, and expect to see it complete."""
         return bool(

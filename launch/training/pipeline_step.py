@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from launch.checkpoints.held import HeldState
 from launch.data.batch import Batch, move_batch, split_batch
 from launch.data.samples import Part, equal_parts
 from launch.errors import UseCaseError
@@ -122,6 +123,19 @@ class PipelineStep(TrainStep):
         counts = self._replica == 0
         owned = [*self._own.parameters(), *self._own.buffers()] if counts else []
         self._whole.agree(owned, self._device)
+
+    def held(self) -> HeldState:
+        state = self.model.state_dict(keep_vars=True)
+        layers = _identities(self._layers)
+        mine = _identities(self._own) if self._replica == 0 else set[int]()
+        if self._group.local_rank == 0:  # and what no stage trains
+            mine |= {id(value) for value in state.values()} - layers
+        return HeldState(
+            models=[self.model],
+            weights=[name for name, value in state.items() if id(value) in mine],
+            optimizers=[self._update.held(self.model)],
+            writes_optimizers=self._replica == 0 or not self._has_copies,
+        )
 
     def close(self) -> None:
         self._connections.close()
@@ -250,6 +264,10 @@ def repeat_samples(batch: Any, size: int) -> Any:
     if isinstance(batch, (tuple, list)):
         return type(batch)(repeat_samples(value, size) for value in batch)
     return batch
+
+
+def _identities(module: nn.Module) -> set[int]:
+    return {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
 
 
 def _is_channels_last(tensor: Tensor) -> bool:

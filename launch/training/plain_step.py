@@ -6,6 +6,7 @@ from typing import SupportsFloat
 
 from torch import nn
 
+from launch.checkpoints.held import HeldOptimizer, HeldState
 from launch.data.batch import Batch
 from launch.data.samples import Part
 from launch.plan import Plan
@@ -41,3 +42,10 @@ class PlainStep(TrainStep):
 
     def place(self, batch: Batch) -> Batch:
         return self._replica.place(batch)
+
+    def held(self) -> HeldState:
+        return HeldState(
+            models=[self.model],
+            weights=list(self.model.state_dict()),
+            optimizers=[HeldOptimizer.of_parameters(self._optimizer, self.model)],
+        )

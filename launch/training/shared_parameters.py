@@ -63,14 +63,14 @@ class SharedParameters:
     def in_shape(self, block: Tensor, index: int) -> Tensor:
         """View a parameter's part of a block in its shape, and in its strides if dense."""
         parameter, memory = self.parameters[index], self.flat(block, index)
-        if _is_dense(parameter):
+        if is_dense(parameter):
             return memory.as_strided(parameter.size(), parameter.stride())
         return memory.view(parameter.size())
 
 
 def flat_view(tensor: Tensor) -> Tensor:
     """Give the elements in the order of their memory, as `SharedParameters.flat` does."""
-    if _is_dense(tensor):
+    if is_dense(tensor):
         return tensor.detach().as_strided((tensor.numel(),), (1,))
     return tensor.detach().reshape(-1)
 
@@ -79,7 +79,7 @@ def _aligned(num_bytes: int) -> int:
     return -(-num_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
 
 
-def _is_dense(tensor: Tensor) -> bool:
+def is_dense(tensor: Tensor) -> bool:
     """Whether the elements fill their memory without gaps or overlaps, in any order."""
     expected = 1
     dimensions = zip(tensor.stride(), tensor.size(), strict=True)

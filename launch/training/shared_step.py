@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
+from launch.checkpoints.held import HeldState
 from launch.data.batch import Batch
 from launch.data.samples import Part
 from launch.plan import Plan
@@ -26,6 +27,7 @@ class SharedStep(TrainStep):
     def __init__(self, plan: Plan, case: UseCase, model: nn.Module, group: LocalGroup) -> None:
         self.model = model
         self.part = Part(group.local_rank, group.size)
+        self._is_first = group.local_rank == 0
         self._replica = Replica(plan, case, model, "cpu")
         optimizer = make_optimizer(plan, case, model.parameters())
         self.optimizers = [optimizer]
@@ -43,3 +45,10 @@ class SharedStep(TrainStep):
 
     def place(self, batch: Batch) -> Batch:
         return self._replica.place(batch)
+
+    def held(self) -> HeldState:
+        return HeldState(
+            models=[self.model],
+            weights=list(self.model.state_dict()) if self._is_first else [],
+            optimizers=[self._averager.held(self.model)],
+        )

@@ -10,6 +10,7 @@ from torch import Tensor, distributed, nn
 from torch.distributed import ProcessGroup
 from torch.optim import Optimizer
 
+from launch.checkpoints.held import HeldOptimizer
 from launch.training.averaging import GradientAverager
 from launch.training.clipping import GradientClipper, square_sum
 from launch.training.group import LocalGroup
@@ -27,6 +28,10 @@ class StageUpdate(ABC):
     @abstractmethod
     def start(self) -> None:
         """Forget the last step's gradients."""
+
+    @abstractmethod
+    def held(self, model: nn.Module) -> HeldOptimizer:
+        """Name what the optimizer keeps here, for a checkpoint, as the whole model names it."""
 
     @abstractmethod
     def finish(self) -> None:
@@ -47,6 +52,9 @@ class LoneUpdate(StageUpdate):
         if self._clipper is not None:
             clip(_gradients(self._optimizer), self._clipper)
         self._optimizer.step()
+
+    def held(self, model: nn.Module) -> HeldOptimizer:
+        return HeldOptimizer.of_parameters(self._optimizer, model)
 
 
 class SharedUpdate(StageUpdate):
@@ -69,6 +77,9 @@ class SharedUpdate(StageUpdate):
 
     def finish(self) -> None:
         self._averager.step(0.0)
+
+    def held(self, model: nn.Module) -> HeldOptimizer:
+        return self._averager.held(model)
 
 
 class ReducedUpdate(StageUpdate):
@@ -118,6 +129,9 @@ class ReducedUpdate(StageUpdate):
             counts = distributed.get_rank(self._group) == 0
             clip(gradients, self._clipper, counts=counts)
         self._optimizer.step()
+
+    def held(self, model: nn.Module) -> HeldOptimizer:
+        return HeldOptimizer.of_parameters(self._optimizer, model)
 
 
 def clip(gradients: Sequence[Tensor], clipper: GradientClipper, *, counts: bool = True) -> None:

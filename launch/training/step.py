@@ -9,6 +9,7 @@ from typing import Any, SupportsFloat
 from torch import nn
 from torch.optim import Optimizer
 
+from launch.checkpoints.held import HeldState
 from launch.data.batch import Batch
 from launch.data.samples import Part
 
@@ -68,6 +69,14 @@ class TrainStep(ABC):
         share.
         """
         return
+
+    @abstractmethod
+    def held(self) -> HeldState:
+        """Name what this worker holds between two steps, for a checkpoint to keep or to fill.
+
+        Nothing is copied. A weight, and the state of an optimizer for an element, is named for
+        writing by one worker of the node, and for reading by each that needs it.
+        """
 
     def close(self) -> None:
         """End what the step started, after every worker's last step. Nothing by default.

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import torch
 
+from launch.checkpoints.held import HeldState
 from launch.data.batch import Batch, num_samples, split_batch
 from launch.data.samples import Part, usable_parts
 from launch.plan import Plan
@@ -60,6 +61,14 @@ class ThreadedStep(TrainStep):
 
     def place(self, batch: Batch) -> Batch:
         return self._replicas[0].place(batch)
+
+    def held(self) -> HeldState:
+        every = [replica.held() for replica in self._replicas]
+        return HeldState(
+            models=[held.models[0] for held in every],
+            weights=every[0].weights,
+            optimizers=[held.optimizers[0] for held in every],
+        )
 
     def close(self) -> None:
         self._members[0].abort()

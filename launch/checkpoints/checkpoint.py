@@ -1,0 +1,166 @@
+"""What does a checkpoint hold, whoever wrote it? The model, and each parameter's state as a whole.
+
+Several workers may have written pieces of one parameter's state, each in the order of its memory;
+here they are put together in the shape of the parameter.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from launch.checkpoints.folder import read_manifest
+from launch.checkpoints.manifest import Manifest
+from launch.checkpoints.values import decode
+from launch.errors import CheckpointError
+
+DOCUMENT = "ddlplan"
+"""Under which name a file's metadata hold a worker's document."""
+
+
+class Checkpoint:
+    """A checkpoint opened for reading. Use it in a ``with`` block.
+
+    Its files are not read through when it is opened: `launch.checkpoints.folder.find_latest` has
+    done that.
+
+    Attributes:
+        manifest: What it says of itself.
+        schedules: Kind, number of parameter groups and state of each schedule that was kept.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.manifest: Manifest = read_manifest(path)
+        self.schedules: list[tuple[str, int, dict[str, Any]]] = []
+        self._path = path
+        self._files = ExitStack()
+        self._weights: dict[str, Any] = {}
+        self._pieces: defaultdict[str, list[tuple[Any, dict[str, Any]]]] = defaultdict(list)
+        self._shapes: dict[str, dict[str, Any]] = {}
+        self._settings: dict[str, dict[str, Any]] = {}
+        self._others: dict[str, Any] = {}
+        self._loose: dict[str, Any] = {}
+        self._kinds: set[str] = set()
+        try:
+            for record in self.manifest.files:
+                self._open(path / record.name)
+        except BaseException:
+            self._files.close()
+            raise
+
+    def __enter__(self) -> Checkpoint:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._files.close()
+
+    @property
+    def optimizer_kinds(self) -> frozenset[str]:
+        """Names of the optimizers' classes."""
+        return frozenset(self._kinds)
+
+    @property
+    def loose_state(self) -> Mapping[str, Any]:
+        """What an optimizer kept under texts, of no parameter."""
+        return self._loose
+
+    def model_state(self) -> dict[str, Any]:
+        """Read what ``load_state_dict`` of the model takes."""
+        tensors = {name: self._tensor(file, name) for name, file in self._weights.items()}
+        return tensors | self._others
+
+    def settings_of(self, names: list[str]) -> Mapping[str, Any] | None:
+        """Give the settings of the group that trained one of these parameters.
+
+        ``None`` where none of them was trained.
+        """
+        return next((self._settings[name] for name in names if name in self._settings), None)
+
+    def optimizer_state(self, name: str) -> dict[str, Any]:
+        """Put together what the optimizer keeps for a parameter; empty where it keeps nothing.
+
+        Tensors with a value for each element have the parameter's shape and are contiguous.
+
+        Raises:
+            CheckpointError: Some elements are missing.
+        """
+        pieces = self._pieces.get(name, [])
+        if not pieces:
+            return {}
+        file, first = pieces[0]
+        state: dict[str, Any] = {
+            key: decode(value, lambda inner: self._tensor(file, inner))
+            for key, value in first["values"].items()
+        }
+        for key in first["elements"]:
+            state[key] = self._whole(name, key)
+        return state
+
+    def _whole(self, name: str, key: str) -> Tensor:
+        shape = torch.Size(self._shapes[name]["shape"])
+        strides = self._shapes[name]["strides"]
+        memory: Tensor | None = None
+        known = 0
+        for file, piece in sorted(self._pieces[name], key=lambda entry: int(entry[1]["start"])):
+            content = self._tensor(file, piece["elements"].get(key, ""))
+            if memory is None:
+                memory = torch.empty(shape.numel(), dtype=content.dtype)
+            if piece["start"] != known or content.numel() != piece["count"]:
+                break
+            known += content.numel()
+            memory[piece["start"] : known] = content.reshape(-1)
+        if memory is None or known != shape.numel():
+            raise CheckpointError(
+                f"checkpoint {self._path}: {key} of {name} has elements from 0 to {known} of "
+                f"{shape.numel()}: some worker's part is missing"
+            )
+        return (
+            memory.view(shape)
+            if strides is None
+            else memory.as_strided(shape, strides).contiguous()
+        )
+
+    def _open(self, path: Path) -> None:
+        try:
+            file = self._files.enter_context(safe_open(path, framework="pt"))
+            document = (file.metadata() or {}).get(DOCUMENT)
+            if document is None:
+                self._weights.update(dict.fromkeys(file.keys(), file))
+            else:
+                self._add(file, json.loads(document))
+        except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(f"{path} cannot be read: {error}") from error
+
+    def _add(self, file: Any, document: Mapping[str, Any]) -> None:
+        self._others.update(decode(document["others"], lambda name: self._tensor(file, name)))
+        for optimizer in document.get("optimizers", ()):
+            self._kinds.add(optimizer["kind"])
+            self._loose.update(decode(optimizer["loose"]))
+            for names, settings in _groups(optimizer):
+                self._settings.update(dict.fromkeys(names, settings))
+            for name, parameter in optimizer["parameters"].items():
+                self._shapes[name] = parameter
+                self._pieces[name] += [(file, piece) for piece in parameter["pieces"]]
+        for schedule in document.get("schedules", ()):
+            state = decode(schedule["state"])
+            self.schedules.append((schedule["kind"], schedule["groups"], state))
+
+    def _tensor(self, file: Any, name: str) -> Tensor:
+        try:
+            tensor: Tensor = file.get_tensor(name)
+        except SafetensorError as error:
+            raise CheckpointError(f"checkpoint {self._path}: {error}") from error
+        return tensor
+
+
+def _groups(optimizer: Mapping[str, Any]) -> Iterator[tuple[list[str], dict[str, Any]]]:
+    for group in optimizer["groups"]:
+        yield group["names"], decode(group["settings"])

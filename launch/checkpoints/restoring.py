@@ -1,0 +1,130 @@
+"""How does a worker take up what a checkpoint holds? It fills its part of its plan's own layout."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim.lr_scheduler import LRScheduler
+
+from launch.checkpoints.checkpoint import Checkpoint
+from launch.checkpoints.held import HeldOptimizer, HeldPiece, HeldState
+from launch.checkpoints.part import is_per_element
+from launch.errors import CheckpointError
+from launch.training.shared_parameters import flat_view
+
+
+def restore(
+    held: HeldState, schedules: Sequence[LRScheduler], checkpoint: Checkpoint, *, global_batch: int
+) -> None:
+    """Bring a worker that has made no step yet to the state of a checkpoint.
+
+    Every worker of the node does it; nobody may make a step before all have done.
+
+    Args:
+        held: What the worker's step holds.
+        schedules: Those that the worker drives, freshly made.
+        checkpoint: Whose state it is to be.
+        global_batch: This job's. A schedule counts steps: where they had another size, it goes on
+            from where it would be had all had this one.
+
+    Raises:
+        CheckpointError: It is one of another model or optimizer.
+    """
+    _restore_models(held, checkpoint)
+    is_same_batch = global_batch == checkpoint.manifest.global_batch
+    kept = [_kept_state(each, checkpoint) if is_same_batch else None for each in schedules]
+    takes_settings = None not in kept
+    for optimizer in held.optimizers:
+        _restore_optimizer(optimizer, checkpoint, settings=takes_settings)
+    for schedule, state in zip(schedules, kept, strict=True):
+        if takes_settings and state is not None:
+            schedule.load_state_dict(state)
+        else:
+            _advance(schedule, checkpoint.manifest.steps_of(global_batch))
+
+
+def _restore_models(held: HeldState, checkpoint: Checkpoint) -> None:
+    state = checkpoint.model_state()
+    for model in held.models:
+        try:
+            model.load_state_dict(state)
+        except RuntimeError as error:
+            reason = " ".join(str(error).split())[:400]
+            raise CheckpointError(
+                f"the checkpoint is one of another model ({reason}): use the use case that it was "
+                "made with"
+            ) from error
+
+
+def _kept_state(schedule: LRScheduler, checkpoint: Checkpoint) -> dict[str, Any] | None:
+    """Find the state of such a schedule: its lists have one entry for each parameter group."""
+    wanted = (type(schedule).__name__, len(schedule.optimizer.param_groups))
+    return next(
+        (state for kind, groups, state in checkpoint.schedules if (kind, groups) == wanted), None
+    )
+
+
+def _advance(schedule: LRScheduler, steps: int) -> None:
+    """Bring a fresh schedule to where it is after so many steps."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that the optimizer has made none
+        for _ in range(steps):
+            schedule.step()
+
+
+@torch.no_grad()
+def _restore_optimizer(held: HeldOptimizer, checkpoint: Checkpoint, *, settings: bool) -> None:
+    optimizer = held.optimizer
+    kind = type(optimizer).__name__
+    if checkpoint.optimizer_kinds != {kind}:
+        made = ", ".join(sorted(checkpoint.optimizer_kinds)) or "no optimizer"
+        raise CheckpointError(
+            f"the checkpoint is one of {made} and the use case makes {kind}: use the use case "
+            "that it was made with"
+        )
+    group_of: dict[str, Mapping[str, Any]] = {}
+    for group, names in zip(optimizer.param_groups, held.names, strict=True):
+        group_of.update(dict.fromkeys(names, group))
+        if settings and (found := checkpoint.settings_of(list(names))):
+            _set(group, found)
+    last, whole = "", dict[str, Any]()
+    for piece in held.pieces:
+        if piece.name != last:  # the pieces of a parameter follow one another
+            last, whole = piece.name, checkpoint.optimizer_state(piece.name)
+        state = {
+            key: _part_of(value, key, piece, group_of.get(piece.name, {}))
+            for key, value in whole.items()
+            if value is not None  # as torch has it where there was no gradient yet
+        }
+        if state:
+            optimizer.state[piece.owned].update(state)
+    optimizer.state.update(checkpoint.loose_state)  # type: ignore[arg-type]
+
+
+def _set(group: dict[str, Any], settings: Mapping[str, Any]) -> None:
+    for key, value in settings.items():
+        if isinstance(group.get(key), Tensor):
+            group[key].fill_(value)
+        else:
+            group[key] = value
+
+
+def _part_of(value: Any, key: str, piece: HeldPiece, group: Mapping[str, Any]) -> Any:
+    """Give a piece's part of a state, where and how the optimizer would have made it."""
+    if not isinstance(value, Tensor):
+        return value
+    if key == "step" and not (group.get("capturable") or group.get("fused")):
+        return value.clone()  # torch counts on the CPU unless the GPU is to do everything
+    device = piece.owned.device
+    if not is_per_element(value, piece.parameter, key):
+        return value.clone().to(device)
+    laid_out = torch.empty_like(piece.parameter, dtype=value.dtype, device=device)
+    laid_out.copy_(value)
+    if piece.owned is piece.parameter:
+        return laid_out
+    part = flat_view(laid_out)[piece.start : piece.start + piece.owned.numel()]
+    return part.view(piece.owned.shape).clone()

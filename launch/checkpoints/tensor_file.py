@@ -1,0 +1,96 @@
+"""How are tensors written? As a safetensors file, one after the other, with a digest of its bytes.
+
+The library's own writer would want all of them as memory that no two share, which is one more copy
+of the model, and would leave the digest to a second pass.
+
+Source: https://huggingface.co/docs/safetensors, "Format".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import BinaryIO
+
+import torch
+from torch import Tensor
+
+from launch.checkpoints.manifest import FileRecord
+from launch.errors import CheckpointError
+
+_DTYPES = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.int16: "I16",
+    torch.int8: "I8",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
+_BLOCK_BYTES = 8 << 20
+
+
+def write_tensors(
+    path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
+) -> FileRecord:
+    """Write tensors to a new file that only the user can read, down to the disk.
+
+    Args:
+        path: Where; nothing may be there.
+        tensors: On any device, in any strides.
+        metadata: Texts that go with them.
+
+    Raises:
+        CheckpointError: A tensor is of a kind that the format does not know.
+        OSError: The file cannot be written.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        digest = hashlib.sha256()
+        num_bytes = 0
+        for block in (_header(tensors, metadata), *map(_content, tensors.values())):
+            num_bytes += _write(file, block, digest)
+        file.flush()
+        os.fsync(file.fileno())
+    return FileRecord(name=path.name, num_bytes=num_bytes, sha256=digest.hexdigest())
+
+
+def _header(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None) -> memoryview:
+    entries: dict[str, object] = {"__metadata__": dict(metadata)} if metadata else {}
+    offset = 0
+    for name, tensor in tensors.items():
+        if tensor.dtype not in _DTYPES or tensor.layout is not torch.strided:
+            raise CheckpointError(
+                f"{name} is a tensor of {tensor.dtype}, {tensor.layout}, which safetensors cannot "
+                "hold: leave --checkpoint out"
+            )
+        end = offset + tensor.numel() * tensor.element_size()
+        entries[name] = {
+            "dtype": _DTYPES[tensor.dtype],
+            "shape": list(tensor.shape),
+            "data_offsets": [offset, end],
+        }
+        offset = end
+    document = json.dumps(entries).encode()
+    document += b" " * (-len(document) % 8)  # so that tensors begin where a number may
+    return memoryview(len(document).to_bytes(8, "little") + document)
+
+
+def _content(tensor: Tensor) -> memoryview:
+    flat = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+    content: memoryview = flat.numpy().data
+    return content
+
+
+def _write(file: BinaryIO, block: memoryview, digest: hashlib._Hash) -> int:
+    for start in range(0, len(block), _BLOCK_BYTES):
+        piece = block[start : start + _BLOCK_BYTES]
+        digest.update(piece)  # while it is in the cache
+        file.write(piece)
+    return len(block)
