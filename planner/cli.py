@@ -72,6 +72,10 @@ HostFile = Annotated[Path | None, _option("--hosts", help_="File of hosts, one a
 SshConfig = Annotated[
     Path | None, _option("--ssh-config", help_="Read by ssh in place of ~/.ssh/config.")
 ]
+Mpirun = Annotated[str | None, _option("--mpirun", help_="A site's own mpirun, by path or name.")]
+AllowRoot = Annotated[
+    bool, _option("--allow-run-as-root", help_="Let root start mpirun, as in a container.")
+]
 Seed = Annotated[
     int,
     # The sampler of the search takes no more bits.
@@ -185,9 +189,7 @@ def launch(
     allow_stale: Annotated[
         bool, _option("--allow-stale", help_="Use a plan of other hardware or software.")
     ] = False,
-    allow_run_as_root: Annotated[
-        bool, _option("--allow-run-as-root", help_="Let root start mpirun, as in a container.")
-    ] = False,
+    allow_run_as_root: AllowRoot = False,
     db: Database = DEFAULT_DATABASE,
     json: AsJson = False,
 ) -> None:
@@ -254,6 +256,8 @@ def doctor(
     ] = None,
     data: DataFolder = None,
     ssh_config: SshConfig = None,
+    mpirun: Mpirun = None,
+    allow_run_as_root: AllowRoot = False,
     db: Database = DEFAULT_DATABASE,
     json: AsJson = False,
 ) -> None:
@@ -264,6 +268,7 @@ def doctor(
 
         examine(db, out)
         return
+    from launch.mpi.settings import MpiSettings
     from planner.commands.doctor_hosts import DoctorRequest, examine_hosts
 
     request = DoctorRequest(
@@ -271,6 +276,7 @@ def doctor(
         use_case=_checked_case(use_case),
         data=_existing(data),
         ssh_config=ssh_config,
+        mpi=MpiSettings(mpirun=mpirun, allow_root=allow_run_as_root),
     )
     examine_hosts(request, db, out)
 

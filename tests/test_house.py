@@ -12,7 +12,11 @@ ROOT = Path(__file__).parents[1]
 FLOORS = ("probes", "launch", "planner")
 """From the ground up: a floor imports from itself and from those before it."""
 
-HOMES = {"typer": "planner/cli.py", "mpi4py": "launch/rank.py", "sqlalchemy": "planner/store/"}
+HOMES = {
+    "typer": "planner/cli.py",
+    "mpi4py": ("launch/rank.py", "launch/mpi/roll_call.py"),
+    "sqlalchemy": "planner/store/",
+}
 
 
 def modules(floor: str) -> list[Path]:

@@ -13,6 +13,7 @@ from launch.errors import HostUnreachableError, LaunchError
 from launch.hosts.finding import Finding, Judge
 from launch.mpi.mpirun import find_mpirun
 from launch.mpi.root import needs_root_option
+from launch.mpi.settings import MpiSettings
 from planner.errors import NoDatabaseError, StoreError
 from planner.output import Output
 from planner.report.table import Column, find_look, render_table
@@ -56,10 +57,14 @@ def own_findings(name: str, db: str) -> Iterator[Finding]:
     yield from setting_findings(name, db)
 
 
-def setting_findings(name: str, db: str) -> Iterator[Finding]:
+def setting_findings(
+    name: str,
+    db: str,
+    settings: MpiSettings = MpiSettings(),  # noqa: B008 - it is frozen
+) -> Iterator[Finding]:
     """Make those that no other machine has to pass: whatever starts jobs and keeps plans."""
     judge = Judge(name)
-    yield _mpi(judge)
+    yield _mpi(judge, settings)
     yield _database(judge, db)
     yield _cache(judge)
 
@@ -82,12 +87,12 @@ def _software(judge: Judge) -> Iterator[Finding]:
             yield judge.fail(package, f"not installed: pip install {package}")
 
 
-def _mpi(judge: Judge) -> Finding:
+def _mpi(judge: Judge, settings: MpiSettings) -> Finding:
     try:
-        mpirun = find_mpirun()
+        mpirun = find_mpirun(settings.mpirun)
     except LaunchError as error:
         return judge.fail("mpirun", str(error))
-    if needs_root_option(os.environ):
+    if needs_root_option(os.environ) and not settings.allow_root:
         return judge.note("mpirun", f"{mpirun}; as root, launch needs --allow-run-as-root")
     return judge.ok("mpirun", mpirun)
 

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from launch.hosts.check import check_hosts
-from launch.hosts.checked import require_no_failure
+from launch.hosts.checked import HostsChecked, require_no_failure
 from launch.hosts.file import read_host_file
+from launch.hosts.finding import Finding, Judge
+from launch.hosts.ssh import write_ssh_config
+from launch.mpi.command import uses_srun
+from launch.mpi.root import needs_root_option
+from launch.mpi.settings import MpiSettings
+from launch.mpi.world import find_world_fault
 from planner.commands.doctor import finding_json, setting_findings
 from planner.output import Output
 from planner.report.hosts import HOST_COLUMNS, host_rows
@@ -26,6 +33,8 @@ class DoctorRequest:
     use_case: str | None = None
     data: str | None = None
     ssh_config: Path | None = None
+    mpi: MpiSettings
+    """The user's part of them; the rest comes of the checks."""
 
 
 def examine_hosts(request: DoctorRequest, db: str, out: Output) -> None:
@@ -44,10 +53,12 @@ def examine_hosts(request: DoctorRequest, db: str, out: Output) -> None:
             ssh_config=request.ssh_config,
             use_case=request.use_case,
             data=request.data,
+            by_srun=uses_srun(request.mpi, os.environ),
             on_progress=on_progress,
         )
-    here = checked.this_machine or f"{checked.here.host_name} (here)"
-    findings = [*checked.findings, *setting_findings(here, db)]
+        here = checked.this_machine or f"{checked.here.host_name} (here)"
+        findings = [*checked.findings, *setting_findings(here, db, request.mpi)]
+        findings += _judge_world(request, checked, here)
     out.keep([finding_json(finding) for finding in findings])
     if not out.as_json:
         facts = {here: checked.here, **checked.facts}
@@ -55,6 +66,34 @@ def examine_hosts(request: DoctorRequest, db: str, out: Output) -> None:
         sys.stdout.write(render_table(rows, HOST_COLUMNS, find_look(sys.stdout, os.environ)))
     require_no_failure(findings)
     out.finish([finding_json(finding) for finding in findings])
+
+
+def _judge_world(request: DoctorRequest, checked: HostsChecked, here: str) -> Iterator[Finding]:
+    """Start a tiny MPI job on the hosts that passed every check."""
+    judge = Judge(here)
+    hosts = sorted(checked.good, key=lambda host: host.name != checked.this_machine)
+    if not hosts:
+        return
+    if needs_root_option(os.environ) and not request.mpi.allow_root:
+        yield judge.note("MPI ranks", "not tried: as root it needs --allow-run-as-root")
+        return
+    with tempfile.TemporaryDirectory(prefix="ddlplan-") as folder:
+        config = Path(folder, "ssh_config")
+        write_ssh_config(hosts, config, include=request.ssh_config)
+        settings = replace(request.mpi, ssh_config=config, networks=checked.networks)
+        fault = find_world_fault(
+            hosts,
+            settings,
+            os.environ,
+            host_names=[checked.facts[host.name].host_name for host in hosts],
+            starts_here=hosts[0].name == checked.this_machine,
+        )
+    if fault is not None:
+        yield judge.fail("MPI ranks", fault)
+        return
+    over = f" over {', '.join(checked.networks)}" if checked.networks else ""
+    for rank, host in enumerate(hosts):
+        yield Judge(host.name).ok("MPI ranks", f"rank {rank} of {len(hosts)}{over}")
 
 
 @contextmanager

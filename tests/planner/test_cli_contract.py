@@ -34,7 +34,7 @@ OPTIONS = {
     "trials": "--use-case --db --json --csv",
     "use-cases": "--json",
     "strategies": "--json",
-    "doctor": "--hosts --use-case --data --ssh-config --db --json",
+    "doctor": "--hosts --use-case --data --ssh-config --mpirun --allow-run-as-root --db --json",
 }
 
 
