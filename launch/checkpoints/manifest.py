@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -74,8 +75,9 @@ class Manifest:
         return self.epoch * -(-self.samples // global_batch) + -(-self.position // global_batch)
 
     def encode(self) -> bytes:
-        """Give the manifest as JSON."""
-        return json.dumps(asdict(self), indent=1).encode() + b"\n"
+        """Give the manifest as JSON, with a digest of its other values."""
+        values = asdict(self)
+        return json.dumps(values | {"sha256": _digest(values)}, indent=1).encode() + b"\n"
 
     @classmethod
     def decode(cls, document: bytes) -> Manifest:
@@ -92,6 +94,8 @@ class Manifest:
                     f"schema_version={version} and this ddlplan reads up to {SCHEMA_VERSION}: "
                     "use the newer ddlplan that wrote it"
                 )
+            if values.pop("sha256") != _digest(values):
+                raise ValueError("its values are not those that were written")
             values["files"] = tuple(FileRecord(**record) for record in values["files"])
             if strange := [file.name for file in values["files"] if "/" in file.name]:
                 raise ValueError(f"a file is named {strange[0]}")
@@ -100,6 +104,10 @@ class Manifest:
             return cls(**values)
         except (ValueError, TypeError, KeyError) as error:
             raise CheckpointError(f"its manifest is damaged ({error})") from error
+
+
+def _digest(values: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 class NewerCheckpointError(CheckpointError):
