@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "launch"))
+sys.path.append(str(Path(__file__).parent))
+
+from testbed import Testbed, find_obstacle
 
 
 @pytest.fixture(autouse=True)
@@ -18,3 +23,19 @@ def _own_surroundings(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyt
         if name.startswith("DDLPLAN_"):
             monkeypatch.delenv(name)
     monkeypatch.setenv("DDLPLAN_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+@pytest.fixture(scope="session")
+def _testbed_is_possible():
+    """Skip where hosts cannot be brought up; where CI promised that they can, fail."""
+    if (obstacle := find_obstacle()) is not None:
+        if os.environ.get("TESTBED") == "required":
+            pytest.fail(f"TESTBED=required, but {obstacle}")
+        pytest.skip(obstacle)
+
+
+@pytest.fixture
+def testbed(_testbed_is_possible) -> Iterator[Callable[..., Testbed]]:
+    """Bring hosts up, as `Testbed` does, and take them down after the test."""
+    with ExitStack() as stack:
+        yield lambda *args, **options: stack.enter_context(Testbed(*args, **options))
