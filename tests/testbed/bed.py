@@ -8,7 +8,6 @@ shared but for `Testbed.scratch`, which is a path that leads to another folder o
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import time
 from collections.abc import Sequence
@@ -75,6 +74,7 @@ class TestHost:
         self.own_scratch = slot.folder / f"scratch-{name}"
         """What is at `Testbed.scratch` on this host, as this machine sees it."""
         self.own_scratch.mkdir()
+        self._log = slot.folder / f"sshd-{name}.log"
         self.group = CGroup(f"{slot.name}-{number}")
         setup = _HOST_SETUP.format(
             name=name,
@@ -110,8 +110,7 @@ class TestHost:
 
     def start_sshd(self, config: Path) -> None:
         """Let ssh in."""
-        log = (config.parent / f"sshd-{self.name}.log").open("ab")
-        with log:
+        with self._log.open("ab") as log:
             self._daemon = subprocess.Popen(
                 self.command([SSHD, "-D", "-e", "-f", str(config)], Path("/")),
                 stdin=subprocess.DEVNULL,
@@ -119,6 +118,18 @@ class TestHost:
                 stderr=log,
                 start_new_session=True,
             )
+
+    def wait_for_sshd(self) -> None:
+        """Wait until ssh gets an answer; to connect would start a process, which ends late.
+
+        Raises:
+            TestbedError: It does not come.
+        """
+        give_up = time.monotonic() + _START_LIMIT_S
+        while "Server listening" not in (said := self._log.read_text()):
+            if time.monotonic() > give_up:
+                raise TestbedError(f"sshd of {self.name} does not start: {said.strip()}")
+            time.sleep(0.01)
 
     def stop_sshd(self) -> None:
         """Let nobody in any more; who is in stays."""
@@ -281,9 +292,7 @@ class Testbed:
             self._plug(number, "eth0", host)
             host.start_sshd(self.folder / "sshd_config")
         for host in self.hosts:
-            _wait_for_port(host.address, 22)
-        if left := self.left_over():  # what sshd started for that
-            raise TestbedError(f"processes {sorted(left)} do not end")
+            host.wait_for_sshd()
 
     def _write_files(self, names: Sequence[str]) -> None:
         for key in ("user_key", "host_key"):
@@ -331,16 +340,3 @@ class Testbed:
 
 def _checked(host: TestHost, argv: Sequence[str]) -> None:
     run(host.command(argv))
-
-
-def _wait_for_port(address: str, port: int) -> None:
-    give_up = time.monotonic() + _START_LIMIT_S
-    while True:
-        try:
-            socket.create_connection((address, port), timeout=1).close()
-        except OSError as error:
-            if time.monotonic() > give_up:
-                raise TestbedError(f"sshd at {address} does not answer: {error}") from error
-            time.sleep(0.02)
-        else:
-            return
