@@ -43,6 +43,8 @@ class Candidate:
         """
         latest: dict[str, Candidate] = {}
         for result in results:
+            if result.role is Role.SHARE:  # its batch may be one that the user does not want
+                continue
             if candidate := cls._from_result(result, over_samples):
                 latest[repr(result.plan)] = candidate
             elif _refutes(result):

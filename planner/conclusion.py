@@ -10,6 +10,7 @@ from typing import Protocol
 from planner.choice import Candidate, choose
 from planner.errors import NoPlanError
 from planner.findings import Findings
+from planner.measured_steps import measured_steps
 from planner.result import Outcome, Role, TrialResult
 from planner.search import time_per_sample_s
 from planner.stored_plan import Baseline, StoredPlan, utc_now
@@ -114,6 +115,8 @@ def _stored(findings: Findings, best: Candidate) -> StoredPlan:
         speedup=speedup,
         baseline=shown,
         peak_memory_bytes=best.peak_memory_bytes,
+        step_time=measured_steps(best.plan, findings.unfinished() or findings.results),
+        gradient_bytes=findings.case.parameter_bytes,
         created_at=utc_now(),
         software=findings.software,
         study_id=findings.study_id,

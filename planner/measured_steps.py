@@ -76,6 +76,19 @@ def measured_steps(plan: Plan, results: Sequence[TrialResult]) -> MeasuredSteps 
     return steps_from_points(points) if points else None
 
 
+def batches_to_time(plan: Plan, results: Sequence[TrialResult]) -> list[Plan]:
+    """Give a plan with the smaller batches that its line needs, and trials have not shown yet.
+
+    Half and a quarter: a node's share of a job with others may be as small, and the two ends of
+    the line should lie far apart.
+    """
+    measured = measured_steps(plan, results)
+    known = {point.node_batch for point in measured.points} if measured else set()
+    wanted = (plan.node_batch // 2, plan.node_batch // 4)
+    least = smallest_batch(plan)
+    return [replace(plan, node_batch=n) for n in wanted if n >= least and n not in known]
+
+
 def same_but_batch(plan: Plan, other: Plan) -> bool:
     """Tell whether two plans differ in nothing but their batch."""
     has_room = smallest_batch(plan) <= other.node_batch

@@ -43,6 +43,9 @@ class Role(StrEnum):
     EXACT = "exact"
     """The best plan, but in fp32: what its precision gains."""
 
+    SHARE = "share"
+    """The best plan with a smaller batch: what a step of a share takes. No plan to choose."""
+
     @property
     def is_unbiased(self) -> bool:
         """Whether the plan was chosen before this measurement, not by it."""

@@ -11,6 +11,7 @@ from launch.case_facts import CaseFacts
 from launch.plan import Plan, Setting
 from planner.choice import contenders
 from planner.findings import Findings
+from planner.measured_steps import batches_to_time
 from planner.result import Outcome, Role, TrialResult
 from planner.search import PlanSearch, time_per_sample_s
 from planner.trial import TrialProgress
@@ -21,6 +22,8 @@ from probes.timing import Interval
 _BASELINE_SHARE = 0.5
 _CONFIRMATIONS = 2
 """Plans of another node that are tried here at most: the first that runs is confirmed."""
+_SHARE_OF_USUAL = 0.5
+"""Part of a usual trial that one with a smaller batch may take: its steps are shorter."""
 _EXACT_FACTOR = 2.5
 """How much longer a plan may take in fp32: bf16 has twice the peak rate, and half the bytes."""
 
@@ -94,6 +97,7 @@ class Tuner:
             self._search()
             self._measure_finalists()
             self._measure_exact()
+            self._measure_shares()
         except KeyboardInterrupt:
             if not self._findings.candidates():
                 raise
@@ -120,7 +124,7 @@ class Tuner:
             self._request.strategies,
             case,
             self._findings.node,
-            history=self._findings.results,
+            history=[r for r in self._findings.results if r.role is not Role.SHARE],
             seed=self._request.seed,
             over_samples=self._findings.over_samples,
             allows=lambda plan: allows(self._request, plan) and self._times.is_affordable(plan),
@@ -154,6 +158,22 @@ class Tuner:
             return
         self._run(twin, min(self._times.limit_s(twin), self._left_s()), Role.EXACT)
 
+    def _measure_shares(self) -> None:
+        """Measure the best plan with smaller batches: among other nodes it may get such a share."""
+        plans = self._plans_of_shares()
+        for number, plan in enumerate(plans):
+            limit_s = self._left_s() / (len(plans) - number)
+            if limit_s < self._times.least_again_s(plan):
+                return
+            self._run(plan, min(self._times.limit_s(plan), limit_s), Role.SHARE)
+
+    def _plans_of_shares(self) -> list[Plan]:
+        candidates = self._findings.candidates()
+        if not candidates:
+            return []
+        best = self._findings.choose(candidates).plan
+        return batches_to_time(best, self._findings.unfinished())
+
     def _unmeasured_twin(self) -> Plan | None:
         """Give the best plan with precision fp32, where the user would want to know its speed."""
         candidates = self._findings.candidates()
@@ -179,7 +199,7 @@ class Tuner:
             plan,
             role=role,
             time_limit_s=limit_s,
-            enough_s=self._times.usual_s(),
+            enough_s=self._times.usual_s() * (_SHARE_OF_USUAL if role is Role.SHARE else 1.0),
             to_beat_s=best if role is Role.SEARCH else None,
             parameters=parameters or {},
             on_step=self._listener.step,
@@ -208,7 +228,19 @@ class Tuner:
             self._findings.time_of(finalist.plan)
             for finalist in contenders(self._findings.candidates())
         ]
-        return min(sum(times) + self._exact_s(), self._request.budget_s / 3)
+        return min(sum(times) + self._later_s(), self._request.budget_s / 3)
+
+    def _later_s(self) -> float:
+        """Time to set aside for what comes after the finalists."""
+        return self._exact_s() + self._shares_s()
+
+    def _shares_s(self) -> float:
+        """Time to set aside for the best plan with smaller batches, whose steps are shorter."""
+        if not (plans := self._plans_of_shares()):
+            return 0.0
+        best = self._findings.choose(self._findings.candidates()).plan
+        needed_s = _SHARE_OF_USUAL * len(plans) * self._findings.time_of(best)
+        return min(needed_s, self._request.budget_s / 12)
 
     def _exact_s(self) -> float:
         """Time to set aside for the best plan in fp32, which is slower."""
