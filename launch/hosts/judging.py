@@ -21,7 +21,7 @@ def judge_name(host: str, addresses: set[str] | None) -> Finding:
     """Judge the name of a host that answered."""
     if addresses:
         return Judge(host).ok("name", ", ".join(sorted(addresses)))
-    return Judge(host).note("name", "only ssh knows this name, by its configuration")
+    return Judge(host).ok("name", "known to ssh alone, by its configuration")
 
 
 def judge_versions(host: str, facts: HostFacts, here: HostFacts) -> Iterator[Finding]:

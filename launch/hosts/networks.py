@@ -113,14 +113,11 @@ def _with_routes(
         others = [other for other in hosts if other != name and other not in unreached]
         sources = {other: _source(hosts[name], places.get(other)) for other in others}
         lost = [o for o in others if not (sources[o] and _source(hosts[o], places.get(name)))]
-        if lost:
-            unreached[name] = lost[0]
-        elif (source := next(iter(sources.values()), None)) is not None:
+        if lost or not others:
+            unreached[name] = next(iter(lost or hosts))
+        elif (source := sources[others[0]]) is not None:
             found[name] = source
     networks = tuple(dict.fromkeys(held.network for held in found.values()))
-    # A host that would be left alone reaches nobody either.
-    if len(found) < 2:
-        networks, unreached = (), {**unreached, **_alone(found, hosts)}
     return NetworkChoice(networks=networks, held=found, is_routed=True, unreached=unreached)
 
 
@@ -129,7 +126,3 @@ def _source(facts: HostFacts, place: str | None) -> HeldAddress | None:
     source = None if place is None else facts.routes.get(place)
     own = (held for held in facts.addresses if held.kind not in _LOCAL_KINDS)
     return next((held for held in own if held.address == source), None)
-
-
-def _alone(found: Mapping[str, HeldAddress], hosts: Mapping[str, HostFacts]) -> dict[str, str]:
-    return {name: next(other for other in hosts if other != name) for name in found}
