@@ -93,7 +93,8 @@ class _Asked:
         self._began_s = time.time()
         self._deadline_s = time.monotonic() + limit_s
         self._process = subprocess.Popen(
-            bound_command(list(command)),
+            # env: a program that is not there is told in one line, and by its exit code.
+            bound_command(["env", *command]),
             stdin=subprocess.DEVNULL,
             stdout=self._out,
             stderr=self._err,

@@ -19,11 +19,11 @@ from launch.hosts.finding import Finding
 from launch.hosts.host_facts import HostFacts, find_facts
 from launch.hosts.inquiry import Ask, Inquiry, OnProgress
 from launch.hosts.line import Host
-from launch.hosts.names import resolve_all
+from launch.hosts.names import Resolve, resolve_all
 from launch.hosts.networks import NetworkChoice, choose_networks
 from launch.hosts.silence import judge_silence, judge_ssh, login_command
 from launch.hosts.ssh import write_ssh_config
-from launch.hosts.this_machine import is_this_machine
+from launch.hosts.this_machine import is_this_machine, resolve
 
 
 def check_hosts(
@@ -35,6 +35,7 @@ def check_hosts(
     by_srun: bool = False,
     on_progress: OnProgress | None = None,
     ask: Ask = ask_all,
+    resolve: Resolve = resolve,
 ) -> HostsChecked:
     """Ask all hosts at once what they are like, and judge whether they can do a job together.
 
@@ -50,12 +51,13 @@ def check_hosts(
         by_srun: Ask through Slurm, where ssh may lead nowhere.
         on_progress: Hears how many hosts have answered, of how many.
         ask: Runs the programs.
+        resolve: Gives the addresses of a name. It may hang.
 
     Raises:
         HostFileError: ``ssh_config`` cannot be used.
         HostUnreachableError: Not even this machine can be asked.
     """
-    known = resolve_all(host.name for host in hosts)
+    known = resolve_all((host.name for host in hosts), resolve=resolve)
     here = {host.name for host in hosts if is_this_machine(host, resolve=known.__getitem__)}
     with tempfile.TemporaryDirectory(prefix="ddlplan-") as folder:
         config = Path(folder, "ssh_config")

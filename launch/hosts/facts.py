@@ -154,8 +154,8 @@ def _free_ports() -> int:
     """Hold ports as MPI will: any that the system has free, on every interface."""
     with contextlib.ExitStack() as held:
         for count in range(PORTS):
-            listener = held.enter_context(socket.socket())
             try:
+                listener = held.enter_context(socket.socket())
                 listener.bind(("", 0))
                 listener.listen(1)
             except OSError:

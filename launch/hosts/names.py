@@ -10,13 +10,17 @@ from threading import Thread
 from launch.hosts.this_machine import resolve
 
 LIMIT_S = 5.0
+
+Resolve = Callable[[str], set[str]]
+"""Gives the addresses of a name; none where it is not known."""
+
 _THREADS = 32
 
 
 def resolve_all(
     names: Iterable[str],
     *,
-    resolve: Callable[[str], set[str]] = resolve,
+    resolve: Resolve = resolve,
     limit_s: float = LIMIT_S,
 ) -> dict[str, set[str]]:
     """Give the addresses of each name; none where the system does not know any in time.

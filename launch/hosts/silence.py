@@ -10,6 +10,7 @@ from launch.hosts.line import Host
 
 _SSH_FAILED = 255
 _NOT_FOUND = (126, 127)
+_NO_CLIENT = ("env: 'ssh'", "env: \u2018ssh\u2019")
 
 
 def login_command(host: Host, ssh_config: Path | None) -> str:
@@ -37,8 +38,11 @@ def judge_silence(host: str, answer: Answer, *, login: str, executable: str) -> 
             f"no answer within {answer.took_s:.0f} s{_quoted(said)}: see what hangs after {login}",
         )
     if answer.code == _SSH_FAILED:
-        check, remedy = _remedy(said, login)
-        return judge.fail(check, f"{said.removeprefix('ssh: ') or 'ssh failed'}: {remedy}")
+        failed = _last_line(answer.err).removeprefix("ssh: ")
+        check, remedy = _remedy(failed, login)
+        return judge.fail(check, f"{failed or 'ssh failed'}: {remedy}")
+    if answer.code in _NOT_FOUND and said.startswith(_NO_CLIENT):
+        return judge.fail("ssh", f"{said}: install openssh-client on this machine")
     if answer.code in _NOT_FOUND:
         return judge.fail(
             "path",

@@ -1,0 +1,137 @@
+"""Many programs at once: each answer in its place, and none waits for one that hangs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from launch.hosts import ask
+from launch.hosts.ask import ask_all
+from launch.hosts.names import resolve_all
+
+HANG = ["sleep", "1000"]
+
+
+def python(program, *arguments):
+    return [sys.executable, "-c", program, *arguments]
+
+
+def has_ended(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_answers_come_in_the_order_of_the_commands():
+    heard = []
+    answers = ask_all(
+        [
+            ["sh", "-c", "sleep 0.2; echo slow"],
+            ["echo", "fast"],
+            ["sh", "-c", "echo no >&2; exit 3"],
+        ],
+        limit_s=30,
+        on_answer=lambda number, answer: heard.append((number, answer.code)),
+    )
+    assert [(a.code, a.out, a.err) for a in answers] == [
+        (0, "slow\n", ""),
+        (0, "fast\n", ""),
+        (3, "", "no\n"),
+    ]
+    assert sorted(heard) == [(0, 0), (1, 0), (2, 3)]
+    assert all(a.began_s <= a.ended_s for a in answers)
+
+
+def test_program_that_hangs_is_ended_with_all_that_it_started():
+    command = ["sh", "-c", "sleep 1000 & echo $!; wait"]
+    hung, good = ask_all([command, ["echo", "here"]], limit_s=1)
+    assert (hung.code, good.code) == (None, 0)
+    wait_until(lambda: has_ended(int(hung.out)))
+
+
+def test_what_is_left_in_the_background_is_not_waited_for():
+    """A shared connection of ssh keeps its standard error open for ever."""
+    command = ["sh", "-c", "setsid sleep 3 & echo done"]
+    (answer,) = ask_all([command], limit_s=60)
+    assert (answer.code, answer.out) == (0, "done\n")
+    assert answer.took_s < 3
+
+
+def test_more_programs_than_may_run_at_once_all_get_their_turn(monkeypatch):
+    monkeypatch.setattr(ask, "AT_ONCE", 2)
+    answers = ask_all([["echo", str(number)] for number in range(5)], limit_s=30)
+    assert [answer.out for answer in answers] == [f"{number}\n" for number in range(5)]
+
+
+def test_program_that_writes_without_end_is_ended(monkeypatch):
+    monkeypatch.setattr(ask, "_MAX_BYTES", 1000)
+    (answer,) = ask_all([["yes"]], limit_s=60)
+    assert answer.code is None
+    assert len(answer.out) == 1000
+
+
+def test_program_that_is_not_there_is_an_answer_too():
+    (answer,) = ask_all([["no-such-program"]], limit_s=30)
+    assert answer.code != 0
+    assert "no-such-program" in answer.err
+
+
+def test_words_reach_the_program_as_they_are():
+    words = ["$(echo x)", "a b", "'", "-o", "\n"]
+    (answer,) = ask_all([python("import sys; print(sys.argv[1:])", *words)], limit_s=30)
+    assert answer.out == f"{words}\n"
+
+
+def test_interrupt_leaves_no_program_behind():
+    def stop(_number, _answer):
+        raise KeyboardInterrupt
+
+    before = subprocess.run(["pgrep", "-P", str(os.getpid())], capture_output=True, check=False)
+    with pytest.raises(KeyboardInterrupt):
+        ask_all([["true"], HANG], limit_s=60, on_answer=stop)
+    after = subprocess.run(["pgrep", "-P", str(os.getpid())], capture_output=True, check=False)
+    assert len(after.stdout.split()) <= len(before.stdout.split()) + 1  # pgrep itself
+
+
+def test_programs_end_with_whoever_asks_even_when_that_is_killed():
+    program = "from launch.hosts.ask import ask_all\n"
+    program += "ask_all([['sh', '-c', 'echo $$ > pid; exec sleep 1000']], limit_s=1000)"
+    with subprocess.Popen([sys.executable, "-P", "-c", program]) as asking:
+        file = Path("pid")
+        wait_until(lambda: file.exists() and file.read_text().strip())
+        pid = int(file.read_text())
+        asking.send_signal(signal.SIGKILL)
+    wait_until(lambda: has_ended(pid))
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+
+
+def test_names_are_resolved_together_and_one_that_hangs_is_not_waited_for():
+    def resolve(name):
+        if name == "slow":
+            time.sleep(30)
+        return {f"192.0.2.{name}"}
+
+    assert resolve_all(["1", "slow", "2"], resolve=resolve, limit_s=1) == {
+        "1": {"192.0.2.1"},
+        "slow": set(),
+        "2": {"192.0.2.2"},
+    }
