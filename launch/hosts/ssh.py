@@ -49,10 +49,13 @@ def write_ssh_config(hosts: Iterable[Host], path: Path, *, include: Path | None 
         HostFileError: ``include`` is no file, or its name has no place in a configuration.
     """
     lines = ["Host *", *(f"  {name} {value}" for name, value in _ALWAYS.items())]
-    for host in hosts:
+    listed = list(hosts)
+    for host in listed:
         lines += _host_lines(host)
     # Without it what is included would hold for the last host only.
-    lines += ["Match all", f"  Include {_quoted(include) if include else '~/.ssh/config'}"]
+    # A second look, in which the user's settings for an address match it.
+    again = ["Match final all"] if any(":" in host.name for host in listed) else []
+    lines += [*again, "Match all", f"  Include {_quoted(include) if include else '~/.ssh/config'}"]
     if SYSTEM_CONFIG.is_file():
         lines.append(f"  Include {SYSTEM_CONFIG}")
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from launch.mpi.lost_host import find_lost_host
 from launch.process_end import bound_command, kill_group
 from launch.workers.reports import Report
 
@@ -30,6 +31,7 @@ class MpiJob:
             stdin: File that rank 0 reads on its stdin: it may run where this machine's files are
                 not.
         """
+        self._log = log
         self._waiting_signals: list[int] | None = []
         descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with os.fdopen(descriptor, "wb") as errors, (stdin or Path(os.devnull)).open("rb") as given:
@@ -72,8 +74,15 @@ class MpiJob:
             self._process.send_signal(number)
 
     def wait(self) -> int:
-        """Wait for the end; give mpirun's exit status, negative for a signal."""
-        return self._process.wait()
+        """Wait for the end; give mpirun's exit status, negative for a signal.
+
+        Open MPI 5.0.11 ends with 0 when it has lost a host; that is given as 1.
+        """
+        return self._process.wait() or int(self.find_lost_host() is not None)
+
+    def find_lost_host(self) -> str | None:
+        """Give the host that stopped answering, where mpirun has noticed one."""
+        return find_lost_host(self._log.read_text(errors="replace"))
 
     def stop(self) -> None:
         """End the job, in bounded time: mpirun ends its ranks, and ranks end their workers.

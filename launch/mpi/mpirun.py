@@ -60,7 +60,7 @@ def mpirun_command(
         *(mpirun, *(["--allow-run-as-root"] if root else [])),
         *("--host", _hosts(hosts, environment, starts_here), "-n", str(len(hosts))),
         *("--map-by", "ppr:1:node", "--bind-to", "none"),
-        *([] if is_alone else _remote_options(settings, environment, starts_here)),
+        *([] if is_alone else _remote_options(settings, environment)),
     ]
 
 
@@ -76,12 +76,9 @@ def _hosts(hosts: Sequence[Host], environment: Mapping[str, str], starts_here: b
     return ",".join(f"{name}:1" for name in names)
 
 
-def _remote_options(
-    settings: MpiSettings, environment: Mapping[str, str], starts_here: bool
-) -> list[str]:
-    options = [*message_options(settings.networks)]
-    # Where this machine is none of the hosts, it may be on another network than theirs.
-    options += daemon_options(settings.networks if starts_here else ())
+def _remote_options(settings: MpiSettings, environment: Mapping[str, str]) -> list[str]:
+    options = message_options(settings.networks)
+    options += daemon_options()
     if settings.mpirun is None:
         options += ["--prefix", sys.prefix]  # a login by ssh does not know this environment
     if settings.ssh_config is not None:

@@ -34,12 +34,13 @@ def message_options(networks: Sequence[str]) -> list[str]:
     return _options("--mca", values)
 
 
-def daemon_options(networks: Sequence[str]) -> list[str]:
-    """Give the options for what PRRTE, which starts and watches the ranks, sends itself."""
-    values = dict(KEEPALIVE)
-    if networks:
-        values["prte_if_include"] = ",".join(networks)
-    return _options("--prtemca", values)
+def daemon_options() -> list[str]:
+    """Give the options for PRRTE, which starts the ranks and watches them.
+
+    It is told no network: that of Open MPI 5.0.11 takes a network's interface for another one. It
+    tries one address of a host after the other anyway.
+    """
+    return _options("--prtemca", KEEPALIVE)
 
 
 def _options(flag: str, values: Mapping[str, str]) -> list[str]:

@@ -98,6 +98,15 @@ def test_address_with_colons_has_a_name_that_mpirun_can_take(config):
     assert settings_of(host, config(host))["hostname"] == "2001:db8::1"
 
 
+def test_users_own_settings_for_an_address_with_colons_hold(config, own):
+    """The story: ssh looked for the name that mpirun is given, and asked for a host key."""
+    host = Host(name="2001:db8::1", line=1)
+    path = config(host, include=own("Host 2001:db8::1\n  HostKeyAlias known\n  Port 99\n"))
+    found = settings_of(host, path)
+    assert (found["hostkeyalias"], found["port"]) == ("known", "99")
+    assert found["hostname"] == "2001:db8::1"
+
+
 def test_only_the_user_can_read_it_whatever_was_there(config, tmp_path):
     (tmp_path / "ssh_config").write_text("Host *\n" * 100)
     path = config(NODE)

@@ -47,6 +47,9 @@ PidFile none
 PrintMotd no
 PrintLastLog no
 MaxStartups 100
+# A session whose other end was cut off would be there for hours.
+ClientAliveInterval 2
+ClientAliveCountMax 2
 """
 
 _SSH_CONFIG = """

@@ -1,0 +1,83 @@
+"""What do ranks exchange, and at what cost to the workers beside them?"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from launch.mpi.mpirun import find_mpirun
+
+EXCHANGE = """
+import json, sys
+from mpi4py import MPI
+from launch.mpi.ranks import Ranks
+
+ranks = Ranks(MPI.COMM_WORLD)
+own = bytes([ranks.rank]) * (ranks.rank * 100_000)
+said = {
+    "rank": ranks.rank,
+    "size": ranks.size,
+    "job": ranks.broadcast(b"of rank 0" if ranks.rank == 0 else b"left aside").decode(),
+    "none": ranks.broadcast().decode(),
+    "gathered": [len(one) for one in ranks.gather(own) or ()],
+    "shared": [[len(one), one[:1].hex()] for one in ranks.all_gather(own)],
+}
+ranks.barrier()
+sys.stdout.write(json.dumps(said) + "\\n")
+"""
+
+WAIT = """
+import sys, time
+from mpi4py import MPI
+from launch.mpi.ranks import Ranks
+
+ranks = Ranks(MPI.COMM_WORLD)
+ranks.barrier()
+used_s = time.process_time()
+if ranks.rank == 0:
+    time.sleep(1.0)
+ranks.broadcast(b"late")
+sys.stdout.write(f"{time.process_time() - used_s}\\n")
+"""
+
+
+def run_ranks(program: str, num_ranks: int) -> list[str]:
+    told = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    ended = subprocess.run(
+        [
+            *(find_mpirun(), "--host", f"localhost:{num_ranks}", "-n", str(num_ranks)),
+            *("--bind-to", "none", sys.executable, "-P", "-m", "mpi4py", "-c", program),
+        ],
+        env=os.environ | told,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout.splitlines()
+
+
+@pytest.mark.parametrize("num_ranks", [1, 3])
+def test_every_rank_gets_every_document_whole(num_ranks):
+    said = sorted(map(json.loads, run_ranks(EXCHANGE, num_ranks)), key=lambda one: one["rank"])
+    sizes = [rank * 100_000 for rank in range(num_ranks)]
+    first = ["", "01", "02"]
+    for rank, one in enumerate(said):
+        assert one == {
+            "rank": rank,
+            "size": num_ranks,
+            "job": "of rank 0",
+            "none": "",
+            "gathered": sizes if rank == 0 else [],
+            "shared": [[size, first[i]] for i, size in enumerate(sizes)],
+        }
+
+
+def test_rank_that_waits_leaves_its_core_to_the_workers():
+    """The story: MPI's own broadcast asks again and again, and takes a core while it does."""
+    assert max(map(float, run_ranks(WAIT, 2))) < 0.5
