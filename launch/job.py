@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from launch.plan import Plan
+from launch.shares import StepTime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +17,35 @@ class NodeJob:
 
     host: str
     plan: Plan
+    """Its node batch is the node's share of the global batch."""
+
+    step_time: StepTime | None = None
+    """What its steps take, by the plan's evidence; ``None`` where that is not known."""
+
+    max_batch: int | None = None
+    """Largest node batch that its memory is known to hold."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the values as JSON can hold them."""
+        time = None if self.step_time is None else self.step_time.to_json()
+        plan = self.plan.to_json()
+        return {
+            "host": self.host,
+            "plan": plan,
+            "step_time": time,
+            "max_batch": self.max_batch,
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> NodeJob:
+        """Read what `to_json` gave."""
+        time = values["step_time"]
+        return cls(
+            host=values["host"],
+            plan=Plan.from_json(values["plan"]),
+            step_time=None if time is None else StepTime.from_json(time),
+            max_batch=values["max_batch"],
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,17 +62,25 @@ class Job:
     epochs: int = 1
     seed: int = 0
 
+    is_rounded: bool = False
+    """Whether gradients are rounded to 16 bits on their way between nodes."""
+
+    keeps_shares: bool = False
+    """Whether the nodes keep their shares even where one becomes slower."""
+
+    @property
+    def node_batches(self) -> tuple[int, ...]:
+        """Samples per step on each node."""
+        return tuple(node.plan.node_batch for node in self.nodes)
+
     def encode(self) -> bytes:
         """Give the job as JSON."""
-        nodes = [{"host": node.host, "plan": node.plan.to_json()} for node in self.nodes]
+        nodes = [node.to_json() for node in self.nodes]
         return json.dumps(asdict(self) | {"nodes": nodes}, indent=1).encode()
 
     @classmethod
     def decode(cls, document: bytes) -> Job:
         """Read a job that `encode` wrote."""
         values: Mapping[str, Any] = json.loads(document)
-        nodes = tuple(
-            NodeJob(host=node["host"], plan=Plan.from_json(node["plan"]))
-            for node in values["nodes"]
-        )
+        nodes = tuple(map(NodeJob.from_json, values["nodes"]))
         return cls(**{**values, "nodes": nodes})

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 
-from launch.epoch import EpochRecord
+from launch.exchange.forms import Held
+from launch.exchange.server import Laid, StepServer, SumTimes
+from launch.exchange.tally import Tally
 from launch.job import Job
-from launch.run_directory import RunDirectory, append_line
+from launch.run_directory import RunDirectory
+from launch.training.handles import GroupHandles
 from launch.workers.fork_server import ForkServer
 from launch.workers.fork_servers import ForkServers
 from launch.workers.group import Ended, Event, WorkerGroup, explain_failure
-from launch.workers.reports import JobFailed, Report, StepDone, Validated
+from launch.workers.reports import GradientsLaid, JobFailed, Report, StepDone
 from launch.workers.task import Purpose, Task, worker_tasks
 from probes.hardware import Cpu
 from probes.memory import oom_kill_count
 
 _LOOK_AROUND_S = 1.0
+
+MakeServer = Callable[[GroupHandles, int, Callable[[SumTimes], None]], StepServer]
+"""Makes what answers so many workers between steps, and averages with the other nodes."""
 
 
 class Node:
@@ -31,6 +38,7 @@ class Node:
         cpu: Processors of this node.
         say: Takes what the user should hear.
         is_wanted: Asked about once a second; once false, the workers are ended.
+        make_server: Makes what answers the workers.
     """
 
     def __init__(
@@ -40,23 +48,29 @@ class Node:
         cpu: Cpu,
         say: Callable[[Report], None],
         is_wanted: Callable[[], bool] = lambda: True,
+        *,
+        make_server: MakeServer = StepServer,
     ) -> None:
         self._job = job
+        self._rank = rank
         self._here = job.nodes[rank]
         self._cpu = cpu
         self._say = say
         self._is_wanted = is_wanted
+        self._make_server = make_server
         self._directory = RunDirectory(Path(job.run_directory))
-        self._epochs = EpochRecord(self._here.plan.processes)
+        self._laid: list[GradientsLaid] = []
+        self._fault: BaseException | None = None
 
     def train(self) -> bool:
         """Train to the end; tell whether every worker came to it.
 
         Raises:
             InvalidPlanError: The plan does not fit this node.
-            LaunchError: The process that starts workers is gone.
+            LaunchError: The process that starts workers is gone, or the nodes cannot average.
         """
         self._here.plan.check_fits(self._cpu.usable_cores)
+        batches = self._job.node_batches
         task = Task(
             purpose=Purpose.TRAIN,
             use_case=self._job.use_case,
@@ -64,26 +78,67 @@ class Node:
             plan=self._here.plan,
             seed=self._job.seed,
             epochs=self._job.epochs,
-            weights=str(self._directory.weights),
+            node=self._rank,
+            node_batches=batches if len(batches) > 1 else (),
+            is_led=True,
+            weights=str(self._directory.weights) if self._rank == 0 else None,
         )
         first = replace(task, purpose=Purpose.DESCRIBE)
         with ForkServers() as servers:
             trains = servers.get(self._here.plan.allocator)  # loads torch while the other describes
             # The data may have to be made ready on this node first: a plan can be older than they.
             cores = self._cpu.choose_cores(self._here.plan.threads)
-            return self._run(servers.get(), [first]) and self._run(
+            return self._describe(servers.get(), first) and self._train(
                 trains, worker_tasks(task, cores)
             )
 
-    def _run(self, server: ForkServer, tasks: list[Task]) -> bool:
+    def _describe(self, server: ForkServer, task: Task) -> bool:
+        with self._start(server, [task], None) as group:
+            return self._watch(group, None)
+
+    def _train(self, server: ForkServer, tasks: list[Task]) -> bool:
+        handles = GroupHandles.create()
+        try:
+            with (
+                self._serving(handles, len(tasks)) as steps,
+                self._start(server, tasks, handles) as group,
+            ):
+                return self._watch(group, steps)
+        finally:
+            handles.close()
+
+    def _start(
+        self, server: ForkServer, tasks: list[Task], handles: GroupHandles | None
+    ) -> WorkerGroup:
         self._oom_kills = oom_kill_count() or 0
         prefix = self._directory.log_prefix(self._here.host)
-        with WorkerGroup(server, tasks, self._directory.path, log_prefix=prefix) as group:
-            return self._watch(group)
+        return WorkerGroup(server, tasks, self._directory.path, log_prefix=prefix, handles=handles)
 
-    def _watch(self, group: WorkerGroup) -> bool:
+    @contextmanager
+    def _serving(self, handles: GroupHandles, workers: int) -> Iterator[StepServer]:
+        tally = Tally(self._say) if self._rank == 0 else None
+        steps = self._make_server(handles, workers, tally or _ignore)
+        thread = Thread(target=self._serve, args=[steps], name="steps")
+        thread.start()
+        try:
+            yield steps
+        finally:
+            steps.close()
+            thread.join()
+            if tally is not None:
+                tally.tell()
+
+    def _serve(self, steps: StepServer) -> None:
+        try:
+            steps.run()
+        except BaseException as fault:  # noqa: BLE001 - raised again where the node is watched
+            self._fault = fault
+
+    def _watch(self, group: WorkerGroup, steps: StepServer | None) -> bool:
         look_at = time.monotonic()
         while group.pids or group.has_events():
+            if self._fault is not None:
+                raise self._fault
             if time.monotonic() >= look_at:  # by the clock: workers may never be silent
                 if not self._is_wanted():
                     return False
@@ -94,21 +149,19 @@ class Node:
             if failure := self._find_failure(group, event):
                 self._say(failure)
                 return False
-            self._handle(event)
+            self._handle(event, group.size, steps)
         return True
 
-    def _handle(self, event: Event) -> None:
+    def _handle(self, event: Event, workers: int, steps: StepServer | None) -> None:
         if isinstance(event, Ended):
             return
         match event.report:
-            case StepDone() as step:
-                self._epochs.add_step(step)
-                self._say(step)
-            case Validated() as validated:
-                if epoch := self._epochs.add_validation(validated):
-                    line = json.dumps(epoch.to_json()).encode() + b"\n"
-                    append_line(self._directory.metrics, line)
-                    self._say(epoch)
+            case GradientsLaid() as laid:
+                self._laid.append(laid)
+                if steps is not None and len(self._laid) == workers:
+                    steps.lay_out(_put_together(self._laid))
+            case StepDone() if self._rank > 0:
+                return  # every node makes the same steps
             case report:
                 self._say(report)
 
@@ -127,3 +180,17 @@ class Node:
             signal=failure.signal,
             users_fault=failure.users_fault,
         )
+
+
+def _ignore(_: SumTimes) -> None:
+    return
+
+
+def _put_together(reports: list[GradientsLaid]) -> Laid:
+    first = reports[0]
+    return Laid(
+        board_offset=first.board_offset,
+        participants=first.participants,
+        parameters=first.parameters,
+        held=[Held.from_json(held) for report in reports for held in report.held],
+    )

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from launch.epoch import EpochRecord
 from launch.errors import UseCaseError
 from launch.hosts.line import Host
 from launch.job import Job
 from launch.mpi.command import mpi_command
 from launch.mpi.job import MpiJob
 from launch.mpi.settings import MpiSettings
-from launch.run_directory import RunDirectory
-from launch.workers.reports import EpochDone, JobFailed, Report, StepDone, WeightsSaved
+from launch.run_directory import RunDirectory, append_line
+from launch.workers.reports import (
+    EpochDone,
+    JobFailed,
+    Report,
+    StepDone,
+    Validated,
+    WeightsSaved,
+)
 from planner.errors import RunDirectoryError, TrainingFailedError
 
 
@@ -50,6 +59,7 @@ def run_job(
     directory = _run_directory(runs)
     job = replace(job, run_directory=str(directory.path))
     write_private(directory.job, job.encode())
+    record = EpochRecord(sum(node.plan.processes for node in job.nodes))
     epochs: list[EpochDone] = []
     weights: Path | None = None
     failure: JobFailed | None = None
@@ -61,8 +71,13 @@ def run_job(
             match report:
                 case StepDone():
                     has_trained = True
-                case EpochDone():
-                    epochs.append(report)
+                    record.add_step(report)
+                case Validated():
+                    if epoch := record.add_validation(report):
+                        line = json.dumps(epoch.to_json()).encode() + b"\n"
+                        append_line(directory.metrics, line)
+                        epochs.append(epoch)
+                        on_report(epoch)
                 case WeightsSaved(path=path):
                     weights = Path(path)
                 case JobFailed():

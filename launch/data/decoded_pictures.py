@@ -15,7 +15,7 @@ from launch.data.pictures import Pictures
 from launch.data.pixel_file import PixelFile
 from launch.data.pixel_layout import PixelLayout
 from launch.data.raw_pictures import RawPictures
-from launch.data.samples import Indices
+from launch.data.split import Indices
 from launch.errors import UseCaseError
 
 

@@ -8,7 +8,7 @@ import torch
 from torch.utils.data import Dataset
 
 from launch.data.decoded_pictures import DecodedPictures, as_batch
-from launch.data.samples import Indices
+from launch.data.split import Indices
 
 _PIECE = 256
 """Pictures copied at once."""

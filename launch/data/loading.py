@@ -11,19 +11,19 @@ from torch.utils.data import DataLoader, Dataset
 
 from launch.data.decoded_pictures import DecodedPictures
 from launch.data.device_pictures import DevicePictures
-from launch.data.samples import Indices
 from launch.data.seeded_samples import SeededBatch, SeededSamples
+from launch.data.split import BatchSize, Indices
 from launch.process_end import end_with_parent
 
 
 def load(
     dataset: Dataset[Any],
-    work: Iterator[tuple[Indices, int]],
+    work: Iterator[tuple[Indices, BatchSize]],
     *,
     loader_workers: int,
     pin_memory: bool = False,
     seeds: Iterator[int] | None = None,
-) -> Iterator[tuple[Any | None, int]]:
+) -> Iterator[tuple[Any | None, BatchSize]]:
     """Read the share of each batch from the data set.
 
     Args:
@@ -37,11 +37,11 @@ def load(
     Yields:
         The collated share, ``None`` where it is empty, and the size of the whole batch.
     """
-    sizes: list[tuple[bool, int]] = []
+    sizes: list[tuple[bool, BatchSize]] = []
 
     def keys() -> Iterator[Any]:
-        for indices, batch_size in work:
-            sizes.append((bool(indices), batch_size))
+        for indices, size in work:
+            sizes.append((bool(indices), size))
             seed = None if seeds is None else next(seeds)
             if indices:
                 yield indices if seed is None else SeededBatch(indices, seed)
@@ -62,8 +62,8 @@ def load(
         while not sizes[0][0]:
             yield None, sizes.pop(0)[1]
         yield batch, sizes.pop(0)[1]
-    for _, batch_size in sizes:
-        yield None, batch_size
+    for _, size in sizes:
+        yield None, size
 
 
 def _keep(batch: Any) -> Any:

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from launch.data.batch import map_tensors
+from launch.data.split import BatchSize
 
-Sized = tuple[Any | None, int]
+Sized = tuple[Any | None, BatchSize]
 """A share of a batch, ``None`` where it is empty, and the size of the whole batch."""
 
 T = TypeVar("T")

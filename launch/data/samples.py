@@ -8,7 +8,7 @@ from itertools import count, pairwise
 
 import torch
 
-Indices = list[int]
+from launch.data.split import BatchSize, Indices, NodeSplit
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +48,21 @@ def equal_parts(num_samples: int, at_most: int) -> int:
     return next(parts for parts in range(most, 0, -1) if num_samples % parts == 0)
 
 
-def epoch_batches(num_samples: int, node_batch: int, *, seed: int, epoch: int) -> list[Indices]:
-    """Shuffle one epoch and cut it into node batches; every sample is in exactly one.
+def epoch_order(num_samples: int, *, seed: int, epoch: int) -> Indices:
+    """Shuffle one epoch.
 
-    The order depends on ``seed`` and ``epoch`` alone, so any number of workers, each for itself,
-    finds the same one.
+    The order depends on ``seed`` and ``epoch`` alone, so any number of workers on any number of
+    nodes, each for itself, find the same one.
     """
     generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
-    order = torch.randperm(num_samples, generator=generator).tolist()
-    return [order[low : low + node_batch] for low in range(0, num_samples, node_batch)]
+    order: Indices = torch.randperm(num_samples, generator=generator).tolist()
+    return order
+
+
+def epoch_batches(num_samples: int, batch: int, *, seed: int, epoch: int) -> list[Indices]:
+    """Shuffle one epoch and cut it into batches; every sample is in exactly one."""
+    order = epoch_order(num_samples, seed=seed, epoch=epoch)
+    return [order[low : low + batch] for low in range(0, num_samples, batch)]
 
 
 def in_order(num_samples: int, batch_size: int) -> list[Indices]:
@@ -68,25 +74,33 @@ def in_order(num_samples: int, batch_size: int) -> list[Indices]:
 
 
 class ShareSampler:
-    """Gives one worker's share of every node batch, epoch after epoch or for one epoch.
+    """Gives one worker's share of every global batch, epoch after epoch or for one epoch.
 
     Args:
         num_samples: Samples in the data set.
-        node_batch: Samples per step over all workers.
-        part: What this worker reads of each batch.
+        split: Which slice of each global batch is this node's.
+        part: What this worker reads of that.
         seed: Order of the samples.
     """
 
-    def __init__(self, num_samples: int, node_batch: int, *, part: Part, seed: int) -> None:
+    def __init__(self, num_samples: int, split: NodeSplit, *, part: Part, seed: int) -> None:
         self._num_samples = num_samples
-        self._node_batch = node_batch
+        self.split = split
         self._part = part
         self._seed = seed
 
-    def epoch(self, epoch: int) -> list[tuple[Indices, int]]:
-        """Give the share and the size of each batch of one epoch."""
-        batches = epoch_batches(self._num_samples, self._node_batch, seed=self._seed, epoch=epoch)
-        return [(self._share(batch), len(batch)) for batch in batches]
+    def epoch(self, epoch: int, position: int = 0) -> list[tuple[Indices, BatchSize]]:
+        """Give the share and the size of each batch of one epoch, from a position on.
+
+        Args:
+            epoch: From 0.
+            position: Samples of the epoch that all nodes together have seen already.
+        """
+        order = epoch_order(self._num_samples, seed=self._seed, epoch=epoch)
+        step = self.split.global_batch
+        return [
+            self._share(order[low : low + step]) for low in range(position, self._num_samples, step)
+        ]
 
     def some(self, limit: int | None) -> Indices:
         """Draw ``limit`` different samples; all, in their order, where there are no more.
@@ -97,7 +111,7 @@ class ShareSampler:
             return list(range(self._num_samples))
         return epoch_batches(self._num_samples, limit, seed=self._seed, epoch=0)[0]
 
-    def endless(self, samples: Indices) -> Iterator[tuple[Indices, int]]:
+    def endless(self, samples: Indices) -> Iterator[tuple[Indices, BatchSize]]:
         """Give full batches only, for ever: all steps of a trial do equal work.
 
         Samples fewer than one batch are gone through several times to fill it.
@@ -106,14 +120,14 @@ class ShareSampler:
             samples: Which to take, of all there are; see `some`.
         """
         waiting: Indices = []
+        step = self.split.global_batch
         for epoch in count():
-            for batch in epoch_batches(
-                len(samples), self._node_batch, seed=self._seed, epoch=epoch
-            ):
+            for batch in epoch_batches(len(samples), step, seed=self._seed, epoch=epoch):
                 waiting += [samples[i] for i in batch]
-                if len(waiting) >= self._node_batch:
-                    full, waiting = waiting[: self._node_batch], waiting[self._node_batch :]
-                    yield self._share(full), self._node_batch
+                if len(waiting) >= step:
+                    full, waiting = waiting[:step], waiting[step:]
+                    yield self._share(full)
 
-    def _share(self, batch: Indices) -> Indices:
-        return shares(batch, self._part.count)[self._part.index]
+    def _share(self, batch: Indices) -> tuple[Indices, BatchSize]:
+        mine, size = self.split.of(batch)
+        return shares(mine, self._part.count)[self._part.index], size

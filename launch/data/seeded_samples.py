@@ -7,7 +7,7 @@ from typing import Any
 
 from torch.utils.data import Dataset
 
-from launch.data.samples import Indices
+from launch.data.split import Indices
 from launch.workers.random_state import seed_generators
 
 

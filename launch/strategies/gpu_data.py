@@ -72,11 +72,11 @@ class GpuData(Strategy):
         import torch
 
         from launch.training.ddp_step import DdpStep
-        from launch.training.plain_step import PlainStep
+        from launch.training.plain_step import lone_step
 
         torch.backends.cudnn.benchmark = bool(plan.options.get(_BENCHMARK, False))
         if plan.processes == 1:
-            return PlainStep(plan, case, plan.devices[0])
+            return lone_step(plan, case, group)
         return DdpStep(plan, case, group)
 
 

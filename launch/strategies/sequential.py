@@ -58,9 +58,9 @@ class Sequential(Strategy):
         require_devices(plan, 1)
 
     def build(self, plan: Plan, case: UseCase, group: LocalGroup) -> TrainStep:
-        from launch.training.plain_step import PlainStep
+        from launch.training.plain_step import lone_step
 
-        return PlainStep(plan, case, plan.devices[0])
+        return lone_step(plan, case, group)
 
 
 def _gpu(node: Hardware) -> tuple[str, ...]:

@@ -69,14 +69,12 @@ class Threads(Strategy):
             )
 
     def build(self, plan: Plan, case: UseCase, group: LocalGroup) -> TrainStep:
-        from launch.training.plain_step import PlainStep
+        from launch.training.plain_step import lone_step
         from launch.training.threaded_step import ThreadedStep
 
-        return (
-            PlainStep(plan, case, plan.devices[0])
-            if plan.replicas == 1
-            else ThreadedStep(plan, case, group)
-        )
+        if plan.replicas == 1:
+            return lone_step(plan, case, group)
+        return ThreadedStep(plan, case, group)
 
 
 def _layouts(node: Hardware) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ from torch.optim import Optimizer
 
 from launch.checkpoints.held import HeldOptimizer, HeldPiece, parameter_names
 from launch.errors import UseCaseError
+from launch.exchange.peers import Peers
 from launch.training.chunks import Chunk, Piece, cut_anywhere, cut_between, merged
 from launch.training.clipping import GradientClipper, square_sum
 from launch.training.group import LocalGroup
@@ -56,6 +57,8 @@ class GradientAverager:
 
     Args:
         clipper: Limits the norm of the gradient; its group holds all parts, other stages' too.
+        peers: The other nodes, where there are some. The node's rank then adds up the gradients,
+            of this node's replicas and of the other nodes, and leaves the sum in the first buffer.
         chunk_bytes: See `CHUNK_BYTES`, a multiple of `launch.training.shared_parameters`'
             alignment.
     """
@@ -67,6 +70,7 @@ class GradientAverager:
         group: LocalGroup,
         *,
         clipper: GradientClipper | None = None,
+        peers: Peers | None = None,
         chunk_bytes: int | None = None,
     ) -> None:
         if isinstance(optimizer, torch.optim.LBFGS):
@@ -77,27 +81,42 @@ class GradientAverager:
         self._group = group
         self._optimizer = optimizer
         self._clipper = clipper
+        self._peers = peers
         self._shared = shared = SharedParameters(model, group)
         rank = group.local_rank
         self._is_elementwise = is_elementwise(optimizer)
         self._chunks: list[Chunk] = []
         if self._is_elementwise:
             size = chunk_bytes or CHUNK_BYTES * torch.get_num_threads()
-            self._chunks = list(cut_anywhere(shared, rank, size))
-            self._whole = merged(self._chunks, shared, rank)
+            self._chunks = list(cut_anywhere(shared, rank, size, is_summed=peers is not None))
+            self._whole = merged(self._chunks, shared, 0 if peers else rank)
         else:
-            self._whole = cut_between(shared, rank)
+            self._whole = cut_between(shared, rank, is_summed=peers is not None)
         self._pieces = PieceOptimizer(optimizer, shared.parameters, self._whole.pieces)
         self._kinds = shared.kinds[rank].numpy()
         self._mine = [shared.in_shape(shared.gradients[rank], i) for i in range(len(self._kinds))]
+        self._indices: list[int] = []
+        if peers is not None:
+            offers = zip(shared.parameters, self._mine, strict=True)
+            self._indices = [peers.offer(parameter, gradient) for parameter, gradient in offers]
+        self._counts = [0] * len(self._kinds)
+        self._passes: int | None = None
         for index, parameter in enumerate(shared.parameters):
             parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
                 self._keep(index)
             )
 
-    def start_step(self) -> None:
-        """Forget the last step's gradients."""
+    def start_step(self, passes: int | None = None) -> None:
+        """Forget the last step's gradients.
+
+        Args:
+            passes: Backward passes that this step has here: a gradient that has been in all of them
+                is final, and other nodes may have it while the rest is computed. ``None`` where
+                they are not known.
+        """
         self._kinds[:] = _NONE
+        self._counts = [0] * len(self._kinds)
+        self._passes = passes
 
     def step(self, loss: float) -> float:
         """Sum the gradients of all replicas and update the parameters.
@@ -106,17 +125,21 @@ class GradientAverager:
             loss: This replica's part of the loss, scaled by its share of the node batch.
 
         Returns:
-            The sum over all replicas: the mean loss over the node batch, the same for each.
+            The sum over all replicas: the mean loss over all samples, the same for each.
         """
         for kind, gradient in zip(self._kinds, self._mine, strict=True):
             if kind == _NONE:
                 gradient.zero_()  # so that whoever sums need not ask
-        self._shared.losses[self._group.local_rank] = loss
+        if self._peers is not None:
+            mean_loss = self._peers.sum_up(loss, self._kinds.tolist(), self._indices)
+            self._update(self._peers.kinds_of_all(self._indices))
+        else:
+            self._shared.losses[self._group.local_rank] = loss
+            self._group.barrier()
+            mean_loss = float(self._shared.losses.sum())
+            self._update(self._shared.kinds.amax(0).tolist())
         self._group.barrier()
-        node_loss = float(self._shared.losses.sum())
-        self._update(self._shared.kinds.amax(0).tolist())
-        self._group.barrier()
-        return node_loss
+        return mean_loss
 
     def held(self, model: nn.Module) -> HeldOptimizer:
         """Name what the optimizer keeps here, for a checkpoint.
@@ -200,7 +223,8 @@ class GradientAverager:
         Autograd hands over the tensor that it has just computed; had the buffer been the
         parameter's ``.grad`` from the start, it would have to be cleared, read and added to.
         """
-        kinds, buffer = self._kinds, self._mine[index]
+        kinds, buffer, peers = self._kinds, self._mine[index], self._peers
+        number = self._indices[index] if peers is not None else None
 
         def keep(parameter: Tensor) -> None:
             gradient = parameter.grad
@@ -213,6 +237,10 @@ class GradientAverager:
                 buffer.copy_(dense)
             kinds[index] = max(kinds[index], kind)
             parameter.grad = None
+            if peers is not None and number is not None:
+                self._counts[index] += 1
+                if self._counts[index] == self._passes:
+                    peers.mark(number)
 
         return keep
 

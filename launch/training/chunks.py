@@ -56,7 +56,9 @@ class Chunk:
     pieces: Sequence[Piece]
 
 
-def cut_anywhere(shared: SharedParameters, rank: int, chunk_bytes: int) -> Iterator[Chunk]:
+def cut_anywhere(
+    shared: SharedParameters, rank: int, chunk_bytes: int, *, is_summed: bool = False
+) -> Iterator[Chunk]:
     """Cut all memory into equal parts, and one worker's part into chunks.
 
     Inside tensors too: one can be most of a model. Small ones share a chunk.
@@ -65,22 +67,30 @@ def cut_anywhere(shared: SharedParameters, rank: int, chunk_bytes: int) -> Itera
         shared: What is cut, into as many parts as it has gradient buffers.
         rank: Whose part.
         chunk_bytes: Largest size of a chunk's parameters, a multiple of `ALIGNMENT_BYTES`.
+        is_summed: Whether the first buffer will hold the sum already.
     """
     total = torch.empty(chunk_bytes, dtype=torch.uint8)
     for start, stop in pairwise(_bounds(shared, rank, chunk_bytes)):
         first = bisect_right(shared.starts, start) - 1
         dtype = shared.parameters[first].dtype
-        own, *others = (block[start:stop].view(dtype) for block in _own_first(shared, rank))
-        run = Run(own=own, others=others, total=total[: stop - start].view(dtype))
+        blocks = _blocks(shared, rank, is_summed=is_summed)
+        own, *others = (block[start:stop].view(dtype) for block in blocks)
+        room = own if is_summed else total[: stop - start].view(dtype)
+        run = Run(own=own, others=others, total=room)
         last = bisect_right(shared.starts, stop - 1)
         pieces = (_piece(shared, index, start, run) for index in range(first, last))
         yield Chunk(runs=[run], pieces=[piece for piece in pieces if piece.owned.numel()])
 
 
-def cut_between(shared: SharedParameters, rank: int) -> Chunk:
+def cut_between(shared: SharedParameters, rank: int, *, is_summed: bool = False) -> Chunk:
     """Give one worker's share of whole parameters, summed in its own gradient buffer.
 
     The largest go first, each to the worker that has least so far.
+
+    Args:
+        shared: What is cut.
+        rank: Whose share.
+        is_summed: Whether the first buffer will hold the sum already.
     """
     loads = [0] * len(shared.gradients)
     runs, pieces = [], []
@@ -90,16 +100,17 @@ def cut_between(shared: SharedParameters, rank: int) -> Chunk:
         loads[lightest] += sizes[index]
         if lightest != rank:
             continue
-        own, *others = (shared.flat(block, index) for block in _own_first(shared, rank))
+        blocks = _blocks(shared, rank, is_summed=is_summed)
+        own, *others = (shared.flat(block, index) for block in blocks)
         runs.append(Run(own=own, others=others, total=own))
-        gradient = shared.in_shape(shared.gradients[rank], index)
+        gradient = shared.in_shape(blocks[0], index)
         owned = shared.parameters[index]
         pieces.append(Piece(index=index, start=0, owned=owned, gradient=gradient))
     return Chunk(runs=runs, pieces=pieces)
 
 
 def merged(chunks: Sequence[Chunk], shared: SharedParameters, rank: int) -> Chunk:
-    """Make one chunk of those of a worker, summed in its own gradient buffer."""
+    """Make one chunk of those of a worker, summed in the gradient buffer of ``rank``."""
     return Chunk(
         runs=[
             Run(own=run.own, others=run.others, total=run.own)
@@ -123,9 +134,11 @@ def _part(flat: Tensor, piece: Piece) -> Tensor:
     return flat[piece.start : piece.start + piece.owned.numel()]
 
 
-def _own_first(shared: SharedParameters, rank: int) -> list[Tensor]:
-    """List the gradient buffers so that a sum may be left in the first one."""
+def _blocks(shared: SharedParameters, rank: int, *, is_summed: bool) -> list[Tensor]:
+    """List the buffers to be added, so that the sum may be left in the first one."""
     blocks = list(shared.gradients.unbind())
+    if is_summed:
+        return blocks[:1]
     return [blocks.pop(rank), *blocks]
 
 

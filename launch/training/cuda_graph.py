@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from launch.data.batch import Batch, leaves, map_tensors
+from launch.data.split import BatchSize
 from launch.errors import InvalidPlanError
 from launch.training.loss import read_later
 from launch.training.replica import Replica
@@ -27,16 +28,14 @@ class GraphedReplica(Replica):
 
     _recorded: RecordedPass | None = None
 
-    def gradients(self, share: Batch | None, batch_size: int) -> SupportsFloat:
-        if share is None or batch_size != self._plan.node_batch:
-            return super().gradients(share, batch_size)
+    def gradients(self, share: Batch | None, size: BatchSize) -> SupportsFloat:
+        if share is None or not size.is_full:
+            return super().gradients(share, size)
         share = self.place(share)
-        if self._recorded is None:
+        if self._recorded is None or not self._recorded.fits(share):
             self._recorded = RecordedPass(
-                lambda recorded: self._sum_gradients(recorded, batch_size), self.model, share
+                lambda recorded: self._sum_gradients(recorded, size), self.model, share
             )
-        if not self._recorded.fits(share):
-            return super().gradients(share, batch_size)
         return read_later(self._recorded.replay(share))
 
 

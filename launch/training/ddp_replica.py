@@ -16,6 +16,7 @@ from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from launch.data.batch import Batch, num_samples
+from launch.data.split import BatchSize
 from launch.plan import Plan
 from launch.training.connections import losing_workers
 from launch.training.loss import read_later
@@ -36,13 +37,13 @@ class DdpReplica(Replica):
         self._loss = self._ddp = self._connect(self._local_loss)
         self._workers = distributed.get_world_size()
 
-    def gradients(self, share: Batch | None, batch_size: int) -> SupportsFloat:
+    def gradients(self, share: Batch | None, size: BatchSize) -> SupportsFloat:
         total = torch.zeros((), device=self._device)
         pieces = [(None, None)] if share is None else self._pieces(share)
         for number, piece in enumerate(pieces, start=1):
             samples = 0 if share is None else num_samples(piece)
             with nullcontext() if number == len(pieces) else self._ddp.no_sync():
-                total += self._backward(piece, samples / batch_size * self._workers, batch_size)
+                total += self._backward(piece, samples / size.total * self._workers, size)
         self._local_loss.note_gradients()
         distributed.all_reduce(total)
         return read_later(total / self._workers)

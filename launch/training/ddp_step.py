@@ -11,6 +11,7 @@ from torch import distributed
 from launch.checkpoints.held import HeldState
 from launch.data.batch import Batch
 from launch.data.samples import Part
+from launch.data.split import BatchSize
 from launch.plan import Plan
 from launch.training.connections import Connections, losing_workers
 from launch.training.ddp_replica import DdpReplica
@@ -29,12 +30,12 @@ class DdpStep(PlainStep):
         device = plan.devices[group.local_rank % len(plan.devices)]
         self._is_first = group.local_rank == 0
         self._connections = Connections(group, torch.device(device))
-        super().__init__(plan, case, device, DdpReplica)
+        super().__init__(plan, case, device, group, DdpReplica)
         self.part = Part(group.local_rank, group.size)
 
     @losing_workers()
-    def run(self, share: Batch | None, batch_size: int) -> SupportsFloat:
-        return super().run(share, batch_size)
+    def run(self, share: Batch | None, size: BatchSize) -> SupportsFloat:
+        return super().run(share, size)
 
     @torch.no_grad()
     @losing_workers()

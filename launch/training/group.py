@@ -10,9 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from launch.training.handles import GroupHandles
+from launch.exchange.board import Board
+from launch.exchange.peers import Peers, Place, board_in, trained_parameters
+from launch.training.handles import QUESTION_BYTES, GroupHandles
 
 
 class LocalGroup(ABC):
@@ -26,11 +28,25 @@ class LocalGroup(ABC):
     size: int
     cores: tuple[int, ...]
     """Logical CPUs of this worker."""
+    has_peers: bool = False
+    """Whether other nodes train with this one."""
 
     @property
     def meeting_path(self) -> str | None:
         """A file by which torch's process groups may meet; ``None`` for threads of a process."""
         return None
+
+    def meet_peers(self, model: nn.Module) -> Peers | None:
+        """Give this worker's way to the other nodes; ``None`` where there are none. Collective.
+
+        Args:
+            model: The whole model.
+        """
+        return None
+
+    def offset_of(self, tensor: Tensor) -> int:
+        """Give the place of a tensor of `share_bytes` in the memory that the node's rank sees."""
+        raise NotImplementedError(type(self).__name__)
 
     @abstractmethod
     def barrier(self) -> None:
@@ -54,14 +70,65 @@ class ProcessGroup(LocalGroup):
     """
 
     def __init__(
-        self, local_rank: int, size: int, cores: Sequence[int], handles: GroupHandles
+        self,
+        local_rank: int,
+        size: int,
+        cores: Sequence[int],
+        handles: GroupHandles,
+        *,
+        has_peers: bool = False,
     ) -> None:
         self.local_rank = local_rank
         self.size = size
         self.cores = tuple(cores)
+        self.place: Place | None = None
+        """Where the peers meet, once somebody asked for them."""
+        self.has_peers = has_peers
         self._handles = handles
         self._barriers = 0
-        self._shared_bytes = 0
+        self._shared_bytes = QUESTION_BYTES
+        self._regions: list[tuple[int, int, int]] = []
+
+    def meet_peers(self, model: nn.Module) -> Peers | None:
+        return self.meet_peers_on(self.size, model, [self.local_rank], [model])[0]
+
+    def meet_peers_on(
+        self,
+        participants: int,
+        model: nn.Module,
+        numbers: Sequence[int],
+        models: Sequence[nn.Module],
+    ) -> Sequence[Peers | None]:
+        """Make the board, and the peers of this process. Collective.
+
+        Args:
+            participants: Who computes gradients on this node.
+            model: The whole model.
+            numbers: Of those in this process.
+            models: Their replicas of the model.
+        """
+        if not self.has_peers:
+            return [None] * len(numbers)
+        parameters = len(trained_parameters(model))
+        memory = self.share_bytes(Board.num_bytes(participants, parameters))
+        self.place = Place(
+            board_offset=self.offset_of(memory),
+            participants=participants,
+            parameters=parameters,
+            held=[],
+        )
+        board = board_in(memory, participants, parameters)
+        return [
+            Peers(board, number, self.place, self._handles, self.offset_of, replica)
+            for number, replica in zip(numbers, models, strict=True)
+        ]
+
+    def offset_of(self, tensor: Tensor) -> int:
+        address = tensor.data_ptr()
+        for begin, num_bytes, offset in self._regions:
+            if begin <= address < begin + num_bytes:
+                return offset + address - begin
+        raise ValueError("the tensor is not in the group's memory")
 
     @property
     def meeting_path(self) -> str | None:
@@ -88,7 +155,9 @@ class ProcessGroup(LocalGroup):
             os.ftruncate(self._handles.memory, self._shared_bytes)
         self.barrier()
         region = mmap.mmap(self._handles.memory, max(num_bytes, 1), offset=offset)
-        return torch.frombuffer(region, dtype=torch.uint8)[:num_bytes]
+        memory = torch.frombuffer(region, dtype=torch.uint8)
+        self._regions.append((memory.data_ptr(), len(memory), offset))
+        return memory[:num_bytes]
 
 
 class SubGroup(LocalGroup):
@@ -110,12 +179,16 @@ class SubGroup(LocalGroup):
         self.local_rank = list(self._mine).index(whole.local_rank)
         self.size = len(self._mine)
         self.cores = whole.cores
+        self.has_peers = whole.has_peers
         self._whole = whole
         self._parts = parts
         self._wait = wait
 
     def barrier(self) -> None:
         self._wait()
+
+    def offset_of(self, tensor: Tensor) -> int:
+        return self._whole.offset_of(tensor)
 
     def share_bytes(self, num_bytes: int) -> Tensor:
         sizes = self._whole.share_bytes(8 * self._whole.size).view(torch.int64)
@@ -134,6 +207,9 @@ class _ThreadMeeting:
     """What the threads of one group have in common."""
 
     barrier: threading.Barrier
+    peers: Sequence[Peers | None]
+    process: LocalGroup | None
+    """Whose memory is used, where the node's rank has to see it."""
     shared: list[Tensor] = field(default_factory=list)
 
 
@@ -148,10 +224,35 @@ class ThreadGroup(LocalGroup):
         self._shares = 0
 
     @classmethod
-    def create(cls, cores_of: Sequence[Sequence[int]]) -> list[ThreadGroup]:
-        """Make a group of as many threads as ``cores_of`` has entries."""
-        meeting = _ThreadMeeting(threading.Barrier(len(cores_of)))
+    def create(
+        cls,
+        cores_of: Sequence[Sequence[int]],
+        process: LocalGroup | None = None,
+        models: Sequence[nn.Module] = (),
+    ) -> list[ThreadGroup]:
+        """Make a group of as many threads as ``cores_of`` has entries.
+
+        Args:
+            cores_of: Logical CPUs of each.
+            process: What their process belongs to: it alone. Its memory is used where there are
+                other nodes, whose rank has to see it.
+            models: The replica of each.
+        """
+        count = len(cores_of)
+        peers: Sequence[Peers | None] = [None] * count
+        if isinstance(process, ProcessGroup):
+            peers = process.meet_peers_on(count, models[0], range(count), models)
+        seen = process if any(peers) else None
+        meeting = _ThreadMeeting(threading.Barrier(count), peers, seen)
         return [cls(rank, cores, meeting) for rank, cores in enumerate(cores_of)]
+
+    def meet_peers(self, model: nn.Module) -> Peers | None:
+        return self._meeting.peers[self.local_rank]
+
+    def offset_of(self, tensor: Tensor) -> int:
+        if self._meeting.process is None:
+            return super().offset_of(tensor)
+        return self._meeting.process.offset_of(tensor)
 
     def barrier(self) -> None:
         self._meeting.barrier.wait()
@@ -162,7 +263,12 @@ class ThreadGroup(LocalGroup):
 
     def share_bytes(self, num_bytes: int) -> Tensor:
         if self.local_rank == 0:
-            self._meeting.shared.append(torch.zeros(num_bytes, dtype=torch.uint8))
+            process = self._meeting.process
+            self._meeting.shared.append(
+                process.share_bytes(num_bytes)
+                if process is not None
+                else torch.zeros(num_bytes, dtype=torch.uint8)
+            )
         self.barrier()
         self._shares += 1
         return self._meeting.shared[self._shares - 1]

@@ -9,10 +9,14 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+QUESTION_BYTES = 4 << 20
+"""Beginning of the memory, through which workers and their rank talk:
+`launch.exchange.questions`."""
+
 
 @dataclass(frozen=True, slots=True)
 class GroupHandles:
-    """Open file descriptors by which worker processes of one node meet."""
+    """Open file descriptors by which worker processes of one node meet, and their rank."""
 
     memory: int
     """An anonymous file. Unlike /dev/shm it has no size limit but the memory itself, and
@@ -24,30 +28,58 @@ class GroupHandles:
     arrivals: int
     departures: tuple[int, int]
 
+    wakeup: int
+    """By which workers tell their rank to look."""
+
+    sums: tuple[int, int]
+    """By which the rank lets them go on when the gradients of all nodes are summed."""
+
+    answers: tuple[int, int]
+    """Likewise when it has answered a question."""
+
     @classmethod
     def create(cls) -> GroupHandles:
         """Open a new set; the caller closes it."""
+        memory = os.memfd_create("ddlplan", os.MFD_CLOEXEC)
+        os.ftruncate(memory, QUESTION_BYTES)
         return cls(
-            memory=os.memfd_create("ddlplan", os.MFD_CLOEXEC),
+            memory=memory,
             meeting=os.memfd_create("ddlplan-meeting", os.MFD_CLOEXEC),
             arrivals=os.eventfd(0, os.EFD_CLOEXEC),
-            departures=(
-                os.eventfd(0, os.EFD_CLOEXEC | os.EFD_SEMAPHORE),
-                os.eventfd(0, os.EFD_CLOEXEC | os.EFD_SEMAPHORE),
-            ),
+            departures=_semaphores(),
+            wakeup=os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK),
+            sums=_semaphores(),
+            answers=_semaphores(),
         )
 
     @classmethod
     def from_descriptors(cls, descriptors: Sequence[int]) -> GroupHandles:
         """Take over descriptors in the order that `descriptors` gives them."""
-        memory, meeting, arrivals, even, odd = descriptors
-        return cls(memory=memory, meeting=meeting, arrivals=arrivals, departures=(even, odd))
+        memory, meeting, arrivals, *departures, wakeup, sum0, sum1, answer0, answer1 = descriptors
+        even, odd = departures
+        return cls(
+            memory=memory,
+            meeting=meeting,
+            arrivals=arrivals,
+            departures=(even, odd),
+            wakeup=wakeup,
+            sums=(sum0, sum1),
+            answers=(answer0, answer1),
+        )
 
     def descriptors(self) -> tuple[int, ...]:
         """List the descriptors, to be passed on to a worker."""
-        return (self.memory, self.meeting, self.arrivals, *self.departures)
+        return (
+            *(self.memory, self.meeting, self.arrivals, *self.departures),
+            *(self.wakeup, *self.sums, *self.answers),
+        )
 
     def close(self) -> None:
-        """Close every descriptor; workers keep theirs."""
+        """Close every descriptor; workers and the rank keep theirs."""
         for descriptor in self.descriptors():
             os.close(descriptor)
+
+
+def _semaphores() -> tuple[int, int]:
+    flags = os.EFD_CLOEXEC | os.EFD_SEMAPHORE
+    return os.eventfd(0, flags), os.eventfd(0, flags)

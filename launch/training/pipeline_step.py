@@ -17,6 +17,7 @@ from torch.optim import Optimizer
 from launch.checkpoints.held import HeldState
 from launch.data.batch import Batch, move_batch, split_batch
 from launch.data.samples import Part, equal_parts
+from launch.data.split import BatchSize
 from launch.errors import UseCaseError
 from launch.plan import Plan
 from launch.training.clipping import GradientClipper
@@ -33,6 +34,7 @@ from launch.training.cut import (
 )
 from launch.training.group import LocalGroup, SubGroup
 from launch.training.layers import boundary_forms, layer_costs, measure_layers
+from launch.training.mirror import GradientMirror
 from launch.training.nested import receive_nested, send_nested
 from launch.training.optimizer import make_optimizer
 from launch.training.pipelining import MicroBatchPipeline, StageModule
@@ -60,6 +62,7 @@ class PipelineStep(TrainStep):
         self.model = prepare_model(plan, case.model(), "cpu")
         self._layers = _layers_of(case, self.model)
         self._whole = WholeModel(self.model, group)
+        self._peers = group.meet_peers(self.model)
         self._connections = Connections(group, self._device)
         ranks = torch.arange(plan.processes).view(plan.replicas, self._stages)
         self._pipeline = self._connections.sub_group(ranks.tolist())
@@ -99,21 +102,21 @@ class PipelineStep(TrainStep):
         }
         print(self._describe(bounds))  # noqa: T201 - to this worker's log
 
-    def run(self, share: Batch | None, batch_size: int) -> float:
+    def run(self, share: Batch | None, batch: BatchSize) -> float:
         self._whole.give_back(self._others)
         losses = self._losses[self._steps % 2]
         self._steps += 1
         self._update.start()
-        if size := self._share.size_of(batch_size):
-            loss = self._run_pipeline(share, size, batch_size)
-            if self._stage == self._stages - 1:
-                losses[self._replica] = loss
-        elif self._stage == self._stages - 1:
-            losses[self._replica] = 0.0
+        loss = 0.0
+        if size := self._share.size_of(batch.node):
+            loss = self._run_pipeline(share, size, batch)
+        is_last = self._stage == self._stages - 1
+        if is_last:
+            losses[self._replica] = loss
         with losing_workers():
-            self._update.finish()
+            loss_of_all = self._update.finish(loss if is_last else 0.0)
         self._group.barrier()
-        return float(losses.sum())
+        return float(losses.sum()) if loss_of_all is None else loss_of_all
 
     def place(self, batch: Batch) -> Batch:
         placed: Batch = move_batch(batch, self._device, memory_format(self._plan))
@@ -140,10 +143,10 @@ class PipelineStep(TrainStep):
     def close(self) -> None:
         self._connections.close()
 
-    def _run_pipeline(self, share: Batch | None, size: int, batch_size: int) -> float:
+    def _run_pipeline(self, share: Batch | None, size: int, batch: BatchSize) -> float:
         count = equal_parts(size, self._plan.micro_batches)
         pipe = self._pipe(size // count, count)
-        self._scale = size / count / batch_size
+        self._scale = size / count / batch.total
         inputs: list[Any] = []
         targets: list[Any] = []
         sending = []
@@ -230,12 +233,15 @@ class PipelineStep(TrainStep):
     def _make_update(self, optimizer: Optimizer) -> StageUpdate:
         norm = self._case.max_gradient_norm
         clipper = None if norm is None else GradientClipper(norm, self._group)
-        if self._plan.replicas == 1:
+        if self._plan.replicas == 1 and self._peers is None:
             return LoneUpdate(optimizer, clipper)
-        if self._has_copies:
-            return ReducedUpdate(optimizer, self._equal_stages, clipper)
         equals = SubGroup(self._group, self._equals, self._wait_for_equals)
-        return SharedUpdate(self._own, optimizer, equals, clipper)
+        if not self._has_copies and self._device.type == "cpu":
+            return SharedUpdate(self._own, optimizer, equals, clipper, self._peers)
+        mirror = None
+        if self._peers is not None:
+            mirror = GradientMirror(list(self._own.parameters()), equals, self._peers)
+        return ReducedUpdate(optimizer, self._equal_stages, clipper, mirror)
 
     def _wait_for_equals(self) -> None:
         with losing_workers():

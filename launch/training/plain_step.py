@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from typing import SupportsFloat
 
+import torch
 from torch import nn
 
 from launch.checkpoints.held import HeldOptimizer, HeldState
 from launch.data.batch import Batch
 from launch.data.samples import Part
+from launch.data.split import BatchSize
 from launch.plan import Plan
 from launch.training.cuda_graph import GraphedReplica
+from launch.training.group import LocalGroup
+from launch.training.mirror import GradientMirror
 from launch.training.optimizer import make_optimizer
 from launch.training.replica import Replica, prepare_model
+from launch.training.shared_step import SharedStep
 from launch.training.step import TrainStep
 from launch.use_cases._base import UseCase
 
@@ -23,7 +28,12 @@ class PlainStep(TrainStep):
     part = Part(0, 1)
 
     def __init__(
-        self, plan: Plan, case: UseCase, device: str, replica: type[Replica] | None = None
+        self,
+        plan: Plan,
+        case: UseCase,
+        device: str,
+        group: LocalGroup,
+        replica: type[Replica] | None = None,
     ) -> None:
         replica = replica or (GraphedReplica if plan.cuda_graph else Replica)
         self.model = prepare_model(plan, case.model(), device)
@@ -31,10 +41,16 @@ class PlainStep(TrainStep):
         self._optimizer = make_optimizer(plan, case, self.model.parameters())
         self.optimizers = [self._optimizer]
         self._max_norm = case.max_gradient_norm
+        peers = group.meet_peers(self.model)
+        self._mirror = None
+        if peers is not None:
+            self._mirror = GradientMirror(list(self.model.parameters()), group, peers)
 
-    def run(self, share: Batch | None, batch_size: int) -> SupportsFloat:
+    def run(self, share: Batch | None, size: BatchSize) -> SupportsFloat:
         self._optimizer.zero_grad()
-        loss = self._replica.gradients(share, batch_size)
+        loss = self._replica.gradients(share, size)
+        if self._mirror is not None:
+            loss = self._mirror.sum_up(float(loss))
         if self._max_norm is not None:
             nn.utils.clip_grad_norm_(self.model.parameters(), self._max_norm)
         self._optimizer.step()
@@ -49,3 +65,14 @@ class PlainStep(TrainStep):
             weights=list(self.model.state_dict()),
             optimizers=[HeldOptimizer.of_parameters(self._optimizer, self.model)],
         )
+
+
+def lone_step(plan: Plan, case: UseCase, group: LocalGroup) -> TrainStep:
+    """Make the step of one model on a node.
+
+    Where other nodes train too, gradients on a CPU are computed into memory that the rank sees.
+    """
+    device = plan.devices[0]
+    if group.has_peers and torch.device(device).type == "cpu":
+        return SharedStep(plan, case, prepare_model(plan, case.model(), device), group)
+    return PlainStep(plan, case, device, group)

@@ -18,6 +18,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from launch.data.batch import Batch, num_samples
 from launch.data.loading import load
+from launch.data.split import BatchSize
 from launch.plan import MEMORY_FORMATS, Plan
 from launch.training.operators import OperatorCheck, relative_error
 from launch.training.precision import internal_bf16
@@ -72,7 +73,7 @@ class _Samples:
 
     def read(self, size: int) -> Batch:
         chosen = [self.count * number // size for number in range(size)]
-        work = iter([(chosen, size)])
+        work = iter([(chosen, BatchSize(size, size))])
         ((batch, _),) = load(self._dataset, work, loader_workers=0)
         assert batch is not None
         return batch  # type: ignore[no-any-return]
@@ -130,7 +131,8 @@ class _Pair:
     def _step(self, replica: Replica, batch: Batch) -> tuple[float, dict[str, Tensor]]:
         self._model.zero_grad(set_to_none=True)
         torch.manual_seed(0)
-        loss = replica.gradients(batch, num_samples(batch))
+        count = num_samples(batch)
+        loss = replica.gradients(batch, BatchSize(count, count))
         parameters = self._model.named_parameters()
         return float(loss), {name: p.grad for name, p in parameters if p.grad is not None}
 

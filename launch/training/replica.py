@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from launch.data.batch import Batch, move_batch, num_samples, split_batch
 from launch.data.samples import usable_parts
+from launch.data.split import BatchSize
 from launch.plan import Plan
 from launch.training.compiled import compile_model, explaining_compiler
 from launch.training.loss import read_later
@@ -31,29 +32,34 @@ class Replica:
         placed: Batch = move_batch(batch, self._device, memory_format(self._plan))
         return placed
 
-    def gradients(self, share: Batch | None, batch_size: int) -> SupportsFloat:
-        """Compute the gradients of this share's part of the node batch's mean loss.
+    def gradients(self, share: Batch | None, size: BatchSize) -> SupportsFloat:
+        """Compute the gradients of this share's part of the mean loss over all nodes.
 
         Returns:
             That part; a `LaterLoss` where a GPU computes it.
         """
-        return 0.0 if share is None else read_later(self._sum_gradients(share, batch_size))
+        return 0.0 if share is None else read_later(self._sum_gradients(share, size))
 
-    def _sum_gradients(self, share: Batch, batch_size: int) -> Tensor:
+    def count_passes(self, share: Batch | None) -> int:
+        """Give the number of backward passes that a share takes."""
+        if share is None:
+            return 0
+        return usable_parts(num_samples(share), self._plan.micro_batches)
+
+    def _sum_gradients(self, share: Batch, size: BatchSize) -> Tensor:
         total = torch.zeros((), device=self._device)
         for piece in self._pieces(share):
-            total += self._backward(piece, num_samples(piece) / batch_size, batch_size)
+            total += self._backward(piece, num_samples(piece) / size.total, size)
         return total
 
     def _pieces(self, share: Batch) -> list[Batch]:
         """Cut a share into the plan's micro-batches, fewer where it is small."""
-        return split_batch(share, usable_parts(num_samples(share), self._plan.micro_batches))
+        return split_batch(share, self.count_passes(share))
 
-    def _backward(self, piece: Batch, weight: float, batch_size: int) -> Tensor:
+    def _backward(self, piece: Batch, weight: float, size: BatchSize) -> Tensor:
         """Add the gradients of a piece's mean loss times ``weight``; give that loss."""
-        is_full = batch_size == self._plan.node_batch
         with self._explaining():
-            loss: Tensor = self._loss(*self.place(piece), weight, is_full=is_full)
+            loss: Tensor = self._loss(*self.place(piece), weight, is_full=size.is_full)
             torch.autograd.backward(loss)
         return loss.detach()
 
@@ -78,7 +84,7 @@ class WeightedLoss(nn.Module):
         Args:
             inputs: What the model takes.
             targets: What the loss takes beside the model's output.
-            weight: Share of these samples in the node batch.
+            weight: Share of these samples in those of all nodes.
             is_full: Whether they are part of a full node batch, whose shapes come again.
         """
         model = self._model_of_full if is_full else self.model

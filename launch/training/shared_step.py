@@ -7,6 +7,7 @@ from torch import nn
 from launch.checkpoints.held import HeldState
 from launch.data.batch import Batch
 from launch.data.samples import Part
+from launch.data.split import BatchSize
 from launch.plan import Plan
 from launch.training.averaging import GradientAverager
 from launch.training.buffers import SharedBuffers
@@ -33,12 +34,13 @@ class SharedStep(TrainStep):
         self.optimizers = [optimizer]
         max_norm = case.max_gradient_norm
         clipper = None if max_norm is None else GradientClipper(max_norm, group)
-        self._averager = GradientAverager(model, optimizer, group, clipper=clipper)
+        peers = group.meet_peers(model)
+        self._averager = GradientAverager(model, optimizer, group, clipper=clipper, peers=peers)
         self._buffers = SharedBuffers(model, group)
 
-    def run(self, share: Batch | None, batch_size: int) -> float:
-        self._averager.start_step()
-        return self._averager.step(float(self._replica.gradients(share, batch_size)))
+    def run(self, share: Batch | None, size: BatchSize) -> float:
+        self._averager.start_step(self._replica.count_passes(share))
+        return self._averager.step(float(self._replica.gradients(share, size)))
 
     def agree(self) -> None:
         self._buffers.copy_from_first()

@@ -11,9 +11,11 @@ from torch.distributed import ProcessGroup
 from torch.optim import Optimizer
 
 from launch.checkpoints.held import HeldOptimizer
+from launch.exchange.peers import Peers
 from launch.training.averaging import GradientAverager
 from launch.training.clipping import GradientClipper, square_sum
 from launch.training.group import LocalGroup
+from launch.training.mirror import GradientMirror
 
 _BUCKET_BYTES = 25 << 20  # as DDP's: large enough for the link, small enough to start early
 
@@ -34,8 +36,15 @@ class StageUpdate(ABC):
         """Name what the optimizer keeps here, for a checkpoint, as the whole model names it."""
 
     @abstractmethod
-    def finish(self) -> None:
-        """Add up the gradients of all replicas of this stage, and update the parameters."""
+    def finish(self, loss: float) -> float | None:
+        """Add up the gradients of all replicas of this stage, and update the parameters.
+
+        Args:
+            loss: This worker's part of the mean loss.
+
+        Returns:
+            The loss of all nodes, ``None`` where there is but this one.
+        """
 
 
 class LoneUpdate(StageUpdate):
@@ -48,7 +57,7 @@ class LoneUpdate(StageUpdate):
     def start(self) -> None:
         self._optimizer.zero_grad()
 
-    def finish(self) -> None:
+    def finish(self, loss: float) -> None:
         if self._clipper is not None:
             clip(_gradients(self._optimizer), self._clipper)
         self._optimizer.step()
@@ -69,14 +78,17 @@ class SharedUpdate(StageUpdate):
         optimizer: Optimizer,
         group: LocalGroup,
         clipper: GradientClipper | None,
+        peers: Peers | None,
     ) -> None:
-        self._averager = GradientAverager(module, optimizer, group, clipper=clipper)
+        self._has_peers = peers is not None
+        self._averager = GradientAverager(module, optimizer, group, clipper=clipper, peers=peers)
 
     def start(self) -> None:
         self._averager.start_step()
 
-    def finish(self) -> None:
-        self._averager.step(0.0)
+    def finish(self, loss: float) -> float | None:
+        mean_loss = self._averager.step(loss)
+        return mean_loss if self._has_peers else None
 
     def held(self, model: nn.Module) -> HeldOptimizer:
         return self._averager.held(model)
@@ -91,11 +103,17 @@ class ReducedUpdate(StageUpdate):
         optimizer: Of this worker's copy.
         group: The equal stages.
         clipper: Of all workers; each stage is counted once, on the first replica.
+        mirror: Of the group, where there are other nodes.
     """
 
     def __init__(
-        self, optimizer: Optimizer, group: ProcessGroup, clipper: GradientClipper | None
+        self,
+        optimizer: Optimizer,
+        group: ProcessGroup,
+        clipper: GradientClipper | None,
+        mirror: GradientMirror | None,
     ) -> None:
+        self._mirror = mirror
         self._optimizer = optimizer
         self._group = group
         self._clipper = clipper
@@ -105,7 +123,7 @@ class ReducedUpdate(StageUpdate):
         self._optimizer.zero_grad()
 
     @torch.no_grad()
-    def finish(self) -> None:
+    def finish(self, loss: float) -> float | None:
         device = self._parameters[0].device
         ready = torch.tensor([p.grad is not None for p in self._parameters], dtype=torch.int32)
         ready = ready.to(device)
@@ -125,10 +143,18 @@ class ReducedUpdate(StageUpdate):
             parts = torch.split(flat, [gradient.numel() for gradient in bucket])
             for gradient, part in zip(bucket, parts, strict=True):
                 gradient.copy_(part.view(gradient.shape))
+        mean_loss = None
+        if self._mirror is not None:
+            # Every worker's loss is counted, where the mirror counts the first replica's alone.
+            part = torch.tensor(loss, device=device)
+            distributed.all_reduce(part, group=self._group)
+            mean_loss = self._mirror.sum_up(float(part))
+            gradients = [p.grad for p in self._parameters if p.grad is not None]
         if self._clipper is not None:
             counts = distributed.get_rank(self._group) == 0
             clip(gradients, self._clipper, counts=counts)
         self._optimizer.step()
+        return mean_loss
 
     def held(self, model: nn.Module) -> HeldOptimizer:
         return HeldOptimizer.of_parameters(self._optimizer, model)

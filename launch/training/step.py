@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 from launch.checkpoints.held import HeldState
 from launch.data.batch import Batch
 from launch.data.samples import Part
+from launch.data.split import BatchSize
 
 
 class TrainStep(ABC):
@@ -44,17 +45,17 @@ class TrainStep(ABC):
         return
 
     @abstractmethod
-    def run(self, share: Batch | None, batch_size: int) -> SupportsFloat:
+    def run(self, share: Batch | None, size: BatchSize) -> SupportsFloat:
         """Make one step. Collective: every worker of the node calls it with its share.
 
         Args:
             share: This worker's samples; ``None`` where the last batch of an epoch leaves none,
                 and where it reads nothing.
-            batch_size: Samples of all workers together.
+            size: Samples of all workers together, here and on all nodes.
 
         Returns:
-            Mean loss over the node batch; a `launch.training.loss.LaterLoss` where a GPU still
-            computes it.
+            Mean loss over the samples of all nodes; a `launch.training.loss.LaterLoss` where a GPU
+            still computes it.
         """
 
     @abstractmethod

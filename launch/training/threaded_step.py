@@ -15,6 +15,7 @@ import torch
 from launch.checkpoints.held import HeldState
 from launch.data.batch import Batch, num_samples, split_batch
 from launch.data.samples import Part, usable_parts
+from launch.data.split import BatchSize
 from launch.plan import Plan
 from launch.training.group import LocalGroup, ThreadGroup
 from launch.training.replica import prepare_model
@@ -34,14 +35,14 @@ class ThreadedStep(TrainStep):
         model = prepare_model(plan, case.model(), "cpu")
         threads = plan.threads_per_process // plan.replicas
         cores = [group.cores[i * threads : (i + 1) * threads] for i in range(plan.replicas)]
-        self._members = ThreadGroup.create(cores)
+        models = [model, *(deepcopy(model) for _ in range(1, plan.replicas))]
+        self._members = ThreadGroup.create(cores, group, models)
         # One executor per replica and not one for all: a replica stays on its thread, and the
         # thread on its cores with the operator threads that it has started.
         self._executors = [
             ThreadPoolExecutor(1, f"replica{member.local_rank}", _settle, (member.cores, threads))
             for member in self._members
         ]
-        models = [model, *(deepcopy(model) for _ in self._members[1:])]
         self._replicas = self._on_all(
             [
                 partial(SharedStep, plan, case, replica, member)
@@ -51,10 +52,10 @@ class ThreadedStep(TrainStep):
         self.model = model
         self.optimizers = [o for replica in self._replicas for o in replica.optimizers]
 
-    def run(self, share: Batch | None, batch_size: int) -> float:
+    def run(self, share: Batch | None, size: BatchSize) -> float:
         pieces = self._split(share)
         calls = [
-            partial(replica.run, piece, batch_size)
+            partial(replica.run, piece, size)
             for replica, piece in zip(self._replicas, pieces, strict=True)
         ]
         return self._on_all(calls)[0]
@@ -77,9 +78,9 @@ class ThreadedStep(TrainStep):
 
     def _split(self, share: Batch | None) -> list[Batch | None]:
         count = len(self._replicas)
-        size = 0 if share is None else num_samples(share)
+        samples = 0 if share is None else num_samples(share)
         pieces: list[Batch | None] = (
-            list(split_batch(share, usable_parts(size, count))) if size else []
+            list(split_batch(share, usable_parts(samples, count))) if samples else []
         )
         return pieces + [None] * (count - len(pieces))
 

@@ -47,10 +47,23 @@ class WorkerGroup:
     """The workers of one plan, from their start to their end.
 
     Use it in a ``with`` block; leaving it ends every worker that still runs.
+
+    Args:
+        server: Forks them.
+        tasks: Of each.
+        log_directory: Takes their output.
+        log_prefix: What the names of their logs begin with.
+        handles: By which they meet, where their owner keeps them to talk to them.
     """
 
     def __init__(
-        self, server: ForkServer, tasks: list[Task], log_directory: Path, *, log_prefix: str = ""
+        self,
+        server: ForkServer,
+        tasks: list[Task],
+        log_directory: Path,
+        *,
+        log_prefix: str = "",
+        handles: GroupHandles | None = None,
     ) -> None:
         self._server = server
         self._logs = [log_directory / f"{log_prefix}worker{t.local_rank}.log" for t in tasks]
@@ -61,15 +74,16 @@ class WorkerGroup:
         self._events: deque[Event] = deque()
         self._selector = selectors.DefaultSelector()
         self._selector.register(server, selectors.EVENT_READ)
-        handles = GroupHandles.create()
+        meeting = handles or GroupHandles.create()
         try:
             for worker, task in enumerate(tasks):
-                self._start(worker, task, handles)
+                self._start(worker, task, meeting)
         except BaseException:
             self.stop()
             raise
         finally:
-            handles.close()
+            if handles is None:
+                meeting.close()
 
     def __enter__(self) -> WorkerGroup:
         return self

@@ -11,7 +11,8 @@ from torch.utils.data import Dataset
 from launch.data.decoded_pictures import DecodedPictures
 from launch.data.device_pictures import DevicePictures
 from launch.data.pictures import Pictures
-from launch.data.samples import Indices, shares
+from launch.data.samples import shares
+from launch.data.split import Indices
 from launch.errors import UseCaseError
 from launch.plan import Plan
 from launch.training.group import LocalGroup

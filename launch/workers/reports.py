@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -74,6 +74,17 @@ class Prepared(Report):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GradientsLaid(Report):
+    """Where a worker will leave its gradients, in the memory that it shares with its rank."""
+
+    board_offset: int
+    participants: int
+    parameters: int
+    held: Sequence[Mapping[str, Any]]
+    """`launch.exchange.forms.Held.to_json` of each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepDone(Report):
     """One step, from one worker's last step to this one: input, computing, averaging, waiting."""
 
@@ -130,6 +141,27 @@ class Failed(Report):
     message: str
     users_fault: bool = False
     """Whether the use case or its data is at fault before anything was trained."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharesChanged(Report):
+    """A node has become slower or faster, so from now on the nodes take other shares."""
+
+    step: int
+    node_batches: Sequence[int]
+    computed_s: Sequence[float]
+    """Time that each node took for its part of the last step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchanged(Report):
+    """What averaging between the nodes took, since the last such report."""
+
+    steps: int
+    sent_bytes: int
+    """By one node."""
+    waited_s: float
+    """Time in which that node had nothing to do but wait for the sum."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

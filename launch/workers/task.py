@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 
+from launch.data.split import NodeSplit
 from launch.plan import Plan
 
 
@@ -43,6 +44,16 @@ class Task:
 
     seed: int = 0
     epochs: int = 1
+
+    node: int = 0
+    """Number of this node in the job."""
+
+    node_batches: tuple[int, ...] = ()
+    """Samples per step on each node; empty where there is but this one, with its plan's."""
+
+    is_led: bool = False
+    """Whether a rank answers between steps, as in every launched job and in no trial."""
+
     weights: str | None = None
     """Where worker 0 saves the weights."""
 
@@ -55,6 +66,12 @@ class Task:
         """Workers on this node."""
         trains = self.purpose is not Purpose.DESCRIBE and self.plan is not None
         return self.plan.processes if trains and self.plan else 1
+
+    @property
+    def split(self) -> NodeSplit:
+        """Which slice of each global batch is this node's."""
+        assert self.plan is not None
+        return NodeSplit(self.node_batches or (self.plan.node_batch,), self.node)
 
     def encode(self) -> bytes:
         """Give the task as JSON."""
@@ -69,6 +86,7 @@ class Task:
         values["plan"] = Plan.from_json(values["plan"]) if values["plan"] else None
         values["cores"] = tuple(values["cores"])
         values["precisions"] = tuple(values["precisions"])
+        values["node_batches"] = tuple(values["node_batches"])
         return cls(**values)
 
 

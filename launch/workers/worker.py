@@ -22,7 +22,11 @@ from launch.data.batch import Batch, num_samples
 from launch.data.loading import load
 from launch.data.prefetch import prefetch
 from launch.data.samples import Part, ShareSampler, in_order, shares
+from launch.data.split import BatchSize, Indices, NodeSplit
 from launch.errors import LostWorkerError, UseCaseError
+from launch.exchange.one_model import OneModel
+from launch.exchange.peers import Place
+from launch.exchange.questions import Asking, Orders
 from launch.plan import Plan
 from launch.strategies import load_strategy
 from launch.training.compiled import settle_compiler
@@ -45,6 +49,7 @@ from launch.workers.input import (
 from launch.workers.reports import (
     Described,
     Failed,
+    GradientsLaid,
     Prepared,
     Reporter,
     TaskDone,
@@ -53,6 +58,9 @@ from launch.workers.reports import (
 )
 from launch.workers.step_reports import StepReports
 from launch.workers.task import Purpose, Task
+
+Work = Iterator[tuple[Indices, BatchSize]]
+"""This worker's samples of each step, and how many all have."""
 
 _CAUSE_LIMIT_S = 10.0
 _FEW = 2
@@ -98,18 +106,29 @@ def _train(task: Task, case: UseCase, reporter: Reporter, handles: GroupHandles)
     strategy.check(task.plan)
     _settle(task)
     torch.manual_seed(task.seed)
-    group = ProcessGroup(task.local_rank, task.group_size, task.cores, handles)
+    has_peers = len(task.split.node_batches) > 1
+    group = ProcessGroup(task.local_rank, task.group_size, task.cores, handles, has_peers=has_peers)
     step = strategy.build(task.plan, case, group)
     # Equal seeds gave equal models; from here on each worker draws its own dropout and flips.
-    _seed(task.seed * 1_000_003 + task.local_rank)
+    _seed(task.seed * 1_000_003 + 1009 * task.node + task.local_rank)
     group.barrier()
-    trainer = _Trainer(task, task.plan, case, step, reporter)
+    rank = Asking(handles, task.local_rank) if task.is_led else None
+    trainer = _Trainer(task, task.plan, case, step, reporter, rank)
     trainer.prepare_input(group)
     if task.purpose is Purpose.TIME:
         trainer.train_for_ever()
+    if group.place is not None:
+        reporter.send(_gradients_laid(group.place))
+    nodes = None
+    if rank is not None and has_peers:
+        nodes = OneModel(rank, is_source=task.node == 0, local_rank=task.local_rank)
+        nodes.agree(step.model)
     for epoch in range(task.epochs):
-        trainer.train(epoch)
+        if not trainer.train(epoch):
+            break
         step.agree()
+        if nodes is not None:
+            nodes.agree(step.model)
         trainer.validate(epoch)
     if task.weights is not None and task.local_rank == 0:
         size = save_weights(step.model, Path(task.weights))
@@ -118,12 +137,28 @@ def _train(task: Task, case: UseCase, reporter: Reporter, handles: GroupHandles)
     step.close()
 
 
+def _gradients_laid(place: Place) -> GradientsLaid:
+    return GradientsLaid(
+        board_offset=place.board_offset,
+        participants=place.participants,
+        parameters=place.parameters,
+        held=[held.to_json() for held in place.held],
+    )
+
+
 class _Trainer:
     """One worker's training loop."""
 
     def __init__(
-        self, task: Task, plan: Plan, case: UseCase, step: TrainStep, reporter: Reporter
+        self,
+        task: Task,
+        plan: Plan,
+        case: UseCase,
+        step: TrainStep,
+        reporter: Reporter,
+        rank: Asking | None,
     ) -> None:
+        self._rank = rank
         self._task = task
         self._plan = plan
         self._case = case
@@ -137,9 +172,10 @@ class _Trainer:
             reporter.send(Prepared(facts=step.facts))
         samples = len(self._training)  # type: ignore[arg-type]
         self._sampler = ShareSampler(
-            samples, plan.node_batch, part=step.part or Part(0, 1), seed=task.seed
+            samples, task.split, part=step.part or Part(0, 1), seed=task.seed
         )
-        steps_per_epoch = -(-samples // plan.node_batch)
+        self._num_samples = samples
+        steps_per_epoch = -(-samples // task.split.global_batch)
         schedules = [case.schedule(optimizer, steps_per_epoch) for optimizer in step.optimizers]
         self._schedules = [schedule for schedule in schedules if schedule is not None]
         self._device = torch.device(plan.devices[task.local_rank % len(plan.devices)])
@@ -149,7 +185,7 @@ class _Trainer:
 
     def _read_few(self) -> Batch:
         samples = list(range(min(_FEW, len(self._training))))  # type: ignore[arg-type]
-        work = iter([(samples, len(samples))])
+        work = iter([(samples, BatchSize(len(samples), len(samples)))])
         batch: Batch | None = next(load(self._training, work, loader_workers=0))[0]
         assert batch is not None, "it has samples"
         return batch
@@ -170,35 +206,57 @@ class _Trainer:
                 self._plan, self._training, self._samples, self._task.local_rank
             )
 
-    def train(self, epoch: int) -> None:
-        self._train(iter(self._sampler.epoch(epoch)), epoch)
+    def train(self, epoch: int) -> bool:
+        """Train one epoch; tell whether it came to its end.
+
+        Where the rank changes the shares, reading begins anew from where the steps have come to.
+        """
+        position = 0
+        while position < self._num_samples:
+            done, orders = self._train(iter(self._sampler.epoch(epoch, position)), epoch)
+            position += done
+            if orders.stop:
+                return False
+            if orders.node_batches is not None:
+                self._sampler.split = NodeSplit(orders.node_batches, self._task.node)
+        return True
 
     def train_for_ever(self) -> None:
         self._train(self._sampler.endless(self._samples), 0)
 
-    def _train(self, work: Iterator[tuple[list[int], int]], epoch: int) -> None:
+    def _train(self, work: Work, epoch: int) -> tuple[int, Orders]:
+        """Make steps until there is no more work, or the rank wants something else done.
+
+        Returns:
+            Samples of all nodes in these steps, and what the rank wants.
+        """
         self._step.model.train()
         self._reports.start()
+        done, orders = 0, Orders()
         asked = time.perf_counter()
-        for share, batch_size in self._batches(work):
+        for share, size in self._batches(work):
             waited_s = time.perf_counter() - asked
             # A GPU that still computes the step before has not waited for this one's input.
             input_s = 0.0 if self._reports.is_computing() else waited_s
-            loss = self._step.run(share, batch_size)
+            loss = self._step.run(share, size)
             for schedule in self._schedules:
                 schedule.step()
-            self._reports.add(epoch=epoch, samples=batch_size, loss=loss, input_s=input_s)
+            self._reports.add(epoch=epoch, samples=size.total, loss=loss, input_s=input_s)
+            done += size.total
+            if self._rank is not None:
+                orders = self._rank.what_next()
+                if orders != Orders():
+                    break
             asked = time.perf_counter()
         self._reports.finish()
+        return done, orders
 
-    def _batches(self, work: Iterator[tuple[list[int], int]]) -> Iterator[tuple[Batch | None, int]]:
+    def _batches(self, work: Work) -> Iterator[tuple[Batch | None, BatchSize]]:
         if self._step.part is None:
-            return ((None, batch_size) for _, batch_size in work)
+            return ((None, size) for _, size in work)
         return self._load(self._training, work)
 
-    def _load(
-        self, dataset: Dataset[Any], work: Iterator[tuple[list[int], int]]
-    ) -> Iterator[tuple[Batch | None, int]]:
+    def _load(self, dataset: Dataset[Any], work: Work) -> Iterator[tuple[Batch | None, BatchSize]]:
         workers, is_gpu = self._plan.loader_workers, self._device.type == "cuda"
         batches = load(dataset, work, loader_workers=workers, pin_memory=is_gpu)
         return prefetch(batches, self._device)
@@ -230,9 +288,13 @@ class _Trainer:
 
     def _validation_batches(self) -> Iterator[Any]:
         every = list(range(len(self._validation)))  # type: ignore[arg-type]
-        mine = shares(every, self._task.group_size)[self._task.local_rank]
+        of_node, _ = self._task.split.of(every)
+        mine = shares(of_node, self._task.group_size)[self._task.local_rank]
         size = max(1, min(self._plan.node_batch // self._task.group_size, 64))
-        work = [([mine[i] for i in batch], len(batch)) for batch in in_order(len(mine), size)]
+        work = [
+            ([mine[i] for i in batch], BatchSize(len(batch), len(batch)))
+            for batch in in_order(len(mine), size)
+        ]
         for batch, _ in self._load(self._validation, iter(work)):
             if batch is not None:
                 yield batch

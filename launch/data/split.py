@@ -1,0 +1,68 @@
+"""Which samples of a step are a node's? Its slice of the global batch. Needs no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+
+Indices = list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSize:
+    """How many samples one step has."""
+
+    node: int
+    """On this node."""
+    total: int
+    """On all nodes: each sample's loss counts for ``1 / total``."""
+    is_full: bool = True
+    """Whether steps of these sizes come again; the last one of an epoch may be smaller."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSplit:
+    """Which slice of each global batch is a node's own."""
+
+    node_batches: tuple[int, ...]
+    node: int
+
+    @classmethod
+    def alone(cls, node_batch: int) -> NodeSplit:
+        """Give the split of a job of one node."""
+        return cls((node_batch,), 0)
+
+    @property
+    def global_batch(self) -> int:
+        """Samples per step over all nodes."""
+        return sum(self.node_batches)
+
+    @property
+    def node_batch(self) -> int:
+        """Samples per step on this node."""
+        return self.node_batches[self.node]
+
+    def of(self, batch: Indices) -> tuple[Indices, BatchSize]:
+        """Give this node's slice of a global batch, and its size.
+
+        A smaller batch, at the end of an epoch, is cut in the same proportions; a node may then
+        get nothing, and none gets a single sample where that can be avoided: layers that normalise
+        over a batch refuse it.
+        """
+        is_full = len(batch) == self.global_batch
+        sizes = self.node_batches if is_full else _in_proportion(len(batch), self.node_batches)
+        low = sum(sizes[: self.node])
+        mine = batch[low : low + sizes[self.node]]
+        return mine, BatchSize(len(mine), len(batch), is_full=is_full)
+
+
+def _in_proportion(num_samples: int, weights: Sequence[int]) -> tuple[int, ...]:
+    total = sum(weights)
+    bounds = [num_samples * high // total for high in accumulate(weights, initial=0)]
+    sizes = [high - low for low, high in pairwise(bounds)]
+    largest = max(range(len(sizes)), key=lambda node: (sizes[node], -node))
+    for node, size in enumerate(sizes):
+        if size == 1 and node != largest:
+            sizes[largest], sizes[node] = sizes[largest] + 1, 0
+    return tuple(sizes)
