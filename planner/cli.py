@@ -13,6 +13,7 @@ from planner.output import Output, start_output, variable_of
 from planner.quantities import parse_duration_s
 
 if TYPE_CHECKING:
+    from launch.hosts.file import HostList
     from planner.store import Store
 
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # typer does not export it
@@ -90,15 +91,25 @@ def probe(
     *,
     hosts: HostFile = None,
     quick: Annotated[bool, _option("--quick", help_="Below 2 s: measure nothing.")] = False,
+    ssh_config: SshConfig = None,
+    mpirun: Mpirun = None,
+    allow_run_as_root: AllowRoot = False,
     db: Database = DEFAULT_DATABASE,
     json: AsJson = False,
 ) -> None:
-    """Find out what this machine is and how fast it can be at best."""
-    from planner.commands.probe import probe_here
-
+    """Find out what this machine, or each host, is and how fast it can be at best."""
     out = start_output("probe", as_json=json)
-    _only_this_machine(hosts, out)
-    probe_here(db, out, quick=quick)
+    listed = _other_machines(hosts, out)
+    if listed is None:
+        from planner.commands.probe import probe_here
+
+        probe_here(db, out, quick=quick)
+        return
+    from planner.commands.probe_hosts import probe_hosts
+    from planner.together.running import Reach
+
+    reach = Reach(ssh_config=ssh_config, mpirun=mpirun, allow_root=allow_run_as_root)
+    probe_hosts(listed, reach, db, out, quick=quick)
 
 
 @app.command()
@@ -134,14 +145,17 @@ def tune(
         ),
     ] = 10,
     fresh: Annotated[bool, _option("--fresh", help_="Leave earlier trials aside.")] = False,
+    ssh_config: SshConfig = None,
+    mpirun: Mpirun = None,
+    allow_run_as_root: AllowRoot = False,
     db: Database = DEFAULT_DATABASE,
     json: AsJson = False,
 ) -> None:
-    """Search for the fastest way to train a use case on this machine."""
+    """Search for the fastest way to train a use case on this machine, or on each host."""
     from launch.use_cases import check_spec, normalise_spec
 
     out = start_output("tune", as_json=json)
-    _only_this_machine(hosts, out)
+    listed = _other_machines(hosts, out)
     check_spec(use_case)
     if batch_size is not None and max_batch is not None:
         raise typer.BadParameter("--batch-size and --max-batch exclude each other: give one")
@@ -154,7 +168,6 @@ def tune(
     }
 
     # Only now: what they import takes a second, and a slip of the finger is answered at once.
-    from planner.commands.tune import tune_here
     from planner.tune_request import TuneRequest
 
     request = TuneRequest(
@@ -168,7 +181,16 @@ def tune(
         fresh=fresh,
         epochs=epochs,
     )
-    tune_here(request, db, out)
+    if listed is None or hosts is None:
+        from planner.commands.tune import tune_here
+
+        tune_here(request, db, out)
+        return
+    from planner.commands.tune_hosts import tune_hosts
+    from planner.together.running import Reach
+
+    reach = Reach(ssh_config=ssh_config, mpirun=mpirun, allow_root=allow_run_as_root)
+    tune_hosts(request, listed, hosts, reach, db, out)
 
 
 @app.command()
@@ -415,12 +437,18 @@ def _strategies(text: str | None) -> tuple[str, ...]:
     return names
 
 
-def _only_this_machine(hosts: Path | None, out: Output) -> None:
-    from planner.job_making import LaunchRequest, find_hosts
+def _other_machines(hosts: Path | None, out: Output) -> HostList | None:
+    """Give the hosts of a file, ``None`` where this machine alone is meant."""
+    from launch.hosts.file import is_this_machine, read_host_file
 
-    if hosts is not None:
-        for note in find_hosts(LaunchRequest(use_case="", hosts=hosts), {}).notes:
-            out.warn(note)
+    if hosts is None:
+        return None
+    listed = read_host_file(hosts)
+    if len(listed.hosts) > 1 or not is_this_machine(listed.hosts[0]):
+        return listed
+    for note in listed.notes:
+        out.warn(note)
+    return None
 
 
 def _one_format(*, json: bool, csv: bool) -> None:

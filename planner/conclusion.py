@@ -11,11 +11,10 @@ from planner.choice import Candidate, choose
 from planner.errors import NoPlanError
 from planner.findings import Findings
 from planner.measured_steps import measured_steps
-from planner.result import Outcome, Role, TrialResult
+from planner.result import Role, TrialResult
 from planner.search import time_per_sample_s
 from planner.stored_plan import Baseline, StoredPlan, utc_now
 from planner.trial_times import TRIALS_PER_BUDGET, TrialTimes
-from planner.tune_request import TuneRequest, is_allowed
 from probes.timing import find_noise_warning, ratio
 
 
@@ -65,7 +64,7 @@ def conclude(findings: Findings, keeper: PlanKeeper, *, interrupted: bool = Fals
     if not candidates:
         if not interrupted:
             keeper.finish_search(findings.study_id)
-        raise NoPlanError(_why_none(findings.results, findings.request))
+        raise NoPlanError(findings.why_none())
     best = findings.choose(candidates)
     stored = _stored(findings, best)
     haste = None if interrupted else _find_haste(findings)
@@ -137,14 +136,3 @@ def _find_haste(findings: Findings) -> str | None:
         f"budget_s={request.budget_s:g} and node_batch={batch}: no time was left to try "
         f"a plan beside the baseline: about --budget {minutes}m is needed"
     )
-
-
-def _why_none(results: Sequence[TrialResult], request: TuneRequest) -> str:
-    if not results:
-        return "no trial succeeded: the budget ended before the first one, raise --budget"
-    allowed = [result for result in results if is_allowed(result, request)]
-    if not allowed and any(result.outcome is Outcome.OK for result in results):
-        options = "--budget" if request.trials is None else "--budget or --trials"
-        return f"the search ended before a plan within the limits was measured: raise {options}"
-    last = (allowed or results)[-1]
-    return f"no trial of {len(results)} succeeded, the last one: {last.outcome}, {last.reason}"

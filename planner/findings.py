@@ -11,7 +11,7 @@ from planner.choice import Candidate, choose
 from planner.result import Outcome, Role, TrialResult, with_longest_compile
 from planner.search import time_per_sample_s
 from planner.study import EarlierTrials, Study
-from planner.tune_request import TuneRequest, choose_from
+from planner.tune_request import TuneRequest, choose_from, is_allowed
 from probes.hardware import Hardware
 from probes.timing import Interval
 
@@ -52,7 +52,7 @@ class Findings:
         self.over_samples = float(request.epochs * case.train_samples)
         self.plainest = Plan(strategy="sequential", node_batch=case.default_batch)
         """The plan of the baseline."""
-        study = Study(
+        self.study = Study(
             use_case=request.use_case,
             node=node.node,
             fingerprint=node.fingerprint(),
@@ -61,7 +61,7 @@ class Findings:
             data=case.digest,
             seed=request.seed,
         )
-        begun = keeper.begin_search(study, fresh=request.fresh)
+        begun = keeper.begin_search(self.study, fresh=request.fresh)
         self.study_id = begun.study_id
         self.results = with_longest_compile(begun.results)
         self._keeper = keeper
@@ -73,6 +73,12 @@ class Findings:
         self._keeper.add_trial(self.study_id, result)
         self.results = with_longest_compile([*self.results, result])
         return self.results[-1]
+
+    def so_far(self) -> EarlierTrials:
+        """Give what another search of the study would go on from."""
+        return EarlierTrials(
+            study_id=self.study_id, results=tuple(self.results), finished=self._finished
+        )
 
     def new(self) -> list[TrialResult]:
         """Give the trials that were added here."""
@@ -135,3 +141,15 @@ class Findings:
     def time_per_sample_s(self, result: TrialResult) -> float | None:
         """Give what the search minimises, compile time included."""
         return time_per_sample_s(result, self.over_samples)
+
+    def why_none(self) -> str:
+        """Say why there is no plan."""
+        results, request = self.results, self.request
+        if not results:
+            return "no trial succeeded: the budget ended before the first one, raise --budget"
+        allowed = [result for result in results if is_allowed(result, request)]
+        if not allowed and any(result.outcome is Outcome.OK for result in results):
+            options = "--budget" if request.trials is None else "--budget or --trials"
+            return f"the search ended before a plan within the limits was measured: raise {options}"
+        last = (allowed or results)[-1]
+        return f"no trial of {len(results)} succeeded, the last one: {last.outcome}, {last.reason}"

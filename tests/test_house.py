@@ -14,7 +14,7 @@ FLOORS = ("probes", "launch", "planner")
 
 HOMES = {
     "typer": "planner/cli.py",
-    "mpi4py": ("launch/rank.py", "launch/mpi/roll_call.py"),
+    "mpi4py": ("launch/rank.py", "launch/mpi/roll_call.py", "planner/together/rank.py"),
     "sqlalchemy": "planner/store/",
 }
 

@@ -5,26 +5,21 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from launch.cache import cache_folder
-from launch.case_facts import CaseFacts
-from launch.errors import InfeasiblePlanError
 from planner.commands.next_step import next_command
 from planner.conclusion import TuneOutcome, conclude
 from planner.findings import Findings
 from planner.output import Output
-from planner.precision_offer import offer_precisions
+from planner.preparation import prepare
 from planner.quantities import format_duration
 from planner.report.live import DataBar, TuneLines
 from planner.report.plan_line import describe_plan
-from planner.report.units import format_bytes
 from planner.result import Outcome
-from planner.search import find_obstacles
 from planner.software import current_software
 from planner.store import Store
 from planner.stored_plan import StoredPlan
 from planner.trial import TrialRunner
 from planner.tune import Tuner
-from planner.tune_request import TuneRequest, check_batch
+from planner.tune_request import TuneRequest
 from probes.hardware import Hardware
 from probes.node import probe
 
@@ -38,25 +33,13 @@ def tune_here(request: TuneRequest, db: str, out: Output) -> None:
     with TrialRunner(request.use_case, request.data, node, seed=request.seed) as runner:
         with DataBar(out.errors) as bar:
             bar.wait("loading PyTorch and the use case")
-            facts = runner.describe(on_progress=bar, on_warning=out.warn)
-        for warning in facts.warnings:
-            out.warn(warning)
-        check_batch(request, facts)
-        _skip_what_cannot_run(request, facts, node, out)
-        pixel_bytes = _say_pictures(request, facts, out)
-        check_started = time.monotonic()
-        if request.precision != "fp32":
-            out.note("checking bf16 on the layers of the use case")
-        facts, left_out = offer_precisions(facts, request, node, runner.check_precisions)
-        for reason in left_out:
-            out.warn(reason)
-        checked_s = time.monotonic() - check_started
+            prepared = prepare(request, node, runner, on_progress=bar, warn=out.warn, note=out.note)
         # Only now: a use case or a folder that is no good leaves no database behind.
         with Store.open(db) as store:
             node = known_node(store, node, out)
-            findings = Findings(request, facts, node, software, store)
+            findings = Findings(request, prepared.facts, node, software, store)
             with TuneLines(out.errors) as display:
-                tuner = Tuner(findings, runner.run, display, checked_s=checked_s)
+                tuner = Tuner(findings, runner.run, display, checked_s=prepared.checked_s)
                 interrupted = tuner.search()
             outcome = conclude(findings, store, interrupted=interrupted)
             named = _find_name(store, outcome.plan)
@@ -65,38 +48,9 @@ def tune_here(request: TuneRequest, db: str, out: Output) -> None:
         out.warn(warning)
     then = next_command("launch", request.use_case, data=request.data, db=db, plan_id=named)
     _say_tuned(outcome, then, elapsed_s, out)
-    out.finish(_tuned_json(outcome, elapsed_s, pixel_bytes))
+    out.finish(tuned_json(outcome, elapsed_s, prepared.pixel_bytes))
     if outcome.interrupted:
         raise KeyboardInterrupt
-
-
-def _skip_what_cannot_run(
-    request: TuneRequest, facts: CaseFacts, node: Hardware, out: Output
-) -> None:
-    """Say which strategies are not tried.
-
-    Raises:
-        InfeasiblePlanError: The user named one of them, or none is left.
-    """
-    obstacles = find_obstacles(request.strategies, facts, node)
-    reasons = "; ".join(f"{name}: {obstacle}" for name, obstacle in obstacles.items())
-    if len(obstacles) == len(request.strategies):
-        raise InfeasiblePlanError(f"no strategy can run here: {reasons}")
-    if obstacles and request.names_strategies:
-        raise InfeasiblePlanError(f"{reasons}: leave it out of --strategies")
-    for name, obstacle in obstacles.items():
-        out.note(f"{name} is not tried: {obstacle}")
-
-
-def _say_pictures(request: TuneRequest, facts: CaseFacts, out: Output) -> int | None:
-    """Say what decoded pictures need; ``None`` where the search keeps none."""
-    if not request.keeps_pictures or "cache" not in facts.inputs or facts.pixel_bytes is None:
-        return None
-    out.note(
-        f"decoded pictures: {format_bytes(facts.pixel_bytes)} in {cache_folder()}, and as much "
-        "memory for them to stay; --no-cache decodes the files in every epoch instead"
-    )
-    return facts.pixel_bytes
 
 
 def known_node(store: Store, node: Hardware, out: Output) -> Hardware:
@@ -155,7 +109,8 @@ def _say_tuned(outcome: TuneOutcome, then: str, elapsed_s: float, out: Output) -
         out.note("stopped early: the same command goes on from here")
 
 
-def _tuned_json(outcome: TuneOutcome, elapsed_s: float, pixel_bytes: int | None) -> dict[str, Any]:
+def tuned_json(outcome: TuneOutcome, elapsed_s: float, pixel_bytes: int | None) -> dict[str, Any]:
+    """Give what a search found under the names that scripts rely on."""
     return {
         "plan": outcome.plan.to_json(stale=False),
         "fp32": None if outcome.exact is None else outcome.exact.to_json(stale=False),

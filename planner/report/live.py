@@ -114,7 +114,7 @@ class TuneLines:
         """Print what a trial found."""
         self._count += 1
         plan = describe_plan(result.plan)
-        line = Text(f"{self._count:3}  {_finding(result):>12}  {plan}", no_wrap=True)
+        line = Text(f"{self._count:3}  {finding(result):>12}  {plan}", no_wrap=True)
         if result.outcome is not Outcome.OK:
             line.stylize("dim")
             if not result.outcome.has_times:
@@ -122,7 +122,7 @@ class TuneLines:
         if is_best:
             line.stylize("bold green")
             line.append("  best" if self._count > 1 else "")
-            self._current.best = f"{_finding(result)}  {plan}"
+            self._current.best = f"{finding(result)}  {plan}"
         self._console.print(line, overflow="ellipsis" if self._console.is_terminal else "ignore")
 
 
@@ -186,7 +186,8 @@ class TrainingBar(Bar):
         self.show(what, self._samples, self._samples_in_epoch, figures)
 
 
-def _finding(result: TrialResult) -> str:
+def finding(result: TrialResult) -> str:
+    """Say in a word or two what a trial showed."""
     throughput = result.throughput_samples_per_s()
     if throughput is None:
         return str(result.outcome).replace("_", " ")

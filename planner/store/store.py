@@ -179,11 +179,21 @@ class Store:
         """Give the study that goes on, or one that begins afresh, with the trials it has."""
         begin = self.begin_study_afresh if fresh else self.get_or_create_study
         study_id = begin(study)
-        return EarlierTrials(
-            study_id=study_id,
-            results=tuple(stored.result for stored in self.trials(study_id)),
-            finished=self.count_finished_trials(study_id),
+        return self._earlier(study_id, self.count_finished_trials(study_id))
+
+    def searches(self, use_case: str, node: str) -> dict[str, EarlierTrials]:
+        """Give the studies of a use case on a node, by their keys; of each the latest."""
+        query = (
+            select(studies.c.id, studies.c.key, studies.c.finished_trials)
+            .where(studies.c.use_case == use_case, studies.c.node == node)
+            .order_by(studies.c.generation)
         )
+        rows = self._database.fetch(query, dict)
+        return {row["key"]: self._earlier(row["id"], row["finished_trials"]) for row in rows}
+
+    def _earlier(self, study_id: int, finished: int) -> EarlierTrials:
+        results = tuple(stored.result for stored in self.trials(study_id))
+        return EarlierTrials(study_id=study_id, results=results, finished=finished)
 
     def add_trial(self, study_id: int, result: TrialResult) -> int:
         """Keep a finished trial for good; return its id. Call it once per trial."""

@@ -1,0 +1,73 @@
+"""What does `ddlplan probe --hosts` do? Every node looks at itself, and all at their network."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from launch.errors import HostUnreachableError
+from launch.hosts.file import HostList
+from planner.commands.tune_hosts import check_together, show_network, show_table
+from planner.links import MeasuredLinks
+from planner.output import Output
+from planner.report.nodes import PROBE_COLUMNS, probe_row
+from planner.report.together_lines import TogetherLines
+from planner.software import current_software
+from planner.together.campaign import Campaign
+from planner.together.gathering import Gathering, LazyStore, NodeState
+from planner.together.running import Reach, ranked
+from planner.together.task import Purpose
+
+
+def probe_hosts(listed: HostList, reach: Reach, db: str, out: Output, *, quick: bool) -> None:
+    """Find out what the hosts of a file are, and what their network can do.
+
+    Raises:
+        HostUnreachableError: A host failed its checks, or none could be probed.
+    """
+    with LazyStore(db) as store:
+        store.get()
+        checked = check_together(listed, reach, out)
+        names = [host.name for host in ranked(checked)]
+        with TogetherLines(out, names, f"probing {len(names)} nodes") as lines:
+            nodes = {name: NodeState(host=name) for name in names}
+            gathering = Gathering(store, current_software(), lines, nodes=nodes)
+            Campaign(Purpose.PROBE, checked, reach, gathering, is_quick=quick).run()
+    for node in nodes.values():
+        for warning in () if node.hardware is None else node.hardware.warnings:
+            out.warn(f"{node.host}: {warning}")
+    if all(node.hardware is None for node in nodes.values()):
+        host, node = next(iter(nodes.items()))
+        raise HostUnreachableError(f"{host}: {_remark(node) or 'it was not heard of'}")
+    rows = [probe_row(node.host, node.hardware, _remark(node)) for node in nodes.values()]
+    show_table(rows, PROBE_COLUMNS, out)
+    show_network(gathering, out)
+    out.finish([_node_json(node, gathering.links) for node in nodes.values()])
+
+
+def _remark(node: NodeState) -> str:
+    return "" if node.failure is None else node.failure.message
+
+
+def _node_json(node: NodeState, measured: MeasuredLinks | None) -> dict[str, Any]:
+    """Give a node as `probe` does without hosts, with its links."""
+    links = () if measured is None else measured.links
+    own = [link for link in links if node.host in (link.first, link.second)]
+    found = {}
+    if node.hardware is not None:
+        found = node.hardware.to_json() | {"fingerprint": node.hardware.fingerprint()}
+    failure = node.failure
+    return {
+        "host": node.host,
+        "error": None
+        if failure is None
+        else {"code": failure.code, "kind": failure.error, "message": failure.message},
+        **found,
+        "links": [
+            {
+                "to": link.second if link.first == node.host else link.first,
+                "latency_s": link.latency_s,
+                "bytes_per_s": link.bytes_per_s,
+            }
+            for link in own
+        ],
+    }

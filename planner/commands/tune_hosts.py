@@ -1,0 +1,170 @@
+"""What does `ddlplan tune --hosts` do? All nodes search at once; each gets a plan of its own."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from launch.errors import HostUnreachableError, UseCaseError
+from launch.hosts.checked import HostsChecked
+from launch.hosts.file import HostList
+from planner.commands.next_step import next_command
+from planner.commands.tune import tuned_json
+from planner.errors import NoPlanError
+from planner.output import Output
+from planner.quantities import format_duration
+from planner.report.nodes import (
+    LINK_COLUMNS,
+    PLAN_COLUMNS,
+    link_notes,
+    link_rows,
+    links_json,
+    plan_row,
+)
+from planner.report.table import Column, Row, find_look, render_table
+from planner.report.together_lines import TogetherLines
+from planner.software import current_software
+from planner.store import Store
+from planner.together.campaign import Campaign
+from planner.together.gathering import Gathering, LazyStore, NodeState
+from planner.together.running import Reach, ranked
+from planner.together.task import Purpose
+from planner.tune_request import TuneRequest
+
+
+def tune_hosts(
+    request: TuneRequest, listed: HostList, hosts: Path, reach: Reach, db: str, out: Output
+) -> None:
+    """Search on every host of a file and say what was found.
+
+    Raises:
+        HostUnreachableError: A host failed its checks, before anything was started.
+        NoPlanError: No node got a plan.
+    """
+    started = time.monotonic()
+    Store.check_place(db)
+    checked = check_together(listed, reach, out, use_case=request.use_case, data=request.data)
+    names = [host.name for host in ranked(checked)]
+    interrupted = False
+    with LazyStore(db) as store, TogetherLines(out, names, f"tuning {len(names)} nodes") as lines:
+        nodes = {name: NodeState(host=name) for name in names}
+        gathering = Gathering(store, current_software(), lines, request, nodes)
+        try:
+            Campaign(Purpose.TUNE, checked, reach, gathering).run()
+        except KeyboardInterrupt:
+            interrupted = True
+        gathering.conclude(interrupted=interrupted)
+    elapsed_s = time.monotonic() - started
+    states = list(gathering.nodes.values())
+    _warn(states, out, interrupted=interrupted)
+    if not any(node.outcome for node in states):
+        if interrupted:
+            raise KeyboardInterrupt
+        raise _no_plan(states)
+    then = next_command("launch", request.use_case, data=request.data, db=db)
+    _say_tuned(gathering, elapsed_s, f"{then} --hosts {hosts}", out, interrupted=interrupted)
+    out.finish(
+        {
+            "nodes": [_node_json(node, elapsed_s) for node in states],
+            "network": links_json(gathering.links),
+            "elapsed_s": elapsed_s,
+            "interrupted": interrupted,
+        }
+    )
+    if interrupted:
+        raise KeyboardInterrupt
+
+
+def check_together(
+    listed: HostList,
+    reach: Reach,
+    out: Output,
+    *,
+    use_case: str | None = None,
+    data: str | None = None,
+) -> HostsChecked:
+    """Look whether all hosts can take part, before anything is started on one.
+
+    Raises:
+        HostUnreachableError: One cannot.
+        RefusedError: This is root, and the user has not said that it should be.
+    """
+    for note in listed.notes:
+        out.warn(note)
+    reach.check_root()
+    out.note(f"checking {len(listed.hosts)} hosts")
+    checked = reach.check(listed.hosts, use_case=use_case, data=data)
+    checked.require_good()
+    return checked
+
+
+def show_table(rows: Sequence[Row], columns: Sequence[Column], out: Output) -> None:
+    """Write a table, unless the answer is JSON."""
+    if not out.as_json and rows:
+        sys.stdout.write(render_table(rows, columns, find_look(sys.stdout, os.environ)))
+
+
+def show_network(gathering: Gathering, out: Output) -> None:
+    """Write what the network can do, where it was measured."""
+    if gathering.links is None or not gathering.links.links:
+        return
+    out.say("")
+    show_table(link_rows(gathering.links), LINK_COLUMNS, out)
+    for note in link_notes(gathering.links):
+        out.say(note)
+
+
+def _say_tuned(
+    gathering: Gathering, elapsed_s: float, then: str, out: Output, *, interrupted: bool
+) -> None:
+    show_table([_row(node) for node in gathering.nodes.values()], PLAN_COLUMNS, out)
+    show_network(gathering, out)
+    out.say("")
+    out.say(f"time       {format_duration(elapsed_s)}")
+    out.say(f"next       {then}")
+    if interrupted:
+        out.note("stopped early: the same command goes on from here")
+
+
+def _row(node: NodeState) -> Row:
+    stored = None if node.outcome is None else node.outcome.plan
+    trials = 0 if node.outcome is None else len(node.outcome.trials)
+    return plan_row(node.host, stored, trials, node.failure.message if node.failure else "")
+
+
+def _warn(states: Sequence[NodeState], out: Output, *, interrupted: bool) -> None:
+    for node in states:
+        if node.failure is not None and node.failure.error != "host":  # those were said at once
+            out.warn(f"{node.host}: {node.failure.message}")
+        elif node.outcome is None and not interrupted:
+            out.warn(f"{node.host}: it was not heard to the end: tune again")
+        for warning in () if node.outcome is None else node.outcome.warnings:
+            out.warn(f"{node.host}: {warning}")
+
+
+def _no_plan(states: Sequence[NodeState]) -> Exception:
+    """Give the error of a job in which no node got a plan: the first cause, and how many more."""
+    failed = [(node.host, node.failure) for node in states if node.failure is not None]
+    if not failed:
+        return NoPlanError("no node got a plan: raise --budget")
+    host, first = failed[0]
+    more = f" (and {len(failed) - 1} more nodes)" if len(failed) > 1 else ""
+    message = f"{host}: {first.message}{more}"
+    kinds: dict[int, type[Exception]] = {2: UseCaseError, 4: HostUnreachableError}
+    codes = {failure.code for _, failure in failed}
+    return (kinds.get(first.code, NoPlanError) if len(codes) == 1 else NoPlanError)(message)
+
+
+def _node_json(node: NodeState, elapsed_s: float) -> dict[str, Any]:
+    failure = node.failure
+    error = None
+    if failure is not None:
+        error = {"code": failure.code, "kind": failure.error, "message": failure.message}
+    head = {"host": node.host, "error": error}
+    if node.outcome is None:
+        return head
+    return head | tuned_json(node.outcome, elapsed_s, node.pixel_bytes)

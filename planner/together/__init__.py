@@ -1,0 +1,1 @@
+"""What do several nodes find out together, in one MPI job of the planner's own?"""

@@ -1,0 +1,141 @@
+"""How do all nodes come to their ends, also when a host is lost on the way?
+
+MPI ends a job of which one rank has died. What the nodes have told by then is kept, so a new job
+of the hosts that are left goes on from there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from launch.errors import HostUnreachableError
+from launch.hosts.checked import HostsChecked
+from launch.hosts.line import Host
+from launch.workers.reports import Report
+from planner.study import EarlierTrials
+from planner.together.gathering import Gathering
+from planner.together.reports import LinksMeasured, NodeFailed
+from planner.together.running import JobEnd, Reach, ranked, run_together
+from planner.together.task import NodeTask, Purpose, TogetherTask, choose_leaders
+from probes.hardware import Hardware
+
+_MAX_RESTARTS = 3
+_HOST_FAILED = 4
+_DEAD_RANK = re.compile(r"process rank (\d+) .*? exited (on signal \d+|with)", re.DOTALL)
+"""What mpirun says of a rank that died: there is no other way to learn which it was."""
+
+
+@dataclass
+class Campaign:
+    """One task, on all hosts that passed their checks.
+
+    Args:
+        purpose: What the nodes do.
+        checked: What the checks of the hosts showed.
+        reach: How the hosts are reached.
+        gathering: Keeps what the nodes tell.
+        is_quick: Whether nothing is measured.
+    """
+
+    purpose: Purpose
+    checked: HostsChecked
+    reach: Reach
+    gathering: Gathering
+    is_quick: bool = False
+
+    def run(self) -> None:
+        """Run the task, again with the hosts that are left where one is lost.
+
+        Raises:
+            HostUnreachableError: MPI cannot start the job.
+            LaunchError: There is no MPI.
+        """
+        hosts = ranked(self.checked)
+        for _ in range(1 + _MAX_RESTARTS):
+            end = self._run(hosts)
+            if end.code == 0:
+                return
+            if end.refusal or not end.spoke:
+                why = end.refusal or f"mpirun ended with exit code {end.code}: {_said(end)}"
+                raise HostUnreachableError(why)
+            self._find_lost(hosts, end)
+            states = [self.gathering.nodes[host.name] for host in hosts]
+            if all(node.is_done or node.failure for node in states):
+                return
+            hosts = [h for h in hosts if self.gathering.nodes[h.name].failure is None]
+            names = ", ".join(host.name for host in hosts)
+            self.gathering.listener.note(hosts[0].name, f"going on with {names}")
+
+    def _run(self, hosts: Sequence[Host]) -> JobEnd:
+        names = [host.name for host in hosts]
+
+        def on_report(rank: int, report: Report) -> None:
+            if isinstance(report, LinksMeasured):
+                self.gathering.keep_links(names, report)
+            else:
+                self.gathering.hear(names[rank], report)
+
+        return run_together(self._task(hosts), hosts, self.checked, self.reach, on_report)
+
+    def _task(self, hosts: Sequence[Host]) -> TogetherTask:
+        request = self.gathering.request
+        known = [self.checked.facts[host.name].hardware for host in hosts]
+        studies = [self._studies(host, node) for host, node in zip(hosts, known, strict=True)]
+        fingerprints = [None if node is None else node.fingerprint() for node in known]
+        trials = [sum(len(s.results) for s in of_node.values()) for of_node in studies]
+        leaders = choose_leaders(fingerprints, trials)
+        return TogetherTask(
+            purpose=self.purpose,
+            nodes=tuple(
+                NodeTask(
+                    host=host.name,
+                    leader=leader,
+                    probe=None if node is None else self._stored_probe(node),
+                    studies=of_node,
+                )
+                for host, leader, node, of_node in zip(hosts, leaders, known, studies, strict=True)
+            ),
+            software=self.gathering.software,
+            # Which studies begin afresh is decided here, by what is sent of them.
+            request=None if request is None else replace(request, fresh=False),
+            is_quick=self.is_quick,
+        )
+
+    def _studies(self, host: Host, node: Hardware | None) -> Mapping[str, EarlierTrials]:
+        request, state = self.gathering.request, self.gathering.nodes[host.name]
+        if state.findings is not None:
+            return {state.findings.study.key: state.findings.so_far()}
+        store = self.gathering.store.find()
+        if request is None or request.fresh or node is None or store is None:
+            return {}
+        return store.searches(request.use_case, node.node)
+
+    def _stored_probe(self, node: Hardware) -> Hardware | None:
+        store = self.gathering.store.find()
+        if store is None:
+            return None
+        return store.latest_probe(node.fingerprint(), node=node.node)
+
+    def _find_lost(self, hosts: Sequence[Host], end: JobEnd) -> None:
+        """Note which hosts cannot go on: those that do not answer, or whose rank died."""
+        again = self.reach.check(hosts)
+        for finding in again.failures:
+            self._lose(finding.host, f"lost: {finding.check}: {finding.text}")
+        if not again.failures and (dead := _DEAD_RANK.search(" ".join(end.log_tail.split()))):
+            host = hosts[int(dead[1])]
+            self._lose(host.name, f"lost: its rank {dead[0].partition('exited ')[2]}".strip())
+
+    def _lose(self, host: str, message: str) -> None:
+        node = self.gathering.nodes[host]
+        if node.failure is None and not node.is_done:
+            node.failure = NodeFailed(code=_HOST_FAILED, error="host", message=message)
+            self.gathering.listener.warn(host, message)
+
+
+def _said(end: JobEnd) -> str:
+    """Give what mpirun said, in one line and without the frame that it draws around it."""
+    lines = [" ".join(line.split()) for line in end.log_tail.splitlines()]
+    said = [line for line in lines if any(char.isalnum() for char in line)]
+    return " ".join(said)[:400] or "it said nothing"

@@ -1,0 +1,184 @@
+"""What has become of each node? What it told is kept as it comes, and in the end concluded from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from typing import Protocol, Self
+
+from launch.case_facts import CaseFacts
+from launch.workers.reports import Progress, Report, Warned
+from planner.conclusion import TuneOutcome, conclude
+from planner.errors import NoDatabaseError, NoPlanError
+from planner.findings import Findings
+from planner.links import MeasuredLinks
+from planner.result import TrialResult
+from planner.store import Store
+from planner.stored_plan import utc_now
+from planner.together.reports import (
+    CaseLearnt,
+    LinksMeasured,
+    NodeDone,
+    NodeFailed,
+    NodeProbed,
+    Noted,
+    TrialEnded,
+)
+from planner.tune_request import TuneRequest
+from probes.hardware import Hardware
+
+
+@dataclass
+class NodeState:
+    """What is known of one node."""
+
+    host: str
+    """As the host file names it."""
+
+    hardware: Hardware | None = None
+    findings: Findings | None = None
+    pixel_bytes: int | None = None
+    failure: NodeFailed | None = None
+    is_done: bool = False
+    outcome: TuneOutcome | None = None
+
+
+class LazyStore:
+    """The database, which is made when there is something to keep. Use it in a ``with`` block.
+
+    Args:
+        url: Its name.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._opened = ExitStack()
+        self._store: Store | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._opened.close()
+
+    def get(self) -> Store:
+        """Open the database, and make it where there is none."""
+        if self._store is None:
+            self._store = self._opened.enter_context(Store.open(self._url))
+        return self._store
+
+    def find(self) -> Store | None:
+        """Open the database if there is one."""
+        with suppress(NoDatabaseError):
+            if self._store is None:
+                self._store = self._opened.enter_context(Store.open(self._url, create=False))
+        return self._store
+
+
+class Listener(Protocol):
+    """Hears what the nodes do."""
+
+    def progress(self, host: str, progress: Progress) -> None:
+        """Hear how far a node's data are."""
+
+    def note(self, host: str, message: str) -> None:
+        """Hear a line about a node's work."""
+
+    def warn(self, host: str, message: str) -> None:
+        """Hear what the user should know."""
+
+    def trial_ended(self, host: str, result: TrialResult, *, is_best: bool) -> None:
+        """Hear what a trial showed."""
+
+
+@dataclass
+class Gathering:
+    """The starting process's view of the nodes, which alone writes the database.
+
+    Args:
+        store: Where it is kept.
+        software: Versions that the measurements depend on.
+        listener: Is told how it goes.
+        request: What the user asks of the search; ``None`` where nothing is searched.
+    """
+
+    store: LazyStore
+    software: Mapping[str, str]
+    listener: Listener
+    request: TuneRequest | None = None
+    nodes: dict[str, NodeState] = field(default_factory=dict)
+    """By host name, in the order of the host file."""
+
+    links: MeasuredLinks | None = None
+
+    def hear(self, host: str, report: Report) -> None:
+        """Take what a node says."""
+        node = self.nodes[host]
+        match report:
+            case NodeProbed(hardware=hardware, is_new=is_new):
+                node.hardware = Hardware.from_json(hardware)
+                if is_new:
+                    self.store.get().save_probe(node.hardware)
+            case Progress():
+                self.listener.progress(host, report)
+            case Noted(message=message):
+                self.listener.note(host, message)
+            case Warned(message=message):
+                self.listener.warn(host, message)
+            case CaseLearnt(facts=facts, pixel_bytes=pixel_bytes):
+                node.pixel_bytes = pixel_bytes
+                self._begin(node, CaseFacts.from_json(facts))
+            case TrialEnded(result=result):
+                self._keep(node, TrialResult.from_json(result))
+            case NodeFailed():
+                node.failure = report
+            case NodeDone():
+                node.is_done = True
+
+    def keep_links(self, hosts: list[str], measured: LinksMeasured) -> None:
+        """Keep what the network could do.
+
+        Args:
+            hosts: By rank.
+            measured: As rank 0 told it.
+        """
+        links, all_reduces = measured.values()
+        known = [self.nodes[host].hardware for host in hosts]
+        self.links = MeasuredLinks.from_ranks(
+            links,
+            all_reduces,
+            hosts=hosts,
+            fingerprints=["" if node is None else node.fingerprint() for node in known],
+            measured_at=utc_now(),
+        )
+        if links:
+            self.store.get().save_links(self.links)
+
+    def conclude(self, *, interrupted: bool) -> None:
+        """Choose and keep the best plan of every node, as far as it is known."""
+        for node in self.nodes.values():
+            if node.findings is None:
+                continue
+            is_cut_short = interrupted or not (node.is_done or node.failure is not None)
+            try:
+                node.outcome = conclude(node.findings, self.store.get(), interrupted=is_cut_short)
+            except NoPlanError as error:
+                kind = error.kind
+                failure = NodeFailed(code=error.exit_code, error=kind, message=str(error))
+                node.failure = node.failure or failure
+
+    def _begin(self, node: NodeState, facts: CaseFacts) -> None:
+        assert self.request is not None
+        assert node.hardware is not None
+        if node.findings is None:  # else the search goes on after another host was lost
+            store = self.store.get()
+            node.findings = Findings(self.request, facts, node.hardware, self.software, store)
+
+    def _keep(self, node: NodeState, result: TrialResult) -> None:
+        assert node.findings is not None
+        best = node.findings.best_time_s()
+        result = node.findings.keep(result)
+        time_s = node.findings.time_per_sample_s(result)
+        is_best = time_s is not None and (best is None or time_s < best.median)
+        self.listener.trial_ended(node.host, result, is_best=is_best)

@@ -1,0 +1,141 @@
+"""How is a job of the planner's own run on the hosts, and what has ended it?"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from launch.hosts.check import check_hosts
+from launch.hosts.checked import HostsChecked
+from launch.hosts.line import Host
+from launch.hosts.ssh import write_ssh_config
+from launch.mpi.command import mpi_command, uses_srun
+from launch.mpi.job import MpiJob
+from launch.mpi.root import needs_root_option
+from launch.mpi.settings import MpiSettings
+from launch.workers.reports import Report
+from planner.errors import RefusedError
+from planner.together.reports import FromNode, JobRefused
+from planner.together.task import TogetherTask
+
+_PROGRAM = ("planner.together.rank",)
+_TAIL_LINES = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """How the user wants the hosts to be reached."""
+
+    ssh_config: Path | None = None
+    """Read in place of ``~/.ssh/config``."""
+
+    mpirun: str | None = None
+    """A site's own, in place of the one that came with us."""
+
+    allow_root: bool = False
+
+    def check_root(self) -> None:
+        """See that root may start mpirun.
+
+        Raises:
+            RefusedError: This is root, and the user has not said that it should be.
+        """
+        if needs_root_option(os.environ) and not self.allow_root:
+            raise RefusedError(
+                "running as root, which mpirun refuses because a slip can ruin the machine: "
+                "run as a user, or in a container pass --allow-run-as-root"
+            )
+
+    def check(
+        self,
+        hosts: Sequence[Host],
+        *,
+        use_case: str | None = None,
+        data: str | None = None,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> HostsChecked:
+        """Look whether the hosts can do a job together; see `check_hosts`."""
+        by_srun = uses_srun(MpiSettings(mpirun=self.mpirun), os.environ)
+        return check_hosts(
+            hosts,
+            ssh_config=self.ssh_config,
+            use_case=use_case,
+            data=data,
+            by_srun=by_srun,
+            on_progress=on_progress,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobEnd:
+    """How a job ended."""
+
+    code: int
+    """Exit status of mpirun, negative for a signal."""
+
+    spoke: bool
+    """Whether any node had said anything."""
+
+    refusal: str | None
+    """Why it could not begin, where its ranks found that."""
+
+    log_tail: str
+    """Last lines of what mpirun and the ranks wrote to stderr."""
+
+
+def ranked(checked: HostsChecked) -> list[Host]:
+    """Give the good hosts in the order of their ranks: this machine first, if it is one of them."""
+    return sorted(checked.good, key=lambda host: host.name != checked.this_machine)
+
+
+def run_together(
+    task: TogetherTask,
+    hosts: Sequence[Host],
+    checked: HostsChecked,
+    reach: Reach,
+    on_report: Callable[[int, Report], None],
+) -> JobEnd:
+    """Run a job to its end. Leaving by an exception ends it too.
+
+    Args:
+        task: What the nodes do.
+        hosts: By rank, as `ranked` gives them.
+        checked: What the checks of the hosts showed.
+        reach: How they are reached.
+        on_report: Takes what the nodes say, with their rank.
+
+    Raises:
+        LaunchError: There is no MPI that can do it.
+        HostFileError: The ssh configuration cannot be used.
+    """
+    with tempfile.TemporaryDirectory(prefix="ddlplan-") as name:  # for this user alone
+        folder = Path(name)
+        log, task_file, ssh_config = (folder / file for file in ("log", "task", "ssh_config"))
+        task_file.write_bytes(task.encode())
+        write_ssh_config(hosts, ssh_config, include=reach.ssh_config)
+        settings = MpiSettings(
+            mpirun=reach.mpirun,
+            ssh_config=ssh_config,
+            networks=checked.networks,
+            allow_root=reach.allow_root,
+        )
+        starts_here = hosts[0].name == checked.this_machine
+        command = mpi_command(hosts, _PROGRAM, settings, os.environ, starts_here=starts_here)
+        spoke, refusal = False, None
+        with MpiJob(command, log, stdin=task_file) as job:
+            for report in job.reports():
+                match report:
+                    case FromNode(rank=rank):
+                        spoke = True
+                        on_report(rank, report.report)
+                    case JobRefused(message=message):
+                        refusal = refusal or message
+            code = job.wait()
+        return JobEnd(code=code, spoke=spoke, refusal=refusal, log_tail=_tail(log))
+
+
+def _tail(log: Path) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-_TAIL_LINES:])
