@@ -46,7 +46,9 @@ def main() -> int:
     signal.signal(signal.SIGTERM, _end)
     comm = MPI.COMM_WORLD
     ranks = Ranks(comm)
-    task = TogetherTask.decode(ranks.broadcast(sys.stdin.buffer.read() if comm.rank == 0 else b""))
+    # A line and not the whole: mpirun tells a rank on another host nothing of the end of stdin.
+    document = sys.stdin.buffer.readline() if comm.rank == 0 else b""
+    task = TogetherTask.decode(ranks.broadcast(document))
     if comm.size != len(task.nodes):
         hosts = len(task.nodes)
         message = f"MPI started {comm.size} ranks for {hosts} hosts: is this mpirun ours?"
