@@ -111,10 +111,15 @@ class Tuner:
             self._run(self._findings.plainest, limit_s)
 
     def confirm(self, plans: Sequence[Plan]) -> None:
-        """Measure the best plan of a node with equal hardware here; the next where it fails."""
+        """Measure the best plan of a node with equal hardware here; the next where it fails.
+
+        Then the smallest of its shares: what it takes is this node's own, not the other one's.
+        """
         for plan in plans[:_CONFIRMATIONS]:
             result = self._run(plan, self._times.limit_s(plan), Role.FINAL)
             if result.outcome is Outcome.OK:
+                for share in batches_to_time(plan, self._findings.unfinished())[-1:]:
+                    self._run(share, self._times.limit_s(share), Role.SHARE)
                 return
 
     def _search(self) -> None:

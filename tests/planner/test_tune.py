@@ -550,14 +550,16 @@ def test_batch_that_a_gpu_could_not_show_in_time_is_left_out(store, recorded):
 OTHER_NODE = replace(NODE, node="n2")
 
 
-def test_node_with_equal_hardware_confirms_a_plan_in_one_trial_beside_the_baseline(store, recorded):
+def test_node_with_equal_hardware_confirms_a_plan_in_few_trials(store, recorded):
     best = tuner(store, recorded).tune().plan.plan
     recorded.ran.clear()
     other = Search(store, recorded.run, recorded.clock, node=OTHER_NODE)
     other.tuner.measure_baseline()
     other.tuner.confirm([best])
     outcome = conclude(other.findings, store)
-    assert recorded.ran == [(Role.BASELINE, other.findings.plainest), (Role.FINAL, best)]
+    share = replace(best, node_batch=best.node_batch // 4)
+    expected = [(Role.BASELINE, other.findings.plainest), (Role.FINAL, best), (Role.SHARE, share)]
+    assert recorded.ran == expected
     assert (outcome.plan.node, outcome.plan.plan, outcome.warnings) == ("n2", best, ())
     assert outcome.plan.speedup.median > 1
 
