@@ -1,4 +1,4 @@
-"""A rank that says where it is and what it is sent: ``hello_rank [wait | talk | fail]``."""
+"""A rank that says where it is and what it is sent: ``hello_rank [wait | talk | watch | fail]``."""
 
 from __future__ import annotations
 
@@ -10,12 +10,25 @@ import time
 
 from mpi4py import MPI
 
+from launch.mpi.daemon import end_daemon
+from launch.mpi.lifeline import Lifeline
 from launch.mpi.ranks import Ranks
 from launch.workers.reports import Warned
 
 
 def say(message: str) -> None:
     os.write(1, Warned(message=message).encode())
+
+
+def watch(ranks: Ranks) -> None:
+    """Talk until a rank is lost, and leave it to the job to end."""
+    with Lifeline(ranks) as lifeline:
+        say(f"rank {ranks.rank} watches all but {lifeline.unwatched}")
+        while not lifeline.find_lost():
+            time.sleep(0.05)
+            say(f"rank {ranks.rank} goes on")
+        end_daemon()
+        os._exit(3)
 
 
 def main(what: str) -> None:
@@ -28,7 +41,9 @@ def main(what: str) -> None:
     if what == "fail" and ranks.rank == 1:
         raise ValueError("rank 1 was told to fail")
     parent = os.getppid()
-    while what in ("wait", "talk", "fail") and os.getppid() == parent:
+    if what == "watch":
+        watch(ranks)
+    while what in ("wait", "talk", "watch", "fail") and os.getppid() == parent:
         time.sleep(0.05)
         if what == "talk":
             say(f"rank {ranks.rank} goes on")

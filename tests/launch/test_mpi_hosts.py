@@ -128,3 +128,14 @@ def test_host_that_lets_nobody_in_ends_the_job_before_any_rank_runs(testbed):
         assert said_by(job) == []
         assert job.wait() != 0
     assert bed.left_over() == set()
+
+
+def test_host_that_is_cut_off_ends_its_own_ranks_though_they_still_talk(testbed):
+    """The story: what a rank says keeps the kernel busy sending it, for a quarter of an hour in
+    which mpirun's daemon on the lost host sees nothing wrong."""
+    bed = testbed(2)
+    with job_on(bed, "hello_rank", "watch", starts_here=True) as job:
+        wait_for(job, *(f"rank {rank} watches all but ()" for rank in (0, 1)))
+        bed.cut(bed.hosts[1])
+        assert job.wait() != 0
+        assert bed.left_over(patience_s=30) == set()

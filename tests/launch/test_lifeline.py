@@ -1,0 +1,90 @@
+"""Is a rank missed when it is gone, and only then?"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+
+from launch.mpi.lifeline import Lifeline
+from launch.mpi.mpirun import find_mpirun
+
+LEAVE = """
+import json, sys, time
+from mpi4py import MPI
+from launch.mpi.lifeline import Lifeline
+from launch.mpi.ranks import Ranks
+
+ranks = Ranks(MPI.COMM_WORLD)
+lifeline = Lifeline(ranks)
+before = lifeline.find_lost()
+ranks.barrier()
+if ranks.rank == 1:
+    lifeline._peers[0].close()  # as the kernel does for a process that dies
+if ranks.rank == 2:
+    lifeline.close()
+ranks.barrier()
+if ranks.rank == 0:
+    while not (lost := lifeline.find_lost()):
+        time.sleep(0.01)
+    sys.stdout.write(json.dumps([lifeline.unwatched, before, lost]))
+ranks.barrier()
+"""
+
+
+class Alone:
+    """Rank 0 of two, of which the other one never comes."""
+
+    rank, size = 0, 2
+
+    def __init__(self) -> None:
+        self.where: dict[str, object] = {}
+        self.is_told = threading.Event()
+
+    def broadcast(self, document: bytes) -> bytes:
+        self.where = json.loads(document)
+        self.is_told.set()
+        return document
+
+    def all_gather(self, document: bytes) -> list[bytes]:
+        return [document, b""]
+
+
+def test_rank_that_dies_is_missed_and_one_that_says_goodbye_is_not():
+    told = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    ended = subprocess.run(
+        [
+            *(find_mpirun(), "--host", "localhost:3", "-n", "3", "--bind-to", "none"),
+            *(sys.executable, "-P", "-m", "mpi4py", "-c", LEAVE),
+        ],
+        env=os.environ | told,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout) == [[], [], [1]]
+
+
+def test_stranger_is_not_taken_for_a_rank(monkeypatch):
+    monkeypatch.setattr("launch.mpi.lifeline._SET_UP_LIMIT_S", 0.5)
+    alone = Alone()
+    connected = []
+
+    def knock() -> None:
+        alone.is_told.wait()
+        with socket.create_connection(("localhost", alone.where["port"])) as stranger:
+            stranger.sendall(bytes(20))
+            connected.append(stranger.recv(1))
+
+    knocking = threading.Thread(target=knock)
+    knocking.start()
+    with Lifeline(alone) as lifeline:
+        assert lifeline.unwatched == (1,)
+        assert lifeline.find_lost() == ()
+    knocking.join()
+    assert connected == [b""]
