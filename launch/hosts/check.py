@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from ipaddress import ip_address
 from pathlib import Path
 
 from launch.errors import HostUnreachableError
@@ -154,8 +155,9 @@ class _Check:
 
     def _place(self, name: str, facts: HostFacts) -> str | None:
         """Give the address under which a host was reached, or would be."""
-        named = (address for address in self.known[name] if not address.startswith("127."))
-        return facts.reached_at or next(named, None)
+        named = sorted(address.partition("%")[0] for address in self.known[name])
+        outside = (address for address in named if not ip_address(address).is_loopback)
+        return facts.reached_at or next(outside, None)
 
 
 def _facts(answers: Mapping[str, Answer]) -> dict[str, HostFacts]:

@@ -117,8 +117,18 @@ def _with_routes(
             unreached[name] = next(iter(lost or hosts))
         elif (source := sources[others[0]]) is not None:
             found[name] = source
-    networks = tuple(dict.fromkeys(held.network for held in found.values()))
+    networks = tuple(dict.fromkeys(_as_mpi_reads(held) for held in found.values()))
     return NetworkChoice(networks=networks, held=found, is_routed=True, unreached=unreached)
+
+
+def _as_mpi_reads(held: HeldAddress) -> str:
+    """Give the network of an address as Open MPI must be told.
+
+    Clouds give addresses that are networks of their own (/32). Open MPI 5.0 finds no interface for
+    such a one and then takes all that there are, the loopback first; one bit less, and it does.
+    """
+    network = ip_network(held.network)
+    return str(network.supernet() if network.num_addresses == 1 else network)
 
 
 def _source(facts: HostFacts, place: str | None) -> HeldAddress | None:

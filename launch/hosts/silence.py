@@ -99,7 +99,7 @@ def judge_ssh(host: str, answer: Answer, *, is_here: bool) -> Finding:
 
 def _last_line(text: str) -> str:
     lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
-    return lines[-1][:300] if lines else ""
+    return lines[-1][:300].rstrip(".") if lines else ""
 
 
 def _quoted(said: str) -> str:

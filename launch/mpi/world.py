@@ -76,4 +76,5 @@ def _said(err: str) -> str:
     """Give the first thing that mpirun said, without the frame that it draws around it."""
     lines = [" ".join(line.split()) for line in err.splitlines()]
     said = [line for line in lines if any(char.isalnum() for char in line)]
+    said = [line for line in said if "plm:ssh: Warning: setpgid" not in line]  # of no account
     return f" ({' '.join(said[:3])[:300]})" if said else ""

@@ -160,3 +160,34 @@ def test_hosts_fit_on_a_narrow_terminal_with_remarks_below():
     assert all(len(line) <= 80 for line in text.splitlines())
     assert "    ssh: refused: see to it" in text
     assert " ".join(text.split()).count("see to it") == 20
+
+
+def test_hosts_that_are_networks_of_their_own_meet_by_their_routes(doctor):
+    """As in clouds that give a /32. Open MPI took the loopback when it was told such a network."""
+    bed, run = doctor(2)
+    for host in bed.hosts:
+        changes = f"""
+        ip address flush dev eth0
+        ip address add {host.address}/32 dev eth0
+        ip route add {bed.network} dev eth0 src {host.address}
+        """
+        host.run(["sh", "-e", "-c", changes], check=True)
+    ended = run("--json")
+    assert ended.code == 0, ended.err
+    assert "/31" in of(ended.document, "node1", "MPI ranks")["finding"]
+    assert "router" in next(
+        f["finding"]
+        for f in ended.document["data"]
+        if (f["check"], f["state"]) == ("network", "note")
+    )
+
+
+def test_interrupt_ends_the_logins_too(doctor, ddlplan):
+    bed, _ = doctor(1)
+    os.kill(bed.hosts[0]._daemon.pid, signal.SIGSTOP)
+    file = bed.write_host_file(ddlplan.folder / "hosts")
+    running = ddlplan.start("doctor", "--hosts", file, "--ssh-config", bed.ssh_config)
+    ddlplan.wait_until(lambda: ddlplan.processes("ssh -F"), "ssh has started")
+    running.send_signal(signal.SIGINT)
+    assert ddlplan.end(running).code == 130
+    ddlplan.wait_until_all_ended()
