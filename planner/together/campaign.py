@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from launch.errors import HostUnreachableError
 from launch.hosts.checked import HostsChecked
 from launch.hosts.line import Host
+from launch.hosts.ssh import ssh_name
 from launch.workers.reports import Report
 from planner.study import EarlierTrials
 from planner.together.gathering import Gathering
@@ -23,7 +24,10 @@ from probes.hardware import Hardware
 
 _MAX_RESTARTS = 3
 _HOST_FAILED = 4
-_DEAD_RANK = re.compile(r"process rank (\d+) .*? exited (on signal \d+|with)", re.DOTALL)
+_PROBE_BYTES = (4 * 2**20, 64 * 2**20)
+"""Gradients of a small and of a large model, where there is none to ask."""
+
+_DEAD_RANK = re.compile(r"process rank (\d+) .{0,200}? exited (on signal \d+|improperly)")
 """What mpirun says of a rank that died: there is no other way to learn which it was."""
 
 
@@ -101,6 +105,7 @@ class Campaign:
             # Which studies begin afresh is decided here, by what is sent of them.
             request=None if request is None else replace(request, fresh=False),
             is_quick=self.is_quick,
+            message_bytes=_PROBE_BYTES if self.purpose is Purpose.PROBE else (),
         )
 
     def _studies(self, host: Host, node: Hardware | None) -> Mapping[str, EarlierTrials]:
@@ -120,12 +125,17 @@ class Campaign:
 
     def _find_lost(self, hosts: Sequence[Host], end: JobEnd) -> None:
         """Note which hosts cannot go on: those that do not answer, or whose rank died."""
-        again = self.reach.check(hosts)
-        for finding in again.failures:
+        left = [host for host in hosts if ssh_name(host) != end.lost_host]
+        for host in hosts:
+            if host not in left:
+                self._lose(host.name, "lost: it does not answer any more")
+        failures = self.reach.check(left).failures if left else ()
+        for finding in failures:
             self._lose(finding.host, f"lost: {finding.check}: {finding.text}")
-        if not again.failures and (dead := _DEAD_RANK.search(" ".join(end.log_tail.split()))):
-            host = hosts[int(dead[1])]
-            self._lose(host.name, f"lost: its rank {dead[0].partition('exited ')[2]}".strip())
+        if len(left) < len(hosts) or failures:
+            return
+        if dead := _DEAD_RANK.search(" ".join(end.log_tail.split())):
+            self._lose(hosts[int(dead[1])].name, f"lost: its MPI rank ended {dead[2]}")
 
     def _lose(self, host: str, message: str) -> None:
         node = self.gathering.nodes[host]

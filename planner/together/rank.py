@@ -22,6 +22,7 @@ from launch.process_end import end_with_parent
 from launch.workers.reports import Report
 from planner.exit_codes import BUG, judge
 from planner.together.coordinator import Coordinator
+from planner.together.network import measure_network
 from planner.together.node_search import search_here
 from planner.together.post import Post
 from planner.together.reports import (
@@ -30,13 +31,11 @@ from planner.together.reports import (
     FromNode,
     JobRefused,
     Lead,
-    LinksMeasured,
     NodeDone,
     NodeFailed,
     NodeProbed,
 )
 from planner.together.task import Purpose, TogetherTask
-from probes.links import measure_all_reduce, measure_links
 from probes.node import probe
 
 
@@ -56,7 +55,7 @@ def main() -> int:
         return 1
     sizes = _work(comm, task)
     if not task.is_quick:
-        measured = _measure_network(comm, sizes)
+        measured = measure_network(comm, sizes)
         if comm.rank == 0:
             _say(FromNode.of(0, measured))
     return 0
@@ -114,13 +113,6 @@ def _failure(error: Exception) -> NodeFailed:
     code, word = verdict or (BUG, "bug")
     message = " ".join(str(error).split()) or type(error).__name__
     return NodeFailed(code=code, error=word, message=message)
-
-
-def _measure_network(comm: MPI.Comm, sizes: list[int]) -> LinksMeasured:
-    links = measure_links(comm)
-    if comm.size < 2:
-        return LinksMeasured.of(links, [])
-    return LinksMeasured.of(links, [measure_all_reduce(comm, size) for size in sizes])
 
 
 def _say(report: Report) -> None:

@@ -82,6 +82,9 @@ class JobEnd:
     refusal: str | None
     """Why it could not begin, where its ranks found that."""
 
+    lost_host: str | None
+    """The host that stopped answering, as mpirun knows it."""
+
     log_tail: str
     """Last lines of what mpirun and the ranks wrote to stderr."""
 
@@ -133,8 +136,9 @@ def run_together(
                         on_report(rank, report.report)
                     case JobRefused(message=message):
                         refusal = refusal or message
-            code = job.wait()
-        return JobEnd(code=code, spoke=spoke, refusal=refusal, log_tail=_tail(log))
+            code, lost_host = job.wait(), job.find_lost_host()
+        tail = _tail(log)
+        return JobEnd(code=code, spoke=spoke, refusal=refusal, lost_host=lost_host, log_tail=tail)
 
 
 def _tail(log: Path) -> str:

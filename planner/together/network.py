@@ -1,0 +1,53 @@
+"""What can the network between all nodes do, as a training would use it?"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from launch.exchange.ring import RingSum
+from planner.exchange_time import CHUNK_BYTES
+from planner.together.reports import LinksMeasured
+from probes.links import Floats, measure_all_reduce, measure_links
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+_LOOK_S = 0.0005
+"""As `launch.exchange.exchange` sleeps between two looks: it decides over the processor time."""
+
+_ALL_REDUCES_S = 15.0
+
+
+def measure_network(comm: MPI.Comm, message_bytes: Sequence[int]) -> LinksMeasured:
+    """Measure every link, and what it takes to sum gradients of some sizes.
+
+    Collective, and nothing else should run on the nodes meanwhile. What is timed is the sum that
+    training uses.
+
+    Args:
+        comm: All ranks.
+        message_bytes: Sizes of the gradients.
+    """
+    links = measure_links(comm)
+    if comm.size < 2:
+        return LinksMeasured.of(links, [])
+    ring = RingSum(comm.Dup())
+
+    def sum_in_place(numbers: Floats) -> None:
+        chunk = CHUNK_BYTES // numbers.itemsize
+        waiting = deque(numbers[at : at + chunk] for at in range(0, numbers.size, chunk))
+        while waiting or not ring.is_idle:
+            while waiting and ring.has_room:
+                ring.start(waiting.popleft())
+            if not ring.finished():
+                time.sleep(_LOOK_S)
+
+    limit_s = _ALL_REDUCES_S / max(len(message_bytes), 1)
+    sums = [
+        measure_all_reduce(comm, size, sum_in_place=sum_in_place, time_limit_s=limit_s)
+        for size in message_bytes
+    ]
+    return LinksMeasured.of(links, sums)
