@@ -22,22 +22,14 @@ class MpiJob:
     When this process dies, however that happens, the job gets SIGTERM.
     """
 
-    def __init__(self, command: list[str], log: Path, *, stdin: Path | None = None) -> None:
-        """Start the job.
-
-        Args:
-            command: From `launch.mpi.command.mpi_command`.
-            log: Takes what mpirun and the ranks write to stderr.
-            stdin: File that rank 0 reads on its stdin: it may run where this machine's files are
-                not.
-        """
+    def __init__(self, command: list[str], log: Path) -> None:
         self._log = log
         self._waiting_signals: list[int] | None = []
         descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        with os.fdopen(descriptor, "wb") as errors, (stdin or Path(os.devnull)).open("rb") as given:
+        with os.fdopen(descriptor, "wb") as errors:
             self._process = subprocess.Popen(
                 bound_command(command),
-                stdin=given,
+                stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 start_new_session=True,

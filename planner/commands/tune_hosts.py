@@ -138,7 +138,7 @@ def _row(node: NodeState) -> Row:
 
 def _warn(states: Sequence[NodeState], out: Output, *, interrupted: bool) -> None:
     for node in states:
-        if node.failure is not None and node.failure.error != "host":  # those were said at once
+        if node.failure is not None and not node.failure.is_lost:  # those were said at once
             out.warn(f"{node.host}: {node.failure.message}")
         elif node.outcome is None and not interrupted:
             out.warn(f"{node.host}: it was not heard to the end: tune again")

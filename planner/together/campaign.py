@@ -140,7 +140,9 @@ class Campaign:
     def _lose(self, host: str, message: str) -> None:
         node = self.gathering.nodes[host]
         if node.failure is None and not node.is_done:
-            node.failure = NodeFailed(code=_HOST_FAILED, error="host", message=message)
+            node.failure = NodeFailed(
+                code=_HOST_FAILED, error="host", message=message, is_lost=True
+            )
             self.gathering.listener.warn(host, message)
 
 

@@ -160,7 +160,8 @@ class Gathering:
         for node in self.nodes.values():
             if node.findings is None:
                 continue
-            is_cut_short = interrupted or not (node.is_done or node.failure is not None)
+            failed = node.failure is not None and not node.failure.is_lost
+            is_cut_short = interrupted or not (node.is_done or failed)
             try:
                 node.outcome = conclude(node.findings, self.store.get(), interrupted=is_cut_short)
             except NoPlanError as error:

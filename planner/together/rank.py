@@ -1,8 +1,8 @@
 """What does an MPI rank of the planner do? Its node's part of what the nodes find out together.
 
-``mpirun ... python -m mpi4py -m planner.together.rank``, with the task on the stdin of rank 0.
-Each rank works by itself; what it has to say goes to rank 0, whose stdout has a JSON document a
-line. When all have done their parts they measure the network, and nothing else runs meanwhile.
+``mpirun ... python -m mpi4py -m planner.together.rank TASK``: a file on the host of rank 0. Each
+rank works by itself; what it has to say goes to rank 0, whose stdout has a JSON document a line.
+When all have done their parts they measure the network, and nothing else runs meanwhile.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from queue import SimpleQueue
 from typing import NoReturn
 
@@ -39,15 +40,13 @@ from planner.together.task import Purpose, TogetherTask
 from probes.node import probe
 
 
-def main() -> int:
+def main(task_file: Path) -> int:
     """Run this rank's part; give the exit status."""
     end_with_parent(os.getppid())  # mpirun's daemon: what it can no longer end must not go on
     signal.signal(signal.SIGTERM, _end)
     comm = MPI.COMM_WORLD
     ranks = Ranks(comm)
-    # A line and not the whole: mpirun tells a rank on another host nothing of the end of stdin.
-    document = sys.stdin.buffer.readline() if comm.rank == 0 else b""
-    task = TogetherTask.decode(ranks.broadcast(document))
+    task = TogetherTask.decode(ranks.broadcast(_take(task_file) if comm.rank == 0 else b""))
     if comm.size != len(task.nodes):
         hosts = len(task.nodes)
         message = f"MPI started {comm.size} ranks for {hosts} hosts: is this mpirun ours?"
@@ -59,6 +58,13 @@ def main() -> int:
         if comm.rank == 0:
             _say(FromNode.of(0, measured))
     return 0
+
+
+def _take(task_file: Path) -> bytes:
+    """Read the task, which has been put there for this job alone."""
+    document = task_file.read_bytes()
+    task_file.unlink()
+    return document
 
 
 def _work(comm: MPI.Comm, task: TogetherTask) -> list[int]:
@@ -126,4 +132,4 @@ def _end(number: int, _: object) -> NoReturn:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(Path(sys.argv[1])))

@@ -97,6 +97,9 @@ class NodeFailed(Report):
 
     message: str
 
+    is_lost: bool = False
+    """Whether the host did not say so itself: it does not answer any more."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinksMeasured(Report):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from launch.hosts.check import check_hosts
 from launch.hosts.checked import HostsChecked
+from launch.hosts.handover import hand_over
 from launch.hosts.line import Host
 from launch.hosts.ssh import write_ssh_config
 from launch.mpi.command import mpi_command, uses_srun
@@ -21,7 +22,7 @@ from planner.errors import RefusedError
 from planner.together.reports import FromNode, JobRefused
 from planner.together.task import TogetherTask
 
-_PROGRAM = ("planner.together.rank",)
+_PROGRAM = "planner.together.rank"
 _TAIL_LINES = 20
 
 
@@ -113,11 +114,11 @@ def run_together(
     Raises:
         LaunchError: There is no MPI that can do it.
         HostFileError: The ssh configuration cannot be used.
+        HostUnreachableError: The first host does not take the task.
     """
     with tempfile.TemporaryDirectory(prefix="ddlplan-") as name:  # for this user alone
         folder = Path(name)
-        log, task_file, ssh_config = (folder / file for file in ("log", "task", "ssh_config"))
-        task_file.write_bytes(task.encode())
+        log, ssh_config = folder / "log", folder / "ssh_config"
         write_ssh_config(hosts, ssh_config, include=reach.ssh_config)
         settings = MpiSettings(
             mpirun=reach.mpirun,
@@ -126,9 +127,17 @@ def run_together(
             allow_root=reach.allow_root,
         )
         starts_here = hosts[0].name == checked.this_machine
-        command = mpi_command(hosts, _PROGRAM, settings, os.environ, starts_here=starts_here)
+        by_srun = uses_srun(settings, os.environ)
+        if starts_here:
+            task_file = str(folder / "task")
+            Path(task_file).write_bytes(task.encode())
+        else:
+            reached_by = None if by_srun else ssh_config
+            task_file = hand_over(hosts[0], task.encode(), ssh_config=reached_by)
+        program = [_PROGRAM, task_file]
+        command = mpi_command(hosts, program, settings, os.environ, starts_here=starts_here)
         spoke, refusal = False, None
-        with MpiJob(command, log, stdin=task_file) as job:
+        with MpiJob(command, log) as job:
             for report in job.reports():
                 match report:
                     case FromNode(rank=rank):

@@ -64,7 +64,7 @@ class TogetherTask:
     """Sizes of the all-reduces to time, beside that of the model's gradients."""
 
     def encode(self) -> bytes:
-        """Give the task as one line of JSON."""
+        """Give the task as JSON."""
         request = None if self.request is None else asdict(self.request)
         nodes = [_node_json(node) for node in self.nodes]
         values = {
@@ -75,7 +75,7 @@ class TogetherTask:
             "is_quick": self.is_quick,
             "message_bytes": list(self.message_bytes),
         }
-        return json.dumps(values).encode() + b"\n"
+        return json.dumps(values).encode()
 
     @classmethod
     def decode(cls, document: bytes) -> TogetherTask:
