@@ -18,6 +18,7 @@ class RunDirectory:
     ``weights.safetensors``
     ``<host>-worker<n>.log``
     ``mpirun.log``      what mpirun had to say
+    ``ssh_config``      how the other hosts were logged in to
     ==================  ==========================================
     """
 
@@ -27,6 +28,7 @@ class RunDirectory:
         self.metrics = path / "metrics.jsonl"
         self.weights = path / "weights.safetensors"
         self.mpirun_log = path / "mpirun.log"
+        self.ssh_config = path / "ssh_config"
 
     @classmethod
     def create(cls, parent: Path) -> RunDirectory:

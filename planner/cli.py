@@ -204,6 +204,9 @@ def launch(
     global_batch: Annotated[
         int | None, _option("--global-batch", help_="Samples per step over all nodes.", min=1)
     ] = None,
+    all_hosts: Annotated[
+        bool, _option("--all-hosts", help_="Use every host, though fewer may be faster.")
+    ] = False,
     seed: Seed = 0,
     dry_run: Annotated[
         bool, _option("--dry-run", help_="Print the commands and start nothing.")
@@ -211,14 +214,17 @@ def launch(
     allow_stale: Annotated[
         bool, _option("--allow-stale", help_="Use a plan of other hardware or software.")
     ] = False,
+    ssh_config: SshConfig = None,
+    mpirun: Mpirun = None,
     allow_run_as_root: AllowRoot = False,
     db: Database = DEFAULT_DATABASE,
     json: AsJson = False,
 ) -> None:
-    """Train with the best stored plan, through mpirun."""
+    """Train with the best stored plan of each node, through mpirun."""
     from launch.use_cases import check_spec, normalise_spec
-    from planner.commands.launch import launch_here
+    from planner.commands.launch import launch as launch_job
     from planner.job_making import LaunchRequest
+    from planner.together.running import Reach
 
     out = start_output("launch", as_json=json)
     check_spec(use_case)
@@ -231,9 +237,10 @@ def launch(
         global_batch=global_batch,
         seed=seed,
         allow_stale=allow_stale,
-        allow_root=allow_run_as_root,
+        all_hosts=all_hosts,
+        reach=Reach(ssh_config=ssh_config, mpirun=mpirun, allow_root=allow_run_as_root),
     )
-    launch_here(request, db, out, dry_run=dry_run)
+    launch_job(request, db, out, dry_run=dry_run)
 
 
 @app.command()

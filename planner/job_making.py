@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from launch.errors import HostUnreachableError, InvalidPlanError
-from launch.hosts.file import HostList, expand_hosts, is_this_machine, read_host_file
+from launch.errors import InvalidPlanError
+from launch.hosts.file import HostList, expand_hosts, read_host_file
 from launch.job import Job, NodeJob
-from launch.mpi.root import needs_root_option
+from launch.shares import smallest_batch
 from launch.strategies import check_plan
-from planner.errors import NoPlanError, RefusedError, StalePlanError
+from planner.batch_limit import largest_batch
+from planner.errors import NoPlanError, StalePlanError
+from planner.measured_steps import MeasuredSteps, StepPoint, measured_steps, steps_from_points
+from planner.prediction import ClusterNode, Prediction
 from planner.store import Store
 from planner.stored_plan import StoredPlan, stale_reasons
+from planner.together.running import Reach
 from probes.hardware import Hardware
 
 
@@ -30,7 +33,40 @@ class LaunchRequest:
     global_batch: int | None = None
     seed: int = 0
     allow_stale: bool = False
-    allow_root: bool = False
+    all_hosts: bool = False
+    """Use every host, whatever is predicted of fewer."""
+
+    reach: Reach = field(default_factory=Reach)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePlan:
+    """The plan of one host, with what a share needs."""
+
+    host: str
+    node: Hardware
+    stored: StoredPlan
+    steps: MeasuredSteps
+    reasons: tuple[str, ...] = ()
+    """Why the plan is stale; used all the same."""
+
+    @property
+    def max_batch(self) -> int:
+        """Largest share."""
+        return largest_batch(self.stored.plan, self.steps, self.node)
+
+    def cluster_node(self) -> ClusterNode:
+        """Give what shares are worked out from."""
+        plan, cores = self.stored.plan, self.node.cpu.usable_cores
+        is_busy = "cpu" in plan.devices and plan.threads >= cores
+        return ClusterNode(
+            host=self.host,
+            time=self.steps.step_time,
+            tuned_batch=plan.node_batch,
+            floor=smallest_batch(plan),
+            cap=max(self.max_batch, smallest_batch(plan)),
+            cores=cores if is_busy else None,
+        )
 
 
 def find_hosts(request: LaunchRequest, environment: Mapping[str, str]) -> HostList:
@@ -38,23 +74,11 @@ def find_hosts(request: LaunchRequest, environment: Mapping[str, str]) -> HostLi
 
     Raises:
         HostFileError: The file or the allocation cannot be read.
-        HostUnreachableError: A host is not this machine.
     """
     if request.hosts is not None:
-        chosen = read_host_file(request.hosts)
-    else:
-        allocation = environment.get("SLURM_JOB_NODELIST") or "localhost"
-        chosen = expand_hosts(allocation, source="SLURM_JOB_NODELIST")
-    for host in chosen.hosts:
-        if not is_this_machine(host):
-            raise HostUnreachableError(
-                f"host {host.name} is not this machine: this version launches on one node, "
-                "run it there"
-            )
-    if len(chosen.hosts) > 1:
-        names = ", ".join(host.name for host in chosen.hosts)
-        raise HostUnreachableError(f"{names} are all this machine: name it once")
-    return chosen
+        return read_host_file(request.hosts)
+    allocation = environment.get("SLURM_JOB_NODELIST") or "localhost"
+    return expand_hosts(allocation, source="SLURM_JOB_NODELIST")
 
 
 def find_plan(
@@ -64,15 +88,17 @@ def find_plan(
     software: Mapping[str, str],
     *,
     remedy: str,
-) -> StoredPlan:
-    """Give the plan to launch on this node.
+    host: str | None = None,
+) -> NodePlan:
+    """Give the plan to launch on a node.
 
     Args:
         store: Where plans are.
         request: What the user wants launched.
-        node: This machine.
+        node: The node.
         software: Versions that would run the plan.
         remedy: Command that finds a plan where there is none.
+        host: What the host file calls the node; its own name where left out.
 
     Raises:
         NoPlanError: None is stored; the message names the command that finds one.
@@ -81,6 +107,7 @@ def find_plan(
         InvalidPlanError: It is a plan of another use case, its strategy can make nothing of it,
             or it does not fit this node.
     """
+    name = host or node.node
     if request.plan_id is not None:
         stored: StoredPlan | None = store.get_plan(request.plan_id)
     else:
@@ -88,29 +115,77 @@ def find_plan(
             request.use_case, fingerprint=node.fingerprint(), node=node.node, software=software
         )
     if stored is None:
-        raise NoPlanError(f"no plan for {request.use_case} on {node.node}: run {remedy}")
+        raise NoPlanError(f"no plan for {request.use_case} on {name}: run {remedy}")
     if stored.use_case != request.use_case:
         raise InvalidPlanError(
             f"plan {stored.id} is for {stored.use_case}, not {request.use_case}: choose another"
         )
     reasons = stale_reasons(stored, fingerprint=node.fingerprint(), software=software)
     if reasons and not request.allow_stale:
+        where = "" if host is None else f" on {host}"
         raise StalePlanError(
-            f"plan {stored.id} is stale, {', '.join(reasons)}: run {remedy}, or pass --allow-stale"
+            f"plan {stored.id} is stale{where}, {', '.join(reasons)}: run {remedy}, "
+            "or pass --allow-stale"
         )
     check_plan(stored.plan)
     stored.plan.check_fits(node.cpu.usable_cores)
-    return stored
+    steps = _steps(store, stored)
+    return NodePlan(host=name, node=node, stored=stored, steps=steps, reasons=reasons)
 
 
-def make_job(request: LaunchRequest, stored: StoredPlan, hosts: HostList, runs: Path) -> Job:
-    """Put the job together; nothing is written yet."""
-    plan = stored.plan
-    if request.global_batch is not None:
-        plan = replace(plan, node_batch=request.global_batch)
+def find_plans(
+    store: Store,
+    request: LaunchRequest,
+    nodes: Mapping[str, Hardware],
+    software: Mapping[str, str],
+    *,
+    remedy: str,
+) -> list[NodePlan]:
+    """Give the plan of every host, as `find_plan` does for one.
+
+    Args:
+        store: Where plans are.
+        request: What the user wants launched.
+        nodes: Hardware by the name that the host file has, in the order of the ranks.
+        software: Versions that would run the plans, the same on every host.
+        remedy: Command that finds plans where there are none.
+
+    Raises:
+        NoPlanError: None is stored for some of them; the message names them all.
+        StalePlanError: One was made on other hardware or software.
+        UnknownStrategyError: As in `find_plan`.
+        InvalidPlanError: As in `find_plan`.
+    """
+    found, missing = [], []
+    for host, node in nodes.items():
+        try:
+            found.append(find_plan(store, request, node, software, remedy=remedy, host=host))
+        except NoPlanError:
+            if request.plan_id is not None:
+                raise
+            missing.append(host)
+    if missing:
+        names = ", ".join(missing)
+        raise NoPlanError(f"no plan for {request.use_case} on {names}: run {remedy}")
+    return found
+
+
+def make_job(
+    request: LaunchRequest, prediction: Prediction, plans: Sequence[NodePlan], runs: Path
+) -> Job:
+    """Put the job together; nothing is written yet.
+
+    Args:
+        request: What the user wants launched.
+        prediction: Hosts and their shares.
+        plans: Of these hosts, and perhaps of others.
+        runs: Folder of the run.
+    """
+    by_host = {plan.host: plan for plan in plans}
+    shares = zip(prediction.hosts, prediction.batches, strict=True)
     return Job(
         use_case=request.use_case,
-        nodes=tuple(NodeJob(host=host.name, plan=plan) for host in hosts.hosts),
+        nodes=tuple(_node_job(by_host[host], share) for host, share in shares),
         run_directory=str(runs),
         data=request.data,
         epochs=request.epochs,
@@ -118,17 +193,41 @@ def make_job(request: LaunchRequest, stored: StoredPlan, hosts: HostList, runs: 
     )
 
 
-def check_root(request: LaunchRequest) -> bool:
-    """Tell whether mpirun must be told that root may run it.
+def make_own_job(request: LaunchRequest, plan: NodePlan, runs: Path) -> Job:
+    """Put a job of one node together: what the user asks for is its batch, however large."""
+    batch = request.global_batch or plan.stored.plan.node_batch
+    return Job(
+        use_case=request.use_case,
+        nodes=(_node_job(plan, batch),),
+        run_directory=str(runs),
+        data=request.data,
+        epochs=request.epochs,
+        seed=request.seed,
+    )
 
-    Raises:
-        RefusedError: This is root, and the user has not said that it should be.
+
+def _node_job(plan: NodePlan, share: int) -> NodeJob:
+    return NodeJob(
+        host=plan.host,
+        plan=replace(plan.stored.plan, node_batch=share),
+        step_time=plan.steps.step_time,
+        max_batch=plan.max_batch,
+    )
+
+
+def _steps(store: Store, stored: StoredPlan) -> MeasuredSteps:
+    """Give a plan's steps; for a plan of the first release what its study shows of them.
+
+    With one batch alone, a step counts as proportional to its samples.
     """
-    if not needs_root_option(os.environ):
-        return False
-    if not request.allow_root:
-        raise RefusedError(
-            "running as root, which mpirun refuses because a slip can ruin the machine: "
-            "run as a user, or in a container pass --allow-run-as-root"
-        )
-    return True
+    steps = stored.step_time
+    if (steps is None or len(steps.points) < 2) and stored.study_id is not None:
+        results = [trial.result for trial in store.trials(stored.study_id)]
+        steps = measured_steps(stored.plan, results) or steps
+    if steps is not None:
+        return steps
+    batch = stored.plan.node_batch
+    step_s = batch / stored.throughput_samples_per_s.median
+    peak = stored.peak_memory_bytes
+    point = StepPoint(node_batch=batch, step_s=step_s, peak_memory_bytes=peak)
+    return steps_from_points([point])

@@ -10,11 +10,8 @@ from pathlib import Path
 
 from launch.epoch import EpochRecord
 from launch.errors import UseCaseError
-from launch.hosts.line import Host
 from launch.job import Job
-from launch.mpi.command import mpi_command
 from launch.mpi.job import MpiJob
-from launch.mpi.settings import MpiSettings
 from launch.run_directory import RunDirectory, append_line
 from launch.workers.reports import (
     EpochDone,
@@ -25,6 +22,7 @@ from launch.workers.reports import (
     WeightsSaved,
 )
 from planner.errors import RunDirectoryError, TrainingFailedError
+from planner.placement import Placement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,17 +35,14 @@ class LaunchOutcome:
 
 
 def launch_command(
-    job: Job, job_file: Path, environment: Mapping[str, str], *, allow_root: bool
+    directory: RunDirectory, placement: Placement, environment: Mapping[str, str]
 ) -> list[str]:
-    """Give the command that runs a job of this machine, as an argument list."""
-    hosts = [Host(name=node.host, line=line) for line, node in enumerate(job.nodes, start=1)]
-    settings = MpiSettings(allow_root=allow_root)
-    program = ["launch.rank", str(job_file)]
-    return mpi_command(hosts, program, settings, environment, starts_here=True)
+    """Give the command that runs the job of a directory, as an argument list."""
+    return placement.command(["launch.rank", str(directory.job)], directory, environment)
 
 
 def run_job(
-    job: Job, runs: Path, *, allow_root: bool, on_report: Callable[[Report], None]
+    job: Job, runs: Path, *, placement: Placement, on_report: Callable[[Report], None]
 ) -> LaunchOutcome:
     """Run a job to its end.
 
@@ -59,12 +54,13 @@ def run_job(
     directory = _run_directory(runs)
     job = replace(job, run_directory=str(directory.path))
     write_private(directory.job, job.encode())
+    placement.prepare(directory)
     record = EpochRecord(sum(node.plan.processes for node in job.nodes))
     epochs: list[EpochDone] = []
     weights: Path | None = None
     failure: JobFailed | None = None
     has_trained = False
-    command = launch_command(job, directory.job, os.environ, allow_root=allow_root)
+    command = launch_command(directory, placement, os.environ)
     with MpiJob(command, directory.mpirun_log) as running:
         for report in running.reports():
             on_report(report)

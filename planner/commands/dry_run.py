@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,29 +13,30 @@ from launch.plan import Plan
 from launch.run_directory import RunDirectory
 from launch.workers.fork_server import WORKER_SETTINGS, worker_environment
 from launch.workers.task import Purpose, Task, worker_tasks
+from planner.placement import Placement
 from planner.report.plan_line import describe_plan
 from planner.running import launch_command
 from probes.hardware import Hardware
 
 
 def describe_job(
-    job: Job, node: Hardware, environment: Mapping[str, str], *, allow_root: bool
+    job: Job, nodes: Sequence[Hardware], environment: Mapping[str, str], placement: Placement
 ) -> dict[str, Any]:
     """Give what would be started, as plain values that JSON can hold.
 
     Args:
         job: What would be launched.
-        node: Where.
+        nodes: Where, by rank.
         environment: Variables that it would be started with.
-        allow_root: Whether the user wants mpirun to run even as root.
+        placement: How its ranks would be started.
 
     Raises:
         InvalidPlanError: A plan's allocator is not there.
     """
-    job_file = RunDirectory(Path(job.run_directory)).job
+    directory = RunDirectory(Path(job.run_directory))
     kept = worker_environment(environment)
     return {
-        "command": launch_command(job, job_file, environment, allow_root=allow_root),
+        "command": launch_command(directory, placement, environment),
         "nodes": [
             {
                 "host": part.host,
@@ -43,17 +44,17 @@ def describe_job(
                 "workers": _workers(job, part.plan, node),
                 "environment": allocator_environment(part.plan.allocator, environment),
             }
-            for part in job.nodes
+            for part, node in zip(job.nodes, nodes, strict=True)
         ],
         "environment": {name: kept[name] for name in sorted(WORKER_SETTINGS)},
         "environment_without": sorted(environment.keys() - kept.keys()),
     }
 
 
-def job_lines(job: Job, described: dict[str, Any], *, plan_id: int | None) -> list[str]:
-    """Give the same for people, with the number of the stored plan."""
+def job_lines(job: Job, described: dict[str, Any], plan_ids: Sequence[int | None]) -> list[str]:
+    """Give the same for people, with the numbers of the stored plans by rank."""
     lines = [shlex.join(described["command"])]
-    for part, node in zip(job.nodes, described["nodes"], strict=True):
+    for part, node, plan_id in zip(job.nodes, described["nodes"], plan_ids, strict=True):
         lines.append(f"{part.host}: plan {plan_id}, {describe_plan(part.plan)}")
         for worker in node["workers"]:
             cores = ",".join(map(str, worker["cores"])) or "any"

@@ -1,0 +1,153 @@
+"""What does `ddlplan launch` do on several hosts? It gives each its share, or leaves it out."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from launch.errors import HostUnreachableError
+from launch.hosts.checked import HostsChecked
+from launch.hosts.line import Host
+from launch.job import Job
+from launch.run_directory import RunDirectory
+from planner.cluster import Verdict, judge
+from planner.commands.dry_run import describe_job, job_lines
+from planner.commands.training import RUNS, outcome_json, say_trained, train
+from planner.exchange_time import Exchange
+from planner.job_making import LaunchRequest, NodePlan, find_plans, make_job
+from planner.links import MeasuredLinks
+from planner.output import Output
+from planner.placement import Placement
+from planner.report.cluster import (
+    SHARE_COLUMNS,
+    SUBSET_COLUMNS,
+    share_rows,
+    subset_rows,
+    verdict_json,
+    verdict_lines,
+)
+from planner.report.table import find_look, render_table
+from planner.software import current_software
+from planner.store import Store
+from planner.stored_plan import iso_utc
+from planner.together.running import ranked
+from probes.hardware import Hardware
+
+
+def launch_hosts(
+    request: LaunchRequest,
+    hosts: Sequence[Host],
+    remedy: str,
+    db: str,
+    out: Output,
+    *,
+    dry_run: bool,
+) -> None:
+    """Train on those of the hosts that are fastest together, each with its own plan and share.
+
+    Raises:
+        HostUnreachableError: A host failed its checks.
+        NoPlanError: There is no plan for a host.
+        StalePlanError: A host's plan was made on other hardware or software.
+        InvalidPlanError: The hosts cannot take the global batch.
+    """
+    if not dry_run:
+        request.reach.check_root()
+    with Store.open(db, create=False) as store:  # first: without plans nobody need be asked
+        out.note(f"checking {len(hosts)} hosts")
+        checked = request.reach.check(hosts, use_case=request.use_case, data=request.data)
+        checked.require_good()
+        nodes = {host.name: _hardware(checked, host) for host in ranked(checked)}
+        plans = find_plans(store, request, nodes, current_software(), remedy=remedy)
+        links = store.latest_links(list(nodes))
+    verdict = _judge(request, plans, links)
+    job = make_job(request, verdict.chosen, plans, RunDirectory.next_of(RUNS).path)
+    placement = Placement.of(checked, verdict.chosen.hosts, request.reach)
+    _say_plans(request, plans, verdict, out, to_stdout=dry_run)
+    if dry_run:
+        _say_job(job, nodes, plans, verdict, placement, out)
+        return
+    outcome = train(job, placement, out)
+    predicted = verdict.chosen.throughput_samples_per_s
+    expected = predicted if verdict.knows_network else None
+    cause = "predicted: a node or a link may be busy; ddlplan probe --hosts measures the links anew"
+    say_trained(outcome, expected, out, verb="predicted", remedy=cause)
+    shown = _cluster_json(plans, verdict, links)
+    out.finish({**shown, **outcome_json(outcome, expected)})
+
+
+def _hardware(checked: HostsChecked, host: Host) -> Hardware:
+    hardware = checked.facts[host.name].hardware
+    if hardware is None:
+        raise HostUnreachableError(f"host {host.name}: it cannot say what hardware it has")
+    return hardware
+
+
+def _judge(
+    request: LaunchRequest, plans: Sequence[NodePlan], links: MeasuredLinks | None
+) -> Verdict:
+    gradients = [p.stored.gradient_bytes for p in plans if p.stored.gradient_bytes is not None]
+    return judge(
+        [plan.cluster_node() for plan in plans],
+        None if links is None or not links.links else Exchange(links),
+        max(gradients, default=None),
+        global_batch=request.global_batch,
+        all_hosts=request.all_hosts,
+    )
+
+
+def _say_plans(
+    request: LaunchRequest,
+    plans: Sequence[NodePlan],
+    verdict: Verdict,
+    out: Output,
+    *,
+    to_stdout: bool,
+) -> None:
+    """Show what each host would do, and why these hosts.
+
+    It is the answer of a dry run; of a training it is what comes before the answer.
+    """
+    for plan in plans:
+        if plan.reasons:
+            out.warn(f"plan {plan.stored.id} on {plan.host} is stale, {', '.join(plan.reasons)}")
+    if to_stdout and out.as_json:
+        return
+    look = find_look(sys.stdout if to_stdout else sys.stderr, os.environ)
+    text = render_table(share_rows(plans, verdict), SHARE_COLUMNS, look)
+    if len(verdict.predictions) > 1:
+        text += "\n" + render_table(subset_rows(verdict), SUBSET_COLUMNS, look)
+    lines = list(verdict_lines(verdict, str(request.hosts or "FILE")))
+    text += "\n" + "\n".join(lines)
+    for line in text.splitlines():
+        (out.say if to_stdout else out.note)(line)
+
+
+def _say_job(
+    job: Job,
+    nodes: dict[str, Hardware],
+    plans: Sequence[NodePlan],
+    verdict: Verdict,
+    placement: Placement,
+    out: Output,
+) -> None:
+    described = describe_job(job, [nodes[part.host] for part in job.nodes], os.environ, placement)
+    ids = {plan.host: plan.stored.id for plan in plans}
+    out.say("")
+    for line in job_lines(job, described, [ids[part.host] for part in job.nodes]):
+        out.say(line)
+    out.finish({**described, "verdict": verdict_json(verdict)})
+
+
+def _cluster_json(
+    plans: Sequence[NodePlan], verdict: Verdict, links: MeasuredLinks | None
+) -> dict[str, Any]:
+    return {
+        "plans": [
+            {"host": plan.host, **plan.stored.to_json(stale=bool(plan.reasons))} for plan in plans
+        ],
+        "verdict": verdict_json(verdict),
+        "network_measured_at": None if links is None else iso_utc(links.measured_at),
+    }

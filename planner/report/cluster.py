@@ -1,0 +1,162 @@
+"""What is predicted of a job over several hosts? Shares, subsets and the verdict, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from planner.cluster import TIE, Gain, Verdict
+from planner.job_making import NodePlan
+from planner.prediction import Prediction
+from planner.report.plans import short_settings
+from planner.report.table import Column, Row
+from planner.report.units import format_number
+
+SHARE_COLUMNS = (
+    Column(key="host", title="HOST", may_cut=True),
+    Column(key="plan", title="PLAN", right=True),
+    Column(key="strategy", title="STRATEGY"),
+    Column(key="settings", title="SETTINGS", may_cut=True, may_drop=True),
+    Column(key="alone", title="ALONE/S", right=True),
+    Column(key="share", title="SHARE", right=True),
+    Column(key="computing", title="COMPUTES", right=True),
+    Column(key="gain", title="WORTH", right=True),
+)
+
+SUBSET_COLUMNS = (
+    Column(key="chosen", title=""),
+    Column(key="hosts", title="HOSTS", may_cut=True),
+    Column(key="batch", title="BATCH", right=True),
+    Column(key="step", title="STEP", right=True),
+    Column(key="network", title="NETWORK", right=True),
+    Column(key="throughput", title="SAMPLES/S", right=True),
+)
+
+_SHOWN_SUBSETS = 7
+_KEPT_SUBSETS = 64
+"""Of ten hosts there are 1023."""
+
+
+def share_rows(plans: Sequence[NodePlan], verdict: Verdict) -> list[Row]:
+    """Give each host with its plan, its share and the time that it computes."""
+    chosen = verdict.chosen
+    parts = zip(chosen.hosts, chosen.batches, chosen.computing_s, strict=True)
+    shares = {host: (batch, time_s) for host, batch, time_s in parts}
+    gains = {gain.host: gain for gain in verdict.gains}
+    rows: list[Row] = []
+    for plan in plans:
+        batch, time_s = shares.get(plan.host, (0, None))
+        rows.append(
+            {
+                "host": plan.host,
+                "plan": str(plan.stored.id),
+                "strategy": plan.stored.plan.strategy,
+                "settings": short_settings(plan.stored.plan),
+                "alone": format_number(plan.stored.throughput_samples_per_s.median),
+                "share": str(batch) if batch else "none",
+                "computing": "" if time_s is None else f"{format_number(time_s)} s",
+                "gain": _percent(gains[plan.host].gain) if plan.host in gains else "",
+            }
+        )
+    return rows
+
+
+def subset_rows(verdict: Verdict) -> list[Row]:
+    """Give the fastest subsets, the chosen one, all hosts and the best host alone among them."""
+    largest = max(len(found.hosts) for found in verdict.predictions)
+    kept = verdict.predictions[:_SHOWN_SUBSETS]
+    alone = next((p for p in verdict.predictions if len(p.hosts) == 1), None)
+    whole = next(p for p in verdict.predictions if len(p.hosts) == largest)
+    wanted = [*kept, *(p for p in (verdict.chosen, alone, whole) if p is not None)]
+    shown = sorted(set(wanted), key=verdict.predictions.index)
+    return [_subset_row(found, is_chosen=found == verdict.chosen) for found in shown]
+
+
+def _subset_row(found: Prediction, *, is_chosen: bool) -> Row:
+    return {
+        "chosen": "*" if is_chosen else "",
+        "hosts": " ".join(found.hosts),
+        "batch": str(found.global_batch),
+        "step": f"{format_number(found.step_s)} s",
+        "network": f"{format_number(found.wire_s)} s" if found.wire_s else "",
+        "throughput": format_number(found.throughput_samples_per_s),
+    }
+
+
+def verdict_lines(verdict: Verdict, hosts_file: str) -> Iterator[str]:
+    """Say which hosts are used and what each is worth, a sentence a line.
+
+    Args:
+        verdict: Of at least two hosts.
+        hosts_file: As commands that are named to the user must have it.
+    """
+    chosen, best = verdict.chosen, verdict.best
+    speed = f"{format_number(chosen.throughput_samples_per_s)} samples/s"
+    if not verdict.knows_network:
+        yield (
+            f"all {len(chosen.hosts)} hosts are used, at most {speed}: what the network takes of "
+            f"it is not known before ddlplan probe --hosts {hosts_file} has measured it"
+        )
+        return
+    if len(chosen.hosts) == 1:
+        yield f"{chosen.hosts[0]} alone is fastest: {speed} predicted"
+    else:
+        yield f"{', '.join(chosen.hosts)} train together: {speed} predicted"
+    if chosen != best:
+        gain = best.throughput_samples_per_s / chosen.throughput_samples_per_s - 1
+        names = ", ".join(best.hosts)
+        alone = "alone " if len(best.hosts) == 1 else ""
+        faster = f"{names} {alone}would be {100 * gain:.0f} % faster"
+        yield f"all hosts are used because that was asked for: {faster}"
+    for gain_of in verdict.gains:
+        if line := _gain_line(gain_of):
+            yield line
+    if (larger := verdict.larger) is not None:
+        gain = larger.throughput_samples_per_s / chosen.throughput_samples_per_s - 1
+        yield (
+            f"--global-batch {larger.global_batch} would train {100 * gain:.0f} % more samples a "
+            f"second on {', '.join(larger.hosts)}; how well a model learns depends on its batch"
+        )
+
+
+def _gain_line(gain_of: Gain) -> str | None:
+    host, gain = gain_of.host, gain_of.gain
+    if gain is None:
+        return None if gain_of.is_used else f"leave {host} out: it cannot take a share"
+    percent = f"{100 * abs(gain):.0f} %"
+    if gain_of.is_used:
+        return f"{host} adds {percent}" if gain > 0 else f"{host} slows the job by {percent}"
+    if gain < -TIE:
+        return f"leave {host} out: it would slow the job by {percent}"
+    return f"leave {host} out: it would add less than {100 * TIE:.0f} %, which none can tell"
+
+
+def _percent(gain: float | None) -> str:
+    return "" if gain is None else f"{100 * gain:+.0f} %"
+
+
+def prediction_json(found: Prediction) -> dict[str, Any]:
+    """Give a prediction as plain values that JSON can hold."""
+    return {
+        "hosts": list(found.hosts),
+        "node_batches": list(found.batches),
+        "global_batch": found.global_batch,
+        "computing_s": list(found.computing_s),
+        "network_s": found.wire_s,
+        "step_s": found.step_s,
+        "throughput_samples_per_s": found.throughput_samples_per_s,
+    }
+
+
+def verdict_json(verdict: Verdict) -> dict[str, Any]:
+    """Give a verdict as plain values that JSON can hold."""
+    return {
+        "chosen": prediction_json(verdict.chosen),
+        "best": prediction_json(verdict.best),
+        "subsets": [prediction_json(found) for found in verdict.predictions[:_KEPT_SUBSETS]],
+        "nodes": [
+            {"host": one.host, "is_used": one.is_used, "gain": one.gain} for one in verdict.gains
+        ],
+        "larger_batch": None if verdict.larger is None else prediction_json(verdict.larger),
+        "knows_network": verdict.knows_network,
+    }
