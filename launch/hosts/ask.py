@@ -94,7 +94,7 @@ class _Asked:
         self._deadline_s = time.monotonic() + limit_s
         self._process = subprocess.Popen(
             # env: a program that is not there is told in one line, and by its exit code.
-            bound_command(["env", *command]),
+            bound_command(["/usr/bin/env", *command]),
             stdin=subprocess.DEVNULL,
             stdout=self._out,
             stderr=self._err,

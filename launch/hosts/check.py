@@ -124,14 +124,15 @@ class _Check:
         """Judge a host by itself."""
         name, facts = host.name, find_facts(answer.out)
         if facts is None:
-            login = login_command(host, self.ssh_config)
+            login = login_command(host, self.ssh_config, by_srun=self.inquiry.by_srun)
             yield judge_silence(name, answer, login=login, executable=sys.executable)
             return
         yield judging.judge_name(name, self.known[name])
         yield judge_ssh(name, answer, is_here=name in self.inquiry.here)
         yield judging.judge_path(name, facts, here)
         yield from judging.judge_versions(name, facts, here)
-        yield judging.judge_clock(name, facts, answer)
+        if name not in self.inquiry.here:
+            yield judging.judge_clock(name, facts, answer)
         yield judging.judge_ports(name, facts)
         yield from judging.judge_hardware(name, facts)
 

@@ -78,5 +78,5 @@ class Inquiry:
             where = (f"--nodelist={host.name}", "--nodes=1", "--ntasks=1", "--overlap")
             return ["srun", *where, "--export=ALL", *program]
         environment = [f"{name}={os.environ[name]}" for name in _FORWARDED if name in os.environ]
-        words = ["env", *environment, *program]
+        words = ["/usr/bin/env", *environment, *program]
         return ssh_command(host, words, config=self.ssh_config, timeout_s=SSH_LIMIT_S)

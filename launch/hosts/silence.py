@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from launch.hosts.ask import Answer
@@ -10,11 +11,13 @@ from launch.hosts.line import Host
 
 _SSH_FAILED = 255
 _NOT_FOUND = (126, 127)
-_NO_CLIENT = ("env: 'ssh'", "env: \u2018ssh\u2019")
+_NO_CLIENT = re.compile(r"(?:/usr/bin/)?env: .?ssh\W")
 
 
-def login_command(host: Host, ssh_config: Path | None) -> str:
-    """Give what a user would type to log in."""
+def login_command(host: Host, ssh_config: Path | None, *, by_srun: bool) -> str:
+    """Give what a user would type to start something there."""
+    if by_srun:
+        return f"srun --nodelist={host.name}"
     words = ["ssh"]
     words += [] if ssh_config is None else ["-F", str(ssh_config)]
     words += [] if host.port is None else ["-p", str(host.port)]
@@ -41,7 +44,7 @@ def judge_silence(host: str, answer: Answer, *, login: str, executable: str) -> 
         failed = _last_line(answer.err).removeprefix("ssh: ")
         check, remedy = _remedy(failed, login)
         return judge.fail(check, f"{failed or 'ssh failed'}: {remedy}")
-    if answer.code in _NOT_FOUND and said.startswith(_NO_CLIENT):
+    if answer.code in _NOT_FOUND and _NO_CLIENT.match(said):
         return judge.fail("ssh", f"{said}: install openssh-client on this machine")
     if answer.code in _NOT_FOUND:
         return judge.fail(

@@ -100,4 +100,7 @@ class Hosts:
     def _answer(self, command):
         name = command[list(command).index("--") + 1] if command[0] == "ssh" else None
         found = self.here if name is None else self.answers[name]
-        return found if isinstance(found, Answer) else said(found)
+        if isinstance(found, Answer):
+            return found
+        now_s = time.time()
+        return said(replace(found, began_s=now_s, clock_s=now_s))
