@@ -7,7 +7,9 @@ import subprocess
 
 from launch.errors import LaunchError
 
-_VERSION = re.compile(r"\(Open ?MPI\) (\d+)\.", re.I)
+_VERSION = re.compile(r"\((?:Open MPI|OpenRTE)\) (\d+)\.")
+"""Open MPI 4 has another name for itself where it is called by another name than ``mpirun``."""
+
 _OLDEST = 4
 _ANSWER_LIMIT_S = 10.0
 

@@ -141,8 +141,9 @@ def test_users_own_mpirun_is_taken_and_finds_its_own_files(tmp_path):
     assert "--prefix" not in arguments
 
 
-def test_daemons_of_open_mpi_4_are_told_in_their_own_words(tmp_path):
-    own = own_mpirun(tmp_path, "mpirun (Open MPI) 4.1.4")
+@pytest.mark.parametrize("version", ["mpirun (Open MPI) 4.1.4", "mpirun.openmpi (OpenRTE) 4.1.4"])
+def test_daemons_of_open_mpi_4_are_told_in_their_own_words(tmp_path, version):
+    own = own_mpirun(tmp_path, version)
     arguments = command(["a", "b"], mpirun=own, ssh_config=tmp_path / "ssh_config")
     assert "--prtemca" not in arguments
     assert mca(arguments)["plm_rsh_args"] == f"-F {tmp_path / 'ssh_config'}"
