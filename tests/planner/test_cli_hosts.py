@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 from host_file_cases import CANARY, MALFORMED, UNSAFE
 
+from launch.errors import HostFileError
+from planner.job_making import LaunchRequest, find_hosts
+
 MANY = Path(__file__).with_name("many_command_lines.py")
 CASES = [(content, line, token, 2) for content, line, token, _ in MALFORMED]
 CASES += [(content, line, token, 7) for content, line, token in UNSAFE]
@@ -137,3 +140,34 @@ def test_login_to_a_host_that_is_meant_would_fall_into_the_trap(trapped):
     ended = trapped.run("doctor", "--hosts", "hosts")
     assert ended.code == 4
     assert (trapped.folder / CANARY).exists()
+
+
+@pytest.mark.parametrize(
+    ("allocation", "expected"),
+    [
+        (None, ["localhost"]),
+        ("", ["localhost"]),
+        ("login1", ["login1"]),
+        ("gpu[01-03,07],login1", ["gpu01", "gpu02", "gpu03", "gpu07", "login1"]),
+        (
+            "r[1-2]n[09-10,12]-ib,x",
+            [f"r{r}n{n}-ib" for r in (1, 2) for n in ("09", "10", "12")] + ["x"],
+        ),
+        ("a[1],b[2-3],c4", ["a1", "b2", "b3", "c4"]),
+    ],
+)
+def test_without_a_host_file_the_hosts_are_those_of_slurm_or_this_machine(allocation, expected):
+    environment = {} if allocation is None else {"SLURM_JOB_NODELIST": allocation}
+    found = find_hosts(LaunchRequest(use_case="simplebig"), environment)
+    assert [host.name for host in found.hosts] == expected
+
+
+def test_named_host_file_beats_the_allocation(tmp_path):
+    (tmp_path / "hosts").write_text("node1\n")
+    request = LaunchRequest(use_case="simplebig", hosts=tmp_path / "hosts")
+    assert [h.name for h in find_hosts(request, {"SLURM_JOB_NODELIST": "n[1-9]"}).hosts] == [
+        "node1"
+    ]
+    (tmp_path / "hosts").write_text("# nobody\n")
+    with pytest.raises(HostFileError, match="names no host"):
+        find_hosts(request, {"SLURM_JOB_NODELIST": "n[1-9]"})
