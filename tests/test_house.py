@@ -14,7 +14,12 @@ FLOORS = ("probes", "launch", "planner")
 
 HOMES = {
     "typer": "planner/cli.py",
-    "mpi4py": ("launch/rank.py", "launch/mpi/roll_call.py", "planner/together/rank.py"),
+    "mpi4py": (
+        "launch/rank.py",
+        "launch/exchange/",
+        "launch/mpi/roll_call.py",
+        "planner/together/rank.py",
+    ),
     "sqlalchemy": "planner/store/",
 }
 

@@ -12,6 +12,7 @@ from planner.output import Output
 from planner.report.nodes import PROBE_COLUMNS, probe_row
 from planner.report.together_lines import TogetherLines
 from planner.software import current_software
+from planner.store import Store
 from planner.together.campaign import Campaign
 from planner.together.gathering import Gathering, LazyStore, NodeState
 from planner.together.running import Reach, ranked
@@ -24,9 +25,9 @@ def probe_hosts(listed: HostList, reach: Reach, db: str, out: Output, *, quick: 
     Raises:
         HostUnreachableError: A host failed its checks, or none could be probed.
     """
+    Store.check_place(db)
+    checked = check_together(listed, reach, out)
     with LazyStore(db) as store:
-        store.get()
-        checked = check_together(listed, reach, out)
         names = [host.name for host in ranked(checked)]
         with TogetherLines(out, names, f"probing {len(names)} nodes") as lines:
             nodes = {name: NodeState(host=name) for name in names}

@@ -95,10 +95,10 @@ def check_together(
     """
     for note in listed.notes:
         out.warn(note)
-    reach.check_root()
     out.note(f"checking {len(listed.hosts)} hosts")
     checked = reach.check(listed.hosts, use_case=use_case, data=data)
     checked.require_good()
+    reach.check_root()
     return checked
 
 

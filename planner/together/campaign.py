@@ -20,6 +20,7 @@ from planner.together.gathering import Gathering
 from planner.together.reports import LinksMeasured, NodeFailed
 from planner.together.running import JobEnd, Reach, ranked, run_together
 from planner.together.task import NodeTask, Purpose, TogetherTask, choose_leaders
+from planner.tune_request import TuneRequest
 from probes.hardware import Hardware
 
 _MAX_RESTARTS = 3
@@ -102,8 +103,7 @@ class Campaign:
                 for host, leader, node, of_node in zip(hosts, leaders, known, studies, strict=True)
             ),
             software=self.gathering.software,
-            # Which studies begin afresh is decided here, by what is sent of them.
-            request=None if request is None else replace(request, fresh=False),
+            request=None if request is None else _for_nodes(request),
             is_quick=self.is_quick,
             message_bytes=_PROBE_BYTES if self.purpose is Purpose.PROBE else (),
         )
@@ -144,6 +144,15 @@ class Campaign:
                 code=_HOST_FAILED, error="host", message=message, is_lost=True
             )
             self.gathering.listener.warn(host, message)
+
+
+def _for_nodes(request: TuneRequest) -> TuneRequest:
+    """Give what a node is asked.
+
+    Which studies begin afresh is decided by what is sent of them. A strategy that the user names
+    may need more cores than some of the nodes have; those go without it.
+    """
+    return replace(request, fresh=False, names_strategies=False)
 
 
 def _said(end: JobEnd) -> str:

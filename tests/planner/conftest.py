@@ -122,6 +122,12 @@ def cases() -> Path:
     return CASES
 
 
+@pytest.fixture(scope="session")
+def command_line() -> Callable[[Path], CommandLine]:
+    """The command in a folder of the caller's."""
+    return CommandLine
+
+
 @pytest.fixture
 def ddlplan(tmp_path: Path) -> Iterator[CommandLine]:
     """The command in an empty folder; no test may leave one of its processes behind."""

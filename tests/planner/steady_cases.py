@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 import time
 from pathlib import Path
@@ -105,3 +106,10 @@ class OneOutput(Steady):
     """Lacks what every use case must have."""
 
     loss = None
+
+
+class FailsOnNode3(Steady):
+    def loss(self, output, target):
+        if socket.gethostname() == "node3":
+            raise ArithmeticError("this host cannot count")
+        return super().loss(output, target)

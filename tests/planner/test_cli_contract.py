@@ -19,9 +19,10 @@ PLAN_KEYS = {
     *("software", "stale"),
 }
 OPTIONS = {
-    "probe": "--hosts --quick --db --json",
+    "probe": "--hosts --quick --ssh-config --mpirun --allow-run-as-root --db --json",
     "tune": "--use-case --data --hosts --budget --trials --seed --batch-size --max-batch "
-    "--precision --no-cache --strategies --fresh --epochs --db --json",
+    "--precision --no-cache --strategies --fresh --epochs --ssh-config --mpirun "
+    "--allow-run-as-root --db --json",
     "launch": "--use-case --data --hosts --epochs --plan --global-batch --dry-run --allow-stale "
     "--db --json",
     "plans list": "--use-case --node --db --json --csv",
