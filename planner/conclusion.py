@@ -124,7 +124,8 @@ def _stored(findings: Findings, best: Candidate) -> StoredPlan:
 
 def _find_haste(findings: Findings) -> str | None:
     """Warn of a budget that went into the baseline alone, and say which would do."""
-    request, results = findings.request, findings.results
+    request = findings.request
+    results = [result for result in findings.results if result.role is not Role.SHARE]
     searched = any(r.role is Role.SEARCH or r.plan != findings.plainest for r in results)
     if request.trials == 0 or searched:
         return None

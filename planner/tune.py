@@ -118,7 +118,7 @@ class Tuner:
         for plan in plans[:_CONFIRMATIONS]:
             result = self._run(plan, self._times.limit_s(plan), Role.FINAL)
             if result.outcome is Outcome.OK:
-                for share in batches_to_time(plan, self._findings.unfinished())[-1:]:
+                for share in batches_to_time(plan, self._findings.unfinished())[:1]:
                     self._run(share, self._times.limit_s(share), Role.SHARE)
                 return
 
@@ -165,12 +165,10 @@ class Tuner:
 
     def _measure_shares(self) -> None:
         """Measure the best plan with smaller batches: among other nodes it may get such a share."""
-        plans = self._plans_of_shares()
-        for number, plan in enumerate(plans):
-            limit_s = self._left_s() / (len(plans) - number)
-            if limit_s < self._times.least_again_s(plan):
+        for plan in self._plans_of_shares():
+            if self._left_s() < self._times.least_again_s(plan):
                 return
-            self._run(plan, min(self._times.limit_s(plan), limit_s), Role.SHARE)
+            self._run(plan, min(self._times.limit_s(plan), self._left_s()), Role.SHARE)
 
     def _plans_of_shares(self) -> list[Plan]:
         candidates = self._findings.candidates()

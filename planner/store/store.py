@@ -32,7 +32,7 @@ from planner.store.rows import (
     trial_from_row,
 )
 from planner.store.tables import links, nodes, plans, probes, studies, trials
-from planner.stored_plan import StoredPlan, find_best, utc_now
+from planner.stored_plan import StoredPlan, find_best, stale_reasons, utc_now
 from planner.study import EarlierTrials, StoredTrial, Study
 from probes.errors import InvalidHardwareError
 from probes.hardware import Hardware
@@ -261,15 +261,22 @@ class Store:
             software: Versions that would run it.
             fingerprint: Hardware that it must have been found on, whichever node that was.
             node: Node that it must have been found on, where the hardware is not known. With
-                both, plans of this node on other hardware are the last resort.
+                both, this node's own plan comes before those of others with equal hardware, and
+                its plans on other hardware are the last resort.
         """
         every = self.plans(use_case)
-        chosen = every
-        if fingerprint is not None:
-            chosen = [plan for plan in every if plan.fingerprint == fingerprint]
-        if node is not None and (fingerprint is None or not chosen):
-            chosen = [plan for plan in every if plan.node == node]
-        return find_best(chosen, fingerprint=fingerprint, software=software)
+        own = [plan for plan in every if plan.node == node]
+        if fingerprint is None:
+            chosen = every if node is None else own
+            return find_best(chosen, fingerprint=None, software=software)
+        equal = [plan for plan in every if plan.fingerprint == fingerprint]
+        best = find_best(equal or own, fingerprint=fingerprint, software=software)
+        proven = [plan for plan in own if plan.fingerprint == fingerprint]
+        mine = find_best(proven, fingerprint=fingerprint, software=software)
+        if best is None or mine is None or mine.plan.precision != best.plan.precision:
+            return best
+        is_stale = stale_reasons(mine, fingerprint=fingerprint, software=software)
+        return best if is_stale else mine
 
     def save_links(self, measured: MeasuredLinks) -> int:
         """Keep what the network between hosts could do; return the id it was given."""

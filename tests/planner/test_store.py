@@ -262,6 +262,17 @@ def test_the_best_plan_is_the_fastest_on_this_hardware(store):
     assert store.best_plan("complexsmall", software=SOFTWARE) is None
 
 
+def test_a_nodes_own_plan_comes_before_a_faster_one_of_equal_hardware(store):
+    store.save_plan(speed(40))
+    store.save_plan(speed(50, node="twin"))
+    fingerprint = {"fingerprint": "sha256:aa"}
+    assert store.best_plan("simplebig", software=SOFTWARE, node="vm", **fingerprint).id == 1
+    assert store.best_plan("simplebig", software=SOFTWARE, node="other", **fingerprint).id == 2
+    newer = SOFTWARE | {"torch": "2.99.0"}
+    store.save_plan(speed(30, node="twin", software=newer))
+    assert store.best_plan("simplebig", software=newer, node="vm", **fingerprint).id == 3
+
+
 def test_of_plans_that_no_interval_tells_apart_the_latest_is_best(store):
     later = NOON + timedelta(days=1)
     for plan in (speed(50), speed(49.8, created_at=later), speed(47, created_at=later)):
