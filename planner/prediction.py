@@ -70,7 +70,7 @@ def predict(
 
     The exchange begins when the first gradients are there and runs beside the computing, from which
     it takes processor time; the last chunk comes after both:
-    ``step = max(computing + processor time, first ready + wire) + last chunk``.
+    ``step = max(computing + processor time, first ready + wire + update) + last chunk``.
 
     Args:
         nodes: In the order of the ring.
@@ -100,10 +100,11 @@ class _Times:
     ) -> None:
         self._nodes = nodes
         self._hosts = tuple(node.host for node in nodes)
-        self._wire_s = self._tail_s = cpu_s = 0.0
+        self._wire_s = self._tail_s = self._update_s = cpu_s = 0.0
         if exchange is not None and len(nodes) > 1:
             self._wire_s = exchange.wire_s(self._hosts, gradient_bytes)
             self._tail_s = exchange.tail_s(self._hosts, gradient_bytes)
+            self._update_s = exchange.update_s(gradient_bytes)
             cpu_s = exchange.cpu_s(len(nodes), gradient_bytes)
         self._busy = [_busy(node, cpu_s) for node in nodes]
 
@@ -113,12 +114,13 @@ class _Times:
         batches = equalise(busy, global_batch, caps, floors=floors)
         computing_s = tuple(node.time.at(n) for node, n in zip(nodes, batches, strict=True))
         busy_s = max(time.at(n) for time, n in zip(busy, batches, strict=True))
+        network_s = FIRST_READY * max(computing_s) + self._wire_s + self._update_s
         return Prediction(
             hosts=self._hosts,
             batches=batches,
             computing_s=computing_s,
             wire_s=self._wire_s,
-            step_s=max(busy_s, FIRST_READY * max(computing_s) + self._wire_s) + self._tail_s,
+            step_s=(max(busy_s, network_s) if self._wire_s else busy_s) + self._tail_s,
         )
 
     def batch_within(self, full: ClusterNode) -> int:

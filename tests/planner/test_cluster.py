@@ -228,7 +228,8 @@ def step_s(nodes, hosts, batches, exchange, gradient_bytes) -> float:
         s + cpu_s / one.cores if one.cores else s for one, s in zip(nodes, computing, strict=True)
     ]
     wire_s = exchange.wire_s(hosts, gradient_bytes)
-    longest = max(*busy, FIRST_READY * max(computing) + wire_s)
+    update_s = exchange.update_s(gradient_bytes)
+    longest = max(*busy, FIRST_READY * max(computing) + wire_s + update_s)
     return longest + exchange.tail_s(hosts, gradient_bytes)
 
 
