@@ -1,0 +1,195 @@
+"""How does a bench train on several hosts that are one machine? On the testbed of the tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from _block import BenchError
+from testbed.bed import Testbed, TestHost
+
+from launch.hosts.line import Host
+from launch.job import Job, NodeJob
+from launch.mpi.command import mpi_command
+from launch.mpi.job import MpiJob
+from launch.mpi.settings import MpiSettings
+from launch.plan import Plan
+from launch.shares import StepTime
+from launch.workers.reports import JobFailed, StepDone
+
+ALEXNET_PARAMETERS = 57_016_131
+CASE = f"{Path(__file__).with_name('_alexnet_in_memory.py')}:AlexNetInMemory"
+_WARMUP_STEPS = 2
+_LIMIT_S = 600.0
+
+
+class Cluster:
+    """The hosts of a testbed, and what is trained on them.
+
+    Args:
+        bed: Hosts that are up.
+    """
+
+    def __init__(self, bed: Testbed) -> None:
+        self.bed = bed
+
+    def step_times_s(
+        self,
+        plans: Sequence[Plan],
+        steps: int,
+        *,
+        hosts: Sequence[TestHost] | None = None,
+        step_times: Sequence[StepTime] | None = None,
+    ) -> list[float]:
+        """Train AlexNet in one job, a node for each plan; give the times of its steps.
+
+        Args:
+            plans: Of each host, with its share of the global batch.
+            steps: To be timed, after two that are not.
+            hosts: Which ones; the first ones when left out.
+            step_times: What is believed of each host, where shares may change.
+        """
+        chosen = hosts or self.bed.hosts[: len(plans)]
+        times: Sequence[StepTime | None] = step_times or [None] * len(plans)
+        with tempfile.TemporaryDirectory(prefix="ddlplan-bench-") as folder:
+            job = Job(
+                use_case=CASE,
+                nodes=tuple(
+                    NodeJob(host=host.name, plan=plan, step_time=time)
+                    for host, plan, time in zip(chosen, plans, times, strict=True)
+                ),
+                run_directory=folder,
+                keeps_shares=step_times is None,
+            )
+            batch = sum(plan.node_batch for plan in plans)
+            samples = batch * (steps + _WARMUP_STEPS)
+            document = Path(folder, "job.json")
+            document.write_bytes(job.encode())
+            done = self._follow(chosen, ["launch.rank", str(document)], samples, Path(folder))
+        return [step.time_s for step in done[_WARMUP_STEPS:]]
+
+    def at_once(self, plan: Plan, steps: int) -> list[float]:
+        """Train on every host by itself, all at the same time; give the times of the first's."""
+        with ThreadPoolExecutor(len(self.bed.hosts)) as pool:
+            calls = [
+                pool.submit(self.step_times_s, [plan], steps, hosts=[host])
+                for host in self.bed.hosts
+            ]
+            return next(iter([call.result() for call in calls]))
+
+    def add_up(self, num_bytes: int, repeats: int) -> dict[str, Any]:
+        """Add up memory of a size over all hosts, with nothing beside it."""
+        command = self._command(self.bed.hosts, ["_sum_rank", str(num_bytes), str(repeats)])
+        ended = subprocess.run(
+            command,
+            env=self._environment(0),
+            capture_output=True,
+            text=True,
+            timeout=_LIMIT_S,
+            check=False,
+        )
+        if ended.returncode != 0:
+            raise BenchError(f"exit code {ended.returncode}: {ended.stderr[-2000:]}")
+        line = next(line for line in ended.stdout.splitlines() if line.startswith("{"))
+        measured: dict[str, Any] = json.loads(line)
+        return measured
+
+    def iperf3_bytes_per_s(self, time_s: int = 5) -> float:
+        """Give what iperf3 gets between two hosts, each way while both ways are used."""
+        first, second = self.bed.hosts[:2]
+        server = subprocess.Popen(
+            first.command(["iperf3", "--server", "--one-off"]), stdout=subprocess.DEVNULL
+        )
+        try:
+            words = ["iperf3", "--client", first.address, "--bidir", "--json", "--time"]
+            for _ in range(50):  # it takes a moment to listen
+                said = second.run([*words, str(time_s)])
+                if "sum_received_bidir_reverse" in said.stdout:
+                    break
+                time.sleep(0.1)
+            else:
+                raise BenchError(f"iperf3: {said.stdout} {said.stderr}")
+        finally:
+            server.terminate()
+            server.wait()
+        ends = json.loads(said.stdout)["end"]
+        both = (ends["sum_received"], ends["sum_received_bidir_reverse"])
+        return min(float(one["bits_per_second"]) for one in both) / 8
+
+    def ddp_step_times_s(self, batch_size: int, steps: int, *, channels_last: bool) -> list[float]:
+        """Train AlexNet by DistributedDataParallel on the first two hosts."""
+        script = Path(__file__).with_name("rivals") / "ddp_nodes.py"
+        options = ["--batch-size", str(batch_size), "--steps", str(steps + _WARMUP_STEPS)]
+        options += ["--channels-last"] if channels_last else []
+        hosts = self.bed.hosts[:2]
+        started = [
+            subprocess.Popen(
+                host.command([sys.executable, str(script), *options]),
+                env=os.environ
+                | {
+                    "RANK": str(rank),
+                    "WORLD_SIZE": "2",
+                    "OMP_NUM_THREADS": "1",
+                    "MASTER_ADDR": hosts[0].address,
+                    "MASTER_PORT": "29500",
+                    "GLOO_SOCKET_IFNAME": "eth0",
+                },
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for rank, host in enumerate(hosts)
+        ]
+        said = [process.communicate(timeout=_LIMIT_S) for process in started]
+        if any(process.returncode for process in started):
+            raise BenchError(said[0][1][-2000:])
+        times: list[float] = json.loads(said[0][0].splitlines()[-1])["times_s"]
+        return times[_WARMUP_STEPS:]
+
+    def _follow(
+        self, hosts: Sequence[TestHost], program: list[str], samples: int, folder: Path
+    ) -> list[StepDone]:
+        done: list[StepDone] = []
+        kept = dict(os.environ)
+        os.environ.update(self._environment(samples))
+        try:
+            with MpiJob(self._command(hosts, program), folder / "mpirun.log") as running:
+                for report in running.reports():
+                    if isinstance(report, StepDone):
+                        done.append(report)
+                    if isinstance(report, JobFailed):
+                        raise BenchError(f"{report.node}: {report.message}\n{report.log_tail}")
+                if running.wait() != 0:
+                    raise BenchError((folder / "mpirun.log").read_text()[-2000:])
+        finally:
+            os.environ.clear()
+            os.environ.update(kept)
+        return done
+
+    def _command(self, hosts: Sequence[TestHost], program: list[str]) -> list[str]:
+        settings = MpiSettings(
+            ssh_config=self.bed.ssh_config,
+            networks=(self.bed.network,),
+            allow_root=os.geteuid() == 0,
+        )
+        named = [Host(name=host.name, line=line) for line, host in enumerate(hosts, start=1)]
+        environment = self._environment(0)
+        return mpi_command(named, program, settings, environment, starts_here=False)
+
+    def _environment(self, samples: int) -> dict[str, str]:
+        here = Path(__file__).parent
+        paths = [str(here), str(here.parent), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+        return os.environ | {
+            "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+            "DDLPLAN_BENCH_SAMPLES": str(samples),
+        }

@@ -1,0 +1,143 @@
+"""How near does training on two hosts come to what their cores and their link allow?
+
+Two hosts of one core each, on one machine: see `tests/testbed`. With AlexNet, whose gradients are
+228 MB, a step cannot be shorter than
+
+* the computing of one host, with both at it, plus the processor time that the averaging takes of
+  its only core, measured by adding up the same bytes with nothing beside;
+* nor than the time in which the link can carry the bytes, at the rate that iperf3 gets both ways.
+
+The larger of the two is the bound. Ours is held against it, and against torch's DDP over gloo on
+the same hosts and link, with the same batch, as a user would write it and with our memory format.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from _block import Output, Required, Result, alternate, make_parser, positive, run_bench
+from _hosts import ALEXNET_PARAMETERS, Cluster
+from testbed.bed import Testbed
+
+from launch.plan import Plan
+from probes.timing import Measurement, paired_ratio
+
+_BYTES = 4 * ALEXNET_PARAMETERS
+_PLAN = Plan(
+    strategy="sequential",
+    node_batch=32,
+    memory_format="channels_last",
+    allocator="retain",
+    fused_optimizer=True,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """What the link can do."""
+
+    rate: str
+    iperf3_bytes_per_s: float
+    sum_s: tuple[float, ...]
+    processor_s: float
+    sent_bytes: int
+
+    @property
+    def wire_s(self) -> float:
+        """Least time of a step's bytes on the link."""
+        return self.sent_bytes / self.iperf3_bytes_per_s
+
+
+def main() -> int:
+    """Measure and show."""
+    parser = make_parser(__doc__)
+    parser.add_argument("--rates", default="1gbit,10gbit", help="of the links (1gbit,10gbit)")
+    parser.add_argument("--batches", default="16,256", help="of one host (16,256)")
+    parser.add_argument("--blocks", type=positive, default=2, help="of four runs each (2)")
+    parser.add_argument("--steps", type=positive, default=6, help="timed in each run (6)")
+    arguments = parser.parse_args()
+    out = Output("two_hosts", as_json=arguments.json)
+    out.introduce()
+    results: list[Result] = []
+    with Testbed(2, cores=["0", "1"]) as bed:
+        cluster = Cluster(bed)
+        for rate in arguments.rates.split(","):
+            bed.set_rate(rate)
+            link = _measure_link(cluster, rate)
+            results += _link_results(link)
+            for batch in map(int, arguments.batches.split(",")):
+                results += _judge(cluster, link, batch, arguments.blocks, arguments.steps)
+                out.say(f"{rate}, batch {batch} done")
+    return out.conclude(results)
+
+
+def _measure_link(cluster: Cluster, rate: str) -> Link:
+    before = cluster.iperf3_bytes_per_s()
+    summed = cluster.add_up(_BYTES, 5)
+    after = cluster.iperf3_bytes_per_s()
+    return Link(
+        rate=rate,
+        iperf3_bytes_per_s=(before + after) / 2,
+        sum_s=tuple(summed["times_s"]),
+        processor_s=Measurement(samples_s=tuple(summed["processor_s"])).median_s,
+        sent_bytes=summed["bytes"],
+    )
+
+
+def _link_results(link: Link) -> list[Result]:
+    rates = [1e-9 * 8 * link.sent_bytes / time_s for time_s in link.sum_s]
+    iperf3 = 1e-9 * 8 * link.iperf3_bytes_per_s
+    ours = Measurement(samples_s=tuple(rates))
+    ratio = paired_ratio([(rate, iperf3) for rate in rates])
+    return [
+        Result(figure=f"{link.rate}: iperf3, each way", value=iperf3, unit="Gb/s"),
+        Result(figure=f"{link.rate}: ours, each way", value=ours.interval_s(), unit="Gb/s"),
+        Result(figure=f"{link.rate}: ours / iperf3", value=ratio, required=Required(low=0.88)),
+        Result(figure=f"{link.rate}: processor, of a sum", value=link.processor_s, unit="s"),
+    ]
+
+
+def _judge(cluster: Cluster, link: Link, batch: int, blocks: int, steps: int) -> list[Result]:
+    plan = Plan(**{**_PLAN.to_json(), "node_batch": batch, "devices": ("cpu",)})
+    alone = Measurement(samples_s=tuple(cluster.at_once(plan, steps)))
+    pairs = list(
+        alternate(
+            lambda: cluster.ddp_step_times_s(batch, steps, channels_last=False),
+            lambda: cluster.step_times_s([plan, plan], steps),
+            blocks=blocks,
+        )
+    )
+    again = Measurement(samples_s=tuple(cluster.at_once(plan, steps)))
+    turned = cluster.ddp_step_times_s(batch, steps, channels_last=True)
+    compute_s = (alone.median_s + again.median_s) / 2
+    busy_s = compute_s + link.processor_s
+    bound_s = max(busy_s, link.wire_s)
+    is_computing = busy_s >= link.wire_s
+    ours = [Measurement(samples_s=tuple(times_s)).median_s for _, times_s in pairs]
+    ddp = [Measurement(samples_s=tuple(times_s)).median_s for times_s, _ in pairs]
+    turned_s = Measurement(samples_s=tuple(turned)).median_s
+    name = f"{link.rate}, batch {batch}"
+    limit = Required(high=1.08 if is_computing else 1.15)
+    return [
+        Result(figure=f"{name}: computing alone", value=compute_s, unit="s"),
+        Result(figure=f"{name}: wire", value=link.wire_s, unit="s"),
+        Result(figure=f"{name}: step", value=Measurement(samples_s=tuple(ours)).median_s, unit="s"),
+        Result(
+            figure=f"{name}: step / bound ({'computing' if is_computing else 'link'})",
+            value=paired_ratio([(one, bound_s) for one in ours]),
+            required=limit,
+        ),
+        Result(
+            figure=f"{name}: time of DDP / ours",
+            value=paired_ratio(list(zip(ddp, ours, strict=True))),
+            required=Required(low=1.25),
+        ),
+        Result(
+            figure=f"{name}: the same, DDP with channels_last",
+            value=paired_ratio([(turned_s, one) for one in ours]),
+        ),
+    ]
+
+
+if __name__ == "__main__":
+    run_bench(main)
