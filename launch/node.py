@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
@@ -62,8 +62,11 @@ class Node:
         self._laid: list[GradientsLaid] = []
         self._fault: BaseException | None = None
 
-    def train(self) -> bool:
+    def train(self, servers: ForkServers | None = None) -> bool:
         """Train to the end; tell whether every worker came to it.
+
+        Args:
+            servers: Fork the workers, where several jobs follow one another; else its own do.
 
         Raises:
             InvalidPlanError: The plan does not fit this node.
@@ -84,11 +87,11 @@ class Node:
             weights=str(self._directory.weights) if self._rank == 0 else None,
         )
         first = replace(task, purpose=Purpose.DESCRIBE)
-        with ForkServers() as servers:
-            trains = servers.get(self._here.plan.allocator)  # loads torch while the other describes
+        with ForkServers() if servers is None else nullcontext(servers) as forks:
+            trains = forks.get(self._here.plan.allocator)  # loads torch while the other describes
             # The data may have to be made ready on this node first: a plan can be older than they.
             cores = self._cpu.choose_cores(self._here.plan.threads)
-            return self._describe(servers.get(), first) and self._train(
+            return self._describe(forks.get(), first) and self._train(
                 trains, worker_tasks(task, cores)
             )
 

@@ -24,17 +24,19 @@ from launch.node import Node
 from launch.share_keeper import ShareKeeper
 from launch.shares import smallest_batch
 from launch.training.handles import GroupHandles
+from launch.workers.fork_servers import ForkServers
 from launch.workers.reports import JobFailed, Report
 from probes.cpu import read_cpu
 from probes.hardware import Cpu
 
 
-def main(job_file: Path, cpu: Cpu | None = None) -> int:
+def main(job_file: Path, cpu: Cpu | None = None, servers: ForkServers | None = None) -> int:
     """Run this rank's part of the job; give the exit status.
 
     Args:
         job_file: What rank 0 reads the job from.
         cpu: Processors of this node; looked at when left out.
+        servers: Fork the workers, where several jobs follow one another.
     """
     comm = MPI.COMM_WORLD
     # An orphan is nobody's: mpirun has gone without a word, so the job is over.
@@ -54,7 +56,7 @@ def main(job_file: Path, cpu: Cpu | None = None) -> int:
         make_server=partial(_make_exchange, comm, job) if comm.size > 1 else StepServer,
     )
     try:
-        return 0 if node.train() else 1
+        return 0 if node.train(servers) else 1
     except LaunchError as error:
         _say(_failed(host, str(error)))
         return 1

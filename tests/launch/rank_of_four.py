@@ -1,4 +1,8 @@
-"""A rank whose node has four cores, whatever this machine has: each stands for several."""
+"""A rank whose node has four cores, whatever this machine has: each stands for several.
+
+Runs one job after the other, so that torch is loaded once for all of them. What is said of a job
+goes into a file beside it.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import sys
 from pathlib import Path
 
 from launch.rank import main
+from launch.workers.fork_servers import ForkServers
 from probes.hardware import CoreLimit, Cpu
 
 usable = sorted(os.sched_getaffinity(0))
@@ -19,4 +24,10 @@ FOUR = Cpu(
 )
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), FOUR))
+    with ForkServers() as servers:
+        for job_file in map(Path, sys.argv[1:]):
+            rank = os.environ["OMPI_COMM_WORLD_RANK"]
+            with job_file.with_name(f"reports-{rank}").open("wb") as said:
+                os.dup2(said.fileno(), sys.stdout.fileno())
+            if status := main(job_file, FOUR, servers):
+                sys.exit(status)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tiny_cases
@@ -19,9 +21,11 @@ from test_strategies import SEED, TOLERANCE, largest_error, trained_alone
 from launch.job import Job, NodeJob
 from launch.mpi.mpirun import find_mpirun
 from launch.plan import Plan
-from launch.workers.reports import Report
+from launch.shares import StepTime
+from launch.workers.reports import Exchanged, Report, SharesChanged
 
 RANK = Path(__file__).with_name("rank_of_four.py")
+ROUNDED_TOLERANCE = 5e-2
 
 ALONE = Plan(strategy="sequential", node_batch=3)
 PAIR = Plan(strategy="processes", processes=2, replicas=2, node_batch=5)
@@ -32,6 +36,35 @@ HYBRID = Plan(strategy="hybrid", processes=4, replicas=2, node_batch=8, micro_ba
 REDUCED = replace(HYBRID, options={"average": "all_reduce"})
 DDP = Plan(strategy="gpu_data", processes=2, replicas=2, node_batch=4)
 
+
+@dataclass(frozen=True)
+class Spec:
+    """A job."""
+
+    case: str
+    plans: Sequence[Plan]
+    epochs: int = 1
+    settings: dict[str, Any] = field(default_factory=dict)
+    step_time: StepTime | None = None
+
+    @property
+    def global_batch(self) -> int:
+        return sum(plan.node_batch for plan in self.plans)
+
+    def job(self, directory: Path) -> Job:
+        return Job(
+            use_case=f"{TINY}:{self.case}",
+            nodes=tuple(
+                NodeJob(host=f"node{number}", plan=plan, step_time=self.step_time)
+                for number, plan in enumerate(self.plans)
+            ),
+            run_directory=str(directory),
+            epochs=self.epochs,
+            seed=SEED,
+            **self.settings,
+        )
+
+
 MIXES = {
     "equal": [ALONE, ALONE],
     "unequal": [replace(ALONE, node_batch=2), PAIR],
@@ -41,45 +74,68 @@ MIXES = {
     "copies": [DDP, ALONE, TURNED],
     "four": [PAIR, ALONE, THREADS, PIPELINE],
 }
+CASES = ["AdamW", "Groups", "WholeTensors", "Tied", "Uneven", "Clipped", "Scheduled", "Sparse"]
+UNEQUAL = [replace(ALONE, node_batch=2), TURNED]
+BELIEVED = StepTime(fixed_s=0.0, per_sample_s=0.001)
+"""Of both nodes alike, which is wrong."""
+
+SPECS = {
+    **{mix: Spec("Gradient", plans) for mix, plans in MIXES.items()},
+    **{case: Spec(case, UNEQUAL, 3 if case == "Uneven" else 1) for case in CASES},
+    "rounded": Spec("Sgd", UNEQUAL, 2, {"is_rounded": True}),
+    "one is slow": Spec(
+        "SlowInChannelsLast",
+        [replace(ALONE, node_batch=8), replace(ALONE, node_batch=8, memory_format="channels_last")],
+        6,
+        step_time=BELIEVED,
+    ),
+}
 
 
-class Launched:
-    """A job whose ranks are all on this machine."""
+@dataclass(frozen=True)
+class Trained:
+    """What a job left."""
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self.reports: list[Report] = []
+    weights: dict[str, torch.Tensor]
+    reports: list[Report]
 
-    def run(self, case: str, plans: Sequence[Plan], **settings: object) -> dict[str, torch.Tensor]:
-        """Train and return the weights."""
-        job = Job(
-            use_case=f"{TINY}:{case}",
-            nodes=tuple(NodeJob(host=f"node{n}", plan=plan) for n, plan in enumerate(plans)),
-            run_directory=str(self._directory),
-            seed=SEED,
-            **settings,  # type: ignore[arg-type]
-        )
-        file = self._directory / "job.json"
-        file.write_bytes(job.encode())
+    def of(self, kind: type) -> list[Any]:
+        return [report for report in self.reports if isinstance(report, kind)]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Trained]:
+    """Give a job's outcome. All jobs of as many nodes run one after the other in one mpirun."""
+
+    @cache
+    def run_all(nodes: int) -> dict[str, Trained]:
+        names = [name for name, spec in SPECS.items() if len(spec.plans) == nodes]
+        folders = {name: tmp_path_factory.mktemp(name.replace(" ", "-")) for name in names}
+        for name, folder in folders.items():
+            (folder / "job.json").write_bytes(SPECS[name].job(folder).encode())
+        files = [str(folder / "job.json") for folder in folders.values()]
+        mpirun = [find_mpirun(), "--host", f"localhost:{nodes}", "-n", str(nodes)]
         ended = subprocess.run(
-            [
-                *(find_mpirun(), "--host", f"localhost:{len(plans)}", "-n", str(len(plans))),
-                *("--bind-to", "none", sys.executable, "-m", "mpi4py", str(RANK), str(file)),
-            ],
+            [*mpirun, "--bind-to", "none", sys.executable, "-m", "mpi4py", str(RANK), *files],
             env=os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
             capture_output=True,
-            timeout=120,
+            timeout=280,
             check=False,
         )
-        lines = [line for line in ended.stdout.splitlines() if line.startswith(b"{")]
-        self.reports = [Report.decode(line) for line in lines]
-        assert ended.returncode == 0, f"{self.reports[-1:]}\n{ended.stderr.decode()}"
-        return load_file(self._directory / "weights.safetensors")
+        said = {name: _reports(folder) for name, folder in folders.items()}
+        last = [reports[-1] for reports in said.values() if reports][-1:]
+        assert ended.returncode == 0, f"{last}\n{ended.stderr.decode()}"
+        return {
+            name: Trained(load_file(folder / "weights.safetensors"), said[name])
+            for name, folder in folders.items()
+        }
+
+    return lambda name: run_all(len(SPECS[name].plans))[name]
 
 
-@pytest.fixture
-def launched(tmp_path: Path) -> Launched:
-    return Launched(tmp_path)
+def _reports(folder: Path) -> list[Report]:
+    file = folder / "reports-0"
+    return list(map(Report.decode, file.read_bytes().splitlines())) if file.exists() else []
 
 
 def start_of(case: str) -> dict[str, torch.Tensor]:
@@ -89,21 +145,43 @@ def start_of(case: str) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("mix", MIXES)
-def test_gradients_of_several_nodes_equal_those_of_one_process_on_all_samples(mix, launched):
-    plans = MIXES[mix]
-    alone = trained_alone(tiny_cases.Gradient(), sum(plan.node_batch for plan in plans))
-    weights = launched.run("Gradient", plans)
+def test_gradients_of_several_nodes_equal_those_of_one_process_on_all_samples(mix, trained):
     start = start_of("Gradient")
+    alone = trained_alone(tiny_cases.Gradient(), SPECS[mix].global_batch)
     expected = {name: start[name] - alone[name] for name in start}
+    weights = trained(mix).weights
     assert largest_error({n: start[n] - weights[n] for n in start}, expected) < TOLERANCE
 
 
-@pytest.mark.parametrize(
-    "case",
-    ["AdamW", "Groups", "WholeTensors", "Tied", "Uneven", "Clipped", "Scheduled", "Sparse"],
-)
-def test_weights_of_unequal_nodes_equal_those_of_one_process(case, launched):
-    plans = [replace(ALONE, node_batch=2), TURNED]
-    epochs = 3 if case == "Uneven" else 1
-    alone = trained_alone(getattr(tiny_cases, case)(), 8, epochs)
-    assert largest_error(launched.run(case, plans, epochs=epochs), alone) < TOLERANCE
+@pytest.mark.parametrize("case", CASES)
+def test_weights_of_unequal_nodes_equal_those_of_one_process(case, trained):
+    spec = SPECS[case]
+    alone = trained_alone(getattr(tiny_cases, case)(), spec.global_batch, spec.epochs)
+    assert largest_error(trained(case).weights, alone) < TOLERANCE
+
+
+def test_a_slow_node_is_given_less_and_every_step_has_the_same_samples_as_before(trained):
+    done = trained("one is slow")
+    changes = done.of(SharesChanged)
+    assert changes, "the shares stayed as they were"
+    fast, slow = changes[0].node_batches
+    assert fast + slow == 16
+    assert fast > slow
+    alone = trained_alone(tiny_cases.SlowInChannelsLast(), 16, SPECS["one is slow"].epochs)
+    assert largest_error(done.weights, alone) < TOLERANCE
+
+
+def test_bytes_on_the_network_are_counted_and_half_as_many_where_they_are_rounded(trained):
+    sent = {
+        name: sum(report.sent_bytes for report in trained(name).of(Exchanged))
+        / sum(report.steps for report in trained(name).of(Exchanged))
+        for name in ("rounded", "AdamW")
+    }
+    parameters = sum(value.numel() for value in start_of("Sgd").values())
+    assert sent["AdamW"] == pytest.approx(4 * parameters, rel=0.01)
+    assert sent["rounded"] == pytest.approx(2 * parameters, rel=0.01)
+
+
+def test_rounded_gradients_lead_to_nearly_the_same_weights(trained):
+    alone = trained_alone(tiny_cases.Sgd(), SPECS["rounded"].global_batch, 2)
+    assert largest_error(trained("rounded").weights, alone) < ROUNDED_TOLERANCE
