@@ -21,7 +21,7 @@ def largest_batch(plan: Plan, steps: MeasuredSteps, node: Hardware) -> int:
     memory nothing was measured.
     """
     points = [p for p in steps.points if p.peak_memory_bytes is not None]
-    if "cpu" not in plan.devices or not points:
+    if not knows_memory(plan, steps):
         return steps.largest_batch
     first, last = points[0], points[-1]
     assert first.peak_memory_bytes is not None
@@ -33,6 +33,12 @@ def largest_batch(plan: Plan, steps: MeasuredSteps, node: Hardware) -> int:
         per_sample = max(measured, _LEAST_GROWTH * per_sample)
     room = _room_bytes(node.memory) - last.peak_memory_bytes
     return max(steps.largest_batch, last.node_batch + int(room / per_sample))
+
+
+def knows_memory(plan: Plan, steps: MeasuredSteps) -> bool:
+    """Tell whether memory sets the limit, and not just what was tried."""
+    measured = any(point.peak_memory_bytes is not None for point in steps.points)
+    return measured and "cpu" in plan.devices
 
 
 def _room_bytes(memory: Memory) -> float:

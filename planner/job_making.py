@@ -11,7 +11,7 @@ from launch.hosts.file import HostList, expand_hosts, read_host_file
 from launch.job import Job, NodeJob
 from launch.shares import smallest_batch
 from launch.strategies import check_plan
-from planner.batch_limit import largest_batch
+from planner.batch_limit import knows_memory, largest_batch
 from planner.errors import NoPlanError, StalePlanError
 from planner.measured_steps import MeasuredSteps, StepPoint, measured_steps, steps_from_points
 from planner.prediction import ClusterNode, Prediction
@@ -67,6 +67,22 @@ class NodePlan:
             cap=max(self.max_batch, smallest_batch(plan)),
             cores=cores if is_busy else None,
         )
+
+
+def cluster_nodes(
+    plans: Sequence[NodePlan], global_batch: int | None
+) -> tuple[list[ClusterNode], list[str]]:
+    """Give what shares are worked out from, and hosts that may have to take more than was tried.
+
+    These are hosts whose limit is only what was tried, not memory, and only where the user wants a
+    global batch that the limits do not allow.
+    """
+    nodes = [plan.cluster_node() for plan in plans]
+    if global_batch is None or sum(node.cap or 0 for node in nodes) >= global_batch:
+        return nodes, []
+    untried = [plan.host for plan in plans if not knows_memory(plan.stored.plan, plan.steps)]
+    lifted = [replace(node, cap=None) if node.host in untried else node for node in nodes]
+    return lifted, untried
 
 
 def find_hosts(request: LaunchRequest, environment: Mapping[str, str]) -> HostList:
@@ -211,7 +227,7 @@ def _node_job(plan: NodePlan, share: int) -> NodeJob:
         host=plan.host,
         plan=replace(plan.stored.plan, node_batch=share),
         step_time=plan.steps.step_time,
-        max_batch=plan.max_batch,
+        max_batch=max(plan.max_batch, share),
     )
 
 

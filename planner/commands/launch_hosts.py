@@ -16,7 +16,7 @@ from planner.cluster import Verdict, judge
 from planner.commands.dry_run import describe_job, job_lines
 from planner.commands.training import RUNS, outcome_json, say_trained, train
 from planner.exchange_time import Exchange
-from planner.job_making import LaunchRequest, NodePlan, find_plans, make_job
+from planner.job_making import LaunchRequest, NodePlan, cluster_nodes, find_plans, make_job
 from planner.links import MeasuredLinks
 from planner.output import Output
 from planner.placement import Placement
@@ -62,7 +62,7 @@ def launch_hosts(
         nodes = {host.name: _hardware(checked, host) for host in ranked(checked)}
         plans = find_plans(store, request, nodes, current_software(), remedy=remedy)
         links = store.latest_links(list(nodes))
-    verdict = _judge(request, plans, links)
+    verdict = _judge(request, plans, links, out)
     job = make_job(request, verdict.chosen, plans, RunDirectory.next_of(RUNS).path)
     placement = Placement.of(checked, verdict.chosen.hosts, request.reach)
     _say_plans(request, plans, verdict, out, to_stdout=dry_run)
@@ -86,11 +86,17 @@ def _hardware(checked: HostsChecked, host: Host) -> Hardware:
 
 
 def _judge(
-    request: LaunchRequest, plans: Sequence[NodePlan], links: MeasuredLinks | None
+    request: LaunchRequest, plans: Sequence[NodePlan], links: MeasuredLinks | None, out: Output
 ) -> Verdict:
+    nodes, untried = cluster_nodes(plans, request.global_batch)
+    if untried:
+        out.warn(
+            f"--global-batch {request.global_batch} is more than was tried on "
+            f"{', '.join(untried)}: memory may not suffice there"
+        )
     gradients = [p.stored.gradient_bytes for p in plans if p.stored.gradient_bytes is not None]
     return judge(
-        [plan.cluster_node() for plan in plans],
+        nodes,
         None if links is None or not links.links else Exchange(links),
         max(gradients, default=None),
         global_batch=request.global_batch,

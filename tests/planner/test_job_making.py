@@ -14,7 +14,7 @@ from planner.batch_limit import largest_batch
 from planner.cluster import judge
 from planner.errors import NoPlanError, StalePlanError
 from planner.exchange_time import Exchange
-from planner.job_making import LaunchRequest, find_plans, make_job
+from planner.job_making import LaunchRequest, cluster_nodes, find_plans, make_job
 from planner.links import HostLink, MeasuredLinks
 from planner.measured_steps import StepPoint, steps_from_points
 from planner.report.cluster import (
@@ -224,6 +224,19 @@ def test_batch_that_was_seen_to_run_is_never_too_large():
 def test_share_on_a_gpu_is_at_most_what_was_seen_to_run():
     assert limit([point(32, GIB), point(128, 2 * GIB)], devices=("cuda:0",)) == 128
     assert limit([StepPoint(node_batch=64, step_s=1.0)]) == 64
+
+
+def test_batch_beyond_what_was_tried_is_taken_where_no_memory_forbids_it(store):
+    gpu = Plan(strategy="gpu_data", node_batch=128, devices=("cuda:0",))
+    store.save_plan(plan(FAST, plan=gpu))
+    store.save_plan(plan(SLOW, 20.0))
+    both = find_plans(store, REQUEST, NODES, SOFTWARE, remedy=REMEDY)
+    known = sum(found.max_batch for found in both)
+    nodes, untried = cluster_nodes(both, known)
+    assert (untried, [node.cap for node in nodes]) == ([], [found.max_batch for found in both])
+    nodes, untried = cluster_nodes(both, known + 1)
+    assert untried == ["n1"]
+    assert [node.cap for node in nodes] == [None, both[1].max_batch]
 
 
 def said(verdict) -> str:
