@@ -24,6 +24,8 @@ _ALWAYS = {
     "RemoteCommand": "none",  # the user's would be refused beside ours
     "RequestTTY": "no",
     "ClearAllForwardings": "yes",  # a second login cannot listen on the port of the first
+    "ServerAliveInterval": "4",  # a login to a host that is cut off would wait there for hours
+    "ServerAliveCountMax": "2",
     "LogLevel": "ERROR",  # banners and notes would hide what went wrong
 }
 """What holds whatever the user's configuration says. Checking host keys is the user's matter."""
@@ -52,9 +54,9 @@ def write_ssh_config(hosts: Iterable[Host], path: Path, *, include: Path | None 
     listed = list(hosts)
     for host in listed:
         lines += _host_lines(host)
-    # Without it what is included would hold for the last host only.
     # A second look, in which the user's settings for an address match it.
     again = ["Match final all"] if any(":" in host.name for host in listed) else []
+    # What is included after a Host line would hold for that host only.
     lines += [*again, "Match all", f"  Include {_quoted(include) if include else '~/.ssh/config'}"]
     if SYSTEM_CONFIG.is_file():
         lines.append(f"  Include {SYSTEM_CONFIG}")

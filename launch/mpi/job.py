@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from launch.mpi.lost_host import find_lost_host
-from launch.process_end import bound_command, kill_group
+from launch.mpi.session import end_session
+from launch.process_end import bound_command
 from launch.workers.reports import Report
 
-_END_LIMIT_S = 10.0
+_END_LIMIT_S = 6.0
+_REST_LIMIT_S = 2.0
 
 
 class MpiJob:
@@ -86,7 +88,8 @@ class MpiJob:
             self._process.send_signal(signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_END_LIMIT_S)
-        kill_group(self._process.pid)  # its logins to other hosts too
+            self._process.kill()
         self._process.wait()
+        end_session(self._process.pid, patience_s=_REST_LIMIT_S)
         if self._process.stdout is not None:
             self._process.stdout.close()

@@ -93,6 +93,15 @@ def test_job_that_is_stopped_leaves_no_process_on_any_host(testbed, starts_here)
     assert bed.left_over() == set()
 
 
+def test_job_that_is_stopped_while_a_host_is_cut_off_leaves_no_process_either(testbed):
+    """The story: mpirun waited for the host's answer, and when it was killed its login stayed."""
+    bed = testbed(2)
+    with job_on(bed, "hello_rank", "watch", starts_here=True) as job:
+        wait_for(job, *(f"rank {rank} watches all but ()" for rank in (0, 1)))
+        bed.cut(bed.hosts[1])
+    assert bed.left_over(patience_s=30) == set()
+
+
 def test_rank_that_fails_ends_the_job_on_every_host(testbed):
     bed = testbed(2)
     with job_on(bed, "hello_rank", "fail") as job:
