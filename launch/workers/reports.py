@@ -125,6 +125,17 @@ class WeightsSaved(Report):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointSaved(Report):
+    """A checkpoint is on the disk of the first node."""
+
+    path: str
+    step: int
+    """Steps that the training has made."""
+    time_s: float
+    """That the training stood still for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskDone(Report):
     """The worker has done all that it was told, and ends now.
 

@@ -57,6 +57,15 @@ class Task:
     weights: str | None = None
     """Where worker 0 saves the weights."""
 
+    checkpoint: str | None = None
+    """Folder of the checkpoints, on the first node; ``None`` where none are wanted."""
+
+    resume: str | None = None
+    """The checkpoint to go on from; ``None`` to begin."""
+
+    copy: str | None = None
+    """Where a node may put a copy of it, while it is read."""
+
     precisions: tuple[str, ...] = ()
     """What to check, in this order; the plan says on which device, with how many threads and
     samples at most."""

@@ -6,14 +6,13 @@ Runs in a process of its own, forked by `launch.workers.fork_server`. It never i
 from __future__ import annotations
 
 import os
-import random
 import time
 import traceback
 from collections.abc import Iterator
+from itertools import accumulate, count
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch.utils.data import Dataset
 
@@ -23,7 +22,7 @@ from launch.data.loading import load
 from launch.data.prefetch import prefetch
 from launch.data.samples import Part, ShareSampler, in_order, shares
 from launch.data.split import BatchSize, Indices, NodeSplit
-from launch.errors import LostWorkerError, UseCaseError
+from launch.errors import CheckpointError, LostWorkerError, UseCaseError
 from launch.exchange.one_model import OneModel
 from launch.exchange.peers import Place
 from launch.exchange.questions import Asking, Orders
@@ -46,6 +45,8 @@ from launch.workers.input import (
     open_validation,
     trial_samples,
 )
+from launch.workers.keeper import Keeper, Progress, settled_plan
+from launch.workers.random_state import Dice, Draw
 from launch.workers.reports import (
     Described,
     Failed,
@@ -54,6 +55,7 @@ from launch.workers.reports import (
     Reporter,
     TaskDone,
     Validated,
+    Warned,
     WeightsSaved,
 )
 from launch.workers.step_reports import StepReports
@@ -95,9 +97,8 @@ def run(task: Task, report_descriptor: int, handles: GroupHandles) -> int:
 
 def _failure(error: Exception) -> Failed:
     message = " ".join(str(error).split())[:2000] or "no message"
-    return Failed(
-        error=type(error).__name__, message=message, users_fault=isinstance(error, UseCaseError)
-    )
+    users_fault = isinstance(error, (UseCaseError, CheckpointError))
+    return Failed(error=type(error).__name__, message=message, users_fault=users_fault)
 
 
 def _train(task: Task, case: UseCase, reporter: Reporter, handles: GroupHandles) -> None:
@@ -108,32 +109,35 @@ def _train(task: Task, case: UseCase, reporter: Reporter, handles: GroupHandles)
     torch.manual_seed(task.seed)
     has_peers = len(task.split.node_batches) > 1
     group = ProcessGroup(task.local_rank, task.group_size, task.cores, handles, has_peers=has_peers)
-    step = strategy.build(task.plan, case, group)
-    # Equal seeds gave equal models; from here on each worker draws its own dropout and flips.
-    _seed(task.seed * 1_000_003 + 1009 * task.node + task.local_rank)
+    plan = settled_plan(task)
+    step = strategy.build(plan, case, group)  # equal seeds give equal models
     group.barrier()
     rank = Asking(handles, task.local_rank) if task.is_led else None
-    trainer = _Trainer(task, task.plan, case, step, reporter, rank)
+    trainer = _Trainer(task, plan, case, step, reporter, rank)
     trainer.prepare_input(group)
     if task.purpose is Purpose.TIME:
         trainer.train_for_ever()
+    keeper = trainer.start_keeping(group)
     if group.place is not None:
         reporter.send(_gradients_laid(group.place))
     nodes = None
     if rank is not None and has_peers:
         nodes = OneModel(rank, is_source=task.node == 0, local_rank=task.local_rank)
         nodes.agree(step.model)
-    for epoch in range(task.epochs):
-        if not trainer.train(epoch):
+    while trainer.progress.epoch < task.epochs:
+        if not trainer.train(keeper):
             break
         step.agree()
         if nodes is not None:
             nodes.agree(step.model)
-        trainer.validate(epoch)
+        trainer.validate()
+    else:
+        trainer.keep(keeper)
     if task.weights is not None and task.local_rank == 0:
         size = save_weights(step.model, Path(task.weights))
         reporter.send(WeightsSaved(path=task.weights, num_bytes=size))
     group.barrier()  # nobody waits for this worker any more, or reads from its memory
+    keeper.close()
     step.close()
 
 
@@ -147,7 +151,11 @@ def _gradients_laid(place: Place) -> GradientsLaid:
 
 
 class _Trainer:
-    """One worker's training loop."""
+    """One worker's training loop.
+
+    Attributes:
+        progress: How far it is.
+    """
 
     def __init__(
         self,
@@ -182,6 +190,8 @@ class _Trainer:
         self._reports = StepReports(
             reporter if task.local_rank == 0 else None, is_compiled=plan.compile
         )
+        self._dice = Dice(seed=task.seed, rank=task.node, local_rank=task.local_rank)
+        self.progress = Progress()
 
     def _read_few(self) -> Batch:
         samples = list(range(min(_FEW, len(self._training))))  # type: ignore[arg-type]
@@ -206,15 +216,33 @@ class _Trainer:
                 self._plan, self._training, self._samples, self._task.local_rank
             )
 
-    def train(self, epoch: int) -> bool:
-        """Train one epoch; tell whether it came to its end.
+    def start_keeping(self, group: LocalGroup) -> Keeper:
+        """Make what keeps this training; go on with the one that was kept, if one was named."""
+        keeper = Keeper(
+            self._task,
+            group,
+            self._step,
+            self._schedules,
+            samples=self._num_samples,
+            reporter=self._reporter,
+        )
+        self.progress = keeper.resume(self._rank)
+        return keeper
+
+    def keep(self, keeper: Keeper) -> None:
+        """Write a checkpoint of where the training is."""
+        keeper.save(self.progress, self._sampler.split)
+
+    def train(self, keeper: Keeper) -> bool:
+        """Train one epoch, or what is left of it; tell whether it came to its end.
 
         Where the rank changes the shares, reading begins anew from where the steps have come to.
         """
-        position = 0
-        while position < self._num_samples:
-            done, orders = self._train(iter(self._sampler.epoch(epoch, position)), epoch)
-            position += done
+        while self.progress.position < self._num_samples:
+            work = self._sampler.epoch(self.progress.epoch, self.progress.position)
+            sizes = (size.total for _, size in work)
+            positions = accumulate(sizes, initial=self.progress.position)
+            orders = self._train(iter(work), positions, keeper)
             if orders.stop:
                 return False
             if orders.node_batches is not None:
@@ -222,49 +250,78 @@ class _Trainer:
         return True
 
     def train_for_ever(self) -> None:
-        self._train(self._sampler.endless(self._samples), 0)
+        step = self._task.split.global_batch
+        self._train(self._sampler.endless(self._samples), count(0, step), None)
 
-    def _train(self, work: Work, epoch: int) -> tuple[int, Orders]:
+    def _train(self, work: Work, positions: Iterator[int], keeper: Keeper | None) -> Orders:
         """Make steps until there is no more work, or the rank wants something else done.
 
+        Args:
+            work: What this worker reads for each step.
+            positions: Samples of the epoch that all nodes have done before each.
+            keeper: Writes checkpoints between them.
+
         Returns:
-            Samples of all nodes in these steps, and what the rank wants.
+            What the rank wants.
         """
         self._step.model.train()
         self._reports.start()
-        done, orders = 0, Orders()
+        orders, epoch = Orders(), self.progress.epoch
         asked = time.perf_counter()
-        for share, size in self._batches(work):
+        for share, size in self._batches(work, positions):
             waited_s = time.perf_counter() - asked
             # A GPU that still computes the step before has not waited for this one's input.
             input_s = 0.0 if self._reports.is_computing() else waited_s
+            self._dice.throw(Draw.STEP, epoch, self.progress.position)
             loss = self._step.run(share, size)
             for schedule in self._schedules:
                 schedule.step()
             self._reports.add(epoch=epoch, samples=size.total, loss=loss, input_s=input_s)
-            done += size.total
+            self.progress = self.progress.after(size.total)
             if self._rank is not None:
                 orders = self._rank.what_next()
-                if orders != Orders():
+                if orders.checkpoint and keeper is not None:
+                    self._reports.finish()
+                    self._keep_if_possible(keeper, is_last=orders.stop)
+                    self._reports.start()
+                if orders.stop or orders.node_batches is not None:
                     break
             asked = time.perf_counter()
         self._reports.finish()
-        return done, orders
+        return orders
 
-    def _batches(self, work: Work) -> Iterator[tuple[Batch | None, BatchSize]]:
+    def _keep_if_possible(self, keeper: Keeper, *, is_last: bool) -> None:
+        """Write a checkpoint; one that cannot be written ends nothing but a training that ends."""
+        try:
+            self.keep(keeper)
+        except CheckpointError as error:
+            if is_last:
+                raise
+            if self._task.local_rank == 0:
+                self._reporter.send(Warned(message=f"{error}: the training goes on without it"))
+
+    def _batches(
+        self, work: Work, positions: Iterator[int]
+    ) -> Iterator[tuple[Batch | None, BatchSize]]:
         if self._step.part is None:
             return ((None, size) for _, size in work)
-        return self._load(self._training, work)
+        return self._load(self._training, work, Draw.TRAINING_SAMPLES, positions)
 
-    def _load(self, dataset: Dataset[Any], work: Work) -> Iterator[tuple[Batch | None, BatchSize]]:
+    def _load(
+        self, dataset: Dataset[Any], work: Work, draw: Draw, positions: Iterator[int]
+    ) -> Iterator[tuple[Batch | None, BatchSize]]:
         workers, is_gpu = self._plan.loader_workers, self._device.type == "cuda"
-        batches = load(dataset, work, loader_workers=workers, pin_memory=is_gpu)
+        epoch = self.progress.epoch
+        seeds = (self._dice.seed_of(draw, epoch, position) for position in positions)
+        batches = load(dataset, work, loader_workers=workers, pin_memory=is_gpu, seeds=seeds)
         return prefetch(batches, self._device)
 
     @torch.no_grad()
-    def validate(self, epoch: int) -> None:
-        """Judge this worker's share of the validation samples."""
+    def validate(self) -> None:
+        """Judge this worker's share of the validation samples, which ends the epoch."""
         started = time.perf_counter()
+        epoch = self.progress.epoch
+        self._dice.throw(Draw.VALIDATION, epoch)
         model = self._step.model
         model.eval()
         loss_sum, samples, metric_sums = 0.0, 0, dict[str, float]()
@@ -285,6 +342,7 @@ class _Trainer:
                 time_s=time.perf_counter() - started,
             )
         )
+        self.progress = self.progress.next_epoch()
 
     def _validation_batches(self) -> Iterator[Any]:
         every = list(range(len(self._validation)))  # type: ignore[arg-type]
@@ -295,16 +353,9 @@ class _Trainer:
             ([mine[i] for i in batch], BatchSize(len(batch), len(batch)))
             for batch in in_order(len(mine), size)
         ]
-        for batch, _ in self._load(self._validation, iter(work)):
+        for batch, _ in self._load(self._validation, iter(work), Draw.VALIDATION_SAMPLES, count()):
             if batch is not None:
                 yield batch
-
-
-def _seed(seed: int) -> None:
-    """Seed every generator that a data set may draw from."""
-    torch.manual_seed(seed)
-    random.seed(seed)
-    np.random.seed(seed % 2**32)  # the old generator: it is what data sets use
 
 
 def _settle(task: Task) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import time
 
@@ -342,10 +343,10 @@ class Leaves(Sgd):
 
 
 class LeavesQuietly(Sgd):
-    """Ends the process of worker 0, known by its seed, as if all were well."""
+    """Ends the process that has the first of the cores as if all were well."""
 
     def loss(self, output, target):
-        if torch.initial_seed() % 1_000_003 == 0:
+        if min(os.sched_getaffinity(os.getppid())) in os.sched_getaffinity(0):
             os._exit(0)
         return super().loss(output, target)
 
@@ -551,3 +552,23 @@ class DiesWhileBuilding(Sgd):
         if min(cores) in os.sched_getaffinity(0):
             os.kill(os.getpid(), signal.SIGKILL)
         return super().model()
+
+
+class Shaken(Pictures):
+    """Each sample is moved at random, by all the generators that there are."""
+
+    def __getitem__(self, index: int):
+        picture, target = super().__getitem__(index)
+        return picture + torch.rand(1) + numpy.random.rand() + random.random(), target
+
+
+class Random(Sgd):
+    """Dropout, and samples that differ whenever they are read."""
+
+    def model(self):
+        return nn.Sequential(
+            nn.Flatten(), nn.Linear(192, 16), nn.ReLU(), nn.Dropout(0.5), nn.Linear(16, 3)
+        )
+
+    def dataset(self, data, *, train: bool):
+        return Shaken(160) if train else Pictures(10)

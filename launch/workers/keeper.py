@@ -1,0 +1,184 @@
+"""How does a worker keep its training, and go on with one that was kept?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from platform import python_version
+
+from torch.optim.lr_scheduler import LRScheduler
+
+from launch.checkpoints.checkpoint import Checkpoint
+from launch.checkpoints.folder import read_manifest
+from launch.checkpoints.manifest import Manifest
+from launch.checkpoints.part import make_part
+from launch.checkpoints.restoring import restore
+from launch.checkpoints.spreading import SpreadCheckpoint
+from launch.checkpoints.writer import CheckpointWriter
+from launch.data.split import NodeSplit
+from launch.errors import CheckpointError
+from launch.exchange.questions import Asking
+from launch.plan import Plan
+from launch.training.group import LocalGroup
+from launch.training.step import TrainStep
+from launch.workers.reports import CheckpointSaved, Reporter
+from launch.workers.task import Task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a training is."""
+
+    epoch: int = 0
+    """Epochs done, their validation included."""
+    position: int = 0
+    """Samples of the next one that all nodes have done."""
+    step: int = 0
+
+    def after(self, samples: int) -> Progress:
+        """Give the progress after one more step."""
+        return replace(self, position=self.position + samples, step=self.step + 1)
+
+    def next_epoch(self) -> Progress:
+        """Give the progress when an epoch is done."""
+        return replace(self, epoch=self.epoch + 1, position=0)
+
+
+class Keeper:
+    """One worker's part in keeping a training.
+
+    Collective: every worker of all nodes builds one before the first step, and calls the others
+    likewise.
+
+    Args:
+        task: Of this worker.
+        group: The workers of this node.
+        step: Is kept.
+        schedules: Those that the worker drives.
+        samples: Training samples of an epoch.
+        reporter: Is told of each checkpoint by worker 0.
+
+    Raises:
+        CheckpointError: The folder cannot be used, or this training cannot be kept.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        group: LocalGroup,
+        step: TrainStep,
+        schedules: Sequence[LRScheduler],
+        *,
+        samples: int,
+        reporter: Reporter,
+    ) -> None:
+        self._task = task
+        self._group = group
+        self._step = step
+        self._schedules = schedules
+        self._samples = samples
+        self._reporter = reporter
+        self._started = time.monotonic()
+        self._trained_s = 0.0
+        self._saved: Progress | None = None
+        self._writer: CheckpointWriter | None = None
+        if task.checkpoint is not None and task.node == 0:  # all nodes hold the same
+            make_part(step.held(), schedules)  # what cannot be kept is to be known now
+            self._writer = CheckpointWriter(Path(task.checkpoint), group)
+
+    def resume(self, rank: Asking | None) -> Progress:
+        """Take up the checkpoint that the task names, if it names one; say how far that is.
+
+        Raises:
+            CheckpointError: It is one of another training.
+        """
+        if self._task.resume is None:
+            return Progress()
+        with self._readable(Path(self._task.resume), rank) as path, Checkpoint(path) as checkpoint:
+            manifest = checkpoint.manifest
+            self._check(manifest)
+            batch = self._task.split.global_batch
+            restore(self._step.held(), self._schedules, checkpoint, global_batch=batch)
+            self._group.barrier()
+        self._trained_s = manifest.trained_s
+        self._saved = Progress(epoch=manifest.epoch, position=manifest.position, step=manifest.step)
+        return self._saved
+
+    def save(self, progress: Progress, split: NodeSplit) -> None:
+        """Write a checkpoint, unless the last one holds the same.
+
+        Raises:
+            CheckpointError: It cannot be written; on every worker of the node.
+        """
+        if self._writer is None or progress == self._saved:
+            return
+        started = time.perf_counter()
+        part = make_part(self._step.held(), self._schedules)
+        path = self._writer.save(part, self._manifest(progress, split))
+        self._saved = progress
+        if self._group.local_rank == 0:
+            time_s = time.perf_counter() - started
+            self._reporter.send(CheckpointSaved(path=str(path), step=progress.step, time_s=time_s))
+
+    def close(self) -> None:
+        """Let other jobs write into the folder."""
+        if self._writer is not None:
+            self._writer.close()
+
+    def _readable(self, path: Path, rank: Asking | None) -> AbstractContextManager[Path]:
+        if rank is None or len(self._task.split.node_batches) == 1:
+            return nullcontext(path)
+        assert self._task.copy is not None
+        is_source = self._task.node == 0
+        return SpreadCheckpoint(path, Path(self._task.copy), self._group, rank, is_source=is_source)
+
+    def _check(self, manifest: Manifest) -> None:
+        if manifest.samples != self._samples:
+            raise CheckpointError(
+                f"the checkpoint counts {manifest.samples} training samples and the data set has "
+                f"{self._samples}: use the data that it was made with"
+            )
+
+    def _manifest(self, progress: Progress, split: NodeSplit) -> Manifest:
+        assert self._task.plan is not None
+        return Manifest(
+            use_case=self._task.use_case,
+            step=progress.step,
+            epoch=progress.epoch,
+            position=progress.position,
+            samples=self._samples,
+            seed=self._task.seed,
+            global_batch=split.global_batch,
+            node_batches=split.node_batches,
+            plans=(self._task.plan.to_json(),),
+            facts=self._step.facts,
+            software={
+                "python": python_version(),
+                "torch": version("torch"),
+                "ddlplan": version("ddlplan"),
+            },
+            created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            trained_s=self._trained_s + time.monotonic() - self._started,
+        )
+
+
+def settled_plan(task: Task) -> Plan:
+    """Give the plan as it is built: with the stages that a resumed training had, if it had any.
+
+    Measured again, the model may be cut elsewhere, and sums be rounded otherwise.
+    """
+    assert task.plan is not None
+    if task.resume is None or task.node > 0 or not Path(task.resume).is_dir():
+        return task.plan
+    manifest = read_manifest(Path(task.resume))
+    cut = manifest.facts.get("cut")
+    is_same = list(manifest.plans[:1]) == [task.plan.to_json()]
+    if not cut or not is_same or task.plan.options.get("cut", "measured") != "measured":
+        return task.plan
+    options = {**task.plan.options, "cut": ",".join(map(str, cut))}
+    return replace(task.plan, options=options)

@@ -1,0 +1,180 @@
+"""A training that was kept goes on in new processes as if nothing had been, under any plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from threading import Thread
+
+import pytest
+import tiny_cases
+import torch
+from conftest import SEED, TINY, Training
+from safetensors.torch import load_file
+from test_strategies import EVERY, home, largest_error, plans_of, trained_alone  # noqa: F401 - a fixture
+
+from launch.checkpoints.folder import find_latest
+from launch.exchange.questions import Orders
+from launch.exchange.server import StepServer
+from launch.plan import Plan
+from launch.training.handles import GroupHandles
+from launch.workers.group import WorkerGroup, explain_failure
+from launch.workers.reports import CheckpointSaved, StepDone
+from launch.workers.task import Purpose, Task, worker_tasks
+
+
+class Ordering(StepServer):
+    """Wants a checkpoint and an end after some steps."""
+
+    stop_after: int | None = None
+
+    def _next_orders(self) -> Orders:
+        if self.steps == self.stop_after:
+            return Orders(checkpoint=True, stop=True)
+        return Orders()
+
+
+class KeptTraining:
+    """Trains in one run or in two, with a checkpoint between them."""
+
+    def __init__(self, training: Training, directory: Path) -> None:
+        self._training = training
+        self._directory = directory
+        self.folder = directory / "kept"
+        self.steps: list[list[float]] = []
+        """Losses of each run's steps."""
+        self.saved: list[CheckpointSaved] = []
+
+    def run(
+        self, plan: Plan, case: str, *, stop: int | None = None, resume: bool = False, epochs=1
+    ) -> dict[str, torch.Tensor]:
+        """Train to the end or until so many steps are made; give the weights."""
+        weights = self._directory / "weights.safetensors"
+        task = Task(
+            purpose=Purpose.TRAIN,
+            use_case=f"{TINY}:{case}",
+            plan=plan,
+            seed=SEED,
+            epochs=epochs,
+            is_led=True,
+            weights=str(weights),
+            checkpoint=None if stop is None else str(self.folder),
+            resume=str(find_latest(self.folder).path) if resume else None,
+        )
+        tasks = worker_tasks(task, self._training._node.cpu.core_ids)
+        self._training.events.clear()
+        with served(tasks, stop) as handles:
+            group = WorkerGroup(self._training._server, tasks, self._directory, handles=handles)
+            with group:
+                while event := group.next_event():
+                    failure = explain_failure(group, event)
+                    assert failure is None, f"{failure.message}\n{failure.log_tail}"
+                    self._training.events.append(event)
+        self.steps.append([step.loss for step in self._training.reports(StepDone)])
+        self.saved += self._training.reports(CheckpointSaved)
+        return load_file(weights)
+
+    def in_two_runs(self, first: Plan, second: Plan, case: str, *, epochs=1, stop=3):
+        self.run(first, case, stop=stop, epochs=epochs)
+        return self.run(second, case, resume=True, epochs=epochs)
+
+
+@contextmanager
+def served(tasks: list[Task], stop: int | None) -> Iterator[GroupHandles]:
+    handles = GroupHandles.create()
+    server = Ordering(handles, len(tasks))
+    server.stop_after = stop
+    thread = Thread(target=server.run)
+    thread.start()
+    try:
+        yield handles
+    finally:
+        server.close()
+        thread.join()
+        handles.close()
+
+
+@pytest.fixture
+def kept(home, tmp_path) -> KeptTraining:  # noqa: F811
+    return KeptTraining(home.training, tmp_path)
+
+
+@pytest.fixture
+def kept_on_four(training_on_four, tmp_path) -> KeptTraining:
+    return KeptTraining(training_on_four, tmp_path)
+
+
+def assert_same(ours, theirs) -> None:
+    assert ours.keys() == theirs.keys()
+    assert {name for name in ours if not torch.equal(ours[name], theirs[name])} == set()
+
+
+def settled(plan: Plan) -> Plan:
+    """A plan that is the same whenever it is built, for batches of eight."""
+    options = {**plan.options, "cut": "2"} if "cut" in plan.options else plan.options
+    few = min(plan.micro_batches, 2)
+    return replace(plan, node_batch=8, micro_batches=few, options=options)
+
+
+@EVERY
+@pytest.mark.parametrize("case", ["AdamW", "Random"])
+def test_the_same_plan_goes_on_to_the_last_bit(case, kept, home):  # noqa: F811
+    """In the middle of the second epoch, which has 20 steps."""
+    plan = settled(home.plans()[0])
+    if case == "Random" and plan.strategy == "threads" and plan.replicas > 1:
+        plan = replace(plan, replicas=1)  # they draw from one generator, in any order
+    whole = kept.run(plan, case, epochs=2)
+    parts = kept.in_two_runs(plan, plan, case, epochs=2, stop=23)
+    assert_same(parts, whole)
+    alone, before, after = kept.steps
+    assert (len(before), len(after)) == (23, 17)
+    assert before + after == alone
+    (saved,) = kept.saved
+    assert saved.step == 23
+    assert Path(saved.path).name == "step-00000023"
+
+
+@pytest.mark.parametrize("name", ["hybrid", "processes", "threads"])
+def test_running_statistics_go_on_to_the_last_bit(name, kept, home):  # noqa: F811
+    """Of each worker's own share; those of the first one count."""
+    plan = settled(home.plans()[0])
+    whole = kept.run(plan, "Normed", epochs=2)
+    assert_same(kept.in_two_runs(plan, plan, "Normed", epochs=2, stop=23), whole)
+
+
+SEQUENTIAL = Plan(strategy="sequential", node_batch=8)
+
+
+@EVERY
+@pytest.mark.parametrize("case", ["AdamW", "OneCycle"])
+def test_another_plan_goes_on(case, kept, home):  # noqa: F811
+    """There and back: from each strategy to the plainest plan, and from that to the strategy."""
+    plan = replace(settled(home.plans()[0]), memory_format="channels_last")
+    alone = trained_alone(getattr(tiny_cases, case)(), node_batch=8)
+    kept.run(plan, case, stop=3)
+    kept.run(SEQUENTIAL, case, resume=True, stop=5)
+    weights = kept.run(plan, case, resume=True)
+    assert [len(steps) for steps in kept.steps] == [3, 5, 12]
+    assert largest_error(weights, alone) < 1e-5
+
+
+MIXED = [
+    ("Sgd", "processes", "pipeline"),
+    ("Adagrad", "pipeline", "processes"),
+    ("Tied", "pipeline", "gpu_data"),
+    ("Scheduled", "gpu_data", "threads"),
+    ("WholeTensors", "processes", "threads"),
+]
+"""Cases that only some strategies treat in ways of their own."""
+
+
+@pytest.mark.parametrize(("case", "before", "after"), MIXED)
+def test_another_strategy_goes_on(case, before, after, kept_on_four, tiny_facts, nodes):
+    _, two_gpus, *_ = nodes
+    first, second = (settled(plans_of(name, tiny_facts, two_gpus)[0]) for name in (before, after))
+    first, second = (replace(plan, devices=("cpu",)) for plan in (first, second))
+    alone = trained_alone(getattr(tiny_cases, case)(), node_batch=8)
+    weights = kept_on_four.in_two_runs(first, second, case, stop=7)
+    assert largest_error(weights, alone) < 1e-5
