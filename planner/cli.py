@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -163,7 +163,7 @@ def tune(
         "use_case": normalise_spec(use_case),
         "data": _existing(data),
         "budget_s": _duration_s("--budget", budget),
-        "precision": _precision(precision),
+        "precision": _one_of("--precision", precision, ("fp32", "bf16", "auto")),
         "strategies": _strategies(strategies),
     }
 
@@ -211,6 +211,12 @@ def launch(
     dry_run: Annotated[
         bool, _option("--dry-run", help_="Print the commands and start nothing.")
     ] = False,
+    wire: Annotated[
+        str, _option("--wire", help_="Gradients between nodes: fp32, or rounded to bf16.")
+    ] = "fp32",
+    keep_shares: Annotated[
+        bool, _option("--keep-shares", help_="Change no shares while training.")
+    ] = False,
     allow_stale: Annotated[
         bool, _option("--allow-stale", help_="Use a plan of other hardware or software.")
     ] = False,
@@ -236,6 +242,8 @@ def launch(
         plan_id=plan,
         global_batch=global_batch,
         seed=seed,
+        wire=_one_of("--wire", wire, ("fp32", "bf16")),
+        keep_shares=keep_shares,
         allow_stale=allow_stale,
         all_hosts=all_hosts,
         reach=Reach(ssh_config=ssh_config, mpirun=mpirun, allow_root=allow_run_as_root),
@@ -424,11 +432,10 @@ def _existing(data: Path | None) -> str | None:
     return None if data is None else str(data.resolve())
 
 
-def _precision(precision: str) -> str:
-    choices = ("fp32", "bf16", "auto")
-    if precision not in choices:
-        raise typer.BadParameter(f"--precision {precision!r}: choose one of {', '.join(choices)}")
-    return precision
+def _one_of(option: str, value: str, choices: Sequence[str]) -> str:
+    if value not in choices:
+        raise typer.BadParameter(f"{option} {value!r}: choose one of {', '.join(choices)}")
+    return value
 
 
 def _strategies(text: str | None) -> tuple[str, ...]:

@@ -36,6 +36,12 @@ class LaunchRequest:
     all_hosts: bool = False
     """Use every host, whatever is predicted of fewer."""
 
+    wire: str = "fp32"
+    """How gradients travel between nodes: ``bf16`` rounds them, and carries the error over."""
+
+    keep_shares: bool = False
+    """Leave the shares alone while training, even where a node becomes slower."""
+
     reach: Reach = field(default_factory=Reach)
 
 
@@ -206,6 +212,8 @@ def make_job(
         data=request.data,
         epochs=request.epochs,
         seed=request.seed,
+        is_rounded=request.wire == "bf16",
+        keeps_shares=request.keep_shares,
     )
 
 

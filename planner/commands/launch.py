@@ -57,13 +57,13 @@ def _launch_here(
     used = replace(stored, plan=job.nodes[0].plan)
     remark = f" (stale, {', '.join(plan.reasons)})" if plan.reasons else ""
     out.note(f"plan {used.id}{remark}: {describe_plan(used.plan)}")
-    outcome = train(job, placement, out)
+    training = train(job, placement, out)
     # Evidence of a plan that the user has changed says nothing of this job.
     expected = stored.throughput_samples_per_s.median if used == stored else None
     cause = "the plan's trials: another process may be using the cores; if it always is, tune again"
-    say_trained(outcome, expected, out, verb="expected", remedy=cause)
+    say_trained(training, expected, out, verb="expected", remedy=cause)
     shown = used.to_json(stale=bool(plan.reasons))
-    out.finish({"plan": shown, **outcome_json(outcome, expected)})
+    out.finish({"plan": shown, **outcome_json(training, expected)})
 
 
 @contextmanager

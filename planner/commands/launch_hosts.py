@@ -69,13 +69,13 @@ def launch_hosts(
     if dry_run:
         _say_job(job, nodes, plans, verdict, placement, out)
         return
-    outcome = train(job, placement, out)
+    training = train(job, placement, out)
     predicted = verdict.chosen.throughput_samples_per_s
     expected = predicted if verdict.knows_network else None
     cause = "predicted: a node or a link may be busy; ddlplan probe --hosts measures the links anew"
-    say_trained(outcome, expected, out, verb="predicted", remedy=cause)
+    say_trained(training, expected, out, verb="predicted", remedy=cause)
     shown = _cluster_json(plans, verdict, links)
-    out.finish({**shown, **outcome_json(outcome, expected)})
+    out.finish({**shown, **outcome_json(training, expected)})
 
 
 def _hardware(checked: HostsChecked, host: Host) -> Hardware:

@@ -3,47 +3,64 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from launch.job import Job
-from launch.workers.reports import EpochDone, Report, Warned
+from launch.workers.reports import EpochDone, Report, SharesChanged, Warned
 from planner.output import Output
 from planner.placement import Placement
 from planner.report.live import TrainingBar
+from planner.report.network import NetworkRecord, shares_line
 from planner.running import LaunchOutcome, run_job
 
 RUNS = Path("runs")
 _NOTABLE_PERCENT = 10
 
 
-def train(job: Job, placement: Placement, out: Output) -> LaunchOutcome:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """A training that came to its end."""
+
+    outcome: LaunchOutcome
+    network: NetworkRecord
+
+
+def train(job: Job, placement: Placement, out: Output) -> Training:
     """Run a job and show how it gets on."""
+    network = NetworkRecord()
+    hosts = [node.host for node in job.nodes]
     with TrainingBar(out.errors, job.epochs) as bar:
         bar.wait("starting mpirun and PyTorch")
 
         def on_report(report: Report) -> None:
             bar(report)
+            network.add(report)
             if isinstance(report, Warned):
                 out.warn(report.message)
+            if isinstance(report, SharesChanged):
+                out.note(shares_line(report, hosts))
             if isinstance(report, EpochDone):
                 out.say(_epoch_line(report, job.epochs))
 
-        return run_job(job, RUNS, placement=placement, on_report=on_report)
+        outcome = run_job(job, RUNS, placement=placement, on_report=on_report)
+    return Training(outcome=outcome, network=network)
 
 
 def say_trained(
-    outcome: LaunchOutcome, expected: float | None, out: Output, *, verb: str, remedy: str
+    training: Training, expected: float | None, out: Output, *, verb: str, remedy: str
 ) -> None:
     """Say how a job went.
 
     Args:
-        outcome: What it left.
+        training: What came of it.
         expected: Samples per second that the evidence promised; ``None`` where it says nothing.
         out: Where to say it.
         verb: What the evidence did: ``expected`` or ``predicted``.
         remedy: What to do about a training that was much slower.
     """
+    outcome = training.outcome
     lost = [epoch.epoch for epoch in outcome.epochs if not math.isfinite(epoch.train_loss)]
     if lost:
         out.warn(
@@ -56,12 +73,15 @@ def say_trained(
         out.say(f"{verb:<10} {expected:.1f} samples/s, measured {last:.1f} ({off:+.1f} %)")
         if off < -_NOTABLE_PERCENT:
             out.warn(f"training was {-off:.0f} % slower than {remedy}")
+    if line := training.network.line():
+        out.say(f"network    {line}")
     out.say(f"weights    {_relative(outcome.weights)}")
     out.say(f"metrics    {_relative(outcome.run_directory / 'metrics.jsonl')}, logs beside it")
 
 
-def outcome_json(outcome: LaunchOutcome, expected: float | None) -> dict[str, Any]:
+def outcome_json(training: Training, expected: float | None) -> dict[str, Any]:
     """Give what a job left as plain values that JSON can hold."""
+    outcome = training.outcome
     measured = outcome.epochs[-1].throughput_samples_per_s if outcome.epochs else None
     return {
         "run_directory": str(outcome.run_directory),
@@ -69,6 +89,7 @@ def outcome_json(outcome: LaunchOutcome, expected: float | None) -> dict[str, An
         "epochs": [epoch.to_json() for epoch in outcome.epochs],
         "expected_throughput_samples_per_s": expected,
         "measured_throughput_samples_per_s": measured,
+        "network": training.network.to_json(),
     }
 
 
