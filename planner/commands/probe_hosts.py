@@ -18,6 +18,9 @@ from planner.together.gathering import Gathering, LazyStore, NodeState
 from planner.together.running import Reach, ranked
 from planner.together.task import Purpose
 
+_MESSAGE_BYTES = (4 * 2**20, 64 * 2**20)
+"""Gradients of a small and of a large model, where there is none to ask."""
+
 
 def probe_hosts(listed: HostList, reach: Reach, db: str, out: Output, *, quick: bool) -> None:
     """Find out what the hosts of a file are, and what their network can do.
@@ -32,7 +35,8 @@ def probe_hosts(listed: HostList, reach: Reach, db: str, out: Output, *, quick: 
         with TogetherLines(out, names, f"probing {len(names)} nodes") as lines:
             nodes = {name: NodeState(host=name) for name in names}
             gathering = Gathering(store, current_software(), lines, nodes=nodes)
-            Campaign(Purpose.PROBE, checked, reach, gathering, is_quick=quick).run()
+            purpose = Purpose.PROBE
+            Campaign(purpose, checked, reach, gathering, quick, _MESSAGE_BYTES).run()
     for node in nodes.values():
         for warning in () if node.hardware is None else node.hardware.warnings:
             out.warn(f"{node.host}: {warning}")

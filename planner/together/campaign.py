@@ -25,9 +25,6 @@ from probes.hardware import Hardware
 
 _MAX_RESTARTS = 3
 _HOST_FAILED = 4
-_PROBE_BYTES = (4 * 2**20, 64 * 2**20)
-"""Gradients of a small and of a large model, where there is none to ask."""
-
 _DEAD_RANK = re.compile(r"process rank (\d+) .{0,200}? exited (on signal \d+|improperly)")
 """What mpirun says of a rank that died: there is no other way to learn which it was."""
 
@@ -42,6 +39,7 @@ class Campaign:
         reach: How the hosts are reached.
         gathering: Keeps what the nodes tell.
         is_quick: Whether nothing is measured.
+        message_bytes: Sizes of gradients whose sum is timed, beside those of the use case.
     """
 
     purpose: Purpose
@@ -49,6 +47,7 @@ class Campaign:
     reach: Reach
     gathering: Gathering
     is_quick: bool = False
+    message_bytes: tuple[int, ...] = ()
 
     def run(self) -> None:
         """Run the task, again with the hosts that are left where one is lost.
@@ -78,7 +77,9 @@ class Campaign:
 
         def on_report(rank: int, report: Report) -> None:
             if isinstance(report, LinksMeasured):
-                self.gathering.keep_links(names, report)
+                known = [self.checked.facts[name].hardware for name in names]
+                fingerprints = [None if node is None else node.fingerprint() for node in known]
+                self.gathering.keep_links(names, fingerprints, report)
             else:
                 self.gathering.hear(names[rank], report)
 
@@ -105,7 +106,7 @@ class Campaign:
             software=self.gathering.software,
             request=None if request is None else _for_nodes(request),
             is_quick=self.is_quick,
-            message_bytes=_PROBE_BYTES if self.purpose is Purpose.PROBE else (),
+            message_bytes=self.message_bytes,
         )
 
     def _studies(self, host: Host, node: Hardware | None) -> Mapping[str, EarlierTrials]:

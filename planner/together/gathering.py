@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Protocol, Self
@@ -136,20 +136,22 @@ class Gathering:
             case NodeDone():
                 node.is_done = True
 
-    def keep_links(self, hosts: list[str], measured: LinksMeasured) -> None:
+    def keep_links(
+        self, hosts: Sequence[str], fingerprints: Sequence[str | None], measured: LinksMeasured
+    ) -> None:
         """Keep what the network could do.
 
         Args:
             hosts: By rank.
+            fingerprints: Of their hardware, where it is known.
             measured: As rank 0 told it.
         """
         links, all_reduces = measured.values()
-        known = [self.nodes[host].hardware for host in hosts]
         self.links = MeasuredLinks.from_ranks(
             links,
             all_reduces,
             hosts=hosts,
-            fingerprints=["" if node is None else node.fingerprint() for node in known],
+            fingerprints=[fingerprint or "" for fingerprint in fingerprints],
             measured_at=utc_now(),
         )
         if links:

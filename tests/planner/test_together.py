@@ -19,6 +19,7 @@ from planner.store import Store
 from planner.study import EarlierTrials
 from planner.together.coordinator import Coordinator
 from planner.together.gathering import Gathering, LazyStore, NodeState
+from planner.together.network import largest_within
 from planner.together.reports import (
     CaseLearnt,
     Confirm,
@@ -262,3 +263,8 @@ def test_documents_arrive_whole_and_in_order():
 def test_result_of_a_trial_is_the_same_after_its_way_as_json():
     trial = replace(TRIAL, compile_s=3.0, parameters={"a.b": 1}, reason="why", log_tail="tail")
     assert TrialResult.from_json(json.loads(json.dumps(trial.to_json()))) == trial
+
+
+def test_gradients_are_cut_to_what_a_slow_link_can_sum_in_time():
+    assert largest_within(4.0, 2, [100e6, 12.5e6]) == 11 * 2**22
+    assert largest_within(0.001, 3, [12.5e6]) == 2**22
