@@ -65,8 +65,10 @@ def tune_hosts(
         if interrupted:
             raise KeyboardInterrupt
         raise _no_plan(states)
-    then = next_command("launch", request.use_case, data=request.data, db=db)
-    _say_tuned(gathering, elapsed_s, f"{then} --hosts {hosts}", out, interrupted=interrupted)
+    if gathering.links is None and not interrupted:
+        out.warn("the network was not measured: ddlplan probe --hosts does it")
+    then = next_command("launch", request.use_case, data=request.data, db=db, hosts=hosts)
+    _say_tuned(gathering, elapsed_s, then, out, interrupted=interrupted)
     out.finish(
         {
             "nodes": [_node_json(node, elapsed_s) for node in states],

@@ -92,6 +92,8 @@ class Campaign:
         fingerprints = [None if node is None else node.fingerprint() for node in known]
         trials = [sum(len(s.results) for s in of_node.values()) for of_node in studies]
         leaders = choose_leaders(fingerprints, trials)
+        if self.purpose is Purpose.TUNE:
+            self._say_who_shares([host.name for host in hosts], leaders)
         return TogetherTask(
             purpose=self.purpose,
             nodes=tuple(
@@ -108,6 +110,14 @@ class Campaign:
             is_quick=self.is_quick,
             message_bytes=self.message_bytes,
         )
+
+    def _say_who_shares(self, names: Sequence[str], leaders: Sequence[int]) -> None:
+        for leader in sorted(set(leaders)):
+            others = [name for name, of in zip(names, leaders, strict=True) if of == leader]
+            others.remove(names[leader])
+            if others:
+                message = f"searches for {', '.join(others)} too: their hardware is equal"
+                self.gathering.listener.note(names[leader], message)
 
     def _studies(self, host: Host, node: Hardware | None) -> Mapping[str, EarlierTrials]:
         request, state = self.gathering.request, self.gathering.nodes[host.name]
