@@ -62,6 +62,13 @@ class Job:
     epochs: int = 1
     seed: int = 0
 
+    networks: tuple[str, ...] = ()
+    """Where the nodes reach one another, in CIDR form; empty for any way."""
+
+    hang_limit_s: float | None = None
+    """A node that makes no step for so long has failed; ``None``: 20 times the time of its steps,
+    at least a minute."""
+
     is_rounded: bool = False
     """Whether gradients are rounded to 16 bits on their way between nodes."""
 
@@ -83,4 +90,5 @@ class Job:
         """Read a job that `encode` wrote."""
         values: Mapping[str, Any] = json.loads(document)
         nodes = tuple(map(NodeJob.from_json, values["nodes"]))
-        return cls(**{**values, "nodes": nodes})
+        networks = tuple(values["networks"])
+        return cls(**{**values, "nodes": nodes, "networks": networks})

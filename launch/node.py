@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -12,18 +14,22 @@ from threading import Thread
 from launch.exchange.forms import Held
 from launch.exchange.server import Laid, StepServer, SumTimes
 from launch.exchange.tally import Tally
+from launch.hang import HangWatch
 from launch.job import Job
+from launch.process_end import is_stopped
 from launch.run_directory import RunDirectory
 from launch.training.handles import GroupHandles
-from launch.workers.fork_server import ForkServer
+from launch.wishes import Wishes
+from launch.workers.fork_server import SAY_WHERE, ForkServer
 from launch.workers.fork_servers import ForkServers
 from launch.workers.group import Ended, Event, WorkerGroup, explain_failure
-from launch.workers.reports import GradientsLaid, JobFailed, Report, StepDone
+from launch.workers.reports import GradientsLaid, JobFailed, NoStep, Report, StepDone
 from launch.workers.task import Purpose, Task, worker_tasks
 from probes.hardware import Cpu
 from probes.memory import oom_kill_count
 
 _LOOK_AROUND_S = 1.0
+_SAY_WHERE_LIMIT_S = 1.0
 
 MakeServer = Callable[[GroupHandles, int, Callable[[SumTimes], None]], StepServer]
 """Makes what answers so many workers between steps, and averages with the other nodes."""
@@ -39,6 +45,7 @@ class Node:
         say: Takes what the user should hear.
         is_wanted: Asked about once a second; once false, the workers are ended.
         make_server: Makes what answers the workers.
+        wishes: Hears what is wished of the job.
     """
 
     def __init__(
@@ -50,6 +57,7 @@ class Node:
         is_wanted: Callable[[], bool] = lambda: True,
         *,
         make_server: MakeServer = StepServer,
+        wishes: Wishes | None = None,
     ) -> None:
         self._job = job
         self._rank = rank
@@ -58,6 +66,8 @@ class Node:
         self._say = say
         self._is_wanted = is_wanted
         self._make_server = make_server
+        self._wishes = wishes or Wishes()
+        self._hang = HangWatch(job.hang_limit_s)
         self._directory = RunDirectory(Path(job.run_directory))
         self._laid: list[GradientsLaid] = []
         self._fault: BaseException | None = None
@@ -73,6 +83,7 @@ class Node:
             LaunchError: The process that starts workers is gone, or the nodes cannot average.
         """
         self._here.plan.check_fits(self._cpu.usable_cores)
+        self._directory.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         batches = self._job.node_batches
         task = Task(
             purpose=Purpose.TRAIN,
@@ -123,9 +134,11 @@ class Node:
         steps = self._make_server(handles, workers, tally or _ignore)
         thread = Thread(target=self._serve, args=[steps], name="steps")
         thread.start()
+        self._wishes.attach(steps)
         try:
             yield steps
         finally:
+            self._wishes.attach(None)
             steps.close()
             thread.join()
             if tally is not None:
@@ -145,6 +158,9 @@ class Node:
             if time.monotonic() >= look_at:  # by the clock: workers may never be silent
                 if not self._is_wanted():
                     return False
+                if steps is not None and (hang := self._hang.find_hang(steps)):
+                    self._say(self._explain_hang(hang, group, steps))
+                    return False
                 look_at = time.monotonic() + _LOOK_AROUND_S
             event = group.next_event(_LOOK_AROUND_S)
             if event is None:
@@ -163,8 +179,12 @@ class Node:
                 self._laid.append(laid)
                 if steps is not None and len(self._laid) == workers:
                     steps.lay_out(_put_together(self._laid))
-            case StepDone() if self._rank > 0:
-                return  # every node makes the same steps
+            case StepDone() as step:
+                self._hang.add_step(step.time_s)
+                if self._rank == 0:  # every node makes the same steps
+                    self._say(step)
+            case NoStep():
+                self._hang.leave_steps()
             case report:
                 self._say(report)
 
@@ -182,6 +202,28 @@ class Node:
             log_tail=failure.log_tail,
             signal=failure.signal,
             users_fault=failure.users_fault,
+        )
+
+    def _explain_hang(self, hang: str, group: WorkerGroup, steps: StepServer) -> JobFailed:
+        """Say which worker does not come to an end, and let its log say where it is."""
+        running = group.running
+        for pid in running.values():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, SAY_WHERE)
+        answer_by = time.monotonic() + _SAY_WHERE_LIMIT_S
+        while (left_s := answer_by - time.monotonic()) > 0 and group.pids:
+            group.next_event(left_s)  # takes what they write
+        stopped = [worker for worker, pid in running.items() if is_stopped(pid)]
+        late = stopped or steps.late_workers() or list(running) or [0]
+        remark = ": it is stopped, as by SIGSTOP" if stopped else ""
+        return JobFailed(
+            node=self._here.host,
+            worker=late[0],
+            workers=group.size,
+            message=f"hangs, {hang}{remark}",
+            log=str(group.log(late[0])),
+            log_tail=group.log_tail(late[0]),
+            is_hang=True,
         )
 
 

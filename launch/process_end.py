@@ -45,6 +45,15 @@ def kill_group(leader: int) -> None:
         os.killpg(leader, signal.SIGKILL)
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether a process stands still because it was told to."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state in ("T", "t")
+
+
 def explain_exit(code: int) -> str:
     """Say in words how a process ended.
 

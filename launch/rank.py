@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -19,15 +20,22 @@ from launch.errors import LaunchError
 from launch.exchange.exchange import Exchange
 from launch.exchange.server import StepServer, SumTimes
 from launch.job import Job
+from launch.mpi.lifeline import Lifeline
 from launch.mpi.ranks import Ranks
 from launch.node import Node
+from launch.process_end import end_with_parent
 from launch.share_keeper import ShareKeeper
 from launch.shares import smallest_batch
 from launch.training.handles import GroupHandles
+from launch.voice import Voice
+from launch.watch import Watch
+from launch.wishes import Wishes
 from launch.workers.fork_servers import ForkServers
-from launch.workers.reports import JobFailed, Report
+from launch.workers.reports import node_failed
 from probes.cpu import read_cpu
 from probes.hardware import Cpu
+
+_CAUSE_LIMIT_S = 5.0
 
 
 def main(job_file: Path, cpu: Cpu | None = None, servers: ForkServers | None = None) -> int:
@@ -38,28 +46,44 @@ def main(job_file: Path, cpu: Cpu | None = None, servers: ForkServers | None = N
         cpu: Processors of this node; looked at when left out.
         servers: Fork the workers, where several jobs follow one another.
     """
-    comm = MPI.COMM_WORLD
-    # An orphan is nobody's: mpirun has gone without a word, so the job is over.
-    parent = os.getppid()
-    job = _learn_job(Ranks(comm), job_file)
+    # mpirun's daemon: once it has gone without a word the job is over, and its ranks with it.
+    end_with_parent(os.getppid())
+    comm, voice, wishes = MPI.COMM_WORLD, Voice(), Wishes()
+    wishes.listen(is_heard=comm.rank == 0)
+    ranks = Ranks(comm)
+    job = _learn_job(ranks, job_file)
     if comm.size != len(job.nodes):
         message = f"MPI started {comm.size} ranks for {len(job.nodes)} hosts: is this mpirun ours?"
-        _say(_failed(socket.gethostname(), message))
+        voice.say(node_failed(socket.gethostname(), message))
         return 1
-    host = job.nodes[comm.rank].host
+    hosts = [node.host for node in job.nodes]
     node = Node(
         job,
         comm.rank,
         cpu or read_cpu(),
-        _say,
-        lambda: os.getppid() == parent,
+        voice.say,
         make_server=partial(_make_exchange, comm, job) if comm.size > 1 else StepServer,
+        wishes=wishes,
     )
+    with Lifeline(ranks, job.networks) as lifeline, Watch(lifeline, comm.rank, hosts, voice):
+        is_done = _train(node, servers, hosts[comm.rank], voice)
+        if is_done:
+            ranks.barrier()  # here a host that is lost is missed, in MPI's own end it is not
+        return 0 if is_done else 1
+
+
+def _train(node: Node, servers: ForkServers | None, host: str, voice: Voice) -> bool:
     try:
-        return 0 if node.train(servers) else 1
+        return node.train(servers)
     except LaunchError as error:
-        _say(_failed(host, str(error)))
-        return 1
+        voice.say(node_failed(host, str(error)))
+    except MPI.Exception as error:
+        # Another rank has gone, and the connection to it with it. mpirun is about to say how, and
+        # ends all ranks; were this one faster to end the job, the cause would never be told.
+        time.sleep(_CAUSE_LIMIT_S)
+        message = f"lost the connection to another host: {error}"
+        voice.say(node_failed(host, message, is_consequence=True))
+    return False
 
 
 def _make_exchange(
@@ -95,15 +119,6 @@ def _make_keeper(job: Job) -> ShareKeeper | None:
 def _learn_job(ranks: Ranks, job_file: Path) -> Job:
     """Give every rank the job that rank 0 read. Collective."""
     return Job.decode(ranks.broadcast(job_file.read_bytes() if ranks.rank == 0 else b""))
-
-
-def _failed(host: str, message: str) -> JobFailed:
-    return JobFailed(node=host, worker=0, workers=0, message=message, log="", log_tail="")
-
-
-def _say(report: Report) -> None:
-    sys.stdout.buffer.write(report.encode())
-    sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":

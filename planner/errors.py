@@ -21,6 +21,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from launch.workers.reports import JobFailed
+
 
 class PlannerError(Exception):
     """Base of what the planner floor raises on purpose."""
@@ -121,11 +123,25 @@ class TrainingFailedError(PlannerError):
 
     Attributes:
         log_tail: Last lines of what the failed process wrote.
+        lost_host: The host that does not answer any more, if that was it.
+        is_accident: Whether it may go well another time: a process was killed, or hangs, or a
+            host was lost. The user's own code was not the cause.
     """
 
     exit_code = 1
     kind = "training"
 
-    def __init__(self, message: str, *, log_tail: str = "") -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        log_tail: str = "",
+        cause: JobFailed | None = None,
+        is_accident: bool = False,
+    ) -> None:
         super().__init__(message)
         self.log_tail = log_tail
+        self.lost_host = cause.node if cause is not None and cause.is_lost_host else None
+        self.is_accident = is_accident or (
+            cause is not None and (cause.signal is not None or cause.is_hang or cause.is_lost_host)
+        )

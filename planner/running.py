@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,8 +13,11 @@ from launch.epoch import EpochRecord
 from launch.errors import UseCaseError
 from launch.job import Job
 from launch.mpi.job import MpiJob
+from launch.patience import Patience
+from launch.process_end import explain_exit
 from launch.run_directory import RunDirectory, append_line
 from launch.workers.reports import (
+    Alive,
     EpochDone,
     JobFailed,
     Report,
@@ -22,7 +26,18 @@ from launch.workers.reports import (
     WeightsSaved,
 )
 from planner.errors import RunDirectoryError, TrainingFailedError
+from planner.first_cause import find_cause
+from planner.interruption import Interruption
 from planner.placement import Placement
+
+_LOOK_S = 1.0
+_START_LIMIT_S = 180.0
+"""Until a rank has spoken; the hosts were found well, but a busy one may take its time."""
+
+_SILENCE_LIMIT_S = 13.0
+"""From then on rank 0 says every other second that it is alive."""
+
+_CAUSE_LIMIT_S = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,48 +64,104 @@ def run_job(
     Raises:
         RunDirectoryError: The files of the run cannot be made.
         UseCaseError: The use case or its data are at fault; nothing was trained, nothing is left.
-        TrainingFailedError: A worker failed, or mpirun did.
+        TrainingFailedError: A worker, a rank, a host or mpirun failed.
     """
     directory = _run_directory(runs)
-    job = replace(job, run_directory=str(directory.path))
+    job = replace(job, run_directory=str(directory.path), networks=placement.networks)
     write_private(directory.job, job.encode())
     placement.prepare(directory)
-    record = EpochRecord(sum(node.plan.processes for node in job.nodes))
-    epochs: list[EpochDone] = []
-    weights: Path | None = None
-    failure: JobFailed | None = None
-    has_trained = False
+    heard = _Heard(job, directory, on_report)
     command = launch_command(directory, placement, os.environ)
-    with MpiJob(command, directory.mpirun_log) as running:
-        for report in running.reports():
-            on_report(report)
-            match report:
-                case StepDone():
-                    has_trained = True
-                    record.add_step(report)
-                case Validated():
-                    if epoch := record.add_validation(report):
-                        line = json.dumps(epoch.to_json()).encode() + b"\n"
-                        append_line(directory.metrics, line)
-                        epochs.append(epoch)
-                        on_report(epoch)
-                case WeightsSaved(path=path):
-                    weights = Path(path)
-                case JobFailed():
-                    failure = failure or report
+    with (
+        MpiJob(command, directory.mpirun_log) as running,
+        Interruption(running, on_report) as interruption,
+    ):
+        is_silent = _listen(running, heard, interruption)
+        if is_silent or heard.failures:
+            running.stop()
         code = running.wait()
-    if failure is not None and failure.users_fault and not has_trained:
-        directory.remove()
-        raise UseCaseError(failure.message.partition(": ")[2])
-    if failure is not None:
-        raise TrainingFailedError(_explain(failure), log_tail=failure.log_tail)
-    if code != 0 or len(epochs) < job.epochs:
         log = directory.mpirun_log
-        raise TrainingFailedError(
-            f"mpirun ended with exit code {code} before the training did: see {log}",
-            log_tail=_tail(log),
-        )
-    return LaunchOutcome(run_directory=directory.path, weights=weights, epochs=tuple(epochs))
+        cause = find_cause(heard.failures, log.read_text(errors="replace"), placement.hosts)
+        if cause is None and code == 0 and not heard.is_complete:
+            interruption.give_effect()
+    if cause is not None and cause.users_fault and not heard.has_trained:
+        directory.remove()
+        raise UseCaseError(cause.message.partition(": ")[2])
+    if cause is not None:
+        tail = cause.log_tail if cause.workers else _tail(log)
+        raise TrainingFailedError(_explain(cause), log_tail=tail, cause=cause)
+    if is_silent:
+        message = f"mpirun has said nothing for {_SILENCE_LIMIT_S:.0f} s: see {log}"
+        raise TrainingFailedError(message, log_tail=_tail(log), is_accident=True)
+    if code != 0 or not heard.is_complete:
+        how = f"was {explain_exit(code)}" if code < 0 else f"ended with {explain_exit(code)}"
+        message = f"mpirun {how} before the training did: see {log}"
+        raise TrainingFailedError(message, log_tail=_tail(log), is_accident=code < 0)
+    return LaunchOutcome(
+        run_directory=directory.path, weights=heard.weights, epochs=tuple(heard.epochs)
+    )
+
+
+def _listen(running: MpiJob, heard: _Heard, interruption: Interruption) -> bool:
+    """Hear a job to its end, or until it is to be ended; tell whether it has fallen silent.
+
+    A job that has failed ends by itself, and more of the cause may be heard until then; but not
+    where a host does not answer, for which mpirun waits.
+    """
+    patience, give_up = Patience(), float("inf")
+    while not running.is_over and time.monotonic() < give_up:
+        report = running.next_report(_LOOK_S)
+        silent_s = patience.look()
+        if report is not None:
+            patience.restart()
+            heard.add(report)
+            interruption.has_begun = heard.has_trained
+        elif silent_s > (_SILENCE_LIMIT_S if heard.has_spoken else _START_LIMIT_S):
+            return True
+        if heard.failures and give_up == float("inf"):
+            give_up = time.monotonic() + _CAUSE_LIMIT_S
+    return False
+
+
+class _Heard:
+    """What the ranks of a job have said so far."""
+
+    def __init__(
+        self, job: Job, directory: RunDirectory, on_report: Callable[[Report], None]
+    ) -> None:
+        self._record = EpochRecord(sum(node.plan.processes for node in job.nodes))
+        self._num_epochs = job.epochs
+        self._metrics = directory.metrics
+        self._on_report = on_report
+        self.epochs: list[EpochDone] = []
+        self.weights: Path | None = None
+        self.failures: list[JobFailed] = []
+        self.has_spoken = False
+        self.has_trained = False
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all epochs were trained."""
+        return len(self.epochs) >= self._num_epochs
+
+    def add(self, report: Report) -> None:
+        self.has_spoken = True
+        if isinstance(report, Alive):
+            return
+        self._on_report(report)
+        match report:
+            case StepDone():
+                self.has_trained = True
+                self._record.add_step(report)
+            case Validated():
+                if epoch := self._record.add_validation(report):
+                    append_line(self._metrics, json.dumps(epoch.to_json()).encode() + b"\n")
+                    self.epochs.append(epoch)
+                    self._on_report(epoch)
+            case WeightsSaved(path=path):
+                self.weights = Path(path)
+            case JobFailed():
+                self.failures.append(report)
 
 
 def _run_directory(runs: Path) -> RunDirectory:

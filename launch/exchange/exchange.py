@@ -74,10 +74,19 @@ class Exchange(StepServer):
         self._laid = laid
         self._wake()
 
+    def late_workers(self) -> list[int]:
+        if self._board is None or len(self._board.done) != self._workers:
+            return super().late_workers()
+        done = self._board.done.tolist()
+        late = [worker for worker, number in enumerate(done) if number < self._number]
+        return late if 0 < len(late) < self._workers else super().late_workers()
+
     def _serve(self) -> bool:
         if self._laid is not None:
             laid, self._laid = self._laid, None
+            self.is_waiting = True
             self._prepare(laid)
+            self.is_waiting = False
             return True
         if self._board is None:
             return False  # questions come later: the ranks must all do the same in the same order
@@ -93,6 +102,7 @@ class Exchange(StepServer):
         self._board = Board(memory[laid.board_offset :], laid.participants, laid.parameters)
 
     def _answer(self, question: Question, argument: int) -> None:
+        self.is_waiting = question is not Question.WHAT_NEXT
         match question:
             case Question.WHAT_NEXT:
                 super()._answer(question, argument)
@@ -105,6 +115,7 @@ class Exchange(StepServer):
                 self._wait(self._comm.Ibcast([window, argument, MPI.BYTE]))
                 yes = True
         self._is_odd_step = True
+        self.is_waiting = False
         self.answered_at = time.monotonic()
         self._answering.say(yes=yes)
 

@@ -119,6 +119,10 @@ class Answering:
             return None
         return Question(int(self._asked[0, 1])), int(self._asked[0, 2])
 
+    def missing(self) -> list[int]:
+        """Give the workers that have not asked yet."""
+        return [i for i, asked in enumerate(self._asked[:, 0]) if int(asked) == self._answered]
+
     def give_orders(self, orders: Orders) -> None:
         """Answer `Question.WHAT_NEXT`."""
         batches = orders.node_batches or ()

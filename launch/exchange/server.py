@@ -57,6 +57,7 @@ class StepServer:
     ) -> None:
         self._on_sum = on_sum
         self._handles = handles
+        self._workers = workers
         self._answering = Answering(handles, workers)
         self._wishes = 0
         self._is_closed = False
@@ -75,6 +76,11 @@ class StepServer:
         """Want something done after the next step, by all nodes."""
         self._wishes |= checkpoint * CHECKPOINT | stop * STOP
         self._wake()
+
+    def late_workers(self) -> list[int]:
+        """Give the workers that the others of this node wait for; empty where nobody can tell."""
+        late = self._answering.missing()
+        return late if len(late) < self._workers else []
 
     def close(self) -> None:
         """End `run`, which may be in the middle of anything."""

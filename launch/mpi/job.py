@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
+import time
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +17,9 @@ from launch.mpi.session import end_session
 from launch.process_end import bound_command
 from launch.workers.reports import Report
 
-_END_LIMIT_S = 6.0
+_LOOK_S = 1.0
+_LAST_WORDS_S = 0.2
+_END_LIMIT_S = 5.0
 _REST_LIMIT_S = 2.0
 
 
@@ -27,6 +32,9 @@ class MpiJob:
     def __init__(self, command: list[str], log: Path) -> None:
         self._log = log
         self._waiting_signals: list[int] | None = []
+        self._lines: deque[bytes] = deque()
+        self._unread = b""
+        self._is_over = False
         descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with os.fdopen(descriptor, "wb") as errors:
             self._process = subprocess.Popen(
@@ -45,12 +53,44 @@ class MpiJob:
 
     def reports(self) -> Iterator[Report]:
         """Give what the ranks say, until the job ends. Other output of theirs is left out."""
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
-                report = Report.decode(line)
-                self._send_waiting_signals()
+        while not self.is_over:
+            if (report := self.next_report(_LOOK_S)) is not None:
                 yield report
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is nothing more to hear."""
+        return self._is_over and not self._lines
+
+    def next_report(self, timeout_s: float) -> Report | None:
+        """Wait for what a rank says next; ``None`` where it was nothing in that time."""
+        give_up = time.monotonic() + timeout_s
+        while not self.is_over:
+            if self._lines:
+                with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
+                    report = Report.decode(self._lines.popleft())
+                    self._send_waiting_signals()
+                    return report
+            elif not self._read(max(0.0, give_up - time.monotonic())):
+                return None
+        return None
+
+    def _read(self, timeout_s: float) -> bool:
+        """Read what has been said; tell whether there was anything.
+
+        Once mpirun is gone no more is said, though what it has left may hold its stdout open.
+        """
+        assert self._process.stdout is not None
+        has_ended = self._process.poll() is not None
+        timeout_s = min(timeout_s, _LAST_WORDS_S) if has_ended else timeout_s
+        if not select.select([self._process.stdout], [], [], timeout_s)[0]:
+            self._is_over = has_ended
+            return False
+        block = os.read(self._process.stdout.fileno(), 1 << 16)
+        self._is_over = not block
+        *lines, self._unread = (self._unread + block).split(b"\n")
+        self._lines.extend(lines)
+        return True
 
     def signal(self, number: int) -> None:
         """Send a signal to every rank, such as SIGUSR1, which mpirun passes on.

@@ -12,6 +12,7 @@ when it goes, the kernel ends the workers.
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import gc
 import json
 import os
@@ -23,7 +24,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import IO, NoReturn
+from typing import NoReturn
 
 from launch.allocators import allocator_environment
 from launch.errors import LaunchError
@@ -39,6 +40,9 @@ from launch.workers.task import Task
 
 _MAX_MESSAGE_BYTES = 1 << 16
 _STARTUP_LIMIT_S = 120.0
+
+SAY_WHERE = signal.SIGQUIT
+"""Lets a worker write into its log where each of its threads is."""
 
 WORKER_SETTINGS = {
     "OMP_NUM_THREADS": "1",
@@ -135,12 +139,12 @@ class ForkServer:
         self._socket.settimeout(None)
         self._ready = True
 
-    def start_worker(self, task: Task, log: IO[bytes], report: int, handles: GroupHandles) -> int:
+    def start_worker(self, task: Task, output: int, report: int, handles: GroupHandles) -> int:
         """Fork a worker, leader of a process group of its own.
 
         Args:
             task: What it does.
-            log: Takes its stdout and stderr.
+            output: Takes its stdout and stderr.
             report: Writing end of the pipe for its reports.
             handles: By which it meets the other workers.
 
@@ -148,7 +152,7 @@ class ForkServer:
             Its process number.
         """
         self.wait_until_ready()
-        descriptors = [log.fileno(), report, *handles.descriptors()]
+        descriptors = [output, report, *handles.descriptors()]
         with contextlib.suppress(BrokenPipeError):  # the server is gone: receiving says how
             socket.send_fds(self._socket, [task.encode()], descriptors)
         while "started" not in (message := self._receive()):
@@ -284,9 +288,11 @@ class _Server:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             self._connection.close()
             offer_to_oom_killer()
-            log, report, *meeting = descriptors
+            output, report, *meeting = descriptors
             for standard in (1, 2):
-                os.dup2(log, standard)
+                os.dup2(output, standard)
+            os.close(output)
+            faulthandler.register(SAY_WHERE, all_threads=True)
             from launch.workers.worker import run
 
             status = run(Task.decode(message), report, GroupHandles.from_descriptors(meeting))

@@ -9,16 +9,17 @@ import time
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from launch.errors import LaunchError
 from launch.process_end import explain_exit, kill_group
 from launch.training.handles import GroupHandles
 from launch.workers.fork_server import ForkServer, WorkerExit
+from launch.workers.log import BoundedLog, read_tail
 from launch.workers.reports import Failed, Report, TaskDone
 from launch.workers.task import Task
 
 _END_LIMIT_S = 10.0
+_MOST_BLOCKS = 128
 _OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "Cannot allocate")
 
 
@@ -67,7 +68,9 @@ class WorkerGroup:
     ) -> None:
         self._server = server
         self._logs = [log_directory / f"{log_prefix}worker{t.local_rank}.log" for t in tasks]
+        self._open_logs = list(map(BoundedLog, self._logs))
         self._pipes: dict[int, int] = {}
+        self._outputs: dict[int, int] = {}
         self._unread = [b""] * len(tasks)
         self._done: set[int] = set()
         self._pids: dict[int, int] = {}
@@ -90,6 +93,11 @@ class WorkerGroup:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+    @property
+    def running(self) -> dict[int, int]:
+        """Process numbers of the workers that still run, by worker."""
+        return {worker: pid for pid, worker in self._pids.items()}
 
     @property
     def pids(self) -> list[int]:
@@ -120,8 +128,12 @@ class WorkerGroup:
             for key, _ in self._selector.select(left):
                 if key.fileobj is self._server:
                     self._take_exits()
-                elif key.data in self._pipes:  # else its worker's end was noted a moment ago
+                    continue
+                # Of a worker whose end was noted a moment ago, both are closed by now.
+                if key.fd == self._pipes.get(key.data):
                     self._read(key.data)
+                elif key.fd == self._outputs.get(key.data):
+                    self._read_output(key.data)
         return self._events.popleft() if self._events else None
 
     def has_events(self) -> bool:
@@ -137,8 +149,14 @@ class WorkerGroup:
             while self._pids and time.monotonic() < deadline:
                 self._selector.select(deadline - time.monotonic())
                 self._take_exits()
-        for worker in list(self._pipes):
-            self._close_pipe(worker)
+        for worker in list(self._outputs):
+            self._keep_output(worker)
+        for pipes in (self._pipes, self._outputs):
+            for worker in list(pipes):
+                self._close(pipes, worker)
+        for log in self._open_logs:
+            log.close()
+        self._open_logs.clear()
         self._selector.close()
 
     def log(self, worker: int) -> Path:
@@ -147,29 +165,33 @@ class WorkerGroup:
 
     def log_tail(self, worker: int, lines: int = 60) -> str:
         """Give the last lines of a worker's log."""
-        with contextlib.suppress(OSError):
-            text = self._logs[worker].read_bytes()[-16384:].decode(errors="replace")
-            return "\n".join(text.splitlines()[-lines:])
-        return ""
+        if worker in self._outputs:
+            self._keep_output(worker)
+        return read_tail(self._logs[worker], lines)
 
     def _start(self, worker: int, task: Task, handles: GroupHandles) -> None:
+        output, report = (self._open_pipe(pipes, worker) for pipes in (self._outputs, self._pipes))
+        try:
+            pid = self._server.start_worker(task, output, report, handles)
+        finally:
+            os.close(output)
+            os.close(report)
+        self._pids[pid] = worker
+
+    def _open_pipe(self, pipes: dict[int, int], worker: int) -> int:
+        """Begin to listen to a worker; give the end that it writes to."""
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
-        self._pipes[worker] = reading
-        try:
-            with _open_log(self._logs[worker]) as log:
-                pid = self._server.start_worker(task, log, writing, handles)
-        finally:
-            os.close(writing)
-        self._pids[pid] = worker
+        pipes[worker] = reading
         self._selector.register(reading, selectors.EVENT_READ, worker)
+        return writing
 
     def _read(self, worker: int) -> None:
         block = b""
         with contextlib.suppress(BlockingIOError):  # another process still holds the other end
             block = os.read(self._pipes[worker], 65536)
         if not block:
-            self._close_pipe(worker)
+            self._close(self._pipes, worker)
             return
         *lines, self._unread[worker] = (self._unread[worker] + block).split(b"\n")
         for report in map(Report.decode, lines):
@@ -177,6 +199,24 @@ class WorkerGroup:
                 self._done.add(worker)
             else:
                 self._events.append(Said(worker, report))
+
+    def _read_output(self, worker: int) -> bool:
+        """Keep some of what a worker has written; tell whether there was anything."""
+        try:
+            block = os.read(self._outputs[worker], 1 << 16)
+        except BlockingIOError:
+            return False
+        if not block:
+            self._close(self._outputs, worker)
+            return False
+        self._open_logs[worker].write(block)
+        return True
+
+    def _keep_output(self, worker: int) -> None:
+        """Keep what a worker has written by now; more than fills a log is being written now."""
+        for _ in range(_MOST_BLOCKS):
+            if worker not in self._outputs or not self._read_output(worker):
+                return
 
     def _take_exits(self) -> None:
         for ended in self._server.take_exits():
@@ -188,10 +228,12 @@ class WorkerGroup:
             return
         while worker in self._pipes:  # all it said is in the pipe by now
             self._read(worker)
+        if worker in self._outputs:
+            self._keep_output(worker)
         self._events.append(Ended(worker, ended.code, worker in self._done))
 
-    def _close_pipe(self, worker: int) -> None:
-        pipe = self._pipes.pop(worker)
+    def _close(self, pipes: dict[int, int], worker: int) -> None:
+        pipe = pipes.pop(worker)
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(pipe)
         os.close(pipe)
@@ -253,8 +295,3 @@ def _explain_end(code: int, *, out_of_memory: bool) -> str:
     if code == 0:
         return "ended with exit code 0 before its work was done: does the use case leave Python?"
     return explain_exit(code) + (" (out of memory)" if out_of_memory else "")
-
-
-def _open_log(path: Path) -> IO[bytes]:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    return os.fdopen(descriptor, "ab")

@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 _KINDS: dict[str, type[Report]] = {}
@@ -95,6 +95,11 @@ class StepDone(Report):
     loss: float
     input_s: float = 0.0
     """Part of the time in which this worker waited for its samples."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoStep(Report):
+    """What the worker does from now until its next step is none: it may take any time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,6 +220,35 @@ class JobFailed(Report):
     """The signal that ended the worker, if one did."""
     users_fault: bool = False
     """As in `Failed`."""
+    is_consequence: bool = False
+    """Whether something else must have happened before, which this node did not see."""
+    is_lost_host: bool = False
+    """Whether the node, or its network, is gone."""
+    is_hang: bool = False
+    """Whether the worker lives, and makes no steps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alive(Report):
+    """The job goes on. It is said every other second, to whoever waits for the next report."""
+
+
+def node_failed(node: str, message: str, *, is_consequence: bool = False) -> JobFailed:
+    """Make the report of a failure that is no worker's."""
+    return JobFailed(
+        node=node,
+        worker=0,
+        workers=0,
+        message=message,
+        log="",
+        log_tail="",
+        is_consequence=is_consequence,
+    )
+
+
+def lost_host(node: str, message: str) -> JobFailed:
+    """Make the report of a node that does not answer; why, others may know."""
+    return replace(node_failed(node, message, is_consequence=True), is_lost_host=True)
 
 
 def _finite(value: float | None) -> float | None:

@@ -51,6 +51,7 @@ from launch.workers.reports import (
     Described,
     Failed,
     GradientsLaid,
+    NoStep,
     Prepared,
     Reporter,
     TaskDone,
@@ -319,6 +320,8 @@ class _Trainer:
     @torch.no_grad()
     def validate(self) -> None:
         """Judge this worker's share of the validation samples, which ends the epoch."""
+        if self._task.local_rank == 0:
+            self._reporter.send(NoStep())
         started = time.perf_counter()
         epoch = self.progress.epoch
         self._dice.throw(Draw.VALIDATION, epoch)

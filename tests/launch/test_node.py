@@ -13,6 +13,7 @@ from launch.job import Job, NodeJob
 from launch.mpi.mpirun import find_mpirun
 from launch.node import Node
 from launch.plan import Plan
+from launch.workers.reports import StepDone
 
 TINY = Path(__file__).with_name("tiny_cases.py")
 ALONE = Plan(strategy="sequential", node_batch=8)
@@ -33,10 +34,14 @@ def test_job_that_is_not_wanted_any_more_ends_though_its_workers_are_never_silen
     started = time.monotonic()
     job = job_of("Sgd", tmp_path, epochs=10**6)
 
-    def is_wanted() -> bool:
-        return not (tmp_path / "metrics.jsonl").exists()
-
-    assert not Node(job, 0, two_cores.cpu, lambda _: None, is_wanted).train()
+    said = []
+    assert not Node(
+        job,
+        0,
+        two_cores.cpu,
+        said.append,
+        lambda: not any(isinstance(report, StepDone) for report in said),
+    ).train()
     assert time.monotonic() - started < 60
 
 
