@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import torch
@@ -35,7 +34,10 @@ class Pictures(Dataset[tuple[Tensor, int]]):
 
 
 class AlexNetInMemory(SimpleBig):
-    """The model, loss and optimizer of `simplebig`; ``BENCH_SAMPLES`` training samples."""
+    """The model, loss and optimizer of `simplebig`.
+
+    ``--data`` is a folder whose file ``samples`` says how many training samples there are.
+    """
 
     name = "alexnet-in-memory"
 
@@ -44,4 +46,5 @@ class AlexNetInMemory(SimpleBig):
 
     def dataset(self, data: Path | None, *, train: bool) -> Dataset[tuple[Tensor, int]]:
         """Give the pictures; there is nothing to validate on."""
-        return Pictures(int(os.environ["DDLPLAN_BENCH_SAMPLES"]) if train else 0)
+        assert data is not None
+        return Pictures(int((data / "samples").read_text()) if train else 0)

@@ -69,30 +69,31 @@ class Cluster:
                     for host, plan, time in zip(chosen, plans, times, strict=True)
                 ),
                 run_directory=folder,
+                data=folder,
                 keeps_shares=step_times is None,
             )
             batch = sum(plan.node_batch for plan in plans)
-            samples = batch * (steps + _WARMUP_STEPS)
+            Path(folder, "samples").write_text(str(batch * (steps + _WARMUP_STEPS)))
             document = Path(folder, "job.json")
             document.write_bytes(job.encode())
-            done = self._follow(chosen, ["launch.rank", str(document)], samples, Path(folder))
+            done = self._follow(chosen, ["launch.rank", str(document)], Path(folder))
         return [step.time_s for step in done[_WARMUP_STEPS:]]
 
-    def at_once(self, plan: Plan, steps: int) -> list[float]:
-        """Train on every host by itself, all at the same time; give the times of the first's."""
+    def all_at_once(self, plan: Plan, steps: int) -> list[list[float]]:
+        """Train on every host by itself, all at the same time; give the step times of each."""
         with ThreadPoolExecutor(len(self.bed.hosts)) as pool:
             calls = [
                 pool.submit(self.step_times_s, [plan], steps, hosts=[host])
                 for host in self.bed.hosts
             ]
-            return next(iter([call.result() for call in calls]))
+            return [call.result() for call in calls]
 
     def add_up(self, num_bytes: int, repeats: int) -> dict[str, Any]:
         """Add up memory of a size over all hosts, with nothing beside it."""
         command = self._command(self.bed.hosts, ["_sum_rank", str(num_bytes), str(repeats)])
         ended = subprocess.run(
             command,
-            env=self._environment(0),
+            env=_environment(),
             capture_output=True,
             text=True,
             timeout=_LIMIT_S,
@@ -157,23 +158,17 @@ class Cluster:
         return times[_WARMUP_STEPS:]
 
     def _follow(
-        self, hosts: Sequence[TestHost], program: list[str], samples: int, folder: Path
+        self, hosts: Sequence[TestHost], program: list[str], folder: Path
     ) -> list[StepDone]:
         done: list[StepDone] = []
-        kept = dict(os.environ)
-        os.environ.update(self._environment(samples))
-        try:
-            with MpiJob(self._command(hosts, program), folder / "mpirun.log") as running:
-                for report in running.reports():
-                    if isinstance(report, StepDone):
-                        done.append(report)
-                    if isinstance(report, JobFailed):
-                        raise BenchError(f"{report.node}: {report.message}\n{report.log_tail}")
-                if running.wait() != 0:
-                    raise BenchError((folder / "mpirun.log").read_text()[-2000:])
-        finally:
-            os.environ.clear()
-            os.environ.update(kept)
+        with MpiJob(self._command(hosts, program), folder / "mpirun.log") as running:
+            for report in running.reports():
+                if isinstance(report, StepDone):
+                    done.append(report)
+                if isinstance(report, JobFailed):
+                    raise BenchError(f"{report.node}: {report.message}\n{report.log_tail}")
+            if running.wait() != 0:
+                raise BenchError((folder / "mpirun.log").read_text()[-2000:])
         return done
 
     def _command(self, hosts: Sequence[TestHost], program: list[str]) -> list[str]:
@@ -183,13 +178,11 @@ class Cluster:
             allow_root=os.geteuid() == 0,
         )
         named = [Host(name=host.name, line=line) for line, host in enumerate(hosts, start=1)]
-        environment = self._environment(0)
-        return mpi_command(named, program, settings, environment, starts_here=False)
+        return mpi_command(named, program, settings, _environment(), starts_here=False)
 
-    def _environment(self, samples: int) -> dict[str, str]:
-        here = Path(__file__).parent
-        paths = [str(here), str(here.parent), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-        return os.environ | {
-            "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-            "DDLPLAN_BENCH_SAMPLES": str(samples),
-        }
+
+def _environment() -> dict[str, str]:
+    """Let the ranks find programs of this folder."""
+    here = Path(__file__).parent
+    paths = [str(here), str(here.parent), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}

@@ -13,7 +13,7 @@ the same hosts and link, with the same batch, as a user would write it and with 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from _block import Output, Required, Result, alternate, make_parser, positive, run_bench
 from _hosts import ALEXNET_PARAMETERS, Cluster
@@ -23,7 +23,7 @@ from launch.plan import Plan
 from probes.timing import Measurement, paired_ratio
 
 _BYTES = 4 * ALEXNET_PARAMETERS
-_PLAN = Plan(
+PLAN = Plan(
     strategy="sequential",
     node_batch=32,
     memory_format="channels_last",
@@ -98,8 +98,8 @@ def _link_results(link: Link) -> list[Result]:
 
 
 def _judge(cluster: Cluster, link: Link, batch: int, blocks: int, steps: int) -> list[Result]:
-    plan = Plan(**{**_PLAN.to_json(), "node_batch": batch, "devices": ("cpu",)})
-    alone = Measurement(samples_s=tuple(cluster.at_once(plan, steps)))
+    plan = replace(PLAN, node_batch=batch)
+    alone = Measurement(samples_s=tuple(cluster.all_at_once(plan, steps)[0]))
     pairs = list(
         alternate(
             lambda: cluster.ddp_step_times_s(batch, steps, channels_last=False),
@@ -107,7 +107,7 @@ def _judge(cluster: Cluster, link: Link, batch: int, blocks: int, steps: int) ->
             blocks=blocks,
         )
     )
-    again = Measurement(samples_s=tuple(cluster.at_once(plan, steps)))
+    again = Measurement(samples_s=tuple(cluster.all_at_once(plan, steps)[0]))
     turned = cluster.ddp_step_times_s(batch, steps, channels_last=True)
     compute_s = (alone.median_s + again.median_s) / 2
     busy_s = compute_s + link.processor_s
