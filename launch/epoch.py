@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from math import nan
 
 from launch.workers.reports import EpochDone, StepDone, Validated
 
@@ -29,7 +30,7 @@ class EpochRecord:
         parts.append(validated)
         if len(parts) < self._workers:
             return None
-        return self._conclude(self._steps.pop(validated.epoch), parts)
+        return self._conclude(self._steps.pop(validated.epoch, []), parts)
 
     def _conclude(self, steps: list[StepDone], parts: list[Validated]) -> EpochDone:
         samples = sum(step.samples for step in steps)
@@ -38,7 +39,10 @@ class EpochRecord:
         names = sorted({name for part in parts for name in part.metric_sums})
         return EpochDone(
             epoch=parts[0].epoch + 1,
-            train_loss=sum(step.loss * step.samples for step in steps) / samples,
+            # A job that went on after the last step of an epoch has only validated it.
+            train_loss=sum(step.loss * step.samples for step in steps) / samples
+            if samples
+            else nan,
             validation_loss=sum(part.loss_sum for part in parts) / judged if judged else None,
             metrics={
                 name: sum(part.metric_sums.get(name, 0.0) for part in parts) / judged
@@ -47,5 +51,5 @@ class EpochRecord:
             samples=samples,
             train_time_s=train_time_s,
             validation_time_s=max(part.time_s for part in parts),
-            throughput_samples_per_s=samples / train_time_s,
+            throughput_samples_per_s=samples / train_time_s if samples else 0.0,
         )

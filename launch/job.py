@@ -48,6 +48,26 @@ class NodeJob:
         )
 
 
+DEFAULT_EVERY_S = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keeping:
+    """How a job is kept, so that another one can go on."""
+
+    folder: str | None = None
+    """Of the checkpoints, on the first host; ``None`` where none are written."""
+
+    every_s: float = DEFAULT_EVERY_S
+    """Time between two of them."""
+
+    resume: str | None = None
+    """The checkpoint to go on from, on the first host; ``None`` to begin."""
+
+    done_epochs: int = 0
+    """Epochs that it has done."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """One MPI job: rank ``i`` runs ``nodes[i]``."""
@@ -75,6 +95,8 @@ class Job:
     keeps_shares: bool = False
     """Whether the nodes keep their shares even where one becomes slower."""
 
+    keeping: Keeping = Keeping()
+
     @property
     def node_batches(self) -> tuple[int, ...]:
         """Samples per step on each node."""
@@ -91,4 +113,5 @@ class Job:
         values: Mapping[str, Any] = json.loads(document)
         nodes = tuple(map(NodeJob.from_json, values["nodes"]))
         networks = tuple(values["networks"])
-        return cls(**{**values, "nodes": nodes, "networks": networks})
+        keeping = Keeping(**values["keeping"])
+        return cls(**{**values, "nodes": nodes, "networks": networks, "keeping": keeping})

@@ -71,6 +71,8 @@ class Node:
         self._directory = RunDirectory(Path(job.run_directory))
         self._laid: list[GradientsLaid] = []
         self._fault: BaseException | None = None
+        self._keep_at: float | None = None
+        """When to write the next checkpoint, by the monotonic clock."""
 
     def train(self, servers: ForkServers | None = None) -> bool:
         """Train to the end; tell whether every worker came to it.
@@ -96,6 +98,9 @@ class Node:
             node_batches=batches if len(batches) > 1 else (),
             is_led=True,
             weights=str(self._directory.weights) if self._rank == 0 else None,
+            checkpoint=self._job.keeping.folder,
+            resume=self._job.keeping.resume,
+            copy=str(self._directory.path / "resumed"),
         )
         first = replace(task, purpose=Purpose.DESCRIBE)
         with ForkServers() if servers is None else nullcontext(servers) as forks:
@@ -162,6 +167,8 @@ class Node:
                     self._say(self._explain_hang(hang, group, steps))
                     return False
                 look_at = time.monotonic() + _LOOK_AROUND_S
+                if steps is not None:
+                    self._keep_in_time(steps)
             event = group.next_event(_LOOK_AROUND_S)
             if event is None:
                 continue
@@ -170,6 +177,17 @@ class Node:
                 return False
             self._handle(event, group.size, steps)
         return True
+
+    def _keep_in_time(self, steps: StepServer) -> None:
+        """Have a checkpoint written when it is time: counted from the first step on."""
+        now, keeping = time.monotonic(), self._job.keeping
+        if keeping.folder is None or self._rank > 0 or steps.steps == 0:
+            return
+        if self._keep_at is not None and now >= self._keep_at:
+            steps.wish(checkpoint=True)
+            self._keep_at = None
+        if self._keep_at is None:
+            self._keep_at = now + keeping.every_s
 
     def _handle(self, event: Event, workers: int, steps: StepServer | None) -> None:
         if isinstance(event, Ended):

@@ -208,6 +208,16 @@ def launch(
         bool, _option("--all-hosts", help_="Use every host, though fewer may be faster.")
     ] = False,
     seed: Seed = 0,
+    checkpoint: Annotated[
+        Path | None, _option("--checkpoint", help_="Folder to keep the training in.")
+    ] = None,
+    checkpoint_every: Annotated[
+        str,
+        _option("--checkpoint-every", help_="How often: 90, 90s, 10m, 1h.", metavar="DURATION"),
+    ] = "10m",
+    resume: Annotated[
+        bool, _option("--resume", help_="Go on from the newest checkpoint, with its seed.")
+    ] = False,
     dry_run: Annotated[
         bool, _option("--dry-run", help_="Print the commands and start nothing.")
     ] = False,
@@ -246,6 +256,9 @@ def launch(
         keep_shares=keep_shares,
         allow_stale=allow_stale,
         all_hosts=all_hosts,
+        checkpoint=checkpoint,
+        checkpoint_every_s=_duration_s("--checkpoint-every", checkpoint_every),
+        resumes=resume,
         reach=Reach(ssh_config=ssh_config, mpirun=mpirun, allow_root=allow_run_as_root),
     )
     launch_job(request, db, out, dry_run=dry_run)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from launch.errors import (
+    CheckpointError,
     HostFileError,
     HostUnreachableError,
     InfeasiblePlanError,
@@ -21,6 +22,7 @@ _LAUNCH: tuple[tuple[type[LaunchError | ProbeError], int, str], ...] = (
     (HostFileError, 2, "host_file"),
     (HostUnreachableError, 4, "host"),
     (UseCaseError, 2, "use_case"),
+    (CheckpointError, 2, "checkpoint"),
     (UnknownStrategyError, 2, "strategy"),
     (InfeasiblePlanError, 3, "no_plan"),
     (InvalidPlanError, 2, "plan"),

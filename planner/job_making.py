@@ -8,7 +8,7 @@ from pathlib import Path
 
 from launch.errors import InvalidPlanError
 from launch.hosts.file import HostList, expand_hosts, read_host_file
-from launch.job import Job, NodeJob
+from launch.job import DEFAULT_EVERY_S, Job, Keeping, NodeJob
 from launch.shares import smallest_batch
 from launch.strategies import check_plan
 from planner.batch_limit import knows_memory, largest_batch
@@ -42,7 +42,30 @@ class LaunchRequest:
     keep_shares: bool = False
     """Leave the shares alone while training, even where a node becomes slower."""
 
+    checkpoint: Path | None = None
+    """Folder of the checkpoints."""
+
+    checkpoint_every_s: float = DEFAULT_EVERY_S
+    resumes: bool = False
+    """Whether to go on from the newest of them."""
+
+    resume: Path | None = None
+    """That one, once it is found."""
+
+    done_epochs: int = 0
+    """Epochs that were done by then."""
+
     reach: Reach = field(default_factory=Reach)
+
+    @property
+    def keeping(self) -> Keeping:
+        """How the job is kept."""
+        return Keeping(
+            folder=None if self.checkpoint is None else str(self.checkpoint.absolute()),
+            every_s=self.checkpoint_every_s,
+            resume=None if self.resume is None else str(self.resume),
+            done_epochs=self.done_epochs,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,6 +235,7 @@ def make_job(
         data=request.data,
         epochs=request.epochs,
         seed=request.seed,
+        keeping=request.keeping,
         is_rounded=request.wire == "bf16",
         keeps_shares=request.keep_shares,
     )
@@ -227,6 +251,7 @@ def make_own_job(request: LaunchRequest, plan: NodePlan, runs: Path) -> Job:
         data=request.data,
         epochs=request.epochs,
         seed=request.seed,
+        keeping=request.keeping,
     )
 
 

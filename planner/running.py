@@ -18,6 +18,7 @@ from launch.process_end import explain_exit
 from launch.run_directory import RunDirectory, append_line
 from launch.workers.reports import (
     Alive,
+    CheckpointSaved,
     EpochDone,
     JobFailed,
     Report,
@@ -47,6 +48,8 @@ class LaunchOutcome:
     run_directory: Path
     weights: Path | None
     epochs: tuple[EpochDone, ...]
+    checkpoint: Path | None = None
+    """The last one that was written."""
 
 
 def launch_command(
@@ -98,7 +101,10 @@ def run_job(
         message = f"mpirun {how} before the training did: see {log}"
         raise TrainingFailedError(message, log_tail=_tail(log), is_accident=code < 0)
     return LaunchOutcome(
-        run_directory=directory.path, weights=heard.weights, epochs=tuple(heard.epochs)
+        run_directory=directory.path,
+        weights=heard.weights,
+        epochs=tuple(heard.epochs),
+        checkpoint=heard.checkpoint,
     )
 
 
@@ -130,11 +136,12 @@ class _Heard:
         self, job: Job, directory: RunDirectory, on_report: Callable[[Report], None]
     ) -> None:
         self._record = EpochRecord(sum(node.plan.processes for node in job.nodes))
-        self._num_epochs = job.epochs
+        self._num_epochs = job.epochs - job.keeping.done_epochs
         self._metrics = directory.metrics
         self._on_report = on_report
         self.epochs: list[EpochDone] = []
         self.weights: Path | None = None
+        self.checkpoint: Path | None = None
         self.failures: list[JobFailed] = []
         self.has_spoken = False
         self.has_trained = False
@@ -160,6 +167,8 @@ class _Heard:
                     self._on_report(epoch)
             case WeightsSaved(path=path):
                 self.weights = Path(path)
+            case CheckpointSaved(path=path):
+                self.checkpoint = Path(path)
             case JobFailed():
                 self.failures.append(report)
 

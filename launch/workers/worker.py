@@ -232,6 +232,8 @@ class _Trainer:
 
     def keep(self, keeper: Keeper) -> None:
         """Write a checkpoint of where the training is."""
+        if self._task.local_rank == 0:
+            self._reporter.send(NoStep())
         keeper.save(self.progress, self._sampler.split)
 
     def train(self, keeper: Keeper) -> bool:

@@ -16,6 +16,7 @@ from planner.commands.next_step import next_command
 from planner.commands.training import RUNS, outcome_json, say_trained, train
 from planner.errors import NoDatabaseError, NoPlanError
 from planner.job_making import LaunchRequest, find_hosts, find_plan, make_own_job
+from planner.keeping import find_start
 from planner.output import Output
 from planner.placement import Placement
 from planner.report.plan_line import describe_plan
@@ -26,6 +27,9 @@ from probes.node import probe
 
 def launch(request: LaunchRequest, db: str, out: Output, *, dry_run: bool) -> None:
     """Train with stored plans, on this machine or on the hosts that the user names."""
+    request = find_start(request, out.warn)
+    if request.resume is not None:
+        out.note(f"going on from {request.resume}")
     hosts = find_hosts(request, os.environ)
     for note in hosts.notes:
         out.warn(note)

@@ -76,6 +76,8 @@ def say_trained(
     if line := training.network.line():
         out.say(f"network    {line}")
     out.say(f"weights    {_relative(outcome.weights)}")
+    if outcome.checkpoint is not None:
+        out.say(f"checkpoint {_relative(outcome.checkpoint)}")
     out.say(f"metrics    {_relative(outcome.run_directory / 'metrics.jsonl')}, logs beside it")
 
 
@@ -86,6 +88,7 @@ def outcome_json(training: Training, expected: float | None) -> dict[str, Any]:
     return {
         "run_directory": str(outcome.run_directory),
         "weights": None if outcome.weights is None else str(outcome.weights),
+        "checkpoint": None if outcome.checkpoint is None else str(outcome.checkpoint),
         "epochs": [epoch.to_json() for epoch in outcome.epochs],
         "expected_throughput_samples_per_s": expected,
         "measured_throughput_samples_per_s": measured,

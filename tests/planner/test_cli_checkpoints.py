@@ -1,0 +1,102 @@
+"""`ddlplan launch --checkpoint`: a training is kept, killed, and gone on with."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+AS_ROOT = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+
+
+def launch(command, case, *arguments, **environment):
+    return command.start("launch", "--use-case", case, *AS_ROOT, *arguments, **environment)
+
+
+@pytest.fixture
+def steady(cases):
+    return f"{cases}:Steady"
+
+
+def weights_of(command, run: int) -> dict[str, torch.Tensor]:
+    return load_file(command.folder / "runs" / str(run) / "weights.safetensors")
+
+
+def kept_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.glob("step-*"))
+
+
+def test_a_finished_training_goes_on_to_more_epochs_as_if_it_had_not_ended(tuned, steady):
+    whole = tuned.end(launch(tuned, steady, "--epochs", "3", "--seed", "5"))
+    assert whole.code == 0, whole.err
+    first = tuned.end(
+        launch(tuned, steady, "--epochs", "2", "--seed", "5", "--checkpoint", "kept", "--json")
+    )
+    assert first.code == 0, first.err
+    (name,) = kept_in(tuned.folder / "kept")
+    assert first.document["data"]["checkpoint"] == str(tuned.folder.resolve() / "kept" / name)
+    more = tuned.end(launch(tuned, steady, "--epochs", "3", "--checkpoint", "kept", "--resume"))
+    assert more.code == 0, more.err
+    assert more.out.startswith("epoch 3/3  loss ")
+    assert f"checkpoint kept/{kept_in(tuned.folder / 'kept')[-1]}" in more.out
+    ours, theirs = weights_of(tuned, 3), weights_of(tuned, 1)
+    assert all(torch.equal(ours[key], theirs[key]) for key in theirs)
+
+
+def test_a_killed_training_goes_on_from_its_last_checkpoint(tuned, steady):
+    keep = ("--checkpoint", "kept", "--checkpoint-every", "1s")
+    process = launch(tuned, steady, "--epochs", "100000", *keep)
+    kept = tuned.folder / "kept"
+    tuned.wait_until(lambda: kept_in(kept), "launch")
+    process.send_signal(signal.SIGKILL)
+    tuned.end(process)
+    tuned.wait_until_all_ended()
+    newest = kept / kept_in(kept)[-1]
+    epoch = json.loads((newest / "manifest.json").read_bytes())["epoch"]
+    more = tuned.end(launch(tuned, steady, "--epochs", epoch + 1, *keep, "--resume", "--json"))
+    assert more.code == 0, more.err
+    (done,) = more.document["data"]["epochs"]
+    assert done["epoch"] == epoch + 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--resume"], "--resume and no --checkpoint: name the folder"),
+        (["--checkpoint", "none", "--resume"], "no checkpoint in none: leave --resume out"),
+        (["--checkpoint", "kept", "--checkpoint-every", "soon"], "'soon' is no duration"),
+        (["--checkpoint", "planner.db"], "cannot be listed"),
+    ],
+)
+def test_checkpoints_that_cannot_be_are_one_line(arguments, message, tuned, steady):
+    before = tuned.listing()
+    ended = tuned.end(launch(tuned, steady, *arguments))
+    assert ended.code == 2
+    assert message in ended.errors[0]
+    assert tuned.listing() == before
+
+
+def test_a_training_that_was_kept_is_not_lost_to_another_one(tuned, steady, cases, import_for):
+    first = tuned.end(launch(tuned, steady, "--checkpoint", "kept"))
+    assert first.code == 0, first.err
+    import_for("NotANumber")
+    expected = {
+        (steady,): "holds checkpoints of a training already, the newest is step-",
+        (steady, "--resume"): "--epochs 1 and checkpoint",
+        (f"{cases}:NotANumber", "--resume"): f"is one of {steady}, not of ",
+    }
+    for arguments, message in expected.items():
+        ended = tuned.end(launch(tuned, *arguments, "--checkpoint", "kept"))
+        assert ended.code == 2
+        assert message in ended.errors[0]
+    (name,) = kept_in(tuned.folder / "kept")
+    file = tuned.folder / "kept" / name / "weights-0.safetensors"
+    file.write_bytes(file.read_bytes()[:-1])
+    ended = tuned.end(launch(tuned, steady, "--checkpoint", "kept", "--resume", "--epochs", "2"))
+    assert ended.code == 2
+    assert "no usable checkpoint in kept: " in ended.errors[0]
