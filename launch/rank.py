@@ -14,6 +14,10 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+# A rank that is killed breaks its connections, and Open MPI ends the ranks at their other ends: in
+# milliseconds, so that mpirun hears of these first and never says which one was killed, and how.
+os.environ.setdefault("OMPI_MCA_mpi_abort_delay", "2")
+
 from mpi4py import MPI
 
 from launch.errors import LaunchError
@@ -122,4 +126,5 @@ def _learn_job(ranks: Ranks, job_file: Path) -> Job:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    if status := main(Path(sys.argv[1])):
+        os._exit(status)  # not by MPI, which would wait as above

@@ -199,4 +199,5 @@ def _explain(failed: JobFailed) -> str:
 
 
 def _tail(path: Path, lines: int = 20) -> str:
-    return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
+    text = path.read_text(errors="replace").replace("\0", "")  # with which mpirun ends its words
+    return "\n".join(text.splitlines()[-lines:])
