@@ -147,8 +147,8 @@ class _Trial:
             "launch", *self._common, *self._hosts(hosts), *options
         ).data
         return Launched(
-            hosts=tuple(data["chosen"]["hosts"]),
-            predicted=data["chosen"]["throughput_samples_per_s"],
+            hosts=tuple(data["verdict"]["chosen"]["hosts"]),
+            predicted=data["verdict"]["chosen"]["throughput_samples_per_s"],
             measured=data["epochs"][-1]["throughput_samples_per_s"],
         )
 

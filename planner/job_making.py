@@ -13,7 +13,13 @@ from launch.shares import smallest_batch
 from launch.strategies import check_plan
 from planner.batch_limit import knows_memory, largest_batch
 from planner.errors import NoPlanError, StalePlanError
-from planner.measured_steps import MeasuredSteps, StepPoint, measured_steps, steps_from_points
+from planner.measured_steps import (
+    MeasuredSteps,
+    StepPoint,
+    measured_steps,
+    steps_from_points,
+    with_fixed_part,
+)
 from planner.prediction import ClusterNode, Prediction
 from planner.store import Store
 from planner.stored_plan import StoredPlan, stale_reasons
@@ -267,14 +273,19 @@ def _node_job(plan: NodePlan, share: int) -> NodeJob:
 def _steps(store: Store, stored: StoredPlan) -> MeasuredSteps:
     """Give a plan's steps; for a plan of the first release what its study shows of them.
 
-    With one batch alone, a step counts as proportional to its samples.
+    With one batch alone, a step on a CPU gets the fixed part that such models have, and one on a
+    GPU counts as proportional to its samples.
     """
     steps = stored.step_time
     if (steps is None or len(steps.points) < 2) and stored.study_id is not None:
         results = [trial.result for trial in store.trials(stored.study_id)]
         steps = measured_steps(stored.plan, results) or steps
-    if steps is not None:
-        return steps
+    steps = steps or _only_point(stored)
+    is_guess = len(steps.points) == 1 and stored.gradient_bytes and "cpu" in stored.plan.devices
+    return with_fixed_part(steps, stored.gradient_bytes or 0) if is_guess else steps
+
+
+def _only_point(stored: StoredPlan) -> MeasuredSteps:
     batch = stored.plan.node_batch
     step_s = batch / stored.throughput_samples_per_s.median
     peak = stored.peak_memory_bytes

@@ -10,6 +10,13 @@ from launch.plan import Plan
 from launch.shares import StepTime, fit_step_time, smallest_batch
 from planner.result import Outcome, TrialResult
 
+_FIXED_S_PER_BYTE = 4e-10
+"""Of gradients: weights are read forward and backward, gradients written, and the update reads and
+writes weights, gradients and momentum: eight times their size, at 20 GB/s of a core."""
+
+_LARGEST_FIXED = 0.5
+"""Of a step: what is assumed must not outweigh what was measured."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepPoint:
@@ -74,6 +81,17 @@ def measured_steps(plan: Plan, results: Sequence[TrialResult]) -> MeasuredSteps 
         if same_but_batch(result.plan, plan)
     ]
     return steps_from_points(points) if points else None
+
+
+def with_fixed_part(steps: MeasuredSteps, gradient_bytes: int) -> MeasuredSteps:
+    """Give steps that were measured with one batch alone the fixed part that they must have.
+
+    For plans on a CPU, where reading the weights and updating them takes its time in every step.
+    """
+    (point,) = steps.points
+    fixed_s = min(_FIXED_S_PER_BYTE * gradient_bytes, _LARGEST_FIXED * point.step_s)
+    line = StepTime(fixed_s=fixed_s, per_sample_s=(point.step_s - fixed_s) / point.node_batch)
+    return replace(steps, step_time=line)
 
 
 def batches_to_time(plan: Plan, results: Sequence[TrialResult]) -> list[Plan]:

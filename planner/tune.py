@@ -243,7 +243,7 @@ class Tuner:
             return 0.0
         best = self._findings.choose(self._findings.candidates()).plan
         needed_s = _SHARE_OF_USUAL * len(plans) * self._findings.time_of(best)
-        return min(needed_s, self._request.budget_s / 12)
+        return min(needed_s, self._request.budget_s / 8)
 
     def _exact_s(self) -> float:
         """Time to set aside for the best plan in fp32, which is slower."""

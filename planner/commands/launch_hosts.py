@@ -95,10 +95,13 @@ def _judge(
             f"{', '.join(untried)}: memory may not suffice there"
         )
     gradients = [p.stored.gradient_bytes for p in plans if p.stored.gradient_bytes is not None]
+    wire_bytes = max(gradients, default=None)
+    if wire_bytes is not None and request.wire != "fp32":
+        wire_bytes //= 2
     return judge(
         nodes,
         None if links is None or not links.links else Exchange(links),
-        max(gradients, default=None),
+        wire_bytes,
         global_batch=request.global_batch,
         all_hosts=request.all_hosts,
     )

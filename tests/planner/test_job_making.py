@@ -179,8 +179,16 @@ def test_steps_of_an_older_plan_are_those_of_its_study(store):
     assert [point.node_batch for point in found.steps.points] == [32, 64, 128]
 
 
-def test_steps_of_a_plan_without_any_evidence_are_proportional(store):
+def test_steps_of_one_batch_on_a_cpu_have_the_fixed_part_of_such_models(store):
     store.save_plan(plan(FAST, 64.0, step_time=None))
+    (found,) = find_plans(store, REQUEST, {"n1": FAST}, SOFTWARE, remedy=REMEDY)
+    line = found.steps.step_time
+    assert 0.05 < line.fixed_s < 0.15
+    assert line.at(128) == pytest.approx(2.0)
+
+
+def test_steps_of_one_batch_are_proportional_where_nothing_is_known_of_the_model(store):
+    store.save_plan(plan(FAST, 64.0, step_time=None, gradient_bytes=None))
     (found,) = find_plans(store, REQUEST, {"n1": FAST}, SOFTWARE, remedy=REMEDY)
     assert found.steps.step_time.fixed_s == 0
     assert found.steps.step_time.at(64) == pytest.approx(1.0)
