@@ -9,7 +9,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -78,15 +77,6 @@ class Cluster:
             document.write_bytes(job.encode())
             done = self._follow(chosen, ["launch.rank", str(document)], Path(folder))
         return [step.time_s for step in done[_WARMUP_STEPS:]]
-
-    def all_at_once(self, plan: Plan, steps: int) -> list[list[float]]:
-        """Train on every host by itself, all at the same time; give the step times of each."""
-        with ThreadPoolExecutor(len(self.bed.hosts)) as pool:
-            calls = [
-                pool.submit(self.step_times_s, [plan], steps, hosts=[host])
-                for host in self.bed.hosts
-            ]
-            return [call.result() for call in calls]
 
     def add_up(self, num_bytes: int, repeats: int) -> dict[str, Any]:
         """Add up memory of a size over all hosts, with nothing beside it."""

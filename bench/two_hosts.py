@@ -16,20 +16,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from _block import Output, Required, Result, alternate, make_parser, positive, run_bench
-from _hosts import ALEXNET_PARAMETERS, Cluster
+from _hosts import Cluster
+from _speeds import GRADIENT_BYTES, PLAN, alone_at_once, median_s
 from testbed.bed import Testbed
 
-from launch.plan import Plan
 from probes.timing import Measurement, paired_ratio
-
-_BYTES = 4 * ALEXNET_PARAMETERS
-PLAN = Plan(
-    strategy="sequential",
-    node_batch=32,
-    memory_format="channels_last",
-    allocator="retain",
-    fused_optimizer=True,
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,13 +64,13 @@ def main() -> int:
 
 def _measure_link(cluster: Cluster, rate: str) -> Link:
     before = cluster.iperf3_bytes_per_s()
-    summed = cluster.add_up(_BYTES, 5)
+    summed = cluster.add_up(GRADIENT_BYTES, 5)
     after = cluster.iperf3_bytes_per_s()
     return Link(
         rate=rate,
         iperf3_bytes_per_s=(before + after) / 2,
         sum_s=tuple(summed["times_s"]),
-        processor_s=Measurement(samples_s=tuple(summed["processor_s"])).median_s,
+        processor_s=median_s(summed["processor_s"]),
         sent_bytes=summed["bytes"],
     )
 
@@ -99,7 +90,8 @@ def _link_results(link: Link) -> list[Result]:
 
 def _judge(cluster: Cluster, link: Link, batch: int, blocks: int, steps: int) -> list[Result]:
     plan = replace(PLAN, node_batch=batch)
-    alone = Measurement(samples_s=tuple(cluster.all_at_once(plan, steps)[0]))
+    hosts = cluster.bed.hosts
+    before = alone_at_once(cluster, hosts, [batch, batch], steps)
     pairs = list(
         alternate(
             lambda: cluster.ddp_step_times_s(batch, steps, channels_last=False),
@@ -107,21 +99,21 @@ def _judge(cluster: Cluster, link: Link, batch: int, blocks: int, steps: int) ->
             blocks=blocks,
         )
     )
-    again = Measurement(samples_s=tuple(cluster.all_at_once(plan, steps)[0]))
+    after = alone_at_once(cluster, hosts, [batch, batch], steps)
     turned = cluster.ddp_step_times_s(batch, steps, channels_last=True)
-    compute_s = (alone.median_s + again.median_s) / 2
+    compute_s = sum([*before, *after]) / 4
     busy_s = compute_s + link.processor_s
     bound_s = max(busy_s, link.wire_s)
     is_computing = busy_s >= link.wire_s
-    ours = [Measurement(samples_s=tuple(times_s)).median_s for _, times_s in pairs]
-    ddp = [Measurement(samples_s=tuple(times_s)).median_s for times_s, _ in pairs]
-    turned_s = Measurement(samples_s=tuple(turned)).median_s
+    ours = [median_s(times_s) for _, times_s in pairs]
+    ddp = [median_s(times_s) for times_s, _ in pairs]
+    turned_s = median_s(turned)
     name = f"{link.rate}, batch {batch}"
     limit = Required(high=1.08 if is_computing else 1.15)
     return [
         Result(figure=f"{name}: computing alone", value=compute_s, unit="s"),
         Result(figure=f"{name}: wire", value=link.wire_s, unit="s"),
-        Result(figure=f"{name}: step", value=Measurement(samples_s=tuple(ours)).median_s, unit="s"),
+        Result(figure=f"{name}: step", value=median_s(ours), unit="s"),
         Result(
             figure=f"{name}: step / bound ({'computing' if is_computing else 'link'})",
             value=paired_ratio([(one, bound_s) for one in ours]),

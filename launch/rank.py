@@ -28,6 +28,7 @@ from launch.mpi.lifeline import Lifeline
 from launch.mpi.ranks import Ranks
 from launch.node import Node
 from launch.process_end import end_with_parent
+from launch.run_directory import RunDirectory
 from launch.share_keeper import ShareKeeper
 from launch.shares import smallest_batch
 from launch.training.handles import GroupHandles
@@ -122,7 +123,10 @@ def _make_keeper(job: Job) -> ShareKeeper | None:
 
 def _learn_job(ranks: Ranks, job_file: Path) -> Job:
     """Give every rank the job that rank 0 read. Collective."""
-    return Job.decode(ranks.broadcast(job_file.read_bytes() if ranks.rank == 0 else b""))
+    job = Job.decode(ranks.broadcast(job_file.read_bytes() if ranks.rank == 0 else b""))
+    if ranks.rank == 0 and job_file != RunDirectory(Path(job.run_directory)).job:
+        job_file.unlink()  # handed over for this rank alone
+    return job
 
 
 if __name__ == "__main__":

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from launch.hosts.checked import HostsChecked
+from launch.hosts.handover import hand_over
 from launch.hosts.line import Host
 from launch.hosts.ssh import write_ssh_config
-from launch.mpi.command import mpi_command
+from launch.mpi.command import mpi_command, uses_srun
 from launch.mpi.settings import MpiSettings
 from launch.run_directory import RunDirectory
 from planner.together.running import Reach
@@ -43,15 +46,21 @@ class Placement:
         """Whether another machine takes part."""
         return len(self.hosts) > 1 or not self.starts_here
 
-    def prepare(self, directory: RunDirectory) -> None:
-        """Write what the command will read.
+    def prepare(self, directory: RunDirectory) -> Path:
+        """Write what the command will read; give the name of the job's file on the first host.
 
         Raises:
             HostFileError: The user's ssh configuration cannot be used.
+            HostUnreachableError: The first host does not take the job.
         """
+        config = directory.ssh_config
         if self.logs_in:
-            config = directory.ssh_config
             write_ssh_config(self.hosts, config, include=self.reach.ssh_config)
+        if self.starts_here:
+            return directory.job
+        by_srun = uses_srun(self._settings(directory), os.environ)
+        document = directory.job.read_bytes()
+        return Path(hand_over(self.hosts[0], document, ssh_config=None if by_srun else config))
 
     def command(
         self, program: Sequence[str], directory: RunDirectory, environment: Mapping[str, str]
@@ -66,11 +75,13 @@ class Placement:
         Raises:
             LaunchError: There is no MPI that can do it.
         """
-        settings = MpiSettings(
+        settings, here = self._settings(directory), self.starts_here
+        return mpi_command(self.hosts, program, settings, environment, starts_here=here)
+
+    def _settings(self, directory: RunDirectory) -> MpiSettings:
+        return MpiSettings(
             mpirun=self.reach.mpirun,
             ssh_config=directory.ssh_config if self.logs_in else None,
             networks=self.networks,
             allow_root=self.reach.allow_root,
         )
-        hosts, here = self.hosts, self.starts_here
-        return mpi_command(hosts, program, settings, environment, starts_here=here)

@@ -53,10 +53,21 @@ class LaunchOutcome:
 
 
 def launch_command(
-    directory: RunDirectory, placement: Placement, environment: Mapping[str, str]
+    directory: RunDirectory,
+    placement: Placement,
+    environment: Mapping[str, str],
+    job_file: Path | None = None,
 ) -> list[str]:
-    """Give the command that runs the job of a directory, as an argument list."""
-    return placement.command(["launch.rank", str(directory.job)], directory, environment)
+    """Give the command that runs the job of a directory, as an argument list.
+
+    Args:
+        directory: Of the run.
+        placement: Where the ranks start.
+        environment: Variables that the command will be started with.
+        job_file: Where the first host finds the job, if not in the directory.
+    """
+    program = ["launch.rank", str(job_file or directory.job)]
+    return placement.command(program, directory, environment)
 
 
 def run_job(
@@ -72,9 +83,9 @@ def run_job(
     directory = _run_directory(runs)
     job = replace(job, run_directory=str(directory.path), networks=placement.networks)
     write_private(directory.job, job.encode())
-    placement.prepare(directory)
+    job_file = placement.prepare(directory)
     heard = _Heard(job, directory, on_report)
-    command = launch_command(directory, placement, os.environ)
+    command = launch_command(directory, placement, os.environ, job_file)
     with (
         MpiJob(command, directory.mpirun_log) as running,
         Interruption(running, on_report) as interruption,
