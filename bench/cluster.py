@@ -1,0 +1,174 @@
+"""How well does the prediction say how fast hosts train together, and which of them should?
+
+Hosts of one machine, see `tests/testbed`, of up to one core each, train AlexNet in many settings:
+one to four hosts, of equal and unequal speed, over links of several rates, with several batches. In
+each, what every host needs alone and what the network can do are measured as `tune` and
+`probe --hosts` measure them. From these the throughput of all hosts, of the subset that is chosen
+and of the fastest host alone is predicted, and held against what is then measured. A verdict is
+wrong where what it chose is more than 5 % slower than another of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+
+from _block import Output, Required, Result, make_parser, positive, run_bench
+from _hosts import Cluster
+from _speeds import (
+    GRADIENT_BYTES,
+    PLAN,
+    cluster_node,
+    measure_exchange,
+    measure_lines,
+    median_s,
+)
+from testbed.bed import Testbed
+
+from planner.cluster import judge
+from planner.prediction import Prediction
+
+_GAP = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A cluster, and the batch that each host was tuned with."""
+
+    cores: tuple[str, ...]
+    quotas: tuple[float | None, ...]
+    rate: str | None
+    batch: int
+
+    def __str__(self) -> str:
+        speeds = "+".join(f"{1 if quota is None else quota:g}" for quota in self.quotas)
+        return f"{speeds} cores, {self.rate or 'no limit'}, batch {self.batch}"
+
+
+_ONE, _TWO = ("0",), ("0", "1")
+_THREE, _FOUR = ("0", "1", "1"), ("0", "0", "1", "1")
+
+SETTINGS = (
+    Setting(cores=_ONE, quotas=(None,), rate=None, batch=32),
+    Setting(cores=_TWO, quotas=(None, None), rate=None, batch=32),
+    Setting(cores=_TWO, quotas=(None, None), rate="10gbit", batch=64),
+    Setting(cores=_TWO, quotas=(None, None), rate="1gbit", batch=16),
+    Setting(cores=_TWO, quotas=(None, None), rate="1gbit", batch=96),
+    Setting(cores=_TWO, quotas=(None, None), rate="200mbit", batch=32),
+    Setting(cores=_TWO, quotas=(None, 0.5), rate=None, batch=48),
+    Setting(cores=_TWO, quotas=(None, 0.25), rate="1gbit", batch=64),
+    Setting(cores=_TWO, quotas=(None, 0.1), rate="1gbit", batch=16),
+    Setting(cores=_THREE, quotas=(None, 0.5, 0.5), rate=None, batch=32),
+    Setting(cores=_THREE, quotas=(None, 0.5, 0.25), rate="1gbit", batch=64),
+    Setting(cores=_FOUR, quotas=(0.5, 0.5, 0.5, 0.5), rate=None, batch=32),
+    Setting(cores=_FOUR, quotas=(0.5, 0.5, 0.5, 0.25), rate="1gbit", batch=32),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """A prediction beside what was measured, both in samples per second."""
+
+    hosts: tuple[str, ...]
+    predicted: float
+    measured: float
+
+    @property
+    def error(self) -> float:
+        """How far off the prediction was, relative to what was measured."""
+        return abs(self.predicted / self.measured - 1)
+
+
+def main() -> int:
+    """Measure and show."""
+    parser = make_parser(__doc__)
+    parser.add_argument("--settings", type=positive, default=len(SETTINGS), help="how many (all)")
+    parser.add_argument("--steps", type=positive, default=6, help="timed in each run (6)")
+    arguments = parser.parse_args()
+    out = Output("cluster", as_json=arguments.json)
+    out.introduce()
+    errors: list[float] = []
+    losses: list[float] = []
+    for setting in SETTINGS[: arguments.settings]:
+        chosen, every = _try(setting, arguments.steps)
+        best = max(held.measured for held in every)
+        errors += [held.error for held in every]
+        losses.append(1 - chosen.measured / best)
+        for held in every:
+            mark = "*" if held == chosen else " "
+            out.say(
+                f"{mark} {setting}: {' '.join(held.hosts)}: predicted {held.predicted:.1f} "
+                f"samples/s, measured {held.measured:.1f} ({100 * held.error:.1f} % off)"
+            )
+    wrong = sum(loss > _GAP for loss in losses)
+    return out.conclude(
+        [
+            Result(
+                figure="error of the prediction, median",
+                value=100 * median(errors),
+                unit="%",
+                required=Required(high=5.0),
+            ),
+            Result(
+                figure="error of the prediction, worst",
+                value=100 * max(errors),
+                unit="%",
+                required=Required(high=15.0),
+            ),
+            Result(
+                figure=f"wrong verdicts of {len(losses)}",
+                value=float(wrong),
+                required=Required(high=0.0),
+            ),
+            Result(
+                figure="chosen hosts behind the best, worst",
+                value=100 * max(losses),
+                unit="%",
+                required=Required(high=3.0),
+            ),
+        ]
+    )
+
+
+def _try(setting: Setting, steps: int) -> tuple[Held, list[Held]]:
+    """Predict and measure one setting; give what was chosen, and all that was measured."""
+    count = len(setting.cores)
+    with Testbed(count, cores=setting.cores, quotas=setting.quotas, rate=setting.rate) as bed:
+        cluster = Cluster(bed)
+        batches = [setting.batch] * count
+        lines = measure_lines(cluster, bed.hosts, batches, steps)
+        nodes = [
+            cluster_node(host, line, setting.batch)
+            for host, line in zip(bed.hosts, lines, strict=True)
+        ]
+        exchange = measure_exchange(cluster, bed.hosts)
+        verdict = judge(nodes, exchange, GRADIENT_BYTES)
+        held = {
+            found.hosts: _hold(cluster, found, steps)
+            for found in _worth_measuring(verdict.chosen, verdict.predictions)
+        }
+    return held[verdict.chosen.hosts], list(held.values())
+
+
+def _worth_measuring(chosen: Prediction, found: Sequence[Prediction]) -> Iterator[Prediction]:
+    """Give the chosen subset, all hosts, and the fastest host alone."""
+    yield chosen
+    yield max(found, key=lambda one: len(one.hosts))
+    yield next(one for one in found if len(one.hosts) == 1)
+
+
+def _hold(cluster: Cluster, found: Prediction, steps: int) -> Held:
+    by_name = {host.name: host for host in cluster.bed.hosts}
+    plans = [replace(PLAN, node_batch=batch) for batch in found.batches]
+    hosts = [by_name[name] for name in found.hosts]
+    step_s = median_s(cluster.step_times_s(plans, steps, hosts=hosts))
+    return Held(
+        hosts=found.hosts,
+        predicted=found.throughput_samples_per_s,
+        measured=found.global_batch / step_s,
+    )
+
+
+if __name__ == "__main__":
+    run_bench(main)
