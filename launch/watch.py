@@ -15,7 +15,6 @@ from launch.workers.reports import Alive, lost_host
 _LOOK_S = 0.25
 _SPEAK_EVERY_S = 2.0
 _SPEAK_LIMIT_S = 1.0
-_CAUSE_LIMIT_S = 2.0
 _END_LIMIT_S = 4.0
 
 
@@ -71,6 +70,7 @@ class Watch:
         """End this rank, and with it the job.
 
         Not at once: where a rank was killed, mpirun is about to say how, and ends all the others.
+        Where it does not, it is this host that is cut off, with a daemon that waits for ever.
         """
         others = len(self._hosts) - 1
         if self._rank == 0 and len(lost) == others > 1:
@@ -80,9 +80,6 @@ class Watch:
             host = self._hosts[lost[0]]
             message = f"does not answer {self._hosts[self._rank]} any more"
         self._voice.try_to_say(lost_host(host, message), _SPEAK_LIMIT_S)
-        if self._is_over.wait(_CAUSE_LIMIT_S):
-            return
-        if self._rank > 0:
-            self._is_over.wait(_END_LIMIT_S - _CAUSE_LIMIT_S)
+        if not self._is_over.wait(_END_LIMIT_S):
             end_daemon()
-        self._end(1)
+            self._end(1)

@@ -218,6 +218,18 @@ def launch(
     resume: Annotated[
         bool, _option("--resume", help_="Go on from the newest checkpoint, with its seed.")
     ] = False,
+    max_restarts: Annotated[
+        int,
+        _option("--max-restarts", help_="Go on so often after an accident, not an error.", min=0),
+    ] = 0,
+    hang_timeout: Annotated[
+        str | None,
+        _option(
+            "--hang-timeout",
+            help_="Time without a step that ends the job; by default 20 steps, at least 60s.",
+            metavar="DURATION",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, _option("--dry-run", help_="Print the commands and start nothing.")
     ] = False,
@@ -259,6 +271,8 @@ def launch(
         checkpoint=checkpoint,
         checkpoint_every_s=_duration_s("--checkpoint-every", checkpoint_every),
         resumes=resume,
+        max_restarts=max_restarts,
+        hang_limit_s=None if hang_timeout is None else _duration_s("--hang-timeout", hang_timeout),
         reach=Reach(ssh_config=ssh_config, mpirun=mpirun, allow_root=allow_run_as_root),
     )
     launch_job(request, db, out, dry_run=dry_run)

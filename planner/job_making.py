@@ -61,6 +61,12 @@ class LaunchRequest:
     done_epochs: int = 0
     """Epochs that were done by then."""
 
+    max_restarts: int = 0
+    """How often to go on from the last checkpoint after an accident."""
+
+    hang_limit_s: float | None = None
+    """Time without a step after which a node has failed; ``None``: by the time of its steps."""
+
     reach: Reach = field(default_factory=Reach)
 
     @property
@@ -242,6 +248,7 @@ def make_job(
         epochs=request.epochs,
         seed=request.seed,
         keeping=request.keeping,
+        hang_limit_s=request.hang_limit_s,
         is_rounded=request.wire == "bf16",
         keeps_shares=request.keep_shares,
     )
@@ -258,6 +265,7 @@ def make_own_job(request: LaunchRequest, plan: NodePlan, runs: Path) -> Job:
         epochs=request.epochs,
         seed=request.seed,
         keeping=request.keeping,
+        hang_limit_s=request.hang_limit_s,
     )
 
 

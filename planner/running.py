@@ -109,7 +109,7 @@ def run_job(
         raise TrainingFailedError(message, log_tail=_tail(log), is_accident=True)
     if code != 0 or not heard.is_complete:
         how = f"was {explain_exit(code)}" if code < 0 else f"ended with {explain_exit(code)}"
-        message = f"mpirun {how} before the training did: see {log}"
+        message = f"mpirun {how} before the training was done: see {log}"
         raise TrainingFailedError(message, log_tail=_tail(log), is_accident=code < 0)
     return LaunchOutcome(
         run_directory=directory.path,

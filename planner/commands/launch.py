@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -20,6 +20,7 @@ from planner.keeping import find_start
 from planner.output import Output
 from planner.placement import Placement
 from planner.report.plan_line import describe_plan
+from planner.restarts import run_with_restarts
 from planner.software import current_software
 from planner.store import Store
 from probes.node import probe
@@ -27,18 +28,39 @@ from probes.node import probe
 
 def launch(request: LaunchRequest, db: str, out: Output, *, dry_run: bool) -> None:
     """Train with stored plans, on this machine or on the hosts that the user names."""
-    request = find_start(request, out.warn)
-    if request.resume is not None:
-        out.note(f"going on from {request.resume}")
-    hosts = find_hosts(request, os.environ)
-    for note in hosts.notes:
-        out.warn(note)
+
+    def attempt(request: LaunchRequest, hosts: Sequence[Host] | None) -> None:
+        request = find_start(request, out.warn)
+        if request.resume is not None:
+            out.note(f"going on from {request.resume}")
+        if hosts is None:
+            listed = find_hosts(request, os.environ)
+            for note in listed.notes:
+                out.warn(note)
+            hosts = listed.hosts
+        _launch(request, hosts, db, out, dry_run=dry_run)
+
+    run_with_restarts(request, attempt, lambda: _find_good_hosts(request), out.warn)
+
+
+def _launch(
+    request: LaunchRequest, hosts: Sequence[Host], db: str, out: Output, *, dry_run: bool
+) -> None:
     remedy = next_command("tune", request.use_case, data=request.data, db=db, hosts=request.hosts)
     with _needing_database(request, db, remedy):
-        if len(hosts.hosts) == 1 and is_this_machine(hosts.hosts[0]):
-            _launch_here(request, hosts.hosts[0], remedy, db, out, dry_run=dry_run)
+        if len(hosts) == 1 and is_this_machine(hosts[0]):
+            _launch_here(request, hosts[0], remedy, db, out, dry_run=dry_run)
         else:
-            launch_hosts(request, hosts.hosts, remedy, db, out, dry_run=dry_run)
+            launch_hosts(request, hosts, remedy, db, out, dry_run=dry_run)
+
+
+def _find_good_hosts(request: LaunchRequest) -> Sequence[Host]:
+    """Give the hosts that pass their checks now."""
+    hosts = find_hosts(request, os.environ).hosts
+    if len(hosts) == 1 and is_this_machine(hosts[0]):
+        return hosts
+    checked = request.reach.check(hosts, use_case=request.use_case, data=request.data)
+    return checked.good or hosts  # where none is, the next attempt says why
 
 
 def _launch_here(
