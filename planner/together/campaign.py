@@ -6,7 +6,6 @@ of the hosts that are left goes on from there.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -14,6 +13,7 @@ from launch.errors import HostUnreachableError
 from launch.hosts.checked import HostsChecked
 from launch.hosts.line import Host
 from launch.hosts.ssh import ssh_name
+from launch.process_end import explain_exit
 from launch.workers.reports import Report
 from planner.study import EarlierTrials
 from planner.together.gathering import Gathering
@@ -25,8 +25,6 @@ from probes.hardware import Hardware
 
 _MAX_RESTARTS = 3
 _HOST_FAILED = 4
-_DEAD_RANK = re.compile(r"process rank (\d+) .{0,200}? exited (on signal \d+|improperly)")
-"""What mpirun says of a rank that died: there is no other way to learn which it was."""
 
 
 @dataclass
@@ -145,8 +143,9 @@ class Campaign:
             self._lose(finding.host, f"lost: {finding.check}: {finding.text}")
         if len(left) < len(hosts) or failures:
             return
-        if dead := _DEAD_RANK.search(" ".join(end.log_tail.split())):
-            self._lose(hosts[int(dead[1])].name, f"lost: its MPI rank ended {dead[2]}")
+        if (dead := end.dead_rank) is not None:
+            how = explain_exit(-dead.signal)
+            self._lose(hosts[dead.rank].name, f"lost: its MPI rank was {how}")
 
     def _lose(self, host: str, message: str) -> None:
         node = self.gathering.nodes[host]

@@ -16,6 +16,10 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import NoReturn
 
+# A rank that is killed breaks its connections, and Open MPI ends the ranks at their other ends: in
+# milliseconds, so that mpirun hears of these first and never says which one was killed.
+os.environ.setdefault("OMPI_MCA_mpi_abort_delay", "2")
+
 from mpi4py import MPI
 
 from launch.mpi.ranks import Ranks
@@ -132,4 +136,9 @@ def _end(number: int, _: object) -> NoReturn:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    try:
+        status = main(Path(sys.argv[1]))
+    except SystemExit as ended:
+        status = int(ended.code or 0)
+    if status:
+        os._exit(status)  # not by MPI, which would wait as above

@@ -14,6 +14,7 @@ from launch.hosts.handover import hand_over
 from launch.hosts.line import Host
 from launch.hosts.ssh import write_ssh_config
 from launch.mpi.command import mpi_command, uses_srun
+from launch.mpi.dead_rank import DeadRank, find_dead_rank
 from launch.mpi.job import MpiJob
 from launch.mpi.root import needs_root_option
 from launch.mpi.settings import MpiSettings
@@ -86,6 +87,9 @@ class JobEnd:
     lost_host: str | None
     """The host that stopped answering, as mpirun knows it."""
 
+    dead_rank: DeadRank | None
+    """The first rank that a signal ended."""
+
     log_tail: str
     """Last lines of what mpirun and the ranks wrote to stderr."""
 
@@ -146,9 +150,12 @@ def run_together(
                     case JobRefused(message=message):
                         refusal = refusal or message
             code, lost_host = job.wait(), job.find_lost_host()
-        tail = _tail(log)
-        return JobEnd(code=code, spoke=spoke, refusal=refusal, lost_host=lost_host, log_tail=tail)
-
-
-def _tail(log: Path) -> str:
-    return "\n".join(log.read_text(errors="replace").splitlines()[-_TAIL_LINES:])
+        said = log.read_text(errors="replace").replace("\0", "")  # with which its words end
+        return JobEnd(
+            code=code,
+            spoke=spoke,
+            refusal=refusal,
+            lost_host=lost_host,
+            dead_rank=find_dead_rank(said),
+            log_tail="\n".join(said.splitlines()[-_TAIL_LINES:]),
+        )
