@@ -26,6 +26,8 @@ A GPU that is not full takes as long for 64 samples as for 32. The line through 
 take any number more at no cost. An assumption, for batches beyond those that were measured.
 """
 
+_ROUNDING = 1e-12
+
 _GOOD_FLOOR = 2
 """Samples that a node gets where there are enough: layers that normalise refuse a single one."""
 
@@ -125,7 +127,7 @@ def equalise(
 
     Exact: samples are dealt one by one, each to the node that is done with it first, which no
     other way can beat because a step never gets shorter with a sample more. All but the last few
-    are dealt at once, by bisection of the time at which all are done.
+    are dealt at once.
 
     Args:
         times: Of each node.
@@ -160,24 +162,12 @@ def _dealt(
     times: Sequence[StepTime], global_batch: int, least: Sequence[int], most: Sequence[int]
 ) -> tuple[int, ...]:
     """Deal out a batch of which every node takes its least."""
-
-    def within(time_s: float) -> list[int]:
-        return [
-            min(max(time.samples_within(time_s), low), high)
-            for time, low, high in zip(times, least, most, strict=True)
-        ]
-
-    early_s, late_s = 0.0, max(time.at(global_batch) for time in times)
-    per_s = math.fsum(1 / time.per_sample_s for time in times)
-    while (late_s - early_s) * per_s > 1 and early_s < (
-        middle_s := (early_s + late_s) / 2
-    ) < late_s:
-        if sum(within(middle_s)) <= global_batch:
-            early_s = middle_s
-        else:
-            late_s = middle_s
-    batches = within(early_s)
-    # What is left is about a sample a node.
+    level_s = (1 - _ROUNDING) * _level_s(times, global_batch, least, most)
+    batches = [
+        min(max(time.samples_within(level_s), low), high)
+        for time, low, high in zip(times, least, most, strict=True)
+    ]
+    # What is left is less than a sample a node.
     queue = [
         (time.at(batch + 1), node)
         for node, (time, batch) in enumerate(zip(times, batches, strict=True))
@@ -190,6 +180,29 @@ def _dealt(
         if batches[node] < most[node]:
             heapq.heappush(queue, (times[node].at(batches[node] + 1), node))
     return tuple(batches)
+
+
+def _level_s(
+    times: Sequence[StepTime], global_batch: int, least: Sequence[int], most: Sequence[int]
+) -> float:
+    """Give the time at which all would be done, could samples be cut up.
+
+    As water that fills vessels: each takes its least from the start, begins to rise when the level
+    reaches what its least takes, and is full when it reaches what its most takes.
+    """
+    changes = []
+    for time, low, high in zip(times, least, most, strict=True):
+        if low < high:
+            changes.append((time.at(low), 1 / time.per_sample_s))
+            changes.append((time.at(high), -1 / time.per_sample_s))
+    changes.sort()
+    dealt, per_s, level_s = float(sum(least)), 0.0, 0.0
+    for time_s, change in changes:
+        more = per_s * (time_s - level_s)
+        if dealt + more >= global_batch:
+            return level_s + (global_batch - dealt) / per_s if per_s else level_s
+        dealt, per_s, level_s = dealt + more, per_s + change, time_s
+    return level_s
 
 
 def _or(values: Sequence[T] | None, times: Sequence[StepTime]) -> Sequence[T | None]:

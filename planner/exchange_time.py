@@ -89,9 +89,9 @@ class Exchange:
         links = [self._links[frozenset(pair)] for pair in neighbours]
         turns = math.ceil(message_bytes / CHUNK_BYTES / _UNDER_WAY)
         waits = 2 * (len(hosts) - 1) * turns
-        return ring_bytes(message_bytes, len(hosts)) / min(link.bytes_per_s for link in links) + (
-            waits * max(link.latency_s for link in links)
-        )
+        return ring_bytes(message_bytes, len(hosts)) / max(
+            min(link.bytes_per_s for link in links), 1.0
+        ) + (waits * max(link.latency_s for link in links))
 
     def _slowdown(self, message_bytes: int) -> float:
         """Give how much longer than ideal a sum of about this size took, all hosts together."""

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from launch.shares import StepTime, equalise
 from planner.exchange_time import FIRST_READY, Exchange
 
+_FULL_NODES = 4
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterNode:
@@ -87,7 +89,9 @@ def predict(
         return times.predict(global_batch)
     usual = times.predict(sum(node.tuned_batch for node in nodes))
     full = [node for node, n in zip(nodes, usual.batches, strict=True) if n == node.cap]
-    smaller = {times.batch_within(node) for node in full}
+    full.sort(key=lambda node: node.time.at(node.cap or 0))
+    # Of many full nodes a few tell enough: the first to be full, and some between it and the last.
+    smaller = {times.batch_within(node) for node in full[:: max(1, len(full) // _FULL_NODES)]}
     choice = [usual, *(times.predict(n) for n in smaller if n < usual.global_batch)]
     return max(choice, key=lambda prediction: prediction.throughput_samples_per_s)
 

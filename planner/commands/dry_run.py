@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from launch.allocators import allocator_environment
+from launch.errors import InvalidPlanError
 from launch.job import Job
 from launch.plan import Plan
 from launch.run_directory import RunDirectory
@@ -42,7 +43,7 @@ def describe_job(
                 "host": part.host,
                 "plan": part.plan.to_json(),
                 "workers": _workers(job, part.plan, node),
-                "environment": allocator_environment(part.plan.allocator, environment),
+                "environment": _allocator(part.plan.allocator, environment, placement),
             }
             for part, node in zip(job.nodes, nodes, strict=True)
         ],
@@ -69,6 +70,18 @@ def job_lines(job: Job, described: dict[str, Any], plan_ids: Sequence[int | None
     lines.append(f"workers' environment: {settings}, without {without}")
     lines.append("nothing was started: leave --dry-run out to train")
     return lines
+
+
+def _allocator(
+    allocator: str, environment: Mapping[str, str], placement: Placement
+) -> dict[str, str]:
+    """Give the variables of an allocator; another host may have a library that is not here."""
+    try:
+        return allocator_environment(allocator, environment)
+    except InvalidPlanError:
+        if not placement.logs_in:
+            raise
+        return {}
 
 
 def _settings(environment: Mapping[str, str]) -> str:

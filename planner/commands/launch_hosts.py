@@ -96,6 +96,11 @@ def _judge(
         )
     gradients = [p.stored.gradient_bytes for p in plans if p.stored.gradient_bytes is not None]
     wire_bytes = max(gradients, default=None)
+    if wire_bytes is None and links is not None and len(plans) > 1:
+        out.warn(
+            "the plans do not say how large the gradients are, as those of older versions: tune "
+            "again, so that the network is counted"
+        )
     if wire_bytes is not None and request.wire != "fp32":
         wire_bytes //= 2
     return judge(
