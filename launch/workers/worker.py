@@ -118,9 +118,9 @@ def _train(task: Task, case: UseCase, reporter: Reporter, handles: GroupHandles)
     trainer.prepare_input(group)
     if task.purpose is Purpose.TIME:
         trainer.train_for_ever()
-    keeper = trainer.start_keeping(group)
     if group.place is not None:
         reporter.send(_gradients_laid(group.place))
+    keeper = trainer.start_keeping(group)
     nodes = None
     if rank is not None and has_peers:
         nodes = OneModel(rank, is_source=task.node == 0, local_rank=task.local_rank)

@@ -1,0 +1,80 @@
+"""Several nodes go on with what the first one has kept, and no other one sees."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import tiny_cases
+import torch
+from conftest import SEED, TINY
+from safetensors.torch import load_file
+from test_several_nodes import ALONE, PIPELINE, TURNED
+from test_strategies import largest_error, trained_alone
+
+from launch.checkpoints.folder import find_latest
+from launch.job import Job, Keeping, NodeJob
+from launch.mpi.mpirun import find_mpirun
+
+RANK = Path(__file__).with_name("rank_apart.py")
+PLANS = [replace(ALONE, node_batch=2), TURNED]
+OTHERS = [replace(PIPELINE, node_batch=5), replace(ALONE, node_batch=3)]
+MIDDLE = "kept/step-00000020"
+"""After one epoch of 160 samples, eight a step, by its path on the first node alone."""
+
+
+def job_of(name: str, case: str, plans, *, epochs: int, keeping: Keeping, folder: Path) -> Path:
+    nodes = [NodeJob(host=f"node{i}", plan=plan) for i, plan in enumerate(plans)]
+    job = Job(
+        use_case=f"{TINY}:{case}",
+        nodes=tuple(nodes),
+        run_directory=str(folder / name),
+        epochs=epochs,
+        seed=SEED,
+        keeping=keeping,
+    )
+    (folder / name).mkdir()
+    file = folder / name / "job.json"
+    file.write_bytes(job.encode())
+    return file
+
+
+def run(folder: Path, jobs: list[Path]) -> None:
+    ended = subprocess.run(
+        [
+            *(find_mpirun(), "--host", "localhost:2", "-n", "2", "--bind-to", "none"),
+            *(sys.executable, "-m", "mpi4py", str(RANK), str(folder), *map(str, jobs)),
+        ],
+        env=os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, f"{ended.stdout[-3000:]}\n{ended.stderr}"
+
+
+@pytest.mark.parametrize("case", ["AdamW", "Random"])
+def test_nodes_go_on_together_and_with_other_plans(case, tmp_path):
+    keeps, resumes = Keeping(folder="kept"), Keeping(resume=MIDDLE, done_epochs=1)
+    settings = {"folder": tmp_path}
+    jobs = [
+        job_of("whole", case, PLANS, epochs=2, keeping=Keeping(), **settings),
+        job_of("first", case, PLANS, epochs=1, keeping=keeps, **settings),
+        job_of("second", case, PLANS, epochs=2, keeping=resumes, **settings),
+        job_of("other", case, OTHERS, epochs=2, keeping=resumes, **settings),
+    ]
+    run(tmp_path, jobs)
+    whole, second, other = (
+        load_file(tmp_path / name / "weights.safetensors") for name in ("whole", "second", "other")
+    )
+    assert all(torch.equal(second[key], whole[key]) for key in whole)
+    assert find_latest(tmp_path / "rank0" / "kept").path.name == Path(MIDDLE).name
+    assert not (tmp_path / "rank1" / "kept").exists()
+    assert not list(tmp_path.glob("*/resumed"))
+    if case == "AdamW":  # the other case draws other numbers on other workers
+        alone = trained_alone(getattr(tiny_cases, case)(), node_batch=8, epochs=2)
+        assert largest_error(other, alone) < 1e-4
