@@ -1,6 +1,7 @@
-# make demo    probe this machine, search for three minutes, train with what was found
-# make test    the test suite
-# make check   format, lint, types, tests: what CI runs
+# make demo        probe this machine, search for three minutes, train with what was found
+# make test        the test suite
+# make test-hosts  tests on several hosts, brought up on this machine: needs root, sshd, ip, tc
+# make check       format, lint, types, tests: what CI runs; hosts too where TESTBED is set
 #
 # Needs Python >= 3.11 and nothing else: no root, no MPI, no compiler. Uses uv where it is found.
 
@@ -15,7 +16,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 # the option shows in what make prints.
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] && echo --allow-run-as-root)
 
-.PHONY: demo test check format clean
+.PHONY: demo test test-hosts check format clean
 
 demo: $(VENV)/ready
 	$(BIN)/ddlplan probe
@@ -24,13 +25,17 @@ demo: $(VENV)/ready
 	$(BIN)/ddlplan launch --use-case simplebig --epochs 1 $(AS_ROOT)
 
 test: $(VENV)/ready-dev
-	$(BIN)/pytest
+	env -u TESTBED $(BIN)/pytest
+
+test-hosts: $(VENV)/ready-dev
+	TESTBED=$${TESTBED:-1} $(BIN)/pytest -m hosts --durations 10
 
 check: $(VENV)/ready-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(MAKE) --no-print-directory test
+	@if [ -n "$$TESTBED" ]; then $(MAKE) --no-print-directory test-hosts; fi
 
 format: $(VENV)/ready-dev
 	$(BIN)/ruff format .

@@ -25,9 +25,18 @@ def _own_surroundings(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyt
     monkeypatch.setenv("DDLPLAN_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs several hosts."""
+    for item in items:
+        if "_testbed_is_possible" in getattr(item, "fixturenames", ()):
+            item.add_marker("hosts")
+
+
 @pytest.fixture(scope="session")
 def _testbed_is_possible():
     """Skip where hosts cannot be brought up; where CI promised that they can, fail."""
+    if not os.environ.get("TESTBED"):
+        pytest.skip("takes minutes and root, for several hosts on this machine: make test-hosts")
     if (obstacle := find_obstacle()) is not None:
         if os.environ.get("TESTBED") == "required":
             pytest.fail(f"TESTBED=required, but {obstacle}")
