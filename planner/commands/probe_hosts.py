@@ -6,7 +6,7 @@ from typing import Any
 
 from launch.errors import HostUnreachableError
 from launch.hosts.file import HostList
-from planner.commands.tune_hosts import check_together, show_network, show_table
+from planner.commands.on_hosts import check_together, failure_json, show_network, show_table
 from planner.links import MeasuredLinks
 from planner.output import Output
 from planner.report.nodes import PROBE_COLUMNS, probe_row
@@ -35,8 +35,14 @@ def probe_hosts(listed: HostList, reach: Reach, db: str, out: Output, *, quick: 
         with TogetherLines(out, names, f"probing {len(names)} nodes") as lines:
             nodes = {name: NodeState(host=name) for name in names}
             gathering = Gathering(store, current_software(), lines, nodes=nodes)
-            purpose = Purpose.PROBE
-            Campaign(purpose, checked, reach, gathering, quick, _MESSAGE_BYTES).run()
+            Campaign(
+                Purpose.PROBE,
+                checked,
+                reach,
+                gathering,
+                is_quick=quick,
+                message_bytes=_MESSAGE_BYTES,
+            ).run()
     for node in nodes.values():
         for warning in () if node.hardware is None else node.hardware.warnings:
             out.warn(f"{node.host}: {warning}")
@@ -60,12 +66,9 @@ def _node_json(node: NodeState, measured: MeasuredLinks | None) -> dict[str, Any
     found = {}
     if node.hardware is not None:
         found = node.hardware.to_json() | {"fingerprint": node.hardware.fingerprint()}
-    failure = node.failure
     return {
         "host": node.host,
-        "error": None
-        if failure is None
-        else {"code": failure.code, "kind": failure.error, "message": failure.message},
+        "error": failure_json(node.failure),
         **found,
         "links": [
             {

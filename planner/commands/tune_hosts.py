@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from launch.errors import HostUnreachableError, UseCaseError
-from launch.hosts.checked import HostsChecked
 from launch.hosts.file import HostList
 from planner.commands.next_step import next_command
+from planner.commands.on_hosts import check_together, failure_json, show_network, show_table
 from planner.commands.tune import tuned_json
 from planner.errors import NoPlanError
 from planner.output import Output
 from planner.quantities import format_duration
 from planner.report.nodes import (
-    LINK_COLUMNS,
     PLAN_COLUMNS,
-    link_notes,
-    link_rows,
     links_json,
     plan_row,
 )
-from planner.report.table import Column, Row, find_look, render_table
+from planner.report.table import Row
 from planner.report.together_lines import TogetherLines
 from planner.software import current_software
 from planner.store import Store
@@ -81,45 +76,6 @@ def tune_hosts(
         raise KeyboardInterrupt
 
 
-def check_together(
-    listed: HostList,
-    reach: Reach,
-    out: Output,
-    *,
-    use_case: str | None = None,
-    data: str | None = None,
-) -> HostsChecked:
-    """Look whether all hosts can take part, before anything is started on one.
-
-    Raises:
-        HostUnreachableError: One cannot.
-        RefusedError: This is root, and the user has not said that it should be.
-    """
-    for note in listed.notes:
-        out.warn(note)
-    out.note(f"checking {len(listed.hosts)} hosts")
-    checked = reach.check(listed.hosts, use_case=use_case, data=data)
-    checked.require_good()
-    reach.check_root()
-    return checked
-
-
-def show_table(rows: Sequence[Row], columns: Sequence[Column], out: Output) -> None:
-    """Write a table, unless the answer is JSON."""
-    if not out.as_json and rows:
-        sys.stdout.write(render_table(rows, columns, find_look(sys.stdout, os.environ)))
-
-
-def show_network(gathering: Gathering, out: Output) -> None:
-    """Write what the network can do, where it was measured."""
-    if gathering.links is None or not gathering.links.links:
-        return
-    out.say("")
-    show_table(link_rows(gathering.links), LINK_COLUMNS, out)
-    for note in link_notes(gathering.links):
-        out.say(note)
-
-
 def _say_tuned(
     gathering: Gathering, elapsed_s: float, then: str, out: Output, *, interrupted: bool
 ) -> None:
@@ -162,11 +118,7 @@ def _no_plan(states: Sequence[NodeState]) -> Exception:
 
 
 def _node_json(node: NodeState, elapsed_s: float) -> dict[str, Any]:
-    failure = node.failure
-    error = None
-    if failure is not None:
-        error = {"code": failure.code, "kind": failure.error, "message": failure.message}
-    head = {"host": node.host, "error": error}
+    head = {"host": node.host, "error": failure_json(node.failure)}
     if node.outcome is None:
         return head
     return head | tuned_json(node.outcome, elapsed_s, node.pixel_bytes)

@@ -55,13 +55,16 @@ class Campaign:
             LaunchError: There is no MPI.
         """
         hosts = ranked(self.checked)
-        for _ in range(1 + _MAX_RESTARTS):
+        for attempt in range(1 + _MAX_RESTARTS):
             end = self._run(hosts)
             if end.code == 0:
                 return
             if end.refusal or not end.spoke:
                 why = end.refusal or f"mpirun ended with exit code {end.code}: {_said(end)}"
-                raise HostUnreachableError(why)
+                if attempt == 0:
+                    raise HostUnreachableError(why)
+                self.gathering.listener.warn(hosts[0].name, why)
+                return  # with what is known
             self._find_lost(hosts, end)
             states = [self.gathering.nodes[host.name] for host in hosts]
             if all(node.is_done or node.failure for node in states):
