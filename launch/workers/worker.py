@@ -230,11 +230,26 @@ class _Trainer:
         self.progress = keeper.resume(self._rank)
         return keeper
 
-    def keep(self, keeper: Keeper) -> None:
-        """Write a checkpoint of where the training is."""
-        if self._task.local_rank == 0:
+    def keep(self, keeper: Keeper, *, is_needed: bool = False) -> None:
+        """Write a checkpoint of where the training is.
+
+        Args:
+            keeper: Writes it.
+            is_needed: Whether the training is lost without it; else a warning is enough.
+
+        Raises:
+            CheckpointError: It is needed, and cannot be written.
+        """
+        is_first = self._task.local_rank == 0
+        if is_first:
             self._reporter.send(NoStep())
-        keeper.save(self.progress, self._sampler.split)
+        try:
+            keeper.save(self.progress, self._sampler.split)
+        except CheckpointError as error:
+            if is_needed:
+                raise
+            if is_first:
+                self._reporter.send(Warned(message=f"{error}: the training does without it"))
 
     def train(self, keeper: Keeper) -> bool:
         """Train one epoch, or what is left of it; tell whether it came to its end.
@@ -285,23 +300,13 @@ class _Trainer:
                 orders = self._rank.what_next()
                 if orders.checkpoint and keeper is not None:
                     self._reports.finish()
-                    self._keep_if_possible(keeper, is_last=orders.stop)
+                    self.keep(keeper, is_needed=orders.stop)
                     self._reports.start()
                 if orders.stop or orders.node_batches is not None:
                     break
             asked = time.perf_counter()
         self._reports.finish()
         return orders
-
-    def _keep_if_possible(self, keeper: Keeper, *, is_last: bool) -> None:
-        """Write a checkpoint; one that cannot be written ends nothing but a training that ends."""
-        try:
-            self.keep(keeper)
-        except CheckpointError as error:
-            if is_last:
-                raise
-            if self._task.local_rank == 0:
-                self._reporter.send(Warned(message=f"{error}: the training goes on without it"))
 
     def _batches(
         self, work: Work, positions: Iterator[int]

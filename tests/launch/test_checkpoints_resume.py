@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,7 +22,7 @@ from launch.exchange.server import StepServer
 from launch.plan import Plan
 from launch.training.handles import GroupHandles
 from launch.workers.group import WorkerGroup, explain_failure
-from launch.workers.reports import CheckpointSaved, StepDone
+from launch.workers.reports import CheckpointSaved, Prepared, StepDone, Warned
 from launch.workers.task import Purpose, Task, worker_tasks
 
 
@@ -29,11 +30,16 @@ class Ordering(StepServer):
     """Wants a checkpoint and an end after some steps."""
 
     stop_after: int | None = None
+    losing: Path | None = None
+    """This folder is lost after as many steps, and a checkpoint wanted, but no end."""
 
     def _next_orders(self) -> Orders:
-        if self.steps == self.stop_after:
+        if self.steps != self.stop_after:
+            return Orders()
+        if self.losing is None:
             return Orders(checkpoint=True, stop=True)
-        return Orders()
+        shutil.rmtree(self.losing)
+        return Orders(checkpoint=True)
 
 
 class KeptTraining:
@@ -46,9 +52,18 @@ class KeptTraining:
         self.steps: list[list[float]] = []
         """Losses of each run's steps."""
         self.saved: list[CheckpointSaved] = []
+        self.warned: list[str] = []
+        self.prepared: list[Prepared] = []
 
     def run(
-        self, plan: Plan, case: str, *, stop: int | None = None, resume: bool = False, epochs=1
+        self,
+        plan: Plan,
+        case: str,
+        *,
+        stop: int | None = None,
+        resume: bool = False,
+        epochs: int = 1,
+        loses: bool = False,
     ) -> dict[str, torch.Tensor]:
         """Train to the end or until so many steps are made; give the weights."""
         weights = self._directory / "weights.safetensors"
@@ -65,7 +80,7 @@ class KeptTraining:
         )
         tasks = worker_tasks(task, self._training._node.cpu.core_ids)
         self._training.events.clear()
-        with served(tasks, stop) as handles:
+        with served(tasks, stop, self.folder if loses else None) as handles:
             group = WorkerGroup(self._training._server, tasks, self._directory, handles=handles)
             with group:
                 while event := group.next_event():
@@ -74,6 +89,8 @@ class KeptTraining:
                     self._training.events.append(event)
         self.steps.append([step.loss for step in self._training.reports(StepDone)])
         self.saved += self._training.reports(CheckpointSaved)
+        self.prepared += self._training.reports(Prepared)
+        self.warned += [said.message for said in self._training.reports(Warned)]
         return load_file(weights)
 
     def in_two_runs(self, first: Plan, second: Plan, case: str, *, epochs=1, stop=3):
@@ -82,10 +99,10 @@ class KeptTraining:
 
 
 @contextmanager
-def served(tasks: list[Task], stop: int | None) -> Iterator[GroupHandles]:
+def served(tasks: list[Task], stop: int | None, losing: Path | None) -> Iterator[GroupHandles]:
     handles = GroupHandles.create()
     server = Ordering(handles, len(tasks))
-    server.stop_after = stop
+    server.stop_after, server.losing = stop, losing
     thread = Thread(target=server.run)
     thread.start()
     try:
@@ -178,3 +195,40 @@ def test_another_strategy_goes_on(case, before, after, kept_on_four, tiny_facts,
     alone = trained_alone(getattr(tiny_cases, case)(), node_batch=8)
     weights = kept_on_four.in_two_runs(first, second, case, stop=7)
     assert largest_error(weights, alone) < 1e-5
+
+
+def test_a_measured_cut_is_kept_and_not_measured_again(training, tmp_path):
+    """Cut elsewhere, the same plan would round other sums."""
+    kept = KeptTraining(training, tmp_path)
+    plan = Plan(
+        strategy="pipeline",
+        node_batch=8,
+        processes=2,
+        micro_batches=2,
+        options={"schedule": "1f1b", "cut": "measured"},
+    )
+    kept.in_two_runs(plan, plan, "Sgd")
+    kept.in_two_runs(plan, replace(plan, micro_batches=4), "Sgd")
+    first, second, _, other = (said.facts for said in kept.prepared)
+    assert second["cut"] == first["cut"]
+    assert first["layer_times_s"] is not None
+    assert second["layer_times_s"] is None
+    assert other["layer_times_s"] is not None  # another plan: what was best need not be now
+
+
+def test_a_checkpoint_that_cannot_be_written_does_not_end_the_training(training, tmp_path):
+    kept = KeptTraining(training, tmp_path)
+    plan = replace(SEQUENTIAL, strategy="processes", processes=2, replicas=2)
+    kept.run(plan, "Sgd", stop=7, loses=True)
+    assert len(kept.steps[0]) == 20
+    assert len(kept.warned) == 2  # the one that was asked for, and the one at the end
+    for warning in kept.warned:
+        assert warning.startswith("worker 0 cannot write a checkpoint into ")
+        assert warning.endswith(": the training does without it")
+
+
+def test_a_checkpoint_of_other_data_is_refused(training, tmp_path):
+    kept = KeptTraining(training, tmp_path)
+    kept.run(SEQUENTIAL, "Sgd", stop=7)
+    with pytest.raises(AssertionError, match="counts 160 training samples and the data set has 17"):
+        kept.run(SEQUENTIAL, "Uneven", resume=True)

@@ -64,6 +64,21 @@ def test_a_killed_training_goes_on_from_its_last_checkpoint(tuned, steady):
     assert done["epoch"] == epoch + 1
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_training_that_is_asked_to_end_leaves_a_checkpoint(number, tuned, steady):
+    process = launch(tuned, steady, "--epochs", "100000", "--checkpoint", "kept")
+    metrics = tuned.folder / "runs" / "1" / "metrics.jsonl"
+    tuned.wait_until(metrics.exists, "launch")
+    process.send_signal(number)
+    ended = tuned.end(process)
+    assert ended.code == 128 + number, ended.err
+    tuned.wait_until_all_ended()
+    (name,) = kept_in(tuned.folder / "kept")
+    manifest = json.loads((tuned.folder / "kept" / name / "manifest.json").read_bytes())
+    assert manifest["epoch"] >= len(metrics.read_text().splitlines()) - 1
+    assert manifest["step"] > 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
