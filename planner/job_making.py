@@ -98,7 +98,8 @@ class NodePlan:
 
     def cluster_node(self) -> ClusterNode:
         """Give what shares are worked out from."""
-        plan, cores = self.stored.plan, self.node.cpu.usable_cores
+        plan, cpu = self.stored.plan, self.node.cpu
+        cores = min(cpu.usable_cores, cpu.quota_cores or cpu.usable_cores)
         is_busy = "cpu" in plan.devices and plan.threads >= cores
         return ClusterNode(
             host=self.host,

@@ -28,8 +28,9 @@ class ClusterNode:
     cap: int | None = None
     """Largest node batch; ``None`` where nothing limits it."""
 
-    cores: int | None = None
-    """Cores that compute, and so lose time to the exchange; ``None`` where GPUs compute."""
+    cores: float | None = None
+    """Cores' worth of time for computing, which the exchange takes a part of; ``None`` where it
+    takes none, because GPUs compute or cores are left free."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

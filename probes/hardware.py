@@ -46,6 +46,9 @@ class Cpu:
     usable_cores: int
     """Logical cores that this process may keep busy."""
 
+    quota_cores: float | None = None
+    """Cores' worth of time that quotas grant, which may be less than one; ``None`` without any."""
+
     core_ids: tuple[int, ...]
     """Logical cores that a plan may pin to.
 

@@ -200,6 +200,11 @@ def test_core_that_the_plan_leaves_free_can_do_the_exchange(both):
     assert replace(both[0], stored=spare).cluster_node().cores is None
 
 
+def test_exchange_takes_more_of_a_core_of_which_there_is_only_a_half(both):
+    halved = replace(SLOW, cpu=replace(SLOW.cpu, quota_cores=0.5))
+    assert replace(both[1], node=halved).cluster_node().cores == 0.5
+
+
 def limit(points, *, usable=16 * GIB, available=None, devices=("cpu",)):
     memory = Memory(total_bytes=usable, usable_bytes=usable, available_bytes=available)
     found = Plan(strategy="threads", node_batch=128, devices=devices)

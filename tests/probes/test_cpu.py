@@ -81,6 +81,7 @@ def test_part_of_a_core_is_cut_off(tree):
 def test_quota_below_one_core_leaves_one(tree):
     cpu = read(tree, machine(), in_v2_group("/a", a="50000 100000"))
     assert (cpu.usable_cores, cpu.core_ids) == (1, (0,))
+    assert cpu.quota_cores == 0.5
 
 
 def test_v1_quota_binds_and_minus_one_is_no_quota(tree):
@@ -97,6 +98,7 @@ def test_v1_quota_binds_and_minus_one_is_no_quota(tree):
     cpu = read(tree, machine(), groups)
     assert cpu.usable_cores == 4
     assert cpu.binding_limit.source == "quota of cgroup v1 /slurm"
+    assert cpu.quota_cores == 4.0
 
 
 def test_cpuset_is_named_as_what_binds_the_affinity(tree):
