@@ -456,7 +456,7 @@ def _checked_case(use_case: str | None) -> str | None:
 def _existing(data: Path | None) -> str | None:
     if data is not None and not data.exists():
         raise typer.BadParameter(f"--data {data}: no such file or folder")
-    return None if data is None else str(data.resolve())
+    return None if data is None else str(data.absolute())
 
 
 def _one_of(option: str, value: str, choices: Sequence[str]) -> str:

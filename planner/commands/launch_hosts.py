@@ -53,12 +53,12 @@ def launch_hosts(
         StalePlanError: A host's plan was made on other hardware or software.
         InvalidPlanError: The hosts cannot take the global batch.
     """
-    if not dry_run:
-        request.reach.check_root()
     with Store.open(db, create=False) as store:  # first: without plans nobody need be asked
         out.note(f"checking {len(hosts)} hosts")
         checked = request.reach.check(hosts, use_case=request.use_case, data=request.data)
         checked.require_good()
+        if not dry_run:
+            request.reach.check_root()
         nodes = {host.name: _hardware(checked, host) for host in ranked(checked)}
         plans = find_plans(store, request, nodes, current_software(), remedy=remedy)
         links = store.latest_links(list(nodes))

@@ -35,7 +35,7 @@ CASES = [
     ("tune --use-case simplebig --hosts photos", 2, "it is a directory"),
     ("tune --use-case simplebig --hosts malformed", 2, "malformed:2: 'slots=8x'"),
     ("launch --use-case simplebig --hosts empty", 2, "names no host"),
-    ("launch --use-case simplebig --hosts remote", 4, "198.51.100.7"),
+    ("launch --use-case simplebig --hosts remote", 3, "ddlplan tune"),
     ("tune --use-case simplebig --hosts remote", 4, "198.51.100.7"),
     ("launch --use-case simplebig --hosts unsafe", 7, "unsafe:1: '-oProxyCommand=x'"),
     ("probe --hosts unsafe", 7, "unsafe:1"),
