@@ -98,6 +98,7 @@ class Node:
             node_batches=batches if len(batches) > 1 else (),
             is_led=True,
             weights=str(self._directory.weights) if self._rank == 0 else None,
+            hosts=tuple(node.host for node in self._job.nodes),
             checkpoint=self._job.keeping.folder,
             resume=self._job.keeping.resume,
             copy=str(self._directory.path / "resumed"),

@@ -61,6 +61,9 @@ class LaunchRequest:
     done_epochs: int = 0
     """Epochs that were done by then."""
 
+    kept_shares: Mapping[str, int] | None = None
+    """Shares of its hosts, where the user does not want others."""
+
     max_restarts: int = 0
     """How often to go on from the last checkpoint after an accident."""
 
@@ -125,6 +128,22 @@ def cluster_nodes(
     untried = [plan.host for plan in plans if not knows_memory(plan.stored.plan, plan.steps)]
     lifted = [replace(node, cap=None) if node.host in untried else node for node in nodes]
     return lifted, untried
+
+
+def keep_shares(
+    nodes: Sequence[ClusterNode], shares: Mapping[str, int]
+) -> list[ClusterNode] | None:
+    """Give the nodes that have a share, each able to take that one alone.
+
+    ``None`` where there is no share, or one of a host that is not there.
+    """
+    if not shares or not shares.keys() <= {node.host for node in nodes}:
+        return None
+    return [
+        replace(node, floor=shares[node.host], cap=shares[node.host])
+        for node in nodes
+        if node.host in shares
+    ]
 
 
 def find_hosts(request: LaunchRequest, environment: Mapping[str, str]) -> HostList:

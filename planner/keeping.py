@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def find_start(request: LaunchRequest, warn: Callable[[str], None]) -> LaunchRequest:
     """Give what the user wants, with what the checkpoint says that is gone on from, if any.
 
-    Its seed counts, and where the user names no global batch, its global batch: so every step is
-    what it would have been.
+    Its seed counts, and where the user names no global batch, its global batch, and the shares of
+    its hosts as long as all of them are there: so every step is what it would have been.
 
     Raises:
         UsageError: The options do not fit together.
@@ -47,7 +47,15 @@ def find_start(request: LaunchRequest, warn: Callable[[str], None]) -> LaunchReq
         global_batch=request.global_batch or manifest.global_batch,
         resume=found.path.absolute(),
         done_epochs=manifest.epoch,
+        kept_shares=_shares(request, manifest),
     )
+
+
+def _shares(request: LaunchRequest, manifest: Manifest) -> dict[str, int] | None:
+    """Give the hosts of a checkpoint with their shares, where the user names no others."""
+    if request.global_batch is not None or request.all_hosts or not manifest.hosts:
+        return None
+    return dict(zip(manifest.hosts, manifest.node_batches, strict=True))
 
 
 def _check_empty(folder: Path) -> None:

@@ -50,6 +50,9 @@ class Manifest:
     node_batches: tuple[int, ...]
     """Of each node, at the time of writing."""
 
+    hosts: tuple[str, ...] = ()
+    """What the nodes are called, in the same order."""
+
     plans: tuple[Mapping[str, Any], ...] = ()
     """Of each node that is known to the writer, the first one's first: `Plan.to_json`."""
 
@@ -101,6 +104,7 @@ class Manifest:
                 raise ValueError(f"a file is named {strange[0]}")
             values["node_batches"] = tuple(values["node_batches"])
             values["plans"] = tuple(values["plans"])
+            values["hosts"] = tuple(values["hosts"])
             return cls(**values)
         except (ValueError, TypeError, KeyError) as error:
             raise CheckpointError(f"its manifest is damaged ({error})") from error

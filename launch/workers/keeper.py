@@ -155,6 +155,7 @@ class Keeper:
             seed=self._task.seed,
             global_batch=split.global_batch,
             node_batches=split.node_batches,
+            hosts=self._task.hosts,
             plans=(self._task.plan.to_json(),),
             facts=self._step.facts,
             software={

@@ -57,6 +57,9 @@ class Task:
     weights: str | None = None
     """Where worker 0 saves the weights."""
 
+    hosts: tuple[str, ...] = ()
+    """Names of all nodes, for whoever goes on."""
+
     checkpoint: str | None = None
     """Folder of the checkpoints, on the first node; ``None`` where none are wanted."""
 
@@ -96,6 +99,7 @@ class Task:
         values["cores"] = tuple(values["cores"])
         values["precisions"] = tuple(values["precisions"])
         values["node_batches"] = tuple(values["node_batches"])
+        values["hosts"] = tuple(values["hosts"])
         return cls(**values)
 
 

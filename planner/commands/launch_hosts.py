@@ -16,7 +16,14 @@ from planner.cluster import Verdict, judge
 from planner.commands.dry_run import describe_job, job_lines
 from planner.commands.training import RUNS, outcome_json, say_trained, train
 from planner.exchange_time import Exchange
-from planner.job_making import LaunchRequest, NodePlan, cluster_nodes, find_plans, make_job
+from planner.job_making import (
+    LaunchRequest,
+    NodePlan,
+    cluster_nodes,
+    find_plans,
+    keep_shares,
+    make_job,
+)
 from planner.links import MeasuredLinks
 from planner.output import Output
 from planner.placement import Placement
@@ -89,6 +96,9 @@ def _judge(
     request: LaunchRequest, plans: Sequence[NodePlan], links: MeasuredLinks | None, out: Output
 ) -> Verdict:
     nodes, untried = cluster_nodes(plans, request.global_batch)
+    kept = keep_shares(nodes, request.kept_shares or {})
+    if kept is not None:
+        out.note("hosts and shares are those of the checkpoint")
     if untried:
         out.warn(
             f"--global-batch {request.global_batch} is more than was tried on "
@@ -104,11 +114,11 @@ def _judge(
     if wire_bytes is not None and request.wire != "fp32":
         wire_bytes //= 2
     return judge(
-        nodes,
+        nodes if kept is None else kept,
         None if links is None or not links.links else Exchange(links),
         wire_bytes,
         global_batch=request.global_batch,
-        all_hosts=request.all_hosts,
+        all_hosts=request.all_hosts or kept is not None,
     )
 
 
