@@ -8,6 +8,7 @@ points to the newest, so no pointer can be wrong::
                       optimizer-0.safetensors  what worker 0 holds of the optimizer's state
                       optimizer-1.safetensors
     DIR/.step-00000500/                        being written, or left by a writer that was killed
+    DIR/.lock                                  held by who writes; empty
 
 Imports no torch: the command line looks here before it starts anything.
 """
@@ -15,6 +16,7 @@ Imports no torch: the command line looks here before it starts anything.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import re
@@ -183,6 +185,9 @@ def sync_folder(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some file systems cannot
+            raise
     finally:
         os.close(descriptor)
 

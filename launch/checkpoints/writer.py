@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -24,6 +25,7 @@ from launch.training.group import LocalGroup
 
 _ROW_BYTES = 2048
 """For what one worker tells the others: the records of two files, or an error."""
+_LOCK = ".lock"
 _LOCK_LIMIT_S = 10.0
 """A loading process of a job that was killed a moment ago may still hold the folder."""
 
@@ -87,7 +89,8 @@ class CheckpointWriter:
 
     def _take_folder(self) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
+        # A file: on NFS a folder cannot be locked, nor what is not open for writing.
+        descriptor = os.open(self._folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             _lock(descriptor, self._folder)
             folders.remove_leftovers(self._folder)
@@ -173,5 +176,9 @@ def _lock(descriptor: int, folder: Path) -> None:
                     "another job writes there: give each a folder of its own"
                 ) from error
             time.sleep(0.1)
+        except OSError as error:
+            if error.errno in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
+                return  # a file system without locks: the user has to take care
+            raise
         else:
             return

@@ -61,7 +61,8 @@ def say_trained(
         remedy: What to do about a training that was much slower.
     """
     outcome = training.outcome
-    lost = [epoch.epoch for epoch in outcome.epochs if not math.isfinite(epoch.train_loss)]
+    trained = [epoch for epoch in outcome.epochs if epoch.samples]
+    lost = [epoch.epoch for epoch in trained if not math.isfinite(epoch.train_loss)]
     if lost:
         out.warn(
             f"the training loss of epoch {lost[0]} is no number (NaN or infinite): lower the "

@@ -65,7 +65,7 @@ def weight_in(path: Path) -> int:
 
 def test_the_newest_counts_and_the_last_two_are_kept(folder):
     paths = write(folder, 5, 100, 100_000_000, 123_456_789)
-    assert sorted(folder.iterdir()) == sorted(paths[-2:])
+    assert sorted(folder.iterdir()) == [folder / ".lock", *sorted(paths[-2:])]
     found = find_latest(folder)
     assert (found.path, found.manifest.step, found.warnings) == (paths[-1], 123_456_789, ())
     assert weight_in(found.path) == 123_456_789
@@ -178,7 +178,7 @@ def test_a_full_disk_costs_the_new_one_only(folder):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, old_limit)
         signal.signal(signal.SIGXFSZ, old_action)
-    assert list(folder.iterdir()) == [path]
+    assert sorted(folder.iterdir()) == [folder / ".lock", path]
     writer.save(part_of(3), replace(MANIFEST, step=3))
     writer.close()
     assert find_latest(folder).manifest.step == 3
@@ -210,14 +210,17 @@ torch.set_num_threads(1)
 random.seed(1)
 folder, last = Path(sys.argv[1]), 1
 write(folder, last)
-for _ in range(60):
+for _ in range(40):
+    heard, saying = os.pipe()
     child = os.fork()
     if child == 0:
         writer = open_writer(folder)
         for step in range(last + 1, last + 1000):
             writer.save(part_of(step), replace(MANIFEST, step=step))
+            os.write(saying, b".")
         os._exit(0)
-    time.sleep(random.uniform(0, 0.03))
+    os.read(heard, 1)  # it writes the next one now
+    time.sleep(random.uniform(0, 0.02))
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     found = find_latest(folder)
@@ -225,8 +228,9 @@ for _ in range(60):
     assert not found.warnings, found.warnings
     assert weight_in(found.path) == found.manifest.step
     last = found.manifest.step
+    os.close(heard), os.close(saying)
 write(folder, last + 1)
-assert len(os.listdir(folder)) == 2, os.listdir(folder)
+assert len(os.listdir(folder)) == 3, os.listdir(folder)
 print(last)
 """
 
@@ -241,4 +245,4 @@ def test_whenever_the_writer_is_killed_a_whole_one_is_there(folder):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > 60  # some of them came to write
+    assert int(done.stdout) > 40
