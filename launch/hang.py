@@ -14,15 +14,18 @@ _STEPS = 20
 """A step that takes so many times the time of the others does not end any more."""
 
 _LEAST_S = 60.0
-_OTHER_LEAST_S = 1800.0
-"""For what is no step, such as a validation or the way to the first step: how long that takes,
-nobody knows."""
-
 _WINDOW_STEPS = 100
+
+_ASK_AFTER_S = 5.0
+_IDLE_S = 0.02
+"""Processor time between two looks, a second or more apart, that is as good as none."""
 
 
 class HangWatch:
     """Holds the steps of a node against the clock.
+
+    What is no step, such as a validation or the way to the first one, may take any time; but there
+    the workers must not be idle for so long.
 
     Args:
         limit_s: Longest time without a step; ``None``: 20 times the median step, at least a
@@ -37,6 +40,7 @@ class HangWatch:
         self._patience = Patience(clock)
         self._times_s: deque[float] = deque(maxlen=_WINDOW_STEPS)
         self._is_in_steps = False
+        self._cpu_s = 0.0
         self._seen = (0, 0.0)
 
     def add_step(self, time_s: float) -> None:
@@ -50,22 +54,28 @@ class HangWatch:
         self._is_in_steps = False
         self._patience.restart()
 
-    @property
-    def limit_s(self) -> float:
-        """Longest time that may pass now."""
-        if not self._is_in_steps:
-            return max(_OTHER_LEAST_S, self._limit_s or 0.0)
-        return self._limit_s or max(_LEAST_S, _STEPS * median(self._times_s))
+    def find_hang(self, steps: StepServer, read_cpu_s: Callable[[], float]) -> str | None:
+        """Say what this node has not done in time, ``None`` while it may still come.
 
-    def find_hang(self, steps: StepServer) -> str | None:
-        """Say what this node has not done in time, ``None`` while it may still come."""
+        Args:
+            steps: Knows how far the node is, and whether it waits for others.
+            read_cpu_s: Gives the processor time of its workers so far.
+        """
         seen = (steps.steps, steps.answered_at)
         if seen != self._seen or steps.is_waiting:
             self._seen = seen
             self._patience.restart()
-        if (silent_s := self._patience.look()) <= self.limit_s:
+        silent_s = self._patience.look()
+        if self._is_in_steps:
+            step_s = median(self._times_s)
+            if silent_s <= (self._limit_s or max(_LEAST_S, _STEPS * step_s)):
+                return None
+            return f"no step for {silent_s:.0f} s, where steps took {step_s:.3g} s"
+        limit_s = self._limit_s or _LEAST_S
+        if silent_s < min(_ASK_AFTER_S, limit_s):
             return None
-        if not self._is_in_steps:
-            return f"nothing has happened for {silent_s:.0f} s"
-        step_s = median(self._times_s)
-        return f"no step for {silent_s:.0f} s, where steps took {step_s:.3g} s"
+        before_s, self._cpu_s = self._cpu_s, read_cpu_s()
+        if self._cpu_s - before_s > _IDLE_S:
+            self._patience.restart()
+            return None
+        return None if silent_s <= limit_s else f"idle for {silent_s:.0f} s outside of its steps"

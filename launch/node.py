@@ -27,6 +27,7 @@ from launch.workers.reports import GradientsLaid, JobFailed, NoStep, Report, Ste
 from launch.workers.task import Purpose, Task, worker_tasks
 from probes.hardware import Cpu
 from probes.memory import oom_kill_count
+from probes.usage import group_cpu_s
 
 _LOOK_AROUND_S = 1.0
 _SAY_WHERE_LIMIT_S = 1.0
@@ -164,7 +165,7 @@ class Node:
             if time.monotonic() >= look_at:  # by the clock: workers may never be silent
                 if not self._is_wanted():
                     return False
-                if steps is not None and (hang := self._hang.find_hang(steps)):
+                if steps is not None and (hang := self._find_hang(group, steps)):
                     self._say(self._explain_hang(hang, group, steps))
                     return False
                 look_at = time.monotonic() + _LOOK_AROUND_S
@@ -222,6 +223,9 @@ class Node:
             signal=failure.signal,
             users_fault=failure.users_fault,
         )
+
+    def _find_hang(self, group: WorkerGroup, steps: StepServer) -> str | None:
+        return self._hang.find_hang(steps, lambda: group_cpu_s(*group.pids))
 
     def _explain_hang(self, hang: str, group: WorkerGroup, steps: StepServer) -> JobFailed:
         """Say which worker does not come to an end, and let its log say where it is."""

@@ -1,0 +1,362 @@
+"""Does a job on several hosts end well when something dies? Who is named, how soon, what is left?
+
+Trains on hosts of one machine, see `tests/testbed`, and at a random moment kills a random worker, a
+rank, or mpirun, or cuts off a host's network. After each kill it is looked at
+
+* how the command ends: with an exit code that is not 0;
+* what it names: the host, and where there is one the signal; and no consequence of it;
+* how long that takes, until no process of the job is left on any host either.
+
+Then a training that is kept is killed again and again, gone on with, and at its end compared to one
+that nobody disturbed: the weights must be the same to the last bit.
+
+What is trained is small: it is the ends that count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+import torch
+from _block import BenchError, Ddlplan, Output, Required, Result, make_parser, positive, run_bench
+from safetensors.torch import load_file
+from testbed.bed import Testbed, TestHost
+
+from planner.links import HostLink, MeasuredLinks
+from planner.store import Store
+
+_KINDS = ("worker", "rank", "mpirun", "network")
+_START_LIMIT_S = 180.0
+_END_LIMIT_S = 20.0
+_GIVE_UP_S = 60.0
+_SLACK_S = 3.0
+"""From the first epoch on: when the kill comes."""
+
+_RESUMED_EPOCHS = 40
+
+_CASE = '''\
+"""A network that trains in a blink."""
+
+import time
+
+import torch
+from torch import nn
+
+
+class Tiny:
+    name = "tiny"
+    default_batch = 8
+
+    def model(self):
+        return nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Dropout(0.1), nn.Linear(64, 3))
+
+    def dataset(self, data, *, train):
+        generator = torch.Generator().manual_seed(int(train))
+        count = 128 if train else 8
+        numbers = torch.randn(count, 16, generator=generator)
+        return torch.utils.data.TensorDataset(numbers, torch.arange(count) % 3)
+
+    def loss(self, output, target):
+        if torch.is_grad_enabled():
+            time.sleep(0.02)
+        return nn.functional.cross_entropy(output, target)
+
+    def optimizer(self, parameters):
+        return torch.optim.SGD(parameters, lr=0.01, momentum=0.9)
+'''
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kill:
+    """What came of one kill."""
+
+    kind: str
+    code: int | None
+    """Exit code of the command; ``None`` where it had to be ended."""
+    ended_s: float
+    gone_s: float
+    """Until no process was left on any host."""
+    left: int
+    expected: str
+    error: str
+
+    def faults(self) -> list[str]:
+        """Say what was not as it must be."""
+        found = []
+        if self.code is None or self.code <= 0:
+            found.append(f"exit code {self.code}")
+        if self.expected not in self.error:
+            found.append(f"said {self.error!r} in place of {self.expected!r}")
+        if max(self.ended_s, self.gone_s) > _END_LIMIT_S:
+            found.append(f"took {self.ended_s:.1f} s, all gone after {self.gone_s:.1f} s")
+        if self.left:
+            found.append(f"{self.left} processes left")
+        return found
+
+
+class Cluster:
+    """Hosts, the command in a folder of its own, and a plan for each host."""
+
+    def __init__(self, ddlplan: Ddlplan, bed: Testbed) -> None:
+        self.bed = bed
+        self.folder = ddlplan.folder
+        self._ddlplan = ddlplan
+        self._runs_before = 0
+        self._case = ddlplan.folder / "tiny.py"
+        self._case.write_text(_CASE)
+        bed.write_host_file(ddlplan.folder / "hosts")
+        case = f"{self._case}:Tiny"
+        ddlplan.run("tune", "--use-case", case, "--trials", 1, "--budget", "12s")
+        self._claim_fast_links()
+
+    def start(self, *arguments: object) -> subprocess.Popen[bytes]:
+        """Start a training on all hosts."""
+        words = ["launch", "--use-case", f"{self._case}:Tiny", "--hosts", "hosts", "--all-hosts"]
+        words += ["--ssh-config", str(self.bed.ssh_config), "--allow-run-as-root"]
+        words += ["--global-batch", "8", "--keep-shares"]
+        self._runs_before = len(self.runs())
+        with (self.folder / "stderr").open("wb") as errors:
+            return subprocess.Popen(
+                self._ddlplan.command(*words, *arguments),
+                cwd=self.folder,
+                env=self._ddlplan.environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+            )
+
+    def wait_for_epoch(self, process: subprocess.Popen[bytes], epoch: int = 1) -> Path:
+        """Wait until the run that was started has come so far; give its folder."""
+        give_up = time.monotonic() + _START_LIMIT_S
+        while time.monotonic() < give_up and process.poll() is None:
+            for run in self.runs()[self._runs_before :]:
+                with suppress(FileNotFoundError):
+                    if (run / "metrics.jsonl").read_bytes().count(b"\n") >= epoch:
+                        return run
+            time.sleep(0.05)
+        process.kill()
+        raise BenchError(f"no training was started: {self.said()}")
+
+    def runs(self) -> list[Path]:
+        """Give the folders of all runs, the newest last."""
+        found = self.folder.glob("runs/*")
+        return sorted(found, key=lambda run: int(run.name))
+
+    def said(self) -> str:
+        """Give what the command wrote to stderr."""
+        return (self.folder / "stderr").read_text(errors="replace")
+
+    def error(self) -> str:
+        """Give its last word."""
+        lines = [line for line in self.said().splitlines() if line.startswith("error: ")]
+        return lines[-1] if lines else ""
+
+    def _claim_fast_links(self) -> None:
+        names = tuple(host.name for host in self.bed.hosts)
+        links = tuple(
+            HostLink(first=first, second=second, latency_s=1e-6, bytes_per_s=1e12)
+            for number, first in enumerate(names)
+            for second in names[number + 1 :]
+        )
+        with Store.open(str(self._ddlplan.database)) as store:
+            store.save_links(
+                MeasuredLinks(
+                    hosts=names,
+                    fingerprints=("sha256:aa",) * len(names),
+                    measured_at=datetime.now(UTC),
+                    links=links,
+                )
+            )
+
+
+def main() -> int:
+    """Kill, and show what came of it."""
+    arguments = _parse()
+    out = Output("faults", as_json=arguments.json)
+    out.introduce()
+    dice = random.Random(arguments.seed)
+    kills: list[Kill] = []
+    with _cluster(arguments.hosts) as cluster:
+        for kind in arguments.kinds.split(","):
+            for _ in range(arguments.kills):
+                kill = _kill(kind, cluster, dice)
+                kills.append(kill)
+                verdict = "; ".join(kill.faults()) or "ok"
+                out.say(
+                    f"{kind:8} ended {kill.ended_s:5.1f} s, gone {kill.gone_s:5.1f} s  {verdict}"
+                )
+        unequal = _count_unequal(cluster, dice, arguments.resumes, out) if arguments.resumes else 0
+    results = [result for kind in _KINDS for result in _conclude(kind, kills)]
+    if arguments.resumes:
+        figure = f"weights unequal to an undisturbed training's, of {arguments.resumes} resumes"
+        results.append(Result(figure=figure, value=unequal, required=Required(high=0)))
+    return out.conclude(results)
+
+
+@contextmanager
+def _cluster(num_hosts: int) -> Iterator[Cluster]:
+    with Ddlplan.in_own_folder() as ddlplan, Testbed(num_hosts) as bed:
+        yield Cluster(ddlplan, bed)
+
+
+def _kill(kind: str, cluster: Cluster, dice: random.Random) -> Kill:
+    process = cluster.start("--epochs", 10**6)
+    cluster.wait_for_epoch(process)
+    time.sleep(dice.uniform(0, _SLACK_S))
+    host = dice.choice(cluster.bed.hosts)
+    expected = _strike(kind, host, cluster, process, dice)
+    started = time.monotonic()
+    code: int | None = None
+    with suppress(subprocess.TimeoutExpired):
+        code = process.wait(_GIVE_UP_S)
+    ended_s = time.monotonic() - started
+    process.kill()
+    process.wait()
+    left = cluster.bed.left_over(patience_s=max(0.0, _END_LIMIT_S - ended_s) + 5.0)
+    gone_s = time.monotonic() - started
+    for pid in left:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    cluster.bed.mend(host)
+    return Kill(
+        kind=kind,
+        code=code,
+        ended_s=ended_s,
+        gone_s=gone_s,
+        left=len(left),
+        expected=expected,
+        error=cluster.error(),
+    )
+
+
+def _strike(
+    kind: str,
+    host: TestHost,
+    cluster: Cluster,
+    process: subprocess.Popen[bytes],
+    dice: random.Random,
+) -> str:
+    """Kill something; give what the error must say."""
+    rank = cluster.bed.hosts.index(host)
+    killed = "killed by signal 9 (SIGKILL)"
+    match kind:
+        case "worker":
+            os.kill(dice.choice(_workers(host)), signal.SIGKILL)
+            return f"on {host.name}: {killed}"
+        case "rank":
+            os.kill(_pids(host, "launch.rank")[0], signal.SIGKILL)
+            return f"{host.name}: rank {rank} was {killed}"
+        case "mpirun":
+            os.kill(_mpirun(process.pid), signal.SIGKILL)
+            return f"mpirun was {killed}"
+        case "network":
+            cluster.bed.cut(host)
+            return f"{host.name}: does not answer "
+    raise BenchError(f"--kinds {kind}: choose of {','.join(_KINDS)}")
+
+
+def _count_unequal(cluster: Cluster, dice: random.Random, resumes: int, out: Output) -> int:
+    """Count the trainings that do not end as the undisturbed one does."""
+    epochs = ("--epochs", _RESUMED_EPOCHS)
+    whole = cluster.start(*epochs)
+    if whole.wait() != 0:
+        raise BenchError(cluster.said())
+    expected = load_file(cluster.runs()[-1] / "weights.safetensors")
+    unequal = 0
+    for number in range(resumes):
+        keep = ("--checkpoint", f"kept{number}", "--checkpoint-every", "1s", *epochs)
+        process = cluster.start(*keep)
+        cluster.wait_for_epoch(process)
+        time.sleep(dice.uniform(0, _SLACK_S))
+        process.kill()
+        process.wait()
+        cluster.bed.left_over(patience_s=_END_LIMIT_S)
+        was_kept = any((cluster.folder / f"kept{number}").glob("step-*"))
+        code = cluster.start(*keep, *(["--resume"] if was_kept else [])).wait()
+        if code != 0:
+            out.say(f"resume {number}: exit code {code}: {cluster.error()}")
+            unequal += 1
+            continue
+        weights = load_file(cluster.runs()[-1] / "weights.safetensors")
+        is_equal = all(torch.equal(weights[name], expected[name]) for name in expected)
+        unequal += not is_equal
+        whence = "a checkpoint" if was_kept else "the start"
+        out.say(f"resume {number} from {whence}: {'equal' if is_equal else 'NOT equal'}")
+    return unequal
+
+
+def _conclude(kind: str, kills: list[Kill]) -> list[Result]:
+    mine = [kill for kill in kills if kill.kind == kind]
+    if not mine:
+        return []
+    slowest_s = max(max(kill.ended_s, kill.gone_s) for kill in mine)
+    return [
+        Result(
+            figure=f"{kind}: faults in {len(mine)} kills",
+            value=sum(bool(kill.faults()) for kill in mine),
+            required=Required(high=0),
+        ),
+        Result(
+            figure=f"{kind}: slowest end",
+            value=slowest_s,
+            unit="s",
+            required=Required(high=_END_LIMIT_S),
+        ),
+    ]
+
+
+def _pids(host: TestHost, words: str) -> list[int]:
+    found = []
+    for pid in sorted(host.pids()):
+        with suppress(OSError):
+            line = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            if b"python" in line[0] and words.encode() in b" ".join(line):
+                found.append(pid)
+    return found
+
+
+def _workers(host: TestHost) -> list[int]:
+    servers = _pids(host, "launch.workers.fork_server")
+    return [pid for pid in servers if _parent(pid) in servers]
+
+
+def _mpirun(owner: int) -> int:
+    """Give the process of mpirun, which is prterun now, that a command has started."""
+    for folder in Path("/proc").iterdir():
+        with suppress(OSError, ValueError):
+            if (folder / "comm").read_text() == "prterun\n" and _parent(int(folder.name)) == owner:
+                return int(folder.name)
+    raise BenchError("mpirun is not there")
+
+
+def _parent(pid: int) -> int:
+    with suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return 0
+
+
+def _parse() -> argparse.Namespace:
+    parser = make_parser(__doc__)
+    parser.add_argument("--kills", type=positive, default=50, help="of each kind (50)")
+    parser.add_argument("--kinds", default=",".join(_KINDS), help=f"({','.join(_KINDS)})")
+    parser.add_argument("--resumes", type=int, default=20, help="how many (20)")
+    parser.add_argument("--hosts", type=positive, default=2, help="how many (2)")
+    parser.add_argument("--seed", type=int, default=0, help="of what is killed, and when (0)")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    run_bench(main)
