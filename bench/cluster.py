@@ -1,8 +1,8 @@
 """How well does the prediction say how fast hosts train together, and which of them should?
 
-Hosts of one machine, see `tests/testbed`, of up to one core each, train AlexNet in many settings:
-one to four hosts, of equal and unequal speed, over links of several rates, with several batches. In
-each, what every host needs alone and what the network can do are measured as `tune` and
+Hosts of one machine, see `tests/hosts/testbed`, of up to one core each, train AlexNet in many
+settings: one to four hosts, of equal and unequal speed, over links of several rates, with several
+batches. In each, what every host needs alone and what the network can do are measured as `tune` and
 `probe --hosts` measure them. From these the throughput of all hosts, of the subset that is chosen
 and of the fastest host alone is predicted, and held against what is then measured. A verdict is
 wrong where what it chose is more than 5 % slower than another of these.

@@ -1,9 +1,9 @@
 """How much faster are hosts of unequal speed with shares that let all finish together?
 
-Two hosts of one core each, on one machine: see `tests/testbed`. One of them may use its core only
-half, or a quarter, of the time. AlexNet is trained on both, once with equal shares of the batch,
-once with the shares that follow from what each host needs alone. Ideal is a gain of 1.5 at 2:1 and
-of 2.5 at 4:1. The second figure holds the job against the sum of what both do alone.
+Two hosts of one core each, on one machine: see `tests/hosts/testbed`. One of them may use its core
+only half, or a quarter, of the time. AlexNet is trained on both, once with equal shares of the
+batch, once with the shares that follow from what each host needs alone. Ideal is a gain of 1.5 at
+2:1 and of 2.5 at 4:1. The second figure holds the job against the sum of what both do alone.
 """
 
 from __future__ import annotations

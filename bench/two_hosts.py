@@ -1,7 +1,7 @@
 """How near does training on two hosts come to what their cores and their link allow?
 
-Two hosts of one core each, on one machine: see `tests/testbed`. With AlexNet, whose gradients are
-228 MB, a step cannot be shorter than
+Two hosts of one core each, on one machine: see `tests/hosts/testbed`. With AlexNet, whose
+gradients are 228 MB, a step cannot be shorter than
 
 * the computing of one host, with both at it, plus the processor time that the averaging takes of
   its only core, measured by adding up the same bytes with nothing beside;

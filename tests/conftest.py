@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "launch"))
-sys.path.append(str(Path(__file__).parent))
+sys.path.append(
+    str(Path(__file__).parent / "hosts")
+)  # and not its parent: tests/launch is no launch
 
 from testbed import Testbed, find_obstacle
 

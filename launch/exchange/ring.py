@@ -15,7 +15,6 @@ Source: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for cluster
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -24,10 +23,6 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 Block = NDArray[Any]
-
-_TAGS = 1 << 20
-"""Numbers of messages before they begin anew; the standard promises 2**15 - 1, Open MPI 2**31 -
-1."""
 
 
 class RingSum:
@@ -45,7 +40,7 @@ class RingSum:
         self._most = most
         self._under_way: list[_Passage] = []
         self._room: list[Block] = []
-        self._tag = 0
+        self._tags = Tags(comm)
         self.sent_bytes = 0
         """Sent by this rank so far."""
 
@@ -65,7 +60,8 @@ class RingSum:
         need = -(-block.size // self._comm.size) * block.itemsize
         if room.nbytes < need:
             room = np.empty(need, np.uint8)
-        passage = _Passage(self._comm, block, room, self._next_tags())
+        turns = 2 * (self._comm.size - 1)
+        passage = _Passage(self._comm, block, room, self._tags.take(turns))
         self._under_way.append(passage)
         self.sent_bytes += passage.begin()
 
@@ -81,11 +77,19 @@ class RingSum:
                 done.append(passage.block)
         return done
 
-    def _next_tags(self) -> int:
-        turns = 2 * (self._comm.size - 1)
-        if self._tag + turns >= _TAGS:
-            self._tag = 0
-        first, self._tag = self._tag, self._tag + turns
+
+class Tags:
+    """Numbers of messages, which begin anew where MPI has no higher ones."""
+
+    def __init__(self, comm: MPI.Comm) -> None:
+        self._highest = int(comm.Get_attr(MPI.TAG_UB) or 0)
+        self._next = 0
+
+    def take(self, count: int) -> int:
+        """Give the first of so many numbers in a row."""
+        if self._next + count > self._highest:
+            self._next = 0
+        first, self._next = self._next, self._next + count
         return first
 
 
@@ -97,7 +101,8 @@ class _Passage:
         self.room = room
         self.is_done = comm.size == 1
         self._comm = comm
-        self._segments = _segments(block, comm.size)
+        bounds = segment_bounds(block.size, comm.size)
+        self._segments = [block[low:high] for low, high in pairwise(bounds)]
         self._tag = tag
         self._turn = 0
         self._requests: list[MPI.Request] = []
@@ -146,6 +151,6 @@ def as_bytes(block: Block) -> list[Any]:
     return [block.view(np.uint8), block.nbytes, MPI.BYTE]
 
 
-def _segments(block: Block, count: int) -> Sequence[Block]:
-    bounds = [block.size * part // count for part in range(count + 1)]
-    return [block[low:high] for low, high in pairwise(bounds)]
+def segment_bounds(size: int, count: int) -> list[int]:
+    """List where the segments of a block begin, and its end."""
+    return [size * part // count for part in range(count + 1)]

@@ -20,7 +20,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from launch.exchange.bfloat16 import Halves, from_bfloat16, to_bfloat16
-from launch.exchange.ring import as_bytes
+from launch.exchange.ring import Tags, as_bytes, segment_bounds
 
 Array = NDArray[Any]
 
@@ -38,7 +38,7 @@ class RoundedSum:
         self._most = most
         self._under_way: list[_Crossing] = []
         self._errors: dict[int, _Errors] = {}
-        self._tag = 0
+        self._tags = Tags(comm)
         self.sent_bytes = 0
 
     @property
@@ -54,11 +54,11 @@ class RoundedSum:
     def start(self, block: Array) -> None:
         """Start to add up a one-dimensional block. It must not be touched until it is done."""
         address = block.__array_interface__["data"][0]
-        bounds = _bounds(block.size, self._comm.size)
+        reals = block.view(block.real.dtype) if np.iscomplexobj(block) else block
+        bounds = segment_bounds(reals.size, self._comm.size)
         own = bounds[self._comm.rank + 1] - bounds[self._comm.rank]
-        errors = self._errors.setdefault(address, _Errors(block.size, own))
-        self._tag = (self._tag + 2) % (1 << 20)
-        crossing = _Crossing(self._comm, block, bounds, errors, self._tag)
+        errors = self._errors.setdefault(address, _Errors(reals.size, own))
+        crossing = _Crossing(self._comm, block, reals, bounds, errors, self._tags.take(2))
         self._under_way.append(crossing)
         self.sent_bytes += crossing.sent_bytes
 
@@ -86,16 +86,23 @@ class _Crossing:
     """One block on its way: first to whoever sums its segments, then back."""
 
     def __init__(
-        self, comm: MPI.Comm, block: Array, bounds: list[int], errors: _Errors, tag: int
+        self,
+        comm: MPI.Comm,
+        block: Array,
+        reals: Array,
+        bounds: list[int],
+        errors: _Errors,
+        tag: int,
     ) -> None:
         self.block = block
+        self._reals = reals
         self.sent_bytes = 0
         self._comm = comm
         self._bounds = bounds
         self._errors = errors
         self._tag = tag
         self._is_back = False
-        rounded = _round(block.astype(np.float32), errors.of_block)
+        rounded = _round(reals.astype(np.float32), errors.of_block)
         self._sent = [rounded[low:high] for low, high in pairwise(bounds)]
         own = self._sent[comm.rank]
         self._received = [own if rank == comm.rank else np.empty_like(own) for rank in self._ranks]
@@ -109,7 +116,7 @@ class _Crossing:
             self._return_sum()
             return False
         for (low, high), halves in zip(pairwise(self._bounds), self._received, strict=True):
-            self.block[low:high] = from_bfloat16(halves)
+            self._reals[low:high] = from_bfloat16(halves)
         return True
 
     @property
@@ -147,7 +154,3 @@ def _round(values: Array, error: Array) -> Halves:
     # A gradient that is not finite would spoil all that follow.
     error[~np.isfinite(error)] = 0.0
     return halves
-
-
-def _bounds(size: int, count: int) -> list[int]:
-    return [size * part // count for part in range(count + 1)]

@@ -241,6 +241,11 @@ class GradientAverager:
                 self._counts[index] += 1
                 if self._counts[index] == self._passes:
                     peers.mark(number)
+                elif self._passes is not None and self._counts[index] > self._passes:
+                    raise UseCaseError(
+                        "a gradient came twice in one backward pass, as re-entrant checkpointing "
+                        "does: call torch.utils.checkpoint with use_reentrant=False"
+                    )
 
         return keep
 

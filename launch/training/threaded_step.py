@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from copy import deepcopy
 from functools import partial
@@ -24,6 +24,9 @@ from launch.training.step import TrainStep
 from launch.use_cases._base import UseCase
 
 Result = TypeVar("Result")
+
+_CAUSE_LIMIT_S = 1.0
+"""Until the replicas that waited for a failed one have noticed."""
 
 
 class ThreadedStep(TrainStep):
@@ -88,7 +91,8 @@ class ThreadedStep(TrainStep):
         """Run one call on each replica's thread; the first failure ends the others and is raised.
 
         The others fail too, because they wait for one that will not come: that is a
-        consequence, not a cause.
+        consequence, not a cause. One that waits for other nodes does not even do that: the end of
+        the process ends it.
         """
         futures = [
             executor.submit(call) for executor, call in zip(self._executors, calls, strict=True)
@@ -96,11 +100,12 @@ class ThreadedStep(TrainStep):
         done, _ = wait(futures, return_when=FIRST_EXCEPTION)
         if any(future.exception() for future in done):
             self._members[0].abort()
-        _raise_cause(futures)
+            done, _ = wait(futures, timeout=_CAUSE_LIMIT_S)
+        _raise_cause(done)
         return [future.result() for future in futures]
 
 
-def _raise_cause(futures: list[Future[Result]]) -> None:
+def _raise_cause(futures: Iterable[Future[Result]]) -> None:
     errors = [error for future in futures if (error := future.exception())]
     causes = [error for error in errors if not isinstance(error, threading.BrokenBarrierError)]
     if errors:

@@ -126,9 +126,10 @@ def _train(task: Task, case: UseCase, reporter: Reporter, handles: GroupHandles)
         nodes = OneModel(rank, is_source=task.node == 0, local_rank=task.local_rank)
         nodes.agree(step.model)
     while trainer.progress.epoch < task.epochs:
-        if not trainer.train(keeper):
-            break
+        has_ended = trainer.train(keeper)
         step.agree()
+        if not has_ended:
+            break
         if nodes is not None:
             nodes.agree(step.model)
         trainer.validate()
