@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -40,26 +40,31 @@ class CheckpointWriter:
         folder: Where; made if it is missing, for the user alone.
         group: The workers of the one node that writes.
         keep: How many checkpoints stay.
+        goes_on: Whether the training goes on from a checkpoint, so that the folder may hold some.
 
     Raises:
-        CheckpointError: The folder cannot be used; on every worker.
+        CheckpointError: The folder cannot be used, or has checkpoints of another training, which
+            would be lost; on every worker.
     """
 
-    def __init__(self, folder: Path, group: LocalGroup, *, keep: int = 2) -> None:
+    def __init__(
+        self, folder: Path, group: LocalGroup, *, keep: int = 2, goes_on: bool = True
+    ) -> None:
         self._folder = folder
+        self._goes_on = goes_on
         self._group = group
         self._keep = keep
         self._rows = group.share_bytes(_ROW_BYTES * group.size).view(group.size, _ROW_BYTES)
         self._lock: int | None = None
         self._together(self._take_folder, only_first=True)
 
-    def save(self, part: WorkerPart, manifest: Manifest) -> Path:
+    def save(self, make_part: Callable[[], WorkerPart], manifest: Manifest) -> Path:
         """Write a checkpoint. Collective, between two steps.
 
         When it returns, the checkpoint is on the disk, whatever happens to the machine.
 
         Args:
-            part: What this worker writes.
+            make_part: Gives what this worker writes; it may fail.
             manifest: Of the training; the files are added to it. The first worker's counts.
 
         Returns:
@@ -71,7 +76,7 @@ class CheckpointWriter:
         hidden = self._folder / f".{folders.name_of(manifest.step)}"
         try:
             self._together(lambda: _make_folder(hidden), only_first=True)
-            answers = self._together(lambda: self._write_part(hidden, part))
+            answers = self._together(lambda: self._write_part(hidden, make_part()))
             files = tuple(FileRecord(**each) for answer in answers for each in answer)
             complete = replace(manifest, files=files)
             self._together(lambda: self._publish(hidden, complete), only_first=True)
@@ -93,11 +98,20 @@ class CheckpointWriter:
         descriptor = os.open(self._folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             _lock(descriptor, self._folder)
+            self._check_empty()
             folders.remove_leftovers(self._folder)
         except BaseException:
             os.close(descriptor)
             raise
         self._lock = descriptor
+
+    def _check_empty(self) -> None:
+        """Look again: whoever started the job may have looked at the folder of another machine."""
+        if not self._goes_on and (kept := folders.list_checkpoints(self._folder)):
+            raise CheckpointError(
+                f"{self._folder} on this host holds checkpoints of a training already, the newest "
+                f"is {kept[0].name}: go on with --resume from this host, or name another folder"
+            )
 
     def _write_part(self, hidden: Path, part: WorkerPart) -> list[dict[str, Any]]:
         rank = self._group.local_rank

@@ -89,7 +89,8 @@ class Keeper:
         self._writer: CheckpointWriter | None = None
         if task.checkpoint is not None and task.node == 0:  # all nodes hold the same
             make_part(step.held(), schedules)  # what cannot be kept is to be known now
-            self._writer = CheckpointWriter(Path(task.checkpoint), group)
+            goes_on = task.resume is not None
+            self._writer = CheckpointWriter(Path(task.checkpoint), group, goes_on=goes_on)
 
     def resume(self, rank: Asking | None) -> Progress:
         """Take up the checkpoint that the task names, if it names one; say how far that is.
@@ -118,8 +119,8 @@ class Keeper:
         if self._writer is None or progress == self._saved:
             return
         started = time.perf_counter()
-        part = make_part(self._step.held(), self._schedules)
-        path = self._writer.save(part, self._manifest(progress, split))
+        manifest = self._manifest(progress, split)
+        path = self._writer.save(lambda: make_part(self._step.held(), self._schedules), manifest)
         self._saved = progress
         if self._group.local_rank == 0:
             time_s = time.perf_counter() - started

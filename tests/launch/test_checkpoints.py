@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,7 @@ def folder(tmp_path) -> Path:
 def write(folder: Path, *steps: int, keep: int = 2) -> list[Path]:
     writer = open_writer(folder, keep=keep)
     try:
-        return [writer.save(part_of(step), replace(MANIFEST, step=step)) for step in steps]
+        return [writer.save(partial(part_of, step), replace(MANIFEST, step=step)) for step in steps]
     finally:
         writer.close()
 
@@ -174,12 +175,12 @@ def test_a_full_disk_costs_the_new_one_only(folder):
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, old_limit[1]))
     try:
         with pytest.raises(CheckpointError, match=r"^worker 0 cannot write a checkpoint into .*: "):
-            writer.save(limited, replace(MANIFEST, step=2))
+            writer.save(lambda: limited, replace(MANIFEST, step=2))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, old_limit)
         signal.signal(signal.SIGXFSZ, old_action)
     assert sorted(folder.iterdir()) == [folder / ".lock", path]
-    writer.save(part_of(3), replace(MANIFEST, step=3))
+    writer.save(partial(part_of, 3), replace(MANIFEST, step=3))
     writer.close()
     assert find_latest(folder).manifest.step == 3
 
@@ -216,7 +217,7 @@ for _ in range(40):
     if child == 0:
         writer = open_writer(folder)
         for step in range(last + 1, last + 1000):
-            writer.save(part_of(step), replace(MANIFEST, step=step))
+            writer.save(partial(part_of, step), replace(MANIFEST, step=step))
             os.write(saying, b".")
         os._exit(0)
     os.read(heard, 1)  # it writes the next one now
@@ -246,3 +247,13 @@ def test_whenever_the_writer_is_killed_a_whole_one_is_there(folder):
     )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 40
+
+
+def test_checkpoints_of_another_training_are_not_written_over_where_nobody_looked(folder):
+    """The story: the folder was looked at on the machine that starts the job, and written on the
+    first host, where a longer training was kept: its checkpoints counted as left over."""
+    write(folder, 50)
+    (member,) = ThreadGroup.create([()])
+    with pytest.raises(CheckpointError, match=r"step-0*50: go on with --resume"):
+        CheckpointWriter(folder, member, goes_on=False)
+    assert len(list_checkpoints(folder)) == 1

@@ -94,7 +94,7 @@ class Worker:
 
     def save(self, folder: Path, manifest: Manifest) -> None:
         writer = CheckpointWriter(folder, self.group)
-        writer.save(make_part(self.held(), self.schedules), manifest)
+        writer.save(partial(make_part, self.held(), self.schedules), manifest)
         writer.close()
 
     def train(self, some: Sequence) -> None:
