@@ -332,10 +332,11 @@ def _consume(decoded: Dataset[Any], task: dict[str, Any], finish: Any, seconds: 
     from launch.data.batch import num_samples
     from launch.data.loading import load
     from launch.data.samples import Part, ShareSampler
+    from launch.data.split import NodeSplit
 
     sampler = ShareSampler(
         len(decoded),  # type: ignore[arg-type]
-        _NODE_BATCH,
+        NodeSplit.alone(_NODE_BATCH),
         part=Part(task["rank"], task["ranks"]),
         seed=0,
     )

@@ -10,6 +10,7 @@ import torch
 from launch.data.batch import move_batch, num_samples, split_batch
 from launch.data.loading import load
 from launch.data.samples import Part, ShareSampler, epoch_batches, shares
+from launch.data.split import BatchSize, NodeSplit
 
 
 class Numbers(torch.utils.data.Dataset):
@@ -24,7 +25,8 @@ class Numbers(torch.utils.data.Dataset):
 
 
 def samplers(size: int, batch: int, parts: int) -> list[ShareSampler]:
-    return [ShareSampler(size, batch, part=Part(part, parts), seed=1) for part in range(parts)]
+    split = NodeSplit.alone(batch)
+    return [ShareSampler(size, split, part=Part(part, parts), seed=1) for part in range(parts)]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +42,7 @@ def test_shares_of_a_batch_differ_by_one_sample_at_most():
 
 
 def test_workers_agree_on_the_size_of_every_batch():
-    sizes = [[size for _, size in sampler.epoch(3)] for sampler in samplers(17, 8, 3)]
+    sizes = [[size.total for _, size in sampler.epoch(3)] for sampler in samplers(17, 8, 3)]
     assert sizes == [[8, 8, 1]] * 3
 
 
@@ -56,7 +58,7 @@ def test_steps_of_a_trial_have_equal_work_however_small_the_data(size):
     both = zip(*(s.endless(s.some(None)) for s in samplers(size, 8, 2)), strict=True)
     for one, other in islice(both, 30):
         assert len(one[0]) == len(other[0]) == 4
-        assert one[1] == other[1] == 8
+        assert one[1] == other[1] == BatchSize(8, 8)
 
 
 @pytest.mark.parametrize("limit", [8, 30, 100, 101, None])
@@ -91,3 +93,27 @@ def test_only_pictures_change_their_memory_format():
     placed = move_batch([pictures, targets], torch.device("cpu"), torch.channels_last)
     assert placed[0].is_contiguous(memory_format=torch.channels_last)
     assert placed[1].is_contiguous()
+
+
+def seen_by_node(split: NodeSplit, position: int, until: int, size: int) -> list[int]:
+    """Samples that a node reads from one position of an epoch up to another."""
+    sampler = ShareSampler(size, split, part=Part(0, 1), seed=1)
+    work = sampler.epoch(0, position)
+    steps = -(-(until - position) // split.global_batch)
+    return [index for indices, _ in work[:steps] for index in indices]
+
+
+@pytest.mark.parametrize("size", [100, 97, 13])
+def test_shards_of_nodes_are_disjoint_and_whole_also_where_shares_change_within_an_epoch(size):
+    seen: list[int] = []
+    for node in range(3):
+        seen += seen_by_node(NodeSplit((4, 3, 1), node), 0, 8, size)
+        seen += seen_by_node(NodeSplit((1, 1, 6), node), 8, size, size)
+    assert sorted(seen) == list(range(size))
+
+
+def test_last_batch_is_cut_in_the_same_proportions_and_leaves_no_single_sample():
+    batch = list(range(7))
+    cut = [NodeSplit((8, 4, 2), node).of(batch) for node in range(3)]
+    assert [len(mine) for mine, _ in cut] == [5, 2, 0]
+    assert [size for _, size in cut] == [BatchSize(n, 7, is_full=False) for n in (5, 2, 0)]

@@ -19,6 +19,7 @@ from launch.data.device_pictures import DevicePictures
 from launch.data.loading import load
 from launch.data.pictures import Pictures
 from launch.data.samples import Part, ShareSampler
+from launch.data.split import BatchSize, NodeSplit
 from launch.errors import UseCaseError
 
 CPU = torch.device("cpu")
@@ -29,7 +30,7 @@ SIZE = 21
 def one_epoch(dataset, memory_format=torch.preserve_format):
     """Give an epoch's batches as a step gets them, always of the same seed."""
     torch.manual_seed(5)
-    work = ShareSampler(SIZE, 8, part=Part(0, 1), seed=1).epoch(0)
+    work = ShareSampler(SIZE, NodeSplit.alone(8), part=Part(0, 1), seed=1).epoch(0)
     loaded = load(dataset, iter(work), loader_workers=0)
     return [move_batch(batch, CPU, memory_format) for batch, _ in loaded]
 
@@ -75,7 +76,9 @@ def test_generator_is_left_as_the_data_set_leaves_it(squares):
 
 def test_pieces_of_a_batch_are_finished_as_the_whole(squares):
     decoded = DecodedPictures(squares(SIZE), threads=1)
-    (batch,) = (b for b, _ in load(decoded, iter([(list(range(7)), 7)]), loader_workers=0))
+    (batch,) = (
+        b for b, _ in load(decoded, iter([(list(range(7)), BatchSize(7, 7))]), loader_workers=0)
+    )
     assert num_samples(batch) == 7
     whole, _ = move_batch(batch, CPU, torch.channels_last)
     pieces = [move_batch(piece, CPU, torch.channels_last) for piece in split_batch(batch, 3)]
