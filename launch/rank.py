@@ -28,6 +28,7 @@ from launch.mpi.lifeline import Lifeline
 from launch.mpi.ranks import Ranks
 from launch.node import Node
 from launch.process_end import end_with_parent
+from launch.pulse import Pulse
 from launch.run_directory import RunDirectory
 from launch.share_keeper import ShareKeeper
 from launch.shares import smallest_batch
@@ -70,7 +71,8 @@ def main(job_file: Path, cpu: Cpu | None = None, servers: ForkServers | None = N
         make_server=partial(_make_exchange, comm, job) if comm.size > 1 else StepServer,
         wishes=wishes,
     )
-    with Lifeline(ranks, job.networks) as lifeline, Watch(lifeline, comm.rank, hosts, voice):
+    pulse = Pulse(comm.Dup())
+    with Lifeline(ranks, job.networks) as lifeline, Watch(lifeline, pulse, comm.rank, hosts, voice):
         is_done = _train(node, servers, hosts[comm.rank], voice)
         if is_done:
             ranks.barrier()  # here a host that is lost is missed, in MPI's own end it is not

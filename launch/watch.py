@@ -9,6 +9,7 @@ from threading import Event, Thread
 
 from launch.mpi.daemon import end_daemon
 from launch.mpi.lifeline import Lifeline
+from launch.pulse import Pulse
 from launch.voice import Voice
 from launch.workers.reports import Alive, lost_host
 
@@ -25,6 +26,7 @@ class Watch:
 
     Args:
         lifeline: Knows which ranks are lost.
+        pulse: Knows which ranks stand still.
         rank: Of this process.
         hosts: By rank.
         voice: Says so.
@@ -35,12 +37,14 @@ class Watch:
     def __init__(
         self,
         lifeline: Lifeline,
+        pulse: Pulse,
         rank: int,
         hosts: Sequence[str],
         voice: Voice,
         end: Callable[[int], object] = os._exit,
     ) -> None:
         self._lifeline = lifeline
+        self._pulse = pulse
         self._rank = rank
         self._hosts = hosts
         self._voice = voice
@@ -59,7 +63,7 @@ class Watch:
     def _run(self) -> None:
         speak_at = time.monotonic()
         while not self._is_over.wait(_LOOK_S):
-            if lost := self._lifeline.find_lost():
+            if lost := self._lifeline.find_lost() or self._pulse.look():
                 self._end_job(lost)
                 return
             if self._rank == 0 and time.monotonic() >= speak_at:

@@ -133,6 +133,15 @@ def test_mpirun_that_stands_still_ends_the_job(job):
     assert "mpirun has said nothing for " in error
 
 
+def test_rank_that_stands_still_is_missed_though_its_connections_are_whole(job):
+    job.start()
+    host = job.bed.hosts[1]
+    os.kill(job.pids(host, "launch.rank")[0], signal.SIGSTOP)
+    ended = job.end()
+    assert ended.code == 1
+    assert ended.errors == ["error: node2: does not answer node1 any more"]
+
+
 def test_worker_that_hangs_is_named_and_not_the_node_that_waits_for_it(job):
     job.start("--hang-timeout", "5s")
     host = job.bed.hosts[1]
