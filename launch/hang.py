@@ -14,6 +14,8 @@ _STEPS = 20
 """A step that takes so many times the time of the others does not end any more."""
 
 _LEAST_S = 60.0
+_WAITS = 2
+"""So many times that long a node waits for others, which by then have noticed their own hang."""
 _WINDOW_STEPS = 100
 
 _ASK_AFTER_S = 5.0
@@ -38,6 +40,7 @@ class HangWatch:
     ) -> None:
         self._limit_s = limit_s
         self._patience = Patience(clock)
+        self._waiting = Patience(clock)
         self._times_s: deque[float] = deque(maxlen=_WINDOW_STEPS)
         self._is_in_steps = False
         self._cpu_s = 0.0
@@ -62,13 +65,21 @@ class HangWatch:
             read_cpu_s: Gives the processor time of its workers so far.
         """
         seen = (steps.steps, steps.answered_at)
+        if seen != self._seen or not steps.is_waiting:
+            self._waiting.restart()
         if seen != self._seen or steps.is_waiting:
             self._seen = seen
             self._patience.restart()
-        silent_s = self._patience.look()
+        silent_s, waited_s = self._patience.look(), self._waiting.look()
         if self._is_in_steps:
             step_s = median(self._times_s)
-            if silent_s <= (self._limit_s or max(_LEAST_S, _STEPS * step_s)):
+            limit_s = self._limit_s or max(_LEAST_S, _STEPS * step_s)
+            if waited_s > _WAITS * limit_s:
+                return (
+                    f"waited for the gradients of other nodes for {waited_s:.0f} s, and none of "
+                    "them hangs: do large packets reach them (the MTU of the network)?"
+                )
+            if silent_s <= limit_s:
                 return None
             return f"no step for {silent_s:.0f} s, where steps took {step_s:.3g} s"
         limit_s = self._limit_s or _LEAST_S

@@ -37,11 +37,15 @@ from launch.voice import Voice
 from launch.watch import Watch
 from launch.wishes import Wishes
 from launch.workers.fork_servers import ForkServers
-from launch.workers.reports import node_failed
+from launch.workers.reports import Warned, node_failed
 from probes.cpu import read_cpu
 from probes.hardware import Cpu
 
 _CAUSE_LIMIT_S = 5.0
+_UNWATCHED = (
+    "{}: no connection to the first host beside MPI's own, so that its loss would be noticed late: "
+    "does a firewall close ports that MPI does not use?"
+)
 
 
 def main(job_file: Path, cpu: Cpu | None = None, servers: ForkServers | None = None) -> int:
@@ -73,6 +77,9 @@ def main(job_file: Path, cpu: Cpu | None = None, servers: ForkServers | None = N
     )
     pulse = Pulse(comm.Dup())
     with Lifeline(ranks, job.networks) as lifeline, Watch(lifeline, pulse, comm.rank, hosts, voice):
+        if lifeline.unwatched and comm.rank == 0:
+            unwatched = ", ".join(hosts[rank] for rank in lifeline.unwatched)
+            voice.say(Warned(message=_UNWATCHED.format(unwatched)))
         is_done = _train(node, servers, hosts[comm.rank], voice)
         if is_done:
             ranks.barrier()  # here a host that is lost is missed, in MPI's own end it is not
