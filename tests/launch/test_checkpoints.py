@@ -203,6 +203,7 @@ def test_a_folder_that_cannot_be_made_is_one_clear_error(tmp_path):
 KILLS = """
 import os, random, signal, sys, time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 import torch
 from test_checkpoints import MANIFEST, find_latest, open_writer, part_of, weight_in, write
@@ -215,12 +216,14 @@ for _ in range(40):
     heard, saying = os.pipe()
     child = os.fork()
     if child == 0:
+        os.close(heard)
         writer = open_writer(folder)
         for step in range(last + 1, last + 1000):
             writer.save(partial(part_of, step), replace(MANIFEST, step=step))
             os.write(saying, b".")
         os._exit(0)
-    os.read(heard, 1)  # it writes the next one now
+    os.close(saying)
+    assert os.read(heard, 1)  # it writes the next one now
     time.sleep(random.uniform(0, 0.02))
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
@@ -229,7 +232,7 @@ for _ in range(40):
     assert not found.warnings, found.warnings
     assert weight_in(found.path) == found.manifest.step
     last = found.manifest.step
-    os.close(heard), os.close(saying)
+    os.close(heard)
 write(folder, last + 1)
 assert len(os.listdir(folder)) == 3, os.listdir(folder)
 print(last)
