@@ -82,11 +82,13 @@ def plans_of(name: str, case: CaseFacts, node: Hardware) -> list[Plan]:
     return [replace(plan, devices=("cpu",)) for plan in drawn]
 
 
-def trained_alone(case, node_batch: int, epochs: int = 1) -> dict[str, torch.Tensor]:
+def trained_alone(
+    case, node_batch: int, epochs: int = 1, dtype: torch.dtype = torch.float32
+) -> dict[str, torch.Tensor]:
     """What one process makes of the same samples in the same order, in the plainest way."""
     case = as_use_case(case, "tiny")
     torch.manual_seed(SEED)
-    model = case.model()
+    model = case.model().to(dtype)
     optimizer = case.optimizer(model.parameters())
     samples = case.dataset(None, train=True)
     schedule = case.schedule(optimizer, -(-len(samples) // node_batch))
@@ -94,7 +96,7 @@ def trained_alone(case, node_batch: int, epochs: int = 1) -> dict[str, torch.Ten
         for batch in epoch_batches(len(samples), node_batch, seed=SEED, epoch=epoch):
             inputs, targets = default_collate([samples[index] for index in batch])
             optimizer.zero_grad()
-            case.loss(model(inputs), targets).backward()
+            case.loss(model(inputs.to(dtype)), targets).backward()
             if case.max_gradient_norm is not None:
                 torch.nn.utils.clip_grad_norm_(model.parameters(), case.max_gradient_norm)
             optimizer.step()
@@ -127,7 +129,9 @@ def test_gradients_of_alexnet_equal_those_of_one_process(home):
     case = tiny_cases.AlexNet()
     torch.manual_seed(SEED)
     start = {k: v.clone() for k, v in case.model().state_dict().items()}
-    alone = trained_alone(case, node_batch=8)
+    # In float64: torch 2.14 makes an error of 0.002 in the first layer's gradient of contiguous
+    # pictures in float32, and none of channels_last.
+    alone = trained_alone(case, node_batch=8, dtype=torch.float64)
     expected = {key: start[key] - alone[key] for key in start}
     plan = replace(home.plans()[0], node_batch=8, micro_batches=2)
     weights = home.training.run(plan, "AlexNet")
