@@ -59,14 +59,17 @@ class LateGradients:
 
     def _run(self, layer: nn.Module, inputs: Tensor) -> Tensor:
         assert isinstance(layer, nn.Linear)
-        output = functional.linear(inputs, layer.weight.detach(), layer.bias)
-        kept = inputs.detach()
+        # In two dimensions: of more the output may be a view, and a layer that then changes it in
+        # place would take its hook away (torch 2.14).
+        rows = _rows(inputs)
+        output = functional.linear(rows, layer.weight.detach(), layer.bias)
+        kept = rows.detach()
 
         def wait(gradient: Tensor) -> None:
             self._waiting.setdefault(layer, []).append((kept, gradient))
 
         output.register_hook(wait)  # type: ignore[no-untyped-call]
-        return output
+        return output if inputs.dim() == 2 else output.view(*inputs.shape[:-1], -1)
 
 
 def _may_wait(layer: nn.Module) -> bool:

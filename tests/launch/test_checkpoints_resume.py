@@ -208,6 +208,7 @@ def test_a_measured_cut_is_kept_and_not_measured_again(training, tmp_path):
         options={"schedule": "1f1b", "cut": "measured"},
     )
     kept.in_two_runs(plan, plan, "Sgd")
+    shutil.rmtree(tmp_path / "kept")
     kept.in_two_runs(plan, replace(plan, micro_batches=4), "Sgd")
     first, second, _, other = (said.facts for said in kept.prepared)
     assert second["cut"] == first["cut"]
