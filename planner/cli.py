@@ -106,7 +106,7 @@ def probe(
         probe_here(db, out, quick=quick)
         return
     from planner.commands.probe_hosts import probe_hosts
-    from planner.together.running import Reach
+    from planner.reach import Reach
 
     reach = Reach(ssh_config=ssh_config, mpirun=mpirun, allow_root=allow_run_as_root)
     probe_hosts(listed, reach, db, out, quick=quick)
@@ -187,7 +187,7 @@ def tune(
         tune_here(request, db, out)
         return
     from planner.commands.tune_hosts import tune_hosts
-    from planner.together.running import Reach
+    from planner.reach import Reach
 
     reach = Reach(ssh_config=ssh_config, mpirun=mpirun, allow_root=allow_run_as_root)
     tune_hosts(request, listed, hosts, reach, db, out)
@@ -252,7 +252,7 @@ def launch(
     from launch.use_cases import check_spec, normalise_spec
     from planner.commands.launch import launch as launch_job
     from planner.job_making import LaunchRequest
-    from planner.together.running import Reach
+    from planner.reach import Reach
 
     out = start_output("launch", as_json=json)
     check_spec(use_case)

@@ -21,9 +21,9 @@ from planner.measured_steps import (
     with_fixed_part,
 )
 from planner.prediction import ClusterNode, Prediction
+from planner.reach import Reach
 from planner.store import Store
 from planner.stored_plan import StoredPlan, stale_reasons
-from planner.together.running import Reach
 from probes.hardware import Hardware
 
 
@@ -260,9 +260,19 @@ def make_job(
     """
     by_host = {plan.host: plan for plan in plans}
     shares = zip(prediction.hosts, prediction.batches, strict=True)
+    return _job(request, [_node_job(by_host[host], share) for host, share in shares], runs)
+
+
+def make_own_job(request: LaunchRequest, plan: NodePlan, runs: Path) -> Job:
+    """Put a job of one node together: what the user asks for is its batch, however large."""
+    batch = request.global_batch or plan.stored.plan.node_batch
+    return _job(request, [_node_job(plan, batch)], runs)
+
+
+def _job(request: LaunchRequest, nodes: Sequence[NodeJob], runs: Path) -> Job:
     return Job(
         use_case=request.use_case,
-        nodes=tuple(_node_job(by_host[host], share) for host, share in shares),
+        nodes=tuple(nodes),
         run_directory=str(runs),
         data=request.data,
         epochs=request.epochs,
@@ -271,21 +281,6 @@ def make_job(
         hang_limit_s=request.hang_limit_s,
         is_rounded=request.wire == "bf16",
         keeps_shares=request.keep_shares,
-    )
-
-
-def make_own_job(request: LaunchRequest, plan: NodePlan, runs: Path) -> Job:
-    """Put a job of one node together: what the user asks for is its batch, however large."""
-    batch = request.global_batch or plan.stored.plan.node_batch
-    return Job(
-        use_case=request.use_case,
-        nodes=(_node_job(plan, batch),),
-        run_directory=str(runs),
-        data=request.data,
-        epochs=request.epochs,
-        seed=request.seed,
-        keeping=request.keeping,
-        hang_limit_s=request.hang_limit_s,
     )
 
 

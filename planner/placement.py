@@ -14,7 +14,7 @@ from launch.hosts.ssh import write_ssh_config
 from launch.mpi.command import mpi_command, uses_srun
 from launch.mpi.settings import MpiSettings
 from launch.run_directory import RunDirectory
-from planner.together.running import Reach
+from planner.reach import Reach
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

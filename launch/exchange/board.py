@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 
 Bytes = NDArray[np.uint8]
 
+NO_GRADIENT, DENSE = 0, 255
+"""Kinds of gradient. Between them: sparse, with so many sparse dimensions."""
+
 
 class Board:
     """The board of one node, as its workers and its rank see it.
@@ -27,7 +30,7 @@ class Board:
             gradient is final. Of those that a participant has not, its mark is not looked at.
         done: int64 of shape ``(participants,)``: number of the latest sum for which all are.
         kinds: uint8 of shape ``(participants, parameters)``: what kind of gradient the step gave,
-            0 for none; see `launch.training.averaging`.
+            `NO_GRADIENT`, `DENSE` or between.
         losses: float64 of shape ``(participants,)``: each one's part of the mean loss.
         kinds_of_all: uint8 of shape ``(parameters,)``: highest kind over all nodes.
         loss_of_all: float64 of shape ``(1,)``: sum over all nodes.

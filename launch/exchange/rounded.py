@@ -13,65 +13,34 @@ Error-Compensated Compression", 2019, https://arxiv.org/abs/1905.05957.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from mpi4py import MPI
-from numpy.typing import NDArray
 
 from launch.exchange.bfloat16 import Halves, from_bfloat16, to_bfloat16
-from launch.exchange.ring import Tags, as_bytes, segment_bounds
-
-Array = NDArray[Any]
+from launch.exchange.block_sum import Block, BlockSum, Passage, as_bytes, segment_bounds
 
 
-class RoundedSum:
-    """Adds up blocks over all ranks, in place, rounded on the way.
+class RoundedSum(BlockSum):
+    """Adds up blocks that are rounded on the way.
 
-    Collective, and used as `launch.exchange.ring.RingSum` is; blocks must be started in the same
-    order in every step, since each has errors to carry over. Blocks that are not float32 are
-    converted.
+    Blocks must be started in the same order in every step, since each has errors to carry over.
+    Those that are not float32 are converted.
     """
 
     def __init__(self, comm: MPI.Comm, *, most: int = 4) -> None:
-        self._comm = comm
-        self._most = most
-        self._under_way: list[_Crossing] = []
+        super().__init__(comm, most=most)
         self._errors: dict[int, _Errors] = {}
-        self._tags = Tags(comm)
-        self.sent_bytes = 0
 
-    @property
-    def has_room(self) -> bool:
-        """Whether another block may be started."""
-        return len(self._under_way) < self._most
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing is under way."""
-        return not self._under_way
-
-    def start(self, block: Array) -> None:
-        """Start to add up a one-dimensional block. It must not be touched until it is done."""
+    def _begin(self, block: Block) -> Passage:
         address = block.__array_interface__["data"][0]
         reals = block.view(block.real.dtype) if np.iscomplexobj(block) else block
         bounds = segment_bounds(reals.size, self._comm.size)
-        own = bounds[self._comm.rank + 1] - bounds[self._comm.rank]
-        errors = self._errors.setdefault(address, _Errors(reals.size, own))
-        crossing = _Crossing(self._comm, block, reals, bounds, errors, self._tags.take(2))
-        self._under_way.append(crossing)
-        self.sent_bytes += crossing.sent_bytes
-
-    def finished(self) -> list[Array]:
-        """Let everything go on that can; give the blocks that are done, without waiting."""
-        done = []
-        for crossing in list(self._under_way):
-            before = crossing.sent_bytes
-            if crossing.go_on():
-                self._under_way.remove(crossing)
-                done.append(crossing.block)
-            self.sent_bytes += crossing.sent_bytes - before
-        return done
+        if address not in self._errors:
+            own = bounds[self._comm.rank + 1] - bounds[self._comm.rank]
+            self._errors[address] = _Errors(reals.size, own)
+        tag = self._take_tags(2)
+        return _Crossing(self._comm, block, reals, bounds, self._errors[address], tag)
 
 
 class _Errors:
@@ -82,14 +51,14 @@ class _Errors:
         self.of_sum = np.zeros(own, np.float32)
 
 
-class _Crossing:
+class _Crossing(Passage):
     """One block on its way: first to whoever sums its segments, then back."""
 
     def __init__(
         self,
         comm: MPI.Comm,
-        block: Array,
-        reals: Array,
+        block: Block,
+        reals: Block,
         bounds: list[int],
         errors: _Errors,
         tag: int,
@@ -109,7 +78,6 @@ class _Crossing:
         self._requests = self._exchange(self._received, self._sent, tag)
 
     def go_on(self) -> bool:
-        """Go on as far as can be; tell whether the block is done."""
         if not MPI.Request.Testall(self._requests):
             return False
         if not self._is_back:
@@ -146,7 +114,7 @@ class _Crossing:
         return requests
 
 
-def _round(values: Array, error: Array) -> Halves:
+def _round(values: Block, error: Block) -> Halves:
     """Round what is to be sent, with what was kept back before; keep back the rest."""
     values += error
     halves = to_bfloat16(values)

@@ -46,6 +46,11 @@ class HostsChecked:
         bad = {finding.host for finding in self.failures}
         return tuple(host for host in self.hosts if host.name not in bad)
 
+    @property
+    def ranked(self) -> tuple[Host, ...]:
+        """The good hosts in the order of their ranks: this machine first, if it is one of them."""
+        return tuple(sorted(self.good, key=lambda host: host.name != self.this_machine))
+
     def require_good(self) -> None:
         """See that every host can take part.
 

@@ -25,6 +25,7 @@ from torch.optim import Optimizer
 
 from launch.checkpoints.held import HeldOptimizer, HeldPiece, parameter_names
 from launch.errors import UseCaseError
+from launch.exchange.board import DENSE, NO_GRADIENT
 from launch.exchange.peers import Peers
 from launch.training.chunks import Chunk, Piece, cut_anywhere, cut_between, merged
 from launch.training.clipping import GradientClipper, square_sum
@@ -40,8 +41,6 @@ the optimizer's operations, and a call costs 15-30 us of Python. 57 M parameters
 two cores of a Zen 5 with 32 MiB of L3: 28, 28, 26, 21, 21, 22 ms a step with 1/4, 1/2, 1, 2, 4,
 8 MiB; 26, 22, 19, 18, 17, 19 ms where the optimizer is fused.
 """
-
-_NONE, _DENSE = 0, 255  # between them: sparse, with so many sparse dimensions
 
 
 class GradientAverager:
@@ -114,7 +113,7 @@ class GradientAverager:
                 is final, and other nodes may have it while the rest is computed. ``None`` where
                 they are not known.
         """
-        self._kinds[:] = _NONE
+        self._kinds[:] = NO_GRADIENT
         self._counts = [0] * len(self._kinds)
         self._passes = passes
 
@@ -128,7 +127,7 @@ class GradientAverager:
             The sum over all replicas: the mean loss over all samples, the same for each.
         """
         for kind, gradient in zip(self._kinds, self._mine, strict=True):
-            if kind == _NONE:
+            if kind == NO_GRADIENT:
                 gradient.zero_()  # so that whoever sums need not ask
         if self._peers is not None:
             mean_loss = self._peers.sum_up(loss, self._kinds.tolist(), self._indices)
@@ -211,9 +210,9 @@ class GradientAverager:
         return self._clipper.factor(squares)
 
     def _gradient(self, piece: Piece, kind: int) -> Tensor | None:
-        if kind == _NONE:
+        if kind == NO_GRADIENT:
             return None
-        if kind == _DENSE or self._is_elementwise:
+        if kind == DENSE or self._is_elementwise:
             return piece.gradient
         return piece.gradient.to_sparse(kind)
 
@@ -229,7 +228,7 @@ class GradientAverager:
         def keep(parameter: Tensor) -> None:
             gradient = parameter.grad
             assert gradient is not None
-            kind = gradient.sparse_dim() if gradient.is_sparse else _DENSE
+            kind = gradient.sparse_dim() if gradient.is_sparse else DENSE
             dense = gradient.to_dense() if gradient.is_sparse else gradient
             if kinds[index]:
                 buffer.add_(dense)

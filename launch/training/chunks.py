@@ -10,7 +10,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from launch.training.shared_parameters import ALIGNMENT_BYTES, SharedParameters
+from launch.training.alignment import ALIGNMENT_BYTES
+from launch.training.shared_parameters import SharedParameters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from launch.exchange.board import DENSE, NO_GRADIENT
 from launch.exchange.peers import Peers
+from launch.training.alignment import aligned
 from launch.training.group import LocalGroup
-from launch.training.shared_parameters import ALIGNMENT_BYTES
-
-_NONE, _DENSE = 0, 255
 
 
 class GradientMirror:
@@ -32,7 +31,7 @@ class GradientMirror:
         self._parameters = [p for p in parameters if p.requires_grad][::-1]
         self._peers = peers
         self._is_first = group.local_rank == 0
-        sizes = [_aligned(p.numel() * p.element_size()) for p in self._parameters]
+        sizes = [aligned(p.numel() * p.element_size()) for p in self._parameters]
         memory = group.share_bytes(sum(sizes))
         self._device = self._parameters[0].device if self._parameters else torch.device("cpu")
         if self._device.type == "cuda":
@@ -54,7 +53,7 @@ class GradientMirror:
         Returns:
             The sum of it.
         """
-        kinds = [_NONE if p.grad is None else _DENSE for p in self._parameters]
+        kinds = [NO_GRADIENT if p.grad is None else DENSE for p in self._parameters]
         if self._is_first:
             self._send()
         mine = kinds if self._is_first else []
@@ -82,7 +81,7 @@ class GradientMirror:
     def _receive(self, kinds: Sequence[int]) -> None:
         for parameter, copy, kind in zip(self._parameters, self._copies, kinds, strict=True):
             # What no node has a gradient for is left alone, as it would be in one process.
-            if kind == _NONE:
+            if kind == NO_GRADIENT:
                 parameter.grad = None
                 continue
             if parameter.grad is None or parameter.grad.is_sparse:
@@ -98,7 +97,3 @@ def _pin(memory: Tensor) -> None:
     status = runtime.cudaHostRegister(memory.data_ptr(), memory.numel(), 0)
     if int(status) != 0:  # slower without, and right all the same
         print(f"memory for the gradients cannot be pinned: CUDA error {status}")  # noqa: T201
-
-
-def _aligned(num_bytes: int) -> int:
-    return -(-num_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES

@@ -13,8 +13,7 @@ from torch import Tensor, distributed
 from torch.distributed import ProcessGroup
 
 from launch.errors import UseCaseError
-
-_ALIGNMENT_BYTES = 16  # no element of a tensor is larger
+from launch.training.alignment import aligned
 
 
 def flatten(value: Any, what: str, *, strict: bool = True) -> tuple[Any, list[Tensor]]:
@@ -80,11 +79,11 @@ def send_nested(value: Any, to_rank: int, group: ProcessGroup, what: str) -> lis
     header = json.dumps({"nesting": nesting, "forms": forms}).encode()
     parts = [torch.frombuffer(bytearray(header), dtype=torch.uint8)]
     parts += [tensor.view(-1).view(torch.uint8) for tensor in tensors]
-    message = torch.zeros(sum(_aligned(part.numel()) for part in parts), dtype=torch.uint8)
+    message = torch.zeros(sum(aligned(part.numel()) for part in parts), dtype=torch.uint8)
     offset = 0
     for part in parts:
         message[offset : offset + part.numel()] = part
-        offset += _aligned(part.numel())
+        offset += aligned(part.numel())
     sizes = torch.tensor([len(header), message.numel()])
     works = [distributed.isend(data, to_rank, group=group) for data in (sizes, message)]
     return [work for work in works if work is not None]
@@ -98,14 +97,10 @@ def receive_nested(from_rank: int, group: ProcessGroup) -> Any:
     message = torch.empty(total_bytes, dtype=torch.uint8)
     distributed.recv(message, from_rank, group=group)
     header = json.loads(message[:header_bytes].numpy().tobytes())
-    offset, tensors = _aligned(header_bytes), []
+    offset, tensors = aligned(header_bytes), []
     for name, shape in header["forms"]:
         dtype = getattr(torch, name)
         num_bytes = torch.Size(shape).numel() * dtype.itemsize
         tensors.append(message[offset : offset + num_bytes].view(dtype).view(shape))
-        offset += _aligned(num_bytes)
+        offset += aligned(num_bytes)
     return unflatten(header["nesting"], tensors)
-
-
-def _aligned(num_bytes: int) -> int:
-    return -(-num_bytes // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES

@@ -7,9 +7,8 @@ from itertools import accumulate
 import torch
 from torch import Tensor, nn
 
+from launch.training.alignment import aligned
 from launch.training.group import LocalGroup
-
-ALIGNMENT_BYTES = 64  # a cache line, so that no two parts write to the same one
 
 
 class SharedParameters:
@@ -37,7 +36,7 @@ class SharedParameters:
     def __init__(self, model: nn.Module, group: LocalGroup) -> None:
         trained = [p for p in model.parameters() if p.requires_grad]
         self.parameters = sorted(trained, key=lambda p: str(p.dtype))
-        sizes = [_aligned(p.numel() * p.element_size()) for p in self.parameters]
+        sizes = [aligned(p.numel() * p.element_size()) for p in self.parameters]
         *self.starts, total = accumulate(sizes, initial=0)
 
         blocks = group.share_bytes(total * (1 + group.size)).view(1 + group.size, total)
@@ -73,10 +72,6 @@ def flat_view(tensor: Tensor) -> Tensor:
     if is_dense(tensor):
         return tensor.detach().as_strided((tensor.numel(),), (1,))
     return tensor.detach().reshape(-1)
-
-
-def _aligned(num_bytes: int) -> int:
-    return -(-num_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
 
 
 def is_dense(tensor: Tensor) -> bool:

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from launch.errors import UseCaseError
+from launch.training.alignment import aligned
 from launch.training.group import LocalGroup
-
-_ALIGNMENT_BYTES = 64
 
 
 class WholeModel:
@@ -28,7 +27,7 @@ class WholeModel:
         self._parameters = list(model.parameters())
         self._buffers = [buffer for buffer in model.buffers() if buffer.numel() > 0]
         tensors = [*self._parameters, *self._buffers]
-        sizes = [_aligned(tensor.numel() * tensor.element_size()) for tensor in tensors]
+        sizes = [aligned(tensor.numel() * tensor.element_size()) for tensor in tensors]
         memory = group.share_bytes(sum(sizes))
         starts = accumulate(sizes, initial=0)
         self._shared = {
@@ -95,7 +94,3 @@ def _view(memory: Tensor, start: int, tensor: Tensor) -> Tensor:
     form = torch.empty_like(tensor, device="meta")
     flat = memory[start : start + tensor.numel() * tensor.element_size()].view(tensor.dtype)
     return flat.as_strided(form.size(), form.stride())
-
-
-def _aligned(num_bytes: int) -> int:
-    return -(-num_bytes // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES

@@ -71,7 +71,7 @@ def examine_hosts(request: DoctorRequest, db: str, out: Output) -> None:
 def _judge_world(request: DoctorRequest, checked: HostsChecked, here: str) -> Iterator[Finding]:
     """Start a tiny MPI job on the hosts that passed every check."""
     judge = Judge(here)
-    hosts = sorted(checked.good, key=lambda host: host.name != checked.this_machine)
+    hosts = checked.ranked
     if not hosts:
         return
     if needs_root_option(os.environ) and not request.mpi.allow_root:

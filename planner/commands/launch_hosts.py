@@ -39,7 +39,6 @@ from planner.report.table import find_look, render_table
 from planner.software import current_software
 from planner.store import Store
 from planner.stored_plan import iso_utc
-from planner.together.running import ranked
 from probes.hardware import Hardware
 
 
@@ -66,7 +65,7 @@ def launch_hosts(
         checked.require_good()
         if not dry_run:
             request.reach.check_root()
-        nodes = {host.name: _hardware(checked, host) for host in ranked(checked)}
+        nodes = {host.name: _hardware(checked, host) for host in checked.ranked}
         plans = find_plans(store, request, nodes, current_software(), remedy=remedy)
         links = store.latest_links(list(nodes))
     verdict = _judge(request, plans, links, out)

@@ -10,11 +10,11 @@ from typing import Any
 from launch.hosts.checked import HostsChecked
 from launch.hosts.file import HostList
 from planner.output import Output
+from planner.reach import Reach
 from planner.report.nodes import LINK_COLUMNS, link_notes, link_rows
 from planner.report.table import Column, Row, find_look, render_table
 from planner.together.gathering import Gathering
 from planner.together.reports import NodeFailed
-from planner.together.running import Reach
 
 
 def check_together(

@@ -9,13 +9,13 @@ from launch.hosts.file import HostList
 from planner.commands.on_hosts import check_together, failure_json, show_network, show_table
 from planner.links import MeasuredLinks
 from planner.output import Output
+from planner.reach import Reach
 from planner.report.nodes import PROBE_COLUMNS, probe_row
 from planner.report.together_lines import TogetherLines
 from planner.software import current_software
 from planner.store import Store
 from planner.together.campaign import Campaign
 from planner.together.gathering import Gathering, LazyStore, NodeState
-from planner.together.running import Reach, ranked
 from planner.together.task import Purpose
 
 _MESSAGE_BYTES = (4 * 2**20, 64 * 2**20)
@@ -31,7 +31,7 @@ def probe_hosts(listed: HostList, reach: Reach, db: str, out: Output, *, quick: 
     Store.check_place(db)
     checked = check_together(listed, reach, out)
     with LazyStore(db) as store:
-        names = [host.name for host in ranked(checked)]
+        names = [host.name for host in checked.ranked]
         with TogetherLines(out, names, f"probing {len(names)} nodes") as lines:
             nodes = {name: NodeState(host=name) for name in names}
             gathering = Gathering(store, current_software(), lines, nodes=nodes)

@@ -15,6 +15,7 @@ from planner.commands.tune import tuned_json
 from planner.errors import NoPlanError
 from planner.output import Output
 from planner.quantities import format_duration
+from planner.reach import Reach
 from planner.report.nodes import (
     PLAN_COLUMNS,
     links_json,
@@ -26,7 +27,6 @@ from planner.software import current_software
 from planner.store import Store
 from planner.together.campaign import Campaign
 from planner.together.gathering import Gathering, LazyStore, NodeState
-from planner.together.running import Reach, ranked
 from planner.together.task import Purpose
 from planner.tune_request import TuneRequest
 
@@ -43,7 +43,7 @@ def tune_hosts(
     started = time.monotonic()
     Store.check_place(db)
     checked = check_together(listed, reach, out, use_case=request.use_case, data=request.data)
-    names = [host.name for host in ranked(checked)]
+    names = [host.name for host in checked.ranked]
     interrupted = False
     with LazyStore(db) as store, TogetherLines(out, names, f"tuning {len(names)} nodes") as lines:
         nodes = {name: NodeState(host=name) for name in names}

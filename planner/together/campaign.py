@@ -15,10 +15,11 @@ from launch.hosts.line import Host
 from launch.hosts.ssh import ssh_name
 from launch.process_end import explain_exit
 from launch.workers.reports import Report
+from planner.reach import Reach
 from planner.study import EarlierTrials
 from planner.together.gathering import Gathering
+from planner.together.job import JobEnd, run_together
 from planner.together.reports import LinksMeasured, NodeFailed
-from planner.together.running import JobEnd, Reach, ranked, run_together
 from planner.together.task import NodeTask, Purpose, TogetherTask, choose_leaders
 from planner.tune_request import TuneRequest
 from probes.hardware import Hardware
@@ -54,7 +55,7 @@ class Campaign:
             HostUnreachableError: MPI cannot start the job.
             LaunchError: There is no MPI.
         """
-        hosts = ranked(self.checked)
+        hosts: Sequence[Host] = self.checked.ranked
         for attempt in range(1 + _MAX_RESTARTS):
             end = self._run(hosts)
             if end.code == 0:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from launch.hosts.check import check_hosts
 from launch.hosts.checked import HostsChecked
 from launch.hosts.handover import hand_over
 from launch.hosts.line import Host
@@ -16,59 +15,14 @@ from launch.hosts.ssh import write_ssh_config
 from launch.mpi.command import mpi_command, uses_srun
 from launch.mpi.dead_rank import DeadRank, find_dead_rank
 from launch.mpi.job import MpiJob
-from launch.mpi.root import needs_root_option
 from launch.mpi.settings import MpiSettings
 from launch.workers.reports import Report
-from planner.errors import RefusedError
+from planner.reach import Reach
 from planner.together.reports import FromNode, JobRefused
 from planner.together.task import TogetherTask
 
 _PROGRAM = "planner.together.rank"
 _TAIL_LINES = 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reach:
-    """How the user wants the hosts to be reached."""
-
-    ssh_config: Path | None = None
-    """Read in place of ``~/.ssh/config``."""
-
-    mpirun: str | None = None
-    """A site's own, in place of the one that came with us."""
-
-    allow_root: bool = False
-
-    def check_root(self) -> None:
-        """See that root may start mpirun.
-
-        Raises:
-            RefusedError: This is root, and the user has not said that it should be.
-        """
-        if needs_root_option(os.environ) and not self.allow_root:
-            raise RefusedError(
-                "running as root, which mpirun refuses because a slip can ruin the machine: "
-                "run as a user, or in a container pass --allow-run-as-root"
-            )
-
-    def check(
-        self,
-        hosts: Sequence[Host],
-        *,
-        use_case: str | None = None,
-        data: str | None = None,
-        on_progress: Callable[[int, int], None] | None = None,
-    ) -> HostsChecked:
-        """Look whether the hosts can do a job together; see `check_hosts`."""
-        by_srun = uses_srun(MpiSettings(mpirun=self.mpirun), os.environ)
-        return check_hosts(
-            hosts,
-            ssh_config=self.ssh_config,
-            use_case=use_case,
-            data=data,
-            by_srun=by_srun,
-            on_progress=on_progress,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,11 +48,6 @@ class JobEnd:
     """Last lines of what mpirun and the ranks wrote to stderr."""
 
 
-def ranked(checked: HostsChecked) -> list[Host]:
-    """Give the good hosts in the order of their ranks: this machine first, if it is one of them."""
-    return sorted(checked.good, key=lambda host: host.name != checked.this_machine)
-
-
 def run_together(
     task: TogetherTask,
     hosts: Sequence[Host],
@@ -110,7 +59,7 @@ def run_together(
 
     Args:
         task: What the nodes do.
-        hosts: By rank, as `ranked` gives them.
+        hosts: By rank, as `HostsChecked.ranked` gives them.
         checked: What the checks of the hosts showed.
         reach: How they are reached.
         on_report: Takes what the nodes say, with their rank.
