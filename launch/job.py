@@ -25,6 +25,9 @@ class NodeJob:
     max_batch: int | None = None
     """Largest node batch that its memory is known to hold."""
 
+    machine: str | None = None
+    """What the host calls itself; ``None`` where nobody has asked it."""
+
     def to_json(self) -> dict[str, Any]:
         """Give the values as JSON can hold them."""
         time = None if self.step_time is None else self.step_time.to_json()
@@ -34,6 +37,7 @@ class NodeJob:
             "plan": plan,
             "step_time": time,
             "max_batch": self.max_batch,
+            "machine": self.machine,
         }
 
     @classmethod
@@ -45,6 +49,7 @@ class NodeJob:
             plan=Plan.from_json(values["plan"]),
             step_time=None if time is None else StepTime.from_json(time),
             max_batch=values["max_batch"],
+            machine=values["machine"],
         )
 
 

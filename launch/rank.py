@@ -7,6 +7,7 @@ itself. What it has to say goes to stdout, one JSON document a line.
 from __future__ import annotations
 
 import os
+import platform
 import socket
 import sys
 import time
@@ -31,7 +32,7 @@ from launch.process_end import end_with_parent
 from launch.pulse import Pulse
 from launch.run_directory import RunDirectory
 from launch.share_keeper import ShareKeeper
-from launch.shares import smallest_batch
+from launch.shares import batch_granule, smallest_batch
 from launch.training.handles import GroupHandles
 from launch.voice import Voice
 from launch.watch import Watch
@@ -67,6 +68,9 @@ def main(job_file: Path, cpu: Cpu | None = None, servers: ForkServers | None = N
         voice.say(node_failed(socket.gethostname(), message))
         return 1
     hosts = [node.host for node in job.nodes]
+    if fault := _find_mix_up(job, comm.rank):
+        voice.say(node_failed(hosts[comm.rank], fault))
+        return 1
     node = Node(
         job,
         comm.rank,
@@ -84,6 +88,17 @@ def main(job_file: Path, cpu: Cpu | None = None, servers: ForkServers | None = N
         if is_done:
             ranks.barrier()  # here a host that is lost is missed, in MPI's own end it is not
         return 0 if is_done else 1
+
+
+def _find_mix_up(job: Job, rank: int) -> str | None:
+    """Say where this rank should be, if it is on another host: it would train that one's plan."""
+    expected, here = job.nodes[rank].machine, platform.node()
+    if expected in (None, here):
+        return None
+    return (
+        f"MPI started rank {rank} on {here}, not on {expected}: does this mpirun keep the order of "
+        "the hosts that it is given?"
+    )
 
 
 def _train(node: Node, servers: ForkServers | None, host: str, voice: Voice) -> bool:
@@ -127,6 +142,7 @@ def _make_keeper(job: Job) -> ShareKeeper | None:
         job.node_batches,
         [node.max_batch for node in job.nodes],
         floors=[smallest_batch(node.plan) for node in job.nodes],
+        granules=[batch_granule(node.plan) for node in job.nodes],
     )
 
 

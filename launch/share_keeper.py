@@ -38,6 +38,7 @@ class ShareKeeper:
         batches: Shares to begin with.
         caps: Largest node batch of each node, ``None`` where nothing is known to limit it.
         floors: Smallest node batch of each node, 1 where left out.
+        granules: What each node's batch should be a multiple of, 1 where left out.
     """
 
     def __init__(
@@ -47,11 +48,13 @@ class ShareKeeper:
         caps: Sequence[int | None] | None = None,
         *,
         floors: Sequence[int] | None = None,
+        granules: Sequence[int] | None = None,
     ) -> None:
         self._times = list(times)
         self._batches = tuple(batches)
         self._caps = caps
         self._floors = floors
+        self._granules = granules
         self._window: deque[tuple[float, ...]] = deque(maxlen=_WINDOW_STEPS)
         self._steps = 0
         self._next_change = _WARMUP_STEPS + _WINDOW_STEPS
@@ -87,7 +90,13 @@ class ShareKeeper:
             for time, interval, time_s in zip(self._times, measured, believed, strict=True)
         ]
         self._next_change = self._steps + _LEAST_STEPS_BETWEEN
-        batches = equalise(self._times, sum(self._batches), self._caps, floors=self._floors)
+        batches = equalise(
+            self._times,
+            sum(self._batches),
+            self._caps,
+            floors=self._floors,
+            granules=self._granules,
+        )
         if self._step_s(batches) > (1 - _LEAST_GAIN) * self._step_s(self._batches):
             return None
         self._batches = batches

@@ -116,18 +116,29 @@ def smallest_batch(plan: Plan) -> int:
     return plan.replicas * plan.micro_batches
 
 
+def batch_granule(plan: Plan) -> int:
+    """Give what the node batches of a plan are multiples of, so that its micro-batches are equal.
+
+    A pipeline with a share that cannot be cut up so runs in fewer micro-batches, and idles more.
+    """
+    return smallest_batch(plan) if plan.micro_batches > 1 else 1
+
+
 def equalise(
     times: Sequence[StepTime],
     global_batch: int,
     caps: Sequence[int | None] | None = None,
     *,
     floors: Sequence[int] | None = None,
+    granules: Sequence[int] | None = None,
 ) -> tuple[int, ...]:
     """Deal out a global batch so that the slowest node is as fast as it can be.
 
     Exact: samples are dealt one by one, each to the node that is done with it first, which no
     other way can beat because a step never gets shorter with a sample more. All but the last few
-    are dealt at once.
+    are dealt at once. Shares of nodes that take samples in granules are then brought to whole ones,
+    and what that leaves over is dealt in the same way; a granule is only broken where nobody else
+    can take the rest.
 
     Args:
         times: Of each node.
@@ -135,6 +146,7 @@ def equalise(
         caps: Largest node batch of each node, ``None`` where nothing is known to limit it.
         floors: Smallest node batch of each node, 1 where left out. Whether a node should take
             part at all is not asked here: each gets samples.
+        granules: What each node's batch should be a multiple of, 1 where left out.
 
     Returns:
         Node batches, in the order of ``times``; their sum is ``global_batch``.
@@ -155,7 +167,53 @@ def equalise(
             f"use at least {sum(least)} samples, or fewer nodes"
         )
     good = [min(max(low, _GOOD_FLOOR), high) for low, high in zip(least, most, strict=True)]
-    return _dealt(times, global_batch, good if sum(good) <= global_batch else least, most)
+    least = good if sum(good) <= global_batch else least
+    batches = _dealt(times, global_batch, least, most)
+    units = [unit or 1 for unit in _or(granules, times)]
+    if max(units) > 1:
+        return _in_granules(times, batches, units, least, most)
+    return batches
+
+
+def _in_granules(
+    times: Sequence[StepTime],
+    batches: Sequence[int],
+    units: Sequence[int],
+    least: Sequence[int],
+    most: Sequence[int],
+) -> tuple[int, ...]:
+    """Bring batches to multiples of their units, with the same sum."""
+    coarse = sum(unit for unit in units if unit > 1)
+    # What the others may have to give, so that a granule can be filled up.
+    slack = -(-coarse // max(1, units.count(1)))
+    dealt = [
+        max(low, batch // unit * unit if unit > 1 else batch - slack)
+        for batch, unit, low in zip(batches, units, least, strict=True)
+    ]
+    left = sum(batches) - sum(dealt)
+    left = _deal_on(times, dealt, left, units, most)
+    _deal_on(times, dealt, left, [1] * len(units), most)
+    return tuple(dealt)
+
+
+def _deal_on(
+    times: Sequence[StepTime],
+    dealt: list[int],
+    left: int,
+    units: Sequence[int],
+    most: Sequence[int],
+) -> int:
+    """Deal whole units to whoever is done with theirs first; give what is left in the end."""
+    queue = [(times[n].at(dealt[n] + unit), n) for n, unit in enumerate(units)]
+    heapq.heapify(queue)
+    while left > 0 and queue:
+        _, node = heapq.heappop(queue)
+        unit = units[node]
+        if unit <= left and dealt[node] + unit <= most[node]:
+            dealt[node] += unit
+            left -= unit
+            heapq.heappush(queue, (times[node].at(dealt[node] + unit), node))
+    return left
 
 
 def _dealt(

@@ -9,7 +9,7 @@ from pathlib import Path
 from launch.errors import InvalidPlanError
 from launch.hosts.file import HostList, expand_hosts, read_host_file
 from launch.job import DEFAULT_EVERY_S, Job, Keeping, NodeJob
-from launch.shares import smallest_batch
+from launch.shares import batch_granule, smallest_batch
 from launch.strategies import check_plan
 from planner.batch_limit import knows_memory, largest_batch
 from planner.errors import NoPlanError, StalePlanError
@@ -109,6 +109,7 @@ class NodePlan:
             time=self.steps.step_time,
             tuned_batch=plan.node_batch,
             floor=smallest_batch(plan),
+            granule=batch_granule(plan),
             cap=max(self.max_batch, smallest_batch(plan)),
             cores=cores if is_busy else None,
         )
@@ -290,6 +291,7 @@ def _node_job(plan: NodePlan, share: int) -> NodeJob:
         plan=replace(plan.stored.plan, node_batch=share),
         step_time=plan.steps.step_time,
         max_batch=max(plan.max_batch, share),
+        machine=plan.node.node,
     )
 
 

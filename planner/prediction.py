@@ -25,6 +25,9 @@ class ClusterNode:
     floor: int = 1
     """Smallest node batch."""
 
+    granule: int = 1
+    """What its node batch should be a multiple of."""
+
     cap: int | None = None
     """Largest node batch; ``None`` where nothing limits it."""
 
@@ -116,7 +119,8 @@ class _Times:
     def predict(self, global_batch: int) -> Prediction:
         nodes, busy = self._nodes, self._busy
         caps, floors = [node.cap for node in nodes], [node.floor for node in nodes]
-        batches = equalise(busy, global_batch, caps, floors=floors)
+        granules = [node.granule for node in nodes]
+        batches = equalise(busy, global_batch, caps, floors=floors, granules=granules)
         computing_s = tuple(node.time.at(n) for node, n in zip(nodes, batches, strict=True))
         busy_s = max(time.at(n) for time, n in zip(busy, batches, strict=True))
         network_s = FIRST_READY * max(computing_s) + self._wire_s + self._update_s

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from launch.job import Job, NodeJob
@@ -45,14 +47,13 @@ def test_job_that_is_not_wanted_any_more_ends_though_its_workers_are_never_silen
     assert time.monotonic() - started < 60
 
 
-def test_more_ranks_than_nodes_are_one_line(tmp_path):
-    """The story: the second rank looked for its node before it counted them, and an IndexError
-    was all that was said."""
-    file = tmp_path / "job.json"
-    file.write_bytes(job_of("Sgd", tmp_path).encode())
-    ended = subprocess.run(
+def ranks_of(job: Job, count: int, directory: Path) -> subprocess.CompletedProcess[str]:
+    """Run a job's ranks, all of them here."""
+    file = directory / "job.json"
+    file.write_bytes(job.encode())
+    return subprocess.run(
         [
-            *(find_mpirun(), "--host", "localhost:2", "-n", "2", "--bind-to", "none"),
+            *(find_mpirun(), "--host", f"localhost:{count}", "-n", str(count), "--bind-to", "none"),
             *(sys.executable, "-P", "-m", "mpi4py", "-m", "launch.rank", str(file)),
         ],
         env=os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
@@ -61,9 +62,27 @@ def test_more_ranks_than_nodes_are_one_line(tmp_path):
         timeout=60,
         check=False,
     )
-    assert ended.returncode != 0
+
+
+def messages_of(ended: subprocess.CompletedProcess[str]) -> set[str]:
     said = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("{")]
-    assert {report["message"] for report in said} == {
-        "MPI started 2 ranks for 1 hosts: is this mpirun ours?"
-    }
+    return {report["message"] for report in said if "message" in report}
+
+
+def test_more_ranks_than_nodes_are_one_line(tmp_path):
+    """The story: the second rank looked for its node before it counted them, and an IndexError
+    was all that was said."""
+    ended = ranks_of(job_of("Sgd", tmp_path), 2, tmp_path)
+    assert ended.returncode != 0
+    assert messages_of(ended) == {"MPI started 2 ranks for 1 hosts: is this mpirun ours?"}
     assert "IndexError" not in ended.stderr
+
+
+def test_rank_that_is_on_another_host_trains_nothing(tmp_path):
+    job = job_of("Sgd", tmp_path)
+    job = replace(job, nodes=(replace(job.nodes[0], machine="elsewhere"),))
+    ended = ranks_of(job, 1, tmp_path)
+    assert ended.returncode != 0
+    (message,) = messages_of(ended)
+    assert re.match("MPI started rank 0 on .*, not on elsewhere: ", message)
+    assert not (tmp_path / "weights.safetensors").exists()

@@ -89,6 +89,36 @@ def test_node_never_gets_less_than_its_plan_can_cut_up():
     assert smallest_batch(plan) == 8
 
 
+def test_shares_of_pipelines_are_whole_micro_batches():
+    """The story: 128 samples were dealt 87 to 41 to two pipelines of 8 micro-batches, of which they
+    could then make 3 and 1."""
+    twice = [StepTime(fixed_s=0.0, per_sample_s=seconds) for seconds in (1.0, 2.1)]
+    assert equalise(twice, 128, floors=[8, 8], granules=[8, 8]) == (88, 40)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whoever_takes_single_samples_takes_the_rest_of_the_granules(seed):
+    dice = random.Random(seed)
+    units = [dice.choice([1, 2, 8]) for _ in range(4)] + [1]
+    times = [StepTime(fixed_s=dice.random(), per_sample_s=0.1 + dice.random()) for _ in units]
+    batch = dice.randint(sum(units) + 10, 300)
+    shares = equalise(times, batch, floors=units, granules=units)
+    assert sum(shares) == batch
+    assert [share % unit for share, unit in zip(shares, units, strict=True)] == [0] * len(units)
+    free = equalise(times, batch, floors=units)
+    granule_s = max(time.per_sample_s * unit for time, unit in zip(times, units, strict=True))
+    assert step_s(times, shares) <= step_s(times, free) + granule_s
+
+
+def step_s(times, shares) -> float:
+    return max(time.at(share) for time, share in zip(times, shares, strict=True))
+
+
+def test_a_granule_is_broken_where_nobody_else_can_take_the_rest():
+    alike = [StepTime(fixed_s=0.0, per_sample_s=1.0)] * 2
+    assert sum(equalise(alike, 61, floors=[8, 8], granules=[8, 8])) == 61
+
+
 def test_what_a_full_node_cannot_take_goes_to_the_others():
     times = [line(0, 0.01), line(0, 0.02), line(0, 0.02)]
     assert equalise(times, 100, [30, None, None]) == (30, 35, 35)
