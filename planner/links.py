@@ -55,6 +55,11 @@ class MeasuredLinks:
     sums: tuple[SumTime, ...] = ()
     """Of all hosts, the smallest message first."""
 
+    @property
+    def hardware(self) -> dict[str, str]:
+        """Fingerprints by host."""
+        return dict(zip(self.hosts, self.fingerprints, strict=True))
+
     def to_json(self) -> dict[str, Any]:
         """Give what was measured as plain values, without hosts and time."""
         return {

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from launch.checkpoints.folder import list_checkpoints
+from launch.errors import LaunchError
 from planner.errors import TrainingFailedError, UsageError
 
 if TYPE_CHECKING:
@@ -42,17 +43,24 @@ def run_with_restarts(
             f"--max-restarts {request.max_restarts} and no --checkpoint: name a folder"
         )
     hosts = None
+    accident: TrainingFailedError | None = None
     for left in range(request.max_restarts, -1, -1):
         try:
             attempt(request, hosts)
         except TrainingFailedError as error:
             if left == 0 or not error.is_accident:
                 raise
+            accident = error
             assert request.checkpoint is not None
             has_any = bool(list_checkpoints(request.checkpoint))
             whence = "from the last checkpoint" if has_any else "from the start"
             warn(f"{error}: going on {whence}, {left} of {request.max_restarts} restarts left")
             hosts = find_hosts()
             request = replace(request, resumes=has_any)
+        except LaunchError as error:
+            if accident is None:
+                raise
+            message = f"{accident}; and it cannot go on: {error}"
+            raise TrainingFailedError(message, log_tail=accident.log_tail) from error
         else:
             return

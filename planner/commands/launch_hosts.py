@@ -67,7 +67,7 @@ def launch_hosts(
             request.reach.check_root()
         nodes = {host.name: _hardware(checked, host) for host in checked.ranked}
         plans = find_plans(store, request, nodes, current_software(), remedy=remedy)
-        links = store.latest_links(list(nodes))
+        links = store.latest_links({host: node.fingerprint() for host, node in nodes.items()})
     verdict = _judge(request, plans, links, out)
     job = make_job(request, verdict.chosen, plans, RunDirectory.next_of(RUNS).path)
     placement = Placement.of(checked, verdict.chosen.hosts, request.reach)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
@@ -283,14 +283,16 @@ class Store:
         with self._database.write() as connection:
             return _insert(connection, links, links_columns(measured))
 
-    def latest_links(self, hosts: Sequence[str]) -> MeasuredLinks | None:
+    def latest_links(self, hosts: Mapping[str, str]) -> MeasuredLinks | None:
         """Give the last measurement that all of these hosts took part in, and perhaps others.
 
+        One that a host made with other hardware says nothing of it any more.
+
         Args:
-            hosts: As the host file names them.
+            hosts: Fingerprints, by the names that the host file has for the hosts.
         """
         found = self._database.fetch(select(links).order_by(links.c.id.desc()), links_from_row)
-        return next((one for one in found if set(hosts) <= set(one.hosts)), None)
+        return next((one for one in found if hosts.items() <= one.hardware.items()), None)
 
     def remove_plan(self, plan_id: int) -> None:
         """Forget a plan; the trials it came from stay.

@@ -211,16 +211,25 @@ def test_plans_come_back_as_they_were(store):
 def test_links_come_back_as_they_were(store):
     number = store.save_links(LINKS)
     assert number == 1
-    assert store.latest_links(["n1", "n2"]) == LINKS
+    assert store.latest_links(hardware("n1", "n2")) == LINKS
 
 
 def test_the_last_links_that_all_hosts_took_part_in_are_given(store):
     pair = replace(LINKS, hosts=("n1", "n2"), fingerprints=("sha256:aa",) * 2)
     store.save_links(LINKS)
     store.save_links(pair)
-    assert store.latest_links(["n2", "n1"]) == pair
-    assert store.latest_links(["n2", "n3"]) == LINKS
-    assert store.latest_links(["n2", "n4"]) is None
+    assert store.latest_links({"n2": "sha256:aa", "n1": "sha256:aa"}) == pair
+    assert store.latest_links(hardware("n2", "n3")) == LINKS
+    assert store.latest_links(hardware("n2", "n3") | {"n4": "sha256:aa"}) is None
+
+
+def test_links_of_other_hardware_are_not_given(store):
+    store.save_links(LINKS)
+    assert store.latest_links(hardware("n1") | {"n2": "sha256:new"}) is None
+
+
+def hardware(*names: str) -> dict[str, str]:
+    return {name: LINKS.hardware[name] for name in names}
 
 
 def test_plans_are_chosen_by_use_case_and_node(store):

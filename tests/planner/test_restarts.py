@@ -1,0 +1,69 @@
+"""What becomes of a training that an accident has ended."""
+
+from __future__ import annotations
+
+import pytest
+
+from launch.errors import InvalidPlanError
+from planner.errors import TrainingFailedError, UsageError
+from planner.job_making import LaunchRequest
+from planner.restarts import run_with_restarts
+
+
+class Attempts:
+    """Trainings that end as they are told to, one after the other."""
+
+    def __init__(self, *endings: Exception | None) -> None:
+        self._endings = list(endings)
+        self.hosts: list[object] = []
+
+    def __call__(self, request: LaunchRequest, hosts: object) -> None:
+        self.hosts.append(hosts)
+        if (ending := self._endings.pop(0)) is not None:
+            raise ending
+
+
+def accident(message: str = "node2 does not answer") -> TrainingFailedError:
+    return TrainingFailedError(message, is_accident=True)
+
+
+def train(attempts: Attempts, folder, restarts: int = 2) -> list[str]:
+    heard: list[str] = []
+    request = LaunchRequest(use_case="tiny", checkpoint=folder, max_restarts=restarts)
+    run_with_restarts(request, attempts, lambda: ["node1"], heard.append)
+    return heard
+
+
+def test_training_goes_on_with_the_hosts_that_are_left(tmp_path):
+    attempts = Attempts(accident(), accident(), None)
+    heard = train(attempts, tmp_path)
+    assert attempts.hosts == [None, ["node1"], ["node1"]]
+    assert [line.rpartition(", ")[2] for line in heard] == [
+        "2 of 2 restarts left",
+        "1 of 2 restarts left",
+    ]
+
+
+def test_one_accident_too_many_is_the_error(tmp_path):
+    with pytest.raises(TrainingFailedError, match=r"^the third$"):
+        train(Attempts(accident(), accident(), accident("the third")), tmp_path)
+
+
+def test_an_error_of_the_users_code_is_not_tried_again(tmp_path):
+    attempts = Attempts(TrainingFailedError("ZeroDivisionError"))
+    with pytest.raises(TrainingFailedError):
+        train(attempts, tmp_path)
+    assert len(attempts.hosts) == 1
+
+
+def test_what_keeps_a_training_from_going_on_is_told_with_its_accident(tmp_path):
+    """The story: the last host could not take the global batch, and that was all one read."""
+    refusal = InvalidPlanError("global_batch=128 and caps=64: use at most 64 samples")
+    with pytest.raises(TrainingFailedError, match=r"^node2 does not answer; .* 64 samples$"):
+        train(Attempts(accident(), refusal), tmp_path)
+
+
+def test_restarts_without_a_checkpoint_are_refused():
+    request = LaunchRequest(use_case="tiny", max_restarts=1)
+    with pytest.raises(UsageError, match="name a folder"):
+        run_with_restarts(request, Attempts(None), list, lambda _: None)
