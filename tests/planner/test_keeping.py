@@ -35,8 +35,8 @@ MANIFEST = Manifest(
 def folder(tmp_path) -> Path:
     writer = CheckpointWriter(tmp_path / "kept", ThreadGroup.create([()])[0])
     part = WorkerPart({"weight": torch.zeros(3)}, {}, {"others": {}})
-    writer.save(part, replace(MANIFEST, step=20, epoch=1))
-    writer.save(part, MANIFEST)
+    writer.save(lambda: part, replace(MANIFEST, step=20, epoch=1))
+    writer.save(lambda: part, MANIFEST)
     writer.close()
     return tmp_path / "kept"
 
