@@ -1,7 +1,7 @@
 """Does a job on several hosts end well when something dies? Who is named, how soon, what is left?
 
-Trains on hosts of one machine, see `tests/testbed`, and at a random moment kills a random worker, a
-rank, or mpirun, or cuts off a host's network. After each kill it is looked at
+Trains on hosts of one machine, see `tests/hosts/testbed`, and at a random moment kills a random
+worker, a rank, or mpirun, or cuts off a host's network. After each kill it is looked at
 
 * how the command ends: with an exit code that is not 0;
 * what it names: the host, and where there is one the signal; and no consequence of it;
@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "hosts"))
 
 import torch
 from _block import BenchError, Ddlplan, Output, Required, Result, make_parser, positive, run_bench
