@@ -321,12 +321,14 @@ class _Server:
 
 def _main(descriptor: int, parent: int) -> None:
     end_with_parent(parent)
+    gc.disable()  # looking for garbage takes a quarter of the time of these imports
     import torchvision  # noqa: F401 - loaded here so that no worker has to
 
     import launch.workers.worker  # noqa: F401
 
     gc.collect()
     gc.freeze()  # a collection in a worker would otherwise copy every shared page
+    gc.enable()
     server = _Server(socket.socket(fileno=descriptor))
     # From here on the socket says when the owner is gone. The kernel's way would leave no time to
     # end what workers have started.
