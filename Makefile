@@ -1,5 +1,6 @@
 # make demo        probe this machine, search for three minutes, train with what was found
-# make test        the test suite
+# make test        the test suite, but for what takes long
+# make test-long   what takes long
 # make test-hosts  tests on several hosts, brought up on this machine: needs root, sshd, ip, tc
 # make check       format, lint, types, tests: what CI runs; hosts too where TESTBED is set
 #
@@ -16,7 +17,10 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 # the option shows in what make prints.
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] && echo --allow-run-as-root)
 
-.PHONY: demo test test-hosts check format clean
+# Tests that start workers run one after another, beside those of the command line.
+AT_ONCE := --numprocesses 2 --dist loadgroup
+
+.PHONY: demo test test-long test-hosts check format clean
 
 demo: $(VENV)/ready
 	$(BIN)/ddlplan probe
@@ -25,7 +29,10 @@ demo: $(VENV)/ready
 	$(BIN)/ddlplan launch --use-case simplebig --epochs 1 $(AS_ROOT)
 
 test: $(VENV)/ready-dev
-	env -u TESTBED $(BIN)/pytest
+	env -u TESTBED $(BIN)/pytest $(AT_ONCE) -m "not long"
+
+test-long: $(VENV)/ready-dev
+	env -u TESTBED $(BIN)/pytest $(AT_ONCE) -m "long and not hosts"
 
 test-hosts: $(VENV)/ready-dev
 	TESTBED=$${TESTBED:-1} $(BIN)/pytest -m hosts --durations 10
@@ -35,6 +42,7 @@ check: $(VENV)/ready-dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(MAKE) --no-print-directory test
+	$(MAKE) --no-print-directory test-long
 	@if [ -n "$$TESTBED" ]; then $(MAKE) --no-print-directory test-hosts; fi
 
 format: $(VENV)/ready-dev

@@ -53,20 +53,31 @@ class TrialRunner:
         data: Where its data are, if not where it finds them by itself.
         node: This machine.
         seed: Order of the samples, and weights.
+        servers: Which start its workers, and do not end with it; some of its own when left out.
     """
 
-    def __init__(self, use_case: str, data: str | None, node: Hardware, *, seed: int = 0) -> None:
+    def __init__(
+        self,
+        use_case: str,
+        data: str | None,
+        node: Hardware,
+        *,
+        seed: int = 0,
+        servers: ForkServers | None = None,
+    ) -> None:
         self._use_case = use_case
         self._data = data
         self._node = node
         self._seed = seed
-        self._servers = ForkServers()
+        self._owns_servers = servers is None
+        self._servers = ForkServers() if servers is None else servers
 
     def __enter__(self) -> TrialRunner:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._servers.close()
+        if self._owns_servers:
+            self._servers.close()
 
     @property
     def server_pid(self) -> int:

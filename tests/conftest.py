@@ -28,10 +28,12 @@ def _own_surroundings(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyt
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs several hosts."""
+    """Mark what needs several hosts, and what would disturb one another on the same cores."""
     for item in items:
         if "_testbed_is_possible" in getattr(item, "fixturenames", ()):
             item.add_marker("hosts")
+        elif Path(__file__).parent / "launch" in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("workers"))
 
 
 @pytest.fixture(scope="session")

@@ -58,6 +58,7 @@ def run(folder: Path, jobs: list[Path]) -> None:
 
 
 @pytest.mark.parametrize("case", ["AdamW", "Random"])
+@pytest.mark.long
 def test_nodes_go_on_together_and_with_other_plans(case, tmp_path):
     keeps, resumes = Keeping(folder="kept"), Keeping(resume=MIDDLE, done_epochs=1)
     settings = {"folder": tmp_path}

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from threading import BrokenBarrierError
 
 import pytest
 import torch
@@ -146,8 +147,11 @@ def train(
 
     with warnings.catch_warnings(), ThreadPoolExecutor(len(members)) as pool:
         warnings.simplefilter("error")
-        for done in [pool.submit(work, rank) for rank in range(len(members))]:
-            done.result()
+        ended = [pool.submit(work, rank) for rank in range(len(members))]
+    # Last what is only the others' failure, felt at a barrier.
+    errors = filter(None, [done.exception() for done in ended])
+    for error in sorted(errors, key=lambda error: isinstance(error, BrokenBarrierError)):
+        raise error
     return models[-1].state_dict()
 
 

@@ -166,6 +166,7 @@ SEQUENTIAL = Plan(strategy="sequential", node_batch=8)
 
 @EVERY
 @pytest.mark.parametrize("case", ["AdamW", "OneCycle"])
+@pytest.mark.long
 def test_another_plan_goes_on(case, kept, home):  # noqa: F811
     """There and back: from each strategy to the plainest plan, and from that to the strategy."""
     plan = replace(settled(home.plans()[0]), memory_format="channels_last")

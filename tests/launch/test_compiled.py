@@ -35,6 +35,7 @@ TWO = {"processes": 2, "replicas": 2}
     ],
     ids=lambda plan: plan.strategy,
 )
+@pytest.mark.long
 def test_weights_equal_those_of_one_process(plan, training):
     alone = trained_alone(tiny_cases.Uneven(), plan.node_batch)
     weights = training.run(plan, "Uneven")
@@ -45,6 +46,7 @@ def test_weights_equal_those_of_one_process(plan, training):
 
 
 @needs_compiler
+@pytest.mark.long
 def test_rest_of_an_epoch_is_not_compiled(training):
     """The story: each last batch of another size cost as much time as the compiler takes."""
     plan = Plan(strategy="sequential", node_batch=8, compile=True)

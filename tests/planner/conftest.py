@@ -80,7 +80,9 @@ class CommandLine:
         return ended.document["data"]
 
     def listing(self) -> list[str]:
-        return sorted(str(path.relative_to(self.folder)) for path in self.folder.rglob("*"))
+        """Name all there is, but for what Python keeps of a use case that it has imported."""
+        found = (path.relative_to(self.folder) for path in self.folder.rglob("*"))
+        return sorted(str(path) for path in found if "__pycache__" not in path.parts)
 
     def processes(self, of: str = "") -> dict[int, str]:
         """Give the command lines of what this command started and still runs."""

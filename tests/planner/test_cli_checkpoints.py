@@ -48,6 +48,7 @@ def test_a_finished_training_goes_on_to_more_epochs_as_if_it_had_not_ended(tuned
     assert all(torch.equal(ours[key], theirs[key]) for key in theirs)
 
 
+@pytest.mark.long
 def test_a_killed_training_goes_on_from_its_last_checkpoint(tuned, steady):
     keep = ("--checkpoint", "kept", "--checkpoint-every", "1s")
     process = launch(tuned, steady, "--epochs", "100000", *keep)
@@ -64,7 +65,9 @@ def test_a_killed_training_goes_on_from_its_last_checkpoint(tuned, steady):
     assert done["epoch"] == epoch + 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGTERM]
+)
 def test_a_training_that_is_asked_to_end_leaves_a_checkpoint(number, tuned, steady):
     process = launch(tuned, steady, "--epochs", "100000", "--checkpoint", "kept")
     metrics = tuned.folder / "runs" / "1" / "metrics.jsonl"
@@ -96,6 +99,7 @@ def test_checkpoints_that_cannot_be_are_one_line(arguments, message, tuned, stea
     assert tuned.listing() == before
 
 
+@pytest.mark.long
 def test_a_training_that_was_kept_is_not_lost_to_another_one(tuned, steady, cases, import_for):
     first = tuned.end(launch(tuned, steady, "--checkpoint", "kept"))
     assert first.code == 0, first.err

@@ -235,6 +235,7 @@ def find(command, program):
 
 
 @pytest.mark.parametrize("victim", ["-m planner launch", "prterun", "launch.rank", "fork_server"])
+@pytest.mark.long
 def test_whichever_process_is_killed_none_is_left(tuned, steady, victim):
     process = launch(tuned, steady, "--epochs", "100000")
     metrics = tuned.folder / "runs" / "1" / "metrics.jsonl"

@@ -47,6 +47,7 @@ def test_answer_is_on_stdout_and_progress_on_stderr(tuned_folder):
     assert "\x1b" not in out + err
 
 
+@pytest.mark.long
 def test_next_command_names_a_plan_that_launch_would_not_find_by_itself(import_for, tuned, cases):
     import_for(
         throughput_samples_per_s={"median": 9e6, "ci_low": 8e6, "ci_high": 1e7, "samples": 9}
@@ -76,7 +77,7 @@ def test_seed_that_no_sampler_takes_is_refused(ddlplan, cases, command):
 def test_failed_trials_are_kept_with_their_reason_and_the_search_goes_on(probed, cases):
     fates = probed.folder.parent / "fates"
     process = probed.start(
-        *("tune", "--use-case", f"{cases}:Fated", "--budget", "9s", "--trials", 6),
+        *("tune", "--use-case", f"{cases}:Fated", "--budget", "20s", "--trials", 6),
         *("--strategies", "threads", "--json"),
         FATES=str(fates),
     )
@@ -148,6 +149,7 @@ def test_interrupt_before_the_first_trial_is_one_document_too(probed, cases):
     probed.wait_until_all_ended()
 
 
+@pytest.mark.long
 def test_killed_search_loses_nothing_and_leaves_nothing_running(probed, cases):
     chance = random.Random(SEED)
     said = 0
@@ -178,6 +180,7 @@ def test_killed_search_loses_nothing_and_leaves_nothing_running(probed, cases):
 
 
 @pytest.mark.parametrize(("options", "pixel_bytes"), [((), 55 * 192), (("--no-cache",), None)])
+@pytest.mark.long
 def test_room_that_decoded_pictures_need_is_said(probed, options, pixel_bytes, tmp_path):
     arguments = ("--use-case", DECODED, "--budget", "12s", "--trials", 0, *options)
     ended = probed.run("tune", *arguments, "--json", DDLPLAN_CACHE=str(tmp_path / "kept"))

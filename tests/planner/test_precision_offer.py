@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from launch.case_facts import CaseFacts
 from launch.plan import Plan
+from launch.workers.fork_servers import ForkServers
 from planner.errors import NoPlanError
 from planner.precision_offer import offer_precisions
 from planner.trial import TrialRunner
@@ -93,19 +95,17 @@ def test_gpu_and_cpu_are_judged_each_by_itself():
 @pytest.fixture(scope="module")
 def obstacles():
     """What checks of both precisions find, by the use case."""
-    found = {}
+    node = probe(quick=True)
+    plan = Plan(strategy="sequential", node_batch=8)
+    with ForkServers() as servers:
 
-    def find(case, limit_s=100.0):
-        if (case, limit_s) not in found:
-            spec = f"{CASES}:{case}"
-            with TrialRunner(spec, None, probe(quick=True)) as runner:
-                plan = Plan(strategy="sequential", node_batch=8)
-                found[case, limit_s] = runner.check_precisions(
-                    plan, ("bf16", "bf16_internal"), time_limit_s=limit_s
-                )
-        return found[case, limit_s]
+        @cache
+        def find(case, limit_s=100.0):
+            runner = TrialRunner(f"{CASES}:{case}", None, node, servers=servers)
+            precisions = ("bf16", "bf16_internal")
+            return runner.check_precisions(plan, precisions, time_limit_s=limit_s)
 
-    return find
+        yield find
 
 
 def test_numbers_of_sound_kernels_are_no_obstacle(obstacles):

@@ -14,6 +14,7 @@ import pytest
 from launch.compiler import find_compiler
 from launch.errors import UseCaseError
 from launch.plan import Plan
+from launch.workers.fork_servers import ForkServers
 from planner.result import Outcome
 from planner.trial import TrialRunner
 from probes.node import probe
@@ -25,18 +26,10 @@ ALONE = Plan(strategy="sequential", node_batch=8)
 
 @pytest.fixture(scope="module")
 def runner_of():
-    """Give a runner for a tiny use case; all of them end with the module."""
-    runners = {}
+    """Give a runner for a tiny use case; its workers end with the module."""
     node = probe(quick=True)
-
-    def runner(case: str) -> TrialRunner:
-        if case not in runners:
-            runners[case] = TrialRunner(f"{TINY}:{case}", None, node)
-        return runners[case]
-
-    yield runner
-    for started in runners.values():
-        started.__exit__()
+    with ForkServers() as servers:
+        yield lambda case: TrialRunner(f"{TINY}:{case}", None, node, servers=servers)
 
 
 def test_plan_is_measured_until_it_is_known(runner_of):
