@@ -15,9 +15,12 @@ from pathlib import Path
 from launch.mpi.lost_host import find_lost_host
 from launch.mpi.session import end_session
 from launch.process_end import bound_command
+from launch.workers.log import BoundedLog
 from launch.workers.reports import Report
 
 _LOOK_S = 1.0
+_END_LOOK_S = 0.05
+_BLOCK_BYTES = 1 << 16
 _LAST_WORDS_S = 0.2
 _END_LIMIT_S = 5.0
 _REST_LIMIT_S = 2.0
@@ -27,23 +30,36 @@ class MpiJob:
     """A running mpirun or srun. Use it in a ``with`` block; leaving it ends the job.
 
     When this process dies, however that happens, the job gets SIGTERM.
+
+    Args:
+        command: Of mpirun or srun.
+        log: File for what it, and every rank, writes to stderr: its first and its last part. It is
+            written while the job is listened to, waited for, or stopped.
     """
 
     def __init__(self, command: list[str], log: Path) -> None:
         self._log = log
+        self._errors = BoundedLog(log)
         self._waiting_signals: list[int] | None = []
         self._lines: deque[bytes] = deque()
         self._unread = b""
         self._is_over = False
-        descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        with os.fdopen(descriptor, "wb") as errors:
+        try:
             self._process = subprocess.Popen(
                 bound_command(command),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
-                stderr=errors,
+                stderr=subprocess.PIPE,
                 start_new_session=True,
             )
+        except BaseException:
+            self._errors.close()
+            raise
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        self._stdout, self._stderr = self._process.stdout, self._process.stderr
+        self._spoken_errors = [self._stderr]
+        """Empty once there can be no more."""
 
     def __enter__(self) -> MpiJob:
         return self
@@ -71,26 +87,54 @@ class MpiJob:
                     report = Report.decode(self._lines.popleft())
                     self._send_waiting_signals()
                     return report
-            elif not self._read(max(0.0, give_up - time.monotonic())):
+            elif not self._read(give_up):
                 return None
         return None
 
-    def _read(self, timeout_s: float) -> bool:
-        """Read what has been said; tell whether there was anything.
+    def _read(self, give_up: float) -> bool:
+        """Read what has been said on stdout; tell whether there was anything.
 
         Once mpirun is gone no more is said, though what it has left may hold its stdout open.
         """
-        assert self._process.stdout is not None
-        has_ended = self._process.poll() is not None
-        timeout_s = min(timeout_s, _LAST_WORDS_S) if has_ended else timeout_s
-        if not select.select([self._process.stdout], [], [], timeout_s)[0]:
-            self._is_over = has_ended
-            return False
-        block = os.read(self._process.stdout.fileno(), 1 << 16)
-        self._is_over = not block
-        *lines, self._unread = (self._unread + block).split(b"\n")
-        self._lines.extend(lines)
-        return True
+        while True:
+            has_ended = self._has_ended()
+            timeout_s = max(0.0, give_up - time.monotonic())
+            timeout_s = min(timeout_s, _LAST_WORDS_S) if has_ended else timeout_s
+            speaks, _, _ = select.select([self._stdout, *self._spoken_errors], [], [], timeout_s)
+            if self._stdout in speaks:
+                block = os.read(self._stdout.fileno(), _BLOCK_BYTES)
+                self._is_over = not block
+                *lines, self._unread = (self._unread + block).split(b"\n")
+                self._lines.extend(lines)
+                return True
+            if speaks:
+                self._keep_errors()
+            if not speaks or time.monotonic() > give_up:
+                self._is_over = has_ended
+                return False
+
+    def _keep_errors(self) -> None:
+        if block := os.read(self._stderr.fileno(), _BLOCK_BYTES):
+            self._errors.write(block)
+        else:
+            self._spoken_errors.clear()
+
+    def _has_ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def _await_end(self, give_up: float = float("inf")) -> None:
+        """Wait until mpirun is gone, and keep its last words.
+
+        They are read meanwhile: with a pipe that is full it could not end.
+        """
+        while time.monotonic() < give_up:
+            if has_ended := self._has_ended():
+                give_up = min(give_up, time.monotonic() + _REST_LIMIT_S)
+            timeout_s = _LAST_WORDS_S if has_ended else _END_LOOK_S
+            if select.select(self._spoken_errors, [], [], timeout_s)[0]:
+                self._keep_errors()
+            elif has_ended:
+                return
 
     def signal(self, number: int) -> None:
         """Send a signal to every rank, such as SIGUSR1, which mpirun passes on.
@@ -112,7 +156,8 @@ class MpiJob:
 
         Open MPI 5.0.11 ends with 0 when it has lost a host; that is given as 1.
         """
-        return self._process.wait() or int(self.find_lost_host() is not None)
+        self._await_end()
+        return self._process.returncode or int(self.find_lost_host() is not None)
 
     def find_lost_host(self) -> str | None:
         """Give the host that stopped answering, where mpirun has noticed one."""
@@ -126,10 +171,13 @@ class MpiJob:
         """
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(_END_LIMIT_S)
+            self._await_end(time.monotonic() + _END_LIMIT_S)
             self._process.kill()
         self._process.wait()
         end_session(self._process.pid, patience_s=_REST_LIMIT_S)
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+        if not self._stderr.closed:
+            self._await_end(time.monotonic() + _LAST_WORDS_S)
+            self._stdout.close()
+            self._stderr.close()
+            self._errors.close()
+            self._spoken_errors.clear()
