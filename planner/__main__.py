@@ -8,7 +8,7 @@ import sys
 import traceback
 from typing import NoReturn
 
-from planner.cli import call
+from planner.cli.app import call
 from planner.exit_codes import BUG, judge
 from planner.output import current_output, start_output, variable_of
 

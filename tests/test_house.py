@@ -13,7 +13,7 @@ FLOORS = ("probes", "launch", "planner")
 """From the ground up: a floor imports from itself and from those before it."""
 
 HOMES = {
-    "typer": "planner/cli.py",
+    "typer": "planner/cli/",
     "mpi4py": (
         "launch/rank.py",
         "launch/exchange/",

@@ -46,7 +46,7 @@ def steady(ddlplan):
 def test_every_documented_command_and_option_is_there():
     import typer.main
 
-    from planner.cli import app
+    from planner.cli.app import app
 
     found = {}
     pending = [((), typer.main.get_command(app))]
@@ -62,7 +62,7 @@ def test_every_documented_command_and_option_is_there():
 def test_every_option_is_read_from_its_variable_too():
     import typer.main
 
-    from planner.cli import app
+    from planner.cli.app import app
 
     pending = [typer.main.get_command(app)]
     while pending:

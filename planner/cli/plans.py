@@ -1,0 +1,110 @@
+"""What can be typed after `ddlplan plans`?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from planner.cli.options import (
+    DEFAULT_DATABASE,
+    AsCsv,
+    AsJson,
+    Database,
+    MaybeCase,
+    MaybeNode,
+    NeededCase,
+    PlanId,
+)
+from planner.cli.values import case_named, check_one_format, reading
+from planner.output import start_output
+
+plans_app = typer.Typer(
+    help="List, show, compare, export and import stored plans.",
+    invoke_without_command=True,
+    rich_markup_mode=None,
+)
+
+
+@plans_app.command("list")
+def plans_list(
+    *,
+    use_case: MaybeCase = None,
+    node: MaybeNode = None,
+    db: Database = DEFAULT_DATABASE,
+    json: AsJson = False,
+    csv: AsCsv = False,
+) -> None:
+    """Show the stored plans."""
+    from planner.commands.plans import list_plans
+
+    out = start_output("plans list", as_json=json)
+    check_one_format(json=json, csv=csv)
+    list_plans(reading(db), out, case_named(use_case), node, as_csv=csv)
+
+
+@plans_app.command("show")
+def plans_show(plan_id: PlanId, *, db: Database = DEFAULT_DATABASE, json: AsJson = False) -> None:
+    """Show one plan with its evidence."""
+    from planner.commands.plans import show_plan
+
+    show_plan(reading(db), start_output("plans show", as_json=json), plan_id)
+
+
+@plans_app.command("best")
+def plans_best(
+    *,
+    use_case: NeededCase,
+    node: MaybeNode = None,
+    db: Database = DEFAULT_DATABASE,
+    json: AsJson = False,
+) -> None:
+    """Show the plan that launch would use."""
+    from planner.commands.plans import show_best
+
+    out = start_output("plans best", as_json=json)
+    show_best(reading(db), out, case_named(use_case) or use_case, node)
+
+
+@plans_app.command("compare")
+def plans_compare(
+    first: PlanId,
+    second: PlanId,
+    *,
+    db: Database = DEFAULT_DATABASE,
+    json: AsJson = False,
+) -> None:
+    """Compare two plans."""
+    from planner.commands.plans import compare
+
+    compare(reading(db), start_output("plans compare", as_json=json), first, second)
+
+
+@plans_app.command("export")
+def plans_export(plan_id: PlanId, *, db: Database = DEFAULT_DATABASE, json: AsJson = False) -> None:
+    """Write a plan as JSON, with the commands that need no ddlplan."""
+    from planner.commands.plans import export
+
+    export(reading(db), start_output("plans export", as_json=json), plan_id)
+
+
+@plans_app.command("import")
+def plans_import(
+    file: Annotated[Path, typer.Argument(help="What plans export wrote.")],
+    *,
+    db: Database = DEFAULT_DATABASE,
+    json: AsJson = False,
+) -> None:
+    """Store a plan from a file."""
+    from planner.commands.plans import import_plan
+
+    import_plan(db, start_output("plans import", as_json=json), file)
+
+
+@plans_app.command("rm")
+def plans_rm(plan_id: PlanId, *, db: Database = DEFAULT_DATABASE, json: AsJson = False) -> None:
+    """Forget a plan; its trials stay."""
+    from planner.commands.plans import remove
+
+    remove(reading(db), start_output("plans rm", as_json=json), plan_id)
