@@ -172,10 +172,11 @@ class Cluster:
             for second in names[number + 1 :]
         )
         with Store.open(str(self._ddlplan.database)) as store:
+            (plan,) = store.plans()
             store.save_links(
                 MeasuredLinks(
                     hosts=names,
-                    fingerprints=("sha256:aa",) * len(names),
+                    fingerprints=(plan.fingerprint,) * len(names),
                     measured_at=datetime.now(UTC),
                     links=links,
                 )

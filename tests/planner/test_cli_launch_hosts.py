@@ -22,7 +22,8 @@ def hosts(tuned, testbed):
     def measured(bytes_per_s):
         with Store.open(str(tuned.folder / "planner.db")) as store:
             link = HostLink(first="node1", second="node2", latency_s=1e-6, bytes_per_s=bytes_per_s)
-            names, prints = ("node1", "node2"), ("sha256:aa", "sha256:aa")
+            (plan,) = store.plans()
+            names, prints = ("node1", "node2"), (plan.fingerprint, plan.fingerprint)
             store.save_links(
                 MeasuredLinks(hosts=names, fingerprints=prints, measured_at=NOW, links=(link,))
             )
