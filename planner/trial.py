@@ -46,14 +46,12 @@ class TrialProgress:
 class TrialRunner:
     """Runs plans of one use case on this node, one at a time.
 
-    Use it in a ``with`` block; leaving it ends every process that it started.
-
     Args:
         use_case: As the user names it.
         data: Where its data are, if not where it finds them by itself.
         node: This machine.
+        servers: Which start its workers, and end them with themselves.
         seed: Order of the samples, and weights.
-        servers: Which start its workers, and do not end with it; some of its own when left out.
     """
 
     def __init__(
@@ -61,23 +59,15 @@ class TrialRunner:
         use_case: str,
         data: str | None,
         node: Hardware,
+        servers: ForkServers,
         *,
         seed: int = 0,
-        servers: ForkServers | None = None,
     ) -> None:
         self._use_case = use_case
         self._data = data
         self._node = node
         self._seed = seed
-        self._owns_servers = servers is None
-        self._servers = ForkServers() if servers is None else servers
-
-    def __enter__(self) -> TrialRunner:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._owns_servers:
-            self._servers.close()
+        self._servers = servers
 
     @property
     def server_pid(self) -> int:

@@ -20,8 +20,8 @@ from launch.training.handles import QUESTION_BYTES, GroupHandles
 class LocalGroup(ABC):
     """The workers of one node, seen from one of them.
 
-    Both methods are collective: each worker of the group makes the same calls in the same
-    order, or the others wait until their node ends them.
+    `meet_peers`, `barrier` and `share_bytes` are collective: each worker of the group makes the
+    same calls in the same order, or the others wait until their node ends them.
     """
 
     local_rank: int
@@ -44,9 +44,9 @@ class LocalGroup(ABC):
         """
         return None
 
+    @abstractmethod
     def offset_of(self, tensor: Tensor) -> int:
         """Give the place of a tensor of `share_bytes` in the memory that the node's rank sees."""
-        raise NotImplementedError(type(self).__name__)
 
     @abstractmethod
     def barrier(self) -> None:
@@ -250,8 +250,7 @@ class ThreadGroup(LocalGroup):
         return self._meeting.peers[self.local_rank]
 
     def offset_of(self, tensor: Tensor) -> int:
-        if self._meeting.process is None:
-            return super().offset_of(tensor)
+        assert self._meeting.process is not None, "without peers nobody else sees the memory"
         return self._meeting.process.offset_of(tensor)
 
     def barrier(self) -> None:

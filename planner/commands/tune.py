@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from launch.workers.fork_servers import ForkServers
 from planner.commands.next_step import next_command
 from planner.conclusion import TuneOutcome, conclude
 from planner.findings import Findings
@@ -30,7 +31,8 @@ def tune_here(request: TuneRequest, db: str, out: Output) -> None:
     Store.check_place(db)  # before anything is drawn or timed that could not be kept
     software = current_software()
     node = probe(quick=True)
-    with TrialRunner(request.use_case, request.data, node, seed=request.seed) as runner:
+    with ForkServers() as servers:
+        runner = TrialRunner(request.use_case, request.data, node, servers, seed=request.seed)
         with DataBar(out.errors) as bar:
             bar.wait("loading PyTorch and the use case")
             prepared = prepare(request, node, runner, on_progress=bar, warn=out.warn, note=out.note)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from queue import SimpleQueue
 
 from launch.plan import Plan
+from launch.workers.fork_servers import ForkServers
 from launch.workers.reports import Report, Warned
 from planner.choice import contenders
 from planner.errors import NoPlanError
@@ -91,7 +92,8 @@ def search_here(
         PlannerError: No trial succeeded.
     """
     node = find_hardware(task.probe, tell)
-    with TrialRunner(request.use_case, request.data, node, seed=request.seed) as runner:
+    with ForkServers() as servers:
+        runner = TrialRunner(request.use_case, request.data, node, servers, seed=request.seed)
         prepared = prepare(
             request,
             node,

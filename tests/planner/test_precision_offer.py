@@ -101,7 +101,7 @@ def obstacles():
 
         @cache
         def find(case, limit_s=100.0):
-            runner = TrialRunner(f"{CASES}:{case}", None, node, servers=servers)
+            runner = TrialRunner(f"{CASES}:{case}", None, node, servers)
             precisions = ("bf16", "bf16_internal")
             return runner.check_precisions(plan, precisions, time_limit_s=limit_s)
 

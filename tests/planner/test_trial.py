@@ -29,7 +29,7 @@ def runner_of():
     """Give a runner for a tiny use case; its workers end with the module."""
     node = probe(quick=True)
     with ForkServers() as servers:
-        yield lambda case: TrialRunner(f"{TINY}:{case}", None, node, servers=servers)
+        yield lambda case: TrialRunner(f"{TINY}:{case}", None, node, servers)
 
 
 def test_plan_is_measured_until_it_is_known(runner_of):
@@ -128,10 +128,7 @@ def test_use_case_is_described(runner_of):
 def test_use_case_with_a_fault_is_one_line(tmp_path):
     file = tmp_path / "broken.py"
     file.write_text("class Case:\n    name = 'x'\n    this is no Python\n")
-    with (
-        TrialRunner(f"{file}:Case", None, probe(quick=True)) as runner,
-        pytest.raises(UseCaseError) as raised,
-    ):
-        runner.describe()
+    with ForkServers() as servers, pytest.raises(UseCaseError) as raised:
+        TrialRunner(f"{file}:Case", None, probe(quick=True), servers).describe()
     assert "\n" not in str(raised.value)
     assert str(file) in str(raised.value)
