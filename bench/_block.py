@@ -211,6 +211,12 @@ class Output:
             self.say("warning: others use this machine: rerun when it is quiet")
         self.say()
 
+    def show(self, results: Sequence[Result]) -> None:
+        """Write results as they become known: a bench that is ended early has said them."""
+        for result in results:
+            figure, measured, *_ = result.cells()
+            self.say(f"{figure}: {measured}")
+
     def conclude(self, results: Sequence[Result]) -> int:
         """Show the results; give the exit status, 1 where one is not as required."""
         self.table(

@@ -97,6 +97,6 @@ def measure_exchange(cluster: Cluster, hosts: Sequence[TestHost]) -> Exchange | 
     )
 
 
-def cluster_node(host: TestHost, time: StepTime, batch: int) -> ClusterNode:
-    """Give what the prediction must know of a host of one core."""
-    return ClusterNode(host=host.name, time=time, tuned_batch=batch, cores=1)
+def cluster_node(host: TestHost, time: StepTime, batch: int, cores: float) -> ClusterNode:
+    """Give what the prediction must know of a host of one core, or of a part of its time."""
+    return ClusterNode(host=host.name, time=time, tuned_batch=batch, cores=cores)

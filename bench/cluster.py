@@ -139,8 +139,8 @@ def _try(setting: Setting, steps: int) -> tuple[Held, list[Held]]:
         batches = [setting.batch] * count
         lines = measure_lines(cluster, bed.hosts, batches, steps)
         nodes = [
-            cluster_node(host, line, setting.batch)
-            for host, line in zip(bed.hosts, lines, strict=True)
+            cluster_node(host, line, setting.batch, 1.0 if quota is None else quota)
+            for host, line, quota in zip(bed.hosts, lines, setting.quotas, strict=True)
         ]
         exchange = measure_exchange(cluster, bed.hosts)
         verdict = judge(nodes, exchange, GRADIENT_BYTES)

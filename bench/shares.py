@@ -12,10 +12,18 @@ from dataclasses import replace
 
 from _block import Output, Required, Result, alternate, make_parser, positive, run_bench
 from _hosts import Cluster
-from _speeds import PLAN, alone_at_once, measure_lines, median_s
+from _speeds import (
+    GRADIENT_BYTES,
+    PLAN,
+    alone_at_once,
+    cluster_node,
+    measure_exchange,
+    measure_lines,
+    median_s,
+)
 from testbed.bed import Testbed
 
-from launch.shares import equalise
+from planner.prediction import predict
 from probes.timing import paired_ratio
 
 _REQUIRED = {2: 1.45, 4: 2.35}
@@ -36,8 +44,9 @@ def main() -> int:
     with Testbed(2, cores=["0", "1"], rate=arguments.rate) as bed:
         for ratio in map(int, arguments.ratios.split(",")):
             bed.set_quota(bed.hosts[1], 1 / ratio)
-            results += _compare(Cluster(bed), ratio, arguments.batch, arguments)
-            out.say(f"speeds of {ratio}:1 done")
+            found = _compare(Cluster(bed), ratio, arguments.batch, arguments)
+            out.show(found)
+            results += found
     return out.conclude(results)
 
 
@@ -45,7 +54,12 @@ def _compare(cluster: Cluster, ratio: int, batch: int, arguments: object) -> lis
     steps, blocks = int(arguments.steps), int(arguments.blocks)  # type: ignore[attr-defined]
     hosts = cluster.bed.hosts
     lines = measure_lines(cluster, hosts, [batch // 2, batch // 2], steps)
-    shares = equalise(lines, batch)
+    nodes = [
+        cluster_node(host, line, batch // 2, cores)
+        for host, line, cores in zip(hosts, lines, (1.0, 1 / ratio), strict=True)
+    ]
+    exchange = measure_exchange(cluster, hosts)
+    shares = predict(nodes, exchange, GRADIENT_BYTES, batch).batches
     equal = (batch - batch // 2, batch // 2)
     alone_s = alone_at_once(cluster, hosts, shares, steps)
 

@@ -55,10 +55,13 @@ def main() -> int:
         for rate in arguments.rates.split(","):
             bed.set_rate(rate)
             link = _measure_link(cluster, rate)
-            results += _link_results(link)
+            found = _link_results(link)
+            out.show(found)
+            results += found
             for batch in map(int, arguments.batches.split(",")):
-                results += _judge(cluster, link, batch, arguments.blocks, arguments.steps)
-                out.say(f"{rate}, batch {batch} done")
+                found = _judge(cluster, link, batch, arguments.blocks, arguments.steps)
+                out.show(found)
+                results += found
     return out.conclude(results)
 
 
