@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from safetensors.torch import load_file
@@ -20,6 +21,11 @@ from probes.node import probe
 
 TINY = Path(__file__).with_name("tiny_cases.py")
 SEED = 7
+
+
+def long(case: str) -> Any:
+    """A case that finds little that the others miss."""
+    return pytest.param(case, marks=pytest.mark.long)
 
 
 @pytest.fixture(scope="session")

@@ -12,9 +12,9 @@ import pytest
 import tiny_cases
 import torch
 from conftest import SEED, TINY
+from one_process import largest_error, trained_alone
 from safetensors.torch import load_file
 from test_several_nodes import ALONE, PIPELINE, TURNED
-from test_strategies import largest_error, trained_alone
 
 from launch.checkpoints.folder import find_latest
 from launch.job import Job, Keeping, NodeJob

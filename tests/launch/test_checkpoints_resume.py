@@ -13,8 +13,9 @@ import pytest
 import tiny_cases
 import torch
 from conftest import SEED, TINY, Training
+from one_process import largest_error, trained_alone
 from safetensors.torch import load_file
-from test_strategies import EVERY, home, largest_error, plans_of, trained_alone  # noqa: F401 - a fixture
+from test_strategies import EVERY, home, plans_of  # noqa: F401 - a fixture
 
 from launch.checkpoints.folder import find_latest
 from launch.exchange.questions import Orders

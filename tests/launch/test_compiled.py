@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import tiny_cases
-from test_strategies import largest_error, trained_alone
+from one_process import largest_error, trained_alone
 
 from launch.compiler import find_compiler
 from launch.errors import InvalidPlanError

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import tiny_cases
 import torch
-from test_strategies import largest_error, trained_alone
+from one_process import largest_error, trained_alone
 
 from launch.errors import InfeasiblePlanError, InvalidPlanError
 from launch.plan import Plan

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import tiny_cases
 import torch
-from conftest import TINY
+from conftest import SEED, TINY, long
+from one_process import TOLERANCE, largest_error, trained_alone
 from safetensors.torch import load_file
-from test_strategies import SEED, TOLERANCE, largest_error, long, trained_alone
 
 from launch.job import Job, NodeJob
 from launch.mpi.mpirun import find_mpirun

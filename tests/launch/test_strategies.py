@@ -5,39 +5,30 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import dataclass, replace
-from functools import cache
 from random import Random
 from typing import Any
 
 import pytest
 import tiny_cases
 import torch
+from conftest import SEED, long
+from one_process import TOLERANCE, largest_error, trained_alone
 from test_worker_group import first_failure, wait_until_gone
 from torch.utils.data import default_collate
 
 from launch.case_facts import CaseFacts
-from launch.data.samples import epoch_batches
 from launch.errors import InfeasiblePlanError, InvalidPlanError, UnknownStrategyError
 from launch.plan import Plan
 from launch.strategies import check_plan, load_strategy, strategy_names, strategy_summaries
 from launch.strategies._base import Fixed
 from launch.strategies._gpus import usable_gpus, why_no_gpu
-from launch.use_cases._shape import as_use_case
 from launch.workers.group import explain_failure
 from launch.workers.reports import StepDone, Validated
 from probes.hardware import Hardware
 
-SEED = 7
-TOLERANCE = 1e-4
 TF32_TOLERANCE = 2e-2
 PROMISED_S = 5
 """From a worker's failure until nothing of its group is left."""
-
-
-def long(case: str) -> Any:
-    """A case that finds little that the others miss."""
-    return pytest.param(case, marks=pytest.mark.long)
-
 
 EVERY = pytest.mark.parametrize("name", strategy_names())
 
@@ -88,42 +79,6 @@ def plans_of(name: str, case: CaseFacts, node: Hardware) -> list[Plan]:
     guesses += [guess | turned for guess in guesses]
     drawn = [strategy.suggest(Fixed(guess), case, node) for guess in guesses]
     return [replace(plan, devices=("cpu",)) for plan in drawn]
-
-
-def trained_alone(
-    case, node_batch: int, epochs: int = 1, dtype: torch.dtype = torch.float32
-) -> dict[str, torch.Tensor]:
-    """What one process makes of the same samples in the same order, in the plainest way."""
-    return _trained_alone(type(case), node_batch, epochs, dtype)
-
-
-@cache  # each strategy is held against it
-def _trained_alone(
-    kind: type, node_batch: int, epochs: int, dtype: torch.dtype
-) -> dict[str, torch.Tensor]:
-    case = as_use_case(kind(), "tiny")
-    torch.manual_seed(SEED)
-    model = case.model().to(dtype)
-    optimizer = case.optimizer(model.parameters())
-    samples = case.dataset(None, train=True)
-    schedule = case.schedule(optimizer, -(-len(samples) // node_batch))
-    for epoch in range(epochs):
-        for batch in epoch_batches(len(samples), node_batch, seed=SEED, epoch=epoch):
-            inputs, targets = default_collate([samples[index] for index in batch])
-            optimizer.zero_grad()
-            case.loss(model(inputs.to(dtype)), targets).backward()
-            if case.max_gradient_norm is not None:
-                torch.nn.utils.clip_grad_norm_(model.parameters(), case.max_gradient_norm)
-            optimizer.step()
-            if schedule is not None:
-                schedule.step()
-    return model.state_dict()
-
-
-def largest_error(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> float:
-    """Largest relative difference of any tensor, in the Euclidean norm."""
-    assert ours.keys() == theirs.keys()
-    return max(((ours[k] - theirs[k]).norm() / theirs[k].norm()).item() for k in ours)
 
 
 @EVERY

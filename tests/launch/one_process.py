@@ -1,0 +1,51 @@
+"""What does one process make of the same samples? Every way to train is held against it."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+from conftest import SEED
+from torch.utils.data import default_collate
+
+from launch.data.samples import epoch_batches
+from launch.use_cases._shape import as_use_case
+
+TOLERANCE = 1e-4
+"""Of `largest_error`, in float32."""
+
+
+def trained_alone(
+    case, node_batch: int, epochs: int = 1, dtype: torch.dtype = torch.float32
+) -> dict[str, torch.Tensor]:
+    """What one process makes of the same samples in the same order, in the plainest way."""
+    return _trained_alone(type(case), node_batch, epochs, dtype)
+
+
+@cache  # each strategy is held against it
+def _trained_alone(
+    kind: type, node_batch: int, epochs: int, dtype: torch.dtype
+) -> dict[str, torch.Tensor]:
+    case = as_use_case(kind(), "tiny")
+    torch.manual_seed(SEED)
+    model = case.model().to(dtype)
+    optimizer = case.optimizer(model.parameters())
+    samples = case.dataset(None, train=True)
+    schedule = case.schedule(optimizer, -(-len(samples) // node_batch))
+    for epoch in range(epochs):
+        for batch in epoch_batches(len(samples), node_batch, seed=SEED, epoch=epoch):
+            inputs, targets = default_collate([samples[index] for index in batch])
+            optimizer.zero_grad()
+            case.loss(model(inputs.to(dtype)), targets).backward()
+            if case.max_gradient_norm is not None:
+                torch.nn.utils.clip_grad_norm_(model.parameters(), case.max_gradient_norm)
+            optimizer.step()
+            if schedule is not None:
+                schedule.step()
+    return model.state_dict()
+
+
+def largest_error(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> float:
+    """Largest relative difference of any tensor, in the Euclidean norm."""
+    assert ours.keys() == theirs.keys()
+    return max(((ours[k] - theirs[k]).norm() / theirs[k].norm()).item() for k in ours)
