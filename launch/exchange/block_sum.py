@@ -36,11 +36,14 @@ class BlockSum(ABC):
     Args:
         comm: Of its own: no other message may cross these.
         most: Blocks under way at once.
+
+    Attributes:
+        most: Likewise.
     """
 
     def __init__(self, comm: MPI.Comm, *, most: int = 4) -> None:
         self._comm = comm
-        self._most = most
+        self.most = most
         self._under_way: list[Passage] = []
         self._highest_tag = int(comm.Get_attr(MPI.TAG_UB) or 0)
         self._tag = 0
@@ -54,7 +57,7 @@ class BlockSum(ABC):
     @property
     def has_room(self) -> bool:
         """Whether another block may be started."""
-        return len(self._under_way) < self._most
+        return len(self._under_way) < self.most
 
     @property
     def is_idle(self) -> bool:

@@ -31,7 +31,11 @@ class Board:
         done: int64 of shape ``(participants,)``: number of the latest sum for which all are.
         kinds: uint8 of shape ``(participants, parameters)``: what kind of gradient the step gave,
             `NO_GRADIENT`, `DENSE` or between.
+        summed: int64 of shape ``(parameters,)``: number of the latest sum over all nodes that lies
+            where the workers look for it.
         losses: float64 of shape ``(participants,)``: each one's part of the mean loss.
+        waited_s: float64 of shape ``(participants,)``: what each has waited for sums of the step
+            before while it made this one.
         kinds_of_all: uint8 of shape ``(parameters,)``: highest kind over all nodes.
         loss_of_all: float64 of shape ``(1,)``: sum over all nodes.
     """
@@ -43,7 +47,8 @@ class Board:
             memory[start : start + _size(shape)].view(shape[0]).reshape(shape[1])
             for shape, start in zip(shapes, starts, strict=False)
         ]
-        self.marks, self.done, self.losses, self.loss_of_all, self.kinds, self.kinds_of_all = parts
+        self.marks, self.done, self.summed, *parts = parts
+        self.losses, self.waited_s, self.loss_of_all, self.kinds, self.kinds_of_all = parts
 
     @staticmethod
     def num_bytes(participants: int, parameters: int) -> int:
@@ -59,6 +64,8 @@ def _shapes(participants: int, parameters: int) -> list[_Shape]:
     return [
         (np.int64, (participants, parameters)),
         (np.int64, (participants,)),
+        (np.int64, (parameters,)),
+        (np.float64, (participants,)),
         (np.float64, (participants,)),
         (np.float64, (1,)),
         (np.uint8, (participants, parameters)),

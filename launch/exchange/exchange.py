@@ -10,14 +10,16 @@ from __future__ import annotations
 import mmap
 import os
 import time
-from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from launch.exchange.agreement import Agreement
+from launch.exchange.block_order import BlockOrder, FixedOrder, agree_on_order
 from launch.exchange.board import Board
 from launch.exchange.gradients import Block, Parameter, cut
 from launch.exchange.questions import Orders, Question
@@ -25,6 +27,7 @@ from launch.exchange.ring import RingSum
 from launch.exchange.rounded import RoundedSum
 from launch.exchange.same_model import compare_models
 from launch.exchange.server import Laid, StepServer, SumTimes, orders_of
+from launch.exchange.step_sum import StepSum
 from launch.share_keeper import ShareKeeper
 from launch.training.handles import GroupHandles
 
@@ -32,7 +35,22 @@ _LOOK_S = 0.0005
 """Sleep between two looks at what is on its way. At 1 Gb/s a look every 0.1 to 1 ms kept the link
 full; 0.5 ms took 16 % of a core beside it, 0.1 ms a third."""
 
-_LOOK_UP_S = 1.0
+
+@dataclass(slots=True)
+class _Step:
+    """A step whose sum is under way."""
+
+    sum: StepSum
+    sent_before: int
+    """Bytes that this rank had sent."""
+    computed_at: float | None = None
+    """When the last gradient of this node was final."""
+    waited_s: float = 0.0
+    """What its workers had waited for the sums of the step before."""
+    agreement: Agreement | None = None
+    is_agreeing: bool = True
+    """Whether some node has not computed its gradients, or has not said so."""
+    node_batches: tuple[int, ...] | None = None
 
 
 class Exchange(StepServer):
@@ -65,6 +83,8 @@ class Exchange(StepServer):
         self._board: Board | None = None
         self._blocks: list[Block] = []
         self._number = 1
+        self._order: BlockOrder = FixedOrder()
+        self._step: _Step | None = None
         self._orders = Orders()
         self._is_odd_step = True
         """Whether the workers do more in this step than in others: they begin an epoch, or read
@@ -81,6 +101,12 @@ class Exchange(StepServer):
         late = [worker for worker, number in enumerate(done) if number < self._number]
         return late if 0 < len(late) < self._workers else super().late_workers()
 
+    @property
+    def _look_s(self) -> float:
+        step = self._step
+        is_moving = step is not None and (step.sum.is_moving or step.is_agreeing)
+        return _LOOK_S if is_moving else super()._look_s
+
     def _serve(self) -> bool:
         if self._laid is not None:
             laid, self._laid = self._laid, None
@@ -90,19 +116,20 @@ class Exchange(StepServer):
             return True
         if self._board is None:
             return False  # questions come later: the ranks must all do the same in the same order
-        if int(self._board.marks.max()) >= self._number:
-            self._sum(self._board)
-            return True
-        return super()._serve()
+        has_moved = self._go_on(self._board)
+        return super()._serve() or has_moved
 
     def _prepare(self, laid: Laid) -> None:
         memory = np.frombuffer(mmap.mmap(self._handles.memory, 0), np.uint8)
         parameters = Parameter.all_from(laid.held, laid.parameters)
         self._blocks = cut(parameters, compare_models(self._comm, parameters), memory)
+        if len(self._blocks) > self._adder.most:
+            self._order = agree_on_order(self._comm, len(self._blocks))
         self._board = Board(memory[laid.board_offset :], laid.participants, laid.parameters)
 
     def _answer(self, question: Question, argument: int) -> None:
-        self.is_waiting = question is not Question.WHAT_NEXT
+        # After a step the workers go on, perhaps until they need what is still being summed.
+        self.is_waiting = question is not Question.WHAT_NEXT or self._step is not None
         match question:
             case Question.WHAT_NEXT:
                 super()._answer(question, argument)
@@ -124,61 +151,61 @@ class Exchange(StepServer):
         self._is_odd_step = orders != Orders()
         return orders
 
-    def _sum(self, board: Board) -> None:
-        """Add up the gradients of one step."""
-        sent_before = self._adder.sent_bytes
-        computed_at: float | None = None
-        waiting = deque(self._blocks)
-        under_way: dict[int, Block] = {}
-        while waiting or under_way or computed_at is None:
-            if computed_at is None and int(board.done.min()) >= self._number:
-                computed_at = time.monotonic()
-                self.is_waiting = True
-            while waiting and self._adder.has_room and waiting[0].is_ready(board, self._number):
-                block = waiting.popleft()
-                block.gather()
-                under_way[id(block.flat)] = block
-                self._adder.start(block.flat)
-            finished = self._adder.finished()
-            for flat in finished:
-                under_way.pop(id(flat)).scatter()
-            if not finished:
-                self._sleep(_LOOK_S if under_way else _LOOK_UP_S)
-            if self._is_closed:
-                return
-        said = self._exchange_small(board, computed_at - self.answered_at)
-        computed_s = tuple(said[:, 1].tolist())
-        batches = None
+    def _go_on(self, board: Board) -> bool:
+        """Go on with a step's sum as far as can be without waiting; tell whether it did."""
+        if self._step is None:
+            if int(board.marks.max()) < self._number:
+                return False
+            sum_ = StepSum(board, self._blocks, self._adder, self._order, self._number)
+            self._step = _Step(sum_, self._adder.sent_bytes)
+        step = self._step
+        has_moved = step.sum.go_on()
+        if step.computed_at is None and int(board.done.min()) >= self._number:
+            self._begin_to_agree(step, board)
+        if step.is_agreeing and step.agreement is not None and step.agreement.is_done():
+            self._agree(step, step.agreement)
+            has_moved = True
+        if step.sum.is_done and step.agreement is not None and not step.is_agreeing:
+            self._end(step, step.agreement)
+            has_moved = True
+        return has_moved
+
+    def _begin_to_agree(self, step: _Step, board: Board) -> None:
+        step.computed_at = time.monotonic()
+        step.waited_s = float(board.waited_s.min())
+        self.is_waiting = True
+        computed_s = step.computed_at - self.answered_at - step.waited_s
+        wishes, self._wishes = self._wishes, 0
+        step.agreement = Agreement(self._comm, board, computed_s, wishes)
+
+    def _agree(self, step: _Step, agreement: Agreement) -> None:
+        """Let the workers go on that can do so without all the sums."""
+        step.is_agreeing = False
         if self._keeper is not None and not self._is_odd_step:
-            batches = self._keeper.add(computed_s)
-        self._orders = orders_of(int(np.bitwise_or.reduce(said[:, 2].astype(np.int64))), batches)
-        self._let_go(board)
+            step.node_batches = self._keeper.add(agreement.computed_s)
+        self._orders = orders_of(agreement.wishes, step.node_batches)
+        self._let_go(self._handles.agreements)
+
+    def _end(self, step: _Step, agreement: Agreement) -> None:
+        self._step = None
+        self.is_waiting = False
+        self._let_go(self._handles.sums)
+        self._number += 1
+        assert step.computed_at is not None, "it ends after it was computed"
+        went_on_at = self.answered_at  # with the next step, where it could begin before this end
+        ended_at = went_on_at if went_on_at > step.computed_at else time.monotonic()
         self._on_sum(
             SumTimes(
-                computed_s=computed_s,
-                waited_s=time.monotonic() - computed_at,
-                sent_bytes=self._adder.sent_bytes - sent_before,
-                node_batches=batches,
+                computed_s=agreement.computed_s,
+                waited_s=step.waited_s + ended_at - step.computed_at,
+                sent_bytes=self._adder.sent_bytes - step.sent_before,
+                node_batches=step.node_batches,
             )
         )
 
-    def _exchange_small(self, board: Board, computed_s: float) -> NDArray[Any]:
-        """Give every rank's loss, time and wishes, and the board what belongs to all nodes."""
-        wishes, self._wishes = self._wishes, 0
-        kinds = board.kinds.max(0)
-        highest = np.empty_like(kinds)
-        summed = self._comm.Iallreduce(kinds, highest, MPI.MAX)
-        said = self._from_all(np.array([board.losses.sum(), computed_s, wishes]))
-        self._wait(summed)
-        board.kinds_of_all[:] = highest
-        # In the order of the ranks: the same on each of them, to the last bit.
-        board.loss_of_all[0] = said[:, 0].sum()
-        return said
-
-    def _let_go(self, board: Board) -> None:
-        self.is_waiting = False
-        number, self._number = self._number, self._number + 1
-        os.eventfd_write(self._handles.sums[number % 2], len(board.done))
+    def _let_go(self, semaphores: tuple[int, int]) -> None:
+        assert self._board is not None, "workers wait after it was laid out"
+        os.eventfd_write(semaphores[self._number % 2], len(self._board.done))
 
     def _from_all(self, values: NDArray[Any]) -> NDArray[Any]:
         """Give the values of every rank, one row each."""

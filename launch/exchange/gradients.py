@@ -86,10 +86,12 @@ class Block:
 
     Attributes:
         flat: What is sent, one-dimensional: the memory of a gradient, or a copy of several.
+        parameters: Numbers of those that it holds a part of.
     """
 
     def __init__(self, flat: Array, parts: Sequence[_Part]) -> None:
         self.flat = flat
+        self.parameters = tuple(part.index for part in parts)
         self._parts = parts
         waits_for = [(p, part.index) for part in parts for p in part.participants]
         self._waits_for = tuple(np.array(waits_for, dtype=np.int64).T)

@@ -30,7 +30,8 @@ class Place:
 class Peers:
     """The other nodes, seen by one who computes gradients: a worker, or a replica on a thread.
 
-    A step is: `start`, then `mark` for each gradient as it becomes final, then `sum_up`.
+    A step is: `mark` for each gradient as it becomes final, then `sum_up`; or its two halves,
+    between which the next step may begin with what `is_summed` already.
 
     Args:
         board: Of this node.
@@ -59,6 +60,7 @@ class Peers:
         self._marks = board.marks[participant]
         self._kinds = board.kinds[participant]
         self._sum = 1
+        self._waited_s = 0.0
 
     def offer(self, parameter: nn.Parameter, gradient: Tensor) -> int:
         """Say where the gradients of a parameter will be, and their sum; give its number.
@@ -87,7 +89,15 @@ class Peers:
         os.eventfd_write(self._handles.wakeup, 1)
 
     def sum_up(self, loss: float, kinds: Sequence[int], indices: Sequence[int]) -> float:
-        """Wait for the sum over all nodes, of which each gradient is final now.
+        """Wait for the sum over all nodes: `agree`, then `finish`."""
+        mean_loss = self.agree(loss, kinds, indices)
+        self.finish()
+        return mean_loss
+
+    def agree(self, loss: float, kinds: Sequence[int], indices: Sequence[int]) -> float:
+        """Say that each gradient is final, and wait until they are on all nodes.
+
+        Their sums may still be on their way: see `is_summed` and `finish`.
 
         Args:
             loss: This one's part of the mean loss.
@@ -100,12 +110,25 @@ class Peers:
         self._kinds[:] = 0
         self._kinds[np.asarray(indices, dtype=np.int64)] = kinds
         self._board.losses[self._participant] = loss
+        self._board.waited_s[self._participant], self._waited_s = self._waited_s, 0.0
         self._marks[:] = self._sum
         self._board.done[self._participant] = self._sum
         os.eventfd_write(self._handles.wakeup, 1)
+        os.eventfd_read(self._handles.agreements[self._sum % 2])
+        return float(self._board.loss_of_all[0])
+
+    def is_summed(self, indices: Sequence[int]) -> bool:
+        """Say whether the sums of some gradients are there, after `agree`."""
+        return bool(self._board.summed[np.asarray(indices, dtype=np.int64)].min() >= self._sum)
+
+    def finish(self) -> None:
+        """Wait for every sum. The gradients of the next step may be made after it."""
         os.eventfd_read(self._handles.sums[self._sum % 2])
         self._sum += 1
-        return float(self._board.loss_of_all[0])
+
+    def add_wait(self, seconds: float) -> None:
+        """Take note of a time in which this one waited for sums instead of computing."""
+        self._waited_s += seconds
 
     def kinds_of_all(self, indices: Sequence[int]) -> list[int]:
         """Give the highest kind over all nodes of some gradients of the last sum."""

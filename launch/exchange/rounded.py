@@ -24,8 +24,8 @@ from launch.exchange.block_sum import Block, BlockSum, Passage, as_bytes, segmen
 class RoundedSum(BlockSum):
     """Adds up blocks that are rounded on the way.
 
-    Blocks must be started in the same order in every step, since each has errors to carry over.
-    Those that are not float32 are converted.
+    A block is known by its memory, since each has errors to carry over. Those that are not float32
+    are converted.
     """
 
     def __init__(self, comm: MPI.Comm, *, most: int = 4) -> None:

@@ -33,7 +33,7 @@ class SumTimes:
     computed_s: tuple[float, ...]
     """Of each node: from the begin of the step until its last gradient was final."""
     waited_s: float
-    """From this node's last gradient to the end of the sum."""
+    """What this node waited for others instead of computing."""
     sent_bytes: int
     """By this rank."""
     node_batches: tuple[int, ...] | None
@@ -91,7 +91,12 @@ class StepServer:
         """Serve the workers until `close`; the body of a thread."""
         while not self._is_closed:
             if not self._serve():
-                self._sleep(_LOOK_UP_S)
+                self._sleep(self._look_s)
+
+    @property
+    def _look_s(self) -> float:
+        """Longest sleep while there is nothing to do."""
+        return _LOOK_UP_S
 
     def _serve(self) -> bool:
         """Do what there is to do; tell whether there was anything."""

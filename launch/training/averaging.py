@@ -18,6 +18,9 @@ momentum and weight and to write the last two.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -27,9 +30,18 @@ from launch.checkpoints.held import HeldOptimizer, HeldPiece, parameter_names
 from launch.errors import UseCaseError
 from launch.exchange.board import DENSE, NO_GRADIENT
 from launch.exchange.peers import Peers
-from launch.training.chunks import Chunk, Piece, cut_anywhere, cut_between, merged
+from launch.training.chunks import (
+    Chunk,
+    Piece,
+    Stretch,
+    cut_anywhere,
+    cut_between,
+    cut_each,
+    merged,
+)
 from launch.training.clipping import GradientClipper, square_sum
 from launch.training.group import LocalGroup
+from launch.training.late_update import LateUpdate
 from launch.training.piece_optimizer import PieceOptimizer, is_elementwise
 from launch.training.shared_parameters import SharedParameters
 
@@ -58,6 +70,9 @@ class GradientAverager:
         clipper: Limits the norm of the gradient; its group holds all parts, other stages' too.
         peers: The other nodes, where there are some. The node's rank then adds up the gradients,
             of this node's replicas and of the other nodes, and leaves the sum in the first buffer.
+        may_be_late: Whether `step` may leave updates to the next step, where there are peers: the
+            forward passes are then made within `watch`. Left out where it cannot be: an optimizer
+            that is not elementwise, a norm that has a limit, hooks.
         chunk_bytes: See `CHUNK_BYTES`, a multiple of `launch.training.shared_parameters`'
             alignment.
     """
@@ -70,6 +85,7 @@ class GradientAverager:
         *,
         clipper: GradientClipper | None = None,
         peers: Peers | None = None,
+        may_be_late: bool = False,
         chunk_bytes: int | None = None,
     ) -> None:
         if isinstance(optimizer, torch.optim.LBFGS):
@@ -85,9 +101,14 @@ class GradientAverager:
         rank = group.local_rank
         self._is_elementwise = is_elementwise(optimizer)
         self._chunks: list[Chunk] = []
+        stretches: list[Stretch] = []
         if self._is_elementwise:
             size = chunk_bytes or CHUNK_BYTES * torch.get_num_threads()
-            self._chunks = list(cut_anywhere(shared, rank, size, is_summed=peers is not None))
+            if peers is not None and may_be_late and clipper is None:
+                stretches = cut_each(shared, rank, size)
+                self._chunks = [chunk for stretch in stretches for chunk in stretch.chunks]
+            else:
+                self._chunks = list(cut_anywhere(shared, rank, size, is_summed=peers is not None))
             self._whole = merged(self._chunks, shared, 0 if peers else rank)
         else:
             self._whole = cut_between(shared, rank, is_summed=peers is not None)
@@ -100,6 +121,21 @@ class GradientAverager:
             self._indices = [peers.offer(parameter, gradient) for parameter, gradient in offers]
         self._counts = [0] * len(self._kinds)
         self._passes: int | None = None
+        self._late: LateUpdate | None = None
+        if stretches and peers is not None:
+            marks = group.share_bytes(8 * group.size * len(stretches)).view(torch.int64)
+            self._late = LateUpdate(
+                shared.parameters,
+                stretches,
+                self._indices,
+                marks.view(group.size, len(stretches)).numpy(),
+                rank,
+                peers,
+                self._update_stretch,
+            )
+        self._put_off: _PutOff | None = None
+        self._is_first_step = True
+        self._is_begun = False
         for index, parameter in enumerate(shared.parameters):
             parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
                 self._keep(index)
@@ -113,7 +149,7 @@ class GradientAverager:
                 is final, and other nodes may have it while the rest is computed. ``None`` where
                 they are not known.
         """
-        self._kinds[:] = NO_GRADIENT
+        self._is_begun = False
         self._counts = [0] * len(self._kinds)
         self._passes = passes
 
@@ -126,19 +162,39 @@ class GradientAverager:
         Returns:
             The sum over all replicas: the mean loss over all samples, the same for each.
         """
+        self._begin()
         for kind, gradient in zip(self._kinds, self._mine, strict=True):
             if kind == NO_GRADIENT:
                 gradient.zero_()  # so that whoever sums need not ask
         if self._peers is not None:
-            mean_loss = self._peers.sum_up(loss, self._kinds.tolist(), self._indices)
-            self._update(self._peers.kinds_of_all(self._indices))
+            mean_loss = self._peers.agree(loss, self._kinds.tolist(), self._indices)
+            kinds = self._peers.kinds_of_all(self._indices)
+            if self._late is not None and self._may_be_late():
+                self._put_off = _PutOff(kinds=kinds, settings=self._pieces.settings())
+                self._late.put_off()
+                return mean_loss
+            self._peers.finish()
+            self._update(kinds)
         else:
             self._shared.losses[self._group.local_rank] = loss
             self._group.barrier()
             mean_loss = float(self._shared.losses.sum())
             self._update(self._shared.kinds.amax(0).tolist())
         self._group.barrier()
+        self._is_first_step = False
         return mean_loss
+
+    def watch(self) -> AbstractContextManager[object]:
+        """See to it that whatever uses a parameter in this context finds it updated.
+
+        The forward pass of a step belongs in it, since `step` may leave updates to the next one.
+        """
+        return nullcontext() if self._late is None else self._late.watch()
+
+    def finish(self) -> None:
+        """Make the updates that the last `step` has left to the next. Collective."""
+        if self._late is not None:
+            self._late.finish()
 
     def held(self, model: nn.Module) -> HeldOptimizer:
         """Name what the optimizer keeps here, for a checkpoint.
@@ -161,6 +217,31 @@ class GradientAverager:
                 for piece in self._whole.pieces
             ],
         )
+
+    def _begin(self) -> None:
+        """Begin with this step's gradients, in the memory of the last ones."""
+        if not self._is_begun:
+            self.finish()
+            self._kinds[:] = NO_GRADIENT
+            self._is_begun = True
+
+    def _may_be_late(self) -> bool:
+        """Whether nobody expects the update to be made before the next step begins.
+
+        Schedules of learning rates warn when they find that their optimizer has made no step yet.
+        """
+        return not (self._is_first_step or self._pieces.is_watched)
+
+    @torch.no_grad()
+    def _update_stretch(self, stretch: Stretch) -> None:
+        """Update this replica's part of a stretch, in the middle of a forward pass."""
+        assert self._put_off is not None, "only what was put off is updated late"
+        kinds, settings = self._put_off.kinds, self._put_off.settings
+        with torch.autocast("cpu", enabled=False), self._pieces.in_parts(settings) as step:
+            for chunk in stretch.chunks:
+                self._sum(chunk, None, kinds)
+                step(chunk.pieces)
+                _forget(chunk)
 
     @torch.no_grad()
     def _update(self, kinds: Sequence[int]) -> None:
@@ -226,6 +307,7 @@ class GradientAverager:
         number = self._indices[index] if peers is not None else None
 
         def keep(parameter: Tensor) -> None:
+            self._begin()
             gradient = parameter.grad
             assert gradient is not None
             kind = gradient.sparse_dim() if gradient.is_sparse else DENSE
@@ -247,6 +329,16 @@ class GradientAverager:
                     )
 
         return keep
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PutOff:
+    """What the update of a step is made with, later."""
+
+    kinds: Sequence[int]
+    """Of the gradient of each parameter, over all nodes."""
+    settings: Sequence[dict[str, Any]]
+    """Of the optimizer's groups, as they were when the step was made."""
 
 
 def _forget(chunk: Chunk) -> None:

@@ -13,6 +13,12 @@ from torch import Tensor, nn
 from launch.training.alignment import ALIGNMENT_BYTES
 from launch.training.shared_parameters import SharedParameters
 
+_STRETCH_BYTES = 1 << 18
+"""Parameters are put together up to this size: each call of an optimizer costs 15-30 us."""
+
+_LEAST_PART_BYTES = 1 << 16
+"""Less than that is updated by one worker alone."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
@@ -57,6 +63,16 @@ class Chunk:
     pieces: Sequence[Piece]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """Neighbouring parameters that are updated together."""
+
+    parameters: range
+    """Their numbers."""
+    chunks: Sequence[Chunk]
+    """What one worker updates of them; may be nothing."""
+
+
 def cut_anywhere(
     shared: SharedParameters, rank: int, chunk_bytes: int, *, is_summed: bool = False
 ) -> Iterator[Chunk]:
@@ -70,8 +86,70 @@ def cut_anywhere(
         chunk_bytes: Largest size of a chunk's parameters, a multiple of `ALIGNMENT_BYTES`.
         is_summed: Whether the first buffer will hold the sum already.
     """
-    total = torch.empty(chunk_bytes, dtype=torch.uint8)
-    for start, stop in pairwise(_bounds(shared, rank, chunk_bytes)):
+    workers, total = shared.gradients.shape
+    low, high = (
+        total * part // workers // ALIGNMENT_BYTES * ALIGNMENT_BYTES for part in (rank, rank + 1)
+    )
+    yield from _cut(shared, rank, low, high, chunk_bytes, is_summed=is_summed)
+
+
+def cut_each(shared: SharedParameters, rank: int, chunk_bytes: int) -> list[Stretch]:
+    """Cut the memory into stretches that are updated one by one, and each among the workers.
+
+    So that the parameters of a layer can be updated when they are summed, whatever the others are.
+
+    Args:
+        shared: What is cut. Its first buffer will hold the sums.
+        rank: Whose part of each stretch.
+        chunk_bytes: Largest size of a chunk's parameters, a multiple of `ALIGNMENT_BYTES`.
+    """
+    return [
+        Stretch(
+            parameters=parameters,
+            chunks=list(_cut(shared, rank, low, high, chunk_bytes, is_summed=True)),
+        )
+        for number, parameters in enumerate(_stretches(shared))
+        for low, high in [_part_of(shared, parameters, number, rank)]
+    ]
+
+
+def _stretches(shared: SharedParameters) -> Iterator[range]:
+    """Give neighbours that are updated together: small ones of one type, or one that is large."""
+    first, filled = 0, 0
+    for index, parameter in enumerate(shared.parameters):
+        is_other = index > first and parameter.dtype != shared.parameters[first].dtype
+        if filled >= _STRETCH_BYTES or is_other:
+            yield range(first, index)
+            first, filled = index, 0
+        filled += parameter.numel() * parameter.element_size()
+    if shared.parameters:
+        yield range(first, len(shared.parameters))
+
+
+def _part_of(
+    shared: SharedParameters, parameters: range, number: int, rank: int
+) -> tuple[int, int]:
+    """Give the part of a stretch that a worker updates, in bytes; small ones go round."""
+    workers, total = shared.gradients.shape
+    begin = shared.starts[parameters.start]
+    end = shared.starts[parameters.stop] if parameters.stop < len(shared.starts) else total
+    owners = max(1, min(workers, (end - begin) // _LEAST_PART_BYTES))
+    part = (rank - number) % workers
+    if part >= owners:
+        return begin, begin
+    low, high = (
+        begin + (end - begin) * of // owners // ALIGNMENT_BYTES * ALIGNMENT_BYTES
+        for of in (part, part + 1)
+    )
+    return low, high
+
+
+def _cut(
+    shared: SharedParameters, rank: int, low: int, high: int, chunk_bytes: int, *, is_summed: bool
+) -> Iterator[Chunk]:
+    """Cut some of the memory into chunks, from one byte up to another."""
+    total = torch.empty(0 if is_summed else chunk_bytes, dtype=torch.uint8)
+    for start, stop in pairwise(_bounds(shared, low, high, chunk_bytes)):
         first = bisect_right(shared.starts, start) - 1
         dtype = shared.parameters[first].dtype
         blocks = _blocks(shared, rank, is_summed=is_summed)
@@ -143,12 +221,8 @@ def _blocks(shared: SharedParameters, rank: int, *, is_summed: bool) -> list[Ten
     return [blocks.pop(rank), *blocks]
 
 
-def _bounds(shared: SharedParameters, rank: int, chunk_bytes: int) -> list[int]:
-    """List where the chunks of a worker begin and the last one ends, in bytes."""
-    workers, total = shared.gradients.shape
-    low, high = (
-        total * part // workers // ALIGNMENT_BYTES * ALIGNMENT_BYTES for part in (rank, rank + 1)
-    )
+def _bounds(shared: SharedParameters, low: int, high: int, chunk_bytes: int) -> list[int]:
+    """List where chunks begin and the last one ends, in bytes."""
     dtypes = [parameter.dtype for parameter in shared.parameters]
     changes = (
         start

@@ -31,11 +31,14 @@ class GroupHandles:
     wakeup: int
     """By which workers tell their rank to look."""
 
+    agreements: tuple[int, int]
+    """By which the rank lets them go on when the workers of all nodes have computed theirs."""
+
     sums: tuple[int, int]
-    """By which the rank lets them go on when the gradients of all nodes are summed."""
+    """Likewise when the gradients of all nodes are summed."""
 
     answers: tuple[int, int]
-    """Likewise when it has answered a question."""
+    """Likewise when the rank has answered a question."""
 
     @classmethod
     def create(cls) -> GroupHandles:
@@ -48,6 +51,7 @@ class GroupHandles:
             arrivals=os.eventfd(0, os.EFD_CLOEXEC),
             departures=_semaphores(),
             wakeup=os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK),
+            agreements=_semaphores(),
             sums=_semaphores(),
             answers=_semaphores(),
         )
@@ -55,23 +59,24 @@ class GroupHandles:
     @classmethod
     def from_descriptors(cls, descriptors: Sequence[int]) -> GroupHandles:
         """Take over descriptors in the order that `descriptors` gives them."""
-        memory, meeting, arrivals, *departures, wakeup, sum0, sum1, answer0, answer1 = descriptors
-        even, odd = departures
+        memory, meeting, arrivals, wakeup, *pairs = descriptors
+        departures, agreements, sums, answers = zip(pairs[::2], pairs[1::2], strict=True)
         return cls(
             memory=memory,
             meeting=meeting,
             arrivals=arrivals,
-            departures=(even, odd),
+            departures=departures,
             wakeup=wakeup,
-            sums=(sum0, sum1),
-            answers=(answer0, answer1),
+            agreements=agreements,
+            sums=sums,
+            answers=answers,
         )
 
     def descriptors(self) -> tuple[int, ...]:
         """List the descriptors, to be passed on to a worker."""
         return (
-            *(self.memory, self.meeting, self.arrivals, *self.departures),
-            *(self.wakeup, *self.sums, *self.answers),
+            *(self.memory, self.meeting, self.arrivals, self.wakeup),
+            *(*self.departures, *self.agreements, *self.sums, *self.answers),
         )
 
     def close(self) -> None:

@@ -97,28 +97,38 @@ class PieceOptimizer:
         """Update all pieces that have a gradient."""
         self._optimizer.step()
 
+    def settings(self) -> list[dict[str, Any]]:
+        """Give the groups' settings as they are now, such as a learning rate that will change."""
+        return [
+            {key: _kept(value) for key, value in group.items() if key != "params"}
+            for group in self._optimizer.param_groups
+        ]
+
     @contextmanager
-    def in_parts(self) -> Iterator[Callable[[Sequence[Piece]], None]]:
+    def in_parts(
+        self, settings: Sequence[dict[str, Any]] | None = None
+    ) -> Iterator[Callable[[Sequence[Piece]], None]]:
         """Give what updates some pieces: the optimizer sees them alone until the context ends.
 
         Groups without any of them are hidden too, since each costs a call time.
+
+        Args:
+            settings: Of an earlier time, that the update is made with; by default those of now.
         """
         groups = self._optimizer.param_groups
-        complete = [group["params"] for group in groups]
+        used = settings or groups
 
         def step(pieces: Sequence[Piece]) -> None:
             chosen = self._by_group(pieces)
-            for number, owned in chosen.items():
-                groups[number]["params"] = owned
-            self._optimizer.param_groups = [groups[number] for number in chosen]
+            self._optimizer.param_groups = [
+                {**used[number], "params": owned} for number, owned in chosen.items()
+            ]
             self._optimizer.step()
 
         try:
             yield step
         finally:
             self._optimizer.param_groups = groups
-            for group, owned in zip(groups, complete, strict=True):
-                group["params"] = owned
 
     def _by_group(self, pieces: Sequence[Piece]) -> dict[int, list[Tensor]]:
         """Sort pieces by their group's number; those that no group trains are left out."""
@@ -139,3 +149,7 @@ def _cut_state(state: dict[str, Any], parameter: Tensor, piece: Piece) -> dict[s
         return part.view(piece.owned.shape).clone()
 
     return {key: cut(value) for key, value in state.items()}
+
+
+def _kept(value: Any) -> Any:
+    return value.clone() if isinstance(value, Tensor) else value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import nn
 
 from launch.checkpoints.held import HeldState
@@ -35,12 +36,24 @@ class SharedStep(TrainStep):
         max_norm = case.max_gradient_norm
         clipper = None if max_norm is None else GradientClipper(max_norm, group)
         peers = group.meet_peers(model)
-        self._averager = GradientAverager(model, optimizer, group, clipper=clipper, peers=peers)
+        self._averager = GradientAverager(
+            model,
+            optimizer,
+            group,
+            clipper=clipper,
+            peers=peers,
+            may_be_late=not plan.compile and not _is_scripted(model),
+        )
         self._buffers = SharedBuffers(model, group)
 
     def run(self, share: Batch | None, size: BatchSize) -> float:
         self._averager.start_step(self._replica.count_passes(share))
-        return self._averager.step(float(self._replica.gradients(share, size)))
+        with self._averager.watch():
+            loss = float(self._replica.gradients(share, size))
+        return self._averager.step(loss)
+
+    def finish(self) -> None:
+        self._averager.finish()
 
     def agree(self) -> None:
         self._buffers.copy_from_first()
@@ -54,3 +67,8 @@ class SharedStep(TrainStep):
             weights=list(self.model.state_dict()) if self._is_first else [],
             optimizers=[self._averager.held(self.model)],
         )
+
+
+def _is_scripted(model: nn.Module) -> bool:
+    """Whether some of the model runs outside of Python, where no use of a parameter is seen."""
+    return any(isinstance(module, torch.jit.ScriptModule) for module in model.modules())

@@ -19,8 +19,8 @@ class TrainStep(ABC):
     """One worker's part of an optimizer step, built by a strategy.
 
     Attributes:
-        model: Holds the current parameters after each step, and everything else after `agree`:
-            for validation and for saving.
+        model: Holds the current parameters after `finish`, and everything else after `agree`: for
+            validation and for saving.
         part: What this worker reads of each node batch; ``None`` where it reads nothing, as the
             later stages of a pipeline do.
         optimizers: Those that this worker drives. Whoever changes a learning rate changes it in
@@ -62,8 +62,16 @@ class TrainStep(ABC):
     def place(self, batch: Batch) -> Batch:
         """Bring a batch to where and how ``model`` wants it."""
 
+    def finish(self) -> None:
+        """Do what the last step may have left to the next one. Collective. Nothing by default.
+
+        Before anything but a step: an update may wait for gradients of other nodes, which are on
+        their way while the next step begins.
+        """
+        return
+
     def agree(self) -> None:
-        """Bring ``model`` to one state on every worker, before validation. Collective.
+        """Bring ``model`` to one state on every worker, after `finish`. Collective.
 
         A worker may hold old values of what others train, and what a model keeps beside its
         parameters, such as the running statistics of BatchNorm, each worker has from its own

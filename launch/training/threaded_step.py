@@ -63,6 +63,9 @@ class ThreadedStep(TrainStep):
         ]
         return self._on_all(calls)[0]
 
+    def finish(self) -> None:
+        self._on_all([replica.finish for replica in self._replicas])
+
     def place(self, batch: Batch) -> Batch:
         return self._replicas[0].place(batch)
 

@@ -196,12 +196,14 @@ class Trainer:
             if self._rank is not None:
                 orders = self._rank.what_next()
                 if orders.checkpoint and keeper is not None:
+                    self._step.finish()
                     self._reports.finish()
                     self.keep(keeper, is_needed=orders.stop)
                     self._reports.start()
                 if orders.stop or orders.node_batches is not None:
                     break
             asked = time.perf_counter()
+        self._step.finish()
         self._reports.finish()
         return orders
 

@@ -1,0 +1,155 @@
+"""When is a parameter updated? Where other nodes train too: when the next step first uses it.
+
+When a backward pass ends the sums of its last gradients are still on their way. A worker that waits
+for them leaves its cores idle; one that begins the next forward pass, with the layers whose sums
+are there, hides the network behind that pass as well. Nothing else is computed: what uses a
+parameter finds it updated.
+
+Uses are seen by PyTorch's own means, `torch.overrides.TorchFunctionMode`: whatever function of
+torch is given a parameter, by whatever module. What goes past it, such as an extension in C++ that
+is handed the tensor itself, is found out in the backward pass, since the update counts as a change
+in place of a value that the pass needs.
+
+Source of the idea: Peng et al., "A Generic Communication Scheduler for Distributed DNN Training
+Acceleration", 2019, https://doi.org/10.1145/3341301.3359642.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+from launch.exchange.peers import Peers
+from launch.training.chunks import Stretch
+
+_LOOK_S = 0.0005
+"""Sleep between two looks for a sum, or for another worker's part of an update."""
+
+
+class LateUpdate:
+    """Updates parameters in the middle of the next step, each before its first use.
+
+    Args:
+        parameters: Of the model.
+        stretches: Which of them are updated together, by their numbers.
+        indices: Of each parameter, as the peers count.
+        updated: int64 of shape ``(workers, stretches)``, shared, zeroed: the latest step whose
+            update each worker has made of its part.
+        rank: Of this worker.
+        peers: Know which sums are there.
+        update: Updates this worker's part of a stretch.
+    """
+
+    def __init__(
+        self,
+        parameters: Sequence[nn.Parameter],
+        stretches: Sequence[Stretch],
+        indices: Sequence[int],
+        updated: NDArray[np.int64],
+        rank: int,
+        peers: Peers,
+        update: Callable[[Stretch], None],
+    ) -> None:
+        self._stretches = stretches
+        self._parameters = [[parameters[i] for i in one.parameters] for one in stretches]
+        self._indices = [[indices[i] for i in one.parameters] for one in stretches]
+        self._stretch_of = {
+            id(parameter): number
+            for number, group in enumerate(self._parameters)
+            for parameter in group
+        }
+        self._updated = updated
+        self._rank = rank
+        self._peers = peers
+        self._update = update
+        self._step = 0
+        self._own: dict[int, None] = {}
+        """Stretches of which this worker has not updated its part, in order."""
+        self._awaited: set[int] = set()
+        """Stretches that are not known to be updated by all workers."""
+        self.is_pending = False
+        """Whether something of the last step is left to be done."""
+
+    def put_off(self) -> None:
+        """Leave the update of the step that was just agreed on to the next one."""
+        self._step += 1
+        self._own = dict.fromkeys(range(len(self._stretches)))
+        self._awaited = set(self._own)
+        self.is_pending = True
+
+    def watch(self) -> AbstractContextManager[object]:
+        """See to it that whatever uses a parameter in this context finds it updated."""
+        return _Watch(self) if self.is_pending else nullcontext()
+
+    def finish(self) -> None:
+        """Update what is left, and wait until the other workers have. Nothing where all is done."""
+        if not self.is_pending:
+            return
+        for number in sorted(self._awaited):
+            self._settle(number)
+        self._peers.finish()
+        self.is_pending = False
+
+    def prepare_for(self, values: Iterable[Any]) -> None:
+        """Update what of these is a parameter, in lists and tables too."""
+        for value in values:
+            if isinstance(value, nn.Parameter):
+                if self._stretch_of.get(id(value)) in self._awaited:
+                    self._settle(self._stretch_of[id(value)])
+            elif isinstance(value, list | tuple):
+                self.prepare_for(value)
+            elif isinstance(value, dict):
+                self.prepare_for(value.values())
+
+    def _settle(self, number: int) -> None:
+        """Wait for a stretch to be updated by all; meanwhile do what they may wait for."""
+        while not self._is_settled(number):
+            # Workers may need stretches in other orders: no one waits with its own part undone.
+            if not self._update_first([number, *self._own]):
+                started = time.perf_counter()
+                time.sleep(_LOOK_S)
+                self._peers.add_wait(time.perf_counter() - started)
+        self._awaited.remove(number)
+        for parameter in self._parameters[number]:
+            torch.autograd.graph.increment_version(parameter)
+
+    def _is_settled(self, number: int) -> bool:
+        return number not in self._own and bool((self._updated[:, number] >= self._step).all())
+
+    def _update_first(self, numbers: Iterable[int]) -> bool:
+        """Update this worker's part of the first of these whose sums are there."""
+        for number in numbers:
+            if number in self._own and self._peers.is_summed(self._indices[number]):
+                self._update(self._stretches[number])
+                del self._own[number]
+                self._updated[self._rank, number] = self._step
+                return True
+        return False
+
+
+class _Watch(TorchFunctionMode):
+    """Looks at what torch's functions are called with."""
+
+    def __init__(self, late: LateUpdate) -> None:
+        super().__init__()
+        self._late = late
+
+    def __torch_function__(
+        self,
+        function: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        named = kwargs or {}
+        if self._late.is_pending:
+            self._late.prepare_for((*args, *named.values()))
+        return function(*args, **named)
