@@ -71,8 +71,9 @@ class GradientAverager:
         peers: The other nodes, where there are some. The node's rank then adds up the gradients,
             of this node's replicas and of the other nodes, and leaves the sum in the first buffer.
         may_be_late: Whether `step` may leave updates to the next step, where there are peers: the
-            forward passes are then made within `watch`. Left out where it cannot be: an optimizer
-            that is not elementwise, a norm that has a limit, hooks.
+            forward passes are then made within `watch`. It does not where that cannot be: with an
+            optimizer that is not elementwise, a norm that has a limit, hooks, or parameters that
+            are used unseen.
         chunk_bytes: See `CHUNK_BYTES`, a multiple of `launch.training.shared_parameters`'
             alignment.
     """
@@ -123,12 +124,14 @@ class GradientAverager:
         self._passes: int | None = None
         self._late: LateUpdate | None = None
         if stretches and peers is not None:
-            marks = group.share_bytes(8 * group.size * len(stretches)).view(torch.int64)
+            marks = group.share_bytes(8 * group.size * (1 + len(stretches))).view(torch.int64)
+            marks = marks.view(group.size, 1 + len(stretches))
+            self._blind = marks[:, 0]
             self._late = LateUpdate(
                 shared.parameters,
                 stretches,
                 self._indices,
-                marks.view(group.size, len(stretches)).numpy(),
+                marks[:, 1:].numpy(),
                 rank,
                 peers,
                 self._update_stretch,
@@ -175,6 +178,7 @@ class GradientAverager:
                 return mean_loss
             self._peers.finish()
             self._update(kinds)
+            self._look_for_unseen_uses()
         else:
             self._shared.losses[self._group.local_rank] = loss
             self._group.barrier()
@@ -231,6 +235,17 @@ class GradientAverager:
         Schedules of learning rates warn when they find that their optimizer has made no step yet.
         """
         return not (self._is_first_step or self._pieces.is_watched)
+
+    def _look_for_unseen_uses(self) -> None:
+        """Leave no update to the next step where some worker uses parameters unseen. Collective."""
+        if self._late is None or not self._is_first_step:
+            return
+        used = zip(self._shared.parameters, self._kinds, strict=True)
+        sees = self._late.sees(parameter for parameter, kind in used if kind != NO_GRADIENT)
+        self._blind[self._group.local_rank] = not sees
+        self._group.barrier()
+        if self._blind.any():
+            self._late = None
 
     @torch.no_grad()
     def _update_stretch(self, stretch: Stretch) -> None:

@@ -6,9 +6,10 @@ are there, hides the network behind that pass as well. Nothing else is computed:
 parameter finds it updated.
 
 Uses are seen by PyTorch's own means, `torch.overrides.TorchFunctionMode`: whatever function of
-torch is given a parameter, by whatever module. What goes past it, such as an extension in C++ that
-is handed the tensor itself, is found out in the backward pass, since the update counts as a change
-in place of a value that the pass needs.
+torch is given a parameter, by whatever module. What goes past it, such as a scripted module or an
+extension in C++, shows in the first step, by gradients of parameters that nobody seemed to use:
+then every step ends with its update. Where it shows later only, the backward pass fails, since an
+update counts as a change in place of a value that the pass needs.
 
 Source of the idea: Peng et al., "A Generic Communication Scheduler for Distributed DNN Training
 Acceleration", 2019, https://doi.org/10.1145/3341301.3359642.
@@ -75,8 +76,15 @@ class LateUpdate:
         """Stretches of which this worker has not updated its part, in order."""
         self._awaited: set[int] = set()
         """Stretches that are not known to be updated by all workers."""
+        self._seen: set[int] = set()
+        self._is_learning = True
         self.is_pending = False
         """Whether something of the last step is left to be done."""
+
+    def sees(self, parameters: Iterable[nn.Parameter]) -> bool:
+        """Say, once, whether each use of these was seen in the contexts of `watch` so far."""
+        self._is_learning = False
+        return self._seen >= set(map(id, parameters))
 
     def put_off(self) -> None:
         """Leave the update of the step that was just agreed on to the next one."""
@@ -87,7 +95,7 @@ class LateUpdate:
 
     def watch(self) -> AbstractContextManager[object]:
         """See to it that whatever uses a parameter in this context finds it updated."""
-        return _Watch(self) if self.is_pending else nullcontext()
+        return _Watch(self) if self.is_pending or self._is_learning else nullcontext()
 
     def finish(self) -> None:
         """Update what is left, and wait until the other workers have. Nothing where all is done."""
@@ -100,14 +108,22 @@ class LateUpdate:
 
     def prepare_for(self, values: Iterable[Any]) -> None:
         """Update what of these is a parameter, in lists and tables too."""
+        if not (self._awaited or self._is_learning):
+            return
         for value in values:
             if isinstance(value, nn.Parameter):
-                if self._stretch_of.get(id(value)) in self._awaited:
-                    self._settle(self._stretch_of[id(value)])
+                self._prepare(value)
             elif isinstance(value, list | tuple):
                 self.prepare_for(value)
             elif isinstance(value, dict):
                 self.prepare_for(value.values())
+
+    def _prepare(self, parameter: nn.Parameter) -> None:
+        if self._is_learning:
+            self._seen.add(id(parameter))
+        number = self._stretch_of.get(id(parameter))
+        if number is not None and number in self._awaited:
+            self._settle(number)
 
     def _settle(self, number: int) -> None:
         """Wait for a stretch to be updated by all; meanwhile do what they may wait for."""
@@ -150,6 +166,5 @@ class _Watch(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         named = kwargs or {}
-        if self._late.is_pending:
-            self._late.prepare_for((*args, *named.values()))
+        self._late.prepare_for((*args, *named.values()))
         return function(*args, **named)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import nn
 
 from launch.checkpoints.held import HeldState
@@ -42,7 +41,7 @@ class SharedStep(TrainStep):
             group,
             clipper=clipper,
             peers=peers,
-            may_be_late=not plan.compile and not _is_scripted(model),
+            may_be_late=not plan.compile,
         )
         self._buffers = SharedBuffers(model, group)
 
@@ -67,8 +66,3 @@ class SharedStep(TrainStep):
             weights=list(self.model.state_dict()) if self._is_first else [],
             optimizers=[self._averager.held(self.model)],
         )
-
-
-def _is_scripted(model: nn.Module) -> bool:
-    """Whether some of the model runs outside of Python, where no use of a parameter is seen."""
-    return any(isinstance(module, torch.jit.ScriptModule) for module in model.modules())

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 import tiny_cases
 import torch
-from conftest import SEED, TINY, long
+from conftest import SEED, long
+from jobs_of_nodes import Spec, Trained, train_all
 from one_process import TOLERANCE, largest_error, trained_alone
-from safetensors.torch import load_file
 
-from launch.job import Job, NodeJob
-from launch.mpi.mpirun import find_mpirun
 from launch.plan import Plan
 from launch.shares import StepTime
-from launch.workers.reports import Exchanged, Report, SharesChanged
+from launch.workers.reports import Exchanged, SharesChanged
 
 RANK = Path(__file__).with_name("rank_of_four.py")
 ROUNDED_TOLERANCE = 5e-2
@@ -35,34 +29,6 @@ PIPELINE = Plan(strategy="pipeline", processes=2, node_batch=6, micro_batches=2)
 HYBRID = Plan(strategy="hybrid", processes=4, replicas=2, node_batch=8, micro_batches=2)
 REDUCED = replace(HYBRID, options={"average": "all_reduce"})
 DDP = Plan(strategy="gpu_data", processes=2, replicas=2, node_batch=4)
-
-
-@dataclass(frozen=True)
-class Spec:
-    """A job."""
-
-    case: str
-    plans: Sequence[Plan]
-    epochs: int = 1
-    settings: dict[str, Any] = field(default_factory=dict)
-    step_time: StepTime | None = None
-
-    @property
-    def global_batch(self) -> int:
-        return sum(plan.node_batch for plan in self.plans)
-
-    def job(self, directory: Path) -> Job:
-        return Job(
-            use_case=f"{TINY}:{self.case}",
-            nodes=tuple(
-                NodeJob(host=f"node{number}", plan=plan, step_time=self.step_time)
-                for number, plan in enumerate(self.plans)
-            ),
-            run_directory=str(directory),
-            epochs=self.epochs,
-            seed=SEED,
-            **self.settings,
-        )
 
 
 MIXES = {
@@ -92,50 +58,16 @@ SPECS = {
 }
 
 
-@dataclass(frozen=True)
-class Trained:
-    """What a job left."""
-
-    weights: dict[str, torch.Tensor]
-    reports: list[Report]
-
-    def of(self, kind: type) -> list[Any]:
-        return [report for report in self.reports if isinstance(report, kind)]
-
-
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Trained]:
-    """Give a job's outcome. All jobs of as many nodes run one after the other in one mpirun."""
+    """Give a job's outcome. All jobs of as many nodes run one after the other."""
 
     @cache
-    def run_all(nodes: int) -> dict[str, Trained]:
-        names = [name for name, spec in SPECS.items() if len(spec.plans) == nodes]
-        folders = {name: tmp_path_factory.mktemp(name.replace(" ", "-")) for name in names}
-        for name, folder in folders.items():
-            (folder / "job.json").write_bytes(SPECS[name].job(folder).encode())
-        files = [str(folder / "job.json") for folder in folders.values()]
-        mpirun = [find_mpirun(), "--host", f"localhost:{nodes}", "-n", str(nodes)]
-        ended = subprocess.run(
-            [*mpirun, "--bind-to", "none", sys.executable, "-m", "mpi4py", str(RANK), *files],
-            env=os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
-            capture_output=True,
-            timeout=280,
-            check=False,
-        )
-        said = {name: _reports(folder) for name, folder in folders.items()}
-        last = [reports[-1] for reports in said.values() if reports][-1:]
-        assert ended.returncode == 0, f"{last}\n{ended.stderr.decode()}"
-        return {
-            name: Trained(load_file(folder / "weights.safetensors"), said[name])
-            for name, folder in folders.items()
-        }
+    def train_of(nodes: int) -> dict[str, Trained]:
+        specs = {name: spec for name, spec in SPECS.items() if len(spec.plans) == nodes}
+        return train_all(specs, tmp_path_factory.mktemp(f"{nodes}-nodes"), RANK)
 
-    return lambda name: run_all(len(SPECS[name].plans))[name]
-
-
-def _reports(folder: Path) -> list[Report]:
-    file = folder / "reports-0"
-    return list(map(Report.decode, file.read_bytes().splitlines())) if file.exists() else []
+    return lambda name: train_of(len(SPECS[name].plans))[name]
 
 
 def start_of(case: str) -> dict[str, torch.Tensor]:

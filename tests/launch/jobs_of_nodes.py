@@ -1,0 +1,97 @@
+"""Jobs of several nodes on this machine: one rank each, one after the other in one mpirun."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from conftest import SEED, TINY
+from safetensors.torch import load_file
+
+from launch.job import Job, NodeJob
+from launch.mpi.mpirun import find_mpirun
+from launch.plan import Plan
+from launch.shares import StepTime
+from launch.workers.reports import Report
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A job."""
+
+    case: str
+    plans: Sequence[Plan]
+    epochs: int = 1
+    settings: dict[str, Any] = field(default_factory=dict)
+    step_time: StepTime | None = None
+    file: Path = TINY
+
+    @property
+    def global_batch(self) -> int:
+        return sum(plan.node_batch for plan in self.plans)
+
+    def job(self, directory: Path) -> Job:
+        return Job(
+            use_case=f"{self.file}:{self.case}",
+            nodes=tuple(
+                NodeJob(host=f"node{number}", plan=plan, step_time=self.step_time)
+                for number, plan in enumerate(self.plans)
+            ),
+            run_directory=str(directory),
+            epochs=self.epochs,
+            seed=SEED,
+            **self.settings,
+        )
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a job left."""
+
+    weights: dict[str, torch.Tensor]
+    reports: list[Report]
+
+    def of(self, kind: type) -> list[Any]:
+        return [report for report in self.reports if isinstance(report, kind)]
+
+
+def train_all(specs: Mapping[str, Spec], folder: Path, rank: Path) -> dict[str, Trained]:
+    """Run jobs of equally many nodes.
+
+    Args:
+        specs: Of the jobs, by name.
+        folder: Takes what they leave.
+        rank: What each rank runs, with the files of the jobs.
+    """
+    folders = {name: folder / name.replace(" ", "-") for name in specs}
+    for name, own in folders.items():
+        own.mkdir(parents=True)
+        (own / "job.json").write_bytes(specs[name].job(own).encode())
+    nodes = len(next(iter(specs.values())).plans)
+    files = [str(own / "job.json") for own in folders.values()]
+    mpirun = [find_mpirun(), "--host", f"localhost:{nodes}", "-n", str(nodes)]
+    ended = subprocess.run(
+        [*mpirun, "--bind-to", "none", sys.executable, "-m", "mpi4py", str(rank), *files],
+        env=os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
+        capture_output=True,
+        timeout=280,
+        check=False,
+    )
+    said = {name: _reports(own) for name, own in folders.items()}
+    last = [reports[-1] for reports in said.values() if reports][-1:]
+    assert ended.returncode == 0, f"{last}\n{ended.stderr.decode()}"
+    return {
+        name: Trained(load_file(own / "weights.safetensors"), said[name])
+        for name, own in folders.items()
+    }
+
+
+def _reports(folder: Path) -> list[Report]:
+    file = folder / "reports-0"
+    return list(map(Report.decode, file.read_bytes().splitlines())) if file.exists() else []

@@ -1,0 +1,72 @@
+"""Use cases whose models use their parameters in every way that a late update must not miss."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from tiny_cases import Sgd
+from torch import nn
+from torch.nn import functional
+
+_WIDTH = 384
+
+
+class Ways(nn.Module):
+    """Layers of some hundred kB, each updated by itself, and how often one was late.
+
+    Attributes:
+        changes: Steps in which the attention's weight has changed while the first layer ran.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(192, _WIDTH)
+        self.left = nn.Linear(_WIDTH, _WIDTH)
+        self.right = nn.Linear(_WIDTH, _WIDTH)
+        self.attention = nn.MultiheadAttention(_WIDTH, 4, batch_first=True)
+        self.last = nn.Linear(_WIDTH, 3)
+        self.register_buffer("changes", torch.zeros(()))
+        self._seen: np.ndarray | None = None
+
+    def forward(self, pictures):
+        if self._seen is None:
+            self._seen = self.attention.in_proj_weight.detach().numpy()
+        before = self._seen[-1, :8].copy()
+        hidden = torch.tanh(self.first(pictures.flatten(1)))
+        # Not through the layer's own call, and each worker in its own order.
+        sides = [self.left, self.right] if len(pictures) % 2 else [self.right, self.left]
+        summed = sum(functional.linear(hidden, side.weight, bias=side.bias) for side in sides)
+        hidden = torch.tanh(summed + self.last.bias.mean())[:, None]
+        # Gives the weights of its inner layer to a function, and does not call the layer.
+        hidden = hidden + self.attention(hidden, hidden, hidden, need_weights=False)[0]
+        if not np.array_equal(before, self._seen[-1, :8]):
+            self.changes += 1
+        return self.last(hidden[:, 0])
+
+
+class Late(Sgd):
+    """Its rate is another in each step: an update that is made late must use the one before."""
+
+    def model(self):
+        return Ways()
+
+    def optimizer(self, parameters):
+        return torch.optim.SGD(parameters, lr=0.05, momentum=0.9)
+
+    def schedule(self, optimizer, steps_per_epoch):
+        return torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.8)
+
+
+class Hidden(nn.Linear):
+    """Runs where none of PyTorch's functions is seen, as those of an extension in C++ are not."""
+
+    def forward(self, hidden):
+        with torch._C.DisableTorchFunction():
+            return functional.linear(hidden, self.weight, self.bias)
+
+
+class Unseen(Late):
+    def model(self):
+        model = super().model()
+        model.last = Hidden(_WIDTH, 3)
+        return model

@@ -1,0 +1,58 @@
+"""Updates that are left to the next step: made in time, with nothing else computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import late_cases
+import pytest
+import torch
+from jobs_of_nodes import Spec, Trained, train_all
+from one_process import TOLERANCE, largest_error, trained_alone
+
+from launch.plan import Plan
+
+LATE = Path(late_cases.__file__)
+RANK = Path(__file__).with_name("rank_with_slow_sums.py")
+STEPS = 20
+
+PAIR = Plan(strategy="processes", processes=2, replicas=2, node_batch=5)
+THREADS = Plan(strategy="threads", threads_per_process=2, replicas=2, node_batch=3)
+PARTS = replace(PAIR, micro_batches=2, node_batch=4)
+SPECS = {
+    "processes": Spec("Late", [PAIR, PARTS], file=LATE),
+    "threads": Spec("Late", [PAIR, THREADS], file=LATE),
+    "unseen": Spec("Unseen", [PAIR, PARTS], file=LATE),
+}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Trained]:
+    @cache
+    def train() -> dict[str, Trained]:
+        return train_all(SPECS, tmp_path_factory.mktemp("late"), RANK)
+
+    return lambda name: train()[name]
+
+
+def without_count(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name: value for name, value in weights.items() if name != "changes"}
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_weights_equal_those_of_one_process_whenever_they_were_updated(name, trained):
+    alone = trained_alone(getattr(late_cases, SPECS[name].case)(), SPECS[name].global_batch)
+    ours = without_count(trained(name).weights)
+    assert largest_error(ours, without_count(alone)) < TOLERANCE
+
+
+@pytest.mark.parametrize("name", ["processes", "threads"])
+def test_the_next_step_begins_while_later_layers_are_not_updated(name, trained):
+    assert trained(name).weights["changes"] > STEPS / 2
+
+
+def test_no_update_is_late_where_a_parameter_is_used_unseen(trained):
+    assert trained("unseen").weights["changes"] == 0
