@@ -13,7 +13,7 @@ from testbed.bed import TestHost
 
 from launch.plan import Plan
 from launch.shares import StepTime, fit_step_time
-from planner.exchange_time import Exchange
+from planner.exchange_time import EARLY_READY, Exchange
 from planner.links import HostLink, MeasuredLinks, SumTime
 from planner.prediction import ClusterNode
 from probes.timing import Measurement
@@ -99,4 +99,6 @@ def measure_exchange(cluster: Cluster, hosts: Sequence[TestHost]) -> Exchange | 
 
 def cluster_node(host: TestHost, time: StepTime, batch: int, cores: float) -> ClusterNode:
     """Give what the prediction must know of a host of one core, or of a part of its time."""
-    return ClusterNode(host=host.name, time=time, tuned_batch=batch, cores=cores)
+    return ClusterNode(
+        host=host.name, time=time, tuned_batch=batch, cores=cores, first_ready=EARLY_READY
+    )

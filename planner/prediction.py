@@ -35,6 +35,9 @@ class ClusterNode:
     """Cores' worth of time for computing, which the exchange takes a part of; ``None`` where it
     takes none, because GPUs compute or cores are left free."""
 
+    first_ready: float = FIRST_READY
+    """Part of its step that passes before gradients can be exchanged, while nothing is."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
@@ -47,6 +50,9 @@ class Prediction:
 
     wire_s: float
     """Time that the network needs for a step's gradients; 0 of one node."""
+
+    network_s: float
+    """Time of a step that only waits for the network; 0 of one node."""
 
     step_s: float
 
@@ -63,7 +69,7 @@ class Prediction:
     @property
     def waits_for_network(self) -> bool:
         """Whether the network and not a node decides the step time."""
-        return FIRST_READY * max(self.computing_s) + self.wire_s > max(self.computing_s)
+        return self.network_s > max(self.computing_s)
 
 
 def predict(
@@ -123,13 +129,19 @@ class _Times:
         batches = equalise(busy, global_batch, caps, floors=floors, granules=granules)
         computing_s = tuple(node.time.at(n) for node, n in zip(nodes, batches, strict=True))
         busy_s = max(time.at(n) for time, n in zip(busy, batches, strict=True))
-        network_s = FIRST_READY * max(computing_s) + self._wire_s + self._update_s
+        network_s = 0.0
+        if self._wire_s:
+            first_s = max(
+                node.first_ready * time_s for node, time_s in zip(nodes, computing_s, strict=True)
+            )
+            network_s = first_s + self._wire_s + self._update_s
         return Prediction(
             hosts=self._hosts,
             batches=batches,
             computing_s=computing_s,
             wire_s=self._wire_s,
-            step_s=(max(busy_s, network_s) if self._wire_s else busy_s) + self._tail_s,
+            network_s=network_s,
+            step_s=max(busy_s, network_s) + self._tail_s,
         )
 
     def batch_within(self, full: ClusterNode) -> int:

@@ -63,6 +63,14 @@ class Strategy(ABC):
             InvalidPlanError: Its values make no sense together, or name what is not used.
         """
 
+    def begins_early(self, plan: Plan) -> bool:
+        """Say whether a step begins while the sums of the last one are on their way between nodes.
+
+        With an optimizer that updates each element by itself, and no limit for the gradient's norm;
+        with others no step does.
+        """
+        return False
+
     @abstractmethod
     def build(self, plan: Plan, case: UseCase, group: LocalGroup) -> TrainStep:
         """Build this worker's part of the step.

@@ -18,7 +18,7 @@ from launch.strategies._base import (
     guess_shared_settings,
     layouts,
 )
-from launch.strategies._rules import require, require_cpu, require_devices
+from launch.strategies._rules import require, require_cpu, require_devices, updates_late
 
 if TYPE_CHECKING:
     from launch.case_facts import CaseFacts
@@ -54,6 +54,9 @@ class Processes(Strategy):
         require(plan, replicas=plan.processes)
         require_cpu(plan)
         require_devices(plan, 1, plan.processes)
+
+    def begins_early(self, plan: Plan) -> bool:
+        return updates_late(plan)
 
     def build(self, plan: Plan, case: UseCase, group: LocalGroup) -> TrainStep:
         from launch.training.replica import prepare_model

@@ -17,7 +17,7 @@ from launch.strategies._base import (
 )
 from launch.strategies._gpu_settings import draw_gpu_settings, guess_gpu_settings
 from launch.strategies._gpus import cuda_devices, usable_gpus
-from launch.strategies._rules import require, require_devices
+from launch.strategies._rules import require, require_devices, updates_late
 
 if TYPE_CHECKING:
     from launch.case_facts import CaseFacts
@@ -56,6 +56,9 @@ class Sequential(Strategy):
     def check(self, plan: Plan) -> None:
         require(plan, processes=1, replicas=1, threads_per_process=1)
         require_devices(plan, 1)
+
+    def begins_early(self, plan: Plan) -> bool:
+        return updates_late(plan)
 
     def build(self, plan: Plan, case: UseCase, group: LocalGroup) -> TrainStep:
         from launch.training.plain_step import lone_step

@@ -20,7 +20,7 @@ from launch.strategies._base import (
     guess_shared_settings,
     layouts,
 )
-from launch.strategies._rules import require, require_cpu, require_devices
+from launch.strategies._rules import require, require_cpu, require_devices, updates_late
 
 if TYPE_CHECKING:
     from launch.case_facts import CaseFacts
@@ -67,6 +67,9 @@ class Threads(Strategy):
                 f"strategy=threads, replicas={plan.replicas} and compile=True: torch.compile is "
                 "not safe in several threads at once, use compile=False"
             )
+
+    def begins_early(self, plan: Plan) -> bool:
+        return updates_late(plan)
 
     def build(self, plan: Plan, case: UseCase, group: LocalGroup) -> TrainStep:
         from launch.training.plain_step import lone_step

@@ -9,6 +9,7 @@ from launch.data.batch import Batch
 from launch.data.samples import Part
 from launch.data.split import BatchSize
 from launch.plan import Plan
+from launch.strategies._rules import updates_late
 from launch.training.averaging import GradientAverager
 from launch.training.buffers import SharedBuffers
 from launch.training.clipping import GradientClipper
@@ -41,7 +42,7 @@ class SharedStep(TrainStep):
             group,
             clipper=clipper,
             peers=peers,
-            may_be_late=not plan.compile,
+            may_be_late=updates_late(plan),
         )
         self._buffers = SharedBuffers(model, group)
 

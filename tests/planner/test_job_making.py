@@ -215,6 +215,13 @@ def point(batch, peak):
     return StepPoint(node_batch=batch, step_s=batch / 40, peak_memory_bytes=peak)
 
 
+def test_plan_whose_steps_begin_early_waits_less_for_the_network(both):
+    early = both[0]
+    compiled = replace(early.stored, plan=replace(early.stored.plan, compile=True))
+    late = replace(early, stored=compiled)
+    assert early.cluster_node().first_ready < late.cluster_node().first_ready
+
+
 def test_share_is_limited_by_memory_that_grows_with_the_batch():
     points = [point(32, GIB), point(128, 2 * GIB)]
     expected = 128 + (0.9 * 16 - 2) * 96
