@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from math import nan
 
-from launch.workers.reports import EpochDone, StepDone, Validated
+from launch.workers.reports import EpochDone, StepDone, StepsFinished, Validated
 
 
 class EpochRecord:
@@ -18,11 +18,16 @@ class EpochRecord:
     def __init__(self, workers: int) -> None:
         self._workers = workers
         self._steps: defaultdict[int, list[StepDone]] = defaultdict(list)
+        self._finish_s: defaultdict[int, float] = defaultdict(float)
         self._validated: defaultdict[int, list[Validated]] = defaultdict(list)
 
     def add_step(self, step: StepDone) -> None:
         """Take note of a step."""
         self._steps[step.epoch].append(step)
+
+    def add_finish(self, finished: StepsFinished) -> None:
+        """Take note of what came after the last step."""
+        self._finish_s[finished.epoch] += finished.time_s
 
     def add_validation(self, validated: Validated) -> EpochDone | None:
         """Take note of one worker's validation; the epoch, once all workers have validated."""
@@ -35,6 +40,7 @@ class EpochRecord:
     def _conclude(self, steps: list[StepDone], parts: list[Validated]) -> EpochDone:
         samples = sum(step.samples for step in steps)
         train_time_s = sum(step.time_s for step in steps)
+        train_time_s += self._finish_s.pop(parts[0].epoch, 0.0)
         judged = sum(part.samples for part in parts)
         names = sorted({name for part in parts for name in part.metric_sums})
         return EpochDone(

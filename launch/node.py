@@ -23,7 +23,7 @@ from launch.wishes import Wishes
 from launch.workers.fork_server import SAY_WHERE, ForkServer
 from launch.workers.fork_servers import ForkServers
 from launch.workers.group import Ended, Event, WorkerGroup, explain_failure
-from launch.workers.reports import GradientsLaid, JobFailed, NoStep, Report, StepDone
+from launch.workers.reports import GradientsLaid, JobFailed, NoStep, Report, StepDone, StepsFinished
 from launch.workers.task import Purpose, Task, worker_tasks
 from probes.hardware import Cpu
 from probes.memory import oom_kill_count
@@ -203,6 +203,9 @@ class Node:
                 self._hang.add_step(step.time_s)
                 if self._rank == 0:  # every node makes the same steps
                     self._say(step)
+            case StepsFinished() as finished:
+                if self._rank == 0:
+                    self._say(finished)
             case NoStep():
                 self._hang.leave_steps()
             case report:

@@ -51,9 +51,6 @@ class Prediction:
     wire_s: float
     """Time that the network needs for a step's gradients; 0 of one node."""
 
-    network_s: float
-    """Time of a step that only waits for the network; 0 of one node."""
-
     step_s: float
 
     @property
@@ -65,11 +62,6 @@ class Prediction:
     def throughput_samples_per_s(self) -> float:
         """Samples per second of the whole job."""
         return self.global_batch / self.step_s
-
-    @property
-    def waits_for_network(self) -> bool:
-        """Whether the network and not a node decides the step time."""
-        return self.network_s > max(self.computing_s)
 
 
 def predict(
@@ -140,7 +132,6 @@ class _Times:
             batches=batches,
             computing_s=computing_s,
             wire_s=self._wire_s,
-            network_s=network_s,
             step_s=max(busy_s, network_s) + self._tail_s,
         )
 

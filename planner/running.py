@@ -23,6 +23,7 @@ from launch.workers.reports import (
     JobFailed,
     Report,
     StepDone,
+    StepsFinished,
     Validated,
     WeightsSaved,
 )
@@ -171,6 +172,8 @@ class _Heard:
             case StepDone():
                 self.has_trained = True
                 self._record.add_step(report)
+            case StepsFinished():
+                self._record.add_finish(report)
             case Validated():
                 if epoch := self._record.add_validation(report):
                     append_line(self._metrics, json.dumps(epoch.to_json()).encode() + b"\n")

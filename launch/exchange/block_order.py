@@ -28,6 +28,10 @@ class BlockOrder(ABC):
         """Begin with the blocks of another step."""
 
     @abstractmethod
+    def close(self) -> None:
+        """Expect no more messages."""
+
+    @abstractmethod
     def next(self, ready: int, *, has_room: bool) -> int | None:
         """Give the number of the block to start now, without waiting; ``None`` for none yet.
 
@@ -45,6 +49,9 @@ class FixedOrder(BlockOrder):
 
     def begin(self) -> None:
         self._next = 0
+
+    def close(self) -> None:
+        return
 
     def next(self, ready: int, *, has_room: bool) -> int | None:
         if not has_room or self._next == ready:
@@ -76,6 +83,10 @@ class _Leader(BlockOrder):
         self._step += 1
         self._offered = 0
 
+    def close(self) -> None:
+        for report in self._reports:
+            report.close()
+
     def next(self, ready: int, *, has_room: bool) -> int | None:
         for number, report in enumerate(self._reports):
             while (said := report.read()) is not None:
@@ -105,6 +116,9 @@ class _Follower(BlockOrder):
     def begin(self) -> None:
         self._step += 1
 
+    def close(self) -> None:
+        self._orders.close()
+
     def next(self, ready: int, *, has_room: bool) -> int | None:
         # Counted over all steps: rank 0 may still be busy with the step before.
         if (count := self._step * self._blocks + ready) > self._told:
@@ -130,6 +144,11 @@ class _Inbox:
         number = int(self._number[0])
         self._request = self._expect()
         return number
+
+    def close(self) -> None:
+        """Give the memory back that a message could come to."""
+        self._request.Cancel()
+        self._request.Free()
 
     def _expect(self) -> MPI.Request:
         return self._comm.Irecv([self._number, 1, MPI.INT64_T], self._rank, self._tag)

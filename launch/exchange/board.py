@@ -34,6 +34,8 @@ class Board:
         summed: int64 of shape ``(parameters,)``: number of the latest sum over all nodes that lies
             where the workers look for it.
         losses: float64 of shape ``(participants,)``: each one's part of the mean loss.
+        waits: uint8 of shape ``(participants,)``: 1 while one has done its part of a late update
+            and waits for the others of its node.
         waited_s: float64 of shape ``(participants,)``: what each has waited for sums of the step
             before while it made this one.
         kinds_of_all: uint8 of shape ``(parameters,)``: highest kind over all nodes.
@@ -48,7 +50,8 @@ class Board:
             for shape, start in zip(shapes, starts, strict=False)
         ]
         self.marks, self.done, self.summed, *parts = parts
-        self.losses, self.waited_s, self.loss_of_all, self.kinds, self.kinds_of_all = parts
+        self.losses, self.waited_s, self.loss_of_all, *parts = parts
+        self.kinds, self.kinds_of_all, self.waits = parts
 
     @staticmethod
     def num_bytes(participants: int, parameters: int) -> int:
@@ -70,6 +73,7 @@ def _shapes(participants: int, parameters: int) -> list[_Shape]:
         (np.float64, (1,)),
         (np.uint8, (participants, parameters)),
         (np.uint8, (parameters,)),
+        (np.uint8, (participants,)),
     ]
 
 

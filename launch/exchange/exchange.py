@@ -50,6 +50,8 @@ class _Step:
     agreement: Agreement | None = None
     is_agreeing: bool = True
     """Whether some node has not computed its gradients, or has not said so."""
+    went_on_at: float | None = None
+    """When the workers went on to the next step, where they could before the sum was done."""
     node_batches: tuple[int, ...] | None = None
 
 
@@ -97,15 +99,23 @@ class Exchange(StepServer):
     def late_workers(self) -> list[int]:
         if self._board is None or len(self._board.done) != self._workers:
             return super().late_workers()
-        done = self._board.done.tolist()
-        late = [worker for worker, number in enumerate(done) if number < self._number]
-        return late if 0 < len(late) < self._workers else super().late_workers()
+        for is_late in (np.less(self._board.done, self._number), self._board.waits == 0):
+            late: list[int] = np.flatnonzero(is_late).tolist()
+            if 0 < len(late) < self._workers:
+                return late
+        return super().late_workers()
+
+    def run(self) -> None:
+        super().run()
+        self._order.close()
 
     @property
     def _look_s(self) -> float:
         step = self._step
-        is_moving = step is not None and (step.sum.is_moving or step.is_agreeing)
-        return _LOOK_S if is_moving else super()._look_s
+        if step is None:
+            return super()._look_s
+        is_agreeing = step.agreement is not None and step.is_agreeing
+        return _LOOK_S if step.sum.is_moving or is_agreeing else super()._look_s
 
     def _serve(self) -> bool:
         if self._laid is not None:
@@ -133,6 +143,8 @@ class Exchange(StepServer):
         match question:
             case Question.WHAT_NEXT:
                 super()._answer(question, argument)
+                if self._step is not None:
+                    self._step.went_on_at = self.answered_at
                 return
             case Question.IS_EQUAL:
                 digests = self._from_all(np.array([argument], np.int64))
@@ -192,12 +204,11 @@ class Exchange(StepServer):
         self._let_go(self._handles.sums)
         self._number += 1
         assert step.computed_at is not None, "it ends after it was computed"
-        went_on_at = self.answered_at  # with the next step, where it could begin before this end
-        ended_at = went_on_at if went_on_at > step.computed_at else time.monotonic()
+        waited_until = step.went_on_at or time.monotonic()
         self._on_sum(
             SumTimes(
                 computed_s=agreement.computed_s,
-                waited_s=step.waited_s + ended_at - step.computed_at,
+                waited_s=step.waited_s + waited_until - step.computed_at,
                 sent_bytes=self._adder.sent_bytes - step.sent_before,
                 node_batches=step.node_batches,
             )

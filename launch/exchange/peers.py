@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from launch.exchange.board import Board
@@ -31,7 +34,7 @@ class Peers:
     """The other nodes, seen by one who computes gradients: a worker, or a replica on a thread.
 
     A step is: `mark` for each gradient as it becomes final, then `sum_up`; or its two halves,
-    between which the next step may begin with what `is_summed` already.
+    between which the next step may begin with what is `summed` already.
 
     Args:
         board: Of this node.
@@ -77,7 +80,7 @@ class Peers:
         held = Held(
             index=index,
             participant=self._participant,
-            offset=self._offset_of(gradient),
+            offset=self._offset_of(gradient) if gradient.numel() else 0,
             form=form,
         )
         self._place.held.append(held)
@@ -97,7 +100,7 @@ class Peers:
     def agree(self, loss: float, kinds: Sequence[int], indices: Sequence[int]) -> float:
         """Say that each gradient is final, and wait until they are on all nodes.
 
-        Their sums may still be on their way: see `is_summed` and `finish`.
+        Their sums may still be on their way: see `summed` and `finish`.
 
         Args:
             loss: This one's part of the mean loss.
@@ -117,18 +120,29 @@ class Peers:
         os.eventfd_read(self._handles.agreements[self._sum % 2])
         return float(self._board.loss_of_all[0])
 
-    def is_summed(self, indices: Sequence[int]) -> bool:
-        """Say whether the sums of some gradients are there, after `agree`."""
-        return bool(self._board.summed[np.asarray(indices, dtype=np.int64)].min() >= self._sum)
+    def summed(self) -> NDArray[np.bool_]:
+        """Tell of every parameter, by its number, whether its sum is there, after `agree`."""
+        return np.greater_equal(self._board.summed, self._sum)
+
+    @contextmanager
+    def waiting(self, *, for_node: bool) -> Iterator[None]:
+        """Take note that this one waits in this context, instead of computing.
+
+        Args:
+            for_node: Whether for others of its node, and not for sums.
+        """
+        started = time.perf_counter()
+        self._board.waits[self._participant] = for_node
+        try:
+            yield
+        finally:
+            self._board.waits[self._participant] = 0
+            self._waited_s += time.perf_counter() - started
 
     def finish(self) -> None:
         """Wait for every sum. The gradients of the next step may be made after it."""
         os.eventfd_read(self._handles.sums[self._sum % 2])
         self._sum += 1
-
-    def add_wait(self, seconds: float) -> None:
-        """Take note of a time in which this one waited for sums instead of computing."""
-        self._waited_s += seconds
 
     def kinds_of_all(self, indices: Sequence[int]) -> list[int]:
         """Give the highest kind over all nodes of some gradients of the last sum."""

@@ -39,6 +39,8 @@ class StepSum:
         self._under_way: dict[int, Block] = {}
         self._missing = Counter(index for block in blocks for index in block.parameters)
         """Blocks of each parameter that are not summed yet."""
+        without_elements = [i for i in range(len(board.summed)) if i not in self._missing]
+        board.summed[without_elements] = number
         order.begin()
 
     @property

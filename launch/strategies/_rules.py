@@ -60,10 +60,5 @@ def require_distinct_devices(plan: Plan, count: int) -> None:
         )
 
 
-def updates_late(plan: Plan) -> bool:
-    """Whether `launch.training.shared_step` may leave a plan's updates to the next step."""
-    return set(plan.devices) == {"cpu"} and not plan.compile
-
-
 def _listed(plan: Plan) -> str:
     return ",".join(plan.devices)

@@ -18,7 +18,8 @@ from launch.strategies._base import (
     guess_shared_settings,
     layouts,
 )
-from launch.strategies._rules import require, require_cpu, require_devices, updates_late
+from launch.strategies._rules import require, require_cpu, require_devices
+from launch.training.lateness import updates_late
 
 if TYPE_CHECKING:
     from launch.case_facts import CaseFacts

@@ -17,7 +17,8 @@ from launch.strategies._base import (
 )
 from launch.strategies._gpu_settings import draw_gpu_settings, guess_gpu_settings
 from launch.strategies._gpus import cuda_devices, usable_gpus
-from launch.strategies._rules import require, require_devices, updates_late
+from launch.strategies._rules import require, require_devices
+from launch.training.lateness import updates_late
 
 if TYPE_CHECKING:
     from launch.case_facts import CaseFacts

@@ -225,7 +225,8 @@ class GradientAverager:
     def _begin(self) -> None:
         """Begin with this step's gradients, in the memory of the last ones."""
         if not self._is_begun:
-            self.finish()
+            if self._late is not None:
+                self._late.end_forward()
             self._kinds[:] = NO_GRADIENT
             self._is_begun = True
 
@@ -240,9 +241,9 @@ class GradientAverager:
         """Leave no update to the next step where some worker uses parameters unseen. Collective."""
         if self._late is None or not self._is_first_step:
             return
-        used = zip(self._shared.parameters, self._kinds, strict=True)
-        sees = self._late.sees(parameter for parameter, kind in used if kind != NO_GRADIENT)
-        self._blind[self._group.local_rank] = not sees
+        kinds = zip(self._shared.parameters, self._kinds, strict=True)
+        used = [parameter for parameter, kind in kinds if kind != NO_GRADIENT]
+        self._blind[self._group.local_rank] = not self._late.sees(used)
         self._group.barrier()
         if self._blind.any():
             self._late = None
@@ -312,7 +313,7 @@ class GradientAverager:
             return piece.gradient
         return piece.gradient.to_sparse(kind)
 
-    def _keep(self, index: int) -> Callable[[Tensor], None]:
+    def _keep(self, index: int) -> Callable[[nn.Parameter], None]:
         """Make the hook that moves a fresh gradient into this replica's buffer.
 
         Autograd hands over the tensor that it has just computed; had the buffer been the
@@ -321,8 +322,10 @@ class GradientAverager:
         kinds, buffer, peers = self._kinds, self._mine[index], self._peers
         number = self._indices[index] if peers is not None else None
 
-        def keep(parameter: Tensor) -> None:
+        def keep(parameter: nn.Parameter) -> None:
             self._begin()
+            if self._late is not None:
+                self._late.check_use(parameter)
             gradient = parameter.grad
             assert gradient is not None
             kind = gradient.sparse_dim() if gradient.is_sparse else DENSE

@@ -8,8 +8,10 @@ parameter finds it updated.
 Uses are seen by PyTorch's own means, `torch.overrides.TorchFunctionMode`: whatever function of
 torch is given a parameter, by whatever module. What goes past it, such as a scripted module or an
 extension in C++, shows in the first step, by gradients of parameters that nobody seemed to use:
-then every step ends with its update. Where it shows later only, the backward pass fails, since an
-update counts as a change in place of a value that the pass needs.
+then every step ends with its update. Where it shows later only, that step fails: by a gradient of a
+parameter that was not updated when the backward pass began, or because an update counts as a change
+in place of a value that the pass needs. Only who keeps a tensor that shares a parameter's memory
+from one step to the next can read a value that is a step old.
 
 Source of the idea: Peng et al., "A Generic Communication Scheduler for Distributed DNN Training
 Acceleration", 2019, https://doi.org/10.1145/3341301.3359642.
@@ -28,6 +30,7 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from launch.errors import UseCaseError
 from launch.exchange.peers import Peers
 from launch.training.chunks import Stretch
 
@@ -61,7 +64,10 @@ class LateUpdate:
     ) -> None:
         self._stretches = stretches
         self._parameters = [[parameters[i] for i in one.parameters] for one in stretches]
-        self._indices = [[indices[i] for i in one.parameters] for one in stretches]
+        self._by_index = np.empty(len(parameters), np.int64)
+        """Stretch of each parameter, as the peers count."""
+        for number, one in enumerate(stretches):
+            self._by_index[[indices[i] for i in one.parameters]] = number
         self._stretch_of = {
             id(parameter): number
             for number, group in enumerate(self._parameters)
@@ -76,15 +82,16 @@ class LateUpdate:
         """Stretches of which this worker has not updated its part, in order."""
         self._awaited: set[int] = set()
         """Stretches that are not known to be updated by all workers."""
+        self._unused: set[int] = set()
+        """Stretches that this step has not used, as far as was seen."""
         self._seen: set[int] = set()
         self._is_learning = True
         self.is_pending = False
         """Whether something of the last step is left to be done."""
 
-    def sees(self, parameters: Iterable[nn.Parameter]) -> bool:
-        """Say, once, whether each use of these was seen in the contexts of `watch` so far."""
-        self._is_learning = False
-        return self._seen >= set(map(id, parameters))
+    def sees(self, used: Sequence[nn.Parameter]) -> bool:
+        """Say whether each use of these was seen in the first step; not where there was none."""
+        return bool(used) and self._seen >= set(map(id, used))
 
     def put_off(self) -> None:
         """Leave the update of the step that was just agreed on to the next one."""
@@ -97,6 +104,24 @@ class LateUpdate:
         """See to it that whatever uses a parameter in this context finds it updated."""
         return _Watch(self) if self.is_pending or self._is_learning else nullcontext()
 
+    def end_forward(self) -> None:
+        """Finish before the first gradient of a step is kept."""
+        self._is_learning = False
+        self._unused = set(self._awaited)
+        self.finish()
+
+    def check_use(self, parameter: nn.Parameter) -> None:
+        """Hold a parameter that has a gradient in this step against what was seen of its use.
+
+        Raises:
+            UseCaseError: It was used before it was updated.
+        """
+        if self._stretch_of[id(parameter)] in self._unused:
+            raise UseCaseError(
+                "a parameter is used where PyTorch's Python functions are not, and was not in the "
+                "first step: use it in every step, or train on one node"
+            )
+
     def finish(self) -> None:
         """Update what is left, and wait until the other workers have. Nothing where all is done."""
         if not self.is_pending:
@@ -108,7 +133,7 @@ class LateUpdate:
 
     def prepare_for(self, values: Iterable[Any]) -> None:
         """Update what of these is a parameter, in lists and tables too."""
-        if not (self._awaited or self._is_learning):
+        if not (self._awaited or self._unused or self._is_learning):
             return
         for value in values:
             if isinstance(value, nn.Parameter):
@@ -122,17 +147,18 @@ class LateUpdate:
         if self._is_learning:
             self._seen.add(id(parameter))
         number = self._stretch_of.get(id(parameter))
-        if number is not None and number in self._awaited:
-            self._settle(number)
+        if number is not None:
+            self._unused.discard(number)  # a later micro-batch may use what the first has not
+            if number in self._awaited:
+                self._settle(number)
 
     def _settle(self, number: int) -> None:
         """Wait for a stretch to be updated by all; meanwhile do what they may wait for."""
         while not self._is_settled(number):
             # Workers may need stretches in other orders: no one waits with its own part undone.
             if not self._update_first([number, *self._own]):
-                started = time.perf_counter()
-                time.sleep(_LOOK_S)
-                self._peers.add_wait(time.perf_counter() - started)
+                with self._peers.waiting(for_node=number not in self._own):
+                    time.sleep(_LOOK_S)
         self._awaited.remove(number)
         for parameter in self._parameters[number]:
             torch.autograd.graph.increment_version(parameter)
@@ -142,8 +168,10 @@ class LateUpdate:
 
     def _update_first(self, numbers: Iterable[int]) -> bool:
         """Update this worker's part of the first of these whose sums are there."""
+        is_summed = np.ones(len(self._stretches), np.bool_)
+        is_summed[self._by_index[~self._peers.summed()]] = False
         for number in numbers:
-            if number in self._own and self._peers.is_summed(self._indices[number]):
+            if number in self._own and is_summed[number]:
                 self._update(self._stretches[number])
                 del self._own[number]
                 self._updated[self._rank, number] = self._step

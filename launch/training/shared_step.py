@@ -9,11 +9,11 @@ from launch.data.batch import Batch
 from launch.data.samples import Part
 from launch.data.split import BatchSize
 from launch.plan import Plan
-from launch.strategies._rules import updates_late
 from launch.training.averaging import GradientAverager
 from launch.training.buffers import SharedBuffers
 from launch.training.clipping import GradientClipper
 from launch.training.group import LocalGroup
+from launch.training.lateness import updates_late
 from launch.training.optimizer import make_optimizer
 from launch.training.replica import Replica
 from launch.training.step import TrainStep

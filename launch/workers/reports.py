@@ -98,6 +98,15 @@ class StepDone(Report):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StepsFinished(Report):
+    """What the last step of an epoch left to a next one is done."""
+
+    epoch: int
+    time_s: float
+    """It took, after that step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NoStep(Report):
     """What the worker does from now until its next step is none: it may take any time."""
 

@@ -35,6 +35,7 @@ from launch.workers.reports import (
     NoStep,
     Prepared,
     Reporter,
+    StepsFinished,
     Validated,
     Warned,
 )
@@ -196,16 +197,22 @@ class Trainer:
             if self._rank is not None:
                 orders = self._rank.what_next()
                 if orders.checkpoint and keeper is not None:
-                    self._step.finish()
-                    self._reports.finish()
+                    self._finish_steps(epoch)
                     self.keep(keeper, is_needed=orders.stop)
                     self._reports.start()
                 if orders.stop or orders.node_batches is not None:
                     break
             asked = time.perf_counter()
-        self._step.finish()
-        self._reports.finish()
+        self._finish_steps(epoch)
         return orders
+
+    def _finish_steps(self, epoch: int) -> None:
+        self._reports.finish()
+        started = time.perf_counter()
+        self._step.finish()
+        if self._task.local_rank == 0 and self._task.purpose is Purpose.TRAIN:
+            time_s = time.perf_counter() - started
+            self._reporter.send(StepsFinished(epoch=epoch, time_s=time_s))
 
     def _batches(
         self, work: Work, positions: Iterator[int]

@@ -25,6 +25,8 @@ class Ways(nn.Module):
         self.right = nn.Linear(_WIDTH, _WIDTH)
         self.attention = nn.MultiheadAttention(_WIDTH, 4, batch_first=True)
         self.last = nn.Linear(_WIDTH, 3)
+        self.unused = nn.Linear(_WIDTH, _WIDTH)
+        self.empty = nn.Parameter(torch.empty(0))
         self.register_buffer("changes", torch.zeros(()))
         self._seen: np.ndarray | None = None
 

@@ -70,14 +70,12 @@ def test_two_equal_nodes_train_nearly_twice_as_fast_where_computing_hides_the_ex
     both = judge([node(1), node(2)], network(2), ALEXNET_BYTES).chosen
     assert both.hosts == ("n1", "n2")
     assert both.batches == (128, 128)
-    assert not both.waits_for_network
     gain = both.throughput_samples_per_s / alone.throughput_samples_per_s
     assert 1.85 < gain < 2.0
 
 
 def test_step_waits_for_the_network_where_that_takes_longer_than_computing():
     both = predict([node(1), node(2)], network(2, GIGABIT / 10), ALEXNET_BYTES)
-    assert both.waits_for_network
     wire_s = ALEXNET_BYTES / (GIGABIT / 10)  # a ring of two sends all of it once
     assert both.wire_s == pytest.approx(wire_s, rel=0.01)
     first_s = FIRST_READY * max(both.computing_s)
