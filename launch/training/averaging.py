@@ -54,6 +54,10 @@ two cores of a Zen 5 with 32 MiB of L3: 28, 28, 26, 21, 21, 22 ms a step with 1/
 8 MiB; 26, 22, 19, 18, 17, 19 ms where the optimizer is fused.
 """
 
+_WHOLE_STEPS = 2
+"""First steps that end with their update: schedules of learning rates warn where their optimizer
+has made none yet, and what is compiled in the first step runs unseen from the second on only."""
+
 
 class GradientAverager:
     """Sums the replicas' gradients and updates the parameters, each replica its part.
@@ -137,7 +141,7 @@ class GradientAverager:
                 self._update_stretch,
             )
         self._put_off: _PutOff | None = None
-        self._is_first_step = True
+        self._steps = 0
         self._is_begun = False
         for index, parameter in enumerate(shared.parameters):
             parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
@@ -185,7 +189,7 @@ class GradientAverager:
             mean_loss = float(self._shared.losses.sum())
             self._update(self._shared.kinds.amax(0).tolist())
         self._group.barrier()
-        self._is_first_step = False
+        self._steps += 1
         return mean_loss
 
     def watch(self) -> AbstractContextManager[object]:
@@ -225,28 +229,24 @@ class GradientAverager:
     def _begin(self) -> None:
         """Begin with this step's gradients, in the memory of the last ones."""
         if not self._is_begun:
-            if self._late is not None:
-                self._late.end_forward()
+            self.finish()
             self._kinds[:] = NO_GRADIENT
             self._is_begun = True
 
     def _may_be_late(self) -> bool:
-        """Whether nobody expects the update to be made before the next step begins.
-
-        Schedules of learning rates warn when they find that their optimizer has made no step yet.
-        """
-        return not (self._is_first_step or self._pieces.is_watched)
+        """Whether nobody expects the update to be made before the next step begins."""
+        return self._steps >= _WHOLE_STEPS and not self._pieces.is_watched
 
     def _look_for_unseen_uses(self) -> None:
         """Leave no update to the next step where some worker uses parameters unseen. Collective."""
-        if self._late is None or not self._is_first_step:
+        if self._late is None or self._steps >= _WHOLE_STEPS:
             return
-        kinds = zip(self._shared.parameters, self._kinds, strict=True)
-        used = [parameter for parameter, kind in kinds if kind != NO_GRADIENT]
-        self._blind[self._group.local_rank] = not self._late.sees(used)
+        self._blind[self._group.local_rank] = self._late.is_blind
         self._group.barrier()
         if self._blind.any():
             self._late = None
+        elif self._steps == _WHOLE_STEPS - 1:
+            self._late.end_learning()
 
     @torch.no_grad()
     def _update_stretch(self, stretch: Stretch) -> None:

@@ -7,11 +7,10 @@ parameter finds it updated.
 
 Uses are seen by PyTorch's own means, `torch.overrides.TorchFunctionMode`: whatever function of
 torch is given a parameter, by whatever module. What goes past it, such as a scripted module or an
-extension in C++, shows in the first step, by gradients of parameters that nobody seemed to use:
-then every step ends with its update. Where it shows later only, that step fails: by a gradient of a
-parameter that was not updated when the backward pass began, or because an update counts as a change
-in place of a value that the pass needs. Only who keeps a tensor that shares a parameter's memory
-from one step to the next can read a value that is a step old.
+extension in C++, shows in the first steps, by gradients of parameters that nobody seemed to use:
+then every step ends with its update. Where it shows later only, that step fails. Only who keeps a
+tensor that shares a parameter's memory from one step to the next can read a value of the step
+before, and no such value gets into a gradient, since an update counts as a change in place.
 
 Source of the idea: Peng et al., "A Generic Communication Scheduler for Distributed DNN Training
 Acceleration", 2019, https://doi.org/10.1145/3341301.3359642.
@@ -82,16 +81,22 @@ class LateUpdate:
         """Stretches of which this worker has not updated its part, in order."""
         self._awaited: set[int] = set()
         """Stretches that are not known to be updated by all workers."""
-        self._unused: set[int] = set()
-        """Stretches that this step has not used, as far as was seen."""
         self._seen: set[int] = set()
+        """Parameters whose use was seen in this step."""
         self._is_learning = True
+        self._is_watching = False
+        self._has_checked = self._has_missed = False
         self.is_pending = False
         """Whether something of the last step is left to be done."""
 
-    def sees(self, used: Sequence[nn.Parameter]) -> bool:
-        """Say whether each use of these was seen in the first step; not where there was none."""
-        return bool(used) and self._seen >= set(map(id, used))
+    @property
+    def is_blind(self) -> bool:
+        """Whether some use was not seen so far, or there was none to be seen."""
+        return self._has_missed or not self._has_checked
+
+    def end_learning(self) -> None:
+        """Take it that each use is seen from now on."""
+        self._is_learning = False
 
     def put_off(self) -> None:
         """Leave the update of the step that was just agreed on to the next one."""
@@ -102,24 +107,24 @@ class LateUpdate:
 
     def watch(self) -> AbstractContextManager[object]:
         """See to it that whatever uses a parameter in this context finds it updated."""
-        return _Watch(self) if self.is_pending or self._is_learning else nullcontext()
-
-    def end_forward(self) -> None:
-        """Finish before the first gradient of a step is kept."""
-        self._is_learning = False
-        self._unused = set(self._awaited)
-        self.finish()
+        self._seen.clear()
+        self._is_watching = self.is_pending or self._is_learning
+        return _Watch(self) if self._is_watching else nullcontext()
 
     def check_use(self, parameter: nn.Parameter) -> None:
         """Hold a parameter that has a gradient in this step against what was seen of its use.
 
         Raises:
-            UseCaseError: It was used before it was updated.
+            UseCaseError: It was used unseen, and perhaps before its update.
         """
-        if self._stretch_of[id(parameter)] in self._unused:
+        self._has_checked = True
+        if not self._is_watching or id(parameter) in self._seen:
+            return
+        self._has_missed = True
+        if not self._is_learning:
             raise UseCaseError(
                 "a parameter is used where PyTorch's Python functions are not, and was not in the "
-                "first step: use it in every step, or train on one node"
+                "first steps: use it there in every step, or train on one node"
             )
 
     def finish(self) -> None:
@@ -133,8 +138,6 @@ class LateUpdate:
 
     def prepare_for(self, values: Iterable[Any]) -> None:
         """Update what of these is a parameter, in lists and tables too."""
-        if not (self._awaited or self._unused or self._is_learning):
-            return
         for value in values:
             if isinstance(value, nn.Parameter):
                 self._prepare(value)
@@ -144,13 +147,10 @@ class LateUpdate:
                 self.prepare_for(value.values())
 
     def _prepare(self, parameter: nn.Parameter) -> None:
-        if self._is_learning:
-            self._seen.add(id(parameter))
+        self._seen.add(id(parameter))
         number = self._stretch_of.get(id(parameter))
-        if number is not None:
-            self._unused.discard(number)  # a later micro-batch may use what the first has not
-            if number in self._awaited:
-                self._settle(number)
+        if number is not None and number in self._awaited:
+            self._settle(number)
 
     def _settle(self, number: int) -> None:
         """Wait for a stretch to be updated by all; meanwhile do what they may wait for."""
@@ -194,5 +194,6 @@ class _Watch(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         named = kwargs or {}
-        self._late.prepare_for((*args, *named.values()))
+        if not torch.compiler.is_compiling():  # what is compiled runs unseen
+            self._late.prepare_for((*args, *named.values()))
         return function(*args, **named)

@@ -18,7 +18,7 @@ from launch.job import Job, NodeJob
 from launch.mpi.mpirun import find_mpirun
 from launch.plan import Plan
 from launch.shares import StepTime
-from launch.workers.reports import Report
+from launch.workers.reports import JobFailed, Report
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,8 @@ def train_all(specs: Mapping[str, Spec], folder: Path, rank: Path) -> dict[str, 
         check=False,
     )
     said = {name: _reports(own) for name, own in folders.items()}
-    last = [reports[-1] for reports in said.values() if reports][-1:]
-    assert ended.returncode == 0, f"{last}\n{ended.stderr.decode()}"
+    failed = [report for of in said.values() for report in of if isinstance(report, JobFailed)]
+    assert ended.returncode == 0, f"{failed}\n{ended.stderr.decode()}"
     return {
         name: Trained(load_file(own / "weights.safetensors"), said[name])
         for name, own in folders.items()

@@ -24,6 +24,7 @@ class Ways(nn.Module):
         self.left = nn.Linear(_WIDTH, _WIDTH)
         self.right = nn.Linear(_WIDTH, _WIDTH)
         self.attention = nn.MultiheadAttention(_WIDTH, 4, batch_first=True)
+        self.middle = nn.Linear(_WIDTH, _WIDTH)
         self.last = nn.Linear(_WIDTH, 3)
         self.unused = nn.Linear(_WIDTH, _WIDTH)
         self.empty = nn.Parameter(torch.empty(0))
@@ -43,7 +44,7 @@ class Ways(nn.Module):
         hidden = hidden + self.attention(hidden, hidden, hidden, need_weights=False)[0]
         if not np.array_equal(before, self._seen[-1, :8]):
             self.changes += 1
-        return self.last(hidden[:, 0])
+        return self.last(self.middle(hidden[:, 0]))
 
 
 class Late(Sgd):
@@ -67,8 +68,25 @@ class Hidden(nn.Linear):
             return functional.linear(hidden, self.weight, self.bias)
 
 
+class Strayed(Hidden):
+    """Is seen in the first steps alone."""
+
+    passes = 0
+
+    def forward(self, hidden):
+        self.passes += 1
+        return nn.Linear.forward(self, hidden) if self.passes <= 4 else super().forward(hidden)
+
+
+class Strays(Late):
+    def model(self):
+        model = super().model()
+        model.middle = Strayed(_WIDTH, _WIDTH)
+        return model
+
+
 class Unseen(Late):
     def model(self):
         model = super().model()
-        model.last = Hidden(_WIDTH, 3)
+        model.middle = Hidden(_WIDTH, _WIDTH)
         return model

@@ -54,5 +54,11 @@ def test_the_next_step_begins_while_later_layers_are_not_updated(name, trained):
     assert trained(name).weights["changes"] > STEPS / 2
 
 
+def test_step_that_uses_a_parameter_before_its_update_fails(tmp_path):
+    spec = Spec("Strays", [PAIR, PARTS], file=LATE)
+    with pytest.raises(AssertionError, match="and was not in the first steps"):
+        train_all({"strays": spec}, tmp_path, RANK)
+
+
 def test_no_update_is_late_where_a_parameter_is_used_unseen(trained):
     assert trained("unseen").weights["changes"] == 0
