@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
+
+from launch.exchange.looks import Looks
 
 Block = NDArray[Any]
 
@@ -75,6 +80,18 @@ class BlockSum(ABC):
             self._under_way.remove(passage)
             self._sent_bytes += passage.sent_bytes
         return [passage.block for passage in done]
+
+    def add_up(self, blocks: Iterable[Block]) -> None:
+        """Add up some blocks, and wait for them all."""
+        waiting, looks = deque(blocks), Looks()
+        while waiting or not self.is_idle:
+            while waiting and self.has_room:
+                self.start(waiting.popleft())
+            before = self.sent_bytes
+            has_moved = bool(self.finished()) or self.sent_bytes > before
+            looks.note(has_moved=has_moved)
+            if not has_moved:
+                time.sleep(looks.pause_s)
 
     @abstractmethod
     def _begin(self, block: Block) -> Passage:

@@ -35,7 +35,7 @@ class StepSum:
         self._adder = adder
         self._order = order
         self._number = number
-        self._ready = self._started = self._done = 0
+        self._ready = self._done = 0
         self._under_way: dict[int, Block] = {}
         self._missing = Counter(index for block in blocks for index in block.parameters)
         """Blocks of each parameter that are not summed yet."""
@@ -55,13 +55,13 @@ class StepSum:
 
     def go_on(self) -> bool:
         """Go on as far as can be without waiting; tell whether that was any farther."""
-        before = (self._ready, self._started, self._done)
+        before = (self._ready, self._adder.sent_bytes, self._done)
         while self._ready < len(self._blocks) and self._next_is_ready():
             self._ready += 1
         self._start()
         for flat in self._adder.finished():
             self._take(self._under_way.pop(id(flat)))
-        return before != (self._ready, self._started, self._done)
+        return before != (self._ready, self._adder.sent_bytes, self._done)
 
     def _next_is_ready(self) -> bool:
         return self._blocks[self._ready].is_ready(self._board, self._number)
@@ -72,7 +72,6 @@ class StepSum:
             block.gather()
             self._under_way[id(block.flat)] = block
             self._adder.start(block.flat)
-            self._started += 1
 
     def _take(self, block: Block) -> None:
         block.scatter()

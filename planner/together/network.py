@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -14,9 +12,6 @@ from probes.links import Floats, measure_all_reduce, measure_links
 
 if TYPE_CHECKING:
     from mpi4py import MPI
-
-_LOOK_S = 0.0005
-"""As `launch.exchange.exchange` sleeps between two looks: it decides over the processor time."""
 
 _ALL_REDUCES_S = 15.0
 _FEWEST_RUNS = 3
@@ -40,12 +35,7 @@ def measure_network(comm: MPI.Comm, message_bytes: Sequence[int]) -> LinksMeasur
 
     def sum_in_place(numbers: Floats) -> None:
         chunk = CHUNK_BYTES // numbers.itemsize
-        waiting = deque(numbers[at : at + chunk] for at in range(0, numbers.size, chunk))
-        while waiting or not ring.is_idle:
-            while waiting and ring.has_room:
-                ring.start(waiting.popleft())
-            if not ring.finished():
-                time.sleep(_LOOK_S)
+        ring.add_up(numbers[at : at + chunk] for at in range(0, numbers.size, chunk))
 
     limit_s = _ALL_REDUCES_S / max(len(message_bytes), 1)
     most = largest_within(limit_s / _FEWEST_RUNS, comm.size, [link.bytes_per_s for link in links])
