@@ -19,8 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -53,10 +51,6 @@ the optimizer's operations, and a call costs 15-30 us of Python. 57 M parameters
 two cores of a Zen 5 with 32 MiB of L3: 28, 28, 26, 21, 21, 22 ms a step with 1/4, 1/2, 1, 2, 4,
 8 MiB; 26, 22, 19, 18, 17, 19 ms where the optimizer is fused.
 """
-
-_WHOLE_STEPS = 2
-"""First steps that end with their update: schedules of learning rates warn where their optimizer
-has made none yet, and what is compiled in the first step runs unseen from the second on only."""
 
 
 class GradientAverager:
@@ -128,20 +122,7 @@ class GradientAverager:
         self._passes: int | None = None
         self._late: LateUpdate | None = None
         if stretches and peers is not None:
-            marks = group.share_bytes(8 * group.size * (1 + len(stretches))).view(torch.int64)
-            marks = marks.view(group.size, 1 + len(stretches))
-            self._blind = marks[:, 0]
-            self._late = LateUpdate(
-                shared.parameters,
-                stretches,
-                self._indices,
-                marks[:, 1:].numpy(),
-                rank,
-                peers,
-                self._update_stretch,
-            )
-        self._put_off: _PutOff | None = None
-        self._steps = 0
+            self._late = LateUpdate(shared, stretches, self._indices, group, peers, self._pieces)
         self._is_begun = False
         for index, parameter in enumerate(shared.parameters):
             parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
@@ -176,20 +157,19 @@ class GradientAverager:
         if self._peers is not None:
             mean_loss = self._peers.agree(loss, self._kinds.tolist(), self._indices)
             kinds = self._peers.kinds_of_all(self._indices)
-            if self._late is not None and self._may_be_late():
-                self._put_off = _PutOff(kinds=kinds, settings=self._pieces.settings())
-                self._late.put_off()
+            if self._late is not None and self._late.is_possible:
+                self._late.put_off(kinds)
                 return mean_loss
             self._peers.finish()
             self._update(kinds)
-            self._look_for_unseen_uses()
+            if self._late is not None:
+                self._late.learn()
         else:
             self._shared.losses[self._group.local_rank] = loss
             self._group.barrier()
             mean_loss = float(self._shared.losses.sum())
             self._update(self._shared.kinds.amax(0).tolist())
         self._group.barrier()
-        self._steps += 1
         return mean_loss
 
     def watch(self) -> AbstractContextManager[object]:
@@ -232,32 +212,6 @@ class GradientAverager:
             self.finish()
             self._kinds[:] = NO_GRADIENT
             self._is_begun = True
-
-    def _may_be_late(self) -> bool:
-        """Whether nobody expects the update to be made before the next step begins."""
-        return self._steps >= _WHOLE_STEPS and not self._pieces.is_watched
-
-    def _look_for_unseen_uses(self) -> None:
-        """Leave no update to the next step where some worker uses parameters unseen. Collective."""
-        if self._late is None or self._steps >= _WHOLE_STEPS:
-            return
-        self._blind[self._group.local_rank] = self._late.is_blind
-        self._group.barrier()
-        if self._blind.any():
-            self._late = None
-        elif self._steps == _WHOLE_STEPS - 1:
-            self._late.end_learning()
-
-    @torch.no_grad()
-    def _update_stretch(self, stretch: Stretch) -> None:
-        """Update this replica's part of a stretch, in the middle of a forward pass."""
-        assert self._put_off is not None, "only what was put off is updated late"
-        kinds, settings = self._put_off.kinds, self._put_off.settings
-        with torch.autocast("cpu", enabled=False), self._pieces.in_parts(settings) as step:
-            for chunk in stretch.chunks:
-                self._sum(chunk, None, kinds)
-                step(chunk.pieces)
-                _forget(chunk)
 
     @torch.no_grad()
     def _update(self, kinds: Sequence[int]) -> None:
@@ -347,16 +301,6 @@ class GradientAverager:
                     )
 
         return keep
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _PutOff:
-    """What the update of a step is made with, later."""
-
-    kinds: Sequence[int]
-    """Of the gradient of each parameter, over all nodes."""
-    settings: Sequence[dict[str, Any]]
-    """Of the optimizer's groups, as they were when the step was made."""
 
 
 def _forget(chunk: Chunk) -> None:

@@ -25,13 +25,20 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from launch.errors import UseCaseError
+from launch.exchange.board import NO_GRADIENT
 from launch.exchange.peers import Peers
-from launch.training.chunks import Stretch
+from launch.training.chunks import Chunk, Stretch
+from launch.training.group import LocalGroup
+from launch.training.piece_optimizer import PieceOptimizer
+from launch.training.shared_parameters import SharedParameters
+
+_WHOLE_STEPS = 2
+"""First steps that end with their update: schedules of learning rates warn where their optimizer
+has made none yet, and what is compiled in the first step runs unseen from the second on only."""
 
 _LOOK_S = 0.0005
 """Sleep between two looks for a sum, or for another worker's part of an update."""
@@ -40,75 +47,94 @@ _LOOK_S = 0.0005
 class LateUpdate:
     """Updates parameters in the middle of the next step, each before its first use.
 
+    Collective: every worker of ``group`` makes one. The first steps end with their update, and
+    show whether uses are seen.
+
     Args:
-        parameters: Of the model.
-        stretches: Which of them are updated together, by their numbers.
+        shared: The parameters of the node.
+        stretches: Which of them are updated together, and this worker's part.
         indices: Of each parameter, as the peers count.
-        updated: int64 of shape ``(workers, stretches)``, shared, zeroed: the latest step whose
-            update each worker has made of its part.
-        rank: Of this worker.
+        group: The workers.
         peers: Know which sums are there.
-        update: Updates this worker's part of a stretch.
+        pieces: What the optimizer updates.
     """
 
     def __init__(
         self,
-        parameters: Sequence[nn.Parameter],
+        shared: SharedParameters,
         stretches: Sequence[Stretch],
         indices: Sequence[int],
-        updated: NDArray[np.int64],
-        rank: int,
+        group: LocalGroup,
         peers: Peers,
-        update: Callable[[Stretch], None],
+        pieces: PieceOptimizer,
     ) -> None:
         self._stretches = stretches
-        self._parameters = [[parameters[i] for i in one.parameters] for one in stretches]
-        self._by_index = np.empty(len(parameters), np.int64)
+        self._parameters = [[shared.parameters[i] for i in one.parameters] for one in stretches]
+        self._by_index = np.empty(len(indices), np.int64)
         """Stretch of each parameter, as the peers count."""
         for number, one in enumerate(stretches):
             self._by_index[[indices[i] for i in one.parameters]] = number
         self._stretch_of = {
             id(parameter): number
-            for number, group in enumerate(self._parameters)
-            for parameter in group
+            for number, parameters in enumerate(self._parameters)
+            for parameter in parameters
         }
-        self._updated = updated
-        self._rank = rank
+        marks = group.share_bytes(8 * group.size * (1 + len(stretches))).view(torch.int64)
+        marks = marks.view(group.size, 1 + len(stretches))
+        self._blind = marks[:, 0].numpy()
+        """Of each worker, whether it has used parameters unseen."""
+        self._updated = marks[:, 1:].numpy()
+        """Latest step whose update each worker has made of its part of each stretch."""
+        self._group = group
         self._peers = peers
-        self._update = update
+        self._pieces = pieces
+        self._kinds: Sequence[int] = ()
+        self._settings: Sequence[dict[str, Any]] = ()
         self._step = 0
         self._own: dict[int, None] = {}
         """Stretches of which this worker has not updated its part, in order."""
         self._awaited: set[int] = set()
         """Stretches that are not known to be updated by all workers."""
+        self._is_pending = False
+        """Whether something of the last step is left to be done."""
         self._seen: set[int] = set()
         """Parameters whose use was seen in this step."""
-        self._is_learning = True
+        self._whole_steps = 0
         self._is_watching = False
         self._has_checked = self._has_missed = False
-        self.is_pending = False
-        """Whether something of the last step is left to be done."""
 
     @property
-    def is_blind(self) -> bool:
-        """Whether some use was not seen so far, or there was none to be seen."""
-        return self._has_missed or not self._has_checked
+    def is_possible(self) -> bool:
+        """Whether an update may be left to the next step, and nobody expects it before."""
+        return not (self._is_learning or self._blind.any() or self._pieces.is_watched)
 
-    def end_learning(self) -> None:
-        """Take it that each use is seen from now on."""
-        self._is_learning = False
+    @property
+    def _is_learning(self) -> bool:
+        return self._whole_steps < _WHOLE_STEPS
 
-    def put_off(self) -> None:
-        """Leave the update of the step that was just agreed on to the next one."""
+    def learn(self) -> None:
+        """Take note of a step that ended with its update. Collective in the first of them."""
+        if self._is_learning:
+            self._blind[self._group.local_rank] = self._has_missed or not self._has_checked
+            self._group.barrier()
+            self._whole_steps += 1
+
+    def put_off(self, kinds: Sequence[int]) -> None:
+        """Leave the update of the step that was just agreed on to the next one.
+
+        Args:
+            kinds: Of the gradient of each parameter, over all nodes.
+        """
+        self._kinds, self._settings = kinds, self._pieces.settings()
         self._step += 1
         self._own = dict.fromkeys(range(len(self._stretches)))
         self._awaited = set(self._own)
-        self.is_pending = True
+        self._is_pending = True
 
     def watch(self) -> AbstractContextManager[object]:
         """See to it that whatever uses a parameter in this context finds it updated."""
         self._seen.clear()
-        self._is_watching = self.is_pending or self._is_learning
+        self._is_watching = self._is_pending or self._is_learning
         return _Watch(self) if self._is_watching else nullcontext()
 
     def check_use(self, parameter: nn.Parameter) -> None:
@@ -129,12 +155,12 @@ class LateUpdate:
 
     def finish(self) -> None:
         """Update what is left, and wait until the other workers have. Nothing where all is done."""
-        if not self.is_pending:
+        if not self._is_pending:
             return
         for number in sorted(self._awaited):
             self._settle(number)
         self._peers.finish()
-        self.is_pending = False
+        self._is_pending = False
 
     def prepare_for(self, values: Iterable[Any]) -> None:
         """Update what of these is a parameter, in lists and tables too."""
@@ -172,11 +198,23 @@ class LateUpdate:
         is_summed[self._by_index[~self._peers.summed()]] = False
         for number in numbers:
             if number in self._own and is_summed[number]:
-                self._update(self._stretches[number])
+                self._update(self._stretches[number].chunks)
                 del self._own[number]
-                self._updated[self._rank, number] = self._step
+                self._updated[self._group.local_rank, number] = self._step
                 return True
         return False
+
+    @torch.no_grad()
+    def _update(self, chunks: Sequence[Chunk]) -> None:
+        # Not in the precision of the forward pass, in the middle of which this may be.
+        with torch.autocast("cpu", enabled=False), self._pieces.in_parts(self._settings) as step:
+            for chunk in chunks:
+                for piece in chunk.pieces:
+                    has_gradient = self._kinds[piece.index] != NO_GRADIENT
+                    piece.owned.grad = piece.gradient if has_gradient else None
+                step(chunk.pieces)
+                for piece in chunk.pieces:
+                    piece.owned.grad = None
 
 
 class _Watch(TorchFunctionMode):
