@@ -148,9 +148,10 @@ def test_search_goes_on_without_a_host_that_is_lost(ddlplan, testbed, tuned_fold
 def test_interrupt_keeps_what_is_known_and_leaves_nothing_running(ddlplan, testbed, tuned_folder):
     bed = testbed(2)
     know_hosts(ddlplan, tuned_folder, ["node1", "node2"])
-    process = tune(ddlplan, bed, "Steady", "--budget", "60s")
+    process = tune(ddlplan, bed, "Steady", "--budget", "3m")
     ddlplan.wait_until(
-        lambda: roles(ddlplan, "node1") and roles(ddlplan, "node2"), "a trial on each host"
+        lambda: (roles(ddlplan, "node1") and roles(ddlplan, "node2")) or process.poll() is not None,
+        "a trial on each host",
     )
     process.send_signal(signal.SIGINT)
     ended = ddlplan.end(process)
