@@ -26,8 +26,10 @@ from _speeds import (
 )
 from testbed.bed import Testbed
 
+from launch.shares import StepTime
 from planner.cluster import judge
-from planner.prediction import Prediction
+from planner.exchange_time import Exchange
+from planner.prediction import ClusterNode, Prediction, predict
 
 _GAP = 0.05
 
@@ -132,23 +134,59 @@ def main() -> int:
 
 
 def _try(setting: Setting, steps: int) -> tuple[Held, list[Held]]:
-    """Predict and measure one setting; give what was chosen, and all that was measured."""
+    """Predict and measure one setting; give what was chosen, and all that was measured.
+
+    The speed of a virtual machine changes by some ten percent within minutes. So what the hosts
+    need alone is measured before and after; the verdict follows from the former, what is held
+    against the measurements from both.
+    """
     count = len(setting.cores)
     with Testbed(count, cores=setting.cores, quotas=setting.quotas, rate=setting.rate) as bed:
         cluster = Cluster(bed)
         batches = [setting.batch] * count
-        lines = measure_lines(cluster, bed.hosts, batches, steps)
-        nodes = [
-            cluster_node(host, line, setting.batch, 1.0 if quota is None else quota)
-            for host, line, quota in zip(bed.hosts, lines, setting.quotas, strict=True)
-        ]
+        before = measure_lines(cluster, bed.hosts, batches, steps)
         exchange = measure_exchange(cluster, bed.hosts)
-        verdict = judge(nodes, exchange, GRADIENT_BYTES)
+        verdict = judge(_nodes(bed, setting, before), exchange, GRADIENT_BYTES)
+        worth = {one.hosts: one for one in _worth_measuring(verdict.chosen, verdict.predictions)}
+        measured = {hosts: _measure(cluster, one, steps) for hosts, one in worth.items()}
+        after = measure_lines(cluster, bed.hosts, batches, steps)
+        nodes = _nodes(bed, setting, list(map(_mean, before, after)))
         held = {
-            found.hosts: _hold(cluster, found, steps)
-            for found in _worth_measuring(verdict.chosen, verdict.predictions)
+            hosts: Held(
+                hosts=hosts,
+                predicted=_predict(nodes, one, exchange).throughput_samples_per_s,
+                measured=measured[hosts],
+            )
+            for hosts, one in worth.items()
         }
     return held[verdict.chosen.hosts], list(held.values())
+
+
+def _nodes(bed: Testbed, setting: Setting, lines: Sequence[StepTime]) -> list[ClusterNode]:
+    return [
+        cluster_node(host, line, setting.batch, 1.0 if quota is None else quota)
+        for host, line, quota in zip(bed.hosts, lines, setting.quotas, strict=True)
+    ]
+
+
+def _mean(one: StepTime, other: StepTime) -> StepTime:
+    return StepTime(
+        fixed_s=(one.fixed_s + other.fixed_s) / 2,
+        per_sample_s=(one.per_sample_s + other.per_sample_s) / 2,
+    )
+
+
+def _predict(
+    nodes: Sequence[ClusterNode], shares: Prediction, exchange: Exchange | None
+) -> Prediction:
+    """Predict some of the nodes with shares that they have."""
+    batches = dict(zip(shares.hosts, shares.batches, strict=True))
+    fixed = [
+        replace(node, floor=batches[node.host], cap=batches[node.host])
+        for node in nodes
+        if node.host in batches
+    ]
+    return predict(fixed, exchange, GRADIENT_BYTES, shares.global_batch)
 
 
 def _worth_measuring(chosen: Prediction, found: Sequence[Prediction]) -> Iterator[Prediction]:
@@ -158,16 +196,13 @@ def _worth_measuring(chosen: Prediction, found: Sequence[Prediction]) -> Iterato
     yield next(one for one in found if len(one.hosts) == 1)
 
 
-def _hold(cluster: Cluster, found: Prediction, steps: int) -> Held:
+def _measure(cluster: Cluster, shares: Prediction, steps: int) -> float:
+    """Train some hosts with their shares; give samples per second."""
     by_name = {host.name: host for host in cluster.bed.hosts}
-    plans = [replace(PLAN, node_batch=batch) for batch in found.batches]
-    hosts = [by_name[name] for name in found.hosts]
+    plans = [replace(PLAN, node_batch=batch) for batch in shares.batches]
+    hosts = [by_name[name] for name in shares.hosts]
     step_s = median_s(cluster.step_times_s(plans, steps, hosts=hosts))
-    return Held(
-        hosts=found.hosts,
-        predicted=found.throughput_samples_per_s,
-        measured=found.global_batch / step_s,
-    )
+    return shares.global_batch / step_s
 
 
 if __name__ == "__main__":

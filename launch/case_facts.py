@@ -48,6 +48,10 @@ class CaseFacts:
     has_fused_optimizer: bool = False
     """Whether torch has the use case's optimizer in a fused form."""
 
+    updates_in_parts: bool = False
+    """Whether parameters can be updated one by one: the optimizer treats each element by itself, and
+    no gradient's norm has a limit."""
+
     has_schedule: bool = False
     """Whether the learning rate changes while training."""
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from launch.strategies import load_strategy
 from planner.choice import Candidate, choose
 from planner.errors import NoPlanError
 from planner.findings import Findings
@@ -116,6 +117,8 @@ def _stored(findings: Findings, best: Candidate) -> StoredPlan:
         peak_memory_bytes=best.peak_memory_bytes,
         step_time=measured_steps(best.plan, findings.unfinished() or findings.results),
         gradient_bytes=findings.case.parameter_bytes,
+        begins_early=findings.case.updates_in_parts
+        and load_strategy(best.plan.strategy).begins_early(best.plan),
         created_at=utc_now(),
         software=findings.software,
         study_id=findings.study_id,

@@ -10,7 +10,7 @@ from launch.errors import InvalidPlanError
 from launch.hosts.file import HostList, expand_hosts, read_host_file
 from launch.job import DEFAULT_EVERY_S, Job, Keeping, NodeJob
 from launch.shares import batch_granule, smallest_batch
-from launch.strategies import check_plan, load_strategy
+from launch.strategies import check_plan
 from planner.batch_limit import knows_memory, largest_batch
 from planner.errors import NoPlanError, StalePlanError
 from planner.exchange_time import EARLY_READY, FIRST_READY
@@ -104,7 +104,6 @@ class NodePlan:
         """Give what shares are worked out from."""
         plan, cpu = self.stored.plan, self.node.cpu
         cores = min(cpu.usable_cores, cpu.quota_cores or cpu.usable_cores)
-        begins_early = load_strategy(plan.strategy).begins_early(plan)
         is_busy = "cpu" in plan.devices and plan.threads >= cores
         return ClusterNode(
             host=self.host,
@@ -114,7 +113,7 @@ class NodePlan:
             granule=batch_granule(plan),
             cap=max(self.max_batch, smallest_batch(plan)),
             cores=cores if is_busy else None,
-            first_ready=EARLY_READY if begins_early else FIRST_READY,
+            first_ready=EARLY_READY if self.stored.begins_early else FIRST_READY,
         )
 
 

@@ -59,6 +59,7 @@ def plan_from_json(values: object, *, source: str = "plan") -> StoredPlan:
         peak_memory_bytes=top.whole("peak_memory_bytes") if top.has("peak_memory_bytes") else None,
         step_time=_steps(top.nested_or_none("step_time")),
         gradient_bytes=top.whole("gradient_bytes") if top.has("gradient_bytes") else None,
+        begins_early=top.switch("begins_early") if top.has("begins_early") else None,
         created_at=top.time("created_at"),
         software=top.texts("software"),
     )

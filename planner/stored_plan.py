@@ -59,6 +59,10 @@ class StoredPlan:
     gradient_bytes: int | None = None
     """What nodes exchange in a step; ``None`` for plans of the first release."""
 
+    begins_early: bool | None = None
+    """Whether a step of several nodes begins before the gradients of the last one are summed;
+    ``None`` for plans of the first releases."""
+
     study_id: int | None = None
     """Study whose trials are the evidence; ``None`` for a plan from a file."""
 
@@ -77,6 +81,7 @@ class StoredPlan:
             "peak_memory_bytes": self.peak_memory_bytes,
             "step_time": None if self.step_time is None else self.step_time.to_json(),
             "gradient_bytes": self.gradient_bytes,
+            "begins_early": self.begins_early,
             "created_at": iso_utc(self.created_at),
             "software": dict(self.software),
             "stale": stale,

@@ -66,8 +66,7 @@ class Strategy(ABC):
     def begins_early(self, plan: Plan) -> bool:
         """Say whether a step begins while the sums of the last one are on their way between nodes.
 
-        With an optimizer that updates each element by itself, and no limit for the gradient's norm;
-        with others no step does.
+        Where the use case can be updated in parts: see `CaseFacts.updates_in_parts`.
         """
         return False
 

@@ -15,6 +15,7 @@ from launch.case_facts import CaseFacts
 from launch.compiler import find_compiler, has_triton
 from launch.errors import UseCaseError
 from launch.training.optimizer import has_fused_form
+from launch.training.piece_optimizer import is_elementwise
 from launch.use_cases._base import UseCase
 from launch.workers.input_facts import describe_input
 from launch.workers.reports import Reporter
@@ -62,6 +63,7 @@ def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
         parameter_bytes=sum(p.numel() * p.element_size() for p in trained),
         max_stages=len(layers) if (layers := case.layers(model)) is not None else 1,
         has_fused_optimizer=has_fused_form(optimizer),
+        updates_in_parts=is_elementwise(optimizer) and case.max_gradient_norm is None,
         has_schedule=case.schedule(optimizer, -(-training // batch)) is not None,
         digest=_digest(case, model, data, training),
         pixel_bytes=input_facts.pixel_bytes,

@@ -26,7 +26,12 @@ def _add_clusters(connection: Connection) -> None:
         connection.execute(text(statement))
 
 
-STEPS: tuple[Callable[[Connection], None], ...] = (_add_clusters,)
+def _add_early_steps(connection: Connection) -> None:
+    """Version 3: plans know whether their steps begin before the last gradients are summed."""
+    connection.execute(text("ALTER TABLE plans ADD COLUMN begins_early BOOLEAN"))
+
+
+STEPS: tuple[Callable[[Connection], None], ...] = (_add_clusters, _add_early_steps)
 """The first leads from version 1 to 2. A step says what it does in its own words: it must not
 use `tables`, which moves on."""
 

@@ -65,6 +65,7 @@ def plan_columns(stored: StoredPlan) -> dict[str, Any]:
         "software": dict(stored.software),
         "step_time": None if stored.step_time is None else stored.step_time.to_json(),
         "gradient_bytes": stored.gradient_bytes,
+        "begins_early": stored.begins_early,
     }
 
 
@@ -86,6 +87,7 @@ def plan_from_row(row: Row) -> StoredPlan:
         software=json_object(row["software"]),
         step_time=None if row["step_time"] is None else _steps(json_object(row["step_time"])),
         gradient_bytes=row["gradient_bytes"],
+        begins_early=row["begins_early"],
     )
 
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from sqlalchemy import (
     JSON,
     BigInteger,
+    Boolean,
     Column,
     Dialect,
     Float,
@@ -142,6 +143,7 @@ plans = Table(
     Column("software", JSON, nullable=False),
     Column("step_time", JSON(none_as_null=True)),
     Column("gradient_bytes", BigInteger),
+    Column("begins_early", Boolean),
     # People write down the number of a plan; one that was removed must not come back as another.
     sqlite_autoincrement=True,
 )

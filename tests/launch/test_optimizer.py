@@ -94,10 +94,17 @@ def test_a_fused_optimizer_takes_a_gradient_that_comes_late():
 
 
 @pytest.mark.parametrize(
-    ("case", "has_fused", "has_schedule"),
-    [("Sgd", True, False), ("Scheduled", True, True), ("WholeTensors", False, False)],
+    ("case", "has_fused", "has_schedule", "in_parts"),
+    [
+        ("Sgd", True, False, True),
+        ("Scheduled", True, True, True),
+        ("WholeTensors", False, False, False),
+        ("Clipped", True, False, False),
+    ],
 )
-def test_planner_is_told_of_fused_form_and_schedule(training, case, has_fused, has_schedule):
+def test_planner_is_told_what_can_be_done_with_the_optimizer(
+    training, case, has_fused, has_schedule, in_parts
+):
     task = Task(purpose=Purpose.DESCRIBE, use_case=training.task(case, FUSED).use_case)
     with training.start_tasks([task]) as group:
         while event := group.next_event():
@@ -105,3 +112,4 @@ def test_planner_is_told_of_fused_form_and_schedule(training, case, has_fused, h
             if isinstance(event, Said) and isinstance(event.report, Described):
                 facts = CaseFacts.from_json(event.report.facts)
     assert (facts.has_fused_optimizer, facts.has_schedule) == (has_fused, has_schedule)
+    assert facts.updates_in_parts == in_parts

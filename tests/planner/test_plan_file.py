@@ -41,6 +41,7 @@ FOUND = StoredPlan(
         ]
     ),
     gradient_bytes=228_000_000,
+    begins_early=True,
     created_at=datetime(2026, 11, 20, 12, tzinfo=UTC),
     software={"python": "3.11.7", "torch": "2.15.0", "ddlplan": "0.1.0"},
 )
@@ -100,6 +101,7 @@ def test_a_plan_has_the_keys_that_scripts_rely_on():
             ],
         },
         "gradient_bytes": 228_000_000,
+        "begins_early": True,
         "created_at": "2026-11-20T12:00:00Z",
         "software": {"python": "3.11.7", "torch": "2.15.0", "ddlplan": "0.1.0"},
         "stale": False,
@@ -125,7 +127,7 @@ def test_every_setting_of_a_plan_comes_back_the_same(read):
 
 def test_a_plan_without_baseline_comes_back_the_same(read):
     bare = replace(FOUND, id=None, speedup=None, baseline=None, peak_memory_bytes=None)
-    bare = replace(bare, step_time=None, gradient_bytes=None)
+    bare = replace(bare, step_time=None, gradient_bytes=None, begins_early=None)
     assert read(bare.to_json(stale=False)) == bare
 
 
@@ -142,10 +144,12 @@ def test_keys_that_a_later_release_adds_are_passed_over(read):
 
 def test_keys_that_an_earlier_release_lacks_have_their_defaults(read):
     values = FOUND.to_json(stale=False)
-    added = ("input", "fused_optimizer", "compile", "cuda_graph", "step_time", "gradient_bytes")
-    for key in ("id", "stale", "threads_per_process", "loader_workers", "micro_batches", *added):
+    settings = ("threads_per_process", "loader_workers", "micro_batches", "input")
+    added = ("fused_optimizer", "compile", "cuda_graph", "step_time", "gradient_bytes")
+    for key in ("id", "stale", *settings, *added, "begins_early"):
         del values[key]
-    assert read(values) == replace(FOUND, id=None, step_time=None, gradient_bytes=None)
+    older = replace(FOUND, id=None, step_time=None, gradient_bytes=None, begins_early=None)
+    assert read(values) == older
 
 
 def test_a_byte_order_mark_is_passed_over(read):
@@ -225,6 +229,7 @@ def changed(path, value):
         ("step_time.points", [3], "points[0]=3: expected an object"),
         ("step_time.points", [{"node_batch": 4, "step_s": -1}], "points[0].step_s=-1"),
         ("gradient_bytes", 1.5, "whole number"),
+        ("begins_early", 1, "true or false"),
         ("created_at", ..., "is missing"),
         ("created_at", "yesterday", "time with its zone"),
         ("created_at", "2026-11-20T12:00:00", "time with its zone"),

@@ -52,6 +52,7 @@ FOUND = StoredPlan(
         ]
     ),
     gradient_bytes=228_000_000,
+    begins_early=True,
     created_at=NOON,
     software={"python": "3.11.7", "torch": "2.15.0", "ddlplan": "0.1.0"},
 )

@@ -70,6 +70,7 @@ FOUND = StoredPlan(
         ]
     ),
     gradient_bytes=228_000_000,
+    begins_early=True,
     created_at=NOON,
     software=SOFTWARE,
 )
@@ -201,7 +202,7 @@ def test_plans_come_back_as_they_were(store):
     study_id = store.get_or_create_study(STUDY)
     whole = replace(FOUND, study_id=study_id)
     bare = replace(FOUND, speedup=None, baseline=None, peak_memory_bytes=None)
-    bare = replace(bare, step_time=None, gradient_bytes=None)
+    bare = replace(bare, step_time=None, gradient_bytes=None, begins_early=None)
     first, second = store.save_plan(whole), store.save_plan(bare)
     assert store.get_plan(first) == replace(whole, id=first)
     assert store.get_plan(second) == replace(bare, id=second)

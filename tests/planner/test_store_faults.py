@@ -422,6 +422,7 @@ def test_a_database_of_the_first_release_gets_the_tables_of_today(filled, record
         assert marks(recorded) == []
         (plan,) = store.plans()
         assert (plan.id, plan.step_time, plan.gradient_bytes) == (7, None, None)
+        assert plan.begins_early is None
         assert store.latest_links({}) is None
         assert store.save_plan(plan) == 8
     assert columns(recorded) == columns(filled)
@@ -443,7 +444,7 @@ def test_an_older_database_takes_the_steps_it_lacks_and_keeps_its_rows(filled):
     bring_up_to_date(database, create=False, steps=(*STEPS, add_a_column))  # not twice
     assert "energy_j" in str(columns(filled)["plans"])
     with closing(sqlite3.connect(filled)) as connection:
-        assert connection.execute("SELECT version FROM ddlplan_schema").fetchall() == [(3,)]
+        assert connection.execute("SELECT version FROM ddlplan_schema").fetchall() == [(4,)]
         assert connection.execute("SELECT count(*) FROM trials").fetchall() == [(1,)]
     with pytest.raises(StoreNewerError):
         Store.open(str(filled))

@@ -180,6 +180,7 @@ def test_best_plan_is_measured_with_smaller_batches_too(store, recorded):
     assert time_s == pytest.approx(recorded.sample_s(expected) * (batch // 3), rel=0.01)
     assert store.get_plan(found.id).step_time == found.step_time
     assert found.gradient_bytes == CASE.parameter_bytes
+    assert found.begins_early is False  # nothing is said of its optimizer
 
 
 def test_batch_of_the_best_plan_is_never_one_that_was_measured_for_shares(store, recorded):
