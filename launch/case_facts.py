@@ -49,8 +49,8 @@ class CaseFacts:
     """Whether torch has the use case's optimizer in a fused form."""
 
     updates_in_parts: bool = False
-    """Whether parameters can be updated one by one: the optimizer treats each element by itself, and
-    no gradient's norm has a limit."""
+    """Whether parameters can be updated one by one: the optimizer treats each element by itself,
+    and the gradient's norm has no limit."""
 
     has_schedule: bool = False
     """Whether the learning rate changes while training."""
