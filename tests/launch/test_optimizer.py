@@ -97,7 +97,7 @@ def test_a_fused_optimizer_takes_a_gradient_that_comes_late():
     ("case", "has_fused", "has_schedule", "in_parts"),
     [
         ("Sgd", True, False, True),
-        ("Scheduled", True, True, True),
+        ("Scheduled", True, True, False),
         ("WholeTensors", False, False, False),
         ("Clipped", True, False, False),
     ],
