@@ -46,6 +46,7 @@ class OneAfterTheOther(LoadFileScheduling):
         return "workers" if nodeid.startswith("tests/launch/") else super()._split_scope(nodeid)
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneAfterTheOther:
     return OneAfterTheOther(config, log)
 
