@@ -87,9 +87,7 @@ def cut_anywhere(
         is_summed: Whether the first buffer will hold the sum already.
     """
     workers, total = shared.gradients.shape
-    low, high = (
-        total * part // workers // ALIGNMENT_BYTES * ALIGNMENT_BYTES for part in (rank, rank + 1)
-    )
+    low, high = _share(0, total, rank, workers)
     yield from _cut(shared, rank, low, high, chunk_bytes, is_summed=is_summed)
 
 
@@ -137,10 +135,13 @@ def _part_of(
     part = (rank - number) % workers
     if part >= owners:
         return begin, begin
-    low, high = (
-        begin + (end - begin) * of // owners // ALIGNMENT_BYTES * ALIGNMENT_BYTES
-        for of in (part, part + 1)
-    )
+    return _share(begin, end, part, owners)
+
+
+def _share(begin: int, end: int, part: int, parts: int) -> tuple[int, int]:
+    """Give one of equal parts of some memory, which begins and ends with a cache line."""
+    lines = (end - begin) // ALIGNMENT_BYTES
+    low, high = (begin + lines * of // parts * ALIGNMENT_BYTES for of in (part, part + 1))
     return low, high
 
 

@@ -8,9 +8,9 @@ parameter finds it updated.
 Uses are seen by PyTorch's own means, `torch.overrides.TorchFunctionMode`: whatever function of
 torch is given a parameter, by whatever module. What goes past it, such as a scripted module or an
 extension in C++, shows in the first steps, by gradients of parameters that nobody seemed to use:
-then every step ends with its update. Where it shows later only, that step fails. Only who keeps a
-tensor that shares a parameter's memory from one step to the next can read a value of the step
-before, and no such value gets into a gradient, since an update counts as a change in place.
+then every step ends with its update. Where it shows later only, that step fails. What is not seen
+is the use of a tensor that shares a parameter's memory and was kept from one step to the next, such
+as ``parameter.detach()``: it may hold the values of the step before.
 
 Source of the idea: Peng et al., "A Generic Communication Scheduler for Distributed DNN Training
 Acceleration", 2019, https://doi.org/10.1145/3341301.3359642.

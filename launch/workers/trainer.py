@@ -210,7 +210,7 @@ class Trainer:
         self._reports.finish()
         started = time.perf_counter()
         self._step.finish()
-        if self._task.local_rank == 0 and self._task.purpose is Purpose.TRAIN:
+        if self._task.local_rank == 0:
             time_s = time.perf_counter() - started
             self._reporter.send(StepsFinished(epoch=epoch, time_s=time_s))
 

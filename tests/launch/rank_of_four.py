@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from launch.rank import main
@@ -23,11 +24,16 @@ FOUR = Cpu(
     limits=(CoreLimit(source="test", cores=4),),
 )
 
-if __name__ == "__main__":
+
+def run_all(job_files: Iterable[str]) -> None:
     with ForkServers() as servers:
-        for job_file in map(Path, sys.argv[1:]):
+        for job_file in map(Path, job_files):
             rank = os.environ["OMPI_COMM_WORLD_RANK"]
             with job_file.with_name(f"reports-{rank}").open("wb") as said:
                 os.dup2(said.fileno(), sys.stdout.fileno())
             if status := main(job_file, FOUR, servers):
                 sys.exit(status)
+
+
+if __name__ == "__main__":
+    run_all(sys.argv[1:])
