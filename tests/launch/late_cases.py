@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import torch
 from tiny_cases import Sgd
@@ -58,6 +60,23 @@ class Late(Sgd):
 
     def schedule(self, optimizer, steps_per_epoch):
         return torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.8)
+
+
+class StopsBeforeUse(Ways):
+    """Who has a share of three samples hangs before it uses, and so updates, anything."""
+
+    passes = 0
+
+    def forward(self, pictures):
+        self.passes += 1
+        if self.passes > 5 and len(pictures) == 3:
+            time.sleep(600)
+        return super().forward(pictures)
+
+
+class HangsBeforeUse(Late):
+    def model(self):
+        return StopsBeforeUse()
 
 
 class Hidden(nn.Linear):

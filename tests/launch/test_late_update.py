@@ -20,6 +20,7 @@ RANK = Path(__file__).with_name("rank_with_slow_sums.py")
 STEPS = 20
 
 PAIR = Plan(strategy="processes", processes=2, replicas=2, node_batch=5)
+ALONE = Plan(strategy="sequential", node_batch=4)
 THREADS = Plan(strategy="threads", threads_per_process=2, replicas=2, node_batch=3)
 PARTS = replace(PAIR, micro_batches=2, node_batch=4)
 SPECS = {
@@ -54,10 +55,18 @@ def test_the_next_step_begins_while_later_layers_are_not_updated(name, trained):
     assert trained(name).weights["changes"] > STEPS / 2
 
 
+@pytest.mark.long
 def test_step_that_uses_a_parameter_before_its_update_fails(tmp_path):
     spec = Spec("Strays", [PAIR, PARTS], file=LATE)
     with pytest.raises(AssertionError, match="and was not in the first steps"):
         train_all({"strays": spec}, tmp_path, RANK)
+
+
+@pytest.mark.long
+def test_worker_that_keeps_its_node_from_updating_is_named_and_not_the_one_that_waits(tmp_path):
+    spec = Spec("HangsBeforeUse", [PAIR, ALONE], settings={"hang_limit_s": 3.0}, file=LATE)
+    with pytest.raises(AssertionError, match=r"JobFailed\(node='node0', worker=1, .*message=.hangs"):
+        train_all({"hangs": spec}, tmp_path, RANK)
 
 
 def test_no_update_is_late_where_a_parameter_is_used_unseen(trained):
