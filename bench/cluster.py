@@ -93,7 +93,7 @@ def main() -> int:
     errors: list[float] = []
     losses: list[float] = []
     for setting in SETTINGS[: arguments.settings]:
-        chosen, every = _try(setting, arguments.steps)
+        chosen, every = _try(setting, arguments.steps, out)
         best = max(held.measured for held in every)
         errors += [held.error for held in every]
         losses.append(1 - chosen.measured / best)
@@ -133,7 +133,7 @@ def main() -> int:
     )
 
 
-def _try(setting: Setting, steps: int) -> tuple[Held, list[Held]]:
+def _try(setting: Setting, steps: int, out: Output) -> tuple[Held, list[Held]]:
     """Predict and measure one setting; give what was chosen, and all that was measured.
 
     The speed of a virtual machine changes by some ten percent within minutes. So what the hosts
@@ -150,6 +150,7 @@ def _try(setting: Setting, steps: int) -> tuple[Held, list[Held]]:
         worth = {one.hosts: one for one in _worth_measuring(verdict.chosen, verdict.predictions)}
         measured = {hosts: _measure(cluster, one, steps) for hosts, one in worth.items()}
         after = measure_lines(cluster, bed.hosts, batches, steps)
+        out.say(f"  {setting}: {_describe(before, after, exchange)}")
         nodes = _nodes(bed, setting, list(map(_mean, before, after)))
         held = {
             hosts: Held(
@@ -167,6 +168,21 @@ def _nodes(bed: Testbed, setting: Setting, lines: Sequence[StepTime]) -> list[Cl
         cluster_node(host, line, setting.batch, 1.0 if quota is None else quota)
         for host, line, quota in zip(bed.hosts, lines, setting.quotas, strict=True)
     ]
+
+
+def _describe(
+    before: Sequence[StepTime], after: Sequence[StepTime], exchange: Exchange | None
+) -> str:
+    """Say what the predictions rest on: steps of hosts alone, before and after, and the sums."""
+    lines = [
+        " then ".join(f"{time.fixed_s:.3f} + {time.per_sample_s:.4f} n" for time in pair)
+        for pair in zip(before, after, strict=True)
+    ]
+    said = f"alone {', '.join(lines)} s"
+    if exchange is None:
+        return said
+    sums = [f"{one.time_s:.3f} s, {one.cpu_s:.3f} s of a core" for one in exchange.measured.sums]
+    return f"{said}; a sum over all takes {sums[0]}"
 
 
 def _mean(one: StepTime, other: StepTime) -> StepTime:

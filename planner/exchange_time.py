@@ -61,7 +61,7 @@ class Exchange:
     """Exchanges over a network that was measured."""
 
     def __init__(self, measured: MeasuredLinks) -> None:
-        self._measured = measured
+        self.measured = measured
         self._links = {frozenset((link.first, link.second)): link for link in measured.links}
         self._cpu_s_per_byte = _cpu_s_per_byte(measured)
 
@@ -105,11 +105,11 @@ class Exchange:
         nearest = self._nearest(message_bytes)
         if nearest is None:
             return 1.0
-        return nearest.time_s / self._ideal_s(self._measured.hosts, nearest.message_bytes)
+        return nearest.time_s / self._ideal_s(self.measured.hosts, nearest.message_bytes)
 
     def _nearest(self, message_bytes: int) -> SumTime | None:
         distances = {
-            abs(math.log(one.message_bytes / message_bytes)): one for one in self._measured.sums
+            abs(math.log(one.message_bytes / message_bytes)): one for one in self.measured.sums
         }
         return distances[min(distances)] if distances else None
 
