@@ -10,10 +10,10 @@ from launch.errors import InvalidPlanError
 from launch.hosts.file import HostList, expand_hosts, read_host_file
 from launch.job import DEFAULT_EVERY_S, Job, Keeping, NodeJob
 from launch.shares import batch_granule, smallest_batch
-from launch.strategies import check_plan
+from launch.strategies import check_plan, load_strategy
 from planner.batch_limit import knows_memory, largest_batch
 from planner.errors import NoPlanError, StalePlanError
-from planner.exchange_time import EARLY_READY, FIRST_READY
+from planner.exchange_time import first_ready
 from planner.measured_steps import (
     MeasuredSteps,
     StepPoint,
@@ -113,7 +113,11 @@ class NodePlan:
             granule=batch_granule(plan),
             cap=max(self.max_batch, smallest_batch(plan)),
             cores=cores if is_busy else None,
-            first_ready=EARLY_READY if self.stored.begins_early else FIRST_READY,
+            first_ready=first_ready(
+                plan.micro_batches,
+                begins_early=bool(self.stored.begins_early),
+                sends_at_end=load_strategy(plan.strategy).sends_at_end(plan),
+            ),
         )
 
 

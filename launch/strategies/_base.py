@@ -70,6 +70,13 @@ class Strategy(ABC):
         """
         return False
 
+    def sends_at_end(self, plan: Plan) -> bool:
+        """Say whether other nodes have no gradient before this one has computed all.
+
+        So it is where a backward pass runs as a whole, compiled or recorded.
+        """
+        return plan.compile or plan.cuda_graph
+
     @abstractmethod
     def build(self, plan: Plan, case: UseCase, group: LocalGroup) -> TrainStep:
         """Build this worker's part of the step.

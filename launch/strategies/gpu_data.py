@@ -68,6 +68,9 @@ class GpuData(Strategy):
                 "process can replay its step, use cuda_graph=False"
             )
 
+    def sends_at_end(self, plan: Plan) -> bool:
+        return plan.processes > 1 or super().sends_at_end(plan)
+
     def build(self, plan: Plan, case: UseCase, group: LocalGroup) -> TrainStep:
         import torch
 

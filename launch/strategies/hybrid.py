@@ -19,6 +19,7 @@ from launch.strategies._stages import (
     find_obstacle,
     guess_settings,
     list_layouts,
+    sends_at_end,
 )
 
 if TYPE_CHECKING:
@@ -54,6 +55,9 @@ class Hybrid(Strategy):
                 f"strategy=hybrid and replicas={plan.replicas}: use at least 2, or pipeline"
             )
         check_stages(plan)
+
+    def sends_at_end(self, plan: Plan) -> bool:
+        return sends_at_end(plan)
 
     def build(self, plan: Plan, case: UseCase, group: LocalGroup) -> TrainStep:
         from launch.training.pipeline_step import PipelineStep

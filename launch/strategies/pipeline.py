@@ -26,6 +26,7 @@ from launch.strategies._stages import (
     find_obstacle,
     guess_settings,
     list_layouts,
+    sends_at_end,
 )
 
 if TYPE_CHECKING:
@@ -57,6 +58,9 @@ class Pipeline(Strategy):
     def check(self, plan: Plan) -> None:
         require(plan, replicas=1)
         check_stages(plan)
+
+    def sends_at_end(self, plan: Plan) -> bool:
+        return sends_at_end(plan)
 
     def build(self, plan: Plan, case: UseCase, group: LocalGroup) -> TrainStep:
         from launch.training.pipeline_step import PipelineStep

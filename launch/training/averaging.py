@@ -38,6 +38,7 @@ from launch.training.chunks import (
     merged,
 )
 from launch.training.clipping import GradientClipper, square_sum
+from launch.training.final_gradients import FinalGradients
 from launch.training.group import LocalGroup
 from launch.training.late_update import LateUpdate
 from launch.training.piece_optimizer import PieceOptimizer, is_elementwise
@@ -118,8 +119,7 @@ class GradientAverager:
         if peers is not None:
             offers = zip(shared.parameters, self._mine, strict=True)
             self._indices = [peers.offer(parameter, gradient) for parameter, gradient in offers]
-        self._counts = [0] * len(self._kinds)
-        self._passes: int | None = None
+        self._final = FinalGradients(len(self._kinds))
         self._late: LateUpdate | None = None
         if stretches and peers is not None:
             self._late = LateUpdate(shared, stretches, self._indices, group, peers, self._pieces)
@@ -138,8 +138,7 @@ class GradientAverager:
                 they are not known.
         """
         self._is_begun = False
-        self._counts = [0] * len(self._kinds)
-        self._passes = passes
+        self._final.start_step(passes)
 
     def step(self, loss: float) -> float:
         """Sum the gradients of all replicas and update the parameters.
@@ -290,15 +289,8 @@ class GradientAverager:
                 buffer.copy_(dense)
             kinds[index] = max(kinds[index], kind)
             parameter.grad = None
-            if peers is not None and number is not None:
-                self._counts[index] += 1
-                if self._counts[index] == self._passes:
-                    peers.mark(number)
-                elif self._passes is not None and self._counts[index] > self._passes:
-                    raise UseCaseError(
-                        "a gradient came twice in one backward pass, as re-entrant checkpointing "
-                        "does: call torch.utils.checkpoint with use_reentrant=False"
-                    )
+            if peers is not None and number is not None and self._final.count(index):
+                peers.mark(number)
 
         return keep
 

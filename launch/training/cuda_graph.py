@@ -38,6 +38,9 @@ class GraphedReplica(Replica):
             )
         return read_later(self._recorded.replay(share))
 
+    def passes_to_final(self, share: Batch | None) -> None:
+        return None  # no hook runs in a replay
+
 
 class RecordedPass:
     """Forward and backward pass over batches of one shape.

@@ -48,6 +48,9 @@ class DdpReplica(Replica):
         distributed.all_reduce(total)
         return read_later(total / self._workers)
 
+    def passes_to_final(self, share: Batch | None) -> None:
+        return None  # it is summed over the workers after it came
+
     @staticmethod
     @losing_workers()
     def _connect(module: nn.Module) -> DistributedDataParallel:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import SupportsFloat
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +12,7 @@ from torch import Tensor, nn
 from launch.exchange.board import DENSE, NO_GRADIENT
 from launch.exchange.peers import Peers
 from launch.training.alignment import aligned
+from launch.training.final_gradients import FinalGradients
 from launch.training.group import LocalGroup
 
 
@@ -17,8 +20,9 @@ class GradientMirror:
     """Gradients that this node's workers agree on already, summed with those of the other nodes.
 
     Collective: every worker of ``group`` makes one over equal parameters. The first one copies its
-    gradients to the host; all copy the sum back. The host's memory is pinned for a GPU, and a
-    gradient is on its way to the other nodes while the next is copied.
+    gradients to the host; all copy the sum back. The host's memory is pinned for a GPU. A gradient
+    is copied as soon as it is final, beside what the GPU still computes, and is on its way to the
+    other nodes while the next is copied.
 
     Args:
         parameters: Trained by this worker.
@@ -40,11 +44,28 @@ class GradientMirror:
             part[: p.numel() * p.element_size()].view(p.dtype).view(p.shape)
             for part, p in zip(torch.split(memory, sizes), self._parameters, strict=True)
         ]
-        offered = zip(self._parameters, self._copies, strict=True) if self._is_first else ()
-        self._indices = [peers.offer(parameter, copy) for parameter, copy in offered]
+        self._final = FinalGradients(len(self._parameters))
+        self._is_sent = [False] * len(self._parameters)
+        if self._is_first:
+            offered = zip(self._parameters, self._copies, strict=True)
+            self._indices = [peers.offer(parameter, copy) for parameter, copy in offered]
+            self._copier = _Copier(self._device, peers)
+            for number, parameter in enumerate(self._parameters):
+                parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
+                    self._send_when_final(number)
+                )
+
+    def start_step(self, passes: int | None) -> None:
+        """Begin a step.
+
+        Args:
+            passes: Backward passes after which a gradient of this worker is final; ``None`` where
+                it is not before `sum_up`.
+        """
+        self._final.start_step(passes)
 
     @torch.no_grad()
-    def sum_up(self, loss: float) -> float:
+    def sum_up(self, loss: SupportsFloat) -> float:
         """Bring the gradients of all nodes, summed, to the parameters.
 
         Args:
@@ -53,30 +74,31 @@ class GradientMirror:
         Returns:
             The sum of it.
         """
-        kinds = [NO_GRADIENT if p.grad is None else DENSE for p in self._parameters]
-        if self._is_first:
-            self._send()
-        mine = kinds if self._is_first else []
-        total = self._peers.sum_up(loss if self._is_first else 0.0, mine, self._indices)
+        mean_loss = self._send_rest(loss) if self._is_first else self._peers.sum_up(0.0, [], [])
         self._receive(self._peers.kinds_of(self._parameters))
-        return total
+        return mean_loss
 
-    def _send(self) -> None:
-        arrivals = []
-        for index, parameter, copy in zip(
-            self._indices, self._parameters, self._copies, strict=True
-        ):
-            if parameter.grad is None:
-                copy.zero_()
-            else:
-                gradient = parameter.grad
-                dense = gradient.to_dense() if gradient.is_sparse else gradient
-                copy.copy_(dense, non_blocking=True)
-            if self._device.type == "cuda":
-                arrivals.append((index, torch.cuda.current_stream().record_event()))
-        for index, arrival in arrivals:
-            arrival.synchronize()
-            self._peers.mark(index)
+    def _send_rest(self, loss: SupportsFloat) -> float:
+        kinds = [NO_GRADIENT if p.grad is None else DENSE for p in self._parameters]
+        for number, is_sent in enumerate(self._is_sent):
+            if not is_sent:
+                self._send(number)
+        self._is_sent = [False] * len(self._parameters)
+        self._copier.finish()
+        # The loss comes last: to read it is to wait until the GPU has computed everything.
+        return self._peers.sum_up(float(loss), kinds, self._indices)
+
+    def _send(self, number: int) -> None:
+        gradient = self._parameters[number].grad
+        self._copier.copy(gradient, self._copies[number], self._indices[number])
+        self._is_sent[number] = True
+
+    def _send_when_final(self, number: int) -> Callable[[nn.Parameter], None]:
+        def hook(parameter: nn.Parameter) -> None:
+            if self._final.count(number):
+                self._send(number)
+
+        return hook
 
     def _receive(self, kinds: Sequence[int]) -> None:
         for parameter, copy, kind in zip(self._parameters, self._copies, kinds, strict=True):
@@ -90,6 +112,44 @@ class GradientMirror:
         if self._device.type == "cuda":
             # The memory is written again by the next step, which may begin before these copies.
             torch.cuda.current_stream().synchronize()
+
+
+class _Copier:
+    """Copies gradients to the host and marks them there, in the order in which they came."""
+
+    def __init__(self, device: torch.device, peers: Peers) -> None:
+        self._peers = peers
+        self._stream: torch.cuda.Stream | None = None
+        if device.type == "cuda":
+            self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self._under_way: deque[tuple[int, torch.cuda.Event]] = deque()
+
+    @torch.no_grad()
+    def copy(self, gradient: Tensor | None, copy: Tensor, index: int) -> None:
+        """Copy a final gradient, and mark what has arrived by now."""
+        if gradient is None:
+            copy.zero_()
+            self._peers.mark(index)
+            return
+        dense = gradient.to_dense() if gradient.is_sparse else gradient
+        if self._stream is None:
+            copy.copy_(dense)
+            self._peers.mark(index)
+            return
+        self._stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._stream):
+            copy.copy_(dense, non_blocking=True)
+        dense.record_stream(self._stream)
+        self._under_way.append((index, self._stream.record_event()))
+        while self._under_way and self._under_way[0][1].query():  # type: ignore[no-untyped-call]
+            self._peers.mark(self._under_way.popleft()[0])
+
+    def finish(self) -> None:
+        """Mark the rest, each as it arrives."""
+        while self._under_way:
+            index, arrival = self._under_way.popleft()
+            arrival.synchronize()
+            self._peers.mark(index)
 
 
 def _pin(memory: Tensor) -> None:

@@ -48,9 +48,11 @@ class PlainStep(TrainStep):
 
     def run(self, share: Batch | None, size: BatchSize) -> SupportsFloat:
         self._optimizer.zero_grad()
+        if self._mirror is not None:
+            self._mirror.start_step(self._replica.passes_to_final(share))
         loss = self._replica.gradients(share, size)
         if self._mirror is not None:
-            loss = self._mirror.sum_up(float(loss))
+            loss = self._mirror.sum_up(loss)
         if self._max_norm is not None:
             nn.utils.clip_grad_norm_(self.model.parameters(), self._max_norm)
         self._optimizer.step()

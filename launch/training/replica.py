@@ -46,6 +46,14 @@ class Replica:
             return 0
         return usable_parts(num_samples(share), self._plan.micro_batches)
 
+    def passes_to_final(self, share: Batch | None) -> int | None:
+        """Give the number of backward passes after which a gradient is final.
+
+        Returns:
+            ``None`` where it is not by then, or where nobody is told when it comes.
+        """
+        return self.count_passes(share)
+
     def _sum_gradients(self, share: Batch, size: BatchSize) -> Tensor:
         total = torch.zeros((), device=self._device)
         for piece in self._pieces(share):

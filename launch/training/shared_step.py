@@ -47,7 +47,7 @@ class SharedStep(TrainStep):
         self._buffers = SharedBuffers(model, group)
 
     def run(self, share: Batch | None, size: BatchSize) -> float:
-        self._averager.start_step(self._replica.count_passes(share))
+        self._averager.start_step(self._replica.passes_to_final(share))
         with self._averager.watch():
             loss = float(self._replica.gradients(share, size))
         return self._averager.step(loss)

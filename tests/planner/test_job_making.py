@@ -222,6 +222,23 @@ def test_plan_whose_steps_begin_early_waits_less_for_the_network(both):
     assert early.cluster_node().first_ready < late.cluster_node().first_ready
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"micro_batches": 2},
+        {"compile": True},
+        {"strategy": "gpu_data", "processes": 2, "replicas": 2, "devices": ("cuda:0", "cuda:1")},
+        {"strategy": "pipeline", "processes": 2, "devices": ("cuda:0", "cuda:1")},
+    ],
+    ids=["micro_batches", "compiled", "several GPUs", "stages on GPUs"],
+)
+def test_plan_whose_gradients_are_final_late_waits_longer_for_the_network(both, changes):
+    stored = replace(both[0].stored, begins_early=False)
+    usual = replace(both[0], stored=replace(stored, plan=replace(stored.plan, micro_batches=1)))
+    late = replace(both[0], stored=replace(stored, plan=replace(stored.plan, **changes)))
+    assert usual.cluster_node().first_ready < late.cluster_node().first_ready <= 1
+
+
 def test_share_is_limited_by_memory_that_grows_with_the_batch():
     points = [point(32, GIB), point(128, 2 * GIB)]
     expected = 128 + (0.9 * 16 - 2) * 96
@@ -266,7 +283,7 @@ def said(verdict) -> str:
 def test_what_each_node_is_worth_is_said(both):
     text = said(verdict_of(both, exchange()))
     assert text.startswith("n1, n2 train together: ")
-    assert "n2 adds 2" in text
+    assert "n2 adds 18 %" in text
 
 
 def test_node_that_would_slow_the_job_is_named(both):

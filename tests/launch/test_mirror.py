@@ -1,0 +1,45 @@
+"""Gradients that reach the other nodes by a copy on the host, as those of a GPU do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+import tiny_cases
+from jobs_of_nodes import Spec, Trained, train_all
+from one_process import TOLERANCE, largest_error, trained_alone
+
+from launch.plan import Plan
+
+MIRRORED = Path(__file__).with_name("mirror_cases.py")
+RANK = Path(__file__).with_name("rank_of_four.py")
+
+WHOLE = Plan(strategy="sequential", node_batch=3)
+PARTS = replace(WHOLE, micro_batches=2, node_batch=4)
+CASES = ["Tied", "Uneven", "Sparse", "Clipped"]
+SPECS = {
+    **{case: Spec(case, [WHOLE, PARTS], epochs=2, file=MIRRORED) for case in CASES},
+    "Early": Spec("Early", [PARTS, WHOLE], file=MIRRORED),
+}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Trained]:
+    @cache
+    def train() -> dict[str, Trained]:
+        return train_all(SPECS, tmp_path_factory.mktemp("mirror"), RANK)
+
+    return lambda name: train()[name]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_weights_equal_those_of_one_process(case, trained):
+    alone = trained_alone(getattr(tiny_cases, case)(), SPECS[case].global_batch, 2)
+    assert largest_error(trained(case).weights, alone) < TOLERANCE
+
+
+def test_last_layers_are_on_their_way_while_the_first_is_computed(trained):
+    assert trained("Early").weights["sent"] == 2  # weight and bias of the last one
