@@ -22,7 +22,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -138,17 +138,30 @@ class Cluster:
                 stderr=errors,
             )
 
-    def wait_for_epoch(self, process: subprocess.Popen[bytes], epoch: int = 1) -> Path:
-        """Wait until the run that was started has come so far; give its folder."""
+    def wait_for_epoch(self, process: subprocess.Popen[bytes]) -> None:
+        """Wait until the run that was started has trained an epoch."""
+        self._wait(process, "epoch", self._has_epoch)
+
+    def wait_for_checkpoint(self, process: subprocess.Popen[bytes], folder: Path) -> None:
+        """Wait until it has kept something."""
+        self._wait(process, "checkpoint", lambda: any(folder.glob("step-*")))
+
+    def _wait(
+        self, process: subprocess.Popen[bytes], what: str, is_there: Callable[[], bool]
+    ) -> None:
         give_up = time.monotonic() + _START_LIMIT_S
         while time.monotonic() < give_up and process.poll() is None:
-            for run in self.runs()[self._runs_before :]:
-                with suppress(FileNotFoundError):
-                    if (run / "metrics.jsonl").read_bytes().count(b"\n") >= epoch:
-                        return run
+            if is_there():
+                return
             time.sleep(0.05)
         process.kill()
-        raise BenchError(f"no training was started: {self.said()}")
+        raise BenchError(f"waited in vain for the first {what}: {self.said()}")
+
+    def _has_epoch(self) -> bool:
+        new = self.runs()[self._runs_before :]
+        with suppress(FileNotFoundError):
+            return any((run / "metrics.jsonl").read_bytes().count(b"\n") for run in new)
+        return False
 
     def runs(self) -> list[Path]:
         """Give the folders of all runs, the newest last."""
@@ -280,13 +293,12 @@ def _count_unequal(cluster: Cluster, dice: random.Random, resumes: int, out: Out
     for number in range(resumes):
         keep = ("--checkpoint", f"kept{number}", "--checkpoint-every", "1s", *epochs)
         process = cluster.start(*keep)
-        cluster.wait_for_epoch(process)
+        cluster.wait_for_checkpoint(process, cluster.folder / f"kept{number}")
         time.sleep(dice.uniform(0, _SLACK_S))
         process.kill()
         process.wait()
         cluster.bed.left_over(patience_s=_END_LIMIT_S)
-        was_kept = any((cluster.folder / f"kept{number}").glob("step-*"))
-        code = cluster.start(*keep, *(["--resume"] if was_kept else [])).wait()
+        code = cluster.start(*keep, "--resume").wait()
         if code != 0:
             out.say(f"resume {number}: exit code {code}: {cluster.error()}")
             unequal += 1
@@ -294,8 +306,7 @@ def _count_unequal(cluster: Cluster, dice: random.Random, resumes: int, out: Out
         weights = load_file(cluster.runs()[-1] / "weights.safetensors")
         is_equal = all(torch.equal(weights[name], expected[name]) for name in expected)
         unequal += not is_equal
-        whence = "a checkpoint" if was_kept else "the start"
-        out.say(f"resume {number} from {whence}: {'equal' if is_equal else 'NOT equal'}")
+        out.say(f"resume {number}: {'equal' if is_equal else 'NOT equal'}")
     return unequal
 
 
