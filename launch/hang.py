@@ -14,6 +14,9 @@ _STEPS = 20
 """A step that takes so many times the time of the others does not end any more."""
 
 _LEAST_S = 60.0
+DATA_LIMIT_S = 300.0
+"""While data are made ready: a download from a slow server takes next to no processor time."""
+
 _WAITS = 2
 """So many times that long a node waits for others, which by then have noticed their own hang."""
 _WINDOW_STEPS = 100
@@ -23,11 +26,45 @@ _IDLE_S = 0.02
 """Processor time between two looks, a second or more apart, that is as good as none."""
 
 
-class HangWatch:
-    """Holds the steps of a node against the clock.
+class IdleWatch:
+    """Holds workers against the clock that do what is no step.
 
-    What is no step, such as a validation or the way to the first one, may take any time; but there
-    the workers must not be idle for so long.
+    They may take any time for it, but not be idle and silent for long.
+
+    Args:
+        limit_s: Longest time; ``None``: a minute.
+        clock: Gives seconds.
+    """
+
+    def __init__(
+        self, limit_s: float | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._limit_s = limit_s or _LEAST_S
+        self._patience = Patience(clock)
+        self._cpu_s = 0.0
+
+    def restart(self) -> None:
+        """Take note that something has happened."""
+        self._patience.restart()
+
+    def find_hang(self, read_cpu_s: Callable[[], float]) -> str | None:
+        """Say for how long nothing was done, ``None`` while that is not too long.
+
+        Args:
+            read_cpu_s: Gives the processor time of the workers so far.
+        """
+        silent_s = self._patience.look()
+        if silent_s < min(_ASK_AFTER_S, self._limit_s):
+            return None
+        before_s, self._cpu_s = self._cpu_s, read_cpu_s()
+        if self._cpu_s - before_s > _IDLE_S:
+            self._patience.restart()
+            return None
+        return None if silent_s <= self._limit_s else f"idle for {silent_s:.0f} s"
+
+
+class HangWatch:
+    """Holds the steps of a node against the clock; what is no step, as `IdleWatch` does.
 
     Args:
         limit_s: Longest time without a step; ``None``: 20 times the median step, at least a
@@ -41,9 +78,9 @@ class HangWatch:
         self._limit_s = limit_s
         self._patience = Patience(clock)
         self._waiting = Patience(clock)
+        self._idle = IdleWatch(limit_s, clock)
         self._times_s: deque[float] = deque(maxlen=_WINDOW_STEPS)
         self._is_in_steps = False
-        self._cpu_s = 0.0
         self._seen = (0, 0.0)
 
     def add_step(self, time_s: float) -> None:
@@ -55,7 +92,7 @@ class HangWatch:
     def leave_steps(self) -> None:
         """Take note that what comes now is no step."""
         self._is_in_steps = False
-        self._patience.restart()
+        self._idle.restart()
 
     def find_hang(self, steps: StepServer, read_cpu_s: Callable[[], float]) -> str | None:
         """Say what this node has not done in time, ``None`` while it may still come.
@@ -70,23 +107,18 @@ class HangWatch:
         if seen != self._seen or steps.is_waiting:
             self._seen = seen
             self._patience.restart()
+            self._idle.restart()
+        if not self._is_in_steps:
+            idle = self._idle.find_hang(read_cpu_s)
+            return None if idle is None else f"{idle} outside of its steps"
         silent_s, waited_s = self._patience.look(), self._waiting.look()
-        if self._is_in_steps:
-            step_s = median(self._times_s)
-            limit_s = self._limit_s or max(_LEAST_S, _STEPS * step_s)
-            if waited_s > _WAITS * limit_s:
-                return (
-                    f"waited for the gradients of other nodes for {waited_s:.0f} s, and none of "
-                    "them hangs: do large packets reach them (the MTU of the network)?"
-                )
-            if silent_s <= limit_s:
-                return None
-            return f"no step for {silent_s:.0f} s, where steps took {step_s:.3g} s"
-        limit_s = self._limit_s or _LEAST_S
-        if silent_s < min(_ASK_AFTER_S, limit_s):
+        step_s = median(self._times_s)
+        limit_s = self._limit_s or max(_LEAST_S, _STEPS * step_s)
+        if waited_s > _WAITS * limit_s:
+            return (
+                f"waited for the gradients of other nodes for {waited_s:.0f} s, and none of "
+                "them hangs: do large packets reach them (the MTU of the network)?"
+            )
+        if silent_s <= limit_s:
             return None
-        before_s, self._cpu_s = self._cpu_s, read_cpu_s()
-        if self._cpu_s - before_s > _IDLE_S:
-            self._patience.restart()
-            return None
-        return None if silent_s <= limit_s else f"idle for {silent_s:.0f} s outside of its steps"
+        return f"no step for {silent_s:.0f} s, where steps took {step_s:.3g} s"

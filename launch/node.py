@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -14,13 +12,13 @@ from threading import Thread
 from launch.exchange.forms import Held
 from launch.exchange.server import Laid, StepServer, SumTimes
 from launch.exchange.tally import Tally
-from launch.hang import HangWatch
+from launch.hang import DATA_LIMIT_S, HangWatch, IdleWatch
 from launch.job import Job
 from launch.process_end import is_stopped
 from launch.run_directory import RunDirectory
 from launch.training.handles import GroupHandles
 from launch.wishes import Wishes
-from launch.workers.fork_server import SAY_WHERE, ForkServer
+from launch.workers.fork_server import ForkServer
 from launch.workers.fork_servers import ForkServers
 from launch.workers.group import Ended, Event, WorkerGroup, explain_failure
 from launch.workers.reports import GradientsLaid, JobFailed, NoStep, Report, StepDone, StepsFinished
@@ -30,7 +28,6 @@ from probes.memory import oom_kill_count
 from probes.usage import group_cpu_s
 
 _LOOK_AROUND_S = 1.0
-_SAY_WHERE_LIMIT_S = 1.0
 
 MakeServer = Callable[[GroupHandles, int, Callable[[SumTimes], None]], StepServer]
 """Makes what answers so many workers between steps, and averages with the other nodes."""
@@ -69,6 +66,7 @@ class Node:
         self._make_server = make_server
         self._wishes = wishes or Wishes()
         self._hang = HangWatch(job.hang_limit_s)
+        self._describing = IdleWatch(job.hang_limit_s or DATA_LIMIT_S)
         self._directory = RunDirectory(Path(job.run_directory))
         self._laid: list[GradientsLaid] = []
         self._fault: BaseException | None = None
@@ -165,7 +163,7 @@ class Node:
             if time.monotonic() >= look_at:  # by the clock: workers may never be silent
                 if not self._is_wanted():
                     return False
-                if steps is not None and (hang := self._find_hang(group, steps)):
+                if hang := self._find_hang(group, steps):
                     self._say(self._explain_hang(hang, group, steps))
                     return False
                 look_at = time.monotonic() + _LOOK_AROUND_S
@@ -194,6 +192,7 @@ class Node:
     def _handle(self, event: Event, workers: int, steps: StepServer | None) -> None:
         if isinstance(event, Ended):
             return
+        self._describing.restart()
         match event.report:
             case GradientsLaid() as laid:
                 self._laid.append(laid)
@@ -227,20 +226,21 @@ class Node:
             users_fault=failure.users_fault,
         )
 
-    def _find_hang(self, group: WorkerGroup, steps: StepServer) -> str | None:
-        return self._hang.find_hang(steps, lambda: group_cpu_s(*group.pids))
+    def _find_hang(self, group: WorkerGroup, steps: StepServer | None) -> str | None:
+        def read_cpu_s() -> float:
+            return group_cpu_s(*group.pids)
 
-    def _explain_hang(self, hang: str, group: WorkerGroup, steps: StepServer) -> JobFailed:
+        if steps is not None:
+            return self._hang.find_hang(steps, read_cpu_s)
+        idle = self._describing.find_hang(read_cpu_s)
+        return None if idle is None else f"{idle} while its data are made ready"
+
+    def _explain_hang(self, hang: str, group: WorkerGroup, steps: StepServer | None) -> JobFailed:
         """Say which worker does not come to an end, and let its log say where it is."""
         running = group.running
-        for pid in running.values():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, SAY_WHERE)
-        answer_by = time.monotonic() + _SAY_WHERE_LIMIT_S
-        while (left_s := answer_by - time.monotonic()) > 0 and group.pids:
-            group.next_event(left_s)  # takes what they write
+        group.say_where()
         stopped = [worker for worker, pid in running.items() if is_stopped(pid)]
-        late = stopped or steps.late_workers() or list(running) or [0]
+        late = stopped or (steps.late_workers() if steps else []) or list(running) or [0]
         remark = ": it is stopped, as by SIGSTOP" if stopped else ""
         return JobFailed(
             node=self._here.host,

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from launch.case_facts import CaseFacts
 from launch.errors import InvalidPlanError, LaunchError, UseCaseError
+from launch.hang import DATA_LIMIT_S, IdleWatch
 from launch.plan import Plan, Setting
 from launch.workers.fork_server import ForkServer
 from launch.workers.fork_servers import ForkServers
@@ -23,9 +24,10 @@ from planner.result import Outcome, Role, TrialResult
 from probes.hardware import Hardware
 from probes.memory import oom_kill_count
 from probes.timing import Interval, StepTimes
-from probes.usage import find_group, mapped_bytes, resident_bytes
+from probes.usage import find_group, group_cpu_s, mapped_bytes, resident_bytes
 
 _MEMORY_INTERVAL_S = 1.0
+_LOOK_AROUND_S = 1.0
 _MEMORY_GROWTH = 1.02
 _MIN_SAMPLES = 3
 _FEW_SAMPLES_MARGIN = 1.25
@@ -78,18 +80,32 @@ class TrialRunner:
         self,
         on_progress: Callable[[Progress], None] = lambda _: None,
         on_warning: Callable[[str], None] = lambda _: None,
+        *,
+        idle_limit_s: float = DATA_LIMIT_S,
     ) -> CaseFacts:
         """Make the data ready and learn what a planner must know of the use case.
 
+        Args:
+            on_progress: Hears how far the data are.
+            on_warning: Hears what the user should know.
+            idle_limit_s: Longest time in which nothing is said or computed.
+
         Raises:
-            UseCaseError: The use case or its data are at fault.
+            UseCaseError: The use case or its data are at fault, or hang.
             LaunchError: The process that loads it was ended from outside.
         """
         task = Task(
             purpose=Purpose.DESCRIBE, use_case=self._use_case, data=self._data, seed=self._seed
         )
         with _log_directory() as logs, WorkerGroup(self._servers.get(), [task], logs) as group:
-            while event := group.next_event():
+            idle = IdleWatch(idle_limit_s)
+            while group.pids or group.has_events():
+                if hang := idle.find_hang(lambda: group_cpu_s(*group.pids)):
+                    raise UseCaseError(self._explain_hang(hang, group))
+                event = group.next_event(_LOOK_AROUND_S)
+                if event is None:
+                    continue
+                idle.restart()
                 if failure := explain_failure(group, event):
                     raise UseCaseError(_case_fault(self._use_case, failure))
                 match event:
@@ -100,6 +116,14 @@ class TrialRunner:
                     case Said(report=Described(facts=facts)):
                         return CaseFacts.from_json(facts)
         raise LaunchError(f"use case {self._use_case} was not described: its process went silent")
+
+    def _explain_hang(self, hang: str, group: WorkerGroup) -> str:
+        group.say_where()
+        lines = iter(group.log_tail(0).splitlines())
+        where = [next(lines, "").strip() for line in lines if line.startswith("Current thread")]
+        return ", ".join(
+            [f"use case {self._use_case} hangs while its data are made ready: {hang}", *where[-1:]]
+        )
 
     def check_precisions(
         self, plan: Plan, precisions: tuple[str, ...], *, time_limit_s: float

@@ -13,12 +13,13 @@ from pathlib import Path
 from launch.errors import LaunchError
 from launch.process_end import explain_exit, kill_group
 from launch.training.handles import GroupHandles
-from launch.workers.fork_server import ForkServer, WorkerExit
+from launch.workers.fork_server import SAY_WHERE, ForkServer, WorkerExit
 from launch.workers.log import BoundedLog, read_tail
 from launch.workers.reports import Failed, Report, TaskDone
 from launch.workers.task import Task
 
 _END_LIMIT_S = 10.0
+_SAY_WHERE_LIMIT_S = 1.0
 _MOST_BLOCKS = 128
 _OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "Cannot allocate")
 
@@ -168,6 +169,15 @@ class WorkerGroup:
         if worker in self._outputs:
             self._keep_output(worker)
         return read_tail(self._logs[worker], lines)
+
+    def say_where(self) -> None:
+        """Let every worker write to its log where it is, as far as it can."""
+        for pid in self.pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, SAY_WHERE)
+        answer_by = time.monotonic() + _SAY_WHERE_LIMIT_S
+        while (left_s := answer_by - time.monotonic()) > 0 and self._pids:
+            self.next_event(left_s)  # takes what they write
 
     def _start(self, worker: int, task: Task, handles: GroupHandles) -> None:
         output, report = (self._open_pipe(pipes, worker) for pipes in (self._outputs, self._pipes))

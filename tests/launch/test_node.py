@@ -15,7 +15,7 @@ from launch.job import Job, NodeJob
 from launch.mpi.mpirun import find_mpirun
 from launch.node import Node
 from launch.plan import Plan
-from launch.workers.reports import StepDone
+from launch.workers.reports import JobFailed, StepDone
 
 TINY = Path(__file__).with_name("tiny_cases.py")
 ALONE = Plan(strategy="sequential", node_batch=8)
@@ -45,6 +45,17 @@ def test_job_that_is_not_wanted_any_more_ends_though_its_workers_are_never_silen
         lambda: not any(isinstance(report, StepDone) for report in said),
     ).train()
     assert time.monotonic() - started < 60
+
+
+def test_node_whose_data_never_come_fails_with_the_line_that_waits(two_cores, tmp_path):
+    said = []
+    job = replace(job_of("NoData", tmp_path), hang_limit_s=2.0)
+    assert not Node(job, 0, two_cores.cpu, said.append, lambda: True).train()
+    failed = said[-1]
+    assert isinstance(failed, JobFailed)
+    assert failed.is_hang
+    assert re.fullmatch(r"hangs, idle for \d+ s while its data are made ready", failed.message)
+    assert "in dataset" in failed.log_tail
 
 
 def ranks_of(job: Job, count: int, directory: Path) -> subprocess.CompletedProcess[str]:

@@ -62,6 +62,13 @@ class Sgd(UseCase):
         return {"accuracy": (output.argmax(1) == target).float().mean().item()}
 
 
+class NoData(Sgd):
+    """Waits for a server that never answers."""
+
+    def dataset(self, data, *, train: bool):
+        return time.sleep(600)
+
+
 class Decodable(torch.utils.data.Dataset):
     """Pictures that may be decoded once, mirrored at random: see launch/data/pictures.py."""
 

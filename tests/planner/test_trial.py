@@ -125,6 +125,12 @@ def test_use_case_is_described(runner_of):
     assert facts.max_stages > 1
 
 
+def test_use_case_whose_data_never_come_is_given_up_with_the_line_that_waits(runner_of):
+    where = r"idle for \d+ s, File .*tiny_cases.py\", line \d+ in dataset$"
+    with pytest.raises(UseCaseError, match=where):
+        runner_of("NoData").describe(idle_limit_s=2)
+
+
 def test_use_case_with_a_fault_is_one_line(tmp_path):
     file = tmp_path / "broken.py"
     file.write_text("class Case:\n    name = 'x'\n    this is no Python\n")
