@@ -150,18 +150,15 @@ class Cluster:
         self, process: subprocess.Popen[bytes], what: str, is_there: Callable[[], bool]
     ) -> None:
         give_up = time.monotonic() + _START_LIMIT_S
-        while time.monotonic() < give_up and process.poll() is None:
-            if is_there():
-                return
+        while not is_there():
+            if time.monotonic() > give_up or process.poll() is not None:
+                process.kill()
+                raise BenchError(f"waited in vain for the first {what}: {self.said()}")
             time.sleep(0.05)
-        process.kill()
-        raise BenchError(f"waited in vain for the first {what}: {self.said()}")
 
     def _has_epoch(self) -> bool:
-        new = self.runs()[self._runs_before :]
-        with suppress(FileNotFoundError):
-            return any((run / "metrics.jsonl").read_bytes().count(b"\n") for run in new)
-        return False
+        metrics = (run / "metrics.jsonl" for run in self.runs()[self._runs_before :])
+        return any(file.is_file() and b"\n" in file.read_bytes() for file in metrics)
 
     def runs(self) -> list[Path]:
         """Give the folders of all runs, the newest last."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkstemp
@@ -36,11 +37,18 @@ def make_folder(folder: Path) -> Path:
     return folder
 
 
+_ASK_AGAIN_S = 0.5
+
+
 @contextmanager
-def only_one(made: Path) -> Iterator[int]:
+def only_one(made: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[int]:
     """Keep others out while something of the cache is made: by a lock file beside it.
 
     Those are processes of this machine, and of others that share the folder.
+
+    Args:
+        made: What is made.
+        on_wait: Called now and then while another process has the lock.
 
     Yields:
         The descriptor of the lock. It holds until every process that inherits it is gone.
@@ -49,10 +57,20 @@ def only_one(made: Path) -> Iterator[int]:
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
     lock = os.open(made.with_name(f"{made.name}.lock"), flags, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        while not _has_locked(lock):
+            on_wait()
+            time.sleep(_ASK_AGAIN_S)
         yield lock
     finally:
         os.close(lock)
+
+
+def _has_locked(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def write_json(file: Path, document: Any) -> None:

@@ -15,15 +15,15 @@ _STEPS = 20
 
 _LEAST_S = 60.0
 DATA_LIMIT_S = 300.0
-"""While data are made ready: a download from a slow server takes next to no processor time."""
+"""While data are made ready: a slow server may not answer for a while."""
 
 _WAITS = 2
 """So many times that long a node waits for others, which by then have noticed their own hang."""
 _WINDOW_STEPS = 100
 
 _ASK_AFTER_S = 5.0
-_IDLE_S = 0.02
-"""Processor time between two looks, a second or more apart, that is as good as none."""
+_IDLE_S = 0.05
+"""Processor time that is as good as none, however long it took."""
 
 
 class IdleWatch:
@@ -41,24 +41,33 @@ class IdleWatch:
     ) -> None:
         self._limit_s = limit_s or _LEAST_S
         self._patience = Patience(clock)
-        self._cpu_s = 0.0
+        self._cpu_s: float | None = None
+        self._printed_bytes = 0
 
     def restart(self) -> None:
         """Take note that something has happened."""
         self._patience.restart()
+        self._cpu_s = None
 
-    def find_hang(self, read_cpu_s: Callable[[], float]) -> str | None:
+    def find_hang(self, printed_bytes: int, read_cpu_s: Callable[[], float]) -> str | None:
         """Say for how long nothing was done, ``None`` while that is not too long.
 
         Args:
+            printed_bytes: What the workers have printed so far.
             read_cpu_s: Gives the processor time of the workers so far.
         """
+        if printed_bytes != self._printed_bytes:
+            self._printed_bytes = printed_bytes
+            self.restart()
         silent_s = self._patience.look()
         if silent_s < min(_ASK_AFTER_S, self._limit_s):
             return None
-        before_s, self._cpu_s = self._cpu_s, read_cpu_s()
-        if self._cpu_s - before_s > _IDLE_S:
+        cpu_s = read_cpu_s()
+        if self._cpu_s is None:
+            self._cpu_s = cpu_s
+        if cpu_s - self._cpu_s > _IDLE_S:
             self._patience.restart()
+            self._cpu_s = cpu_s
             return None
         return None if silent_s <= self._limit_s else f"idle for {silent_s:.0f} s"
 
@@ -94,11 +103,14 @@ class HangWatch:
         self._is_in_steps = False
         self._idle.restart()
 
-    def find_hang(self, steps: StepServer, read_cpu_s: Callable[[], float]) -> str | None:
+    def find_hang(
+        self, steps: StepServer, printed_bytes: int, read_cpu_s: Callable[[], float]
+    ) -> str | None:
         """Say what this node has not done in time, ``None`` while it may still come.
 
         Args:
             steps: Knows how far the node is, and whether it waits for others.
+            printed_bytes: What its workers have printed so far.
             read_cpu_s: Gives the processor time of its workers so far.
         """
         seen = (steps.steps, steps.answered_at)
@@ -109,7 +121,7 @@ class HangWatch:
             self._patience.restart()
             self._idle.restart()
         if not self._is_in_steps:
-            idle = self._idle.find_hang(read_cpu_s)
+            idle = self._idle.find_hang(printed_bytes, read_cpu_s)
             return None if idle is None else f"{idle} outside of its steps"
         silent_s, waited_s = self._patience.look(), self._waiting.look()
         step_s = median(self._times_s)

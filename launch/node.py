@@ -66,7 +66,7 @@ class Node:
         self._make_server = make_server
         self._wishes = wishes or Wishes()
         self._hang = HangWatch(job.hang_limit_s)
-        self._describing = IdleWatch(job.hang_limit_s or DATA_LIMIT_S)
+        self._describing = IdleWatch(DATA_LIMIT_S)
         self._directory = RunDirectory(Path(job.run_directory))
         self._laid: list[GradientsLaid] = []
         self._fault: BaseException | None = None
@@ -231,8 +231,8 @@ class Node:
             return group_cpu_s(*group.pids)
 
         if steps is not None:
-            return self._hang.find_hang(steps, read_cpu_s)
-        idle = self._describing.find_hang(read_cpu_s)
+            return self._hang.find_hang(steps, group.printed_bytes, read_cpu_s)
+        idle = self._describing.find_hang(group.printed_bytes, read_cpu_s)
         return None if idle is None else f"{idle} while its data are made ready"
 
     def _explain_hang(self, hang: str, group: WorkerGroup, steps: StepServer | None) -> JobFailed:

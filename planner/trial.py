@@ -19,6 +19,7 @@ from launch.workers.fork_servers import ForkServers
 from launch.workers.group import Said, WorkerFailure, WorkerGroup, explain_failure
 from launch.workers.reports import Compiled, Described, Progress, StepDone, Warned
 from launch.workers.task import Purpose, Task, worker_tasks
+from launch.workers.where import waiting_line
 from planner.precision_trial import find_obstacles
 from planner.result import Outcome, Role, TrialResult
 from probes.hardware import Hardware
@@ -100,7 +101,7 @@ class TrialRunner:
         with _log_directory() as logs, WorkerGroup(self._servers.get(), [task], logs) as group:
             idle = IdleWatch(idle_limit_s)
             while group.pids or group.has_events():
-                if hang := idle.find_hang(lambda: group_cpu_s(*group.pids)):
+                if hang := idle.find_hang(group.printed_bytes, lambda: group_cpu_s(*group.pids)):
                     raise UseCaseError(self._explain_hang(hang, group))
                 event = group.next_event(_LOOK_AROUND_S)
                 if event is None:
@@ -119,11 +120,9 @@ class TrialRunner:
 
     def _explain_hang(self, hang: str, group: WorkerGroup) -> str:
         group.say_where()
-        lines = iter(group.log_tail(0).splitlines())
-        where = [next(lines, "").strip() for line in lines if line.startswith("Current thread")]
-        return ", ".join(
-            [f"use case {self._use_case} hangs while its data are made ready: {hang}", *where[-1:]]
-        )
+        message = f"use case {self._use_case} hangs while its data are made ready: {hang}"
+        where = waiting_line(group.log_tail(0))
+        return message if where is None else f"{message}, {where}"
 
     def check_precisions(
         self, plan: Plan, precisions: tuple[str, ...], *, time_limit_s: float

@@ -106,9 +106,15 @@ def find_group(*groups: int, root: Path = ROOT) -> tuple[int, ...]:
 
 
 def group_cpu_s(*groups: int, root: Path = ROOT) -> float:
-    """Give the processor time of process groups, as `Usage.cpu_s` has it."""
-    ticks = (process.cpu_ticks for process in _processes(root) if process.group in groups)
-    return sum(ticks) / _TICKS_PER_S
+    """Give the processor time of process groups and their descendants, as `Usage.cpu_s` has it."""
+    processes = list(_processes(root))
+    members = {process.pid: process for process in processes if process.group in groups}
+    family = list(members)
+    for member in family:  # grows on the way
+        children = [p for p in processes if p.parent == member and p.pid not in members]
+        members |= {child.pid: child for child in children}
+        family += [child.pid for child in children]
+    return sum(process.cpu_ticks for process in members.values()) / _TICKS_PER_S
 
 
 def sample_usage(

@@ -49,7 +49,7 @@ class GeneratedPhotos:
             return False
         part = self.folder.with_name(f"{self.folder.name}.part")
         try:
-            with only_one(self.folder) as lock:
+            with only_one(self.folder, lambda: self._say_that_it_waits(report)) as lock:
                 if self.folder.is_dir():
                     return False
                 shutil.rmtree(part, ignore_errors=True)
@@ -61,6 +61,9 @@ class GeneratedPhotos:
         except OSError as error:
             raise not_writable(self.folder.parent, error) from error
         return True
+
+    def _say_that_it_waits(self, report: PrepareReport) -> None:
+        report.progress(0, self.num_photos, f"waiting for who draws photos for {self.name}")
 
     def _draw(self, part: Path, report: PrepareReport, lock: int, cores: int) -> None:
         for kind in CLASSES:

@@ -160,11 +160,6 @@ def check_stages(plan: Plan) -> None:
     _check_options(plan, stages=plan.processes // plan.replicas)
 
 
-def sends_at_end(plan: Plan) -> bool:
-    """Whether gradients have to be summed inside the node before they go to other nodes."""
-    return plan.devices != ("cpu",) or plan.options.get("average") == "all_reduce"
-
-
 def _check_options(plan: Plan, *, stages: int) -> None:
     known = ["schedule", "cut"]
     if plan.replicas > 1 and plan.devices == ("cpu",):

@@ -60,7 +60,8 @@ class GradientMirror:
 
         Args:
             passes: Backward passes after which a gradient of this worker is final; ``None`` where
-                it is not before `sum_up`.
+                it is not before `sum_up`. So it must be where there are several workers: a slow
+                one may still read the last step's sums.
         """
         self._final.start_step(passes)
 
@@ -140,7 +141,10 @@ class _Copier:
         with torch.cuda.stream(self._stream):
             copy.copy_(dense, non_blocking=True)
         dense.record_stream(self._stream)
-        self._under_way.append((index, self._stream.record_event()))
+        # Waited for without burning a core.
+        arrival: torch.cuda.Event = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
+        arrival.record(self._stream)
+        self._under_way.append((index, arrival))
         while self._under_way and self._under_way[0][1].query():  # type: ignore[no-untyped-call]
             self._peers.mark(self._under_way.popleft()[0])
 

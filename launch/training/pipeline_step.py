@@ -106,10 +106,10 @@ class PipelineStep(TrainStep):
         self._whole.give_back(self._others)
         losses = self._losses[self._steps % 2]
         self._steps += 1
-        size = self._share.size_of(batch.node)
-        count = equal_parts(size, self._plan.micro_batches) if size else 0
-        self._update.start(count)
-        loss = self._run_pipeline(share, size, count, batch) if size else 0.0
+        self._update.start()
+        loss = 0.0
+        if size := self._share.size_of(batch.node):
+            loss = self._run_pipeline(share, size, batch)
         is_last = self._stage == self._stages - 1
         if is_last:
             losses[self._replica] = loss
@@ -143,7 +143,8 @@ class PipelineStep(TrainStep):
     def close(self) -> None:
         self._connections.close()
 
-    def _run_pipeline(self, share: Batch | None, size: int, count: int, batch: BatchSize) -> float:
+    def _run_pipeline(self, share: Batch | None, size: int, batch: BatchSize) -> float:
+        count = equal_parts(size, self._plan.micro_batches)
         pipe = self._pipe(size // count, count)
         self._scale = size / count / batch.total
         inputs: list[Any] = []

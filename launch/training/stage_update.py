@@ -28,12 +28,8 @@ class StageUpdate(ABC):
     """
 
     @abstractmethod
-    def start(self, passes: int) -> None:
-        """Forget the last step's gradients.
-
-        Args:
-            passes: Backward passes that this worker makes in the step.
-        """
+    def start(self) -> None:
+        """Forget the last step's gradients."""
 
     @abstractmethod
     def held(self, model: nn.Module) -> HeldOptimizer:
@@ -58,7 +54,7 @@ class LoneUpdate(StageUpdate):
         self._optimizer = optimizer
         self._clipper = clipper
 
-    def start(self, passes: int) -> None:
+    def start(self) -> None:
         self._optimizer.zero_grad()
 
     def finish(self, loss: float) -> None:
@@ -87,8 +83,8 @@ class SharedUpdate(StageUpdate):
         self._has_peers = peers is not None
         self._averager = GradientAverager(module, optimizer, group, clipper=clipper, peers=peers)
 
-    def start(self, passes: int) -> None:
-        self._averager.start_step(passes)
+    def start(self) -> None:
+        self._averager.start_step()
 
     def finish(self, loss: float) -> float | None:
         mean_loss = self._averager.step(loss)
@@ -123,7 +119,7 @@ class ReducedUpdate(StageUpdate):
         self._clipper = clipper
         self._parameters = [p for p in _parameters(optimizer) if p.requires_grad]
 
-    def start(self, passes: int) -> None:
+    def start(self) -> None:
         self._optimizer.zero_grad()
 
     @torch.no_grad()

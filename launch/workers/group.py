@@ -74,6 +74,8 @@ class WorkerGroup:
         self._outputs: dict[int, int] = {}
         self._unread = [b""] * len(tasks)
         self._done: set[int] = set()
+        self.printed_bytes = 0
+        """What the workers have printed so far."""
         self._pids: dict[int, int] = {}
         self._events: deque[Event] = deque()
         self._selector = selectors.DefaultSelector()
@@ -220,6 +222,7 @@ class WorkerGroup:
             self._close(self._outputs, worker)
             return False
         self._open_logs[worker].write(block)
+        self.printed_bytes += len(block)
         return True
 
     def _keep_output(self, worker: int) -> None:

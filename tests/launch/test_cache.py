@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from launch.cache import cache_folder, make_folder, read_json, write_json
+from launch.cache import cache_folder, make_folder, only_one, read_json, write_json
 from launch.errors import UseCaseError
 
 
@@ -55,3 +55,16 @@ def test_cache_that_cannot_be_made_says_how_to_move_it(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UseCaseError, match="set DDLPLAN_CACHE"):
         make_folder(tmp_path / "file" / "below")
+
+
+def test_who_waits_for_what_another_makes_can_say_so(tmp_path):
+    others = only_one(tmp_path / "made")
+    others.__enter__()
+    waits = []
+
+    def wait():
+        waits.append(1)
+        others.__exit__(None, None, None)
+
+    with only_one(tmp_path / "made", wait):
+        assert waits == [1]

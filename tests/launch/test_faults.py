@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from launch.hang import HangWatch
@@ -12,6 +14,7 @@ from launch.mpi.dead_rank import DeadRank, find_dead_rank
 from launch.patience import Patience
 from launch.workers.log import BoundedLog, read_tail
 from launch.workers.reports import JobFailed, lost_host, node_failed
+from launch.workers.where import waiting_line
 from planner.first_cause import find_cause
 
 HOSTS = [Host(name=f"node{number}", line=number) for number in (1, 2, 3)]
@@ -48,14 +51,14 @@ class Seconds:
     """Lets time pass for a node, second by second, and says when it hangs."""
 
     def __init__(self, limit_s: float | None = None) -> None:
-        self.clock, self.steps, self.cpu_s = Clock(), Steps(), 0.0
+        self.clock, self.steps, self.cpu_s, self.printed_bytes = Clock(), Steps(), 0.0, 0
         self.hang = HangWatch(limit_s, self.clock)
 
-    def pass_by(self, seconds: int, *, busy: bool = False) -> str | None:
+    def pass_by(self, seconds: int, *, cpu_s: float = 0.0) -> str | None:
         for _ in range(seconds):
             self.clock.now += 1
-            self.cpu_s += busy
-            if found := self.hang.find_hang(self.steps, lambda: self.cpu_s):
+            self.cpu_s += cpu_s
+            if found := self.hang.find_hang(self.steps, self.printed_bytes, lambda: self.cpu_s):
                 return found
         return None
 
@@ -80,8 +83,35 @@ def test_validation_may_take_any_time_but_not_idle():
     node = Seconds()
     node.hang.add_step(0.1)
     node.hang.leave_steps()
-    assert node.pass_by(10_000, busy=True) is None
+    assert node.pass_by(10_000, cpu_s=1.0) is None
+    assert node.pass_by(10_000, cpu_s=0.002) is None  # as a slow download
     assert "idle for " in (node.pass_by(100) or "")
+
+
+def test_workers_that_print_are_not_idle():
+    node = Seconds()
+    node.hang.leave_steps()
+    for _ in range(10):
+        assert node.pass_by(50) is None
+        node.printed_bytes += 1
+    assert "idle for " in (node.pass_by(100) or "")
+
+
+def test_line_that_waits_is_the_innermost_of_the_users_own():
+    stack = [
+        "drawn",
+        "Thread 0x1 (most recent call first):",
+        '  File "/other.py", line 1 in run',
+        "",
+        "Current thread 0x2 (most recent call first):",
+        f'  File "{socket.__file__}", line 706 in readinto',
+        f'  File "{np.__file__}", line 5 in load',
+        '  File "/home/me/case.py", line 7 in dataset',
+        '  File "/home/me/base.py", line 3 in prepare',
+    ]
+    assert waiting_line("\n".join(stack)) == 'File "/home/me/case.py", line 7 in dataset'
+    assert (waiting_line("\n".join(stack[:-2])) or "").endswith("in readinto")
+    assert waiting_line("nothing of the kind") is None
 
 
 def test_time_in_which_nobody_looked_does_not_count():

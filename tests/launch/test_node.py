@@ -47,9 +47,12 @@ def test_job_that_is_not_wanted_any_more_ends_though_its_workers_are_never_silen
     assert time.monotonic() - started < 60
 
 
-def test_node_whose_data_never_come_fails_with_the_line_that_waits(two_cores, tmp_path):
+def test_node_whose_data_never_come_fails_with_the_line_that_waits(
+    two_cores, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("launch.node.DATA_LIMIT_S", 2.0)
     said = []
-    job = replace(job_of("NoData", tmp_path), hang_limit_s=2.0)
+    job = job_of("NoData", tmp_path)
     assert not Node(job, 0, two_cores.cpu, said.append, lambda: True).train()
     failed = said[-1]
     assert isinstance(failed, JobFailed)

@@ -18,7 +18,7 @@ def probe(ddlplan, testbed):
 
 
 def test_each_host_is_probed_and_stored_and_the_link_is_near_its_rate(ddlplan, testbed, probe):
-    bed = testbed(2, rate="100mbit", quotas=(None, 1.0))
+    bed = testbed(2, rate="100mbit", quotas=(None, 0.5))
     ended = probe(bed, "--json")
     assert ended.code == 0, ended.err
     first, second = ended.document["data"]
@@ -27,7 +27,7 @@ def test_each_host_is_probed_and_stored_and_the_link_is_near_its_rate(ddlplan, t
     assert first["speeds"] is not None
     (link,) = first["links"]
     assert link["to"] == "node2"
-    assert 0.5 < link["bytes_per_s"] / RATE_BYTES_PER_S < 1.2  # the machine may be busy
+    assert 0.6 < link["bytes_per_s"] / RATE_BYTES_PER_S < 1.2  # the machine may be busy
     assert link["latency_s"] > 0
     assert ddlplan.query("SELECT count(*) FROM probes") == [(2,)]
     assert ddlplan.query("SELECT count(*) FROM links") == [(1,)]

@@ -228,9 +228,10 @@ def test_plan_whose_steps_begin_early_waits_less_for_the_network(both):
         {"micro_batches": 2},
         {"compile": True},
         {"strategy": "gpu_data", "processes": 2, "replicas": 2, "devices": ("cuda:0", "cuda:1")},
-        {"strategy": "pipeline", "processes": 2, "devices": ("cuda:0", "cuda:1")},
+        {"strategy": "sequential", "devices": ("cuda:0",), "cuda_graph": True},
+        {"strategy": "pipeline", "processes": 2},
     ],
-    ids=["micro_batches", "compiled", "several GPUs", "stages on GPUs"],
+    ids=["micro_batches", "compiled", "several GPUs", "recorded", "stages"],
 )
 def test_plan_whose_gradients_are_final_late_waits_longer_for_the_network(both, changes):
     stored = replace(both[0].stored, begins_early=False)
