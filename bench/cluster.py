@@ -19,6 +19,7 @@ from _hosts import Cluster
 from _speeds import (
     GRADIENT_BYTES,
     PLAN,
+    alone_at_once,
     cluster_node,
     measure_exchange,
     measure_lines,
@@ -149,9 +150,10 @@ def _try(setting: Setting, steps: int, out: Output) -> tuple[Held, list[Held]]:
         verdict = judge(_nodes(bed, setting, before), exchange, GRADIENT_BYTES)
         worth = {one.hosts: one for one in _worth_measuring(verdict.chosen, verdict.predictions)}
         measured = {hosts: _measure(cluster, one, steps) for hosts, one in worth.items()}
-        after = measure_lines(cluster, bed.hosts, batches, steps)
-        out.say(f"  {setting}: {_describe(before, after, exchange)}")
-        nodes = _nodes(bed, setting, list(map(_mean, before, after)))
+        after_s = alone_at_once(cluster, bed.hosts, batches, steps)
+        changes = [s / line.at(setting.batch) for line, s in zip(before, after_s, strict=True)]
+        out.say(f"  {setting}: {_describe(before, changes, exchange)}")
+        nodes = _nodes(bed, setting, [*map(_halfway, before, changes)])
         held = {
             hosts: Held(
                 hosts=hosts,
@@ -171,25 +173,24 @@ def _nodes(bed: Testbed, setting: Setting, lines: Sequence[StepTime]) -> list[Cl
 
 
 def _describe(
-    before: Sequence[StepTime], after: Sequence[StepTime], exchange: Exchange | None
+    before: Sequence[StepTime], changes: Sequence[float], exchange: Exchange | None
 ) -> str:
     """Say what the predictions rest on: steps of hosts alone, before and after, and the sums."""
     lines = [
-        " then ".join(f"{time.fixed_s:.3f} + {time.per_sample_s:.4f} n" for time in pair)
-        for pair in zip(before, after, strict=True)
+        f"{time.fixed_s:.3f} s + {time.per_sample_s:.4f} s n, then {change:.2f} times that"
+        for time, change in zip(before, changes, strict=True)
     ]
-    said = f"alone {', '.join(lines)} s"
+    said = f"alone {', '.join(lines)}"
     if exchange is None:
         return said
     sums = [f"{one.time_s:.3f} s, {one.cpu_s:.3f} s of a core" for one in exchange.measured.sums]
     return f"{said}; a sum over all takes {sums[0]}"
 
 
-def _mean(one: StepTime, other: StepTime) -> StepTime:
-    return StepTime(
-        fixed_s=(one.fixed_s + other.fixed_s) / 2,
-        per_sample_s=(one.per_sample_s + other.per_sample_s) / 2,
-    )
+def _halfway(before: StepTime, change: float) -> StepTime:
+    """Give a host's steps in between, where they changed by a factor."""
+    factor = (1 + change) / 2
+    return StepTime(fixed_s=factor * before.fixed_s, per_sample_s=factor * before.per_sample_s)
 
 
 def _predict(

@@ -64,9 +64,9 @@ def test_child_without_a_result_is_an_error_with_the_reason():
         measure_speeds([0], command=[sys.executable, "-c", "exit('No module named torch')"])
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(100)
 def test_limits_of_this_machine_are_measured():
-    report = measure_speeds([0], budget_s=20.0)
+    report = measure_speeds([0], budget_s=60.0)  # a busy machine needs longer for the import
     assert report.failures == ()
     speeds = report.speeds
     assert speeds.fp32_one_core_flop_per_s > 1e8
