@@ -105,10 +105,16 @@ class Exchange:
         """Give the time of the update that comes after the gradients."""
         return _UPDATE_S_PER_BYTE * gradient_bytes
 
-    def cpu_s(self, nodes: int, gradient_bytes: int) -> float:
-        """Give the processor time of one step's exchange on each node, beside computing."""
-        exchange_s = self._cpu_s_per_byte * ring_bytes(gradient_bytes, nodes)
-        return exchange_s + BESIDE_S_PER_BYTE * gradient_bytes
+    def lost_s(self, hosts: Sequence[str], cores: float, gradient_bytes: int) -> float:
+        """Give the time of a step that a node of so many cores loses to the exchange.
+
+        What a slow node needs for a sum is in the time that the sum took with it: no part of a
+        core, however small, loses more.
+        """
+        exchange_s = self._cpu_s_per_byte * ring_bytes(gradient_bytes, len(hosts)) / cores
+        if self.measured.sums:
+            exchange_s = min(exchange_s, self.wire_s(hosts, gradient_bytes))
+        return exchange_s + BESIDE_S_PER_BYTE * gradient_bytes / cores
 
     def _ideal_s(self, hosts: Sequence[str], message_bytes: float) -> float:
         """Give the time of a ring whose slowest link is always in use, but for its latency."""

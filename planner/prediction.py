@@ -106,13 +106,18 @@ class _Times:
     ) -> None:
         self._nodes = nodes
         self._hosts = tuple(node.host for node in nodes)
-        self._wire_s = self._tail_s = self._update_s = cpu_s = 0.0
+        self._wire_s = self._tail_s = self._update_s = 0.0
+        self._busy = [node.time for node in nodes]
         if exchange is not None and len(nodes) > 1:
             self._wire_s = exchange.wire_s(self._hosts, gradient_bytes)
             self._tail_s = exchange.tail_s(self._hosts, gradient_bytes)
             self._update_s = exchange.update_s(gradient_bytes)
-            cpu_s = exchange.cpu_s(len(nodes), gradient_bytes)
-        self._busy = [_busy(node, cpu_s) for node in nodes]
+            self._busy = [
+                node.time
+                if node.cores is None
+                else _longer(node.time, exchange.lost_s(self._hosts, node.cores, gradient_bytes))
+                for node in nodes
+            ]
 
     def predict(self, global_batch: int) -> Prediction:
         nodes, busy = self._nodes, self._busy
@@ -145,10 +150,8 @@ class _Times:
         )
 
 
-def _busy(node: ClusterNode, cpu_s: float) -> StepTime:
-    """Give the time of a node that has its part of the exchange to do as well."""
-    lost_s = 0.0 if node.cores is None else cpu_s / node.cores
-    return StepTime(fixed_s=node.time.fixed_s + lost_s, per_sample_s=node.time.per_sample_s)
+def _longer(time: StepTime, lost_s: float) -> StepTime:
+    return StepTime(fixed_s=time.fixed_s + lost_s, per_sample_s=time.per_sample_s)
 
 
 def _capped(batch: int, cap: int | None) -> int:

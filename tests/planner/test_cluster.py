@@ -243,9 +243,9 @@ def step_s(nodes, hosts, batches, exchange, gradient_bytes) -> float:
     computing = [one.time.at(n) for one, n in zip(nodes, batches, strict=True)]
     if len(nodes) == 1:
         return computing[0]
-    cpu_s = exchange.cpu_s(len(nodes), gradient_bytes)
     busy = [
-        s + cpu_s / one.cores if one.cores else s for one, s in zip(nodes, computing, strict=True)
+        s + (exchange.lost_s(hosts, one.cores, gradient_bytes) if one.cores else 0.0)
+        for one, s in zip(nodes, computing, strict=True)
     ]
     wire_s = exchange.wire_s(hosts, gradient_bytes)
     update_s = exchange.update_s(gradient_bytes)
@@ -296,13 +296,21 @@ def test_measured_sum_says_how_far_from_ideal_the_network_is():
     assert exchange.wire_s(hosts, ALEXNET_BYTES) == pytest.approx(3.9)
     assert exchange.wire_s(hosts, 1000) == pytest.approx(1e-4)
     beside_s = BESIDE_S_PER_BYTE * ALEXNET_BYTES
-    assert exchange.cpu_s(2, ALEXNET_BYTES) == pytest.approx(0.5 + beside_s)
+    assert exchange.lost_s(hosts, 1, ALEXNET_BYTES) == pytest.approx(0.5 + beside_s)
+    assert exchange.lost_s(hosts, 4, ALEXNET_BYTES) == pytest.approx((0.5 + beside_s) / 4)
+
+
+def test_slow_node_loses_no_more_to_a_sum_than_the_sum_took_with_it():
+    measured = SumTime(message_bytes=ALEXNET_BYTES, time_s=3.0, cpu_s=0.5)
+    lost_s = network(2, sums=(measured,)).lost_s(["n1", "n2"], 0.1, ALEXNET_BYTES)
+    assert lost_s == pytest.approx(3.0 + 10 * BESIDE_S_PER_BYTE * ALEXNET_BYTES)
 
 
 def test_processor_time_of_waiting_that_spins_does_not_count():
     spinning = SumTime(message_bytes=ALEXNET_BYTES, time_s=2.0, cpu_s=1.99)
     expected_s = (CPU_S_PER_BYTE + BESIDE_S_PER_BYTE) * ALEXNET_BYTES
-    assert network(2, sums=(spinning,)).cpu_s(2, ALEXNET_BYTES) == pytest.approx(expected_s)
+    lost_s = network(2, sums=(spinning,)).lost_s(["n1", "n2"], 1, ALEXNET_BYTES)
+    assert lost_s == pytest.approx(expected_s)
 
 
 def test_exchange_takes_processor_time_from_nodes_whose_cores_compute():
