@@ -94,10 +94,8 @@ def find_tree(pid: int, root: Path = ROOT) -> tuple[int, ...]:
     A descendant whose parent has ended belongs to another tree now: `find_group` finds it still.
     """
     processes = list(_processes(root))
-    tree = [process.pid for process in processes if process.pid == pid]
-    for member in tree:  # grows on the way
-        tree += [process.pid for process in processes if process.parent == member]
-    return tuple(tree)
+    first = [process for process in processes if process.pid == pid]
+    return tuple(process.pid for process in _with_descendants(first, processes))
 
 
 def find_group(*groups: int, root: Path = ROOT) -> tuple[int, ...]:
@@ -108,13 +106,8 @@ def find_group(*groups: int, root: Path = ROOT) -> tuple[int, ...]:
 def group_cpu_s(*groups: int, root: Path = ROOT) -> float:
     """Give the processor time of process groups and their descendants, as `Usage.cpu_s` has it."""
     processes = list(_processes(root))
-    members = {process.pid: process for process in processes if process.group in groups}
-    family = list(members)
-    for member in family:  # grows on the way
-        children = [p for p in processes if p.parent == member and p.pid not in members]
-        members |= {child.pid: child for child in children}
-        family += [child.pid for child in children]
-    return sum(process.cpu_ticks for process in members.values()) / _TICKS_PER_S
+    members = [process for process in processes if process.group in groups]
+    return sum(p.cpu_ticks for p in _with_descendants(members, processes)) / _TICKS_PER_S
 
 
 def sample_usage(
@@ -168,6 +161,16 @@ def _process_bytes(directory: Path) -> int | None:
     fields = (read_text(directory / "statm") or "").split()
     pages = parse_int(fields[1]) if len(fields) > 1 else None
     return None if pages is None else pages * _PAGE_BYTES
+
+
+def _with_descendants(first: list[_Process], every: list[_Process]) -> list[_Process]:
+    found = {process.pid: process for process in first}
+    family = list(found.values())
+    for member in family:  # grows on the way
+        children = [p for p in every if p.parent == member.pid and p.pid not in found]
+        found |= {child.pid: child for child in children}
+        family += children
+    return family
 
 
 def _processes(root: Path) -> Iterator[_Process]:

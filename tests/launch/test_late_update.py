@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import late_cases
 import pytest
 import torch
-from jobs_of_nodes import Spec, Trained, train_all
+from jobs_of_nodes import Spec, Trained, train_all, trained_when_asked
 from one_process import TOLERANCE, largest_error, trained_alone
 
 from launch.plan import Plan
@@ -32,11 +31,7 @@ SPECS = {
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Trained]:
-    @cache
-    def train() -> dict[str, Trained]:
-        return train_all(SPECS, tmp_path_factory.mktemp("late"), RANK)
-
-    return lambda name: train()[name]
+    return trained_when_asked(SPECS, tmp_path_factory.mktemp("late"), RANK)
 
 
 def without_count(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

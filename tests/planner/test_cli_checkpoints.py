@@ -31,6 +31,7 @@ def kept_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.glob("step-*"))
 
 
+@pytest.mark.long
 def test_a_finished_training_goes_on_to_more_epochs_as_if_it_had_not_ended(tuned, steady):
     whole = tuned.end(launch(tuned, steady, "--epochs", "3", "--seed", "5"))
     assert whole.code == 0, whole.err

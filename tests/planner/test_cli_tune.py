@@ -74,6 +74,7 @@ def test_seed_that_no_sampler_takes_is_refused(ddlplan, cases, command):
     assert "--seed" in ended.errors[0]
 
 
+@pytest.mark.long
 def test_failed_trials_are_kept_with_their_reason_and_the_search_goes_on(probed, cases):
     fates = probed.folder.parent / "fates"
     process = probed.start(
