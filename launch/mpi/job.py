@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from launch.mpi.lost_host import find_lost_host
+from launch.mpi.scratch import MpirunScratch
 from launch.mpi.session import end_session
 from launch.process_end import bound_command
 from launch.workers.log import BoundedLog
@@ -44,9 +45,10 @@ class MpiJob:
         self._lines: deque[bytes] = deque()
         self._unread = b""
         self._is_over = False
+        self._scratch = MpirunScratch(os.environ)
         try:
             self._process = subprocess.Popen(
-                bound_command(command),
+                bound_command(self._scratch.wrap(command)),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -54,6 +56,7 @@ class MpiJob:
             )
         except BaseException:
             self._errors.close()
+            self._scratch.close()
             raise
         assert self._process.stdout is not None
         assert self._process.stderr is not None
@@ -175,6 +178,7 @@ class MpiJob:
             self._process.kill()
         self._process.wait()
         end_session(self._process.pid, patience_s=_REST_LIMIT_S)
+        self._scratch.close()
         if not self._stderr.closed:
             self._await_end(time.monotonic() + _LAST_WORDS_S)
             self._stdout.close()

@@ -9,6 +9,7 @@ from launch.errors import LaunchError
 from launch.hosts.ask import Answer, ask_all
 from launch.hosts.line import Host
 from launch.mpi.command import mpi_command
+from launch.mpi.scratch import MpirunScratch
 from launch.mpi.settings import MpiSettings
 
 LIMIT_S = 45.0
@@ -42,7 +43,8 @@ def find_world_fault(
         )
     except LaunchError as error:
         return str(error)
-    (answer,) = ask([command], limit_s=limit_s)
+    with MpirunScratch(environment) as scratch:
+        (answer,) = ask([scratch.wrap(command)], limit_s=limit_s)
     if answer.code is None:
         return (
             f"no answer within {limit_s:g} s{_said(answer.err)}: MPI connects the hosts to each "

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -13,10 +10,10 @@ from typing import Any
 
 import torch
 from conftest import SEED, TINY
+from ranks_here import run_ranks
 from safetensors.torch import load_file
 
 from launch.job import Job, NodeJob
-from launch.mpi.mpirun import find_mpirun
 from launch.plan import Plan
 from launch.shares import StepTime
 from launch.workers.reports import JobFailed, Report
@@ -76,17 +73,10 @@ def train_all(specs: Mapping[str, Spec], folder: Path, rank: Path) -> dict[str, 
         (own / "job.json").write_bytes(specs[name].job(own).encode())
     nodes = len(next(iter(specs.values())).plans)
     files = [str(own / "job.json") for own in folders.values()]
-    mpirun = [find_mpirun(), "--host", f"localhost:{nodes}", "-n", str(nodes)]
-    ended = subprocess.run(
-        [*mpirun, "--bind-to", "none", sys.executable, "-m", "mpi4py", str(rank), *files],
-        env=os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
-        capture_output=True,
-        timeout=280,
-        check=False,
-    )
+    ended = run_ranks(nodes, [str(rank), *files], timeout_s=280)
     said = {name: _reports(own) for name, own in folders.items()}
     failed = [report for of in said.values() for report in of if isinstance(report, JobFailed)]
-    assert ended.returncode == 0, f"{failed}\n{ended.stderr.decode()}"
+    assert ended.returncode == 0, f"{failed}\n{ended.stderr}"
     return {
         name: Trained(load_file(own / "weights.safetensors"), said[name])
         for name, own in folders.items()

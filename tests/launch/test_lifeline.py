@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
-import subprocess
-import sys
 import threading
 
+from ranks_here import run_ranks
+
 from launch.mpi.lifeline import Lifeline
-from launch.mpi.mpirun import find_mpirun
 
 LEAVE = """
 import json, sys, time
@@ -54,18 +52,7 @@ class Alone:
 
 
 def test_rank_that_dies_is_missed_and_one_that_says_goodbye_is_not():
-    told = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    ended = subprocess.run(
-        [
-            *(find_mpirun(), "--host", "localhost:3", "-n", "3", "--bind-to", "none"),
-            *(sys.executable, "-P", "-m", "mpi4py", "-c", LEAVE),
-        ],
-        env=os.environ | told,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    ended = run_ranks(3, ["-c", LEAVE])
     assert ended.returncode == 0, ended.stderr
     assert json.loads(ended.stdout) == [[], [], [1]]
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
+from ranks_here import AS_ROOT
 
 from launch.mpi.job import MpiJob
+from launch.mpi.mpirun import find_mpirun
+from launch.mpi.scratch import MpirunScratch
 from launch.workers.log import read_tail
 
 MOST_BYTES = 8 * 2**20
@@ -69,3 +75,26 @@ def test_job_ends_though_what_it_left_holds_its_outputs_open(log):
         assert job.wait() == 1
         assert time.monotonic() - before < 60
     assert log.read_text() == "gone\n"
+
+
+def test_what_a_killed_mpirun_leaves_is_cleared_away(log, tmp_path, monkeypatch):
+    """The story: a later mpirun of the same process number found it, and ended with 213."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    monkeypatch.setenv("TMPDIR", str(scratch))
+    for name, value in AS_ROOT.items():
+        monkeypatch.setenv(name, value)
+    with MpiJob([find_mpirun(), "-n", "1", "sleep", "100"], log) as job:
+        while not (files := list(scratch.glob("*/ompi.*/*.tool.*[0-9]"))):
+            job.next_report(0.05)
+        os.kill(int(files[0].parent.suffix[1:]), signal.SIGKILL)
+        assert job.wait() == -signal.SIGKILL
+        assert files[0].exists()
+    assert list(scratch.iterdir()) == []
+
+
+def test_place_that_the_user_chose_for_files_of_mpirun_is_kept(tmp_path):
+    chosen = {"PRTE_MCA_prte_tmpdir_base": str(tmp_path)}
+    with MpirunScratch(chosen) as scratch:
+        assert not [word for word in scratch.wrap(["mpirun"]) if "prte" in word]

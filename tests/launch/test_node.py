@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
 
+from ranks_here import run_ranks
+
 from launch.job import Job, NodeJob
-from launch.mpi.mpirun import find_mpirun
 from launch.node import Node
 from launch.plan import Plan
 from launch.workers.reports import JobFailed, StepDone
@@ -65,17 +64,7 @@ def ranks_of(job: Job, count: int, directory: Path) -> subprocess.CompletedProce
     """Run a job's ranks, all of them here."""
     file = directory / "job.json"
     file.write_bytes(job.encode())
-    return subprocess.run(
-        [
-            *(find_mpirun(), "--host", f"localhost:{count}", "-n", str(count), "--bind-to", "none"),
-            *(sys.executable, "-P", "-m", "mpi4py", "-m", "launch.rank", str(file)),
-        ],
-        env=os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return run_ranks(count, ["-m", "launch.rank", str(file)])
 
 
 def messages_of(ended: subprocess.CompletedProcess[str]) -> set[str]:

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
-
-from launch.mpi.mpirun import find_mpirun
+from ranks_here import run_ranks
 
 EXCHANGE = """
 import json, sys
@@ -45,26 +41,15 @@ sys.stdout.write(f"{time.process_time() - used_s}\\n")
 """
 
 
-def run_ranks(program: str, num_ranks: int) -> list[str]:
-    told = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    ended = subprocess.run(
-        [
-            *(find_mpirun(), "--host", f"localhost:{num_ranks}", "-n", str(num_ranks)),
-            *("--bind-to", "none", sys.executable, "-P", "-m", "mpi4py", "-c", program),
-        ],
-        env=os.environ | told,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+def said_by(num_ranks: int, program: str) -> list[str]:
+    ended = run_ranks(num_ranks, ["-c", program])
     assert ended.returncode == 0, ended.stderr
     return ended.stdout.splitlines()
 
 
 @pytest.mark.parametrize("num_ranks", [1, 3])
 def test_every_rank_gets_every_document_whole(num_ranks):
-    said = sorted(map(json.loads, run_ranks(EXCHANGE, num_ranks)), key=lambda one: one["rank"])
+    said = sorted(map(json.loads, said_by(num_ranks, EXCHANGE)), key=lambda one: one["rank"])
     sizes = [rank * 100_000 for rank in range(num_ranks)]
     first = ["", "01", "02"]
     for rank, one in enumerate(said):
@@ -80,4 +65,4 @@ def test_every_rank_gets_every_document_whole(num_ranks):
 
 def test_rank_that_waits_leaves_its_core_to_the_workers():
     """The story: MPI's own broadcast asks again and again, and takes a core while it does."""
-    assert max(map(float, run_ranks(WAIT, 2))) < 0.5
+    assert max(map(float, said_by(2, WAIT))) < 0.5

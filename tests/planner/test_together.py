@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from ranks_here import run_ranks
 
 from launch.case_facts import CaseFacts
 from launch.plan import Plan
@@ -250,13 +248,7 @@ print("done", flush=True)
 
 
 def test_documents_arrive_whole_and_in_order():
-    command = [
-        *(str(Path(sys.executable).with_name("mpirun")), "--host", "localhost:3"),
-        *("-n", "3", "--bind-to", "none", sys.executable, "-P", "-m", "mpi4py", "-c", POST),
-    ]
-    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    environment = {**os.environ, **root, "PYTHONPATH": str(ROOT)}
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    ended = run_ranks(3, ["-c", POST])
     assert (ended.returncode, ended.stdout) == (0, "done\n" * 3), ended.stderr
 
 

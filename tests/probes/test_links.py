@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from itertools import combinations
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
+from ranks_here import run_ranks
 
 from probes.links import pair_rounds
 
@@ -41,27 +40,15 @@ if comm.rank == 0:
 """
 
 
-def run_ranks(count: int, program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [
-        *(str(Path(sys.executable).with_name("mpirun")), "--host", f"localhost:{count}"),
-        *("-n", str(count), "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"),
-        *(sys.executable, "-P", "-m", "mpi4py", "-c", program, *map(str, arguments)),
-    ]
-    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    return subprocess.run(
-        command,
-        env={**os.environ, **root, "PYTHONPATH": str(ROOT)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def run_program(count: int, program: str, *arguments: object) -> CompletedProcess[str]:
+    words = ["-c", program, *map(str, arguments)]
+    return run_ranks(count, words, options=["--mca", "mpi_yield_when_idle", "1"])
 
 
 @pytest.fixture(scope="module", params=[20, 0.4])
 def measured(request):
     """What three ranks found, with time for one pair after another, and without."""
-    ended = run_ranks(3, MEASURE, request.param)
+    ended = run_program(3, MEASURE, request.param)
     assert ended.returncode == 0, ended.stderr
     return json.loads(ended.stdout)
 
@@ -99,7 +86,7 @@ try:
 except LinkProbeError as error:
     print(error)
 """
-    ended = run_ranks(1, program)
+    ended = run_program(1, program)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout == "ranks=1: measure an all-reduce between at least 2\n"
 

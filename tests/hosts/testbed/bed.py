@@ -46,6 +46,8 @@ UseDNS no
 PidFile none
 PrintMotd no
 PrintLastLog no
+# What a program leaves behind there goes with the hosts.
+SetEnv TMPDIR={folder}/tmp
 MaxStartups 100
 # A session whose other end was cut off would be there for hours.
 ClientAliveInterval 2
@@ -283,7 +285,7 @@ class Testbed:
         self._is_up = False
 
     def _bring_up(self, names: Sequence[str]) -> None:
-        for folder in (self.scratch, self.folder / "cgroup"):
+        for folder in (self.scratch, self.folder / "cgroup", self.folder / "tmp"):
             folder.mkdir()
         self._write_files(names)
         setup = "ip link add switch type bridge\nip link set switch up"

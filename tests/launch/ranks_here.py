@@ -1,0 +1,47 @@
+"""How do tests run the ranks of an MPI program, all of them on this machine?"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from launch.mpi.mpirun import find_mpirun
+from launch.mpi.scratch import MpirunScratch
+
+ROOT = Path(__file__).parents[2]
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+
+def run_ranks(
+    count: int,
+    program: Sequence[str],
+    *,
+    options: Sequence[str] = (),
+    timeout_s: float = 60,
+) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end; its exit code is the caller's business.
+
+    Args:
+        count: Of ranks.
+        program: As ``python -m mpi4py`` takes it.
+        options: Of mpirun.
+        timeout_s: After which it is ended.
+    """
+    command = [
+        *(find_mpirun(), "--host", f"localhost:{count}", "-n", str(count), "--bind-to", "none"),
+        *(*options, sys.executable, "-m", "mpi4py", *program),
+    ]
+    with MpirunScratch(os.environ) as scratch:
+        return subprocess.run(
+            scratch.wrap(command),
+            cwd=ROOT,
+            env=os.environ | AS_ROOT,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
