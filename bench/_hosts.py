@@ -8,7 +8,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ from launch.workers.reports import JobFailed, StepDone
 ALEXNET_PARAMETERS = 57_016_131
 CASE = f"{Path(__file__).with_name('_alexnet_in_memory.py')}:AlexNetInMemory"
 _WARMUP_STEPS = 2
+_ENDLESS = 100_000
 _LIMIT_S = 600.0
 
 
@@ -60,23 +63,57 @@ class Cluster:
         """
         chosen = hosts or self.bed.hosts[: len(plans)]
         times: Sequence[StepTime | None] = step_times or [None] * len(plans)
-        with tempfile.TemporaryDirectory(prefix="ddlplan-bench-") as folder:
+        with self._training(chosen, plans, steps + _WARMUP_STEPS, times) as (job, log):
+            done = list(_steps_of(job))
+            if job.wait() != 0:
+                raise BenchError(log.read_text()[-2000:])
+        return [step.time_s for step in done[_WARMUP_STEPS:]]
+
+    @contextmanager
+    def each_alone(self, hosts: Sequence[TestHost], plans: Sequence[Plan]) -> Iterator[None]:
+        """Let hosts train, each by itself, for as long as the block runs.
+
+        Args:
+            hosts: Any, or none.
+            plans: Of each of them.
+        """
+        with ExitStack() as stack:
+            jobs = [
+                stack.enter_context(self._training([host], [plan], _ENDLESS, [None]))[0]
+                for host, plan in zip(hosts, plans, strict=True)
+            ]
+            for job in jobs:
+                for _ in islice(_steps_of(job), _WARMUP_STEPS):
+                    pass
+            yield
+
+    @contextmanager
+    def _training(
+        self,
+        hosts: Sequence[TestHost],
+        plans: Sequence[Plan],
+        steps: int,
+        step_times: Sequence[StepTime | None],
+    ) -> Iterator[tuple[MpiJob, Path]]:
+        """Start a job of so many steps; give it, and the log of its mpirun."""
+        with tempfile.TemporaryDirectory(prefix="ddlplan-bench-") as name:
+            folder = Path(name)
             job = Job(
                 use_case=CASE,
                 nodes=tuple(
                     NodeJob(host=host.name, plan=plan, step_time=time)
-                    for host, plan, time in zip(chosen, plans, times, strict=True)
+                    for host, plan, time in zip(hosts, plans, step_times, strict=True)
                 ),
-                run_directory=folder,
-                data=folder,
-                keeps_shares=step_times is None,
+                run_directory=name,
+                data=name,
+                keeps_shares=None in step_times,
             )
-            batch = sum(plan.node_batch for plan in plans)
-            Path(folder, "samples").write_text(str(batch * (steps + _WARMUP_STEPS)))
-            document = Path(folder, "job.json")
+            samples = steps * sum(plan.node_batch for plan in plans)
+            (folder / "samples").write_text(str(samples))
+            document, log = folder / "job.json", folder / "mpirun.log"
             document.write_bytes(job.encode())
-            done = self._follow(chosen, ["launch.rank", str(document)], Path(folder))
-        return [step.time_s for step in done[_WARMUP_STEPS:]]
+            with MpiJob(self._command(hosts, ["launch.rank", str(document)]), log) as running:
+                yield running, log
 
     def add_up(self, num_bytes: int, repeats: int) -> dict[str, Any]:
         """Add up memory of a size over all hosts, with nothing beside it."""
@@ -147,20 +184,6 @@ class Cluster:
         times: list[float] = json.loads(said[0][0].splitlines()[-1])["times_s"]
         return times[_WARMUP_STEPS:]
 
-    def _follow(
-        self, hosts: Sequence[TestHost], program: list[str], folder: Path
-    ) -> list[StepDone]:
-        done: list[StepDone] = []
-        with MpiJob(self._command(hosts, program), folder / "mpirun.log") as running:
-            for report in running.reports():
-                if isinstance(report, StepDone):
-                    done.append(report)
-                if isinstance(report, JobFailed):
-                    raise BenchError(f"{report.node}: {report.message}\n{report.log_tail}")
-            if running.wait() != 0:
-                raise BenchError((folder / "mpirun.log").read_text()[-2000:])
-        return done
-
     def _command(self, hosts: Sequence[TestHost], program: list[str]) -> list[str]:
         settings = MpiSettings(
             ssh_config=self.bed.ssh_config,
@@ -169,6 +192,15 @@ class Cluster:
         )
         named = [Host(name=host.name, line=line) for line, host in enumerate(hosts, start=1)]
         return mpi_command(named, program, settings, _environment(), starts_here=False)
+
+
+def _steps_of(job: MpiJob) -> Iterator[StepDone]:
+    """Give the steps of a job as they are done."""
+    for report in job.reports():
+        if isinstance(report, StepDone):
+            yield report
+        if isinstance(report, JobFailed):
+            raise BenchError(f"{report.node}: {report.message}\n{report.log_tail}")
 
 
 def _environment() -> dict[str, str]:

@@ -60,8 +60,8 @@ def measure_lines(
 ) -> list[StepTime]:
     """Measure each host with its batch and with a quarter of it, as `tune` does."""
     small = [max(1, batch // 4) for batch in batches]
-    whole_s = alone_at_once(cluster, hosts, batches, steps)
     small_s = alone_at_once(cluster, hosts, small, steps)
+    whole_s = alone_at_once(cluster, hosts, batches, steps)
     return [
         fit_step_time([few, many])
         for few, many in zip(

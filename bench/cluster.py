@@ -6,6 +6,9 @@ batches. In each, what every host needs alone and what the network can do are me
 `probe --hosts` measure them. From these the throughput of all hosts, of the subset that is chosen
 and of the fastest host alone is predicted, and held against what is then measured. A verdict is
 wrong where what it chose is more than 5 % slower than another of these.
+
+Hosts of one machine share its caches and its memory, which machines of their own do not. So in every
+run all of them train: hosts that take no part in what is measured do so by themselves.
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ from planner.exchange_time import Exchange
 from planner.prediction import ClusterNode, Prediction, predict
 
 _GAP = 0.05
+_LEAST_BATCH = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +47,13 @@ class Setting:
     quotas: tuple[float | None, ...]
     rate: str | None
     batch: int
+    """Of a whole core."""
+
+    @property
+    def batches(self) -> list[int]:
+        """What each host was tuned with: a part of a core has that part of the batch."""
+        quotas = (1.0 if quota is None else quota for quota in self.quotas)
+        return [max(_LEAST_BATCH, round(self.batch * quota)) for quota in quotas]
 
     def __str__(self) -> str:
         speeds = "+".join(f"{1 if quota is None else quota:g}" for quota in self.quotas)
@@ -138,59 +149,66 @@ def _try(setting: Setting, steps: int, out: Output) -> tuple[Held, list[Held]]:
     """Predict and measure one setting; give what was chosen, and all that was measured.
 
     The speed of a virtual machine changes by some ten percent within minutes. So what the hosts
-    need alone is measured before and after; the verdict follows from the former, what is held
-    against the measurements from both.
+    need alone is measured again after each run. The verdict follows from what was measured first,
+    what is held against a run from what was measured before and after it.
     """
     count = len(setting.cores)
     with Testbed(count, cores=setting.cores, quotas=setting.quotas, rate=setting.rate) as bed:
         cluster = Cluster(bed)
-        batches = [setting.batch] * count
-        before = measure_lines(cluster, bed.hosts, batches, steps)
         exchange = measure_exchange(cluster, bed.hosts)
-        verdict = judge(_nodes(bed, setting, before), exchange, GRADIENT_BYTES)
+        lines = measure_lines(cluster, bed.hosts, setting.batches, steps)
+        verdict = judge(_nodes(bed, setting, lines), exchange, GRADIENT_BYTES)
         worth = {one.hosts: one for one in _worth_measuring(verdict.chosen, verdict.predictions)}
-        measured = {hosts: _measure(cluster, one, steps) for hosts, one in worth.items()}
-        after_s = alone_at_once(cluster, bed.hosts, batches, steps)
-        changes = [s / line.at(setting.batch) for line, s in zip(before, after_s, strict=True)]
-        out.say(f"  {setting}: {_describe(before, changes, exchange)}")
-        nodes = _nodes(bed, setting, [*map(_halfway, before, changes)])
-        held = {
-            hosts: Held(
-                hosts=hosts,
-                predicted=_predict(nodes, one, exchange).throughput_samples_per_s,
-                measured=measured[hosts],
-            )
-            for hosts, one in worth.items()
-        }
+        changes, held = [[1.0] * count], {}
+        for hosts, one in worth.items():
+            measured = _measure(cluster, setting, one, steps)
+            after_s = alone_at_once(cluster, bed.hosts, setting.batches, steps)
+            changes.append(_changes(setting, lines, after_s))
+            around = [(old + new) / 2 for old, new in zip(*changes[-2:], strict=True)]
+            nodes = _nodes(bed, setting, [*map(_scaled, lines, around)])
+            predicted = _predict(nodes, one, exchange).throughput_samples_per_s
+            held[hosts] = Held(hosts=hosts, predicted=predicted, measured=measured)
+        out.say(f"  {setting}: {_describe(lines, changes, exchange)}")
     return held[verdict.chosen.hosts], list(held.values())
 
 
 def _nodes(bed: Testbed, setting: Setting, lines: Sequence[StepTime]) -> list[ClusterNode]:
     return [
-        cluster_node(host, line, setting.batch, 1.0 if quota is None else quota)
-        for host, line, quota in zip(bed.hosts, lines, setting.quotas, strict=True)
+        cluster_node(host, line, batch, 1.0 if quota is None else quota)
+        for host, line, batch, quota in zip(
+            bed.hosts, lines, setting.batches, setting.quotas, strict=True
+        )
+    ]
+
+
+def _changes(
+    setting: Setting, lines: Sequence[StepTime], times_s: Sequence[float]
+) -> list[float]:
+    """Say how many times as long each host needs for its batch as when it was measured first."""
+    return [
+        time_s / line.at(batch)
+        for line, batch, time_s in zip(lines, setting.batches, times_s, strict=True)
     ]
 
 
 def _describe(
-    before: Sequence[StepTime], changes: Sequence[float], exchange: Exchange | None
+    lines: Sequence[StepTime], changes: Sequence[Sequence[float]], exchange: Exchange | None
 ) -> str:
-    """Say what the predictions rest on: steps of hosts alone, before and after, and the sums."""
-    lines = [
-        f"{time.fixed_s:.3f} s + {time.per_sample_s:.4f} s n, then {change:.2f} times that"
-        for time, change in zip(before, changes, strict=True)
+    """Say what the predictions rest on: steps of hosts alone, and the sums."""
+    alone = [
+        f"{time.fixed_s:.3f} s + {time.per_sample_s:.4f} s n, then "
+        f"{', '.join(f'{change:.2f}' for change in later[1:])} times that"
+        for time, later in zip(lines, zip(*changes, strict=True), strict=True)
     ]
-    said = f"alone {', '.join(lines)}"
+    said = f"alone {'; '.join(alone)}"
     if exchange is None:
         return said
     sums = [f"{one.time_s:.3f} s, {one.cpu_s:.3f} s of a core" for one in exchange.measured.sums]
     return f"{said}; a sum over all takes {sums[0]}"
 
 
-def _halfway(before: StepTime, change: float) -> StepTime:
-    """Give a host's steps in between, where they changed by a factor."""
-    factor = (1 + change) / 2
-    return StepTime(fixed_s=factor * before.fixed_s, per_sample_s=factor * before.per_sample_s)
+def _scaled(line: StepTime, factor: float) -> StepTime:
+    return StepTime(fixed_s=factor * line.fixed_s, per_sample_s=factor * line.per_sample_s)
 
 
 def _predict(
@@ -213,12 +231,15 @@ def _worth_measuring(chosen: Prediction, found: Sequence[Prediction]) -> Iterato
     yield next(one for one in found if len(one.hosts) == 1)
 
 
-def _measure(cluster: Cluster, shares: Prediction, steps: int) -> float:
-    """Train some hosts with their shares; give samples per second."""
-    by_name = {host.name: host for host in cluster.bed.hosts}
-    plans = [replace(PLAN, node_batch=batch) for batch in shares.batches]
-    hosts = [by_name[name] for name in shares.hosts]
-    step_s = median_s(cluster.step_times_s(plans, steps, hosts=hosts))
+def _measure(cluster: Cluster, setting: Setting, shares: Prediction, steps: int) -> float:
+    """Train some hosts with their shares, and each of the others alone; give samples per second."""
+    batches = dict(zip(shares.hosts, shares.batches, strict=True))
+    tuned = {host: setting.batches[number] for number, host in enumerate(cluster.bed.hosts)}
+    hosts = [host for host in tuned if host.name in batches]
+    others = [host for host in tuned if host.name not in batches]
+    plans = [replace(PLAN, node_batch=batches[host.name]) for host in hosts]
+    with cluster.each_alone(others, [replace(PLAN, node_batch=tuned[host]) for host in others]):
+        step_s = median_s(cluster.step_times_s(plans, steps, hosts=hosts))
     return shares.global_batch / step_s
 
 
