@@ -7,8 +7,8 @@ batches. In each, what every host needs alone and what the network can do are me
 and of the fastest host alone is predicted, and held against what is then measured. A verdict is
 wrong where what it chose is more than 5 % slower than another of these.
 
-Hosts of one machine share its caches and its memory, which machines of their own do not. So in every
-run all of them train: hosts that take no part in what is measured do so by themselves.
+Hosts of one machine share its caches and its memory, which machines of their own do not. So in
+every run all of them train: hosts that take no part in what is measured do so by themselves.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ from planner.prediction import ClusterNode, Prediction, predict
 
 _GAP = 0.05
 _LEAST_BATCH = 8
+_ABOUT_S_PER_SAMPLE = 0.075
+_LEAST_STEPS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,14 +100,14 @@ def main() -> int:
     """Measure and show."""
     parser = make_parser(__doc__)
     parser.add_argument("--settings", type=positive, default=len(SETTINGS), help="how many (all)")
-    parser.add_argument("--steps", type=positive, default=6, help="timed in each run (6)")
+    parser.add_argument("--seconds", type=positive, default=20, help="timed in each run (20)")
     arguments = parser.parse_args()
     out = Output("cluster", as_json=arguments.json)
     out.introduce()
     errors: list[float] = []
     losses: list[float] = []
     for setting in SETTINGS[: arguments.settings]:
-        chosen, every = _try(setting, arguments.steps, out)
+        chosen, every = _try(setting, arguments.seconds, out)
         best = max(held.measured for held in every)
         errors += [held.error for held in every]
         losses.append(1 - chosen.measured / best)
@@ -145,7 +147,7 @@ def main() -> int:
     )
 
 
-def _try(setting: Setting, steps: int, out: Output) -> tuple[Held, list[Held]]:
+def _try(setting: Setting, seconds: float, out: Output) -> tuple[Held, list[Held]]:
     """Predict and measure one setting; give what was chosen, and all that was measured.
 
     The speed of a virtual machine changes by some ten percent within minutes. So what the hosts
@@ -155,13 +157,14 @@ def _try(setting: Setting, steps: int, out: Output) -> tuple[Held, list[Held]]:
     count = len(setting.cores)
     with Testbed(count, cores=setting.cores, quotas=setting.quotas, rate=setting.rate) as bed:
         cluster = Cluster(bed)
+        steps = _num_steps(seconds, max(setting.batch, _LEAST_BATCH) * _ABOUT_S_PER_SAMPLE)
         exchange = measure_exchange(cluster, bed.hosts)
         lines = measure_lines(cluster, bed.hosts, setting.batches, steps)
         verdict = judge(_nodes(bed, setting, lines), exchange, GRADIENT_BYTES)
         worth = {one.hosts: one for one in _worth_measuring(verdict.chosen, verdict.predictions)}
         changes, held = [[1.0] * count], {}
         for hosts, one in worth.items():
-            measured = _measure(cluster, setting, one, steps)
+            measured = _measure(cluster, setting, one, _num_steps(seconds, one.step_s))
             after_s = alone_at_once(cluster, bed.hosts, setting.batches, steps)
             changes.append(_changes(setting, lines, after_s))
             around = [(old + new) / 2 for old, new in zip(*changes[-2:], strict=True)]
@@ -170,6 +173,11 @@ def _try(setting: Setting, steps: int, out: Output) -> tuple[Held, list[Held]]:
             held[hosts] = Held(hosts=hosts, predicted=predicted, measured=measured)
         out.say(f"  {setting}: {_describe(lines, changes, exchange)}")
     return held[verdict.chosen.hosts], list(held.values())
+
+
+def _num_steps(seconds: float, step_s: float) -> int:
+    """Give how many steps to time: the speed of the machine changes, and a few say little of it."""
+    return max(_LEAST_STEPS, round(seconds / step_s))
 
 
 def _nodes(bed: Testbed, setting: Setting, lines: Sequence[StepTime]) -> list[ClusterNode]:
@@ -181,9 +189,7 @@ def _nodes(bed: Testbed, setting: Setting, lines: Sequence[StepTime]) -> list[Cl
     ]
 
 
-def _changes(
-    setting: Setting, lines: Sequence[StepTime], times_s: Sequence[float]
-) -> list[float]:
+def _changes(setting: Setting, lines: Sequence[StepTime], times_s: Sequence[float]) -> list[float]:
     """Say how many times as long each host needs for its batch as when it was measured first."""
     return [
         time_s / line.at(batch)
