@@ -54,8 +54,18 @@ class Setting:
     @property
     def batches(self) -> list[int]:
         """What each host was tuned with: a part of a core has that part of the batch."""
-        quotas = (1.0 if quota is None else quota for quota in self.quotas)
-        return [max(_LEAST_BATCH, round(self.batch * quota)) for quota in quotas]
+        return [max(_LEAST_BATCH, round(self.batch * part)) for part in self.parts]
+
+    @property
+    def parts(self) -> list[float]:
+        """Of a core that each host has."""
+        return [1.0 if quota is None else quota for quota in self.quotas]
+
+    @property
+    def about_step_s(self) -> float:
+        """About what the slowest host needs for its batch."""
+        every = zip(self.batches, self.parts, strict=True)
+        return max(batch / part for batch, part in every) * _ABOUT_S_PER_SAMPLE
 
     def __str__(self) -> str:
         speeds = "+".join(f"{1 if quota is None else quota:g}" for quota in self.quotas)
@@ -157,7 +167,7 @@ def _try(setting: Setting, seconds: float, out: Output) -> tuple[Held, list[Held
     count = len(setting.cores)
     with Testbed(count, cores=setting.cores, quotas=setting.quotas, rate=setting.rate) as bed:
         cluster = Cluster(bed)
-        steps = _num_steps(seconds, max(setting.batch, _LEAST_BATCH) * _ABOUT_S_PER_SAMPLE)
+        steps = _num_steps(seconds, setting.about_step_s)
         exchange = measure_exchange(cluster, bed.hosts)
         lines = measure_lines(cluster, bed.hosts, setting.batches, steps)
         verdict = judge(_nodes(bed, setting, lines), exchange, GRADIENT_BYTES)
@@ -182,9 +192,9 @@ def _num_steps(seconds: float, step_s: float) -> int:
 
 def _nodes(bed: Testbed, setting: Setting, lines: Sequence[StepTime]) -> list[ClusterNode]:
     return [
-        cluster_node(host, line, batch, 1.0 if quota is None else quota)
-        for host, line, batch, quota in zip(
-            bed.hosts, lines, setting.batches, setting.quotas, strict=True
+        cluster_node(host, line, batch, part)
+        for host, line, batch, part in zip(
+            bed.hosts, lines, setting.batches, setting.parts, strict=True
         )
     ]
 
