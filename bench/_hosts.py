@@ -10,13 +10,13 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "hosts"))
 
 from _block import BenchError
+from _turns import Training, Turn
 from testbed.bed import Testbed, TestHost
 
 from launch.hosts.line import Host
@@ -26,13 +26,15 @@ from launch.mpi.job import MpiJob
 from launch.mpi.settings import MpiSettings
 from launch.plan import Plan
 from launch.shares import StepTime
-from launch.workers.reports import JobFailed, StepDone
 
 ALEXNET_PARAMETERS = 57_016_131
 CASE = f"{Path(__file__).with_name('_alexnet_in_memory.py')}:AlexNetInMemory"
 _WARMUP_STEPS = 2
 _ENDLESS = 100_000
 _LIMIT_S = 600.0
+
+Trains = tuple[Sequence[TestHost], Sequence[Plan]]
+"""The hosts of a job, and the plan of each."""
 
 
 class Cluster:
@@ -63,29 +65,23 @@ class Cluster:
         """
         chosen = hosts or self.bed.hosts[: len(plans)]
         times: Sequence[StepTime | None] = step_times or [None] * len(plans)
-        with self._training(chosen, plans, steps + _WARMUP_STEPS, times) as (job, log):
-            done = list(_steps_of(job))
-            if job.wait() != 0:
-                raise BenchError(log.read_text()[-2000:])
+        with self._training(chosen, plans, steps + _WARMUP_STEPS, times) as training:
+            done = list(training.steps())
+            if training.job.wait() != 0:
+                raise BenchError(training.log.read_text()[-2000:])
         return [step.time_s for step in done[_WARMUP_STEPS:]]
 
     @contextmanager
-    def each_alone(self, hosts: Sequence[TestHost], plans: Sequence[Plan]) -> Iterator[None]:
-        """Let hosts train, each by itself, for as long as the block runs.
-
-        Args:
-            hosts: Any, or none.
-            plans: Of each of them.
-        """
+    def turn(self, jobs: Sequence[Trains]) -> Iterator[Turn]:
+        """Start jobs without end that go on in one turn, side by side."""
         with ExitStack() as stack:
-            jobs = [
-                stack.enter_context(self._training([host], [plan], _ENDLESS, [None]))[0]
-                for host, plan in zip(hosts, plans, strict=True)
+            trainings = [
+                stack.enter_context(self._training(hosts, plans, _ENDLESS, [None] * len(plans)))
+                for hosts, plans in jobs
             ]
-            for job in jobs:
-                for _ in islice(_steps_of(job), _WARMUP_STEPS):
-                    pass
-            yield
+            turn = Turn(trainings, warm_up=_WARMUP_STEPS)
+            stack.callback(turn.close)
+            yield turn
 
     @contextmanager
     def _training(
@@ -94,8 +90,8 @@ class Cluster:
         plans: Sequence[Plan],
         steps: int,
         step_times: Sequence[StepTime | None],
-    ) -> Iterator[tuple[MpiJob, Path]]:
-        """Start a job of so many steps; give it, and the log of its mpirun."""
+    ) -> Iterator[Training]:
+        """Start a job of so many steps."""
         with tempfile.TemporaryDirectory(prefix="ddlplan-bench-") as name:
             folder = Path(name)
             job = Job(
@@ -113,7 +109,7 @@ class Cluster:
             document, log = folder / "job.json", folder / "mpirun.log"
             document.write_bytes(job.encode())
             with MpiJob(self._command(hosts, ["launch.rank", str(document)]), log) as running:
-                yield running, log
+                yield Training(running, document, log)
 
     def add_up(self, num_bytes: int, repeats: int) -> dict[str, Any]:
         """Add up memory of a size over all hosts, with nothing beside it."""
@@ -192,15 +188,6 @@ class Cluster:
         )
         named = [Host(name=host.name, line=line) for line, host in enumerate(hosts, start=1)]
         return mpi_command(named, program, settings, _environment(), starts_here=False)
-
-
-def _steps_of(job: MpiJob) -> Iterator[StepDone]:
-    """Give the steps of a job as they are done."""
-    for report in job.reports():
-        if isinstance(report, StepDone):
-            yield report
-        if isinstance(report, JobFailed):
-            raise BenchError(f"{report.node}: {report.message}\n{report.log_tail}")
 
 
 def _environment() -> dict[str, str]:

@@ -13,32 +13,24 @@ every run all of them train: hosts that take no part in what is measured do so b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
 from _block import Output, Required, Result, make_parser, positive, run_bench
-from _hosts import Cluster
-from _speeds import (
-    GRADIENT_BYTES,
-    PLAN,
-    alone_at_once,
-    cluster_node,
-    measure_exchange,
-    measure_lines,
-    median_s,
-)
-from testbed.bed import Testbed
+from _hosts import Cluster, Trains
+from _speeds import GRADIENT_BYTES, PLAN, cluster_node, measure_exchange, median_s
+from _turns import Turn
+from testbed.bed import Testbed, TestHost
 
-from launch.shares import StepTime
+from launch.shares import StepTime, fit_step_time
 from planner.cluster import judge
 from planner.exchange_time import Exchange
 from planner.prediction import ClusterNode, Prediction, predict
 
 _GAP = 0.05
 _LEAST_BATCH = 8
-_ABOUT_S_PER_SAMPLE = 0.075
-_LEAST_STEPS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,12 +52,6 @@ class Setting:
     def parts(self) -> list[float]:
         """Of a core that each host has."""
         return [1.0 if quota is None else quota for quota in self.quotas]
-
-    @property
-    def about_step_s(self) -> float:
-        """About what the slowest host needs for its batch."""
-        every = zip(self.batches, self.parts, strict=True)
-        return max(batch / part for batch, part in every) * _ABOUT_S_PER_SAMPLE
 
     def __str__(self) -> str:
         speeds = "+".join(f"{1 if quota is None else quota:g}" for quota in self.quotas)
@@ -99,6 +85,8 @@ class Held:
     hosts: tuple[str, ...]
     predicted: float
     measured: float
+    """On the machine as fast as it was when what the prediction rests on was measured: by how much
+    it has changed since is what the same hosts need alone in the next turn."""
 
     @property
     def error(self) -> float:
@@ -110,19 +98,19 @@ def main() -> int:
     """Measure and show."""
     parser = make_parser(__doc__)
     parser.add_argument("--settings", type=positive, default=len(SETTINGS), help="how many (all)")
-    parser.add_argument("--seconds", type=positive, default=20, help="timed in each run (20)")
+    parser.add_argument("--rounds", type=positive, default=3, help="of turns for each subset (3)")
+    parser.add_argument("--seconds", type=positive, default=8, help="that a turn takes (8)")
     arguments = parser.parse_args()
     out = Output("cluster", as_json=arguments.json)
     out.introduce()
     errors: list[float] = []
     losses: list[float] = []
     for setting in SETTINGS[: arguments.settings]:
-        chosen, every = _try(setting, arguments.seconds, out)
-        best = max(held.measured for held in every)
+        every = _try(setting, arguments, out)
         errors += [held.error for held in every]
-        losses.append(1 - chosen.measured / best)
+        losses.append(1 - every[0].measured / max(held.measured for held in every))
         for held in every:
-            mark = "*" if held == chosen else " "
+            mark = "*" if held is every[0] else " "
             out.say(
                 f"{mark} {setting}: {' '.join(held.hosts)}: predicted {held.predicted:.1f} "
                 f"samples/s, measured {held.measured:.1f} ({100 * held.error:.1f} % off)"
@@ -157,74 +145,101 @@ def main() -> int:
     )
 
 
-def _try(setting: Setting, seconds: float, out: Output) -> tuple[Held, list[Held]]:
-    """Predict and measure one setting; give what was chosen, and all that was measured.
-
-    The speed of a virtual machine changes by some ten percent within minutes. So what the hosts
-    need alone is measured again after each run. The verdict follows from what was measured first,
-    what is held against a run from what was measured before and after it.
-    """
-    count = len(setting.cores)
-    with Testbed(count, cores=setting.cores, quotas=setting.quotas, rate=setting.rate) as bed:
+def _try(setting: Setting, arguments: Namespace, out: Output) -> list[Held]:
+    """Predict and measure one setting; give what was measured, first of what was chosen."""
+    rounds, seconds = int(arguments.rounds), float(arguments.seconds)
+    cores, quotas = setting.cores, setting.quotas
+    with Testbed(len(cores), cores=cores, quotas=quotas, rate=setting.rate) as bed:
         cluster = Cluster(bed)
-        steps = _num_steps(seconds, setting.about_step_s)
         exchange = measure_exchange(cluster, bed.hosts)
-        lines = measure_lines(cluster, bed.hosts, setting.batches, steps)
-        verdict = judge(_nodes(bed, setting, lines), exchange, GRADIENT_BYTES)
-        worth = {one.hosts: one for one in _worth_measuring(verdict.chosen, verdict.predictions)}
-        changes, held = [[1.0] * count], {}
-        for hosts, one in worth.items():
-            measured = _measure(cluster, setting, one, _num_steps(seconds, one.step_s))
-            after_s = alone_at_once(cluster, bed.hosts, setting.batches, steps)
-            changes.append(_changes(setting, lines, after_s))
-            around = [(old + new) / 2 for old, new in zip(*changes[-2:], strict=True)]
-            nodes = _nodes(bed, setting, [*map(_scaled, lines, around)])
-            predicted = _predict(nodes, one, exchange).throughput_samples_per_s
-            held[hosts] = Held(hosts=hosts, predicted=predicted, measured=measured)
-        out.say(f"  {setting}: {_describe(lines, changes, exchange)}")
-    return held[verdict.chosen.hosts], list(held.values())
+        tuned = dict(zip(bed.hosts, setting.batches, strict=True))
+        with cluster.turn(_each_alone(tuned)) as alone:
+            lines = _measure_lines(cluster, tuned, alone, rounds, seconds)
+            nodes = _nodes(setting, lines)
+            verdict = judge(nodes, exchange, GRADIENT_BYTES)
+            out.say(f"  {setting}: {_describe(nodes, exchange)}")
+            held = []
+            for one in _worth_measuring(verdict.chosen, verdict.predictions):
+                shares = dict(zip(one.hosts, one.batches, strict=True))
+                with cluster.turn(_together(tuned, shares)) as together:
+                    ratios = []
+                    for _ in range(rounds):
+                        step_s = median_s(together.take(seconds)[0])
+                        now = _slowed(nodes, [median_s(times) for times in alone.take(seconds)])
+                        ratios.append(_predict(now, one, exchange).step_s / step_s)
+                predicted = one.throughput_samples_per_s
+                measured = predicted * median(ratios)
+                held.append(Held(hosts=one.hosts, predicted=predicted, measured=measured))
+    return held
 
 
-def _num_steps(seconds: float, step_s: float) -> int:
-    """Give how many steps to time: the speed of the machine changes, and a few say little of it."""
-    return max(_LEAST_STEPS, round(seconds / step_s))
+def _measure_lines(
+    cluster: Cluster,
+    tuned: Mapping[TestHost, int],
+    alone: Turn,
+    rounds: int,
+    seconds: float,
+) -> dict[TestHost, StepTime]:
+    """Measure each host with its batch and with a quarter of it, as `tune` does."""
+    small = {host: max(1, batch // 4) for host, batch in tuned.items()}
+    few_s: list[list[float]] = [[] for _ in tuned]
+    many_s: list[list[float]] = [[] for _ in tuned]
+    with cluster.turn(_each_alone(small)) as few:
+        for _ in range(rounds):
+            for turn, times_s in ((few, few_s), (alone, many_s)):
+                for of, times in zip(times_s, turn.take(seconds), strict=True):
+                    of.extend(times)
+    return {
+        host: fit_step_time([(small[host], median_s(few)), (batch, median_s(many))])
+        for (host, batch), few, many in zip(tuned.items(), few_s, many_s, strict=True)
+    }
 
 
-def _nodes(bed: Testbed, setting: Setting, lines: Sequence[StepTime]) -> list[ClusterNode]:
+def _each_alone(batches: Mapping[TestHost, int]) -> list[Trains]:
+    return [([host], [replace(PLAN, node_batch=batch)]) for host, batch in batches.items()]
+
+
+def _together(tuned: Mapping[TestHost, int], shares: Mapping[str, int]) -> list[Trains]:
+    """Give a job of some hosts with their shares, and one of each other host alone."""
+    hosts = [host for host in tuned if host.name in shares]
+    plans = [replace(PLAN, node_batch=shares[host.name]) for host in hosts]
+    others = {host: batch for host, batch in tuned.items() if host.name not in shares}
+    return [(hosts, plans), *_each_alone(others)]
+
+
+def _nodes(setting: Setting, lines: Mapping[TestHost, StepTime]) -> list[ClusterNode]:
     return [
         cluster_node(host, line, batch, part)
-        for host, line, batch, part in zip(
-            bed.hosts, lines, setting.batches, setting.parts, strict=True
+        for (host, line), batch, part in zip(
+            lines.items(), setting.batches, setting.parts, strict=True
         )
     ]
 
 
-def _changes(setting: Setting, lines: Sequence[StepTime], times_s: Sequence[float]) -> list[float]:
-    """Say how many times as long each host needs for its batch as when it was measured first."""
+def _slowed(nodes: Sequence[ClusterNode], times_s: Sequence[float]) -> list[ClusterNode]:
+    """Give the nodes as fast as they are now, by what each needs for its own batch."""
+    factors = (
+        time_s / node.time.at(node.tuned_batch) for node, time_s in zip(nodes, times_s, strict=True)
+    )
     return [
-        time_s / line.at(batch)
-        for line, batch, time_s in zip(lines, setting.batches, times_s, strict=True)
+        replace(
+            node,
+            time=StepTime(
+                fixed_s=factor * node.time.fixed_s, per_sample_s=factor * node.time.per_sample_s
+            ),
+        )
+        for node, factor in zip(nodes, factors, strict=True)
     ]
 
 
-def _describe(
-    lines: Sequence[StepTime], changes: Sequence[Sequence[float]], exchange: Exchange | None
-) -> str:
+def _describe(nodes: Sequence[ClusterNode], exchange: Exchange | None) -> str:
     """Say what the predictions rest on: steps of hosts alone, and the sums."""
-    alone = [
-        f"{time.fixed_s:.3f} s + {time.per_sample_s:.4f} s n, then "
-        f"{', '.join(f'{change:.2f}' for change in later[1:])} times that"
-        for time, later in zip(lines, zip(*changes, strict=True), strict=True)
-    ]
-    said = f"alone {'; '.join(alone)}"
+    alone = [f"{node.time.fixed_s:.3f} s + {node.time.per_sample_s:.4f} s n" for node in nodes]
+    said = f"alone {', '.join(alone)}"
     if exchange is None:
         return said
     sums = [f"{one.time_s:.3f} s, {one.cpu_s:.3f} s of a core" for one in exchange.measured.sums]
     return f"{said}; a sum over all takes {sums[0]}"
-
-
-def _scaled(line: StepTime, factor: float) -> StepTime:
-    return StepTime(fixed_s=factor * line.fixed_s, per_sample_s=factor * line.per_sample_s)
 
 
 def _predict(
@@ -240,23 +255,11 @@ def _predict(
     return predict(fixed, exchange, GRADIENT_BYTES, shares.global_batch)
 
 
-def _worth_measuring(chosen: Prediction, found: Sequence[Prediction]) -> Iterator[Prediction]:
-    """Give the chosen subset, all hosts, and the fastest host alone."""
-    yield chosen
-    yield max(found, key=lambda one: len(one.hosts))
-    yield next(one for one in found if len(one.hosts) == 1)
-
-
-def _measure(cluster: Cluster, setting: Setting, shares: Prediction, steps: int) -> float:
-    """Train some hosts with their shares, and each of the others alone; give samples per second."""
-    batches = dict(zip(shares.hosts, shares.batches, strict=True))
-    tuned = {host: setting.batches[number] for number, host in enumerate(cluster.bed.hosts)}
-    hosts = [host for host in tuned if host.name in batches]
-    others = [host for host in tuned if host.name not in batches]
-    plans = [replace(PLAN, node_batch=batches[host.name]) for host in hosts]
-    with cluster.each_alone(others, [replace(PLAN, node_batch=tuned[host]) for host in others]):
-        step_s = median_s(cluster.step_times_s(plans, steps, hosts=hosts))
-    return shares.global_batch / step_s
+def _worth_measuring(chosen: Prediction, found: Sequence[Prediction]) -> list[Prediction]:
+    """Give the chosen subset, all hosts, and the fastest host alone, each once."""
+    whole = max(found, key=lambda one: len(one.hosts))
+    fastest = next(one for one in found if len(one.hosts) == 1)
+    return list({one.hosts: one for one in (chosen, whole, fastest)}.values())
 
 
 if __name__ == "__main__":
