@@ -45,3 +45,10 @@ def run_ranks(
             timeout=timeout_s,
             check=False,
         )
+
+
+def said_by(count: int, program: str) -> list[str]:
+    """Run the text of a program, which must end well; give the lines that its ranks wrote."""
+    ended = run_ranks(count, ["-c", program])
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout.splitlines()

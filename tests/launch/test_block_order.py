@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from test_ranks import run_ranks
+from ranks_here import said_by
 
 ORDER = """
 import json, sys, time
@@ -35,7 +35,7 @@ comm.Barrier()
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_ranks_that_are_ready_at_other_times_start_every_block_in_the_same_order(ranks):
     ready = "min(BLOCKS, ready + ((looks + comm.rank) % (2 + comm.rank + step % 2) == 0))"
-    said = list(map(json.loads, run_ranks(ORDER.replace("{ready}", ready), ranks)))
+    said = list(map(json.loads, said_by(ranks, ORDER.replace("{ready}", ready))))
     assert said[1:] == said[:1] * (ranks - 1)
     for started in said[0]:
         assert sorted(started) == list(range(12))
@@ -43,7 +43,7 @@ def test_ranks_that_are_ready_at_other_times_start_every_block_in_the_same_order
 
 def test_of_what_is_ready_everywhere_the_latest_starts_first():
     ready = "BLOCKS if looks > 20 or comm.rank else min(looks, 2)"
-    said = list(map(json.loads, run_ranks(ORDER.replace("{ready}", ready), 2)))
+    said = list(map(json.loads, said_by(2, ORDER.replace("{ready}", ready))))
     for started in said[0]:
         late = [block for block in started if block >= 2]
         assert sorted(late, reverse=True) == late

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from ranks_here import run_ranks
+from ranks_here import said_by
 
 EXCHANGE = """
 import json, sys
@@ -39,12 +39,6 @@ if ranks.rank == 0:
 ranks.broadcast(b"late")
 sys.stdout.write(f"{time.process_time() - used_s}\\n")
 """
-
-
-def said_by(num_ranks: int, program: str) -> list[str]:
-    ended = run_ranks(num_ranks, ["-c", program])
-    assert ended.returncode == 0, ended.stderr
-    return ended.stdout.splitlines()
 
 
 @pytest.mark.parametrize("num_ranks", [1, 3])
