@@ -39,6 +39,9 @@ _START_LIMIT_S = 180.0
 _SILENCE_LIMIT_S = 13.0
 """From then on rank 0 says every other second that it is alive."""
 
+_SSH_BROKEN = 255
+"""mpirun's exit code where ssh has lost a host before mpirun itself did: it then says nothing."""
+
 _CAUSE_LIMIT_S = 3.0
 
 
@@ -111,7 +114,8 @@ def run_job(
     if code != 0 or not heard.is_complete:
         how = f"was {explain_exit(code)}" if code < 0 else f"ended with {explain_exit(code)}"
         message = f"mpirun {how} before the training was done: see {log}"
-        raise TrainingFailedError(message, log_tail=_tail(log), is_accident=code < 0)
+        is_accident = code < 0 or code == _SSH_BROKEN
+        raise TrainingFailedError(message, log_tail=_tail(log), is_accident=is_accident)
     return LaunchOutcome(
         run_directory=directory.path,
         weights=heard.weights,
