@@ -57,11 +57,13 @@ class Training:
         """Send a signal to the processes that compute, and to nothing that speaks for them."""
         for process in psutil.process_iter(["cmdline"]):
             words = process.info["cmdline"] or []
-            if words[:1] == [sys.executable] and str(self.document) in words:
-                for child in process.children(recursive=True):
-                    with suppress(psutil.NoSuchProcess):
-                        if child.ppid() != process.pid:
-                            child.send_signal(number)
+            if words[:1] != [sys.executable] or str(self.document) not in words:
+                continue
+            with suppress(psutil.NoSuchProcess):
+                # Its own child is the server that starts workers.
+                servers = process.children()
+                for worker in (child for server in servers for child in server.children(True)):
+                    worker.send_signal(number)
 
 
 class Turn:

@@ -54,7 +54,7 @@ class Setting:
         return [1.0 if quota is None else quota for quota in self.quotas]
 
     def __str__(self) -> str:
-        speeds = "+".join(f"{1 if quota is None else quota:g}" for quota in self.quotas)
+        speeds = "+".join(f"{part:g}" for part in self.parts)
         return f"{speeds} cores, {self.rate or 'no limit'}, batch {self.batch}"
 
 

@@ -13,6 +13,7 @@ from launch.epoch import EpochRecord
 from launch.errors import UseCaseError
 from launch.job import Job
 from launch.mpi.job import MpiJob
+from launch.mpi.lost_host import LOGIN_BROKEN
 from launch.patience import Patience
 from launch.process_end import explain_exit
 from launch.run_directory import RunDirectory, append_line
@@ -38,9 +39,6 @@ _START_LIMIT_S = 180.0
 
 _SILENCE_LIMIT_S = 13.0
 """From then on rank 0 says every other second that it is alive."""
-
-_SSH_BROKEN = 255
-"""mpirun's exit code where ssh has lost a host before mpirun itself did: it then says nothing."""
 
 _CAUSE_LIMIT_S = 3.0
 
@@ -113,8 +111,9 @@ def run_job(
         raise TrainingFailedError(message, log_tail=_tail(log), is_accident=True)
     if code != 0 or not heard.is_complete:
         how = f"was {explain_exit(code)}" if code < 0 else f"ended with {explain_exit(code)}"
+        how += ", as where a login to a host breaks," if code == LOGIN_BROKEN else ""
         message = f"mpirun {how} before the training was done: see {log}"
-        is_accident = code < 0 or code == _SSH_BROKEN
+        is_accident = code < 0 or code == LOGIN_BROKEN
         raise TrainingFailedError(message, log_tail=_tail(log), is_accident=is_accident)
     return LaunchOutcome(
         run_directory=directory.path,

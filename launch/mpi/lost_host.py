@@ -8,6 +8,9 @@ _LOST = re.compile(
     r"lost communication with a remote daemon.*?Remote daemon:[^\n]* on node (\S+)", re.S
 )
 
+LOGIN_BROKEN = 255
+"""Exit code of ssh, and of mpirun where ssh has lost a host before mpirun did: its log is empty."""
+
 
 def find_lost_host(log: str) -> str | None:
     """Give the first host that did not answer any more, as `launch.hosts.ssh.ssh_name` has it.

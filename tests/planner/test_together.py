@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from ranks_here import run_ranks
@@ -37,7 +36,6 @@ from probes.hardware import CoreLimit, Cpu, Hardware, Memory
 from probes.links import AllReduce, Link
 from probes.timing import Measurement
 
-ROOT = Path(__file__).parents[2]
 PLAN = Plan(strategy="sequential", node_batch=4)
 TRIAL = TrialResult(
     plan=PLAN,

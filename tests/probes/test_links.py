@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 from itertools import combinations
-from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
 from ranks_here import run_ranks
 
 from probes.links import pair_rounds
-
-ROOT = Path(__file__).parents[2]
 
 MEASURE = """
 import json, sys
