@@ -62,6 +62,11 @@ class Job:
         servers = self.pids(host, "launch.workers.fork_server")
         return [pid for pid in servers if parent_of(pid) in servers]
 
+    def logins(self, host) -> list[int]:
+        """Give the processes of sshd that hold a host's logins."""
+        lines = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in host.pids()}
+        return [pid for pid, line in lines.items() if line.startswith(b"sshd")]
+
     def mpirun(self) -> int:
         (found,) = (
             pid
@@ -165,3 +170,17 @@ def test_training_goes_on_with_the_host_that_still_answers(job):
     assert "going on from the last checkpoint, 1 of 1 restarts left" in ended.err
     assert (job.folder / "runs" / "2" / "node1-worker0.log").exists()
     job.bed.mend(job.bed.hosts[1])
+
+
+def test_login_that_breaks_is_an_accident_to_go_on_after(job):
+    """The story: after a cut ssh gave up before mpirun, which ended with 255 and no word."""
+    keep = ("--checkpoint", "kept", "--checkpoint-every", "1s", "--max-restarts", "1")
+    job.start(*keep)
+    job.wait_for("kept/step-*/manifest.json")
+    for login in job.logins(job.bed.hosts[1]):
+        os.kill(login, signal.SIGKILL)
+    job.wait_for("runs/2/metrics.jsonl")
+    job.process.send_signal(signal.SIGINT)
+    ended = job.end()
+    assert ended.code == 130
+    assert "as where a login to a host breaks" in ended.err
