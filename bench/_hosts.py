@@ -16,7 +16,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "hosts"))
 
 from _block import BenchError
-from _turns import Training, Turn
+from _trainings import DdpTraining, JobTraining
+from _turns import Turn
 from testbed.bed import Testbed, TestHost
 
 from launch.hosts.line import Host
@@ -25,7 +26,6 @@ from launch.mpi.command import mpi_command
 from launch.mpi.job import MpiJob
 from launch.mpi.settings import MpiSettings
 from launch.plan import Plan
-from launch.shares import StepTime
 
 ALEXNET_PARAMETERS = 57_016_131
 CASE = f"{Path(__file__).with_name('_alexnet_in_memory.py')}:AlexNetInMemory"
@@ -47,69 +47,66 @@ class Cluster:
     def __init__(self, bed: Testbed) -> None:
         self.bed = bed
 
-    def step_times_s(
-        self,
-        plans: Sequence[Plan],
-        steps: int,
-        *,
-        hosts: Sequence[TestHost] | None = None,
-        step_times: Sequence[StepTime] | None = None,
-    ) -> list[float]:
-        """Train AlexNet in one job, a node for each plan; give the times of its steps.
-
-        Args:
-            plans: Of each host, with its share of the global batch.
-            steps: To be timed, after two that are not.
-            hosts: Which ones; the first ones when left out.
-            step_times: What is believed of each host, where shares may change.
-        """
-        chosen = hosts or self.bed.hosts[: len(plans)]
-        times: Sequence[StepTime | None] = step_times or [None] * len(plans)
-        with self._training(chosen, plans, steps + _WARMUP_STEPS, times) as training:
-            done = list(training.steps())
-            if training.job.wait() != 0:
-                raise BenchError(training.log.read_text()[-2000:])
-        return [step.time_s for step in done[_WARMUP_STEPS:]]
-
     @contextmanager
     def turn(self, jobs: Sequence[Trains]) -> Iterator[Turn]:
-        """Start jobs without end that go on in one turn, side by side."""
+        """Start jobs of ours without end that go on in one turn, side by side."""
         with ExitStack() as stack:
-            trainings = [
-                stack.enter_context(self._training(hosts, plans, _ENDLESS, [None] * len(plans)))
-                for hosts, plans in jobs
-            ]
+            trainings = [stack.enter_context(self._training(*trains)) for trains in jobs]
             turn = Turn(trainings, warm_up=_WARMUP_STEPS)
             stack.callback(turn.close)
             yield turn
 
     @contextmanager
-    def _training(
-        self,
-        hosts: Sequence[TestHost],
-        plans: Sequence[Plan],
-        steps: int,
-        step_times: Sequence[StepTime | None],
-    ) -> Iterator[Training]:
-        """Start a job of so many steps."""
-        with tempfile.TemporaryDirectory(prefix="ddlplan-bench-") as name:
+    def ddp_turn(self, batch_size: int, *, channels_last: bool) -> Iterator[Turn]:
+        """Start DistributedDataParallel without end on the first two hosts, for a turn of its own.
+
+        Args:
+            batch_size: Of each host.
+            channels_last: Whether it has the memory format that ours has.
+        """
+        script = Path(__file__).with_name("rivals") / "ddp_nodes.py"
+        command = [sys.executable, str(script), "--batch-size", str(batch_size)]
+        command += ["--channels-last"] if channels_last else []
+        hosts = self.bed.hosts[:2]
+        with ExitStack() as stack:
+            folder = Path(stack.enter_context(_own_folder()))
+            said, log = folder / "times", folder / "log"
+            log_file = stack.enter_context(log.open("ab"))
+            started: list[subprocess.Popen[bytes]] = []
+            for rank, host in enumerate(hosts):
+                said_file = stack.enter_context((said if rank == 0 else log).open("ab"))
+                process = subprocess.Popen(
+                    host.command(command),
+                    env=_ddp_environment(rank, hosts),
+                    stdout=said_file,
+                    stderr=log_file,
+                )
+                stack.callback(process.wait)
+                stack.callback(process.kill)
+                started.append(process)
+            yield Turn([DdpTraining(started, said, log)], warm_up=_WARMUP_STEPS)
+
+    @contextmanager
+    def _training(self, hosts: Sequence[TestHost], plans: Sequence[Plan]) -> Iterator[JobTraining]:
+        """Start a job without end."""
+        with _own_folder() as name:
             folder = Path(name)
             job = Job(
                 use_case=CASE,
                 nodes=tuple(
-                    NodeJob(host=host.name, plan=plan, step_time=time)
-                    for host, plan, time in zip(hosts, plans, step_times, strict=True)
+                    NodeJob(host=host.name, plan=plan)
+                    for host, plan in zip(hosts, plans, strict=True)
                 ),
                 run_directory=name,
                 data=name,
-                keeps_shares=None in step_times,
+                keeps_shares=True,
             )
-            samples = steps * sum(plan.node_batch for plan in plans)
+            samples = _ENDLESS * sum(plan.node_batch for plan in plans)
             (folder / "samples").write_text(str(samples))
             document, log = folder / "job.json", folder / "mpirun.log"
             document.write_bytes(job.encode())
             with MpiJob(self._command(hosts, ["launch.rank", str(document)]), log) as running:
-                yield Training(running, document, log)
+                yield JobTraining(running, document, log)
 
     def add_up(self, num_bytes: int, repeats: int) -> dict[str, Any]:
         """Add up memory of a size over all hosts, with nothing beside it."""
@@ -150,36 +147,6 @@ class Cluster:
         both = (ends["sum_received"], ends["sum_received_bidir_reverse"])
         return min(float(one["bits_per_second"]) for one in both) / 8
 
-    def ddp_step_times_s(self, batch_size: int, steps: int, *, channels_last: bool) -> list[float]:
-        """Train AlexNet by DistributedDataParallel on the first two hosts."""
-        script = Path(__file__).with_name("rivals") / "ddp_nodes.py"
-        options = ["--batch-size", str(batch_size), "--steps", str(steps + _WARMUP_STEPS)]
-        options += ["--channels-last"] if channels_last else []
-        hosts = self.bed.hosts[:2]
-        started = [
-            subprocess.Popen(
-                host.command([sys.executable, str(script), *options]),
-                env=os.environ
-                | {
-                    "RANK": str(rank),
-                    "WORLD_SIZE": "2",
-                    "OMP_NUM_THREADS": "1",
-                    "MASTER_ADDR": hosts[0].address,
-                    "MASTER_PORT": "29500",
-                    "GLOO_SOCKET_IFNAME": "eth0",
-                },
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-            for rank, host in enumerate(hosts)
-        ]
-        said = [process.communicate(timeout=_LIMIT_S) for process in started]
-        if any(process.returncode for process in started):
-            raise BenchError(said[0][1][-2000:])
-        times: list[float] = json.loads(said[0][0].splitlines()[-1])["times_s"]
-        return times[_WARMUP_STEPS:]
-
     def _command(self, hosts: Sequence[TestHost], program: list[str]) -> list[str]:
         settings = MpiSettings(
             ssh_config=self.bed.ssh_config,
@@ -188,6 +155,22 @@ class Cluster:
         )
         named = [Host(name=host.name, line=line) for line, host in enumerate(hosts, start=1)]
         return mpi_command(named, program, settings, _environment(), starts_here=False)
+
+
+def _own_folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="ddlplan-bench-")
+
+
+def _ddp_environment(rank: int, hosts: Sequence[TestHost]) -> dict[str, str]:
+    """Say to DDP who is where, as torchrun would."""
+    return os.environ | {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(len(hosts)),
+        "OMP_NUM_THREADS": "1",
+        "MASTER_ADDR": hosts[0].address,
+        "MASTER_PORT": "29500",
+        "GLOO_SOCKET_IFNAME": "eth0",
+    }
 
 
 def _environment() -> dict[str, str]:

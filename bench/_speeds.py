@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import combinations
+from statistics import fmean, median
 
-from _hosts import ALEXNET_PARAMETERS, Cluster
+from _hosts import ALEXNET_PARAMETERS, Cluster, Trains
+from _turns import Turn, take_turns
 from testbed.bed import TestHost
 
 from launch.plan import Plan
@@ -16,7 +17,6 @@ from launch.shares import StepTime, fit_step_time
 from planner.exchange_time import EARLY_READY, Exchange
 from planner.links import HostLink, MeasuredLinks, SumTime
 from planner.prediction import ClusterNode
-from probes.timing import Measurement
 
 GRADIENT_BYTES = 4 * ALEXNET_PARAMETERS
 PLAN = Plan(
@@ -32,42 +32,39 @@ _LATENCY_S = 5e-5
 """Of a testbed; of gradients of this size it takes next to nothing."""
 
 
-def median_s(times_s: Sequence[float]) -> float:
-    """Give the median of step times."""
-    return Measurement(samples_s=tuple(times_s)).median_s
+def each_alone(batches: Mapping[TestHost, int]) -> list[Trains]:
+    """Give a job for each host by itself, with its batch.
 
-
-def alone_at_once(
-    cluster: Cluster, hosts: Sequence[TestHost], batches: Sequence[int], steps: int
-) -> list[float]:
-    """Train on every host by itself, all at the same time; give the step time of each.
-
-    At once, because hosts of one machine share its caches and its memory also when they train
-    together.
+    They belong into one turn: hosts of one machine share its caches and its memory also when they
+    train together.
     """
-    with ThreadPoolExecutor(len(hosts)) as pool:
-        calls = [
-            pool.submit(
-                cluster.step_times_s, [replace(PLAN, node_batch=batch)], steps, hosts=[host]
-            )
-            for host, batch in zip(hosts, batches, strict=True)
-        ]
-        return [median_s(call.result()) for call in calls]
+    return [([host], [replace(PLAN, node_batch=batch)]) for host, batch in batches.items()]
 
 
 def measure_lines(
-    cluster: Cluster, hosts: Sequence[TestHost], batches: Sequence[int], steps: int
-) -> list[StepTime]:
-    """Measure each host with its batch and with a quarter of it, as `tune` does."""
-    small = [max(1, batch // 4) for batch in batches]
-    small_s = alone_at_once(cluster, hosts, small, steps)
-    whole_s = alone_at_once(cluster, hosts, batches, steps)
-    return [
-        fit_step_time([few, many])
-        for few, many in zip(
-            zip(small, small_s, strict=True), zip(batches, whole_s, strict=True), strict=True
+    cluster: Cluster, tuned: Mapping[TestHost, int], alone: Turn, *, rounds: int, seconds: float
+) -> dict[TestHost, StepTime]:
+    """Measure each host with its batch and with a quarter of it, as `tune` does.
+
+    Args:
+        cluster: Of the hosts.
+        tuned: Batch of each host.
+        alone: The turn in which each trains by itself with it.
+        rounds: Of two turns each.
+        seconds: That a turn takes.
+    """
+    small = {host: max(1, batch // 4) for host, batch in tuned.items()}
+    with cluster.turn(each_alone(small)) as few:
+        found = list(take_turns([few, alone], rounds=rounds, seconds=seconds))
+    return {
+        host: fit_step_time(
+            [
+                (small[host], fmean(few_s[place] for few_s, _ in found)),
+                (batch, fmean(many_s[place] for _, many_s in found)),
+            ]
         )
-    ]
+        for place, (host, batch) in enumerate(tuned.items())
+    }
 
 
 def measure_exchange(cluster: Cluster, hosts: Sequence[TestHost]) -> Exchange | None:
@@ -89,8 +86,8 @@ def measure_exchange(cluster: Cluster, hosts: Sequence[TestHost]) -> Exchange | 
             sums=(
                 SumTime(
                     message_bytes=GRADIENT_BYTES,
-                    time_s=median_s(summed["times_s"]),
-                    cpu_s=median_s(summed["processor_s"]),
+                    time_s=median(summed["times_s"]),
+                    cpu_s=median(summed["processor_s"]),
                 ),
             ),
         )

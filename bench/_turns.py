@@ -7,63 +7,32 @@ to be compared is started once, and goes on for a few seconds at a time.
 from __future__ import annotations
 
 import signal
-import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
+from statistics import fmean
+from typing import Protocol
 
-import psutil
 from _block import BenchError
-
-from launch.mpi.job import MpiJob
-from launch.workers.reports import JobFailed, StepDone
 
 _LOOK_S = 0.05
 _LIMIT_S = 600.0
 _LEAST_STEPS = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Training:
-    """A job that trains."""
+class Training(Protocol):
+    """What goes on without end, and says how long each of its steps took."""
 
-    job: MpiJob
-    document: Path
-    """What its ranks were given, which no other job has."""
-
-    log: Path
-    """Of its mpirun."""
-
-    def steps(self) -> Iterator[StepDone]:
-        """Give its steps as they are done, until it ends."""
-        while not self.job.is_over:
-            if (step := self.next_step(1.0)) is not None:
-                yield step
-
-    def next_step(self, timeout_s: float) -> StepDone | None:
-        """Give its next step; ``None`` where none is done in that time, or something else is.
+    def next_step_s(self, timeout_s: float) -> float | None:
+        """Give the time of its next step; ``None`` where none ends within the timeout.
 
         Raises:
-            BenchError: It has failed.
+            BenchError: It has ended.
         """
-        report = self.job.next_report(timeout_s)
-        if isinstance(report, JobFailed):
-            raise BenchError(f"{report.node}: {report.message}\n{report.log_tail}")
-        return report if isinstance(report, StepDone) else None
+        ...
 
     def signal_workers(self, number: int) -> None:
-        """Send a signal to the processes that compute, and to nothing that speaks for them."""
-        for process in psutil.process_iter(["cmdline"]):
-            words = process.info["cmdline"] or []
-            if words[:1] != [sys.executable] or str(self.document) not in words:
-                continue
-            with suppress(psutil.NoSuchProcess):
-                # Its own child is the server that starts workers.
-                servers = process.children()
-                for worker in (child for server in servers for child in server.children(True)):
-                    worker.send_signal(number)
+        """Send a signal to the processes that compute."""
+        ...
 
 
 class Turn:
@@ -78,12 +47,12 @@ class Turn:
         self._trainings = trainings
         self._take(0.0, warm_up)
 
-    def take(self, seconds: float) -> list[list[float]]:
-        """Go on for so long, or for a few steps; give the times of the steps of each training."""
+    def take(self, seconds: float) -> list[float]:
+        """Go on for so long, or for a few steps; give the mean step time of each training."""
         for training in self._trainings:
             training.signal_workers(signal.SIGCONT)
         # The step that was interrupted counts for nothing.
-        return [times[1:] for times in self._take(seconds, 1 + _LEAST_STEPS)]
+        return [fmean(times[1:]) for times in self._take(seconds, 1 + _LEAST_STEPS)]
 
     def close(self) -> None:
         """Let them go on, so that they can end."""
@@ -97,10 +66,21 @@ class Turn:
             if time.monotonic() > began_s + _LIMIT_S:
                 raise BenchError(f"fewer than {least} steps in {_LIMIT_S:g} s")
             for training, of in zip(self._trainings, times, strict=True):
-                if training.job.is_over:
-                    raise BenchError(training.log.read_text()[-2000:])
-                if (step := training.next_step(_LOOK_S)) is not None:
-                    of.append(step.time_s)
+                if (time_s := training.next_step_s(_LOOK_S)) is not None:
+                    of.append(time_s)
         for training in self._trainings:
             training.signal_workers(signal.SIGSTOP)
         return times
+
+
+def take_turns(
+    turns: Sequence[Turn], *, rounds: int, seconds: float
+) -> Iterator[list[list[float]]]:
+    """Let each go on once a round; give the step times of its trainings, in the order of the turns.
+
+    Every other round goes backwards, so that what drifts evenly favours none.
+    """
+    for number in range(rounds):
+        order = range(len(turns)) if number % 2 == 0 else reversed(range(len(turns)))
+        found = {place: turns[place].take(seconds) for place in order}
+        yield [found[place] for place in range(len(turns))]
