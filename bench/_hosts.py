@@ -31,6 +31,9 @@ ALEXNET_PARAMETERS = 57_016_131
 CASE = f"{Path(__file__).with_name('_alexnet_in_memory.py')}:AlexNetInMemory"
 _WARMUP_STEPS = 2
 _ENDLESS = 100_000
+_DDP_PORT = 29500
+"""Of one memory format, and the next one of the other: hosts have a network of their own."""
+
 _LIMIT_S = 600.0
 
 Trains = tuple[Sequence[TestHost], Sequence[Plan]]
@@ -77,7 +80,7 @@ class Cluster:
                 said_file = stack.enter_context((said if rank == 0 else log).open("ab"))
                 process = subprocess.Popen(
                     host.command(command),
-                    env=_ddp_environment(rank, hosts),
+                    env=_ddp_environment(rank, hosts, _DDP_PORT + channels_last),
                     stdout=said_file,
                     stderr=log_file,
                 )
@@ -161,14 +164,14 @@ def _own_folder() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="ddlplan-bench-")
 
 
-def _ddp_environment(rank: int, hosts: Sequence[TestHost]) -> dict[str, str]:
+def _ddp_environment(rank: int, hosts: Sequence[TestHost], port: int) -> dict[str, str]:
     """Say to DDP who is where, as torchrun would."""
     return os.environ | {
         "RANK": str(rank),
         "WORLD_SIZE": str(len(hosts)),
         "OMP_NUM_THREADS": "1",
         "MASTER_ADDR": hosts[0].address,
-        "MASTER_PORT": "29500",
+        "MASTER_PORT": str(port),
         "GLOO_SOCKET_IFNAME": "eth0",
     }
 

@@ -16,7 +16,7 @@ from _block import BenchError
 
 _LOOK_S = 0.05
 _LIMIT_S = 600.0
-_LEAST_STEPS = 3
+_LEAST_STEPS = 2
 
 
 class Training(Protocol):
@@ -49,10 +49,7 @@ class Turn:
 
     def take(self, seconds: float) -> list[float]:
         """Go on for so long, or for a few steps; give the mean step time of each training."""
-        for training in self._trainings:
-            training.signal_workers(signal.SIGCONT)
-        # The step that was interrupted counts for nothing.
-        return [fmean(times[1:]) for times in self._take(seconds, 1 + _LEAST_STEPS)]
+        return [fmean(times) for times in self._take(seconds, _LEAST_STEPS)]
 
     def close(self) -> None:
         """Let them go on, so that they can end."""
@@ -60,13 +57,17 @@ class Turn:
             training.signal_workers(signal.SIGCONT)
 
     def _take(self, seconds: float, least: int) -> list[list[float]]:
+        for training in self._trainings:
+            training.signal_workers(signal.SIGCONT)
         began_s = time.monotonic()
         times: list[list[float]] = [[] for _ in self._trainings]
         while time.monotonic() < began_s + seconds or min(map(len, times)) < least:
             if time.monotonic() > began_s + _LIMIT_S:
                 raise BenchError(f"fewer than {least} steps in {_LIMIT_S:g} s")
             for training, of in zip(self._trainings, times, strict=True):
-                if (time_s := training.next_step_s(_LOOK_S)) is not None:
+                time_s = training.next_step_s(_LOOK_S)
+                # The step that was interrupted counts for nothing, nor one that is told late.
+                if time_s is not None and time_s < time.monotonic() - began_s:
                     of.append(time_s)
         for training in self._trainings:
             training.signal_workers(signal.SIGSTOP)

@@ -8,19 +8,22 @@ batch, once with the shares that follow from what each host needs alone. Ideal i
 
 from __future__ import annotations
 
+from argparse import Namespace
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 
-from _block import Output, Required, Result, alternate, make_parser, positive, run_bench
-from _hosts import Cluster
+from _block import Output, Required, Result, make_parser, positive, run_bench
+from _hosts import Cluster, Trains
 from _speeds import (
     GRADIENT_BYTES,
     PLAN,
-    alone_at_once,
     cluster_node,
+    each_alone,
     measure_exchange,
     measure_lines,
-    median_s,
 )
+from _turns import take_turns
 from testbed.bed import Testbed
 
 from planner.prediction import predict
@@ -35,8 +38,9 @@ def main() -> int:
     parser.add_argument("--ratios", default="2,4", help="of the speeds (2,4)")
     parser.add_argument("--rate", default=None, help="of the links, such as 1gbit (no limit)")
     parser.add_argument("--batch", type=positive, default=128, help="of both hosts together (128)")
-    parser.add_argument("--blocks", type=positive, default=2, help="of four runs each (2)")
-    parser.add_argument("--steps", type=positive, default=6, help="timed in each run (6)")
+    parser.add_argument("--only-sum", action="store_true", help="leave equal shares out")
+    parser.add_argument("--rounds", type=positive, default=6, help="of turns (6)")
+    parser.add_argument("--seconds", type=positive, default=12, help="that a turn takes (12)")
     arguments = parser.parse_args()
     out = Output("shares", as_json=arguments.json)
     out.introduce()
@@ -44,46 +48,65 @@ def main() -> int:
     with Testbed(2, cores=["0", "1"], rate=arguments.rate) as bed:
         for ratio in map(int, arguments.ratios.split(",")):
             bed.set_quota(bed.hosts[1], 1 / ratio)
-            found = _compare(Cluster(bed), ratio, arguments.batch, arguments)
+            found = _compare(Cluster(bed), ratio, arguments)
             out.show(found)
             results += found
     return out.conclude(results)
 
 
-def _compare(cluster: Cluster, ratio: int, batch: int, arguments: object) -> list[Result]:
-    steps, blocks = int(arguments.steps), int(arguments.blocks)  # type: ignore[attr-defined]
+def _compare(cluster: Cluster, ratio: int, arguments: Namespace) -> list[Result]:
+    rounds, seconds = int(arguments.rounds), float(arguments.seconds)
+    batch = int(arguments.batch)
     hosts = cluster.bed.hosts
-    lines = measure_lines(cluster, hosts, [batch // 2, batch // 2], steps)
+    parts = (1.0, 1 / ratio)
+    tuned = {
+        host: round(batch * part / sum(parts)) for host, part in zip(hosts, parts, strict=True)
+    }
+    with cluster.turn(each_alone(tuned)) as alone:
+        lines = measure_lines(cluster, tuned, alone, rounds=rounds, seconds=seconds)
     nodes = [
-        cluster_node(host, line, batch // 2, cores)
-        for host, line, cores in zip(hosts, lines, (1.0, 1 / ratio), strict=True)
+        cluster_node(host, lines[host], tuned[host], part)
+        for host, part in zip(hosts, parts, strict=True)
     ]
     exchange = measure_exchange(cluster, hosts)
     shares = predict(nodes, exchange, GRADIENT_BYTES, batch).batches
     equal = (batch - batch // 2, batch // 2)
-    alone_s = alone_at_once(cluster, hosts, shares, steps)
-
-    def train(batches: tuple[int, ...]) -> float:
-        plans = [replace(PLAN, node_batch=share) for share in batches]
-        return median_s(cluster.step_times_s(plans, steps))
-
-    pairs = list(alternate(lambda: train(equal), lambda: train(shares), blocks=blocks))
-    sum_alone = sum(share / time_s for share, time_s in zip(shares, alone_s, strict=True))
-    ours = [batch / time_s for _, time_s in pairs]
+    trainings: list[list[Trains]] = [
+        [_job(cluster, shares)],
+        each_alone(dict(zip(hosts, shares, strict=True))),
+        *([] if arguments.only_sum else [[_job(cluster, equal)]]),
+    ]
+    with ExitStack() as stack:
+        turns = [stack.enter_context(cluster.turn(jobs)) for jobs in trainings]
+        found = list(take_turns(turns, rounds=rounds, seconds=seconds))
     name = f"{ratio}:1"
     limit = Required(low=_REQUIRED[ratio]) if ratio in _REQUIRED else None
+    sums = [
+        sum(share / time_s for share, time_s in zip(shares, alone_s, strict=True))
+        for _, alone_s, *_ in found
+    ]
+    results = [
+        Result(figure=f"{name}: share of host {number}", value=float(share), unit="samples")
+        for number, share in enumerate(shares, start=1)
+    ]
+    if not arguments.only_sum:
+        pairs = [(equal_s[0], ours_s[0]) for ours_s, _, equal_s in found]
+        results.append(
+            Result(figure=f"{name}: equal shares / ours", value=paired_ratio(pairs), required=limit)
+        )
+    together = [batch / ours_s[0] for ours_s, *_ in found]
     return [
-        *(
-            Result(figure=f"{name}: share of host {number}", value=float(share), unit="samples")
-            for number, share in enumerate(shares, start=1)
-        ),
-        Result(figure=f"{name}: equal shares / ours", value=paired_ratio(pairs), required=limit),
+        *results,
         Result(
             figure=f"{name}: ours / sum of both alone",
-            value=paired_ratio([(one, sum_alone) for one in ours]),
+            value=paired_ratio(list(zip(together, sums, strict=True))),
             required=Required(low=0.95),
         ),
     ]
+
+
+def _job(cluster: Cluster, batches: Sequence[int]) -> Trains:
+    return cluster.bed.hosts, [replace(PLAN, node_batch=batch) for batch in batches]
 
 
 if __name__ == "__main__":

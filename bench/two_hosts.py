@@ -13,11 +13,15 @@ the same hosts and link, with the same batch, as a user would write it and with 
 
 from __future__ import annotations
 
+from argparse import Namespace
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from statistics import fmean, median
 
-from _block import Output, Required, Result, alternate, make_parser, positive, run_bench
+from _block import Output, Required, Result, make_parser, positive, run_bench
 from _hosts import Cluster
-from _speeds import GRADIENT_BYTES, PLAN, alone_at_once, median_s
+from _speeds import GRADIENT_BYTES, PLAN, each_alone
+from _turns import take_turns
 from testbed.bed import Testbed
 
 from probes.timing import Measurement, paired_ratio
@@ -43,9 +47,9 @@ def main() -> int:
     """Measure and show."""
     parser = make_parser(__doc__)
     parser.add_argument("--rates", default="1gbit,10gbit", help="of the links (1gbit,10gbit)")
-    parser.add_argument("--batches", default="16,256", help="of one host (16,256)")
-    parser.add_argument("--blocks", type=positive, default=2, help="of four runs each (2)")
-    parser.add_argument("--steps", type=positive, default=6, help="timed in each run (6)")
+    parser.add_argument("--batches", default="16,64", help="of one host (16,64)")
+    parser.add_argument("--rounds", type=positive, default=6, help="of turns (6)")
+    parser.add_argument("--seconds", type=positive, default=8, help="that a turn takes (8)")
     arguments = parser.parse_args()
     out = Output("two_hosts", as_json=arguments.json)
     out.introduce()
@@ -59,7 +63,7 @@ def main() -> int:
             out.show(found)
             results += found
             for batch in map(int, arguments.batches.split(",")):
-                found = _judge(cluster, link, batch, arguments.blocks, arguments.steps)
+                found = _judge(cluster, link, batch, arguments)
                 out.show(found)
                 results += found
     return out.conclude(results)
@@ -73,7 +77,7 @@ def _measure_link(cluster: Cluster, rate: str) -> Link:
         rate=rate,
         iperf3_bytes_per_s=(before + after) / 2,
         sum_s=tuple(summed["times_s"]),
-        processor_s=median_s(summed["processor_s"]),
+        processor_s=median(summed["processor_s"]),
         sent_bytes=summed["bytes"],
     )
 
@@ -91,45 +95,44 @@ def _link_results(link: Link) -> list[Result]:
     ]
 
 
-def _judge(cluster: Cluster, link: Link, batch: int, blocks: int, steps: int) -> list[Result]:
+def _judge(cluster: Cluster, link: Link, batch: int, arguments: Namespace) -> list[Result]:
     plan = replace(PLAN, node_batch=batch)
-    hosts = cluster.bed.hosts
-    before = alone_at_once(cluster, hosts, [batch, batch], steps)
-    pairs = list(
-        alternate(
-            lambda: cluster.ddp_step_times_s(batch, steps, channels_last=False),
-            lambda: cluster.step_times_s([plan, plan], steps),
-            blocks=blocks,
-        )
-    )
-    after = alone_at_once(cluster, hosts, [batch, batch], steps)
-    turned = cluster.ddp_step_times_s(batch, steps, channels_last=True)
-    compute_s = sum([*before, *after]) / 4
-    busy_s = compute_s + link.processor_s
-    bound_s = max(busy_s, link.wire_s)
-    is_computing = busy_s >= link.wire_s
-    ours = [median_s(times_s) for _, times_s in pairs]
-    ddp = [median_s(times_s) for times_s, _ in pairs]
-    turned_s = median_s(turned)
+    hosts = cluster.bed.hosts[:2]
+    with ExitStack() as stack:
+        turns = [
+            stack.enter_context(turn)
+            for turn in (
+                cluster.turn([(hosts, [plan, plan])]),
+                cluster.turn(each_alone(dict.fromkeys(hosts, batch))),
+                cluster.ddp_turn(batch, channels_last=False),
+                cluster.ddp_turn(batch, channels_last=True),
+            )
+        ]
+        found = list(take_turns(turns, rounds=arguments.rounds, seconds=arguments.seconds))
+    steps_s = [ours[0] for ours, *_ in found]
+    computing_s = [fmean(alone) for _, alone, *_ in found]
+    compute_s = fmean(computing_s)
+    is_computing = compute_s + link.processor_s >= link.wire_s
+    bounds_s = [max(time_s + link.processor_s, link.wire_s) for time_s in computing_s]
     name = f"{link.rate}, batch {batch}"
     limit = Required(high=1.08 if is_computing else 1.15)
     return [
         Result(figure=f"{name}: computing alone", value=compute_s, unit="s"),
         Result(figure=f"{name}: wire", value=link.wire_s, unit="s"),
-        Result(figure=f"{name}: step", value=median_s(ours), unit="s"),
+        Result(figure=f"{name}: step", value=fmean(steps_s), unit="s"),
         Result(
             figure=f"{name}: step / bound ({'computing' if is_computing else 'link'})",
-            value=paired_ratio([(one, bound_s) for one in ours]),
+            value=paired_ratio(list(zip(steps_s, bounds_s, strict=True))),
             required=limit,
         ),
         Result(
             figure=f"{name}: time of DDP / ours",
-            value=paired_ratio(list(zip(ddp, ours, strict=True))),
+            value=paired_ratio([(ddp[0], ours[0]) for ours, _, ddp, _ in found]),
             required=Required(low=1.25),
         ),
         Result(
             figure=f"{name}: the same, DDP with channels_last",
-            value=paired_ratio([(turned_s, one) for one in ours]),
+            value=paired_ratio([(ddp[0], ours[0]) for ours, _, _, ddp in found]),
         ),
     ]
 
