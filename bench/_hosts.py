@@ -103,6 +103,7 @@ class Cluster:
                 run_directory=name,
                 data=name,
                 keeps_shares=True,
+                hang_limit_s=_LIMIT_S,  # jobs stand still when it is not their turn
             )
             samples = _ENDLESS * sum(plan.node_batch for plan in plans)
             (folder / "samples").write_text(str(samples))
@@ -132,7 +133,9 @@ class Cluster:
         """Give what iperf3 gets between two hosts, each way while both ways are used."""
         first, second = self.bed.hosts[:2]
         server = subprocess.Popen(
-            first.command(["iperf3", "--server", "--one-off"]), stdout=subprocess.DEVNULL
+            first.command(["iperf3", "--server", "--one-off"]),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,  # it says there that it was ended
         )
         try:
             words = ["iperf3", "--client", first.address, "--bidir", "--json", "--time"]

@@ -126,14 +126,14 @@ class Tried:
 def main() -> int:
     """Measure and show."""
     parser = make_parser(__doc__)
-    parser.add_argument("--settings", type=positive, default=len(SETTINGS), help="how many (all)")
+    parser.add_argument("--first", type=positive, default=1, help="setting to begin with (1)")
     parser.add_argument("--rounds", type=positive, default=4, help="of turns (4)")
     parser.add_argument("--seconds", type=positive, default=8, help="that a turn takes (8)")
     arguments = parser.parse_args()
     out = Output("cluster", as_json=arguments.json)
     out.introduce()
     every = []
-    for setting in SETTINGS[: arguments.settings]:
+    for setting in SETTINGS[arguments.first - 1 :]:
         tried = _try(setting, arguments, out)
         every.append(tried)
         for held in tried.held:

@@ -111,6 +111,7 @@ def test_allocators_of_the_c_library_are_not_preloaded(allocator):
     assert allocator_environment(allocator) == {}
 
 
+@pytest.mark.long
 def test_one_server_is_started_for_each_library():
     with ForkServers() as servers:
         assert servers.get("retain") is servers.get() is servers.get("default")

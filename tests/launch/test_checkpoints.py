@@ -239,6 +239,7 @@ print(last)
 """
 
 
+@pytest.mark.long
 def test_whenever_the_writer_is_killed_a_whole_one_is_there(folder):
     places = [str(Path(__file__).parent), *sys.path]
     done = subprocess.run(

@@ -213,6 +213,7 @@ def test_interrupted_launch_ends_quietly(tuned, steady):
     tuned.wait_until_all_ended()
 
 
+@pytest.mark.long
 def test_launch_under_nohup_goes_on_when_the_terminal_closes(tuned, steady):
     """The story: nohup ignores the signal for the command, which took it for itself again."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # what a child inherits

@@ -110,6 +110,7 @@ def test_no_plan_where_every_trial_fails(probed, cases):
     assert probed.data("plans", "list") == []
 
 
+@pytest.mark.long
 def test_interrupted_search_says_what_it_knows_and_goes_on(probed, cases):
     process = tune(probed, f"{cases}:Steady")
     probed.wait_until(lambda: count_trials(probed) >= 2, "two trials")

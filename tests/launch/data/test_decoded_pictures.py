@@ -156,6 +156,7 @@ def start_filling(log: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", FILLING, folder, str(log)])
 
 
+@pytest.mark.long
 def test_two_processes_fill_at_once(squares, tmp_path):
     fillers = [start_filling(tmp_path / f"log{number}") for number in range(2)]
     assert [filler.wait() for filler in fillers] == [0, 0]

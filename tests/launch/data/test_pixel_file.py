@@ -103,6 +103,7 @@ def test_rest_of_a_process_that_was_killed_while_making_the_file_is_removed():
     assert not left.exists()
 
 
+@pytest.mark.long
 def test_processes_that_make_the_file_at_once_end_with_the_same_one():
     script = (
         "import sys, os\n"
