@@ -13,7 +13,7 @@ from _turns import Turn, take_turns
 from testbed.bed import TestHost
 
 from launch.plan import Plan
-from launch.shares import StepTime, fit_step_time
+from launch.shares import fit_step_time
 from planner.exchange_time import EARLY_READY, Exchange
 from planner.links import HostLink, MeasuredLinks, SumTime
 from planner.prediction import ClusterNode
@@ -32,39 +32,58 @@ _LATENCY_S = 5e-5
 """Of a testbed; of gradients of this size it takes next to nothing."""
 
 
+def together(batches: Mapping[TestHost, int]) -> Trains:
+    """Give one job of hosts, with the batch of each."""
+    return list(batches), [replace(PLAN, node_batch=batch) for batch in batches.values()]
+
+
 def each_alone(batches: Mapping[TestHost, int]) -> list[Trains]:
     """Give a job for each host by itself, with its batch.
 
     They belong into one turn: hosts of one machine share its caches and its memory also when they
     train together.
     """
-    return [([host], [replace(PLAN, node_batch=batch)]) for host, batch in batches.items()]
+    return [together({host: batch}) for host, batch in batches.items()]
 
 
-def measure_lines(
-    cluster: Cluster, tuned: Mapping[TestHost, int], alone: Turn, *, rounds: int, seconds: float
-) -> dict[TestHost, StepTime]:
+def measure_nodes(
+    cluster: Cluster,
+    tuned: Mapping[TestHost, int],
+    parts: Sequence[float],
+    alone: Turn,
+    *,
+    rounds: int,
+    seconds: float,
+) -> list[ClusterNode]:
     """Measure each host with its batch and with a quarter of it, as `tune` does.
 
     Args:
         cluster: Of the hosts.
         tuned: Batch of each host.
-        alone: The turn in which each trains by itself with it.
+        parts: Of a core that each host has.
+        alone: The turn in which each trains by itself with its batch.
         rounds: Of two turns each.
         seconds: That a turn takes.
     """
     small = {host: max(1, batch // 4) for host, batch in tuned.items()}
     with cluster.turn(each_alone(small)) as few:
         found = list(take_turns([few, alone], rounds=rounds, seconds=seconds))
-    return {
-        host: fit_step_time(
-            [
-                (small[host], fmean(few_s[place] for few_s, _ in found)),
-                (batch, fmean(many_s[place] for _, many_s in found)),
-            ]
+    nodes = []
+    for place, (host, part) in enumerate(zip(tuned, parts, strict=True)):
+        points = [
+            (small[host], fmean(few_s[place] for few_s, _ in found)),
+            (tuned[host], fmean(many_s[place] for _, many_s in found)),
+        ]
+        nodes.append(
+            ClusterNode(
+                host=host.name,
+                time=fit_step_time(points),
+                tuned_batch=tuned[host],
+                cores=part,
+                first_ready=EARLY_READY,
+            )
         )
-        for place, (host, batch) in enumerate(tuned.items())
-    }
+    return nodes
 
 
 def measure_exchange(cluster: Cluster, hosts: Sequence[TestHost]) -> Exchange | None:
@@ -91,11 +110,4 @@ def measure_exchange(cluster: Cluster, hosts: Sequence[TestHost]) -> Exchange | 
                 ),
             ),
         )
-    )
-
-
-def cluster_node(host: TestHost, time: StepTime, batch: int, cores: float) -> ClusterNode:
-    """Give what the prediction must know of a host of one core, or of a part of its time."""
-    return ClusterNode(
-        host=host.name, time=time, tuned_batch=batch, cores=cores, first_ready=EARLY_READY
     )

@@ -21,14 +21,7 @@ from statistics import median
 
 from _block import Output, Required, Result, make_parser, positive, run_bench
 from _hosts import Cluster, Trains
-from _speeds import (
-    GRADIENT_BYTES,
-    PLAN,
-    cluster_node,
-    each_alone,
-    measure_exchange,
-    measure_lines,
-)
+from _speeds import GRADIENT_BYTES, each_alone, measure_exchange, measure_nodes, together
 from _turns import take_turns
 from testbed.bed import Testbed, TestHost
 
@@ -126,7 +119,10 @@ class Tried:
 def main() -> int:
     """Measure and show."""
     parser = make_parser(__doc__)
-    parser.add_argument("--first", type=positive, default=1, help="setting to begin with (1)")
+    numbers = range(1, len(SETTINGS) + 1)
+    parser.add_argument(
+        "--first", type=int, choices=numbers, default=1, help="setting to begin with (1)"
+    )
     parser.add_argument("--rounds", type=positive, default=4, help="of turns (4)")
     parser.add_argument("--seconds", type=positive, default=8, help="that a turn takes (8)")
     arguments = parser.parse_args()
@@ -189,12 +185,13 @@ def _try(setting: Setting, arguments: Namespace, out: Output) -> Tried:
         tuned = dict(zip(bed.hosts, setting.batches, strict=True))
         with ExitStack() as stack:
             alone = stack.enter_context(cluster.turn(each_alone(tuned)))
-            lines = measure_lines(cluster, tuned, alone, rounds=rounds, seconds=seconds)
-            nodes = _nodes(setting, lines)
+            nodes = measure_nodes(
+                cluster, tuned, setting.parts, alone, rounds=rounds, seconds=seconds
+            )
             verdict = judge(nodes, exchange, GRADIENT_BYTES)
             out.say(f"  {setting}: {_describe(nodes, exchange)}")
             trained = _worth_training(verdict.chosen, verdict.predictions)
-            jobs = [stack.enter_context(cluster.turn(_together(tuned, one))) for one in trained]
+            jobs = [stack.enter_context(cluster.turn(_among_others(tuned, one))) for one in trained]
             found = list(take_turns([alone, *jobs], rounds=rounds, seconds=seconds))
     held = []
     for place, one in enumerate(trained, start=1):
@@ -212,22 +209,12 @@ def _try(setting: Setting, arguments: Namespace, out: Output) -> Tried:
     return Tried(fastest_alone=fastest, held=tuple(held), chosen=verdict.chosen.hosts)
 
 
-def _together(tuned: Mapping[TestHost, int], chosen: Prediction) -> list[Trains]:
+def _among_others(tuned: Mapping[TestHost, int], chosen: Prediction) -> list[Trains]:
     """Give a job of some hosts with their shares, and one of each other host alone."""
     shares = dict(zip(chosen.hosts, chosen.batches, strict=True))
-    hosts = [host for host in tuned if host.name in shares]
-    plans = [replace(PLAN, node_batch=shares[host.name]) for host in hosts]
-    others = {host: batch for host, batch in tuned.items() if host.name not in shares}
-    return [(hosts, plans), *each_alone(others)]
-
-
-def _nodes(setting: Setting, lines: Mapping[TestHost, StepTime]) -> list[ClusterNode]:
-    return [
-        cluster_node(host, line, batch, part)
-        for (host, line), batch, part in zip(
-            lines.items(), setting.batches, setting.parts, strict=True
-        )
-    ]
+    batches = {host: shares[host.name] for host in tuned if host.name in shares}
+    others = {host: batch for host, batch in tuned.items() if host not in batches}
+    return [together(batches), *each_alone(others)]
 
 
 def _slowed(nodes: Sequence[ClusterNode], times_s: Sequence[float]) -> list[ClusterNode]:

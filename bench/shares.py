@@ -9,20 +9,11 @@ batch, once with the shares that follow from what each host needs alone. Ideal i
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 
 from _block import Output, Required, Result, make_parser, positive, run_bench
-from _hosts import Cluster, Trains
-from _speeds import (
-    GRADIENT_BYTES,
-    PLAN,
-    cluster_node,
-    each_alone,
-    measure_exchange,
-    measure_lines,
-)
+from _hosts import Cluster
+from _speeds import GRADIENT_BYTES, each_alone, measure_exchange, measure_nodes, together
 from _turns import take_turns
 from testbed.bed import Testbed
 
@@ -63,50 +54,40 @@ def _compare(cluster: Cluster, ratio: int, arguments: Namespace) -> list[Result]
         host: round(batch * part / sum(parts)) for host, part in zip(hosts, parts, strict=True)
     }
     with cluster.turn(each_alone(tuned)) as alone:
-        lines = measure_lines(cluster, tuned, alone, rounds=rounds, seconds=seconds)
-    nodes = [
-        cluster_node(host, lines[host], tuned[host], part)
-        for host, part in zip(hosts, parts, strict=True)
-    ]
+        nodes = measure_nodes(cluster, tuned, parts, alone, rounds=rounds, seconds=seconds)
     exchange = measure_exchange(cluster, hosts)
-    shares = predict(nodes, exchange, GRADIENT_BYTES, batch).batches
-    equal = (batch - batch // 2, batch // 2)
-    trainings: list[list[Trains]] = [
-        [_job(cluster, shares)],
-        each_alone(dict(zip(hosts, shares, strict=True))),
-        *([] if arguments.only_sum else [[_job(cluster, equal)]]),
-    ]
+    ours = dict(zip(hosts, predict(nodes, exchange, GRADIENT_BYTES, batch).batches, strict=True))
+    equal = dict(zip(hosts, (batch - batch // 2, batch // 2), strict=True))
+    trainings = [[together(ours)], each_alone(ours)]
+    if not arguments.only_sum:
+        trainings.append([together(equal)])
     with ExitStack() as stack:
         turns = [stack.enter_context(cluster.turn(jobs)) for jobs in trainings]
         found = list(take_turns(turns, rounds=rounds, seconds=seconds))
     name = f"{ratio}:1"
     limit = Required(low=_REQUIRED[ratio]) if ratio in _REQUIRED else None
     sums = [
-        sum(share / time_s for share, time_s in zip(shares, alone_s, strict=True))
+        sum(share / time_s for share, time_s in zip(ours.values(), alone_s, strict=True))
         for _, alone_s, *_ in found
     ]
     results = [
         Result(figure=f"{name}: share of host {number}", value=float(share), unit="samples")
-        for number, share in enumerate(shares, start=1)
+        for number, share in enumerate(ours.values(), start=1)
     ]
     if not arguments.only_sum:
         pairs = [(equal_s[0], ours_s[0]) for ours_s, _, equal_s in found]
         results.append(
             Result(figure=f"{name}: equal shares / ours", value=paired_ratio(pairs), required=limit)
         )
-    together = [batch / ours_s[0] for ours_s, *_ in found]
+    rates = [batch / ours_s[0] for ours_s, *_ in found]
     return [
         *results,
         Result(
             figure=f"{name}: ours / sum of both alone",
-            value=paired_ratio(list(zip(together, sums, strict=True))),
+            value=paired_ratio(list(zip(rates, sums, strict=True))),
             required=Required(low=0.95),
         ),
     ]
-
-
-def _job(cluster: Cluster, batches: Sequence[int]) -> Trains:
-    return cluster.bed.hosts, [replace(PLAN, node_batch=batch) for batch in batches]
 
 
 if __name__ == "__main__":

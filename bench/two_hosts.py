@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from argparse import Namespace
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import fmean, median
 
 from _block import Output, Required, Result, make_parser, positive, run_bench
 from _hosts import Cluster
-from _speeds import GRADIENT_BYTES, PLAN, each_alone
+from _speeds import GRADIENT_BYTES, each_alone, together
 from _turns import take_turns
 from testbed.bed import Testbed
 
@@ -96,14 +96,13 @@ def _link_results(link: Link) -> list[Result]:
 
 
 def _judge(cluster: Cluster, link: Link, batch: int, arguments: Namespace) -> list[Result]:
-    plan = replace(PLAN, node_batch=batch)
-    hosts = cluster.bed.hosts[:2]
+    batches = dict.fromkeys(cluster.bed.hosts[:2], batch)
     with ExitStack() as stack:
         turns = [
             stack.enter_context(turn)
             for turn in (
-                cluster.turn([(hosts, [plan, plan])]),
-                cluster.turn(each_alone(dict.fromkeys(hosts, batch))),
+                cluster.turn([together(batches)]),
+                cluster.turn(each_alone(batches)),
                 cluster.ddp_turn(batch, channels_last=False),
                 cluster.ddp_turn(batch, channels_last=True),
             )
