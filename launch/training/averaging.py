@@ -25,9 +25,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from launch.checkpoints.held import HeldOptimizer, HeldPiece, parameter_names
-from launch.errors import UseCaseError
 from launch.exchange.board import DENSE, NO_GRADIENT
-from launch.exchange.peers import Peers
+from launch.exchange.peers import Peers, kind_of
 from launch.training.chunks import (
     Chunk,
     Piece,
@@ -88,11 +87,6 @@ class GradientAverager:
         may_be_late: bool = False,
         chunk_bytes: int | None = None,
     ) -> None:
-        if isinstance(optimizer, torch.optim.LBFGS):
-            raise UseCaseError(
-                "optimizer LBFGS evaluates the model several times per step: "
-                "use --strategies sequential, or another optimizer"
-            )
         self._group = group
         self._optimizer = optimizer
         self._clipper = clipper
@@ -140,11 +134,12 @@ class GradientAverager:
         self._is_begun = False
         self._final.start_step(passes)
 
-    def step(self, loss: float) -> float:
+    def step(self, loss: float, *, is_full: bool = True) -> float:
         """Sum the gradients of all replicas and update the parameters.
 
         Args:
             loss: This replica's part of the loss, scaled by its share of the node batch.
+            is_full: Whether the step was not the rest of an epoch, smaller than the others.
 
         Returns:
             The sum over all replicas: the mean loss over all samples, the same for each.
@@ -154,7 +149,8 @@ class GradientAverager:
             if kind == NO_GRADIENT:
                 gradient.zero_()  # so that whoever sums need not ask
         if self._peers is not None:
-            mean_loss = self._peers.agree(loss, self._kinds.tolist(), self._indices)
+            kinds = self._kinds.tolist()
+            mean_loss = self._peers.agree(loss, kinds, self._indices, is_full=is_full)
             kinds = self._peers.kinds_of_all(self._indices)
             if self._late is not None and self._late.is_possible:
                 self._late.put_off(kinds)
@@ -281,7 +277,7 @@ class GradientAverager:
                 self._late.check_use(parameter)
             gradient = parameter.grad
             assert gradient is not None
-            kind = gradient.sparse_dim() if gradient.is_sparse else DENSE
+            kind = kind_of(gradient)
             dense = gradient.to_dense() if gradient.is_sparse else gradient
             if kinds[index]:
                 buffer.add_(dense)

@@ -6,11 +6,14 @@ are there, hides the network behind that pass as well. Nothing else is computed:
 parameter finds it updated.
 
 Uses are seen by PyTorch's own means, `torch.overrides.TorchFunctionMode`: whatever function of
-torch is given a parameter, by whatever module. What goes past it, such as a scripted module or an
-extension in C++, shows in the first steps, by gradients of parameters that nobody seemed to use:
-then every step ends with its update. Where it shows later only, that step fails. What is not seen
-is the use of a tensor that shares a parameter's memory and was kept from one step to the next, such
-as ``parameter.detach()``: it may hold the values of the step before.
+torch is given a parameter, by whatever module. What goes past it, such as a scripted module, an
+extension in C++ or a `torch.autograd.Function`, shows in the first steps, in the graph that
+autograd records: then every step ends with its update, even where other uses are seen, since nobody
+knows which comes first. Where it shows later only, by the gradient of a parameter that nobody
+seemed to use, that step fails. What is not seen is what autograd does not record: the use of a
+tensor that shares a parameter's memory and was kept from one step to the next, such as
+``parameter.detach()``, and what goes past these functions without gradients. It may find the values
+of the step before.
 
 Source of the idea: Peng et al., "A Generic Communication Scheduler for Distributed DNN Training
 Acceleration", 2019, https://doi.org/10.1145/3341301.3359642.
@@ -34,6 +37,7 @@ from launch.exchange.peers import Peers
 from launch.training.chunks import Chunk, Stretch
 from launch.training.group import LocalGroup
 from launch.training.piece_optimizer import PieceOptimizer
+from launch.training.recorded_uses import RecordedUses, tensors_in
 from launch.training.shared_parameters import SharedParameters
 
 _WHOLE_STEPS = 2
@@ -99,6 +103,8 @@ class LateUpdate:
         """Whether something of the last step is left to be done."""
         self._seen: set[int] = set()
         """Parameters whose use was seen in this step."""
+        self._recorded = RecordedUses(shared.parameters)
+        """In the first steps."""
         self._whole_steps = 0
         self._is_watching = False
         self._has_checked = self._has_missed = False
@@ -134,6 +140,7 @@ class LateUpdate:
     def watch(self) -> AbstractContextManager[object]:
         """See to it that whatever uses a parameter in this context finds it updated."""
         self._seen.clear()
+        self._recorded.clear()
         self._is_watching = self._is_pending or self._is_learning
         return _Watch(self) if self._is_watching else nullcontext()
 
@@ -162,15 +169,28 @@ class LateUpdate:
         self._peers.finish()
         self._is_pending = False
 
-    def prepare_for(self, values: Iterable[Any]) -> None:
-        """Update what of these is a parameter, in lists and tables too."""
-        for value in values:
-            if isinstance(value, nn.Parameter):
-                self._prepare(value)
-            elif isinstance(value, list | tuple):
-                self.prepare_for(value)
-            elif isinstance(value, dict):
-                self.prepare_for(value.values())
+    def call(
+        self, function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any]
+    ) -> Any:
+        """Call a function of torch, with what it is given updated."""
+        given = (*args, *named.values())
+        for tensor in tensors_in(given):
+            if isinstance(tensor, nn.Parameter):
+                self._prepare(tensor)
+        if not self._is_learning:
+            return function(*args, **named)
+        return self._check_call(function, args, named)
+
+    def _check_call(
+        self, function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any]
+    ) -> Any:
+        """Call a function, and hold the graph before and after it against what was seen."""
+        given = (*args, *named.values())
+        used_before = self._recorded.new_behind(given)
+        result = function(*args, **named)
+        used_by_it = self._recorded.new_behind((*given, result))
+        self._has_missed |= bool(used_before or used_by_it - self._seen)
+        return result
 
     def _prepare(self, parameter: nn.Parameter) -> None:
         self._seen.add(id(parameter))
@@ -232,6 +252,6 @@ class _Watch(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         named = kwargs or {}
-        if not torch.compiler.is_compiling():  # what is compiled runs unseen
-            self._late.prepare_for((*args, *named.values()))
-        return function(*args, **named)
+        if torch.compiler.is_compiling():  # what is compiled runs unseen
+            return function(*args, **named)
+        return self._late.call(function, args, named)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from launch.exchange.board import DENSE, NO_GRADIENT
-from launch.exchange.peers import Peers
+from launch.exchange.peers import Peers, kind_of
 from launch.training.alignment import aligned
 from launch.training.final_gradients import FinalGradients
 from launch.training.group import LocalGroup
@@ -28,12 +28,22 @@ class GradientMirror:
         parameters: Trained by this worker.
         group: Those with equal gradients.
         peers: The other nodes.
+        gives_sparse: Whether a gradient that is sparse on all nodes is so again when it comes back,
+            as optimizers want it that know no others. It travels with all its zeros.
     """
 
-    def __init__(self, parameters: Sequence[nn.Parameter], group: LocalGroup, peers: Peers) -> None:
+    def __init__(
+        self,
+        parameters: Sequence[nn.Parameter],
+        group: LocalGroup,
+        peers: Peers,
+        *,
+        gives_sparse: bool = False,
+    ) -> None:
         # The last layers' gradients are there first.
         self._parameters = [p for p in parameters if p.requires_grad][::-1]
         self._peers = peers
+        self._gives_sparse = gives_sparse
         self._is_first = group.local_rank == 0
         sizes = [aligned(p.numel() * p.element_size()) for p in self._parameters]
         memory = group.share_bytes(sum(sizes))
@@ -66,28 +76,32 @@ class GradientMirror:
         self._final.start_step(passes)
 
     @torch.no_grad()
-    def sum_up(self, loss: SupportsFloat) -> float:
+    def sum_up(self, loss: SupportsFloat, *, is_full: bool) -> float:
         """Bring the gradients of all nodes, summed, to the parameters.
 
         Args:
             loss: This node's part of the mean loss; counted where the worker is the first.
+            is_full: Whether the step was not the rest of an epoch, smaller than the others.
 
         Returns:
             The sum of it.
         """
-        mean_loss = self._send_rest(loss) if self._is_first else self._peers.sum_up(0.0, [], [])
+        if self._is_first:
+            mean_loss = self._send_rest(loss, is_full=is_full)
+        else:
+            mean_loss = self._peers.sum_up(0.0, [], [], is_full=is_full)
         self._receive(self._peers.kinds_of(self._parameters))
         return mean_loss
 
-    def _send_rest(self, loss: SupportsFloat) -> float:
-        kinds = [NO_GRADIENT if p.grad is None else DENSE for p in self._parameters]
+    def _send_rest(self, loss: SupportsFloat, *, is_full: bool) -> float:
+        kinds = [kind_of(parameter.grad) for parameter in self._parameters]
         for number, is_sent in enumerate(self._is_sent):
             if not is_sent:
                 self._send(number)
         self._is_sent = [False] * len(self._parameters)
         self._copier.finish()
         # The loss comes last: to read it is to wait until the GPU has computed everything.
-        return self._peers.sum_up(float(loss), kinds, self._indices)
+        return self._peers.sum_up(float(loss), kinds, self._indices, is_full=is_full)
 
     def _send(self, number: int) -> None:
         gradient = self._parameters[number].grad
@@ -106,6 +120,9 @@ class GradientMirror:
             # What no node has a gradient for is left alone, as it would be in one process.
             if kind == NO_GRADIENT:
                 parameter.grad = None
+                continue
+            if self._gives_sparse and kind != DENSE:
+                parameter.grad = copy.to(self._device, non_blocking=True).to_sparse(kind)
                 continue
             if parameter.grad is None or parameter.grad.is_sparse:
                 parameter.grad = torch.empty_like(parameter)

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer
 
-from launch.errors import InvalidPlanError
+from launch.errors import InvalidPlanError, UseCaseError
 from launch.plan import Plan
 from launch.use_cases._base import UseCase
 
@@ -23,13 +23,30 @@ def make_optimizer(plan: Plan, case: UseCase, parameters: Iterable[nn.Parameter]
 
     Raises:
         InvalidPlanError: The plan asks for a fused form, and there is none.
+        UseCaseError: It is none that a step can drive.
     """
     optimizer = case.optimizer(parameters)
+    check_optimizer(optimizer)
     if not plan.fused_optimizer:
         return optimizer
     if obstacle := _fused_obstacle(optimizer):
         raise InvalidPlanError(f"fused_optimizer=True and {obstacle}: use fused_optimizer=False")
     return _make_fused(optimizer)
+
+
+def check_optimizer(optimizer: Optimizer) -> None:
+    """Refuse an optimizer whose step evaluates the model by itself, as that of LBFGS does.
+
+    Raises:
+        UseCaseError: It is such a one.
+    """
+    try:
+        signature(optimizer.step).bind()
+    except TypeError as error:
+        raise UseCaseError(
+            f"optimizer {type(optimizer).__name__} wants to evaluate the model by itself in each "
+            f"step ({error}): use one whose step() needs gradients alone"
+        ) from error
 
 
 def has_fused_form(optimizer: Optimizer) -> bool:

@@ -114,7 +114,7 @@ class PipelineStep(TrainStep):
         if is_last:
             losses[self._replica] = loss
         with losing_workers():
-            loss_of_all = self._update.finish(loss if is_last else 0.0)
+            loss_of_all = self._update.finish(loss if is_last else 0.0, is_full=batch.is_full)
         self._group.barrier()
         return float(losses.sum()) if loss_of_all is None else loss_of_all
 

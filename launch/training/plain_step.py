@@ -16,6 +16,7 @@ from launch.training.cuda_graph import GraphedReplica
 from launch.training.group import LocalGroup
 from launch.training.mirror import GradientMirror
 from launch.training.optimizer import make_optimizer
+from launch.training.piece_optimizer import is_elementwise
 from launch.training.replica import Replica, prepare_model
 from launch.training.shared_step import SharedStep
 from launch.training.step import TrainStep
@@ -44,7 +45,12 @@ class PlainStep(TrainStep):
         peers = group.meet_peers(self.model)
         self._mirror = None
         if peers is not None:
-            self._mirror = GradientMirror(list(self.model.parameters()), group, peers)
+            self._mirror = GradientMirror(
+                list(self.model.parameters()),
+                group,
+                peers,
+                gives_sparse=not is_elementwise(self._optimizer),
+            )
 
     def run(self, share: Batch | None, size: BatchSize) -> SupportsFloat:
         self._optimizer.zero_grad()
@@ -52,7 +58,7 @@ class PlainStep(TrainStep):
             self._mirror.start_step(self._replica.passes_to_final(share))
         loss = self._replica.gradients(share, size)
         if self._mirror is not None:
-            loss = self._mirror.sum_up(loss)
+            loss = self._mirror.sum_up(loss, is_full=size.is_full)
         if self._max_norm is not None:
             nn.utils.clip_grad_norm_(self.model.parameters(), self._max_norm)
         self._optimizer.step()

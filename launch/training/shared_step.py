@@ -50,7 +50,7 @@ class SharedStep(TrainStep):
         self._averager.start_step(self._replica.passes_to_final(share))
         with self._averager.watch():
             loss = float(self._replica.gradients(share, size))
-        return self._averager.step(loss)
+        return self._averager.step(loss, is_full=size.is_full)
 
     def finish(self) -> None:
         self._averager.finish()

@@ -36,11 +36,12 @@ class StageUpdate(ABC):
         """Name what the optimizer keeps here, for a checkpoint, as the whole model names it."""
 
     @abstractmethod
-    def finish(self, loss: float) -> float | None:
+    def finish(self, loss: float, *, is_full: bool) -> float | None:
         """Add up the gradients of all replicas of this stage, and update the parameters.
 
         Args:
             loss: This worker's part of the mean loss.
+            is_full: Whether the step was not the rest of an epoch, smaller than the others.
 
         Returns:
             The loss of all nodes, ``None`` where there is but this one.
@@ -57,7 +58,7 @@ class LoneUpdate(StageUpdate):
     def start(self) -> None:
         self._optimizer.zero_grad()
 
-    def finish(self, loss: float) -> None:
+    def finish(self, loss: float, *, is_full: bool) -> None:
         if self._clipper is not None:
             clip(_gradients(self._optimizer), self._clipper)
         self._optimizer.step()
@@ -86,8 +87,8 @@ class SharedUpdate(StageUpdate):
     def start(self) -> None:
         self._averager.start_step()
 
-    def finish(self, loss: float) -> float | None:
-        mean_loss = self._averager.step(loss)
+    def finish(self, loss: float, *, is_full: bool) -> float | None:
+        mean_loss = self._averager.step(loss, is_full=is_full)
         return mean_loss if self._has_peers else None
 
     def held(self, model: nn.Module) -> HeldOptimizer:
@@ -123,7 +124,7 @@ class ReducedUpdate(StageUpdate):
         self._optimizer.zero_grad()
 
     @torch.no_grad()
-    def finish(self, loss: float) -> float | None:
+    def finish(self, loss: float, *, is_full: bool) -> float | None:
         device = self._parameters[0].device
         ready = torch.tensor([p.grad is not None for p in self._parameters], dtype=torch.int32)
         ready = ready.to(device)
@@ -148,7 +149,7 @@ class ReducedUpdate(StageUpdate):
             # Every worker's loss is counted, where the mirror counts the first replica's alone.
             part = torch.tensor(loss, device=device)
             distributed.all_reduce(part, group=self._group)
-            mean_loss = self._mirror.sum_up(float(part))
+            mean_loss = self._mirror.sum_up(float(part), is_full=is_full)
             gradients = [p.grad for p in self._parameters if p.grad is not None]
         if self._clipper is not None:
             counts = distributed.get_rank(self._group) == 0

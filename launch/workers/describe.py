@@ -14,7 +14,7 @@ from launch.allocators import find_allocators
 from launch.case_facts import CaseFacts
 from launch.compiler import find_compiler, has_triton
 from launch.errors import UseCaseError
-from launch.training.optimizer import has_fused_form
+from launch.training.optimizer import check_optimizer, has_fused_form
 from launch.training.piece_optimizer import is_elementwise
 from launch.use_cases._base import UseCase
 from launch.workers.input_facts import describe_input
@@ -45,14 +45,16 @@ def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
         )
     if any(isinstance(module, _BATCH_WIDE) for module in model.modules()):
         reporter.warning(
-            f"the model of {task.use_case} has BatchNorm, which a plan with several replicas or "
-            "micro-batches applies to each part of the batch by itself, as torch's DDP does: "
-            "check its accuracy, or tune with --strategies sequential"
+            f"the model of {task.use_case} has BatchNorm, which every host, replica and "
+            "micro-batch applies to its own part of the batch, as torch's DDP does, and whose "
+            "running statistics are those of the first worker: check its accuracy, or train on "
+            "one host with replicas=1 and micro_batches=1"
         )
     datasets = [case.dataset(data, train=train) for train in (True, False)]
     training, validation = map(_size, datasets, (True, False))
     batch = min(case.default_batch, training)
     optimizer = case.optimizer(model.parameters())
+    check_optimizer(optimizer)
     input_facts = describe_input(*datasets)
     return CaseFacts(
         spec=task.use_case,

@@ -238,6 +238,13 @@ class JobFailed(Report):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EndWished(Report):
+    """The ranks were asked to end by a signal, not by who started them, and have ended in order."""
+
+    signal: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Alive(Report):
     """The job goes on. It is said every other second, to whoever waits for the next report."""
 

@@ -22,6 +22,7 @@ plain_step.lone_step = _make  # of this worker, whose strategy imports it after 
 Tied = tiny_cases.Tied
 Uneven = tiny_cases.Uneven
 Sparse = tiny_cases.Sparse
+SparseRows = tiny_cases.SparseRows
 Clipped = tiny_cases.Clipped
 
 

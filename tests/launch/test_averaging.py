@@ -12,7 +12,6 @@ import torch
 from torch import nn
 from torch.optim import lr_scheduler
 
-from launch.errors import UseCaseError
 from launch.training.averaging import GradientAverager
 from launch.training.clipping import GradientClipper
 from launch.training.group import ThreadGroup
@@ -349,8 +348,3 @@ def test_an_optimizer_that_is_not_elementwise_gets_whole_tensors(workers, max_no
 
     ours = train(Layers, make, workers=workers, max_norm=max_norm)
     assert_equal(ours, train_alone(Layers, make, max_norm=max_norm))
-
-
-def test_an_optimizer_that_evaluates_the_model_several_times_is_refused():
-    with pytest.raises(UseCaseError, match=r"LBFGS.*: use"):
-        train(Layers, torch.optim.LBFGS, workers=1)

@@ -26,6 +26,8 @@ SPECS = {
     "processes": Spec("Late", [PAIR, PARTS], file=LATE),
     "threads": Spec("Late", [PAIR, THREADS], file=LATE),
     "unseen": Spec("Unseen", [PAIR, PARTS], file=LATE),
+    "seen later": Spec("SeenLater", [PAIR, PARTS], file=LATE),
+    "scripted": Spec("Scripted", [PAIR, PARTS], file=LATE),
 }
 
 
@@ -65,5 +67,6 @@ def test_worker_that_keeps_its_node_from_updating_is_named_and_not_the_one_that_
         train_all({"hangs": spec}, tmp_path, RANK)
 
 
-def test_no_update_is_late_where_a_parameter_is_used_unseen(trained):
-    assert trained("unseen").weights["changes"] == 0
+@pytest.mark.parametrize("name", ["unseen", "seen later", "scripted"])
+def test_no_update_is_late_where_a_parameter_is_used_unseen(name, trained):
+    assert trained(name).weights["changes"] == 0

@@ -21,7 +21,7 @@ RANK = Path(__file__).with_name("rank_of_four.py")
 WHOLE = Plan(strategy="sequential", node_batch=3)
 PARTS = replace(WHOLE, micro_batches=2, node_batch=4)
 ON_GPU = replace(PARTS, devices=("cuda:0",), memory_format="channels_last")
-CASES = ["Tied", "Uneven", "Sparse", "Clipped"]
+CASES = ["Tied", "Uneven", "Sparse", "SparseRows", "Clipped"]
 SPECS = {
     **{case: Spec(case, [WHOLE, PARTS], epochs=2, file=MIRRORED) for case in CASES},
     **(

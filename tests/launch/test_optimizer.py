@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from launch.case_facts import CaseFacts
-from launch.errors import InvalidPlanError
+from launch.errors import InvalidPlanError, UseCaseError
 from launch.plan import Plan
 from launch.training.optimizer import has_fused_form, make_optimizer
 from launch.use_cases._shape import as_use_case
@@ -113,3 +113,13 @@ def test_planner_is_told_what_can_be_done_with_the_optimizer(
                 facts = CaseFacts.from_json(event.report.facts)
     assert (facts.has_fused_optimizer, facts.has_schedule) == (has_fused, has_schedule)
     assert facts.updates_in_parts == in_parts
+
+
+class ManySteps(tiny_cases.Sgd):
+    def optimizer(self, parameters):
+        return torch.optim.LBFGS(parameters)
+
+
+def test_an_optimizer_that_evaluates_the_model_by_itself_is_refused_by_every_step():
+    with pytest.raises(UseCaseError, match=r"optimizer LBFGS .*'closure'.*: use"):
+        made(Plan(strategy="sequential", node_batch=8), ManySteps)

@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import time
+from pathlib import Path
 
 import numpy
 import torch
@@ -13,6 +14,7 @@ import torchvision
 from torch import nn
 from torch.nn import functional
 
+from launch.errors import UseCaseError
 from launch.use_cases._base import UseCase
 
 
@@ -67,6 +69,17 @@ class NoData(Sgd):
 
     def dataset(self, data, *, train: bool):
         return time.sleep(600)
+
+
+class FaultyOnSecond(Sgd):
+    """On the second rank of `rank_apart` at fault once the first one is there, which waits."""
+
+    def dataset(self, data, *, train: bool):
+        if Path.cwd().name == "rank0":
+            time.sleep(600)
+        while not list(Path("../rank0").glob("runs/1/*.log")):
+            time.sleep(0.05)
+        raise UseCaseError("the data are of another kind")
 
 
 class Decodable(torch.utils.data.Dataset):
@@ -164,7 +177,7 @@ class SlowInChannelsLast(Sgd):
 
     def model(self):
         model = super().model()
-        model.register_forward_pre_hook(_sleep_in_channels_last)
+        model[0].register_forward_pre_hook(_sleep_in_channels_last)
         return model
 
 
@@ -313,11 +326,28 @@ class Sparse(Sgd):
         )
 
 
+class SparseRows(Sparse):
+    """An optimizer that takes sparse gradients and no others."""
+
+    def model(self):
+        return nn.Sequential(Levels(), nn.EmbeddingBag(8, 3, mode="mean", sparse=True))
+
+    def optimizer(self, parameters):
+        return torch.optim.SparseAdam(parameters, lr=0.01)
+
+
 class Uneven(Sgd):
     """The last batch leaves one worker without a sample."""
 
     def dataset(self, data, *, train: bool):
         return Pictures(17 if train else 1)
+
+
+class Rests(Sgd):
+    """Of batches of 16 an epoch has one, and a rest in which the first of two nodes has none."""
+
+    def dataset(self, data, *, train: bool):
+        return Pictures(19 if train else 1)
 
 
 class Normed(Sgd):
