@@ -1,4 +1,4 @@
-"""What do the nodes tell each other about a step? Loss, times, kinds of gradient and wishes.
+"""What do the nodes tell each other about a step? Loss, times, size, kinds of gradient and wishes.
 
 They do when the last of them has computed its gradients, most of which may still be on their way.
 """
@@ -28,7 +28,8 @@ class Agreement:
         self._board = board
         self._kinds = board.kinds.max(0)
         self._highest = np.empty_like(self._kinds)
-        self._mine = np.array([board.losses.sum(), computed_s, wishes])
+        is_full = board.is_full.min()
+        self._mine = np.array([board.losses.sum(), computed_s, wishes, is_full])
         self._said: NDArray[Any] = np.empty((comm.size, len(self._mine)))
         self._requests = [
             comm.Iallreduce(self._kinds, self._highest, MPI.MAX),
@@ -53,3 +54,8 @@ class Agreement:
     def wishes(self) -> int:
         """Those of any node."""
         return int(np.bitwise_or.reduce(self._said[:, 2].astype(np.int64)))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether every node's share was whole, and not of the rest of an epoch."""
+        return bool(self._said[:, 3].all())

@@ -38,6 +38,8 @@ class Board:
             and waits for the others of its node.
         waited_s: float64 of shape ``(participants,)``: what each has waited for sums of the step
             before while it made this one.
+        is_full: uint8 of shape ``(participants,)``: 0 where the step was the rest of an epoch,
+            smaller than the others.
         kinds_of_all: uint8 of shape ``(parameters,)``: highest kind over all nodes.
         loss_of_all: float64 of shape ``(1,)``: sum over all nodes.
     """
@@ -51,7 +53,7 @@ class Board:
         ]
         self.marks, self.done, self.summed, *parts = parts
         self.losses, self.waited_s, self.loss_of_all, *parts = parts
-        self.kinds, self.kinds_of_all, self.waits = parts
+        self.kinds, self.kinds_of_all, self.waits, self.is_full = parts
 
     @staticmethod
     def num_bytes(participants: int, parameters: int) -> int:
@@ -73,6 +75,7 @@ def _shapes(participants: int, parameters: int) -> list[_Shape]:
         (np.float64, (1,)),
         (np.uint8, (participants, parameters)),
         (np.uint8, (parameters,)),
+        (np.uint8, (participants,)),
         (np.uint8, (participants,)),
     ]
 

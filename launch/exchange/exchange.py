@@ -2,7 +2,7 @@
 
 It adds up gradients over the nodes as they become final, and answers what the workers ask between
 steps. It never spins: while the workers compute it sleeps until one of them writes to the wake-up
-descriptor, and while something is on its way it looks for it every now and then.
+descriptor, and while something is on its way until a connection tells of it, or for a moment.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from launch.exchange.agreement import Agreement
+from launch.exchange.arrivals import Arrivals
 from launch.exchange.block_order import BlockOrder, FixedOrder, agree_on_order
 from launch.exchange.board import Board
 from launch.exchange.gradients import Block, Parameter, cut
@@ -88,6 +89,7 @@ class Exchange(StepServer):
         self._order: BlockOrder = FixedOrder()
         self._step: _Step | None = None
         self._looks = Looks()
+        self._arrivals = Arrivals(handles.wakeup)
         self._orders = Orders()
         self._is_odd_step = True
         """Whether the workers do more in this step than in others: they begin an epoch, or read
@@ -110,13 +112,19 @@ class Exchange(StepServer):
         super().run()
         self._order.close()
 
+    def _sleep(self, limit_s: float) -> None:
+        if self._is_expecting:
+            self._arrivals.sleep(self._looks.pause_s)
+        else:
+            super()._sleep(limit_s)
+
     @property
-    def _look_s(self) -> float:
+    def _is_expecting(self) -> bool:
+        """Whether something may come from the other nodes."""
         step = self._step
         if step is None:
-            return super()._look_s
-        is_agreeing = step.agreement is not None and step.is_agreeing
-        return self._looks.pause_s if step.sum.is_moving or is_agreeing else super()._look_s
+            return False
+        return step.sum.is_moving or (step.agreement is not None and step.is_agreeing)
 
     def _serve(self) -> bool:
         if self._laid is not None:
@@ -182,6 +190,7 @@ class Exchange(StepServer):
         if step.sum.is_done and step.agreement is not None and not step.is_agreeing:
             self._end(step, step.agreement)
             has_moved = True
+        self._arrivals.note(has_moved=has_moved)
         return has_moved
 
     def _begin_to_agree(self, step: _Step, board: Board) -> None:
@@ -195,7 +204,8 @@ class Exchange(StepServer):
     def _agree(self, step: _Step, agreement: Agreement) -> None:
         """Let the workers go on that can do so without all the sums."""
         step.is_agreeing = False
-        if self._keeper is not None and not self._is_odd_step:
+        is_like_others = agreement.is_full and not self._is_odd_step
+        if self._keeper is not None and is_like_others:
             step.node_batches = self._keeper.add(agreement.computed_s)
         self._orders = orders_of(agreement.wishes, step.node_batches)
         self._let_go(self._handles.agreements)

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from launch.exchange.board import Board
+from launch.exchange.board import DENSE, NO_GRADIENT, Board
 from launch.exchange.forms import Held, TensorForm
 from launch.training.handles import GroupHandles
 
@@ -91,13 +91,17 @@ class Peers:
         self._marks[index] = self._sum
         os.eventfd_write(self._handles.wakeup, 1)
 
-    def sum_up(self, loss: float, kinds: Sequence[int], indices: Sequence[int]) -> float:
+    def sum_up(
+        self, loss: float, kinds: Sequence[int], indices: Sequence[int], *, is_full: bool
+    ) -> float:
         """Wait for the sum over all nodes: `agree`, then `finish`."""
-        mean_loss = self.agree(loss, kinds, indices)
+        mean_loss = self.agree(loss, kinds, indices, is_full=is_full)
         self.finish()
         return mean_loss
 
-    def agree(self, loss: float, kinds: Sequence[int], indices: Sequence[int]) -> float:
+    def agree(
+        self, loss: float, kinds: Sequence[int], indices: Sequence[int], *, is_full: bool
+    ) -> float:
         """Say that each gradient is final, and wait until they are on all nodes.
 
         Their sums may still be on their way: see `summed` and `finish`.
@@ -106,6 +110,7 @@ class Peers:
             loss: This one's part of the mean loss.
             kinds: Of its gradients in this step.
             indices: Which parameters these belong to.
+            is_full: Whether the step was not the rest of an epoch, smaller than the others.
 
         Returns:
             The sum of the loss.
@@ -113,6 +118,7 @@ class Peers:
         self._kinds[:] = 0
         self._kinds[np.asarray(indices, dtype=np.int64)] = kinds
         self._board.losses[self._participant] = loss
+        self._board.is_full[self._participant] = is_full
         self._board.waited_s[self._participant], self._waited_s = self._waited_s, 0.0
         self._marks[:] = self._sum
         self._board.done[self._participant] = self._sum
@@ -157,6 +163,13 @@ class Peers:
 def trained_parameters(model: nn.Module) -> list[nn.Parameter]:
     """List the parameters that every node sums the gradients of, in the order that all agree on."""
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+
+def kind_of(gradient: Tensor | None) -> int:
+    """Give the kind of a gradient, as the board has it."""
+    if gradient is None:
+        return NO_GRADIENT
+    return gradient.sparse_dim() if gradient.is_sparse else DENSE
 
 
 def board_in(memory: Tensor, participants: int, parameters: int) -> Board:

@@ -6,6 +6,10 @@ segments of all, and sends that sum, rounded likewise with an error of its own c
 ranks end with the same bits. The bytes are half of those of `launch.exchange.ring` for two ranks
 and any other number.
 
+The errors live as long as the rank: a training that is resumed begins without them. So does a
+parameter after a step in which no node has a gradient for it: its error is sent with the zeros, and
+is lost where its update is left out.
+
 Source: Tang et al., "DoubleSqueeze: Parallel Stochastic Gradient Descent with Double-pass
 Error-Compensated Compression", 2019, https://arxiv.org/abs/1905.05957.
 """
@@ -19,6 +23,9 @@ from mpi4py import MPI
 
 from launch.exchange.bfloat16 import Halves, from_bfloat16, to_bfloat16
 from launch.exchange.block_sum import Block, BlockSum, Passage, as_bytes, segment_bounds
+
+_TILE = 2**16
+"""Numbers that are rounded at a time."""
 
 
 class RoundedSum(BlockSum):
@@ -71,7 +78,7 @@ class _Crossing(Passage):
         self._errors = errors
         self._tag = tag
         self._is_back = False
-        rounded = _round(reals.astype(np.float32), errors.of_block)
+        rounded = _round(reals, errors.of_block)
         self._sent = [rounded[low:high] for low, high in pairwise(bounds)]
         own = self._sent[comm.rank]
         self._received = [own if rank == comm.rank else np.empty_like(own) for rank in self._ranks]
@@ -84,7 +91,7 @@ class _Crossing(Passage):
             self._return_sum()
             return False
         for (low, high), halves in zip(pairwise(self._bounds), self._received, strict=True):
-            self._reals[low:high] = from_bfloat16(halves)
+            _spread(halves, self._reals[low:high])
         return True
 
     @property
@@ -92,9 +99,9 @@ class _Crossing(Passage):
         return range(self._comm.size)
 
     def _return_sum(self) -> None:
-        total = from_bfloat16(self._received[0])
-        for halves in self._received[1:]:
-            total += from_bfloat16(halves)
+        total = np.zeros(self._received[0].size, np.float32)
+        for halves in self._received:
+            _add(halves, total)
         rounded = _round(total, self._errors.of_sum)
         self._is_back = True
         self._received = [
@@ -115,10 +122,27 @@ class _Crossing(Passage):
 
 
 def _round(values: Block, error: Block) -> Halves:
-    """Round what is to be sent, with what was kept back before; keep back the rest."""
-    values += error
-    halves = to_bfloat16(values)
-    np.subtract(values, from_bfloat16(halves), out=error)
-    # A gradient that is not finite would spoil all that follow.
-    error[~np.isfinite(error)] = 0.0
+    """Round what is to be sent, with what was kept back before; keep back the rest.
+
+    In tiles: all the passes over one find it in the cache.
+    """
+    halves = np.empty(values.size, np.uint16)
+    for low in range(0, values.size, _TILE):
+        tile = slice(low, low + _TILE)
+        wanted = values[tile].astype(np.float32) + error[tile]
+        halves[tile] = to_bfloat16(wanted)
+        rest = wanted - from_bfloat16(halves[tile])
+        # A gradient that is not finite would spoil all that follow.
+        rest[~np.isfinite(rest)] = 0.0
+        error[tile] = rest
     return halves
+
+
+def _add(halves: Halves, total: Block) -> None:
+    for low in range(0, total.size, _TILE):
+        total[low : low + _TILE] += from_bfloat16(halves[low : low + _TILE])
+
+
+def _spread(halves: Halves, floats: Block) -> None:
+    for low in range(0, floats.size, _TILE):
+        floats[low : low + _TILE] = from_bfloat16(halves[low : low + _TILE])
