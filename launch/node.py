@@ -70,6 +70,8 @@ class Node:
         self._directory = RunDirectory(Path(job.run_directory))
         self._laid: list[GradientsLaid] = []
         self._fault: BaseException | None = None
+        self._has_trained = False
+        self._is_users_fault = False
         self._keep_at: float | None = None
         """When to write the next checkpoint, by the monotonic clock."""
 
@@ -85,6 +87,8 @@ class Node:
         """
         self._here.plan.check_fits(self._cpu.usable_cores)
         self._directory.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for log in self._directory.logs_of(self._here.host):
+            log.unlink()  # on a disk of this host's own, an earlier run may have had this number
         batches = self._job.node_batches
         task = Task(
             purpose=Purpose.TRAIN,
@@ -100,16 +104,24 @@ class Node:
             hosts=tuple(node.host for node in self._job.nodes),
             checkpoint=self._job.keeping.folder,
             resume=self._job.keeping.resume,
-            copy=str(self._directory.path / "resumed"),
+            copy=str(self._directory.copy_on(self._here.host)),
         )
         first = replace(task, purpose=Purpose.DESCRIBE)
         with ForkServers() if servers is None else nullcontext(servers) as forks:
             trains = forks.get(self._here.plan.allocator)  # loads torch while the other describes
             # The data may have to be made ready on this node first: a plan can be older than they.
             cores = self._cpu.choose_cores(self._here.plan.threads)
-            return self._describe(forks.get(), first) and self._train(
+            is_done = self._describe(forks.get(), first) and self._train(
                 trains, worker_tasks(task, cores)
             )
+        if self._is_users_fault and not self._has_trained:  # there was no run
+            self._directory.remove_part_of(self._here.host)
+        return is_done
+
+    def leave_nothing(self) -> None:
+        """Take back what says nothing, where the job is over before this node has made a step."""
+        if not self._has_trained:
+            self._directory.remove_part_of(self._here.host, but_words=True)
 
     def _describe(self, server: ForkServer, task: Task) -> bool:
         with self._start(server, [task], None) as group:
@@ -199,6 +211,7 @@ class Node:
                 if steps is not None and len(self._laid) == workers:
                     steps.lay_out(_put_together(self._laid))
             case StepDone() as step:
+                self._has_trained = True
                 self._hang.add_step(step.time_s)
                 if self._rank == 0:  # every node makes the same steps
                     self._say(step)
@@ -215,6 +228,7 @@ class Node:
         failure = explain_failure(group, event, oom_kills)
         if failure is None:
             return None
+        self._is_users_fault = failure.users_fault
         return JobFailed(
             node=self._here.host,
             worker=failure.worker,

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 import platform
+import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -38,7 +40,7 @@ from launch.voice import Voice
 from launch.watch import Watch
 from launch.wishes import Wishes
 from launch.workers.fork_servers import ForkServers
-from launch.workers.reports import Warned, node_failed
+from launch.workers.reports import EndWished, Warned, node_failed
 from probes.cpu import read_cpu
 from probes.hardware import Cpu
 
@@ -80,11 +82,17 @@ def main(job_file: Path, cpu: Cpu | None = None, servers: ForkServers | None = N
         wishes=wishes,
     )
     pulse = Pulse(comm.Dup())
-    with Lifeline(ranks, job.networks) as lifeline, Watch(lifeline, pulse, comm.rank, hosts, voice):
+    with (
+        _leaving_nothing(node),
+        Lifeline(ranks, job.networks) as lifeline,
+        Watch(lifeline, pulse, comm.rank, hosts, voice),
+    ):
         if lifeline.unwatched and comm.rank == 0:
             unwatched = ", ".join(hosts[rank] for rank in lifeline.unwatched)
             voice.say(Warned(message=_UNWATCHED.format(unwatched)))
         is_done = _train(node, servers, hosts[comm.rank], voice)
+        if is_done and wishes.end_signal is not None:
+            voice.say(EndWished(signal=wishes.end_signal))
         if is_done:
             ranks.barrier()  # here a host that is lost is missed, in MPI's own end it is not
         return 0 if is_done else 1
@@ -101,11 +109,36 @@ def _find_mix_up(job: Job, rank: int) -> str | None:
     )
 
 
+@contextmanager
+def _leaving_nothing(node: Node) -> Iterator[None]:
+    """Let a node that has done nothing leave nothing when mpirun ends it because another failed.
+
+    Under Slurm, where SIGTERM is a wish, it stays that.
+    """
+
+    def leave(number: int, _: object) -> None:
+        node.leave_nothing()
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+
+    usual = signal.getsignal(signal.SIGTERM)
+    if usual is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, usual)
+
+
 def _train(node: Node, servers: ForkServers | None, host: str, voice: Voice) -> bool:
     try:
         return node.train(servers)
     except LaunchError as error:
         voice.say(node_failed(host, str(error)))
+    except OSError as error:  # its disk is full, or the folder of the run cannot be made there
+        where = "" if error.filename is None else f"{error.filename}: "
+        reason = (error.strerror or str(error)).lower()
+        voice.say(node_failed(host, f"{where}{reason}"))
     except MPI.Exception as error:
         # Another rank has gone, and the connection to it with it. mpirun is about to say how, and
         # ends all ranks; were this one faster to end the job, the cause would never be told.

@@ -17,6 +17,7 @@ class RunDirectory:
     ``metrics.jsonl``   one JSON document per epoch
     ``weights.safetensors``
     ``<host>-worker<n>.log``
+    ``<host>-resumed``  a copy of a checkpoint, while it is read
     ``mpirun.log``      what mpirun had to say
     ``ssh_config``      how the other hosts were logged in to
     ==================  ==========================================
@@ -53,6 +54,30 @@ class RunDirectory:
     def log_prefix(host: str) -> str:
         """Give what the names of a host's logs begin with, safe in any file name."""
         return re.sub(r"[^A-Za-z0-9._-]", "_", host) + "-"
+
+    def logs_of(self, host: str) -> list[Path]:
+        """List the logs of a host's workers, and of no other host's."""
+        name = re.compile(re.escape(self.log_prefix(host)) + r"worker\d+\.log")
+        return [path for path in self.path.iterdir() if name.fullmatch(path.name)]
+
+    def remove_part_of(self, host: str, *, but_words: bool = False) -> None:
+        """Take back what a host has logged, and the directory where nothing else is in there.
+
+        Args:
+            host: As the job names it.
+            but_words: Leave the logs in which there is something.
+        """
+        shutil.rmtree(self.copy_on(host), ignore_errors=True)
+        with contextlib.suppress(OSError):
+            for log in self.logs_of(host):
+                if not but_words or log.stat().st_size == 0:
+                    log.unlink()
+            self.path.rmdir()
+            self.path.parent.rmdir()
+
+    def copy_on(self, host: str) -> Path:
+        """Give where a host may put a copy of a checkpoint: others may see this directory too."""
+        return self.path / f"{self.log_prefix(host)}resumed"
 
     def remove(self) -> None:
         """Take the directory back, and its parent with it where nothing else is in there."""

@@ -21,6 +21,8 @@ class Wishes:
     def __init__(self) -> None:
         self._steps: StepServer | None = None
         self._waiting: list[int] = []
+        self.end_signal: int | None = None
+        """By which someone else than who started the job has asked for its end."""
 
     def listen(self, *, is_heard: bool) -> None:
         """Take signals from now on, which would else end this process.
@@ -46,6 +48,8 @@ class Wishes:
             self._take(number)
 
     def _take(self, number: int, _: object = None) -> None:
+        if number not in (CHECKPOINT, STOP):
+            self.end_signal = number
         if self._steps is None:
             self._waiting.append(number)
         else:

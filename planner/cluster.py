@@ -92,7 +92,8 @@ def judge(
         InvalidPlanError: The nodes cannot take the global batch.
     """
     knows_network = len(nodes) == 1 or (exchange is not None and gradient_bytes is not None)
-    cluster = _Cluster(nodes, exchange, gradient_bytes, global_batch)
+    known = exchange if knows_network else None
+    cluster = _Cluster(nodes, known, gradient_bytes, global_batch)
     whole = tuple(range(len(nodes)))
     found = cluster.look_around() if knows_network else {}
     if all_hosts or not found:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -40,7 +41,7 @@ class Interruption:
         """Whether a step has been made."""
 
     def __enter__(self) -> Interruption:
-        if threading.current_thread() is threading.main_thread():
+        if _is_main_thread():
             for number in (*_ENDS, CHECKPOINT):
                 self._usual[number] = signal.signal(number, self._take)
         return self
@@ -48,8 +49,17 @@ class Interruption:
     def __exit__(self, *_: object) -> None:
         self._restore()
 
+    @property
+    def is_pending(self) -> bool:
+        """Whether a signal has asked for the end of the job, which it has not had by itself."""
+        return self._number is not None
+
+    def note(self, number: int) -> None:
+        """Take note that the ranks themselves were asked to end, by this signal."""
+        self._number = self._number or number
+
     def give_effect(self) -> None:
-        """Let a signal that has ended the job in order have its usual effect now."""
+        """Let a signal that the job has ended after have its usual effect now, if there was one."""
         if self._number is not None:
             self._restore()
             signal.raise_signal(self._number)
@@ -68,3 +78,23 @@ class Interruption:
         else:
             self._restore()
             signal.raise_signal(number)
+
+
+@contextmanager
+def survive_checkpoint_signals() -> Iterator[None]:
+    """Let SIGUSR1, which would end this process, do nothing where no job is running.
+
+    By a handler of our own: children would inherit that it is ignored.
+    """
+    if not _is_main_thread():
+        yield
+        return
+    usual = signal.signal(CHECKPOINT, lambda *_: None)
+    try:
+        yield
+    finally:
+        signal.signal(CHECKPOINT, usual)
+
+
+def _is_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from launch.errors import InvalidPlanError
-from launch.hosts.file import HostList, expand_hosts, read_host_file
 from launch.job import DEFAULT_EVERY_S, Job, Keeping, NodeJob
 from launch.shares import batch_granule, smallest_batch
 from launch.strategies import check_plan, load_strategy
@@ -142,9 +141,13 @@ def keep_shares(
 ) -> list[ClusterNode] | None:
     """Give the nodes that have a share, each able to take that one alone.
 
-    ``None`` where there is no share, or one of a host that is not there.
+    ``None`` where there is no share, or one that its host cannot take: it is not there, or its plan
+    is another one by now.
     """
-    if not shares or not shares.keys() <= {node.host for node in nodes}:
+    limits = {node.host: (node.floor, node.cap) for node in nodes}
+    if not shares or not shares.keys() <= limits.keys():
+        return None
+    if any(not _is_within(share, *limits[host]) for host, share in shares.items()):
         return None
     return [
         replace(node, floor=shares[node.host], cap=shares[node.host])
@@ -153,16 +156,8 @@ def keep_shares(
     ]
 
 
-def find_hosts(request: LaunchRequest, environment: Mapping[str, str]) -> HostList:
-    """Give the hosts of the job: those of the file, else of the Slurm allocation, else this one.
-
-    Raises:
-        HostFileError: The file or the allocation cannot be read.
-    """
-    if request.hosts is not None:
-        return read_host_file(request.hosts)
-    allocation = environment.get("SLURM_JOB_NODELIST") or "localhost"
-    return expand_hosts(allocation, source="SLURM_JOB_NODELIST")
+def _is_within(share: int, floor: int, cap: int | None) -> bool:
+    return floor <= share and (cap is None or share <= cap)
 
 
 def find_plan(

@@ -72,8 +72,9 @@ def _check_same(request: LaunchRequest, path: Path, manifest: Manifest) -> None:
             f"checkpoint {path} is one of {manifest.use_case}, not of {request.use_case}: name the "
             "folder of this use case"
         )
-    if manifest.epoch >= request.epochs:
+    done = manifest.epoch + (manifest.position > 0)
+    if done > request.epochs:
         raise CheckpointError(
-            f"--epochs {request.epochs} and checkpoint {path} with {manifest.epoch} done: use "
-            f"--epochs {manifest.epoch + 1} or more"
+            f"--epochs {request.epochs} and checkpoint {path} of epoch {done}: use --epochs {done} "
+            "or more"
         )

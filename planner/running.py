@@ -8,29 +8,31 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NoReturn
 
 from launch.epoch import EpochRecord
 from launch.errors import UseCaseError
 from launch.job import Job
 from launch.mpi.job import MpiJob
-from launch.mpi.lost_host import LOGIN_BROKEN
 from launch.patience import Patience
-from launch.process_end import explain_exit
 from launch.run_directory import RunDirectory, append_line
 from launch.workers.reports import (
     Alive,
     CheckpointSaved,
+    EndWished,
     EpochDone,
     JobFailed,
     Report,
     StepDone,
     StepsFinished,
     Validated,
+    Warned,
     WeightsSaved,
 )
 from planner.errors import RunDirectoryError, TrainingFailedError
 from planner.first_cause import find_cause
 from planner.interruption import Interruption
+from planner.job_end import explain_cause, explain_end, explain_silence
 from planner.placement import Placement
 
 _LOOK_S = 1.0
@@ -77,6 +79,9 @@ def run_job(
 ) -> LaunchOutcome:
     """Run a job to its end.
 
+    Where a signal has asked for that end, or an accident has come before it could, the signal has
+    its usual effect: nobody may go on after it.
+
     Raises:
         RunDirectoryError: The files of the run cannot be made.
         UseCaseError: The use case or its data are at fault; nothing was trained, nothing is left.
@@ -87,34 +92,27 @@ def run_job(
     write_private(directory.job, job.encode())
     job_file = placement.prepare(directory)
     heard = _Heard(job, directory, on_report)
-    command = launch_command(directory, placement, os.environ, job_file)
+    command, log = launch_command(directory, placement, os.environ, job_file), directory.mpirun_log
     with (
-        MpiJob(command, directory.mpirun_log) as running,
+        MpiJob(command, log) as running,
         Interruption(running, on_report) as interruption,
     ):
-        is_silent = _listen(running, heard, interruption)
-        if is_silent or heard.failures:
+        silent_s = _listen(running, heard, interruption)
+        if silent_s is not None:
+            heard.failures.append(_find_silent(silent_s, running, heard, placement, log))
+        if heard.failures:
             running.stop()
         code = running.wait()
-        log = directory.mpirun_log
-        cause = find_cause(heard.failures, log.read_text(errors="replace"), placement.hosts)
-        if cause is None and code == 0 and not heard.is_complete:
-            interruption.give_effect()
+    cause = find_cause(heard.failures, log.read_text(errors="replace"), placement.hosts)
     if cause is not None and cause.users_fault and not heard.has_trained:
         directory.remove()
         raise UseCaseError(cause.message.partition(": ")[2])
     if cause is not None:
-        tail = cause.log_tail if cause.workers else _tail(log)
-        raise TrainingFailedError(_explain(cause), log_tail=tail, cause=cause)
-    if is_silent:
-        message = f"mpirun has said nothing for {_SILENCE_LIMIT_S:.0f} s: see {log}"
-        raise TrainingFailedError(message, log_tail=_tail(log), is_accident=True)
+        _fail(explain_cause(cause, log), interruption, on_report)
+    if not heard.is_complete and (code == 0 or heard.end_signal is not None):
+        interruption.give_effect()
     if code != 0 or not heard.is_complete:
-        how = f"was {explain_exit(code)}" if code < 0 else f"ended with {explain_exit(code)}"
-        how += ", as where a login to a host breaks," if code == LOGIN_BROKEN else ""
-        message = f"mpirun {how} before the training was done: see {log}"
-        is_accident = code < 0 or code == LOGIN_BROKEN
-        raise TrainingFailedError(message, log_tail=_tail(log), is_accident=is_accident)
+        _fail(explain_end(code, log), interruption, on_report)
     return LaunchOutcome(
         run_directory=directory.path,
         weights=heard.weights,
@@ -123,8 +121,8 @@ def run_job(
     )
 
 
-def _listen(running: MpiJob, heard: _Heard, interruption: Interruption) -> bool:
-    """Hear a job to its end, or until it is to be ended; tell whether it has fallen silent.
+def _listen(running: MpiJob, heard: _Heard, interruption: Interruption) -> float | None:
+    """Hear a job to its end, or until it is to be ended; give the seconds of a silence too long.
 
     A job that has failed ends by itself, and more of the cause may be heard until then; but not
     where a host does not answer, for which mpirun waits.
@@ -137,11 +135,36 @@ def _listen(running: MpiJob, heard: _Heard, interruption: Interruption) -> bool:
             patience.restart()
             heard.add(report)
             interruption.has_begun = heard.has_trained
-        elif silent_s > (_SILENCE_LIMIT_S if heard.has_spoken else _START_LIMIT_S):
-            return True
+            if heard.end_signal is not None:
+                interruption.note(heard.end_signal)
+        elif silent_s > (limit_s := _SILENCE_LIMIT_S if heard.has_spoken else _START_LIMIT_S):
+            return limit_s
         if heard.failures and give_up == float("inf"):
             give_up = time.monotonic() + _CAUSE_LIMIT_S
-    return False
+    return None
+
+
+def _find_silent(
+    silent_s: float, running: MpiJob, heard: _Heard, placement: Placement, log: Path
+) -> JobFailed:
+    """Say who is silent, or why: mpirun may know. What it says from now on is of our ending it."""
+    cause = find_cause(heard.failures, log.read_text(errors="replace"), placement.hosts)
+    if cause is None:
+        is_stopped, has_spoken = running.is_stopped, heard.has_spoken
+        cause = explain_silence(
+            silent_s, placement, log, is_stopped=is_stopped, has_spoken=has_spoken
+        )
+    return replace(cause, is_consequence=False)
+
+
+def _fail(
+    error: TrainingFailedError, interruption: Interruption, on_report: Callable[[Report], None]
+) -> NoReturn:
+    """Raise an error; but an accident that has come after a signal must not be gone on after."""
+    if error.is_accident and interruption.is_pending:
+        on_report(Warned(message=str(error)))
+        interruption.give_effect()
+    raise error
 
 
 class _Heard:
@@ -158,6 +181,8 @@ class _Heard:
         self.weights: Path | None = None
         self.checkpoint: Path | None = None
         self.failures: list[JobFailed] = []
+        self.end_signal: int | None = None
+        """By which the ranks themselves were asked to end, where they have done so."""
         self.has_spoken = False
         self.has_trained = False
 
@@ -186,6 +211,8 @@ class _Heard:
                 self.weights = Path(path)
             case CheckpointSaved(path=path):
                 self.checkpoint = Path(path)
+            case EndWished(signal=number):
+                self.end_signal = number
             case JobFailed():
                 self.failures.append(report)
 
@@ -206,15 +233,3 @@ def write_private(path: Path, content: bytes) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
-
-
-def _explain(failed: JobFailed) -> str:
-    if failed.workers == 0:
-        return f"{failed.node}: {failed.message}"
-    where = f"worker {failed.worker} of {failed.workers} on {failed.node}"
-    return f"{where}: {failed.message}: see {failed.log}"
-
-
-def _tail(path: Path, lines: int = 20) -> str:
-    text = path.read_text(errors="replace").replace("\0", "")  # with which mpirun ends its words
-    return "\n".join(text.splitlines()[-lines:])

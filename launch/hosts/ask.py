@@ -13,12 +13,15 @@ from tempfile import TemporaryFile
 from typing import IO
 
 from launch.process_end import bound_command, kill_group
+from launch.session import end_session
 
 AT_ONCE = 64
 """Programs that run at the same time; the others wait for one of them to end."""
 
 _MAX_BYTES = 4 * 2**20
 _LOOK_EVERY_S = 0.02
+_END_LIMIT_S = 5.0
+_REST_LIMIT_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +79,8 @@ def ask_all(
                 time.sleep(_LOOK_EVERY_S)
     finally:
         for asked in running.values():
+            asked.tell_to_end()  # all of them, before one is waited for
+        for asked in running.values():
             asked.close()
     return [answers[number] for number in range(len(commands))]
 
@@ -90,6 +95,7 @@ class _Asked:
         self._files = ExitStack()
         self._out: IO[bytes] = self._files.enter_context(_spool())
         self._err: IO[bytes] = self._files.enter_context(_spool())
+        self._is_told_to_end = False
         self._began_s = time.time()
         self._deadline_s = time.monotonic() + limit_s
         self._process = subprocess.Popen(
@@ -115,11 +121,21 @@ class _Asked:
             ended_s=ended_s,
         )
 
+    def tell_to_end(self) -> None:
+        """Ask the program to end, once: mpirun then ends its ranks on every host."""
+        if self._process.poll() is None and not self._is_told_to_end:
+            self._is_told_to_end = True
+            self._process.terminate()
+
     def close(self) -> None:
         """End the program, if it still runs, with all that it started."""
-        if self._process.poll() is None:
+        self.tell_to_end()
+        if self._is_told_to_end:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_END_LIMIT_S)
             kill_group(self._process.pid)
             self._process.wait()
+            end_session(self._process.pid, patience_s=_REST_LIMIT_S)
         self._files.close()
 
     def _is_over(self) -> bool:

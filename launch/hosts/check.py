@@ -33,6 +33,7 @@ def check_hosts(
     ssh_config: Path | None = None,
     use_case: str | None = None,
     data: str | None = None,
+    runs: Path | None = None,
     by_srun: bool = False,
     on_progress: OnProgress | None = None,
     ask: Ask = ask_all,
@@ -49,6 +50,7 @@ def check_hosts(
         ssh_config: The user's own, in place of ``~/.ssh/config``.
         use_case: What will be trained, as `normalise_spec` spells it; ``None`` to leave it out.
         data: Absolute path of its data; ``None`` to leave it out.
+        runs: Folder in which it will leave its files on every host; ``None`` to leave it out.
         by_srun: Ask through Slurm, where ssh may lead nowhere.
         on_progress: Hears how many hosts have answered, of how many.
         ask: Runs the programs.
@@ -70,6 +72,7 @@ def check_hosts(
             ssh_config=ssh_config,
             use_case=use_case,
             data=data,
+            runs=None if runs is None else runs.resolve(),
         )
         return check.make(on_progress)
 
@@ -86,9 +89,10 @@ class _Check:
     ssh_config: Path | None
     use_case: str | None
     data: str | None
+    runs: Path | None
 
     def make(self, on_progress: OnProgress | None) -> HostsChecked:
-        wanted = (("--use-case", self.use_case), ("--data", self.data))
+        wanted = (("--use-case", self.use_case), ("--data", self.data), ("--runs", self.runs))
         arguments = [f"{option}={value}" for option, value in wanted if value is not None]
         answers, answer_here = self.inquiry.put(self.hosts, arguments, on_progress)
         here = find_facts(answer_here.out)
@@ -134,6 +138,8 @@ class _Check:
         if name not in self.inquiry.here:
             yield judging.judge_clock(name, facts, answer)
         yield judging.judge_ports(name, facts)
+        if self.runs is not None:
+            yield judging.judge_runs(name, facts, self.runs)
         yield from judging.judge_hardware(name, facts)
 
     def _choose_networks(self, facts: Mapping[str, HostFacts]) -> NetworkChoice:

@@ -1,7 +1,7 @@
 """What is this host like? A program that prints one JSON document of facts about where it runs.
 
 ``python -P -m launch.hosts.facts [--use-case SPEC] [--data PATH] [--peers ADDRESS,...]
-[--folder PATH]``
+[--folder PATH] [--runs PATH]``
 
 It survives a broken host, whose faults are what it is for: what cannot be found out is left out,
 with the reason, and what does not answer in time is not waited for.
@@ -50,6 +50,8 @@ def gather(request: Namespace, *, limit_s: float = LIMIT_S) -> dict[str, Any]:
     if request.data:
         looks |= {"data_kind": lambda: _kind(Path(request.data))}
         looks |= {"data_files": lambda: _files(Path(request.data))}
+    if request.runs:
+        looks["runs_fault"] = lambda: _find_writing_fault(Path(request.runs))
     found, problems = _within(limit_s, looks)
     if kind := found.pop("data_kind", None):
         files = found.pop("data_files", None) or {}
@@ -204,6 +206,17 @@ def _files(path: Path) -> dict[str, Any]:
     }
 
 
+def _find_writing_fault(folder: Path) -> str | None:
+    """Say why nothing can be written in a folder, or it cannot be made; ``None`` where it can."""
+    there = next(place for place in (folder, *folder.parents) if place.exists())
+    if not there.is_dir():
+        return f"{there} is no folder"
+    if os.access(there, os.W_OK | os.X_OK):
+        return None
+    is_read_only = os.statvfs(there).f_flag & os.ST_RDONLY
+    return f"{there} is read-only" if is_read_only else f"{there} cannot be written by this user"
+
+
 def _reached_at(environment: Mapping[str, str]) -> str | None:
     """Give the address that ssh came in by: client, its port, ours, our port."""
     words = environment.get("SSH_CONNECTION", "").split()
@@ -217,6 +230,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--data", default="")
     parser.add_argument("--peers", default="", help="addresses of other hosts")
     parser.add_argument("--folder", default="", help="where a rank would be started")
+    parser.add_argument("--runs", default="", help="where the job would leave its files")
     request = parser.parse_args(arguments)
     with contextlib.suppress(OSError):  # mpirun too passes over a folder that is not there
         os.chdir(request.folder or ".")

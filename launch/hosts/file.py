@@ -67,10 +67,10 @@ def _host_list(source: str, texts: Sequence[str], expected: str) -> HostList:
     for number, text in enumerate(texts, start=1):
         line = Line(source, number)
         for host in line.hosts(text, room=MAX_HOSTS - len(hosts)):
-            if (first := hosts.get(host.name)) is not None:
+            if (first := hosts.get(host.key)) is not None:
                 where = f"it is already on line {first.line}: expected each host once"
                 raise line.error(host.name, where)
-            hosts[host.name] = host
+            hosts[host.key] = host
     if not hosts:
         raise HostFileError(f"{source}: it names no host: write {expected}")
     return HostList(hosts=tuple(hosts.values()), notes=_notes(source, hosts.values()))

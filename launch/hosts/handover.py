@@ -17,10 +17,9 @@ from pathlib import Path
 
 from launch.errors import HostUnreachableError
 from launch.hosts.line import Host
-from launch.hosts.ssh import ssh_command
+from launch.hosts.ssh import LOGIN_LIMIT_S, ssh_command
 
 _MARK = "ddlplan_received"
-_SSH_LIMIT_S = 10.0
 _LIMIT_S = 60.0
 _FORWARDED = ("PYTHONPATH", "LD_LIBRARY_PATH")
 
@@ -46,7 +45,7 @@ def hand_over(host: Host, document: bytes, *, ssh_config: Path | None) -> str:
         command: Sequence[str] = ["srun", *where, "--export=ALL", *program]
     else:
         words = ["env", *environment, *program]
-        command = ssh_command(host, words, config=ssh_config, timeout_s=_SSH_LIMIT_S)
+        command = ssh_command(host, words, config=ssh_config, timeout_s=LOGIN_LIMIT_S)
     try:
         ended = subprocess.run(
             command, input=document, capture_output=True, timeout=_LIMIT_S, check=False

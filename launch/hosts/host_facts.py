@@ -94,6 +94,9 @@ class HostFacts:
 
     data: DataFacts | None = None
 
+    runs_fault: str | None = None
+    """Why the job cannot leave its files there, where that was asked."""
+
     problems: Mapping[str, str] = field(default_factory=dict)
     """Why a fact is not known, by its name."""
 

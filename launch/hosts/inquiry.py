@@ -12,10 +12,9 @@ from typing import Protocol
 from launch.hosts.ask import Answer, OnAnswer
 from launch.hosts.facts import LIMIT_S as FACTS_LIMIT_S
 from launch.hosts.line import Host
-from launch.hosts.ssh import ssh_command
+from launch.hosts.ssh import LOGIN_LIMIT_S, ssh_command
 
-SSH_LIMIT_S = 10.0
-LIMIT_S = SSH_LIMIT_S + FACTS_LIMIT_S + 5.0
+LIMIT_S = LOGIN_LIMIT_S + FACTS_LIMIT_S + 5.0
 """For the login, the facts, and Python's start on a slow disk."""
 
 OnProgress = Callable[[int, int], None]
@@ -79,4 +78,4 @@ class Inquiry:
             return ["srun", *where, "--export=ALL", *program]
         environment = [f"{name}={os.environ[name]}" for name in _FORWARDED if name in os.environ]
         words = ["/usr/bin/env", *environment, *program]
-        return ssh_command(host, words, config=self.ssh_config, timeout_s=SSH_LIMIT_S)
+        return ssh_command(host, words, config=self.ssh_config, timeout_s=LOGIN_LIMIT_S)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from launch.hosts.ask import Answer
 from launch.hosts.facts import PACKAGES, PORTS
@@ -105,6 +106,18 @@ def judge_ports(host: str, facts: HostFacts) -> Finding:
             "net.ipv4.ip_local_port_range, or end what holds them",
         )
     return judge.ok("ports", f"{PORTS} of {PORTS} free")
+
+
+def judge_runs(host: str, facts: HostFacts, runs: Path) -> Finding:
+    """Judge whether workers can leave their logs in the folder of the runs."""
+    fault = facts.problems.get("runs_fault") or facts.runs_fault
+    if fault is None:
+        return Judge(host).ok("folder", f"{runs} can be written")
+    return Judge(host).fail(
+        "folder",
+        f"no job can leave its files in {runs}: {fault}: make it there, or start in a folder that "
+        "can be written on every host",
+    )
 
 
 def judge_hardware(host: str, facts: HostFacts) -> Iterator[Finding]:

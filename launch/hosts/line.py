@@ -36,7 +36,10 @@ class Host:
     """A machine that a host file names."""
 
     name: str
-    """Host name in lower case, or an address; an IPv6 address without brackets."""
+    """Host name as it is written, or an address; an IPv6 address without brackets.
+
+    ssh takes ``Host GPU1`` of its configuration for ``GPU1`` alone, and Slurm its nodes likewise.
+    """
 
     user: str | None = None
     port: int | None = None
@@ -49,6 +52,11 @@ class Host:
 
     line: int
     """Line of the host file, from 1."""
+
+    @property
+    def key(self) -> str:
+        """The name in the form in which names are compared: no two differ in capitals alone."""
+        return self.name.lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +206,7 @@ class Line:
                 raise self.error(
                     token, "expected an IPv4 address, such as 192.0.2.1, or a name"
                 ) from None
-        return name.lower()
+        return name
 
     def _too_many(self, token: str) -> HostFileError:
         return self.error(token, f"expected at most {MAX_HOSTS} hosts in all")

@@ -10,13 +10,16 @@ import glob
 import math
 import os
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from launch.errors import HostFileError
 from launch.hosts.line import Host
 
 SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
+
+LOGIN_LIMIT_S = 10
+"""In which a host has to answer and let us in."""
 
 _ALWAYS = {
     "BatchMode": "yes",  # nobody is there to type a password
@@ -32,6 +35,13 @@ _ALWAYS = {
 }
 """What holds whatever the user's configuration says. Checking host keys is the user's matter."""
 
+_DEFAULTS = {
+    # mpirun's login to a host that has died since it was checked would wait for TCP, which takes
+    # minutes. Who has set another limit had a reason, such as a far host that is slow.
+    "ConnectTimeout": str(LOGIN_LIMIT_S),
+}
+"""What holds where neither the user's configuration nor the machine's has a say."""
+
 
 def ssh_name(host: Host) -> str:
     """Give the name by which ssh and mpirun know a host: mpirun takes a colon for a separator."""
@@ -42,7 +52,7 @@ def write_ssh_config(hosts: Iterable[Host], path: Path, *, include: Path | None 
     """Write the ssh configuration of a job, which only the user can read.
 
     ssh keeps the first value that it finds: ours, then the user's, then the machine's, which
-    ``ssh -F`` would leave out.
+    ``ssh -F`` would leave out, then our defaults.
 
     Args:
         hosts: Who can be logged in to.
@@ -52,16 +62,17 @@ def write_ssh_config(hosts: Iterable[Host], path: Path, *, include: Path | None 
     Raises:
         HostFileError: ``include`` is no file, or its name has no place in a configuration.
     """
-    lines = ["Host *", *(f"  {name} {value}" for name, value in _ALWAYS.items())]
+    lines = ["Host *", *_settings(_ALWAYS)]
     listed = list(hosts)
     for host in listed:
         lines += _host_lines(host)
-    # A second look, in which the user's settings for an address match it.
-    again = ["Match final all"] if any(":" in host.name for host in listed) else []
     # What is included after a Host line would hold for that host only.
-    lines += [*again, "Match all", f"  Include {_quoted(include) if include else '~/.ssh/config'}"]
+    lines += ["Match all", f"  Include {_quoted(include) if include else '~/.ssh/config'}"]
     if SYSTEM_CONFIG.is_file():
         lines.append(f"  Include {SYSTEM_CONFIG}")
+    if any(":" in host.name for host in listed):
+        lines.append("Match final all")  # a second look, in which settings for an address match it
+    lines += _settings(_DEFAULTS)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.write("\n".join(lines) + "\n")
@@ -84,6 +95,10 @@ def ssh_command(host: Host, program: Sequence[str], *, config: Path, timeout_s: 
         *("-o", "BatchMode=yes", "-o", f"ConnectTimeout={max(1, math.ceil(timeout_s))}"),
         *("--", ssh_name(host), shlex.join(program)),
     ]
+
+
+def _settings(settings: Mapping[str, str]) -> list[str]:
+    return [f"  {name} {value}" for name, value in settings.items()]
 
 
 def _host_lines(host: Host) -> list[str]:

@@ -39,10 +39,10 @@ def is_this_machine(
         resolve: Gives the addresses of a name. It may hang.
         timeout_s: How long to wait for that; a name that takes longer is another machine's.
     """
-    name = host.name.lower()
     own_name = socket.gethostname().lower()
-    if name in _LOCAL_NAMES or name in (own_name, own_name.partition(".")[0]):
+    if host.key in _LOCAL_NAMES or host.key in (own_name, own_name.partition(".")[0]):
         return True
+    name = host.name
     addresses = {name} if _is_address(name) else _within(timeout_s, partial(resolve, name))
     return any(_is_own(address) for address in addresses)
 

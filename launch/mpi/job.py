@@ -12,10 +12,11 @@ from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
+from launch.held_signals import held_signals
 from launch.mpi.lost_host import find_lost_host
 from launch.mpi.scratch import MpirunScratch
-from launch.mpi.session import end_session
-from launch.process_end import bound_command
+from launch.process_end import bound_command, is_stopped
+from launch.session import end_session
 from launch.workers.log import BoundedLog
 from launch.workers.reports import Report
 
@@ -154,6 +155,11 @@ class MpiJob:
         for number in waiting or ():
             self._process.send_signal(number)
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether mpirun stands still because it was told to."""
+        return is_stopped(self._process.pid)
+
     def wait(self) -> int:
         """Wait for the end; give mpirun's exit status, negative for a signal.
 
@@ -170,8 +176,19 @@ class MpiJob:
         """End the job, in bounded time: mpirun ends its ranks, and ranks end their workers.
 
         Where mpirun cannot, because it hangs or a host does not answer, it is killed. The daemons
-        of the other hosts then miss it and end their ranks.
+        of the other hosts then miss it and end their ranks. A signal that would end this process
+        waits until that is done: nothing may be left.
         """
+        with held_signals():
+            self._end()
+            if not self._stderr.closed:
+                self._await_end(time.monotonic() + _LAST_WORDS_S)
+                self._stdout.close()
+                self._stderr.close()
+                self._errors.close()
+                self._spoken_errors.clear()
+
+    def _end(self) -> None:
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
             self._await_end(time.monotonic() + _END_LIMIT_S)
@@ -179,9 +196,3 @@ class MpiJob:
         self._process.wait()
         end_session(self._process.pid, patience_s=_REST_LIMIT_S)
         self._scratch.close()
-        if not self._stderr.closed:
-            self._await_end(time.monotonic() + _LAST_WORDS_S)
-            self._stdout.close()
-            self._stderr.close()
-            self._errors.close()
-            self._spoken_errors.clear()

@@ -14,6 +14,11 @@ from launch.mpi.settings import MpiSettings
 
 LIMIT_S = 45.0
 MARK = "ddlplan_roll_call"
+MPI_PORTS = (
+    "MPI connects the hosts to each other at ports of the ephemeral range, which a firewall must "
+    "let through"
+)
+"""What may be the matter where ranks wait for one another."""
 
 
 def find_world_fault(
@@ -46,10 +51,7 @@ def find_world_fault(
     with MpirunScratch(environment) as scratch:
         (answer,) = ask([scratch.wrap(command)], limit_s=limit_s)
     if answer.code is None:
-        return (
-            f"no answer within {limit_s:g} s{_said(answer.err)}: MPI connects the hosts to each "
-            "other at ports of the ephemeral range, which a firewall must let through"
-        )
+        return f"no answer within {limit_s:g} s{_said(answer.err)}: {MPI_PORTS}"
     if answer.code != 0:
         return f"exit code {answer.code}{_said(answer.err)}"
     names = _names(answer.out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,10 +29,11 @@ from planner.cli.values import (
     case_named,
     check_one_format,
     checked_case,
+    data_path,
     duration_s,
-    existing,
     one_of,
     other_machines,
+    reach,
     reading,
     strategies_named,
 )
@@ -81,10 +83,9 @@ def probe(
         probe_here(db, out, quick=quick)
         return
     from planner.commands.probe_hosts import probe_hosts
-    from planner.reach import Reach
 
-    reach = Reach(ssh_config=ssh_config, mpirun=mpirun, allow_root=allow_run_as_root)
-    probe_hosts(listed, reach, db, out, quick=quick)
+    reached = reach(ssh_config, mpirun, allow_root=allow_run_as_root)
+    probe_hosts(listed, reached, db, out, quick=quick)
 
 
 @app.command()
@@ -134,7 +135,7 @@ def tune(
         raise typer.BadParameter("--batch-size and --max-batch exclude each other: give one")
     checked: dict[str, Any] = {
         "use_case": normalise_spec(use_case),
-        "data": existing(data),
+        "data": data_path(data, listed),
         "budget_s": duration_s("--budget", budget),
         "precision": one_of("--precision", precision, ("fp32", "bf16", "auto")),
         "strategies": strategies_named(strategies),
@@ -154,16 +155,15 @@ def tune(
         fresh=fresh,
         epochs=epochs,
     )
-    if listed is None or hosts is None:
+    if listed is None:
         from planner.commands.tune import tune_here
 
         tune_here(request, db, out)
         return
     from planner.commands.tune_hosts import tune_hosts
-    from planner.reach import Reach
 
-    reach = Reach(ssh_config=ssh_config, mpirun=mpirun, allow_root=allow_run_as_root)
-    tune_hosts(request, listed, hosts, reach, db, out)
+    reached = reach(ssh_config, mpirun, allow_root=allow_run_as_root)
+    tune_hosts(request, listed, hosts, reached, db, out)
 
 
 @app.command()
@@ -185,9 +185,9 @@ def launch(
         Path | None, option("--checkpoint", help_="Folder to keep the training in.")
     ] = None,
     checkpoint_every: Annotated[
-        str,
-        option("--checkpoint-every", help_="How often: 90, 90s, 10m, 1h.", metavar="DURATION"),
-    ] = "10m",
+        str | None,
+        option("--checkpoint-every", help_="How often: 90s, 10m (default).", metavar="DURATION"),
+    ] = None,
     resume: Annotated[
         bool, option("--resume", help_="Go on from the newest checkpoint, with its seed.")
     ] = False,
@@ -225,13 +225,16 @@ def launch(
     from launch.use_cases import check_spec, normalise_spec
     from planner.commands.launch import launch as launch_job
     from planner.job_making import LaunchRequest
-    from planner.reach import Reach
 
     out = start_output("launch", as_json=json)
     check_spec(use_case)
+    if checkpoint_every is not None and checkpoint is None:
+        raise UsageError(
+            f"--checkpoint-every {checkpoint_every} and no --checkpoint: name a folder"
+        )
     request = LaunchRequest(
         use_case=normalise_spec(use_case),
-        data=existing(data),
+        data=data_path(data, other_machines(hosts, out)),
         hosts=hosts,
         epochs=epochs,
         plan_id=plan,
@@ -242,11 +245,11 @@ def launch(
         allow_stale=allow_stale,
         all_hosts=all_hosts,
         checkpoint=checkpoint,
-        checkpoint_every_s=duration_s("--checkpoint-every", checkpoint_every),
+        checkpoint_every_s=duration_s("--checkpoint-every", checkpoint_every or "10m"),
         resumes=resume,
         max_restarts=max_restarts,
         hang_limit_s=None if hang_timeout is None else duration_s("--hang-timeout", hang_timeout),
-        reach=Reach(ssh_config=ssh_config, mpirun=mpirun, allow_root=allow_run_as_root),
+        reach=reach(ssh_config, mpirun, allow_root=allow_run_as_root),
     )
     launch_job(request, db, out, dry_run=dry_run)
 
@@ -300,20 +303,28 @@ def doctor(
 ) -> None:
     """Check whether this machine, and the hosts of a file, can do the job."""
     out = start_output("doctor", as_json=json)
-    if hosts is None:
+    from launch.mpi.settings import MpiSettings
+
+    case, settings = (
+        checked_case(use_case),
+        MpiSettings(mpirun=mpirun, allow_root=allow_run_as_root),
+    )
+    listed = other_machines(hosts, out)
+    folder = data_path(data, listed)
+    if listed is None and hosts is None:
         from planner.commands.doctor import examine
 
-        examine(db, out)
+        examine(db, settings, out)
         return
-    from launch.mpi.settings import MpiSettings
     from planner.commands.doctor_hosts import DoctorRequest, examine_hosts
+    from planner.named_hosts import find_hosts
 
     request = DoctorRequest(
-        hosts=hosts,
-        use_case=checked_case(use_case),
-        data=existing(data),
+        listed=find_hosts(hosts, os.environ),
+        use_case=case,
+        data=folder,
         ssh_config=ssh_config,
-        mpi=MpiSettings(mpirun=mpirun, allow_root=allow_run_as_root),
+        mpi=settings,
     )
     examine_hosts(request, db, out)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from planner.quantities import parse_duration_s
 
 if TYPE_CHECKING:
     from launch.hosts.file import HostList
+    from planner.reach import Reach
     from planner.store import Store
 
 
@@ -51,9 +53,9 @@ def checked_case(use_case: str | None) -> str | None:
     return case_named(use_case)
 
 
-def existing(data: Path | None) -> str | None:
-    """Give the absolute path of data that must be there."""
-    if data is not None and not data.exists():
+def data_path(data: Path | None, listed: HostList | None) -> str | None:
+    """Give the absolute path of data, which must be there unless other machines have them."""
+    if data is not None and listed is None and not data.exists():
         raise typer.BadParameter(f"--data {data}: no such file or folder")
     return None if data is None else str(data.absolute())
 
@@ -80,17 +82,24 @@ def strategies_named(text: str | None) -> tuple[str, ...]:
 
 
 def other_machines(hosts: Path | None, out: Output) -> HostList | None:
-    """Give the hosts of a file, ``None`` where this machine alone is meant."""
-    from launch.hosts.file import is_this_machine, read_host_file
+    """Give the hosts of a file, or of a Slurm allocation; ``None`` for this machine alone."""
+    from planner.named_hosts import find_hosts, is_only_here
 
-    if hosts is None:
-        return None
-    listed = read_host_file(hosts)
-    if len(listed.hosts) > 1 or not is_this_machine(listed.hosts[0]):
+    listed = find_hosts(hosts, os.environ)
+    if not is_only_here(listed.hosts):
         return listed
     for note in listed.notes:
         out.warn(note)
     return None
+
+
+def reach(ssh_config: Path | None, mpirun: str | None, *, allow_root: bool) -> Reach:
+    """Give how hosts are reached, with an mpirun that is there."""
+    from planner.reach import Reach
+
+    found = Reach(ssh_config=ssh_config, mpirun=mpirun, allow_root=allow_root)
+    found.check_mpirun()
+    return found
 
 
 def check_one_format(*, json: bool, csv: bool) -> None:

@@ -28,13 +28,13 @@ _COLUMNS = (
 )
 
 
-def examine(db: str, out: Output) -> None:
+def examine(db: str, settings: MpiSettings, out: Output) -> None:
     """Look at this machine and show what was found.
 
     Raises:
         HostUnreachableError: A check failed.
     """
-    findings = list(own_findings(platform.node(), db))
+    findings = list(own_findings(platform.node(), db, settings))
     out.keep([finding_json(finding) for finding in findings])
     if not out.as_json:
         rows = [{"check": f.check, "state": f.state, "finding": f.text} for f in findings]
@@ -44,24 +44,21 @@ def examine(db: str, out: Output) -> None:
     out.finish([finding_json(finding) for finding in findings])
 
 
-def own_findings(name: str, db: str) -> Iterator[Finding]:
+def own_findings(name: str, db: str, settings: MpiSettings) -> Iterator[Finding]:
     """Make every check that concerns this machine alone.
 
     Args:
         name: What findings call it.
         db: The database that would be used.
+        settings: The user's part of them.
     """
     judge = Judge(name)
     yield from _software(judge)
     yield from _hardware(judge)
-    yield from setting_findings(name, db)
+    yield from setting_findings(name, db, settings)
 
 
-def setting_findings(
-    name: str,
-    db: str,
-    settings: MpiSettings = MpiSettings(),  # noqa: B008 - it is frozen
-) -> Iterator[Finding]:
+def setting_findings(name: str, db: str, settings: MpiSettings) -> Iterator[Finding]:
     """Make those that no other machine has to pass: whatever starts jobs and keeps plans."""
     judge = Judge(name)
     yield _mpi(judge, settings)

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from launch.hosts.check import check_hosts
 from launch.hosts.checked import HostsChecked, require_no_failure
-from launch.hosts.file import read_host_file
+from launch.hosts.file import HostList
 from launch.hosts.finding import Finding, Judge
-from launch.hosts.ssh import write_ssh_config
-from launch.mpi.command import uses_srun
 from launch.mpi.root import needs_root_option
 from launch.mpi.settings import MpiSettings
-from launch.mpi.world import find_world_fault
 from planner.commands.doctor import finding_json, setting_findings
+from planner.commands.on_hosts import STARTING_RANKS, show_answers, show_doing
+from planner.commands.training import RUNS
 from planner.output import Output
+from planner.reach import Reach
 from planner.report.hosts import HOST_COLUMNS, host_rows
 from planner.report.table import find_look, render_table
 
@@ -29,12 +26,18 @@ from planner.report.table import find_look, render_table
 class DoctorRequest:
     """What the user wants looked at."""
 
-    hosts: Path
+    listed: HostList
     use_case: str | None = None
     data: str | None = None
     ssh_config: Path | None = None
     mpi: MpiSettings
     """The user's part of them; the rest comes of the checks."""
+
+    @property
+    def reach(self) -> Reach:
+        """How the hosts are reached."""
+        mpirun, allow_root = self.mpi.mpirun, self.mpi.allow_root
+        return Reach(ssh_config=self.ssh_config, mpirun=mpirun, allow_root=allow_root)
 
 
 def examine_hosts(request: DoctorRequest, db: str, out: Output) -> None:
@@ -44,21 +47,21 @@ def examine_hosts(request: DoctorRequest, db: str, out: Output) -> None:
         HostFileError: The host file, or the ssh configuration, cannot be used.
         HostUnreachableError: A host failed a check.
     """
-    listed = read_host_file(request.hosts)
+    listed = request.listed
     for note in listed.notes:
         out.warn(note)
-    with _progress(out) as on_progress:
-        checked = check_hosts(
+    with show_answers(out) as on_progress:
+        checked = request.reach.check(
             listed.hosts,
-            ssh_config=request.ssh_config,
             use_case=request.use_case,
             data=request.data,
-            by_srun=uses_srun(request.mpi, os.environ),
+            runs=RUNS,
             on_progress=on_progress,
         )
-        here = checked.this_machine or f"{checked.here.host_name} (here)"
-        findings = [*checked.findings, *setting_findings(here, db, request.mpi)]
-        findings += _judge_world(request, checked, here)
+    here = checked.this_machine or f"{checked.here.host_name} (here)"
+    findings = [*checked.findings, *setting_findings(here, db, request.mpi)]
+    with show_doing(out, STARTING_RANKS):
+        findings += _judge_world(request.reach, checked, here)
     out.keep([finding_json(finding) for finding in findings])
     if not out.as_json:
         facts = {here: checked.here, **checked.facts}
@@ -68,39 +71,19 @@ def examine_hosts(request: DoctorRequest, db: str, out: Output) -> None:
     out.finish([finding_json(finding) for finding in findings])
 
 
-def _judge_world(request: DoctorRequest, checked: HostsChecked, here: str) -> Iterator[Finding]:
+def _judge_world(reach: Reach, checked: HostsChecked, here: str) -> Iterator[Finding]:
     """Start a tiny MPI job on the hosts that passed every check."""
     judge = Judge(here)
     hosts = checked.ranked
     if not hosts:
         return
-    if needs_root_option(os.environ) and not request.mpi.allow_root:
+    if needs_root_option(os.environ) and not reach.allow_root:
         yield judge.note("MPI ranks", "not tried: as root it needs --allow-run-as-root")
         return
-    with tempfile.TemporaryDirectory(prefix="ddlplan-") as folder:
-        config = Path(folder, "ssh_config")
-        write_ssh_config(hosts, config, include=request.ssh_config)
-        settings = replace(request.mpi, ssh_config=config, networks=checked.networks)
-        fault = find_world_fault(
-            hosts,
-            settings,
-            os.environ,
-            host_names=[checked.facts[host.name].host_name for host in hosts],
-            starts_here=hosts[0].name == checked.this_machine,
-        )
+    fault = reach.find_world_fault(checked)
     if fault is not None:
         yield judge.fail("MPI ranks", fault)
         return
     over = f" over {', '.join(checked.networks)}" if checked.networks else ""
     for rank, host in enumerate(hosts):
         yield Judge(host.name).ok("MPI ranks", f"rank {rank} of {len(hosts)}{over}")
-
-
-@contextmanager
-def _progress(out: Output) -> Iterator[Callable[[int, int], None]]:
-    """Show on a terminal how many hosts have answered."""
-    if not out.errors.is_terminal:
-        yield lambda _done, _of: None
-        return
-    with out.errors.status("asking every host") as status:
-        yield lambda done, of: status.update(f"asking every host: {done} of {of} answered")

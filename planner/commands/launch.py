@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from launch.hosts.file import is_this_machine
 from launch.hosts.line import Host
 from launch.run_directory import RunDirectory
 from planner.commands.dry_run import describe_job, job_lines
@@ -15,8 +14,10 @@ from planner.commands.launch_hosts import launch_hosts
 from planner.commands.next_step import next_command
 from planner.commands.training import RUNS, outcome_json, say_trained, train
 from planner.errors import NoDatabaseError, NoPlanError
-from planner.job_making import LaunchRequest, find_hosts, find_plan, make_own_job
+from planner.interruption import survive_checkpoint_signals
+from planner.job_making import LaunchRequest, find_plan, make_own_job
 from planner.keeping import find_start
+from planner.named_hosts import find_hosts, is_only_here
 from planner.output import Output
 from planner.placement import Placement
 from planner.report.plan_line import describe_plan
@@ -26,6 +27,7 @@ from planner.store import Store
 from probes.node import probe
 
 
+@survive_checkpoint_signals()
 def launch(request: LaunchRequest, db: str, out: Output, *, dry_run: bool) -> None:
     """Train with stored plans, on this machine or on the hosts that the user names."""
 
@@ -34,7 +36,7 @@ def launch(request: LaunchRequest, db: str, out: Output, *, dry_run: bool) -> No
         if request.resume is not None:
             out.note(f"going on from {request.resume}")
         if hosts is None:
-            listed = find_hosts(request, os.environ)
+            listed = find_hosts(request.hosts, os.environ)
             for note in listed.notes:
                 out.warn(note)
             hosts = listed.hosts
@@ -46,9 +48,16 @@ def launch(request: LaunchRequest, db: str, out: Output, *, dry_run: bool) -> No
 def _launch(
     request: LaunchRequest, hosts: Sequence[Host], db: str, out: Output, *, dry_run: bool
 ) -> None:
-    remedy = next_command("tune", request.use_case, data=request.data, db=db, hosts=request.hosts)
+    remedy = next_command(
+        "tune",
+        request.use_case,
+        data=request.data,
+        db=db,
+        hosts=request.hosts,
+        reach=request.reach,
+    )
     with _needing_database(request, db, remedy):
-        if len(hosts) == 1 and is_this_machine(hosts[0]):
+        if is_only_here(hosts):
             _launch_here(request, hosts[0], remedy, db, out, dry_run=dry_run)
         else:
             launch_hosts(request, hosts, remedy, db, out, dry_run=dry_run)
@@ -56,10 +65,10 @@ def _launch(
 
 def _find_good_hosts(request: LaunchRequest) -> Sequence[Host]:
     """Give the hosts that pass their checks now."""
-    hosts = find_hosts(request, os.environ).hosts
-    if len(hosts) == 1 and is_this_machine(hosts[0]):
+    hosts = find_hosts(request.hosts, os.environ).hosts
+    if is_only_here(hosts):
         return hosts
-    checked = request.reach.check(hosts, use_case=request.use_case, data=request.data)
+    checked = request.reach.check(hosts, use_case=request.use_case, data=request.data, runs=RUNS)
     return checked.good or hosts  # where none is, the next attempt says why
 
 

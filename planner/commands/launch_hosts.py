@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +13,8 @@ from launch.job import Job
 from launch.run_directory import RunDirectory
 from planner.cluster import Verdict, judge
 from planner.commands.dry_run import describe_job, job_lines
+from planner.commands.next_step import next_command
+from planner.commands.on_hosts import check_each, check_world, show_table
 from planner.commands.training import RUNS, outcome_json, say_trained, train
 from planner.exchange_time import Exchange
 from planner.job_making import (
@@ -27,6 +28,7 @@ from planner.job_making import (
 from planner.links import MeasuredLinks
 from planner.output import Output
 from planner.placement import Placement
+from planner.prediction import ClusterNode
 from planner.report.cluster import (
     SHARE_COLUMNS,
     SUBSET_COLUMNS,
@@ -35,7 +37,6 @@ from planner.report.cluster import (
     verdict_json,
     verdict_lines,
 )
-from planner.report.table import find_look, render_table
 from planner.software import current_software
 from planner.store import Store
 from planner.stored_plan import iso_utc
@@ -60,9 +61,8 @@ def launch_hosts(
         InvalidPlanError: The hosts cannot take the global batch.
     """
     with Store.open(db, create=False) as store:  # first: without plans nobody need be asked
-        out.note(f"checking {len(hosts)} hosts")
-        checked = request.reach.check(hosts, use_case=request.use_case, data=request.data)
-        checked.require_good()
+        use_case, data = request.use_case, request.data
+        checked = check_each(hosts, request.reach, out, use_case=use_case, data=data, runs=RUNS)
         if not dry_run:
             request.reach.check_root()
         nodes = {host.name: _hardware(checked, host) for host in checked.ranked}
@@ -71,14 +71,19 @@ def launch_hosts(
     verdict = _judge(request, plans, links, out)
     job = make_job(request, verdict.chosen, plans, RunDirectory.next_of(RUNS).path)
     placement = Placement.of(checked, verdict.chosen.hosts, request.reach)
-    _say_plans(request, plans, verdict, out, to_stdout=dry_run)
+    probes = next_command("probe", db=db, hosts=request.hosts, reach=request.reach)
+    _say_plans(plans, verdict, probes, out, to_stdout=dry_run)
     if dry_run:
         _say_job(job, nodes, plans, verdict, placement, out)
         return
+    check_world(checked, request.reach, out, verdict.chosen.hosts)
     training = train(job, placement, out)
     predicted = verdict.chosen.throughput_samples_per_s
     expected = predicted if verdict.knows_network else None
-    cause = "predicted: a node or a link may be busy; ddlplan probe --hosts measures the links anew"
+    measured = training.throughput_samples_per_s
+    if expected is None and measured is not None:
+        out.say(f"predicted  at most {predicted:.1f} samples/s, measured {measured:.1f}")
+    cause = f"predicted: a node or a link may be busy; {probes} measures the links anew"
     say_trained(training, expected, out, verb="predicted", remedy=cause)
     shown = _cluster_json(plans, verdict, links)
     out.finish({**shown, **outcome_json(training, expected)})
@@ -97,37 +102,43 @@ def _judge(
     nodes, untried = cluster_nodes(plans, request.global_batch)
     kept = keep_shares(nodes, request.kept_shares or {})
     if kept is not None:
-        out.note("hosts and shares are those of the checkpoint")
+        out.note(_kept_line(nodes, kept))
+    elif request.kept_shares:
+        out.note("shares are given anew: a host or a plan of the checkpoint is another one now")
     if untried:
         out.warn(
             f"--global-batch {request.global_batch} is more than was tried on "
             f"{', '.join(untried)}: memory may not suffice there"
         )
     gradients = [p.stored.gradient_bytes for p in plans if p.stored.gradient_bytes is not None]
-    wire_bytes = max(gradients, default=None)
-    if wire_bytes is None and links is not None and len(plans) > 1:
+    gradient_bytes = max(gradients, default=None)
+    if gradient_bytes is None and links is not None and len(plans) > 1:
         out.warn(
             "the plans do not say how large the gradients are, as those of older versions: tune "
             "again, so that the network is counted"
         )
-    if wire_bytes is not None and request.wire != "fp32":
-        wire_bytes //= 2
+    is_rounded = request.wire != "fp32"
     return judge(
         nodes if kept is None else kept,
-        None if links is None or not links.links else Exchange(links),
-        wire_bytes,
+        None if links is None or not links.links else Exchange(links, is_rounded=is_rounded),
+        gradient_bytes,
         global_batch=request.global_batch,
         all_hosts=request.all_hosts or kept is not None,
     )
 
 
+def _kept_line(nodes: Sequence[ClusterNode], kept: Sequence[ClusterNode]) -> str:
+    """Say whose shares are kept, and how hosts that have none would get one."""
+    line = "hosts and shares are those of the checkpoint"
+    used = {node.host for node in kept}
+    if left := [node.host for node in nodes if node.host not in used]:
+        batch = sum(node.floor for node in kept)
+        line += f", without {', '.join(left)}: --global-batch {batch} shares anew over all hosts"
+    return line
+
+
 def _say_plans(
-    request: LaunchRequest,
-    plans: Sequence[NodePlan],
-    verdict: Verdict,
-    out: Output,
-    *,
-    to_stdout: bool,
+    plans: Sequence[NodePlan], verdict: Verdict, probes: str, out: Output, *, to_stdout: bool
 ) -> None:
     """Show what each host would do, and why these hosts.
 
@@ -136,16 +147,14 @@ def _say_plans(
     for plan in plans:
         if plan.reasons:
             out.warn(f"plan {plan.stored.id} on {plan.host} is stale, {', '.join(plan.reasons)}")
-    if to_stdout and out.as_json:
-        return
-    look = find_look(sys.stdout if to_stdout else sys.stderr, os.environ)
-    text = render_table(share_rows(plans, verdict), SHARE_COLUMNS, look)
+    say = out.say if to_stdout else out.note
+    show_table(share_rows(plans, verdict), SHARE_COLUMNS, out, to_stdout=to_stdout)
     if len(verdict.predictions) > 1:
-        text += "\n" + render_table(subset_rows(verdict), SUBSET_COLUMNS, look)
-    lines = list(verdict_lines(verdict, str(request.hosts or "FILE")))
-    text += "\n" + "\n".join(lines)
-    for line in text.splitlines():
-        (out.say if to_stdout else out.note)(line)
+        say("")
+        show_table(subset_rows(verdict), SUBSET_COLUMNS, out, to_stdout=to_stdout)
+    say("")
+    for line in verdict_lines(verdict, probes):
+        say(line)
 
 
 def _say_job(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from launch.errors import HostUnreachableError
+from launch.hosts.checked import HostsChecked
 from launch.hosts.file import HostList
 from planner.commands.on_hosts import check_together, failure_json, show_network, show_table
 from planner.links import MeasuredLinks
@@ -20,6 +21,8 @@ from planner.together.task import Purpose
 
 _MESSAGE_BYTES = (4 * 2**20, 64 * 2**20)
 """Gradients of a small and of a large model, where there is none to ask."""
+
+_MOST_MODELS = 3
 
 
 def probe_hosts(listed: HostList, reach: Reach, db: str, out: Output, *, quick: bool) -> None:
@@ -41,7 +44,7 @@ def probe_hosts(listed: HostList, reach: Reach, db: str, out: Output, *, quick: 
                 reach,
                 gathering,
                 is_quick=quick,
-                message_bytes=_MESSAGE_BYTES,
+                message_bytes=(*_MESSAGE_BYTES, *_trained_bytes(store, checked)),
             ).run()
     for node in nodes.values():
         for warning in () if node.hardware is None else node.hardware.warnings:
@@ -49,10 +52,22 @@ def probe_hosts(listed: HostList, reach: Reach, db: str, out: Output, *, quick: 
     if all(node.hardware is None for node in nodes.values()):
         host, node = next(iter(nodes.items()))
         raise HostUnreachableError(f"{host}: {_remark(node) or 'it was not heard of'}")
+    if gathering.links is None and len(nodes) > 1 and not quick:
+        out.warn("the network was not measured: repeat the command")
     rows = [probe_row(node.host, node.hardware, _remark(node)) for node in nodes.values()]
     show_table(rows, PROBE_COLUMNS, out)
     show_network(gathering, out)
     out.finish([_node_json(node, gathering.links) for node in nodes.values()])
+
+
+def _trained_bytes(store: LazyStore, checked: HostsChecked) -> list[int]:
+    """Give how large the gradients are that these hosts have plans for, the largest ones."""
+    kept = store.find()
+    facts = [checked.facts[host.name].hardware for host in checked.ranked]
+    fingerprints = {node.fingerprint() for node in facts if node is not None}
+    plans = [] if kept is None else kept.plans()
+    found = {plan.gradient_bytes or 0 for plan in plans if plan.fingerprint in fingerprints}
+    return sorted(found - {0}, reverse=True)[:_MOST_MODELS]
 
 
 def _remark(node: NodeState) -> str:

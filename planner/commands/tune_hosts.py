@@ -32,9 +32,22 @@ from planner.tune_request import TuneRequest
 
 
 def tune_hosts(
-    request: TuneRequest, listed: HostList, hosts: Path, reach: Reach, db: str, out: Output
+    request: TuneRequest,
+    listed: HostList,
+    hosts: Path | None,
+    reach: Reach,
+    db: str,
+    out: Output,
 ) -> None:
-    """Search on every host of a file and say what was found.
+    """Search on every host and say what was found.
+
+    Args:
+        request: What the user asks of the search.
+        listed: The hosts.
+        hosts: The file that lists them; ``None`` where Slurm does.
+        reach: How they are reached.
+        db: Where plans are kept.
+        out: Where to say it.
 
     Raises:
         HostUnreachableError: A host failed its checks, before anything was started.
@@ -61,8 +74,11 @@ def tune_hosts(
             raise KeyboardInterrupt
         raise _no_plan(states)
     if gathering.links is None and not interrupted:
-        out.warn("the network was not measured: ddlplan probe --hosts does it")
-    then = next_command("launch", request.use_case, data=request.data, db=db, hosts=hosts)
+        measures = next_command("probe", db=db, hosts=hosts, reach=reach)
+        out.warn(f"the network was not measured: {measures} does it")
+    then = next_command(
+        "launch", request.use_case, data=request.data, db=db, hosts=hosts, reach=reach
+    )
     _say_tuned(gathering, elapsed_s, then, out, interrupted=interrupted)
     out.finish(
         {

@@ -83,19 +83,19 @@ def _subset_row(found: Prediction, *, is_chosen: bool) -> Row:
     }
 
 
-def verdict_lines(verdict: Verdict, hosts_file: str) -> Iterator[str]:
+def verdict_lines(verdict: Verdict, probes: str) -> Iterator[str]:
     """Say which hosts are used and what each is worth, a sentence a line.
 
     Args:
         verdict: Of at least two hosts.
-        hosts_file: As commands that are named to the user must have it.
+        probes: The command that measures the network.
     """
     chosen, best = verdict.chosen, verdict.best
     speed = f"{format_number(chosen.throughput_samples_per_s)} samples/s"
     if not verdict.knows_network:
         yield (
             f"all {len(chosen.hosts)} hosts are used, at most {speed}: what the network takes of "
-            f"it is not known before ddlplan probe --hosts {hosts_file} has measured it"
+            f"it is not known before {probes} has measured it"
         )
         return
     if len(chosen.hosts) == 1:
@@ -106,8 +106,8 @@ def verdict_lines(verdict: Verdict, hosts_file: str) -> Iterator[str]:
         gain = best.throughput_samples_per_s / chosen.throughput_samples_per_s - 1
         names = ", ".join(best.hosts)
         alone = "alone " if len(best.hosts) == 1 else ""
-        faster = f"{names} {alone}would be {100 * gain:.0f} % faster"
-        yield f"all hosts are used because that was asked for: {faster}"
+        how = f"{100 * gain:.0f} % faster" if gain > TIE else "as fast"
+        yield f"all hosts are used because that was asked for: {names} {alone}would be {how}"
     for gain_of in verdict.gains:
         if line := _gain_line(gain_of):
             yield line
@@ -124,6 +124,8 @@ def _gain_line(gain_of: Gain) -> str | None:
     if gain is None:
         return None if gain_of.is_used else f"leave {host} out: it cannot take a share"
     percent = f"{100 * abs(gain):.0f} %"
+    if gain_of.is_used and abs(gain) < TIE:
+        return f"{host} adds less than {100 * TIE:.0f} %, which none can tell"
     if gain_of.is_used:
         return f"{host} adds {percent}" if gain > 0 else f"{host} slows the job by {percent}"
     if gain < -TIE:

@@ -1,4 +1,4 @@
-"""Which tables does the database have? Version 2, written so that PostgreSQL can hold it too.
+"""Which tables does the database have? Version 3, written so that PostgreSQL can hold it too.
 
 A change to a table here needs a step in `migrations`: databases of users are not made again.
 """

@@ -7,7 +7,7 @@ of the hosts that are left goes on from there.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from launch.errors import HostUnreachableError
 from launch.hosts.checked import HostsChecked
@@ -47,17 +47,21 @@ class Campaign:
     gathering: Gathering
     is_quick: bool = False
     message_bytes: tuple[int, ...] = ()
+    _lost: set[str] = field(default_factory=set, init=False)
 
     def run(self) -> None:
         """Run the task, again with the hosts that are left where one is lost.
+
+        Where all have done their parts by then, the network between them alone is left to measure.
 
         Raises:
             HostUnreachableError: MPI cannot start the job.
             LaunchError: There is no MPI.
         """
         hosts: Sequence[Host] = self.checked.ranked
+        purpose = self.purpose
         for attempt in range(1 + _MAX_RESTARTS):
-            end = self._run(hosts)
+            end = self._run(purpose, hosts)
             if end.code == 0:
                 return
             if end.refusal or not end.spoke:
@@ -67,14 +71,18 @@ class Campaign:
                 self.gathering.listener.warn(hosts[0].name, why)
                 return  # with what is known
             self._find_lost(hosts, end)
-            states = [self.gathering.nodes[host.name] for host in hosts]
-            if all(node.is_done or node.failure for node in states):
-                return
-            hosts = [h for h in hosts if self.gathering.nodes[h.name].failure is None]
+            hosts = [host for host in hosts if self._goes_on(host)]
+            if all(self.gathering.nodes[host.name].is_done for host in hosts):
+                if self.is_quick or self.gathering.links is not None or len(hosts) < 2:
+                    return
+                purpose = Purpose.LINKS
             names = ", ".join(host.name for host in hosts)
             self.gathering.listener.note(hosts[0].name, f"going on with {names}")
 
-    def _run(self, hosts: Sequence[Host]) -> JobEnd:
+    def _goes_on(self, host: Host) -> bool:
+        return host.name not in self._lost and self.gathering.nodes[host.name].failure is None
+
+    def _run(self, purpose: Purpose, hosts: Sequence[Host]) -> JobEnd:
         names = [host.name for host in hosts]
 
         def on_report(rank: int, report: Report) -> None:
@@ -85,19 +93,19 @@ class Campaign:
             else:
                 self.gathering.hear(names[rank], report)
 
-        return run_together(self._task(hosts), hosts, self.checked, self.reach, on_report)
+        return run_together(self._task(purpose, hosts), hosts, self.checked, self.reach, on_report)
 
-    def _task(self, hosts: Sequence[Host]) -> TogetherTask:
+    def _task(self, purpose: Purpose, hosts: Sequence[Host]) -> TogetherTask:
         request = self.gathering.request
         known = [self.checked.facts[host.name].hardware for host in hosts]
         studies = [self._studies(host, node) for host, node in zip(hosts, known, strict=True)]
         fingerprints = [None if node is None else node.fingerprint() for node in known]
         trials = [sum(len(s.results) for s in of_node.values()) for of_node in studies]
         leaders = choose_leaders(fingerprints, trials)
-        if self.purpose is Purpose.TUNE:
+        if purpose is Purpose.TUNE:
             self._say_who_shares([host.name for host in hosts], leaders)
         return TogetherTask(
-            purpose=self.purpose,
+            purpose=purpose,
             nodes=tuple(
                 NodeTask(
                     host=host.name,
@@ -110,8 +118,13 @@ class Campaign:
             software=self.gathering.software,
             request=None if request is None else _for_nodes(request),
             is_quick=self.is_quick,
-            message_bytes=self.message_bytes,
+            message_bytes=(*self.message_bytes, *sorted(self._gradient_bytes())),
         )
+
+    def _gradient_bytes(self) -> set[int]:
+        """Give how large gradients are, as nodes have told."""
+        found = [node.findings for node in self.gathering.nodes.values()]
+        return {one.case.parameter_bytes for one in found if one is not None}
 
     def _say_who_shares(self, names: Sequence[str], leaders: Sequence[int]) -> None:
         for leader in sorted(set(leaders)):
@@ -152,12 +165,17 @@ class Campaign:
             self._lose(hosts[dead.rank].name, f"lost: its MPI rank was {how}")
 
     def _lose(self, host: str, message: str) -> None:
+        if host in self._lost:
+            return
+        self._lost.add(host)
         node = self.gathering.nodes[host]
-        if node.failure is None and not node.is_done:
+        if node.is_done or node.failure is not None:
+            message += ": what it had found out is kept"
+        else:
             node.failure = NodeFailed(
                 code=_HOST_FAILED, error="host", message=message, is_lost=True
             )
-            self.gathering.listener.warn(host, message)
+        self.gathering.listener.warn(host, message)
 
 
 def _for_nodes(request: TuneRequest) -> TuneRequest:

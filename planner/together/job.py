@@ -16,13 +16,18 @@ from launch.mpi.command import mpi_command, uses_srun
 from launch.mpi.dead_rank import DeadRank, find_dead_rank
 from launch.mpi.job import MpiJob
 from launch.mpi.settings import MpiSettings
-from launch.workers.reports import Report
+from launch.mpi.world import MPI_PORTS
+from launch.patience import Patience
+from launch.workers.reports import Alive, Report
 from planner.reach import Reach
 from planner.together.reports import FromNode, JobRefused
 from planner.together.task import TogetherTask
 
 _PROGRAM = "planner.together.rank"
 _TAIL_LINES = 20
+_LOOK_S = 1.0
+_START_LIMIT_S = 180.0
+"""Until all ranks are there; the hosts were found well, but a busy one may take its time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,13 +35,13 @@ class JobEnd:
     """How a job ended."""
 
     code: int
-    """Exit status of mpirun, negative for a signal."""
+    """Exit status of mpirun, negative for a signal; never 0 where there is a refusal."""
 
     spoke: bool
     """Whether any node had said anything."""
 
     refusal: str | None
-    """Why it could not begin, where its ranks found that."""
+    """Why it could not begin, where that is known: its ranks found it, or there were none."""
 
     lost_host: str | None
     """The host that stopped answering, as mpirun knows it."""
@@ -89,22 +94,51 @@ def run_together(
             task_file = hand_over(hosts[0], task.encode(), ssh_config=reached_by)
         program = [_PROGRAM, task_file]
         command = mpi_command(hosts, program, settings, os.environ, starts_here=starts_here)
-        spoke, refusal = False, None
+        heard = _Heard(on_report)
         with MpiJob(command, log) as job:
-            for report in job.reports():
-                match report:
-                    case FromNode(rank=rank):
-                        spoke = True
-                        on_report(rank, report.report)
-                    case JobRefused(message=message):
-                        refusal = refusal or message
+            _listen(job, heard)
             code, lost_host = job.wait(), job.find_lost_host()
         said = log.read_text(errors="replace").replace("\0", "")  # with which its words end
         return JobEnd(
-            code=code,
-            spoke=spoke,
-            refusal=refusal,
+            code=code or int(heard.refusal is not None),
+            spoke=heard.spoke,
+            refusal=heard.refusal,
             lost_host=lost_host,
             dead_rank=find_dead_rank(said),
             log_tail="\n".join(said.splitlines()[-_TAIL_LINES:]),
         )
+
+
+@dataclass(slots=True)
+class _Heard:
+    """What the ranks of a job have said so far."""
+
+    on_report: Callable[[int, Report], None]
+    has_begun: bool = False
+    spoke: bool = False
+    refusal: str | None = None
+
+    def add(self, report: Report) -> None:
+        match report:
+            case Alive():
+                self.has_begun = True
+            case FromNode(rank=rank):
+                self.has_begun = self.spoke = True
+                self.on_report(rank, report.report)
+            case JobRefused(message=message):
+                self.refusal = self.refusal or message
+
+
+def _listen(job: MpiJob, heard: _Heard) -> None:
+    """Hear a job to its end. One whose ranks do not come together is ended: they would wait on."""
+    patience = Patience()
+    while not job.is_over:
+        report = job.next_report(_LOOK_S)
+        waited_s = patience.look()
+        if report is not None:
+            heard.add(report)
+        elif not heard.has_begun and waited_s > _START_LIMIT_S:
+            late = f"MPI has not joined all ranks within {_START_LIMIT_S:.0f} s"
+            heard.refusal = heard.refusal or f"{late}: {MPI_PORTS}"
+            job.stop()
+            return

@@ -24,7 +24,7 @@ from mpi4py import MPI
 
 from launch.mpi.ranks import Ranks
 from launch.process_end import end_with_parent
-from launch.workers.reports import Report
+from launch.workers.reports import Alive, Report
 from planner.exit_codes import BUG, judge
 from planner.together.coordinator import Coordinator
 from planner.together.network import measure_network
@@ -56,6 +56,8 @@ def main(task_file: Path) -> int:
         message = f"MPI started {comm.size} ranks for {hosts} hosts: is this mpirun ours?"
         _say(JobRefused(message=message))
         return 1
+    if ranks.gather(b"") is not None:  # every rank has reached this one
+        _say(Alive())
     sizes = _work(comm, task)
     if not task.is_quick:
         measured = measure_network(comm, sizes)

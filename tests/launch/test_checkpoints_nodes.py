@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,18 +10,21 @@ import tiny_cases
 import torch
 from conftest import SEED, TINY
 from one_process import largest_error, trained_alone
+from ranks_here import run_ranks
 from safetensors.torch import load_file
 from test_several_nodes import ALONE, PIPELINE, TURNED
 
 from launch.checkpoints.folder import find_latest
 from launch.job import Job, Keeping, NodeJob
-from launch.mpi.mpirun import find_mpirun
 
 RANK = Path(__file__).with_name("rank_apart.py")
 PLANS = [replace(ALONE, node_batch=2), TURNED]
 OTHERS = [replace(PIPELINE, node_batch=5), replace(ALONE, node_batch=3)]
+THREE = [replace(ALONE, node_batch=2), ALONE, ALONE]
 MIDDLE = "kept/step-00000020"
 """After one epoch of 160 samples, eight a step, by its path on the first node alone."""
+
+KEEPS, RESUMES = Keeping(folder="kept"), Keeping(resume=MIDDLE, done_epochs=1)
 
 
 def job_of(name: str, case: str, plans, *, epochs: int, keeping: Keeping, folder: Path) -> Path:
@@ -43,39 +43,45 @@ def job_of(name: str, case: str, plans, *, epochs: int, keeping: Keeping, folder
     return file
 
 
-def run(folder: Path, jobs: list[Path]) -> None:
-    ended = subprocess.run(
-        [
-            *(find_mpirun(), "--host", "localhost:2", "-n", "2", "--bind-to", "none"),
-            *(sys.executable, "-m", "mpi4py", str(RANK), str(folder), *map(str, jobs)),
-        ],
-        env=os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def run(folder: Path, jobs: list[Path], *, nodes: int = 2) -> None:
+    ended = run_ranks(nodes, [str(RANK), str(folder), *map(str, jobs)], timeout_s=280)
     assert ended.returncode == 0, f"{ended.stdout[-3000:]}\n{ended.stderr}"
 
 
 @pytest.mark.parametrize("case", ["AdamW", "Random"])
 @pytest.mark.long
 def test_nodes_go_on_together_and_with_other_plans(case, tmp_path):
-    keeps, resumes = Keeping(folder="kept"), Keeping(resume=MIDDLE, done_epochs=1)
     settings = {"folder": tmp_path}
     jobs = [
         job_of("whole", case, PLANS, epochs=2, keeping=Keeping(), **settings),
-        job_of("first", case, PLANS, epochs=1, keeping=keeps, **settings),
-        job_of("second", case, PLANS, epochs=2, keeping=resumes, **settings),
-        job_of("other", case, OTHERS, epochs=2, keeping=resumes, **settings),
+        job_of("first", case, PLANS, epochs=1, keeping=KEEPS, **settings),
+        job_of("second", case, PLANS, epochs=2, keeping=RESUMES, **settings),
+        job_of("other", case, OTHERS, epochs=2, keeping=RESUMES, **settings),
+        job_of("done", case, PLANS, epochs=1, keeping=RESUMES, **settings),
     ]
     run(tmp_path, jobs)
-    whole, second, other = (
-        load_file(tmp_path / name / "weights.safetensors") for name in ("whole", "second", "other")
+    names = ("whole", "second", "first", "done", "other")
+    whole, second, first, done, other = (
+        load_file(tmp_path / name / "weights.safetensors") for name in names
     )
     assert all(torch.equal(second[key], whole[key]) for key in whole)
+    assert all(torch.equal(done[key], first[key]) for key in first)
     assert find_latest(tmp_path / "rank0" / "kept").path.name == Path(MIDDLE).name
     assert not (tmp_path / "rank1" / "kept").exists()
-    assert not list(tmp_path.glob("*/resumed"))
+    assert not list(tmp_path.glob("*/*resumed"))
     if case == "AdamW":  # the other case draws other numbers on other workers
         alone = trained_alone(getattr(tiny_cases, case)(), node_batch=8, epochs=2)
         assert largest_error(other, alone) < 1e-4
+
+
+@pytest.mark.long
+def test_nodes_that_share_the_folder_of_the_run_each_have_a_copy_of_their_own(tmp_path):
+    """The story: two nodes put their copies into one folder, and removed each other's."""
+    jobs = [
+        job_of("first", "Sgd", THREE, epochs=1, keeping=KEEPS, folder=tmp_path),
+        job_of("second", "Sgd", THREE, epochs=2, keeping=RESUMES, folder=tmp_path),
+    ]
+    run(tmp_path, jobs, nodes=3)
+    alone = trained_alone(tiny_cases.Sgd(), node_batch=8, epochs=2)
+    assert largest_error(load_file(tmp_path / "second" / "weights.safetensors"), alone) < 1e-4
+    assert not list(tmp_path.glob("*/*resumed"))

@@ -154,6 +154,14 @@ def test_the_same_plan_goes_on_to_the_last_bit(case, kept, home):  # noqa: F811
     assert Path(saved.path).name == "step-00000023"
 
 
+@EVERY
+def test_a_training_that_is_done_gives_its_weights_once_more(kept, home):  # noqa: F811
+    plan = settled(home.plans()[0])
+    whole = kept.run(plan, "AdamW", stop=10**6)
+    assert_same(kept.run(plan, "AdamW", resume=True), whole)
+    assert kept.steps[1] == []
+
+
 @pytest.mark.parametrize("name", ["hybrid", "processes", "threads"])
 def test_running_statistics_go_on_to_the_last_bit(name, kept, home):  # noqa: F811
     """Of each worker's own share; those of the first one count."""

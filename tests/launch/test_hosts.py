@@ -36,7 +36,7 @@ def names(host_list):
         ("node1", {"name": "node1"}),
         ("node1\n", {"name": "node1"}),
         ("  \t node1 \t ", {"name": "node1"}),
-        ("Node1.Example.ORG", {"name": "node1.example.org"}),
+        ("Node1.Example.ORG", {"name": "Node1.Example.ORG"}),
         ("node_1", {"name": "node_1"}),
         ("node1 slots=4", {"name": "node1", "slots": 4}),
         ("node1 slots=2 max_slots=4", {"name": "node1", "slots": 2, "max_slots": 4}),
@@ -78,6 +78,7 @@ def test_comments_blank_lines_and_windows_line_ends_are_passed_over(read):
         ("gpu[9-11]", ["gpu9", "gpu10", "gpu11"]),
         ("gpu[098-101]", ["gpu098", "gpu099", "gpu100", "gpu101"]),
         ("gpu[5]", ["gpu5"]),
+        ("GPU[5]", ["GPU5"]),
         ("r[1-2]n[1-2].lan", ["r1n1.lan", "r1n2.lan", "r2n1.lan", "r2n2.lan"]),
         ("192.0.2.[1-2]", ["192.0.2.1", "192.0.2.2"]),
     ],
@@ -196,6 +197,7 @@ def test_a_huge_file_is_refused_without_reading_all_of_it(tmp_path):
     [
         ("localhost", ["localhost"]),
         ("gpu1", ["gpu1"]),
+        ("GPU1", ["GPU1"]),
         ("gpu[01-03,07],login1", ["gpu01", "gpu02", "gpu03", "gpu07", "login1"]),
         ("a,b[1-2]c[3,4],d", ["a", "b1c3", "b1c4", "b2c3", "b2c4", "d"]),
     ],
@@ -234,6 +236,11 @@ def nobody(_name):
 )
 def test_this_machine_is_known_by_its_own_names_and_addresses(name):
     assert is_this_machine(Host(name=name, line=1), resolve=nobody)
+
+
+def test_name_is_looked_up_as_it_is_written():
+    known = {"Alias": {"127.0.1.1"}}
+    assert is_this_machine(Host(name="Alias", line=1), resolve=known.__getitem__)
 
 
 def test_another_name_for_one_of_its_addresses_is_this_machine():

@@ -10,10 +10,13 @@ import time
 from pathlib import Path
 
 import pytest
+from ranks_here import AS_ROOT
 
 from launch.hosts import ask
 from launch.hosts.ask import ask_all
 from launch.hosts.names import resolve_all
+from launch.mpi.mpirun import find_mpirun
+from launch.mpi.scratch import MpirunScratch
 
 HANG = ["sleep", "1000"]
 
@@ -28,6 +31,10 @@ def has_ended(pid):
     except ProcessLookupError:
         return True
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+
+
+def interrupt(_number, _answer):
+    raise KeyboardInterrupt
 
 
 def wait_until(condition):
@@ -98,14 +105,30 @@ def test_words_reach_the_program_as_they_are():
 
 
 def test_interrupt_leaves_no_program_behind():
-    def stop(_number, _answer):
-        raise KeyboardInterrupt
-
     before = subprocess.run(["pgrep", "-P", str(os.getpid())], capture_output=True, check=False)
     with pytest.raises(KeyboardInterrupt):
-        ask_all([["true"], HANG], limit_s=60, on_answer=stop)
+        ask_all([["true"], HANG], limit_s=60, on_answer=interrupt)
     after = subprocess.run(["pgrep", "-P", str(os.getpid())], capture_output=True, check=False)
     assert len(after.stdout.split()) <= len(before.stdout.split()) + 1  # pgrep itself
+
+
+def test_nothing_is_left_of_an_mpirun_whose_ranks_hang(tmp_path, monkeypatch):
+    """The story: mpirun was killed, but its ranks have process groups of their own and stayed."""
+    for name, value in AS_ROOT.items():
+        monkeypatch.setenv(name, value)
+    program = "import os, pathlib, time\n"
+    program += "pathlib.Path(str(os.getpid())).touch(); time.sleep(1000)"
+    ranks = [find_mpirun(), "--host", "localhost:2", "-n", "2", "--bind-to", "none"]
+    until_both_run = ["sh", "-c", "until [ $(ls | wc -l) = 2 ]; do sleep 0.05; done"]
+    with MpirunScratch(os.environ) as scratch, pytest.raises(KeyboardInterrupt):
+        ask_all(
+            [scratch.wrap([*ranks, *python(program)]), until_both_run],
+            limit_s=60,
+            on_answer=interrupt,
+        )
+    pids = [int(path.name) for path in tmp_path.iterdir()]
+    assert len(pids) == 2
+    assert all(has_ended(pid) for pid in pids)
 
 
 def test_programs_end_with_whoever_asks_even_when_that_is_killed():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 from host_answers import (
@@ -25,7 +26,7 @@ HERE = facts_of(9)
 
 def check(*, here=HERE, names=None, ask=None, **answers):
     ask = ask or Hosts(here, **answers)
-    options = {name: answers.pop(name) for name in ("use_case", "data") if name in answers}
+    options = {name: answers.pop(name) for name in ("use_case", "data", "runs") if name in answers}
     hosts = [host(name) for name in names or answers]
     return check_hosts(hosts, ask=ask, resolve=resolve, **options)
 
@@ -271,6 +272,22 @@ def test_use_case_must_be_there_and_be_the_same_file():
     states = [finding(checked, f"node{i}", "use case").state for i in (1, 2, 3)]
     assert states == ["ok", "fail", "fail"]
     assert finding(checked, "node1", "data").state == "ok"
+
+
+def test_files_of_a_job_must_find_a_place_on_every_host():
+    ask = Hosts(HERE, node1=facts_of(1), node2=facts_of(2, runs_fault="/data is read-only"))
+    checked = check(ask=ask, names=["node1", "node2"], runs=Path("/data/runs"))
+    assert finding(checked, "node1", "folder").state == "ok"
+    found = finding(checked, "node2", "folder")
+    assert found.is_failure
+    assert found.text.startswith("no job can leave its files in /data/runs: /data is read-only: ")
+    assert all("--runs=/data/runs" in command[-1] for command in ask.commands[:2])
+
+
+def test_place_for_files_that_does_not_answer_is_a_failure():
+    hung = facts_of(1, problems={"runs_fault": "no answer within 20 s"})
+    checked = check(ask=Hosts(HERE, node1=hung), names=["node1"], runs=Path("/data/runs"))
+    assert "no answer within 20 s" in finding(checked, "node1", "folder").text
 
 
 def test_bad_host_has_no_say_in_the_network_of_the_others():

@@ -105,6 +105,13 @@ def test_data_may_be_a_file_or_missing(data):
     assert (missing.data.kind, missing.data.digest) == ("missing", None)
 
 
+def test_place_for_the_files_of_a_job_may_be_made_but_not_where_something_is_in_the_way(tmp_path):
+    assert found("--runs", tmp_path / "not" / "yet").runs_fault is None
+    file = tmp_path / "file"
+    file.touch()
+    assert found("--runs", file / "runs").runs_fault == f"{file} is no folder"
+
+
 def test_file_of_the_use_case_is_compared_by_its_content(tmp_path):
     file = tmp_path / "case.py"
     file.write_text("class Case: ...\n")
@@ -146,7 +153,7 @@ def test_ports_that_cannot_be_held_are_counted():
 
 def test_file_system_that_hangs_is_not_waited_for(monkeypatch, data):
     monkeypatch.setattr(facts, "_files", lambda _: time.sleep(60))
-    request = Namespace(use_case="", data=str(data), peers="")
+    request = Namespace(use_case="", data=str(data), peers="", runs="")
     said = HostFacts.from_json(facts.gather(request, limit_s=3))
     assert said.problems == {"data_files": "no answer within 3 s"}
     assert (said.data.kind, said.data.digest) == ("folder", None)

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from own_mpirun import write_mpirun
 
 from launch.errors import LaunchError
 from launch.hosts.line import Host
@@ -44,14 +45,6 @@ def exported(arguments):
 
 def program_of(arguments):
     return arguments[arguments.index(sys.executable) :]
-
-
-def own_mpirun(folder, version):
-    """A program that answers as a site's mpirun does."""
-    program = folder / "mpirun"
-    program.write_text(f"#!/bin/sh\necho '{version}'\n")
-    program.chmod(0o755)
-    return str(program)
 
 
 @pytest.fixture
@@ -135,7 +128,7 @@ def test_settings_of_ours_travel_by_name_and_nothing_else_does():
 
 
 def test_users_own_mpirun_is_taken_and_finds_its_own_files(tmp_path):
-    own = own_mpirun(tmp_path, "mpirun (Open MPI) 5.0.3")
+    own = write_mpirun(tmp_path, "mpirun (Open MPI) 5.0.3")
     arguments = command(["a", "b"], mpirun=own)
     assert arguments[0] == own
     assert "--prefix" not in arguments
@@ -143,7 +136,7 @@ def test_users_own_mpirun_is_taken_and_finds_its_own_files(tmp_path):
 
 @pytest.mark.parametrize("version", ["mpirun (Open MPI) 4.1.4", "mpirun.openmpi (OpenRTE) 4.1.4"])
 def test_daemons_of_open_mpi_4_are_told_in_their_own_words(tmp_path, version):
-    own = own_mpirun(tmp_path, version)
+    own = write_mpirun(tmp_path, version)
     arguments = command(["a", "b"], mpirun=own, ssh_config=tmp_path / "ssh_config")
     assert "--prtemca" not in arguments
     assert mca(arguments)["plm_rsh_args"] == f"-F {tmp_path / 'ssh_config'}"
@@ -152,11 +145,11 @@ def test_daemons_of_open_mpi_4_are_told_in_their_own_words(tmp_path, version):
 @pytest.mark.parametrize("version", ["HYDRA build details:", "mpirun (Open MPI) 3.1.0", ""])
 def test_mpirun_that_we_do_not_speak_to_is_an_error(tmp_path, version):
     with pytest.raises(LaunchError, match="expected Open MPI 4 or later"):
-        command(["a", "b"], mpirun=own_mpirun(tmp_path, version))
+        command(["a", "b"], mpirun=write_mpirun(tmp_path, version))
 
 
 def test_users_own_mpirun_alone_is_not_asked_for_its_version(tmp_path):
-    own = own_mpirun(tmp_path, "HYDRA build details:")
+    own = write_mpirun(tmp_path, "HYDRA build details:")
     assert command(["a"], mpirun=own)[0] == own
 
 
@@ -180,7 +173,7 @@ def test_slurm_tells_ranks_how_to_send(slurm):
 
 
 def test_users_own_mpirun_wins_over_slurm(slurm, tmp_path):
-    own = own_mpirun(tmp_path, "mpirun (Open MPI) 5.0.3")
+    own = write_mpirun(tmp_path, "mpirun (Open MPI) 5.0.3")
     assert command(["n3", "n1"], slurm, mpirun=own)[0] == own
 
 

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from launch.hosts.ask import ask_all
 from launch.hosts.line import Host
 from launch.hosts.ssh import write_ssh_config
 from launch.mpi.command import mpi_command
 from launch.mpi.job import MpiJob
+from launch.mpi.scratch import MpirunScratch
 from launch.mpi.settings import MpiSettings
 
 
@@ -22,14 +24,19 @@ def _programs(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path))
 
 
-def job_on(bed, *program, names=None, starts_here=False) -> MpiJob:
-    """Start a program on all hosts, from the first one or else from this machine."""
+def command_on(bed, *program, names=None, starts_here=False) -> list[str]:
+    """Give the command that starts a program on all hosts, as a rank on each."""
     names = names or [host.name for host in bed.hosts]
     hosts = [Host(name=name, line=line) for line, name in enumerate(names, start=1)]
     config = bed.folder / "job_ssh_config"
     write_ssh_config(hosts, config, include=bed.ssh_config)
     settings = MpiSettings(ssh_config=config, networks=(bed.network,), allow_root=True)
-    command = mpi_command(hosts, program, settings, os.environ, starts_here=starts_here)
+    return mpi_command(hosts, program, settings, os.environ, starts_here=starts_here)
+
+
+def job_on(bed, *program, names=None, starts_here=False) -> MpiJob:
+    """Start a program on all hosts, from the first one or else from this machine."""
+    command = command_on(bed, *program, names=names, starts_here=starts_here)
     if starts_here:
         command = bed.hosts[0].command(command)
     return MpiJob(command, bed.folder / "mpirun.log")
@@ -90,6 +97,15 @@ def test_job_that_is_stopped_leaves_no_process_on_any_host(testbed, starts_here)
     bed = testbed(2)
     with job_on(bed, "hello_rank", "wait", starts_here=starts_here) as job:
         wait_for(job, *BOTH)
+    assert bed.left_over() == set()
+
+
+def test_nothing_is_left_on_any_host_of_ranks_that_were_not_waited_for(testbed):
+    bed = testbed(2)
+    with MpirunScratch(os.environ) as scratch:
+        command = scratch.wrap(command_on(bed, "hello_rank", "wait"))
+        (answer,) = ask_all([command], limit_s=8)
+    assert answer.code is None
     assert bed.left_over() == set()
 
 

@@ -98,3 +98,26 @@ def test_place_that_the_user_chose_for_files_of_mpirun_is_kept(tmp_path):
     chosen = {"PRTE_MCA_prte_tmpdir_base": str(tmp_path)}
     with MpirunScratch(chosen) as scratch:
         assert not [word for word in scratch.wrap(["mpirun"]) if "prte" in word]
+
+
+def test_an_impatient_ctrl_c_leaves_nothing_behind(log, tmp_path, monkeypatch):
+    """The story: it ended the clean-up, and mpirun, its logins and its folder stayed."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    monkeypatch.setattr("launch.mpi.job._END_LIMIT_S", 0.5)
+    program = (
+        "import os, signal, time\n"
+        "def hurry(*_): os.kill(os.getppid(), signal.SIGINT)\n"
+        "signal.signal(signal.SIGTERM, hurry)\n"
+        "print(os.getpid(), file=open('pid', 'w'), flush=True)\n"
+        "while True: time.sleep(100)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    with job_of(program, log) as job:
+        while not (Path("pid").exists() and (pid := Path("pid").read_text())):
+            job.next_report(0.05)
+        with pytest.raises(KeyboardInterrupt):
+            job.stop()
+        assert not Path(f"/proc/{int(pid)}").exists()
+        assert list(scratch.iterdir()) == []

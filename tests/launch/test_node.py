@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
 
-from ranks_here import run_ranks
+import psutil
+from ranks_here import ROOT, run_ranks
 
 from launch.job import Job, NodeJob
 from launch.node import Node
 from launch.plan import Plan
-from launch.workers.reports import JobFailed, StepDone
+from launch.workers.reports import EndWished, JobFailed, Report, StepDone
 
 TINY = Path(__file__).with_name("tiny_cases.py")
 ALONE = Plan(strategy="sequential", node_batch=8)
@@ -89,3 +92,77 @@ def test_rank_that_is_on_another_host_trains_nothing(tmp_path):
     (message,) = messages_of(ended)
     assert re.match("MPI started rank 0 on .*, not on elsewhere: ", message)
     assert not (tmp_path / "weights.safetensors").exists()
+
+
+def test_folder_that_cannot_be_made_is_a_failure_of_that_node(tmp_path):
+    """The story: a traceback of Python was all that was said, and no host."""
+    (tmp_path / "runs").write_text("")
+    folder = tmp_path / "runs" / "1"
+    ended = ranks_of(job_of("Sgd", folder), 1, tmp_path)
+    assert ended.returncode != 0
+    assert messages_of(ended) == {f"{folder}: not a directory"}
+    assert "Traceback" not in ended.stderr
+
+
+def log_in(folder: Path, host: str = "localhost") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder / f"{host}-worker0.log"
+    log.write_text("the last word of an earlier run\n")
+    return log
+
+
+def test_log_of_an_earlier_run_is_not_taken_for_this_one(two_cores, tmp_path):
+    """The story: on a host's own disk another run had that number, whose last words were shown."""
+    own, other = log_in(tmp_path), log_in(tmp_path, "localhost-worker1")
+    said = []
+    assert not Node(job_of("Raises", tmp_path), 0, two_cores.cpu, said.append).train()
+    assert isinstance(said[-1], JobFailed)
+    assert "beyond me" in said[-1].log_tail
+    assert "earlier run" not in said[-1].log_tail + own.read_text()
+    assert other.exists()
+
+
+def test_node_whose_use_case_is_at_fault_leaves_nothing(two_cores, tmp_path):
+    folder = tmp_path / "runs" / "1"
+    said = []
+    assert not Node(job_of("NoSuchCase", folder), 0, two_cores.cpu, said.append).train()
+    assert isinstance(said[-1], JobFailed)
+    assert said[-1].users_fault
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_node_that_is_ended_before_its_first_step_leaves_nothing(tmp_path):
+    """The other one's use case is at fault, so that mpirun ends both."""
+    job = job_of("FaultyOnSecond", Path("runs") / "1")  # of each rank's own folder
+    job = replace(job, nodes=(*job.nodes, replace(job.nodes[0], host="second")))
+    file = tmp_path / "job.json"
+    file.write_bytes(job.encode())
+    ended = run_ranks(2, [str(TINY.with_name("rank_apart.py")), str(tmp_path), str(file)])
+    assert ended.returncode != 0
+    assert "the data are of another kind" in ended.stdout
+    assert [list((tmp_path / f"rank{rank}").iterdir()) for rank in (0, 1)] == [[], []]
+
+
+SLURM = """#!{python}
+import subprocess, sys
+rank = [{python!r}, "-m", "mpi4py", "-m", "launch.rank", *sys.argv[1:]]
+sys.exit(subprocess.run(rank).returncode)
+"""
+"""The program that starts the ranks of a job in Slurm, as far as its name goes."""
+
+
+def test_ranks_say_that_slurm_has_asked_for_their_end(tmp_path):
+    """By SIGTERM, which elsewhere ends them at once."""
+    file, slurm = tmp_path / "job.json", tmp_path / "slurmstepd"
+    file.write_bytes(job_of("Sgd", tmp_path, epochs=10**6).encode())
+    slurm.write_text(SLURM.format(python=sys.executable))
+    slurm.chmod(0o700)
+    said: list[Report] = []
+    with subprocess.Popen([slurm, file], cwd=ROOT, stdout=subprocess.PIPE) as process:
+        for line in process.stdout:
+            said.append(Report.decode(line))
+            if isinstance(said[-1], StepDone) and said[-1].step == 1:
+                (rank,) = psutil.Process(process.pid).children()
+                rank.terminate()
+    assert process.returncode == 0
+    assert EndWished(signal=signal.SIGTERM) in said

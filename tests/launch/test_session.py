@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from launch.mpi.session import end_session
+from launch.session import end_session
 
 
 @pytest.mark.parametrize("trap", ["", "trap : TERM;"])

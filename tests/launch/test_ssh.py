@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from launch.errors import HostFileError
+from launch.hosts.file import expand_hosts
 from launch.hosts.line import Host
 from launch.hosts.ssh import ssh_command, ssh_name, write_ssh_config
 
@@ -76,6 +77,13 @@ def test_users_own_settings_hold_for_every_host(config, own):
     assert settings_of(hosts[1], path)["hostname"] == "10.0.0.9"
 
 
+def test_users_own_settings_for_a_name_in_capitals_hold(config, own):
+    """The story: the name was read in small letters, for which ssh knows no ``Host GPU1``."""
+    (host,) = expand_hosts("GPU1").hosts
+    found = settings_of(host, config(host, include=own("Host GPU1\n  HostName 10.0.0.9\n")))
+    assert found["hostname"] == "10.0.0.9"
+
+
 def test_settings_that_would_stop_a_job_do_not_hold(config, own):
     file = own("ControlMaster auto\nRemoteCommand tmux\nRequestTTY yes\nBatchMode no\n")
     found = settings_of(NODE, config(NODE, include=file))
@@ -83,6 +91,16 @@ def test_settings_that_would_stop_a_job_do_not_hold(config, own):
     assert found["requesttty"] == "false"
     assert found["batchmode"] == "yes"
     assert found.get("remotecommand", "none") == "none"
+
+
+@pytest.mark.parametrize("name", ["node1", "2001:db8::1"])
+def test_login_to_a_host_that_has_died_is_given_up_unless_the_user_waits_longer(config, own, name):
+    """The story: mpirun's login to a host that had died since the checks waited for minutes."""
+    host = Host(name=name, line=1)
+    without = config(host, include=own("Compression yes\n"))
+    assert settings_of(host, without)["connecttimeout"] == "10"
+    longer = config(host, include=own(f"Host {name}\n  ConnectTimeout 60\n"))
+    assert settings_of(host, longer)["connecttimeout"] == "60"
 
 
 def test_checking_of_host_keys_is_left_to_the_user(config, own):

@@ -18,6 +18,8 @@ from typing import Any
 
 import pytest
 
+sys.path.append(str(Path(__file__).parent))  # last: tests/launch has a conftest too
+
 CASES = Path(__file__).with_name("steady_cases.py")
 STEADY = f"{CASES}:Steady"
 GUARD_S = 120
@@ -49,7 +51,11 @@ class CommandLine:
     environment: dict[str, str] = field(default_factory=dict)
     mark: str = field(default_factory=lambda: uuid.uuid4().hex)
 
-    def start(self, *arguments: object, **environment: str) -> subprocess.Popen[str]:
+    def start(
+        self, *arguments: object, terminal: int | None = None, **environment: str
+    ) -> subprocess.Popen[str]:
+        """Start a command, which writes to pipes or to a terminal."""
+        stream = subprocess.PIPE if terminal is None else terminal
         return subprocess.Popen(
             [sys.executable, "-P", "-m", "planner", *map(str, arguments)],
             cwd=self.folder,
@@ -60,8 +66,8 @@ class CommandLine:
                 **environment,
             },
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stdout=stream,
+            stderr=stream,
             text=True,
             encoding="utf-8",
         )

@@ -135,7 +135,16 @@ def test_mpirun_that_stands_still_ends_the_job(job):
     ended = job.end()
     assert ended.code == 1
     (error,) = ended.errors
-    assert "mpirun has said nothing for " in error
+    assert error.startswith("error: mpirun: stands still, it is stopped, as by SIGSTOP: see ")
+
+
+def test_rank_of_the_first_host_that_stands_still_is_named_and_not_mpirun(job):
+    job.start()
+    os.kill(job.pids(job.bed.hosts[0], "launch.rank")[0], signal.SIGSTOP)
+    ended = job.end()
+    assert ended.code == 1
+    (error,) = ended.errors
+    assert error.startswith("error: node1: its rank does not answer, ")
 
 
 def test_rank_that_stands_still_is_missed_though_its_connections_are_whole(job):

@@ -12,7 +12,7 @@ import pytest
 from host_file_cases import CANARY, MALFORMED, UNSAFE
 
 from launch.errors import HostFileError
-from planner.job_making import LaunchRequest, find_hosts
+from planner.named_hosts import find_hosts
 
 MANY = Path(__file__).with_name("many_command_lines.py")
 CASES = [(content, line, token, 2) for content, line, token, _ in MALFORMED]
@@ -158,16 +158,14 @@ def test_login_to_a_host_that_is_meant_would_fall_into_the_trap(trapped):
 )
 def test_without_a_host_file_the_hosts_are_those_of_slurm_or_this_machine(allocation, expected):
     environment = {} if allocation is None else {"SLURM_JOB_NODELIST": allocation}
-    found = find_hosts(LaunchRequest(use_case="simplebig"), environment)
+    found = find_hosts(None, environment)
     assert [host.name for host in found.hosts] == expected
 
 
 def test_named_host_file_beats_the_allocation(tmp_path):
     (tmp_path / "hosts").write_text("node1\n")
-    request = LaunchRequest(use_case="simplebig", hosts=tmp_path / "hosts")
-    assert [h.name for h in find_hosts(request, {"SLURM_JOB_NODELIST": "n[1-9]"}).hosts] == [
-        "node1"
-    ]
+    file, environment = tmp_path / "hosts", {"SLURM_JOB_NODELIST": "n[1-9]"}
+    assert [host.name for host in find_hosts(file, environment).hosts] == ["node1"]
     (tmp_path / "hosts").write_text("# nobody\n")
     with pytest.raises(HostFileError, match="names no host"):
-        find_hosts(request, {"SLURM_JOB_NODELIST": "n[1-9]"})
+        find_hosts(file, environment)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 
@@ -28,9 +32,9 @@ def hosts(tuned, testbed):
                 MeasuredLinks(hosts=names, fingerprints=prints, measured_at=NOW, links=(link,))
             )
 
-    def launch(case, *arguments):
+    def launch(case, *arguments, run=tuned.run):
         words = ("--hosts", "hosts", "--ssh-config", bed.ssh_config, "--allow-run-as-root")
-        return tuned.run("launch", "--use-case", case, *words, *arguments)
+        return run("launch", "--use-case", case, *words, *arguments)
 
     yield tuned, measured, launch
     assert bed.left_over() == set()
@@ -80,3 +84,25 @@ def test_hosts_without_a_plan_are_named_with_the_command_that_finds_one(hosts, c
     assert "on node1, node2: run ddlplan tune" in error
     assert "--hosts hosts" in error
     assert not (tuned.folder / "runs").exists()
+
+
+def test_tables_are_bold_on_a_terminal_and_nothing_of_it_is_spelled_out(hosts, cases):
+    tuned, measured, launch = hosts
+    measured(1e12)
+    reader, writer = pty.openpty()
+    start = partial(tuned.start, terminal=writer, TERM="xterm")
+    process = launch(f"{cases}:Steady", "--dry-run", run=start)
+    os.close(writer)
+    with os.fdopen(reader, "rb", buffering=0) as screen:
+        said = read_all(screen)
+    assert process.wait() == 0, said
+    assert "\x1b[1mHOST" in said
+    assert "\\x1b" not in said
+
+
+def read_all(screen):
+    said = b""
+    with suppress(OSError):  # by which Linux says that the other end is closed
+        while part := screen.read(65536):
+            said += part
+    return said.decode()

@@ -197,7 +197,10 @@ def test_without_a_measured_network_all_nodes_are_used_and_none_is_judged():
     assert verdict.chosen.hosts == ("n1", "n2")
     assert not verdict.knows_network
     assert verdict.gains == ()
-    assert not judge([node(1), node(2)], network(2), None).knows_network
+    sums = (SumTime(message_bytes=4 * 2**20, time_s=0.1, cpu_s=0.01),)
+    unsized = judge([node(1), node(2)], network(2, sums=sums), None)
+    assert not unsized.knows_network
+    assert unsized.chosen.wire_s == 0.0
     assert judge([node(1)], None, None).knows_network
 
 
@@ -298,6 +301,16 @@ def test_measured_sum_says_how_far_from_ideal_the_network_is():
     beside_s = BESIDE_S_PER_BYTE * ALEXNET_BYTES
     assert exchange.lost_s(hosts, 1, ALEXNET_BYTES) == pytest.approx(0.5 + beside_s)
     assert exchange.lost_s(hosts, 4, ALEXNET_BYTES) == pytest.approx((0.5 + beside_s) / 4)
+
+
+def test_rounding_halves_the_time_on_the_wire_and_costs_the_processors_more():
+    hosts, measured = ("n1", "n2"), network(2).measured
+    plain, rounded = Exchange(measured), Exchange(measured, is_rounded=True)
+    ratio = plain.wire_s(hosts, ALEXNET_BYTES) / rounded.wire_s(hosts, ALEXNET_BYTES)
+    assert ratio == pytest.approx(2, rel=0.01)
+    assert plain.update_s(ALEXNET_BYTES) == rounded.update_s(ALEXNET_BYTES)
+    costs = [one.lost_s(hosts, 1.0, ALEXNET_BYTES) for one in (plain, rounded)]
+    assert costs[1] > costs[0]
 
 
 def test_slow_node_loses_no_more_to_a_sum_than_the_sum_took_with_it():

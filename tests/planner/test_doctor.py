@@ -112,6 +112,28 @@ def test_host_without_this_python_is_told(doctor):
     assert of(ended.document, "node1", "path")["state"] == "ok"
 
 
+def test_place_where_no_job_can_leave_its_files_is_told(doctor, ddlplan):
+    """The story: the launch ended in the middle of mpirun's own words about a rank."""
+    bed, run = doctor(2)
+    hidden = bed.hosts[1].run(["mount", "-t", "tmpfs", "-o", "ro", "none", str(ddlplan.folder)])
+    assert hidden.returncode == 0, hidden.stderr
+    ended = run("--json")
+    assert ended.code == 4
+    assert of(ended.document, "node1", "folder")["state"] == "ok"
+    found = of(ended.document, "node2", "folder")
+    assert found["state"] == "fail"
+    assert f"{ddlplan.folder / 'runs'}: {ddlplan.folder} is read-only" in found["finding"]
+
+
+def test_host_in_capitals_is_the_one_of_the_ssh_configuration(ddlplan, testbed):
+    bed = testbed(2, names=["GPU1", "node2"])
+    file = bed.write_host_file(ddlplan.folder / "hosts")
+    words = ("--hosts", file, "--ssh-config", bed.ssh_config, "--allow-run-as-root", "--json")
+    ended = ddlplan.run("doctor", *words)
+    assert ended.code == 0, ended.err
+    assert of(ended.document, "GPU1", "MPI ranks")["finding"].startswith("rank 0 of 2")
+
+
 def test_key_that_is_not_known_is_told_and_not_accepted(doctor, ddlplan):
     bed, _ = doctor(1)
     known = bed.folder / "known_hosts"

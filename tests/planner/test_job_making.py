@@ -11,7 +11,7 @@ import pytest
 from launch.job import Job
 from launch.plan import Plan
 from planner.batch_limit import largest_batch
-from planner.cluster import judge
+from planner.cluster import TIE, judge
 from planner.errors import NoPlanError, StalePlanError
 from planner.exchange_time import Exchange
 from planner.job_making import LaunchRequest, cluster_nodes, find_plans, make_job
@@ -278,7 +278,7 @@ def test_batch_beyond_what_was_tried_is_taken_where_no_memory_forbids_it(store):
 
 
 def said(verdict) -> str:
-    return "\n".join(verdict_lines(verdict, "hosts.txt"))
+    return "\n".join(verdict_lines(verdict, "ddlplan probe --hosts hosts.txt"))
 
 
 def test_what_each_node_is_worth_is_said(both):
@@ -297,6 +297,14 @@ def test_hosts_that_the_user_insists_on_are_used_and_their_price_is_named(both):
     text = said(verdict_of(both, exchange(5e7), all_hosts=True))
     assert "all hosts are used because that was asked for: n1 alone would be " in text
     assert "n2 slows the job by " in text
+
+
+def test_fewer_hosts_that_would_be_as_fast_are_named_without_a_number(both):
+    rates = (5e7 * 1.005**i for i in range(1000))
+    verdicts = (verdict_of(both, exchange(rate), all_hosts=True) for rate in rates)
+    text = said(next(found for found in verdicts if 0 < found.gains[1].gain < TIE))
+    assert "n1 alone would be as fast" in text
+    assert "n2 adds less than 2 %, which none can tell" in text
 
 
 def test_network_that_was_not_measured_is_said_with_the_way_out(both):

@@ -11,6 +11,7 @@ import torch
 from launch.checkpoints.manifest import Manifest
 from launch.checkpoints.part import WorkerPart
 from launch.checkpoints.writer import CheckpointWriter
+from launch.errors import CheckpointError
 from launch.shares import StepTime
 from launch.training.group import ThreadGroup
 from planner.cluster import judge
@@ -33,12 +34,16 @@ MANIFEST = Manifest(
 
 @pytest.fixture
 def folder(tmp_path) -> Path:
-    writer = CheckpointWriter(tmp_path / "kept", ThreadGroup.create([()])[0])
-    part = WorkerPart({"weight": torch.zeros(3)}, {}, {"others": {}})
-    writer.save(lambda: part, replace(MANIFEST, step=20, epoch=1))
-    writer.save(lambda: part, MANIFEST)
-    writer.close()
+    save(tmp_path / "kept", replace(MANIFEST, step=20, epoch=1), MANIFEST)
     return tmp_path / "kept"
+
+
+def save(folder: Path, *manifests: Manifest) -> None:
+    writer = CheckpointWriter(folder, ThreadGroup.create([()])[0])
+    part = WorkerPart({"weight": torch.zeros(3)}, {}, {"others": {}})
+    for manifest in manifests:
+        writer.save(lambda: part, manifest)
+    writer.close()
 
 
 def start(folder: Path, warn=print, **wishes) -> LaunchRequest:
@@ -68,6 +73,19 @@ def test_a_damaged_checkpoint_is_warned_of(folder):
     assert "step-00000040 is passed over: weights-0.safetensors cannot be read" in warnings[0]
 
 
+def test_a_training_whose_epochs_are_all_done_may_be_finished(folder):
+    """The story: a host was lost after the last checkpoint, and nobody came to the weights."""
+    request = start(folder, epochs=2)
+    assert (request.epochs, request.done_epochs) == (2, 2)
+
+
+@pytest.mark.parametrize(("position", "of"), [(0, 2), (8, 3)])
+def test_a_checkpoint_of_more_than_is_asked_for_is_refused(position, of, tmp_path):
+    save(tmp_path, replace(MANIFEST, position=position))
+    with pytest.raises(CheckpointError, match=f"of epoch {of}: use --epochs {of} or more"):
+        start(tmp_path, epochs=of - 1)
+
+
 def test_hosts_of_a_checkpoint_keep_their_shares_though_others_were_faster():
     nodes = [
         ClusterNode(host=host, time=StepTime(fixed_s=0.05, per_sample_s=s), tuned_batch=128)
@@ -79,3 +97,14 @@ def test_hosts_of_a_checkpoint_keep_their_shares_though_others_were_faster():
     assert dict(zip(verdict.chosen.hosts, verdict.chosen.batches, strict=True)) == shares
     assert keep_shares(nodes, {"n1": 200, "n4": 56}) is None
     assert keep_shares(nodes, {}) is None
+
+
+def test_shares_that_the_plans_of_now_cannot_take_are_not_kept():
+    time = StepTime(fixed_s=0.05, per_sample_s=0.01)
+    nodes = [
+        ClusterNode(host="n1", time=time, tuned_batch=64, cap=128),
+        ClusterNode(host="n2", time=time, tuned_batch=64, floor=8),
+    ]
+    assert keep_shares(nodes, {"n1": 128, "n2": 8}) is not None
+    assert keep_shares(nodes, {"n1": 128, "n2": 7}) is None
+    assert keep_shares(nodes, {"n1": 129, "n2": 8}) is None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from launch.errors import InvalidPlanError
-from planner.errors import TrainingFailedError, UsageError
+from launch.errors import HostFileError, HostUnreachableError, InvalidPlanError
+from planner.errors import NoPlanError, TrainingFailedError, UsageError
 from planner.job_making import LaunchRequest
 from planner.restarts import run_with_restarts
 
@@ -27,10 +27,16 @@ def accident(message: str = "node2 does not answer") -> TrainingFailedError:
     return TrainingFailedError(message, is_accident=True)
 
 
-def train(attempts: Attempts, folder, restarts: int = 2) -> list[str]:
+def train(attempts: Attempts, folder, restarts: int = 2, find_hosts=lambda: ["node1"]) -> list[str]:
     heard: list[str] = []
     request = LaunchRequest(use_case="tiny", checkpoint=folder, max_restarts=restarts)
-    run_with_restarts(request, attempts, lambda: ["node1"], heard.append)
+    run_with_restarts(
+        request,
+        attempts,
+        find_hosts,
+        heard.append,
+        pause=lambda s: heard.append(f"after {s:.0f} s"),
+    )
     return heard
 
 
@@ -61,6 +67,48 @@ def test_what_keeps_a_training_from_going_on_is_told_with_its_accident(tmp_path)
     refusal = InvalidPlanError("global_batch=128 and caps=64: use at most 64 samples")
     with pytest.raises(TrainingFailedError, match=r"^node2 does not answer; .* 64 samples$"):
         train(Attempts(accident(), refusal), tmp_path)
+
+
+def test_a_plan_that_is_missing_is_told_with_the_accident(tmp_path):
+    with pytest.raises(TrainingFailedError, match=r"^node2 does not answer; .* no plan on node3$"):
+        train(Attempts(accident(), NoPlanError("no plan on node3")), tmp_path)
+
+
+def test_hosts_that_cannot_be_found_any_more_are_told_with_the_accident(tmp_path):
+    """The story: the host file was gone, which was all that one read, with exit code 2."""
+
+    def find_none() -> list[str]:
+        raise HostFileError("hosts: no such file")
+
+    with pytest.raises(TrainingFailedError, match=r"^node2 does not answer; .* no such file$"):
+        train(Attempts(accident()), tmp_path, find_hosts=find_none)
+
+
+def test_a_folder_that_cannot_be_listed_is_told_with_the_accident(tmp_path):
+    file = tmp_path / "kept"
+    file.write_text("")
+    with pytest.raises(TrainingFailedError, match=r"^node2 does not answer; .*cannot be listed"):
+        train(Attempts(accident()), file)
+
+
+def test_a_moment_in_which_no_host_is_well_takes_one_restart_and_a_pause(tmp_path):
+    """The story: a switch was away for some seconds, and the training gave up at once."""
+    attempts = Attempts(accident(), HostUnreachableError("host node1: ssh: no answer"), None)
+    _, failed, pause = train(attempts, tmp_path)
+    assert failed == "host node1: ssh: no answer: trying again in 10 s, 1 of 2 restarts left"
+    assert pause == "after 10 s"
+    assert len(attempts.hosts) == 3
+
+
+def test_hosts_that_stay_away_are_told_with_the_accident(tmp_path):
+    away = HostUnreachableError("host node1: ssh: no answer")
+    with pytest.raises(TrainingFailedError, match=r"^node2 does not answer; .* no answer$"):
+        train(Attempts(accident(), away, away), tmp_path)
+
+
+def test_hosts_that_fail_before_any_accident_are_the_error(tmp_path):
+    with pytest.raises(HostUnreachableError):
+        train(Attempts(HostUnreachableError("host node1: ssh: no answer")), tmp_path)
 
 
 def test_restarts_without_a_checkpoint_are_refused():

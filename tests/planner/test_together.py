@@ -6,14 +6,21 @@ import json
 from dataclasses import replace
 
 import pytest
+from host_answers import facts_of, host
+from own_mpirun import write_mpirun
 from ranks_here import run_ranks
 
 from launch.case_facts import CaseFacts
+from launch.errors import HostUnreachableError
+from launch.hosts.checked import HostsChecked
 from launch.plan import Plan
-from launch.workers.reports import Report, Warned
+from launch.workers.reports import Alive, Report, Warned
+from planner.reach import Reach
 from planner.result import Outcome, Role, TrialResult
 from planner.store import Store
 from planner.study import EarlierTrials
+from planner.together import job
+from planner.together.campaign import Campaign
 from planner.together.coordinator import Coordinator
 from planner.together.gathering import Gathering, LazyStore, NodeState
 from planner.together.network import largest_within
@@ -221,6 +228,37 @@ def test_trials_go_on_in_one_study_when_a_node_begins_again(gathering):
     begin(gathering)
     gathering.hear("a", TrialEnded(result=TRIAL.to_json()))
     assert gathering.nodes["a"].findings.new() == [TRIAL, TRIAL]
+
+
+def test_job_whose_ranks_never_come_together_is_ended_and_told(tmp_path, monkeypatch):
+    """The story: behind a firewall each rank waited for the others, and tune for all of them."""
+    monkeypatch.setattr(job, "_START_LIMIT_S", 0.5)
+    own = write_mpirun(tmp_path, "mpirun (Open MPI) 5.0.3", "exec sleep 1000")
+    facts = facts_of(1, hardware=NODE)
+    checked = HostsChecked(
+        hosts=(host("localhost"),),
+        findings=(),
+        facts={"localhost": facts},
+        here=facts,
+        this_machine="localhost",
+    )
+    with LazyStore(str(tmp_path / "planner.db")) as store:
+        nodes = {"localhost": NodeState(host="localhost")}
+        gathering = Gathering(store, SOFTWARE, Shown(), nodes=nodes)
+        campaign = Campaign(Purpose.PROBE, checked, Reach(mpirun=own), gathering)
+        with pytest.raises(HostUnreachableError, match=r"has not joined all ranks .* a firewall"):
+            campaign.run()
+
+
+def test_ranks_say_that_they_are_together_before_they_begin(tmp_path):
+    nodes = (NodeTask(host="a", leader=0), NodeTask(host="b", leader=1))
+    task = tmp_path / "task"
+    task.write_bytes(TogetherTask(purpose=Purpose.PROBE, nodes=nodes, is_quick=True).encode())
+    ended = run_ranks(2, ["-m", "planner.together.rank", str(task)])
+    assert ended.returncode == 0, ended.stderr
+    first, *others = (Report.decode(line.encode()) for line in ended.stdout.splitlines())
+    assert first == Alive()
+    assert {report.rank for report in others} == {0, 1}
 
 
 POST = """

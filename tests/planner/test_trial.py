@@ -43,6 +43,7 @@ def test_plan_is_measured_until_it_is_known(runner_of):
     assert result.throughput_samples_per_s().median > 0
 
 
+@pytest.mark.long
 @pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler, or no headers of Python")
 def test_time_that_a_plan_took_to_compile_is_told(runner_of):
     compiled = replace(ALONE, compile=True)

@@ -1,0 +1,121 @@
+"""What comes of a job whose ranks end, fall silent, or are asked to end."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from spoken_jobs import WHOLE, Spoken, job, saying, step
+
+from launch.workers.reports import Alive, EndWished, Report, StepDone, Warned, node_failed
+from planner.errors import TrainingFailedError
+from planner.running import LaunchOutcome, run_job
+
+KILLED = replace(node_failed("node2", "rank 1 was killed by signal 9 (SIGKILL)"), signal=9)
+WRONG = node_failed("node2", "its disk is full")
+WAIT = "wait_for_the_wish_to_end()\n"
+
+
+class Heard(list[Report]):
+    """What a job has said; with the second step comes a Ctrl-C."""
+
+    def __init__(self, *, interrupts: bool = False) -> None:
+        super().__init__()
+        self._interrupts = interrupts
+
+    def __call__(self, report: Report) -> None:
+        self.append(report)
+        if self._interrupts and isinstance(report, StepDone) and report.step == 2:
+            signal.raise_signal(signal.SIGINT)
+
+    @property
+    def warnings(self) -> list[str]:
+        return [report.message for report in self if isinstance(report, Warned)]
+
+
+def run(program: str, folder, heard: Heard | None = None) -> LaunchOutcome:
+    placement, on_report = Spoken(program=program), Heard() if heard is None else heard
+    return run_job(job(), folder / "runs", placement=placement, on_report=on_report)
+
+
+@pytest.fixture
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let silence be too long after a second."""
+    monkeypatch.setattr("planner.running._START_LIMIT_S", 0.9)
+    monkeypatch.setattr("planner.running._SILENCE_LIMIT_S", 0.9)
+    monkeypatch.setattr("launch.mpi.job._END_LIMIT_S", 0.2)
+
+
+class _Terminated(BaseException):
+    """SIGTERM, as the program takes it."""
+
+
+@pytest.fixture
+def _takes_sigterm() -> Iterator[None]:
+    def terminate(*_: object) -> None:
+        raise _Terminated
+
+    usual = signal.signal(signal.SIGTERM, terminate)
+    yield
+    signal.signal(signal.SIGTERM, usual)
+
+
+def test_job_that_was_asked_to_end_is_not_gone_on_with_after_an_accident(tmp_path):
+    """The story: Ctrl-C came, then a rank died, and the training began again."""
+    heard = Heard(interrupts=True)
+    with pytest.raises(KeyboardInterrupt):
+        run(saying(step(1), step(2)) + WAIT + saying(KILLED) + "sys.exit(1)", tmp_path, heard)
+    assert heard.warnings[1:] == ["node2: rank 1 was killed by signal 9 (SIGKILL)"]
+
+
+def test_what_keeps_a_job_from_ending_in_order_is_the_error(tmp_path):
+    program = saying(step(1), step(2)) + WAIT + saying(WRONG) + "sys.exit(1)"
+    with pytest.raises(TrainingFailedError, match=r"^node2: its disk is full$"):
+        run(program, tmp_path, Heard(interrupts=True))
+
+
+def test_job_that_comes_to_its_end_after_all_is_done(tmp_path):
+    heard = Heard(interrupts=True)
+    (epoch,) = run(saying(step(1), step(2)) + WAIT + WHOLE, tmp_path, heard).epochs
+    assert epoch.samples == 24
+    assert len(heard.warnings) == 1
+
+
+@pytest.mark.usefixtures("_takes_sigterm")
+def test_ranks_that_slurm_has_asked_to_end_end_the_command_likewise(tmp_path):
+    """The story: `mpirun ended with exit code 0 before the training was done`."""
+    with pytest.raises(_Terminated):
+        run(saying(step(1), EndWished(signal=signal.SIGTERM)), tmp_path)
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_that_no_rank_ever_speaks_is_no_accident(tmp_path):
+    with pytest.raises(TrainingFailedError) as error:
+        run("time.sleep(100)", tmp_path)
+    told = str(error.value)
+    assert told.startswith("mpirun: no rank has spoken in 1 s: run ddlplan doctor --hosts FILE, ")
+    assert not error.value.is_accident
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_mpirun_that_stands_still_is_named(tmp_path):
+    with pytest.raises(TrainingFailedError, match=r"^mpirun: stands still, it is stopped") as error:
+        run(saying(Alive()) + "os.kill(os.getpid(), signal.SIGSTOP)", tmp_path)
+    assert error.value.is_accident
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_first_host_is_named_where_its_rank_stands_still_and_not_mpirun(tmp_path):
+    with pytest.raises(TrainingFailedError, match=r"^node1: its rank does not answer") as error:
+        run(saying(Alive()) + "time.sleep(100)", tmp_path)
+    assert error.value.is_accident
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_what_mpirun_knows_of_a_silence_counts_first(tmp_path):
+    noticed = "process rank 1 with PID 7 on node node2 exited on signal 9 (Killed)"
+    program = saying(Alive()) + f"print({noticed!r}, file=sys.stderr, flush=True)\n"
+    with pytest.raises(TrainingFailedError, match=r"^node2: rank 1 was killed by signal 9"):
+        run(program + "time.sleep(100)", tmp_path)
