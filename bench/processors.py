@@ -42,7 +42,7 @@ def main() -> int:
     """Measure and show."""
     parser = make_parser(__doc__)
     parser.add_argument("--part", type=float, default=0.25, help="of a core, of host 2 (0.25)")
-    parser.add_argument("--rate", default="1gbit", help="of the links (1gbit)")
+    parser.add_argument("--rate", default=None, help="of the links, such as 1gbit (no limit)")
     parser.add_argument("--batch", type=positive, default=96, help="of both hosts together (96)")
     parser.add_argument("--rounds", type=positive, default=2, help="of turns (2)")
     parser.add_argument("--seconds", type=positive, default=20, help="that a turn takes (20)")
