@@ -1,15 +1,18 @@
 """A rank that adds up memory of a model's size, and nothing else: what the network alone takes.
 
-Rank 0 prints one line of JSON: seconds of each sum, processor seconds of each rank, bytes sent.
+Rank 0 prints one line of JSON, of each sum: seconds, processor seconds of the rank that took most,
+seconds for which a rank's cores were not idle, the mean over the ranks, and the bytes sent.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 
 import numpy as np
+import psutil
 from mpi4py import MPI
 
 from launch.exchange.gradients import BLOCK_BYTES
@@ -24,21 +27,36 @@ def main() -> None:
     step = BLOCK_BYTES // 4
     blocks = [memory[low : low + step] for low in range(0, len(memory), step)]
     adder = RingSum(comm)
-    times_s, processor_s = [], []
+    found = []
     for _ in range(repeats + 1):
         memory[:] = 1
         comm.Barrier()
-        began, used = time.perf_counter(), time.process_time()
+        began, used, idle = time.perf_counter(), time.process_time(), _idle_s()
         adder.add_up(blocks)
-        processor_s.append(time.process_time() - used)
-        times_s.append(time.perf_counter() - began)
+        took, used, idle = time.perf_counter() - began, time.process_time() - used, _idle_s() - idle
+        found.append((took, used, took * len(os.sched_getaffinity(0)) - idle))
         assert memory[0] == memory[-1] == comm.size
-    everybody = np.empty((comm.size, repeats), np.float64)
-    comm.Gather(np.array(processor_s[1:]), everybody if comm.rank == 0 else None)
+    everybody = np.empty((comm.size, repeats, len(found[0])), np.float64)
+    comm.Gather(np.array(found[1:]), everybody if comm.rank == 0 else None)
     if comm.rank == 0:
-        sent = adder.sent_bytes // (repeats + 1)
-        line = {"times_s": times_s[1:], "processor_s": everybody.max(0).tolist(), "bytes": sent}
+        line = {
+            "times_s": [took for took, *_ in found[1:]],
+            "processor_s": everybody[..., 1].max(0).tolist(),
+            "busy_s": everybody[..., 2].mean(0).tolist(),
+            "bytes": adder.sent_bytes // (repeats + 1),
+        }
         print(json.dumps(line), flush=True)
+
+
+def _idle_s() -> float:
+    """Give the time in which this rank's cores had nothing to do.
+
+    What the kernel does with packets is charged to whoever runs on the core, or to nobody: it is
+    in no process's time.
+    """
+    cores = psutil.cpu_times(percpu=True)
+    times = [cores[core] for core in os.sched_getaffinity(0)]
+    return float(sum(one.idle + one.iowait + one.steal for one in times))
 
 
 if __name__ == "__main__":
