@@ -114,7 +114,15 @@ class Cluster:
 
     def add_up(self, num_bytes: int, repeats: int) -> dict[str, Any]:
         """Add up memory of a size over all hosts, with nothing beside it."""
-        command = self._command(self.bed.hosts, ["_sum_rank", str(num_bytes), str(repeats)])
+        return self._ask("_sum_rank", num_bytes, repeats)
+
+    def measure_network(self, num_bytes: int) -> dict[str, Any]:
+        """Measure links and a sum of a size as `ddlplan` does."""
+        return self._ask("_network_rank", num_bytes)
+
+    def _ask(self, module: str, *arguments: int) -> dict[str, Any]:
+        """Run ranks of a module on all hosts; give the JSON that rank 0 prints."""
+        command = self._command(self.bed.hosts, [module, *map(str, arguments)])
         ended = subprocess.run(
             command,
             env=_environment(),

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import combinations
-from statistics import fmean, median
+from statistics import fmean
 
 from _hosts import ALEXNET_PARAMETERS, Cluster, Trains
 from _turns import Turn, take_turns
@@ -15,8 +14,9 @@ from testbed.bed import TestHost
 from launch.plan import Plan
 from launch.shares import fit_step_time
 from planner.exchange_time import EARLY_READY, Exchange
-from planner.links import HostLink, MeasuredLinks, SumTime
+from planner.links import MeasuredLinks
 from planner.prediction import ClusterNode
+from planner.together.reports import LinksMeasured
 
 GRADIENT_BYTES = 4 * ALEXNET_PARAMETERS
 PLAN = Plan(
@@ -27,9 +27,6 @@ PLAN = Plan(
     fused_optimizer=True,
 )
 """One core, so that the speeds of hosts are those of their cores."""
-
-_LATENCY_S = 5e-5
-"""Of a testbed; of gradients of this size it takes next to nothing."""
 
 
 def together(batches: Mapping[TestHost, int]) -> Trains:
@@ -90,24 +87,11 @@ def measure_exchange(cluster: Cluster, hosts: Sequence[TestHost]) -> Exchange | 
     """Measure what the network can do, as `probe --hosts` does; ``None`` for one host."""
     if len(hosts) < 2:
         return None
-    rate = cluster.iperf3_bytes_per_s()
-    summed = cluster.add_up(GRADIENT_BYTES, 5)
-    names = tuple(host.name for host in hosts)
-    return Exchange(
-        MeasuredLinks(
-            hosts=names,
-            fingerprints=("",) * len(names),
-            measured_at=datetime.now(UTC),
-            links=tuple(
-                HostLink(first=one, second=other, latency_s=_LATENCY_S, bytes_per_s=rate)
-                for one, other in combinations(names, 2)
-            ),
-            sums=(
-                SumTime(
-                    message_bytes=GRADIENT_BYTES,
-                    time_s=median(summed["times_s"]),
-                    cpu_s=median(summed["processor_s"]),
-                ),
-            ),
-        )
+    found = LinksMeasured(**cluster.measure_network(GRADIENT_BYTES))
+    measured = MeasuredLinks.from_ranks(
+        *found.values(),
+        hosts=[host.name for host in hosts],
+        fingerprints=[""] * len(hosts),
+        measured_at=datetime.now(UTC),
     )
+    return Exchange(measured)

@@ -123,13 +123,18 @@ def main() -> int:
     parser.add_argument(
         "--first", type=int, choices=numbers, default=1, help="setting to begin with (1)"
     )
+    parser.add_argument(
+        "--last", type=int, choices=numbers, default=len(SETTINGS), help="to end with (the last)"
+    )
     parser.add_argument("--rounds", type=positive, default=4, help="of turns (4)")
     parser.add_argument("--seconds", type=positive, default=8, help="that a turn takes (8)")
     arguments = parser.parse_args()
+    if arguments.first > arguments.last:
+        parser.error("--first is behind --last")
     out = Output("cluster", as_json=arguments.json)
     out.introduce()
     every = []
-    for setting in SETTINGS[arguments.first - 1 :]:
+    for setting in SETTINGS[arguments.first - 1 : arguments.last]:
         tried = _try(setting, arguments, out)
         every.append(tried)
         for held in tried.held:
@@ -239,7 +244,11 @@ def _describe(nodes: Sequence[ClusterNode], exchange: Exchange | None) -> str:
     said = f"alone {', '.join(alone)}"
     if exchange is None:
         return said
-    sums = [f"{one.time_s:.3f} s, {one.cpu_s:.3f} s of a core" for one in exchange.measured.sums]
+    sums = [
+        f"{one.time_s:.3f} s, beside computing {one.beside_s or 0.0:.3f} s and {one.cpu_s:.3f} + "
+        f"{one.interrupts_s:.3f} s of a core"
+        for one in exchange.measured.sums
+    ]
     return f"{said}; a sum over all takes {sums[0]}"
 
 

@@ -71,7 +71,8 @@ def _measure(cluster: Cluster, arguments: Namespace) -> list[Result]:
         jobs = [each_alone(shares), [together(shares)]]
         turns = [stack.enter_context(cluster.turn(job)) for job in jobs]
         found = [[_take(turn, hosts, seconds) for turn in turns] for _ in range(rounds)]
-    return [
+    step = Result(figure="step together as predicted", value=predicted.step_s, unit="s")
+    return [step] + [
         result
         for place, host in enumerate(hosts)
         for result in _results(host, shares[host], [[turn[place] for turn in r] for r in found])

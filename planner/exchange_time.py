@@ -58,17 +58,14 @@ _AGREEING_S = 0.0015
 """After the last chunk the nodes tell each other their loss and times: a few small messages, each
 looked for every half millisecond."""
 
-CPU_S_PER_BYTE = 1e-9
+CPU_S_PER_BYTE = 1.3e-9
 """Processor time for each byte sent and received, where none was measured: copies in the kernel and
-the sum. A pair of cores exchanged 228 MB each way over an unshaped veth in 0.22 s."""
+the sum. A pair of cores exchanged 228 MB each way over an unshaped veth in 0.22 s, and the rank
+took 0.07 s more where it shared caches with a worker that computed."""
 
-BESIDE_S_PER_BYTE = 5e-10
-"""Of gradients, on top: beside computing workers copy them to where the rank finds them, and caches
-are shared. With 228 MB the worker took 0.05 s longer for that, and the rank 0.07 s."""
-
-_SPINNING = 0.9
-"""Share of the time from which on processor time says nothing: MPI's waiting calls keep a core busy
-however slow the link is."""
+COPY_S_PER_BYTE = 2.5e-10
+"""Of gradients, on top: workers copy them to where the rank finds them. With 228 MB the worker took
+0.05 s longer for that."""
 
 
 def ring_bytes(message_bytes: float, nodes: int) -> float:
@@ -94,7 +91,7 @@ class Exchange:
         self.measured = measured
         self._is_rounded = is_rounded
         self._links = {frozenset((link.first, link.second)): link for link in measured.links}
-        self._cpu_s_per_byte = _cpu_s_per_byte(measured)
+        self._cpu_s_per_byte, self._interrupts_s_per_byte = _per_byte(measured)
 
     def wire_s(self, hosts: Sequence[str], gradient_bytes: int) -> float:
         """Give the time that the network needs for the gradients of one step.
@@ -107,6 +104,19 @@ class Exchange:
             return 0.0
         on_wire = self._on_wire(gradient_bytes)
         return self._slowdown(on_wire) * self._ideal_s(hosts, on_wire)
+
+    def beside_s(self, hosts: Sequence[str], gradient_bytes: int) -> float:
+        """Give the same while all cores of the hosts compute.
+
+        Args:
+            hosts: In the order of the ring; all were measured.
+            gradient_bytes: Of each host.
+        """
+        nearest = self._nearest(self._on_wire(gradient_bytes))
+        longer = 1.0
+        if nearest is not None and nearest.beside_s is not None:
+            longer = max(1.0, nearest.beside_s / nearest.time_s)
+        return longer * self.wire_s(hosts, gradient_bytes)
 
     def tail_s(self, hosts: Sequence[str], gradient_bytes: int) -> float:
         """Give the time of what comes last: nothing is left to hide it behind."""
@@ -122,14 +132,15 @@ class Exchange:
         """Give the time of a step that a node of so many cores loses to the exchange.
 
         What a slow node needs for a sum is in the time that the sum took with it: no part of a
-        core, however small, loses more.
+        core, however small, loses more. A quota makes interrupts no slower than a whole core does.
         """
-        on_wire = self._on_wire(gradient_bytes)
-        exchange_s = self._cpu_s_per_byte * ring_bytes(on_wire, len(hosts)) / cores
+        sent = ring_bytes(self._on_wire(gradient_bytes), len(hosts))
+        exchange_s = sent * self._cpu_s_per_byte / cores
         if self.measured.sums:
-            exchange_s = min(exchange_s, self.wire_s(hosts, gradient_bytes))
-        beside = BESIDE_S_PER_BYTE + (ROUNDING_S_PER_BYTE if self._is_rounded else 0.0)
-        return exchange_s + beside * gradient_bytes / cores
+            exchange_s = min(exchange_s, self.beside_s(hosts, gradient_bytes))
+        exchange_s += sent * self._interrupts_s_per_byte / max(cores, 1.0)
+        per_byte = COPY_S_PER_BYTE + (ROUNDING_S_PER_BYTE if self._is_rounded else 0.0)
+        return exchange_s + per_byte * gradient_bytes / cores
 
     def _on_wire(self, gradient_bytes: int) -> int:
         return gradient_bytes // 2 if self._is_rounded else gradient_bytes
@@ -158,10 +169,10 @@ class Exchange:
         return distances[min(distances)] if distances else None
 
 
-def _cpu_s_per_byte(measured: MeasuredLinks) -> float:
+def _per_byte(measured: MeasuredLinks) -> tuple[float, float]:
+    """Give processor time of a rank, and time of interrupts, for each byte sent and received."""
     if not measured.sums:
-        return CPU_S_PER_BYTE
+        return CPU_S_PER_BYTE, 0.0
     largest = measured.sums[-1]
-    per_byte = largest.cpu_s / ring_bytes(largest.message_bytes, len(measured.hosts))
-    is_spinning = largest.cpu_s > _SPINNING * largest.time_s
-    return min(per_byte, CPU_S_PER_BYTE) if is_spinning else per_byte
+    sent = ring_bytes(largest.message_bytes, len(measured.hosts))
+    return largest.cpu_s / sent, largest.interrupts_s / sent

@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from probes.links import AllReduce, Link  # which load NumPy
+    from probes.all_reduce import AllReduce  # which load NumPy
+    from probes.links import Link
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +37,12 @@ class SumTime:
 
     cpu_s: float
     """Processor time of the host that spent the most."""
+
+    interrupts_s: float = 0.0
+    """Time for packets on top of that; not measured by older releases."""
+
+    beside_s: float | None = None
+    """Median while all cores compute; not measured by older releases."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +102,7 @@ class MeasuredLinks:
         fingerprints: Sequence[str],
         measured_at: datetime,
     ) -> MeasuredLinks:
-        """Put host names in the place of ranks: what `probes.links` gives is of ranks."""
+        """Put host names in the place of ranks: what probes give is of ranks."""
         return cls(
             hosts=tuple(hosts),
             fingerprints=tuple(fingerprints),
@@ -110,7 +117,13 @@ class MeasuredLinks:
                 for link in links
             ),
             sums=tuple(
-                SumTime(message_bytes=one.message_bytes, time_s=one.times.median_s, cpu_s=one.cpu_s)
+                SumTime(
+                    message_bytes=one.message_bytes,
+                    time_s=one.times.median_s,
+                    cpu_s=one.cpu_s,
+                    interrupts_s=one.interrupts_s,
+                    beside_s=one.beside_s,
+                )
                 for one in sorted(all_reduces, key=lambda one: one.message_bytes)
             ),
         )

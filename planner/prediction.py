@@ -73,8 +73,9 @@ def predict(
     """Predict how these nodes train with the best shares there are.
 
     The exchange begins when the first gradients are there and runs beside the computing, from which
-    it takes processor time; the last chunk comes after both:
-    ``step = max(computing + processor time, first ready + wire + update) + last chunk``.
+    it takes processor time. What is left of it when a node has computed goes on as fast as the
+    network can, and the last chunk comes after both:
+    ``step = max(computing + processor time, end of the exchange + update) + last chunk``.
 
     Args:
         nodes: In the order of the ring.
@@ -106,18 +107,22 @@ class _Times:
     ) -> None:
         self._nodes = nodes
         self._hosts = tuple(node.host for node in nodes)
-        self._wire_s = self._tail_s = self._update_s = 0.0
-        self._busy = [node.time for node in nodes]
+        self._wire_s = self._beside_s = self._tail_s = self._update_s = 0.0
+        self._lost_s = [0.0 for _ in nodes]
         if exchange is not None and len(nodes) > 1:
             self._wire_s = exchange.wire_s(self._hosts, gradient_bytes)
             self._tail_s = exchange.tail_s(self._hosts, gradient_bytes)
             self._update_s = exchange.update_s(gradient_bytes)
-            self._busy = [
-                node.time
+            self._beside_s = exchange.beside_s(self._hosts, gradient_bytes)
+            self._lost_s = [
+                0.0
                 if node.cores is None
-                else _longer(node.time, exchange.lost_s(self._hosts, node.cores, gradient_bytes))
+                else exchange.lost_s(self._hosts, node.cores, gradient_bytes)
                 for node in nodes
             ]
+        self._busy = [
+            _longer(node.time, lost_s) for node, lost_s in zip(nodes, self._lost_s, strict=True)
+        ]
 
     def predict(self, global_batch: int) -> Prediction:
         nodes, busy = self._nodes, self._busy
@@ -126,12 +131,7 @@ class _Times:
         batches = equalise(busy, global_batch, caps, floors=floors, granules=granules)
         computing_s = tuple(node.time.at(n) for node, n in zip(nodes, batches, strict=True))
         busy_s = max(time.at(n) for time, n in zip(busy, batches, strict=True))
-        network_s = 0.0
-        if self._wire_s:
-            first_s = max(
-                node.first_ready * time_s for node, time_s in zip(nodes, computing_s, strict=True)
-            )
-            network_s = first_s + self._wire_s + self._update_s
+        network_s = self._exchanged_s(computing_s) + self._update_s if self._wire_s else 0.0
         return Prediction(
             hosts=self._hosts,
             batches=batches,
@@ -139,6 +139,28 @@ class _Times:
             wire_s=self._wire_s,
             step_s=max(busy_s, network_s) + self._tail_s,
         )
+
+    def _exchanged_s(self, computing_s: Sequence[float]) -> float:
+        """Give when the gradients are exchanged, all but the last chunk."""
+        first_s = max(
+            node.first_ready * time_s for node, time_s in zip(self._nodes, computing_s, strict=True)
+        )
+        # The others wait for the one that has the least processor time to spare.
+        lost_s, time_s = max(zip(self._lost_s, computing_s, strict=True))
+        return first_s + self._shared_s(time_s - first_s, lost_s)
+
+    def _shared_s(self, computing_s: float, lost_s: float) -> float:
+        """Give how long an exchange takes that begins with so much computing of a node left.
+
+        Computing takes the longer for what the exchange takes of the processor meanwhile: ``t =
+        computing + lost t / beside``. The rest of the exchange has the processor for itself.
+        """
+        if lost_s == 0.0:
+            return self._wire_s
+        if computing_s + lost_s >= self._beside_s:
+            return self._beside_s
+        part = max(0.0, computing_s) / (self._beside_s - lost_s)
+        return part * self._beside_s + (1 - part) * self._wire_s
 
     def batch_within(self, full: ClusterNode) -> int:
         """Give the global batch that all can take in the time of a node that is full."""

@@ -4,7 +4,7 @@ ProbeError
 |-- InvalidMeasurementError    no samples, or a time that is not a positive number
 |-- InvalidHardwareError       a stored description of hardware cannot be read back
 |-- SpeedProbeError            the process that measures limits gave no result
-`-- LinkProbeError             there is no link to measure
+`-- LinkProbeError             no link to measure, or nothing computes beside it
 """
 
 from __future__ import annotations
@@ -27,4 +27,4 @@ class SpeedProbeError(ProbeError):
 
 
 class LinkProbeError(ProbeError):
-    """There is no link to measure: one rank has nobody to talk to."""
+    """One rank has nobody to talk to, or nothing computes beside what is measured."""

@@ -1,4 +1,4 @@
-"""What can the network do? Latency and bandwidth of each pair of nodes, time of an all-reduce.
+"""What can the network do? Latency and bandwidth of each pair of nodes.
 
 MPI's blocking calls spin: a rank that waits in one keeps a core busy. So only the two ranks of the
 pair that is being measured wait in them, and the others look now and then whether it is over. In
@@ -9,26 +9,21 @@ may use a part of a core would else be stopped in between.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from probes.errors import LinkProbeError
-from probes.timing import Measurement
+from probes.mpi_waiting import LOOK_S, wait
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
-Floats = np.ndarray[Any, np.dtype[np.float32]]
-SumInPlace = Callable[[Floats], None]
-"""Replaces the numbers by their sum over all ranks; collective."""
 
 _TAG = 77
-_LOOK_S = 0.0005
 _PINGS = 200
 _PING_SHARE = 0.25
 _MIN_PAIR_S, _MAX_PAIR_S = 0.15, 0.6
@@ -63,24 +58,6 @@ class Link:
     """Each way while both send, as they do in an all-reduce."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AllReduce:
-    """What it takes to sum numbers over all nodes."""
-
-    message_bytes: int
-    """Size of what each rank contributes."""
-
-    ranks: int
-
-    times: Measurement
-    """Of the slowest rank, each time."""
-
-    cpu_s: float
-    """Processor time of one all-reduce, of the rank that spends the most: what training loses
-    while it hides the communication behind computing. What the kernel does when packets come in is
-    not in it."""
-
-
 def measure_links(comm: MPI.Comm, *, time_limit_s: float = 20.0) -> tuple[Link, ...]:
     """Measure latency and bandwidth between every two ranks of ``comm``.
 
@@ -103,12 +80,12 @@ def measure_links(comm: MPI.Comm, *, time_limit_s: float = 20.0) -> tuple[Link, 
     pair_s = min(max(time_limit_s / max(len(rounds), 1), _MIN_PAIR_S), _MAX_PAIR_S)
     rank = comm.Get_rank()
     for pairs in rounds:
-        _wait(comm.Ibarrier())
+        wait(comm.Ibarrier())
         for pair in pairs:
             if rank in pair:
                 found[:, pair[0], pair[1]] = _measure_pair(comm, pair, pair_s)
     total = np.empty_like(found)
-    _wait(comm.Iallreduce(found, total))  # each was measured by one rank, the others have zeros
+    wait(comm.Iallreduce(found, total))  # each was measured by one rank, the others have zeros
     return tuple(
         Link(
             first=first,
@@ -118,45 +95,6 @@ def measure_links(comm: MPI.Comm, *, time_limit_s: float = 20.0) -> tuple[Link, 
         )
         for first in range(size)
         for second in range(first + 1, size)
-    )
-
-
-def measure_all_reduce(
-    comm: MPI.Comm,
-    message_bytes: int,
-    *,
-    sum_in_place: SumInPlace | None = None,
-    repeats: int = 20,
-    time_limit_s: float = 10.0,
-) -> AllReduce:
-    """Time an all-reduce over every rank of ``comm``.
-
-    Collective: each rank of ``comm`` must make this call with the same arguments, or all of
-    them wait for ever. Each repeat counts with the time of its slowest rank.
-
-    Args:
-        comm: Ranks to measure.
-        message_bytes: Size of the buffer that each rank contributes, a multiple of 4 (float32).
-        sum_in_place: The all-reduce that training uses; MPI's own where it is left out.
-        repeats: Timed runs, after warm-up.
-        time_limit_s: About how long it may take: where one run takes long, fewer are made, but
-            at least two.
-
-    Raises:
-        LinkProbeError: ``comm`` has one rank, so nothing crosses a link.
-    """
-    if comm.Get_size() < 2:
-        raise LinkProbeError("ranks=1: measure an all-reduce between at least 2")
-    numbers = np.zeros(max(message_bytes // 4, 1), dtype=np.float32)
-    run = sum_in_place or _mpi_sum(comm, numbers)
-    first_s, _ = _time(comm, run, numbers)
-    runs = int(min(max(time_limit_s / first_s - 1, 2), repeats))
-    results = [_time(comm, run, numbers) for _ in range(runs)]
-    return AllReduce(
-        message_bytes=numbers.nbytes,
-        ranks=comm.Get_size(),
-        times=Measurement(warmup_s=(first_s,), samples_s=tuple(took_s for took_s, _ in results)),
-        cpu_s=median(cpu_s for _, cpu_s in results),
     )
 
 
@@ -261,33 +199,4 @@ def _swap(comm: MPI.Comm, peer: int, here: Bytes, there: Bytes) -> None:
     while not all(request.Test() for request in under_way):
         elapsed_s = time.perf_counter() - started
         if elapsed_s > _SPIN_S:
-            time.sleep(min(elapsed_s * _NAP_SHARE, _LOOK_S))
-
-
-def _mpi_sum(comm: MPI.Comm, like: Floats) -> SumInPlace:
-    total = np.empty_like(like)
-
-    def run(numbers: Floats) -> None:
-        comm.Allreduce(numbers, total)
-        numbers[:] = total
-
-    return run
-
-
-def _time(comm: MPI.Comm, run: SumInPlace, numbers: Floats) -> tuple[float, float]:
-    """Give wall and processor time of one run, of the rank where it is most."""
-    _wait(comm.Ibarrier())
-    comm.Barrier()  # those who looked last come in a little later
-    cpu_s, started = time.process_time(), time.perf_counter()
-    run(numbers)
-    took = np.zeros((comm.Get_size(), 2))
-    took[comm.Get_rank()] = time.perf_counter() - started, time.process_time() - cpu_s
-    every = np.empty_like(took)
-    _wait(comm.Iallreduce(took, every))
-    wall_s, most_cpu_s = every.max(axis=0)
-    return float(wall_s), float(most_cpu_s)
-
-
-def _wait(request: MPI.Request) -> None:
-    while not request.Test():
-        time.sleep(_LOOK_S)
+            time.sleep(min(elapsed_s * _NAP_SHARE, LOOK_S))

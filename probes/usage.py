@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -129,6 +129,24 @@ def sample_usage(
         received_bytes=received_bytes,
         sent_bytes=sent_bytes,
     )
+
+
+def interrupts_s(cores: Collection[int] | None = None, root: Path = ROOT) -> float:
+    """Give the time that cores have spent in interrupts, which is where packets are handled.
+
+    It is in no process's account, or in that of whoever was interrupted.
+
+    Args:
+        cores: Their numbers; those that this process may use where left out.
+        root: Root of the file system to read from.
+    """
+    cores = os.sched_getaffinity(0) if cores is None else cores
+    table = read_table(root / "proc/stat")
+    ticks = 0
+    for core in cores:
+        fields = table.get(f"cpu{core}", "").split()
+        ticks += sum(int(field) for field in fields[5:7])
+    return ticks / _TICKS_PER_S
 
 
 def usage_between(earlier: Usage, later: Usage) -> UsageRates:

@@ -99,7 +99,9 @@ def link_notes(measured: MeasuredLinks) -> Iterable[str]:
         yield f"and {left} faster links"
     for one in measured.sums:
         size = format_bytes(one.message_bytes)
-        yield f"summing {size} over all nodes takes {format_time(one.time_s)}"
+        line = f"summing {size} over all nodes takes {format_time(one.time_s)}"
+        beside = "" if one.beside_s is None else f", {format_time(one.beside_s)} while they compute"
+        yield line + beside
 
 
 def links_json(measured: MeasuredLinks | None) -> Mapping[str, object] | None:

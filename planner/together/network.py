@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 from launch.exchange.ring import RingSum
 from planner.exchange_time import CHUNK_BYTES
 from planner.together.reports import LinksMeasured
-from probes.links import Floats, measure_all_reduce, measure_links
+from probes.all_reduce import Floats, measure_all_reduce
+from probes.links import measure_links
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-_ALL_REDUCES_S = 15.0
-_FEWEST_RUNS = 3
-"""Of one size: the first warms up."""
+_ALL_REDUCES_S = 20.0
+_FEWEST_RUNS = 6
+"""Of one size: alone and beside computing, of each the first one warms up."""
 
 
 def measure_network(comm: MPI.Comm, message_bytes: Sequence[int]) -> LinksMeasured:

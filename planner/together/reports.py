@@ -12,7 +12,8 @@ from typing import Any
 
 from launch.plan import Plan
 from launch.workers.reports import Report
-from probes.links import AllReduce, Link
+from probes.all_reduce import AllReduce
+from probes.links import Link
 from probes.timing import Measurement
 
 

@@ -13,9 +13,8 @@ from launch.errors import InvalidPlanError
 from launch.shares import StepTime
 from planner.cluster import TIE, judge
 from planner.exchange_time import (
-    BESIDE_S_PER_BYTE,
     CHUNK_BYTES,
-    CPU_S_PER_BYTE,
+    COPY_S_PER_BYTE,
     EARLY_READY,
     FIRST_READY,
     Exchange,
@@ -298,9 +297,9 @@ def test_measured_sum_says_how_far_from_ideal_the_network_is():
     exchange = network(2, sums=(small, measured))
     assert exchange.wire_s(hosts, ALEXNET_BYTES) == pytest.approx(3.9)
     assert exchange.wire_s(hosts, 1000) == pytest.approx(1e-4)
-    beside_s = BESIDE_S_PER_BYTE * ALEXNET_BYTES
-    assert exchange.lost_s(hosts, 1, ALEXNET_BYTES) == pytest.approx(0.5 + beside_s)
-    assert exchange.lost_s(hosts, 4, ALEXNET_BYTES) == pytest.approx((0.5 + beside_s) / 4)
+    copy_s = COPY_S_PER_BYTE * ALEXNET_BYTES
+    assert exchange.lost_s(hosts, 1, ALEXNET_BYTES) == pytest.approx(0.5 + copy_s)
+    assert exchange.lost_s(hosts, 4, ALEXNET_BYTES) == pytest.approx((0.5 + copy_s) / 4)
 
 
 def test_rounding_halves_the_time_on_the_wire_and_costs_the_processors_more():
@@ -316,14 +315,72 @@ def test_rounding_halves_the_time_on_the_wire_and_costs_the_processors_more():
 def test_slow_node_loses_no_more_to_a_sum_than_the_sum_took_with_it():
     measured = SumTime(message_bytes=ALEXNET_BYTES, time_s=3.0, cpu_s=0.5)
     lost_s = network(2, sums=(measured,)).lost_s(["n1", "n2"], 0.1, ALEXNET_BYTES)
-    assert lost_s == pytest.approx(3.0 + 10 * BESIDE_S_PER_BYTE * ALEXNET_BYTES)
+    assert lost_s == pytest.approx(3.0 + 10 * COPY_S_PER_BYTE * ALEXNET_BYTES)
 
 
-def test_processor_time_of_waiting_that_spins_does_not_count():
-    spinning = SumTime(message_bytes=ALEXNET_BYTES, time_s=2.0, cpu_s=1.99)
-    expected_s = (CPU_S_PER_BYTE + BESIDE_S_PER_BYTE) * ALEXNET_BYTES
-    lost_s = network(2, sums=(spinning,)).lost_s(["n1", "n2"], 1, ALEXNET_BYTES)
-    assert lost_s == pytest.approx(expected_s)
+def test_slow_node_loses_no_more_than_the_sum_took_beside_computing():
+    measured = SumTime(message_bytes=ALEXNET_BYTES, time_s=3.0, cpu_s=0.5, beside_s=4.0)
+    lost_s = network(2, sums=(measured,)).lost_s(["n1", "n2"], 0.1, ALEXNET_BYTES)
+    assert lost_s == pytest.approx(4.0 + 10 * COPY_S_PER_BYTE * ALEXNET_BYTES)
+
+
+def test_quota_makes_packets_no_slower_than_a_whole_core_does():
+    measured = SumTime(
+        message_bytes=ALEXNET_BYTES, time_s=3.0, cpu_s=0.2, interrupts_s=0.1, beside_s=4.0
+    )
+    without = replace(measured, interrupts_s=0.0)
+
+    def lost_s(one: SumTime, cores: float) -> float:
+        return network(2, sums=(one,)).lost_s(["n1", "n2"], cores, ALEXNET_BYTES)
+
+    for cores, more_s in ((0.25, 0.1), (1, 0.1), (4, 0.025)):
+        assert lost_s(measured, cores) - lost_s(without, cores) == pytest.approx(more_s)
+
+
+@pytest.mark.parametrize("samples", [1, 10, 20, 40, 80])
+@pytest.mark.parametrize("cores", [1, 0.25])
+def test_sum_is_slowed_as_long_as_the_slowest_node_computes(samples, cores):
+    measured = SumTime(message_bytes=ALEXNET_BYTES, time_s=2.0, cpu_s=0.2, beside_s=3.5)
+    exchange = network(2, sums=(measured,))
+    slow = node(2, cores=cores, floor=samples, cap=samples, first_ready=EARLY_READY)
+    fast = node(1, floor=40, cap=40, first_ready=EARLY_READY)
+    predicted = predict([fast, slow], exchange, ALEXNET_BYTES, 40 + samples)
+    expected_s = simulated_step_s([fast, slow], [40, samples], exchange)
+    assert predicted.step_s == pytest.approx(expected_s, rel=1e-3)
+
+
+def simulated_step_s(nodes, batches, exchange) -> float:
+    """A step in slices of 0.1 ms: what computes, and how fast the sum goes meanwhile."""
+    hosts = [one.host for one in nodes]
+    left = [one.time.at(n) for one, n in zip(nodes, batches, strict=True)]
+    lost = [exchange.lost_s(hosts, one.cores, ALEXNET_BYTES) for one in nodes]
+    first_s = max(one.first_ready * s for one, s in zip(nodes, left, strict=True))
+    alone_s = exchange.wire_s(hosts, ALEXNET_BYTES)
+    beside_s = exchange.beside_s(hosts, ALEXNET_BYTES)
+    slowest = max(range(len(nodes)), key=lambda i: (lost[i], left[i]))
+    time_s = done = computed_s = exchanged_s = 0.0
+    while any(s > 0 for s in left) or done < 1:
+        going_s = 0.0 if time_s < first_s or done >= 1 else alone_s
+        if going_s and left[slowest] > 0:
+            going_s = beside_s
+        # What the sum takes of a node's processor in this slice.
+        part = 1e-4 / going_s if going_s else 0.0
+        left = [s - (1e-4 - part * lost_s) for s, lost_s in zip(left, lost, strict=True)]
+        done += part
+        time_s += 1e-4
+        computed_s = time_s if any(s > 0 for s in left) else computed_s
+        exchanged_s = time_s if going_s else exchanged_s
+    ended_s = max(computed_s, exchanged_s + exchange.update_s(ALEXNET_BYTES))
+    return ended_s + exchange.tail_s(hosts, ALEXNET_BYTES)
+
+
+def test_release_that_measured_no_sum_beside_computing_takes_it_for_as_fast():
+    older = SumTime(message_bytes=ALEXNET_BYTES, time_s=2.0, cpu_s=0.2)
+    exchange, hosts = network(2, sums=(older,)), ["n1", "n2"]
+    assert exchange.beside_s(hosts, ALEXNET_BYTES) == exchange.wire_s(hosts, ALEXNET_BYTES)
+    slower = network(2, sums=(replace(older, beside_s=3.0),))
+    assert slower.beside_s(hosts, ALEXNET_BYTES) == pytest.approx(3.0)
+    assert slower.wire_s(hosts, ALEXNET_BYTES) == pytest.approx(2.0)
 
 
 def test_exchange_takes_processor_time_from_nodes_whose_cores_compute():

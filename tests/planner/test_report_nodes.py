@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
@@ -60,9 +61,10 @@ def test_of_many_links_the_slowest_are_shown_and_the_others_counted():
 
 def test_sums_are_said_with_their_size():
     one = SumTime(message_bytes=4 * 2**20, time_s=0.0341, cpu_s=0.01)
-    assert list(link_notes(measured(2, (one,)))) == [
-        "summing 4.00 MiB over all nodes takes 34.1 ms"
-    ]
+    said = "summing 4.00 MiB over all nodes takes 34.1 ms"
+    assert list(link_notes(measured(2, (one,)))) == [said]
+    slowed = replace(one, beside_s=0.052)
+    assert list(link_notes(measured(2, (slowed,)))) == [f"{said}, 52.0 ms while they compute"]
 
 
 def test_tables_fit_80_columns_and_a_node_without_a_plan_has_its_reason():

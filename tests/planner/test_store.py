@@ -79,7 +79,9 @@ LINKS = MeasuredLinks(
     fingerprints=("sha256:aa", "sha256:aa", "sha256:bb"),
     measured_at=NOON,
     links=(HostLink(first="n1", second="n2", latency_s=1e-4, bytes_per_s=1.17e8),),
-    sums=(SumTime(message_bytes=228_000_000, time_s=2.1, cpu_s=0.4),),
+    sums=(
+        SumTime(message_bytes=228_000_000, time_s=2.1, cpu_s=0.4, interrupts_s=0.1, beside_s=2.4),
+    ),
 )
 HARDWARE = Hardware(
     node="vm",

@@ -39,8 +39,9 @@ from planner.together.reports import (
 )
 from planner.together.task import NodeTask, Purpose, TogetherTask, choose_leaders
 from planner.tune_request import TuneRequest
+from probes.all_reduce import AllReduce
 from probes.hardware import CoreLimit, Cpu, Hardware, Memory
-from probes.links import AllReduce, Link
+from probes.links import Link
 from probes.timing import Measurement
 
 PLAN = Plan(strategy="sequential", node_batch=4)
@@ -161,7 +162,11 @@ def test_task_reaches_the_nodes_as_it_was_given():
 def test_measured_network_reaches_the_starting_process_as_it_was_measured():
     links = [Link(first=0, second=1, latency_s=1e-5, bytes_per_s=1e8)]
     times = Measurement(warmup_s=(1.0,), samples_s=(0.5, 0.6))
-    sums = [AllReduce(message_bytes=88, ranks=2, times=times, cpu_s=0.1)]
+    sums = [
+        AllReduce(
+            message_bytes=88, ranks=2, times=times, beside_s=0.3, cpu_s=0.1, interrupts_s=0.05
+        )
+    ]
     report = Report.decode(LinksMeasured.of(links, sums).encode())
     assert isinstance(report, LinksMeasured)
     assert report.values() == (links, sums)

@@ -15,25 +15,12 @@ MEASURE = """
 import json, sys
 from dataclasses import asdict
 from mpi4py import MPI
-from probes.links import measure_all_reduce, measure_links
+from probes.links import measure_links
 
-comm = MPI.COMM_WORLD
-links = measure_links(comm, time_limit_s=float(sys.argv[1]))
-sums = []
-
-def sum_in_place(numbers):
-    mine = numbers.copy()
-    mine[:] = comm.rank + 1
-    comm.Allreduce(mine, numbers)
-    sums.append(float(numbers[0]))
-
-ours = measure_all_reduce(comm, 4000, sum_in_place=sum_in_place, repeats=3)
-theirs = measure_all_reduce(comm, 4000, repeats=3)
-found = {"links": [asdict(link) for link in links], "sums": sums,
-         "all_reduce": [asdict(one) for one in (ours, theirs)]}
-every = comm.gather(json.dumps(found))
-if comm.rank == 0:
-    print(json.dumps([json.loads(one) for one in every]))
+links = measure_links(MPI.COMM_WORLD, time_limit_s=float(sys.argv[1]))
+every = MPI.COMM_WORLD.gather([asdict(link) for link in links])
+if MPI.COMM_WORLD.rank == 0:
+    print(json.dumps(every))
 """
 
 
@@ -51,41 +38,24 @@ def measured(request):
 
 
 def test_every_rank_knows_every_link(measured):
-    assert measured[0]["links"] == measured[1]["links"] == measured[2]["links"]
-    pairs = [(link["first"], link["second"]) for link in measured[0]["links"]]
+    assert measured[0] == measured[1] == measured[2]
+    pairs = [(link["first"], link["second"]) for link in measured[0]]
     assert pairs == [(0, 1), (0, 2), (1, 2)]
-    for link in measured[0]["links"]:
+    for link in measured[0]:
         assert link["latency_s"] > 0
         assert link["bytes_per_s"] > 0
 
 
-def test_all_reduce_is_timed_by_its_slowest_rank(measured):
-    assert measured[0]["all_reduce"] == measured[1]["all_reduce"] == measured[2]["all_reduce"]
-    for one in measured[0]["all_reduce"]:
-        assert (one["message_bytes"], one["ranks"]) == (4000, 3)
-        assert len(one["times"]["warmup_s"]) == 1
-        assert len(one["times"]["samples_s"]) == 3
-
-
-def test_all_reduce_that_is_given_is_the_one_that_is_timed(measured):
-    assert measured[0]["sums"] == [6.0] * 4
-
-
-def test_nothing_is_measured_with_one_rank():
+def test_one_rank_has_no_links():
     program = """
 from mpi4py import MPI
-from probes.errors import LinkProbeError
-from probes.links import measure_all_reduce, measure_links
+from probes.links import measure_links
 
-assert measure_links(MPI.COMM_WORLD) == ()
-try:
-    measure_all_reduce(MPI.COMM_WORLD, 4)
-except LinkProbeError as error:
-    print(error)
+print(measure_links(MPI.COMM_WORLD))
 """
     ended = run_program(1, program)
     assert ended.returncode == 0, ended.stderr
-    assert ended.stdout == "ranks=1: measure an all-reduce between at least 2\n"
+    assert ended.stdout == "()\n"
 
 
 @pytest.mark.parametrize("size", range(9))

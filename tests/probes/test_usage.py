@@ -8,6 +8,7 @@ from probes.usage import (
     Usage,
     find_group,
     find_tree,
+    interrupts_s,
     mapped_bytes,
     resident_bytes,
     sample_usage,
@@ -173,3 +174,17 @@ def test_busy_process_shows_processor_time():
 def test_mapped_memory_counts_a_shared_page_for_each_process(tree):
     root = tree({"proc/1/statm": "900 30 20 1 0 5 0", "proc/2/statm": "800 12 2 1 0 5 0"})
     assert mapped_bytes([1, 2, 3], root) == 42 * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_interrupts_count_on_the_cores_that_are_asked_for(tree):
+    stat = "cpu  9 9 9 9 9 60 90\ncpu0 1 1 1 1 1 10 20 0\ncpu3 1 1 1 1 1 50 70 0\nintr 5 6\n"
+    root = tree({"proc/stat": stat})
+    ticks_per_s = os.sysconf("SC_CLK_TCK")
+    assert interrupts_s([0], root) == 30 / ticks_per_s
+    assert interrupts_s([0, 3], root) == 150 / ticks_per_s
+    assert interrupts_s([1], root) == 0.0
+
+
+def test_interrupts_of_a_kernel_that_does_not_tell_are_none(tree):
+    assert interrupts_s([0], tree({"proc/stat": "cpu0 1 1 1 1\n"})) == 0.0
+    assert interrupts_s([0], tree({})) == 0.0

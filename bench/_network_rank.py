@@ -1,0 +1,22 @@
+"""A rank that measures the network as `ddlplan probe --hosts` does; rank 0 prints it as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from mpi4py import MPI
+
+from planner.together.network import measure_network
+
+
+def main() -> None:
+    """Measure links, and the sum of so many bytes."""
+    found = measure_network(MPI.COMM_WORLD, [int(sys.argv[1])])
+    if MPI.COMM_WORLD.rank == 0:
+        values = {"links": list(found.links), "all_reduces": list(found.all_reduces)}
+        print(json.dumps(values), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""Cores that compute beside a measurement: as many as may be used, and no longer than it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import psutil
+import pytest
+
+from probes import busy_cores
+from probes.busy_cores import BusyCores
+from probes.cpu import read_cpu
+from probes.errors import LinkProbeError
+
+OWNER = """
+import time, psutil
+from probes.busy_cores import BusyCores
+
+with BusyCores():
+    print(psutil.Process().children()[0].pid, flush=True)
+    time.sleep(60)
+"""
+
+
+def comes_true(holds: Callable[[], bool]) -> bool:
+    deadline_s = time.monotonic() + 30
+    while not (held := holds()) and time.monotonic() < deadline_s:
+        time.sleep(0.01)
+    return held
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def test_a_thread_for_each_usable_core_computes():
+    with BusyCores():
+        (child,) = psutil.Process().children()
+
+        def computing() -> int:
+            return sum(thread.user_time > 0.05 for thread in child.threads())
+
+        assert comes_true(lambda: computing() >= read_cpu().usable_cores)
+    assert is_gone(child.pid)
+
+
+def test_nothing_computes_after_an_error():
+    def fail_beside_it() -> None:
+        with BusyCores():
+            found.extend(psutil.Process().children())
+            raise ZeroDivisionError
+
+    found: list[psutil.Process] = []
+    with pytest.raises(ZeroDivisionError):
+        fail_beside_it()
+    (child,) = found
+    assert is_gone(child.pid)
+
+
+def test_nothing_computes_when_its_owner_was_killed():
+    with subprocess.Popen(
+        [sys.executable, "-c", OWNER], stdout=subprocess.PIPE, text=True
+    ) as owner:
+        assert owner.stdout is not None
+        pid = int(owner.stdout.readline())
+        os.kill(owner.pid, signal.SIGKILL)
+    assert comes_true(lambda: is_gone(pid))
+
+
+def test_a_process_that_cannot_compute_says_why(monkeypatch):
+    failing = [sys.executable, "-c", "import sys; sys.exit('no memory')"]
+    monkeypatch.setattr(busy_cores, "module_command", lambda *_: failing)
+    with pytest.raises(LinkProbeError, match="ended with 1: no memory"), BusyCores():
+        pass
