@@ -36,13 +36,14 @@ class SumTime:
     """Median, of the slowest host each time."""
 
     cpu_s: float
-    """Processor time of the host that spent the most."""
+    """Processor time of the host that spent the most, while all cores compute if so measured."""
 
     interrupts_s: float = 0.0
     """Time for packets on top of that; not measured by older releases."""
 
     beside_s: float | None = None
-    """Median while all cores compute; not measured by older releases."""
+    """As ``time_s`` while all cores compute; not measured by older releases, nor where a host could
+    not be made to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -73,8 +73,8 @@ def predict(
     """Predict how these nodes train with the best shares there are.
 
     The exchange begins when the first gradients are there and runs beside the computing, from which
-    it takes processor time. What is left of it when a node has computed goes on as fast as the
-    network can, and the last chunk comes after both:
+    it takes processor time. Beside a node with a part of a core it takes longer; what is left of it
+    when that has computed goes on as fast as the network can, and the last chunk comes after both:
     ``step = max(computing + processor time, end of the exchange + update) + last chunk``.
 
     Args:
@@ -145,9 +145,16 @@ class _Times:
         first_s = max(
             node.first_ready * time_s for node, time_s in zip(self._nodes, computing_s, strict=True)
         )
-        # The others wait for the one that has the least processor time to spare.
-        lost_s, time_s = max(zip(self._lost_s, computing_s, strict=True))
-        return first_s + self._shared_s(time_s - first_s, lost_s)
+        # A node with a part of a core stands still when that is used up, and the others wait.
+        parts = [
+            (node.cores, -time_s, lost_s)
+            for node, time_s, lost_s in zip(self._nodes, computing_s, self._lost_s, strict=True)
+            if node.cores is not None and node.cores < 1
+        ]
+        if not parts:
+            return first_s + self._wire_s
+        _, minus_s, lost_s = min(parts)
+        return first_s + self._shared_s(-minus_s - first_s, lost_s)
 
     def _shared_s(self, computing_s: float, lost_s: float) -> float:
         """Give how long an exchange takes that begins with so much computing of a node left.
@@ -155,11 +162,11 @@ class _Times:
         Computing takes the longer for what the exchange takes of the processor meanwhile: ``t =
         computing + lost t / beside``. The rest of the exchange has the processor for itself.
         """
-        if lost_s == 0.0:
+        if computing_s <= 0.0:
             return self._wire_s
         if computing_s + lost_s >= self._beside_s:
             return self._beside_s
-        part = max(0.0, computing_s) / (self._beside_s - lost_s)
+        part = computing_s / (self._beside_s - lost_s)
         return part * self._beside_s + (1 - part) * self._wire_s
 
     def batch_within(self, full: ClusterNode) -> int:

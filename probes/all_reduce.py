@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from probes.usage import interrupts_s
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+Doubles = np.ndarray[Any, np.dtype[np.float64]]
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 SumInPlace = Callable[[Floats], None]
 """Replaces the numbers by their sum over all ranks; collective."""
@@ -39,25 +41,18 @@ class AllReduce:
     times: Measurement
     """Of the slowest rank, each time, with nothing beside it."""
 
-    beside_s: float
-    """Median of the same while every core of every node computes. A node that may use a part of a
-    core is stopped again and again then, and the others wait for its part of the sum."""
+    beside_s: float | None
+    """Median of the same while every core of every node computes; ``None`` where some node could
+    not be made to. A node with a part of a core is stopped again and again then, and the others
+    wait for its part of the sum."""
 
     cpu_s: float
-    """Processor time of one all-reduce beside computing, of the rank that spends the most: what
-    training loses to it."""
+    """Processor time of one all-reduce, beside computing if that was measured, of the rank that
+    spends the most: what training loses to it."""
 
     interrupts_s: float
     """On top, the time in which the kernel handles packets, where it takes the most. No quota
     limits it: it interrupts whoever runs."""
-
-
-class _Run(NamedTuple):
-    """What one run took, of each the most that a rank had."""
-
-    wall_s: float
-    cpu_s: float
-    interrupts_s: float
 
 
 def measure_all_reduce(
@@ -82,34 +77,91 @@ def measure_all_reduce(
             at least two of each kind.
 
     Raises:
-        LinkProbeError: ``comm`` has one rank, so nothing crosses a link; or nothing can be made to
-            compute beside it.
+        LinkProbeError: ``comm`` has one rank, so nothing crosses a link.
     """
     if comm.Get_size() < 2:
         raise LinkProbeError("ranks=1: measure an all-reduce between at least 2")
     numbers = np.zeros(max(message_bytes // 4, 1), dtype=np.float32)
     run = sum_in_place or _mpi_sum(comm, numbers)
-    first_s = _time(comm, run, numbers).wall_s
-    runs = _runs_within(time_limit_s / 2 - first_s, first_s, repeats)
-    alone_s = [_time(comm, run, numbers).wall_s for _ in range(runs)]
-    with BusyCores():
-        warm_s = _time(comm, run, numbers).wall_s
-        runs = _runs_within(time_limit_s / 2 - warm_s, warm_s, repeats)
-        beside = [_time(comm, run, numbers) for _ in range(runs)]
-        wait(comm.Ibarrier())  # nobody stops computing while others still measure
+    alone = spent = _time(comm, run, numbers, time_limit_s / 2, repeats)
+    beside_s = None
+    with ExitStack() as stack:
+        if _all_ranks(comm, _keep_busy(stack)):
+            spent = _time(comm, run, numbers, time_limit_s / 2, repeats)
+            beside_s = median(spent.times_s)
+            wait(comm.Ibarrier())  # nobody stops computing while others still measure
     return AllReduce(
         message_bytes=numbers.nbytes,
         ranks=comm.Get_size(),
-        times=Measurement(warmup_s=(first_s,), samples_s=tuple(alone_s)),
-        beside_s=median(run.wall_s for run in beside),
-        cpu_s=median(run.cpu_s for run in beside),
-        interrupts_s=median(run.interrupts_s for run in beside),
+        times=Measurement(warmup_s=(alone.first_s,), samples_s=alone.times_s),
+        beside_s=beside_s,
+        cpu_s=spent.cpu_s,
+        interrupts_s=spent.interrupts_s,
     )
 
 
-def _runs_within(limit_s: float, run_s: float, repeats: int) -> int:
-    """Give how often to run; all ranks have the same time of a run, so they agree."""
-    return int(min(max(limit_s / run_s, _FEWEST_RUNS), repeats))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Runs:
+    first_s: float
+    times_s: tuple[float, ...]
+    cpu_s: float
+    interrupts_s: float
+
+
+def _time(comm: MPI.Comm, run: SumInPlace, numbers: Floats, limit_s: float, repeats: int) -> _Runs:
+    first_s, _ = _time_once(comm, run, numbers)
+    # All ranks have the same time of a run, so they agree on how many there are.
+    count = int(min(max(limit_s / first_s - 1, _FEWEST_RUNS), repeats))
+    found = [_time_once(comm, run, numbers) for _ in range(count)]
+    # Interrupts are counted in ticks of up to 10 ms: few for one run.
+    spent = np.sum([spent for _, spent in found], axis=0) / count
+    most = _most(comm, spent)
+    return _Runs(
+        first_s=first_s,
+        times_s=tuple(took_s for took_s, _ in found),
+        cpu_s=float(most[0]),
+        interrupts_s=float(most[1]),
+    )
+
+
+def _time_once(comm: MPI.Comm, run: SumInPlace, numbers: Floats) -> tuple[float, Doubles]:
+    """Give the time of the slowest rank, and what `_spent` tells of this one."""
+    wait(comm.Ibarrier())
+    comm.Barrier()  # those who looked last come in a little later
+    spent, started = _spent(), time.perf_counter()
+    run(numbers)
+    took = np.array([time.perf_counter() - started])
+    spent = _spent() - spent
+    return float(_most(comm, took)[0]), spent
+
+
+def _spent() -> Doubles:
+    """Give processor time of this rank, and time of interrupts on the cores that it may use."""
+    return np.array([time.process_time(), interrupts_s()])
+
+
+def _keep_busy(stack: ExitStack) -> bool:
+    """Say whether all cores compute from now on until ``stack`` is left."""
+    try:
+        stack.enter_context(BusyCores())
+    except LinkProbeError:
+        return False
+    return True
+
+
+def _all_ranks(comm: MPI.Comm, holds: bool) -> bool:
+    here, everywhere = np.array([holds], dtype=np.int64), np.empty(1, dtype=np.int64)
+    wait(comm.Iallreduce(here, everywhere))
+    return int(everywhere[0]) == comm.Get_size()
+
+
+def _most(comm: MPI.Comm, numbers: Doubles) -> Doubles:
+    """Give the largest over all ranks of each number."""
+    mine = np.zeros((comm.Get_size(), len(numbers)))
+    mine[comm.Get_rank()] = numbers
+    every = np.empty_like(mine)
+    wait(comm.Iallreduce(mine, every))
+    return np.asarray(every.max(axis=0))
 
 
 def _mpi_sum(comm: MPI.Comm, like: Floats) -> SumInPlace:
@@ -120,20 +172,3 @@ def _mpi_sum(comm: MPI.Comm, like: Floats) -> SumInPlace:
         numbers[:] = total
 
     return run
-
-
-def _time(comm: MPI.Comm, run: SumInPlace, numbers: Floats) -> _Run:
-    wait(comm.Ibarrier())
-    comm.Barrier()  # those who looked last come in a little later
-    before = _clocks()
-    run(numbers)
-    took = np.zeros((comm.Get_size(), len(before)))
-    took[comm.Get_rank()] = _clocks() - before
-    every = np.empty_like(took)
-    wait(comm.Iallreduce(took, every))
-    return _Run(*map(float, every.max(axis=0)))
-
-
-def _clocks() -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Give what `_Run` has the differences of."""
-    return np.array([time.perf_counter(), time.process_time(), interrupts_s()])

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from itertools import cycle
 from types import TracebackType
 
 from probes.children import module_command
@@ -21,8 +24,11 @@ from probes.errors import LinkProbeError
 _ORDER = 512
 """Of the matrices: a product takes some milliseconds, and all three stay in a core's cache."""
 
-_WALK_NUMBERS = 1 << 23
-"""32 MiB for each core, more than its caches hold; a 16th of it between two rounds of products."""
+_WALK_NUMBERS = 1 << 21
+"""8 MiB for each core, more than its own caches hold; a 16th of it in every round of products."""
+
+_START_LIMIT_S = 60.0
+"""To load NumPy, with a tenth of a core too."""
 
 _ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS"), "1"
@@ -33,25 +39,22 @@ class BusyCores:
     """Keeps every core busy that may be used, from entering to leaving it.
 
     Raises:
-        LinkProbeError: The child process ended before it computed.
+        LinkProbeError: No process can be started that computes.
     """
 
     def __enter__(self) -> BusyCores:
-        self._child = subprocess.Popen(
-            module_command("probes.busy_cores", str(read_cpu().usable_cores)),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=os.environ | _ONE_THREAD,
-        )
         try:
-            assert self._child.stdout is not None
-            if not self._child.stdout.readline():
-                _, errors = self._child.communicate()
-                raise LinkProbeError(
-                    f"the process that computes beside sums ended with {self._child.returncode}: "
-                    f"{errors.decode(errors='replace').strip()[-500:]}"
-                )
+            self._child = subprocess.Popen(
+                module_command("probes.busy_cores", str(read_cpu().usable_cores)),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=os.environ | _ONE_THREAD,
+            )
+        except OSError as error:
+            raise LinkProbeError(f"nothing computes beside sums: {error.strerror}") from error
+        try:
+            self._wait_until_it_computes()
         except BaseException:
             self._end()
             raise
@@ -65,6 +68,17 @@ class BusyCores:
     ) -> None:
         self._end()
 
+    def _wait_until_it_computes(self) -> None:
+        assert self._child.stdout is not None
+        if not select.select([self._child.stdout], [], [], _START_LIMIT_S)[0]:
+            raise LinkProbeError(f"nothing computes beside sums after {_START_LIMIT_S:g} s")
+        if not self._child.stdout.readline():
+            _, errors = self._child.communicate()
+            raise LinkProbeError(
+                f"the process that computes beside sums ended with {self._child.returncode}: "
+                f"{errors.decode(errors='replace').strip()[-500:]}"
+            )
+
     def _end(self) -> None:
         self._child.kill()
         with contextlib.suppress(ValueError):  # its pipes were read and closed
@@ -74,25 +88,45 @@ class BusyCores:
 def main() -> None:
     """Compute with so many threads until standard input is closed."""
     cores = int(sys.argv[1])
+    all_compute = threading.Barrier(cores + 1)
     for _ in range(cores):
-        threading.Thread(target=_compute, daemon=True).start()
+        threading.Thread(target=_compute, args=[all_compute], daemon=True).start()
+    try:
+        all_compute.wait()
+    except threading.BrokenBarrierError:
+        sys.stderr.flush()
+        os._exit(1)  # a thread has said what keeps it from computing
     sys.stdout.write("computing\n")
     sys.stdout.flush()
     sys.stdin.read()
     os._exit(0)  # threads are in the middle of a product
 
 
-def _compute() -> None:
+def _compute(all_compute: threading.Barrier) -> None:
+    try:
+        rounds = _rounds()
+        next(rounds)
+    except (ImportError, MemoryError) as error:
+        sys.stderr.write(f"{error!r}\n")
+        all_compute.abort()
+        return
+    all_compute.wait()
+    for _ in rounds:
+        pass
+
+
+def _rounds() -> Iterator[None]:
+    """Compute without end, in rounds."""
     import numpy as np  # late: the owner of this process has no use for it here
 
     factor = np.full((_ORDER, _ORDER), 0.5, np.float32)
     product = np.empty_like(factor)
     walk = np.zeros(_WALK_NUMBERS, np.float32)
-    while True:
-        for part in np.split(walk, 16):
-            for _ in range(4):
-                np.matmul(factor, factor, out=product)
-            part += 1
+    for part in cycle(np.split(walk, 16)):
+        for _ in range(4):
+            np.matmul(factor, factor, out=product)
+        part += 1
+        yield
 
 
 if __name__ == "__main__":

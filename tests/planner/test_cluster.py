@@ -338,8 +338,8 @@ def test_quota_makes_packets_no_slower_than_a_whole_core_does():
 
 
 @pytest.mark.parametrize("samples", [1, 10, 20, 40, 80])
-@pytest.mark.parametrize("cores", [1, 0.25])
-def test_sum_is_slowed_as_long_as_the_slowest_node_computes(samples, cores):
+@pytest.mark.parametrize("cores", [1, 0.5, 0.25])
+def test_sum_is_slowed_as_long_as_a_node_with_a_part_of_a_core_computes(samples, cores):
     measured = SumTime(message_bytes=ALEXNET_BYTES, time_s=2.0, cpu_s=0.2, beside_s=3.5)
     exchange = network(2, sums=(measured,))
     slow = node(2, cores=cores, floor=samples, cap=samples, first_ready=EARLY_READY)
@@ -361,7 +361,7 @@ def simulated_step_s(nodes, batches, exchange) -> float:
     time_s = done = computed_s = exchanged_s = 0.0
     while any(s > 0 for s in left) or done < 1:
         going_s = 0.0 if time_s < first_s or done >= 1 else alone_s
-        if going_s and left[slowest] > 0:
+        if going_s and left[slowest] > 0 and nodes[slowest].cores < 1:
             going_s = beside_s
         # What the sum takes of a node's processor in this slice.
         part = 1e-4 / going_s if going_s else 0.0

@@ -25,8 +25,8 @@ def sum_in_place(numbers):
     sums.append(float(numbers[0]))
     computing.append(len(psutil.Process().children()))
 
-ours = measure_all_reduce(comm, 4000, sum_in_place=sum_in_place, repeats=3)
-theirs = measure_all_reduce(comm, 4000, repeats=3)
+ours = measure_all_reduce(comm, 4000, sum_in_place=sum_in_place, repeats=3, time_limit_s=600)
+theirs = measure_all_reduce(comm, 4000, repeats=3, time_limit_s=600)
 found = {"sums": sums, "computing": computing, "left": [c.pid for c in psutil.Process().children()],
          "all_reduces": [asdict(one) for one in (ours, theirs)]}
 every = comm.gather(found)
@@ -67,6 +67,25 @@ def test_half_of_the_runs_are_beside_a_process_that_computes(measured):
         assert one["beside_s"] > 0
         assert one["cpu_s"] > 0
         assert one["interrupts_s"] >= 0  # of two ranks on one machine: what goes on beside the test
+
+
+def test_where_a_rank_cannot_compute_sums_are_measured_alone():
+    program = """
+import sys
+from mpi4py import MPI
+from probes import busy_cores
+from probes.all_reduce import measure_all_reduce
+
+if MPI.COMM_WORLD.rank == 1:
+    busy_cores.module_command = lambda *_: [sys.executable, "-c", "raise SystemExit(1)"]
+found = measure_all_reduce(MPI.COMM_WORLD, 4000, repeats=3, time_limit_s=600)
+assert found.cpu_s > 0
+if MPI.COMM_WORLD.rank == 0:
+    print(found.beside_s)
+"""
+    ended = run_program(2, program)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout == "None\n"
 
 
 def test_one_rank_has_nobody_to_sum_with():

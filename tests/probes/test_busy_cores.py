@@ -41,24 +41,31 @@ def is_gone(pid: int) -> bool:
         return True
 
 
+def children() -> set[psutil.Process]:
+    return set(psutil.Process().children())
+
+
 def test_a_thread_for_each_usable_core_computes():
+    before = children()
     with BusyCores():
-        (child,) = psutil.Process().children()
+        (child,) = children() - before
+        used = {thread.id: thread.user_time for thread in child.threads()}
 
         def computing() -> int:
-            return sum(thread.user_time > 0.05 for thread in child.threads())
+            return sum(t.user_time > used.get(t.id, 0.0) + 0.05 for t in child.threads())
 
         assert comes_true(lambda: computing() >= read_cpu().usable_cores)
     assert is_gone(child.pid)
 
 
 def test_nothing_computes_after_an_error():
+    before, found = children(), set[psutil.Process]()
+
     def fail_beside_it() -> None:
         with BusyCores():
-            found.extend(psutil.Process().children())
+            found.update(children() - before)
             raise ZeroDivisionError
 
-    found: list[psutil.Process] = []
     with pytest.raises(ZeroDivisionError):
         fail_beside_it()
     (child,) = found
@@ -79,4 +86,11 @@ def test_a_process_that_cannot_compute_says_why(monkeypatch):
     failing = [sys.executable, "-c", "import sys; sys.exit('no memory')"]
     monkeypatch.setattr(busy_cores, "module_command", lambda *_: failing)
     with pytest.raises(LinkProbeError, match="ended with 1: no memory"), BusyCores():
+        pass
+
+
+def test_a_thread_that_cannot_compute_ends_the_process(tmp_path, monkeypatch):
+    (tmp_path / "numpy.py").write_text("raise ImportError('no such library')")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
+    with pytest.raises(LinkProbeError, match="no such library"), BusyCores():
         pass
