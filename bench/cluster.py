@@ -29,6 +29,7 @@ from launch.shares import StepTime
 from planner.cluster import judge
 from planner.exchange_time import Exchange
 from planner.prediction import ClusterNode, Prediction, predict
+from planner.report.nodes import link_notes
 from probes.timing import Interval, paired_ratio
 
 _GAP = 0.05
@@ -244,12 +245,8 @@ def _describe(nodes: Sequence[ClusterNode], exchange: Exchange | None) -> str:
     said = f"alone {', '.join(alone)}"
     if exchange is None:
         return said
-    sums = [
-        f"{one.time_s:.3f} s, beside computing {one.beside_s or 0.0:.3f} s and {one.cpu_s:.3f} + "
-        f"{one.interrupts_s:.3f} s of a core"
-        for one in exchange.measured.sums
-    ]
-    return f"{said}; a sum over all takes {sums[0]}"
+    costs = [f"{one.cpu_s:.3f} + {one.interrupts_s:.3f} s" for one in exchange.measured.sums]
+    return f"{said}; {', '.join(link_notes(exchange.measured))}, and {costs[0]} of a core"
 
 
 def _predict(

@@ -66,7 +66,6 @@ def test_half_of_the_runs_are_beside_a_process_that_computes(measured):
     for one in measured[0]["all_reduces"]:
         assert one["beside_s"] > 0
         assert one["cpu_s"] > 0
-        assert one["interrupts_s"] >= 0  # of two ranks on one machine: what goes on beside the test
 
 
 def test_where_a_rank_cannot_compute_sums_are_measured_alone():
