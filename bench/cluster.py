@@ -245,8 +245,10 @@ def _describe(nodes: Sequence[ClusterNode], exchange: Exchange | None) -> str:
     said = f"alone {', '.join(alone)}"
     if exchange is None:
         return said
-    costs = [f"{one.cpu_s:.3f} + {one.interrupts_s:.3f} s" for one in exchange.measured.sums]
-    return f"{said}; {', '.join(link_notes(exchange.measured))}, and {costs[0]} of a core"
+    one = exchange.measured.sums[-1]
+    spent = zip(one.cpu_s, one.interrupts_s, strict=True)
+    costs = [f"{cpu_s:.3f} + {interrupts_s:.3f} s" for cpu_s, interrupts_s in spent]
+    return f"{said}; {', '.join(link_notes(exchange.measured))}, and {', '.join(costs)} of a core"
 
 
 def _predict(

@@ -91,7 +91,7 @@ class Exchange:
         self.measured = measured
         self._is_rounded = is_rounded
         self._links = {frozenset((link.first, link.second)): link for link in measured.links}
-        self._cpu_s_per_byte, self._interrupts_s_per_byte = _per_byte(measured)
+        self._spent_per_byte = _spent_per_byte(measured)
 
     def wire_s(self, hosts: Sequence[str], gradient_bytes: int) -> float:
         """Give the time that the network needs for the gradients of one step.
@@ -128,17 +128,24 @@ class Exchange:
         """Give the time of the update that comes after the gradients."""
         return _UPDATE_S_PER_BYTE * gradient_bytes
 
-    def lost_s(self, hosts: Sequence[str], cores: float, gradient_bytes: int) -> float:
+    def lost_s(self, host: str, hosts: Sequence[str], cores: float, gradient_bytes: int) -> float:
         """Give the time of a step that a node of so many cores loses to the exchange.
 
         What a slow node needs for a sum is in the time that the sum took with it: no part of a
         core, however small, loses more. A quota makes interrupts no slower than a whole core does.
+
+        Args:
+            host: Of the node; one of ``hosts``.
+            hosts: In the order of the ring; all were measured.
+            cores: Cores' worth of time that computes on it.
+            gradient_bytes: Of each host.
         """
         sent = ring_bytes(self._on_wire(gradient_bytes), len(hosts))
-        exchange_s = sent * self._cpu_s_per_byte / cores
+        cpu_s, interrupts_s = (sent * spent for spent in self._spent_per_byte[host])
+        exchange_s = cpu_s / cores
         if self.measured.sums:
             exchange_s = min(exchange_s, self.beside_s(hosts, gradient_bytes))
-        exchange_s += sent * self._interrupts_s_per_byte / max(cores, 1.0)
+        exchange_s += interrupts_s / max(cores, 1.0)
         per_byte = COPY_S_PER_BYTE + (ROUNDING_S_PER_BYTE if self._is_rounded else 0.0)
         return exchange_s + per_byte * gradient_bytes / cores
 
@@ -169,10 +176,11 @@ class Exchange:
         return distances[min(distances)] if distances else None
 
 
-def _per_byte(measured: MeasuredLinks) -> tuple[float, float]:
-    """Give processor time of a rank, and time of interrupts, for each byte sent and received."""
+def _spent_per_byte(measured: MeasuredLinks) -> dict[str, tuple[float, float]]:
+    """Give processor time of each host's rank, and of interrupts, for a byte sent and received."""
     if not measured.sums:
-        return CPU_S_PER_BYTE, 0.0
+        return dict.fromkeys(measured.hosts, (CPU_S_PER_BYTE, 0.0))
     largest = measured.sums[-1]
     sent = ring_bytes(largest.message_bytes, len(measured.hosts))
-    return largest.cpu_s / sent, largest.interrupts_s / sent
+    spent = zip(measured.hosts, largest.cpu_s, largest.interrupts_s, strict=True)
+    return {host: (cpu_s / sent, interrupts_s / sent) for host, cpu_s, interrupts_s in spent}

@@ -35,11 +35,12 @@ class SumTime:
     time_s: float
     """Median, of the slowest host each time."""
 
-    cpu_s: float
-    """Processor time of the host that spent the most, while all cores compute if so measured."""
+    cpu_s: tuple[float, ...]
+    """Processor time of each host, in the order of `MeasuredLinks.hosts`, while all cores compute
+    if so measured."""
 
-    interrupts_s: float = 0.0
-    """Time for packets on top of that; not measured by older releases."""
+    interrupts_s: tuple[float, ...]
+    """Time for packets on top of that, likewise."""
 
     beside_s: float | None = None
     """As ``time_s`` while all cores compute; not measured by older releases, nor where a host could
@@ -90,7 +91,7 @@ class MeasuredLinks:
             fingerprints=fingerprints,
             measured_at=measured_at,
             links=tuple(HostLink(**link) for link in values["links"]),
-            sums=tuple(SumTime(**one) for one in values["sums"]),
+            sums=tuple(_sum_from_json(one, len(hosts)) for one in values["sums"]),
         )
 
     @classmethod
@@ -128,3 +129,13 @@ class MeasuredLinks:
                 for one in sorted(all_reduces, key=lambda one: one.message_bytes)
             ),
         )
+
+
+def _sum_from_json(values: Mapping[str, Any], hosts: int) -> SumTime:
+    """Read a sum back, also one of a release that kept only what the busiest host spent."""
+    spent = {name: values.get(name, 0.0) for name in ("cpu_s", "interrupts_s")}
+    by_host = {
+        name: tuple(found) if isinstance(found, Sequence) else (found,) * hosts
+        for name, found in spent.items()
+    }
+    return SumTime(**{**values, **by_host})

@@ -117,7 +117,7 @@ class _Times:
             self._lost_s = [
                 0.0
                 if node.cores is None
-                else exchange.lost_s(self._hosts, node.cores, gradient_bytes)
+                else exchange.lost_s(node.host, self._hosts, node.cores, gradient_bytes)
                 for node in nodes
             ]
         self._busy = [

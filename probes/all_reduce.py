@@ -46,13 +46,13 @@ class AllReduce:
     not be made to. A node with a part of a core is stopped again and again then, and the others
     wait for its part of the sum."""
 
-    cpu_s: float
-    """Processor time of one all-reduce, beside computing if that was measured, of the rank that
-    spends the most: what training loses to it."""
+    cpu_s: tuple[float, ...]
+    """Processor time of one all-reduce, beside computing if that was measured, by rank: what
+    training loses to it there."""
 
-    interrupts_s: float
-    """On top, the time in which the kernel handles packets, where it takes the most. No quota
-    limits it: it interrupts whoever runs."""
+    interrupts_s: tuple[float, ...]
+    """On top, by rank, the time in which the kernel handles packets. No quota limits it: it
+    interrupts whoever runs."""
 
 
 def measure_all_reduce(
@@ -104,8 +104,8 @@ def measure_all_reduce(
 class _Runs:
     first_s: float
     times_s: tuple[float, ...]
-    cpu_s: float
-    interrupts_s: float
+    cpu_s: tuple[float, ...]
+    interrupts_s: tuple[float, ...]
 
 
 def _time(comm: MPI.Comm, run: SumInPlace, numbers: Floats, limit_s: float, repeats: int) -> _Runs:
@@ -115,12 +115,12 @@ def _time(comm: MPI.Comm, run: SumInPlace, numbers: Floats, limit_s: float, repe
     found = [_time_once(comm, run, numbers) for _ in range(count)]
     # Interrupts are counted in ticks of up to 10 ms: few for one run.
     spent = np.sum([spent for _, spent in found], axis=0) / count
-    most = _most(comm, spent)
+    cpu_s, interrupts_s = _every(comm, spent).T.tolist()
     return _Runs(
         first_s=first_s,
         times_s=tuple(took_s for took_s, _ in found),
-        cpu_s=float(most[0]),
-        interrupts_s=float(most[1]),
+        cpu_s=tuple(cpu_s),
+        interrupts_s=tuple(interrupts_s),
     )
 
 
@@ -132,7 +132,7 @@ def _time_once(comm: MPI.Comm, run: SumInPlace, numbers: Floats) -> tuple[float,
     run(numbers)
     took = np.array([time.perf_counter() - started])
     spent = _spent() - spent
-    return float(_most(comm, took)[0]), spent
+    return float(_every(comm, took).max()), spent
 
 
 def _spent() -> Doubles:
@@ -155,13 +155,13 @@ def _all_ranks(comm: MPI.Comm, holds: bool) -> bool:
     return int(everywhere[0]) == comm.Get_size()
 
 
-def _most(comm: MPI.Comm, numbers: Doubles) -> Doubles:
-    """Give the largest over all ranks of each number."""
+def _every(comm: MPI.Comm, numbers: Doubles) -> Doubles:
+    """Give the numbers of all ranks, in rows."""
     mine = np.zeros((comm.Get_size(), len(numbers)))
     mine[comm.Get_rank()] = numbers
     every = np.empty_like(mine)
     wait(comm.Iallreduce(mine, every))
-    return np.asarray(every.max(axis=0))
+    return every
 
 
 def _mpi_sum(comm: MPI.Comm, like: Floats) -> SumInPlace:

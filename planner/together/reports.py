@@ -124,7 +124,8 @@ class LinksMeasured(Report):
 
 def _all_reduce(values: Mapping[str, Any]) -> AllReduce:
     times = {name: tuple(samples) for name, samples in values["times"].items()}
-    return AllReduce(**{**values, "times": Measurement(**times)})
+    by_rank = {name: tuple(values[name]) for name in ("cpu_s", "interrupts_s")}
+    return AllReduce(**{**values, **by_rank, "times": Measurement(**times)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

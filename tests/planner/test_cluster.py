@@ -62,6 +62,14 @@ def network(count: int, bytes_per_s: float = GIGABIT, slow: dict | None = None, 
     return Exchange(replace(measured, **changes))
 
 
+def sum_time(**changes) -> SumTime:
+    """A sum over two hosts that cost each of them the same."""
+    measured = SumTime(
+        message_bytes=ALEXNET_BYTES, time_s=2.0, cpu_s=(0.2, 0.2), interrupts_s=(0.0, 0.0)
+    )
+    return replace(measured, **changes)
+
+
 def gains(verdict) -> dict[str, float]:
     return {gain.host: gain.gain for gain in verdict.gains}
 
@@ -196,7 +204,7 @@ def test_without_a_measured_network_all_nodes_are_used_and_none_is_judged():
     assert verdict.chosen.hosts == ("n1", "n2")
     assert not verdict.knows_network
     assert verdict.gains == ()
-    sums = (SumTime(message_bytes=4 * 2**20, time_s=0.1, cpu_s=0.01),)
+    sums = (sum_time(message_bytes=4 * 2**20, time_s=0.1),)
     unsized = judge([node(1), node(2)], network(2, sums=sums), None)
     assert not unsized.knows_network
     assert unsized.chosen.wire_s == 0.0
@@ -246,7 +254,7 @@ def step_s(nodes, hosts, batches, exchange, gradient_bytes) -> float:
     if len(nodes) == 1:
         return computing[0]
     busy = [
-        s + (exchange.lost_s(hosts, one.cores, gradient_bytes) if one.cores else 0.0)
+        s + (exchange.lost_s(one.host, hosts, one.cores, gradient_bytes) if one.cores else 0.0)
         for one, s in zip(nodes, computing, strict=True)
     ]
     wire_s = exchange.wire_s(hosts, gradient_bytes)
@@ -290,16 +298,16 @@ def test_ring_of_many_sends_each_gradient_twice():
 
 
 def test_measured_sum_says_how_far_from_ideal_the_network_is():
-    measured = SumTime(message_bytes=ALEXNET_BYTES, time_s=3.9, cpu_s=0.5)
+    measured = sum_time(time_s=3.9, cpu_s=(0.5, 0.5))
     hosts = ["n1", "n2"]
     assert network(2, sums=(measured,)).wire_s(hosts, ALEXNET_BYTES) == pytest.approx(3.9)
-    small = replace(measured, message_bytes=1000, time_s=1e-4, cpu_s=1e-5)
+    small = replace(measured, message_bytes=1000, time_s=1e-4, cpu_s=(1e-5,) * 2)
     exchange = network(2, sums=(small, measured))
     assert exchange.wire_s(hosts, ALEXNET_BYTES) == pytest.approx(3.9)
     assert exchange.wire_s(hosts, 1000) == pytest.approx(1e-4)
     copy_s = COPY_S_PER_BYTE * ALEXNET_BYTES
-    assert exchange.lost_s(hosts, 1, ALEXNET_BYTES) == pytest.approx(0.5 + copy_s)
-    assert exchange.lost_s(hosts, 4, ALEXNET_BYTES) == pytest.approx((0.5 + copy_s) / 4)
+    assert exchange.lost_s("n2", hosts, 1, ALEXNET_BYTES) == pytest.approx(0.5 + copy_s)
+    assert exchange.lost_s("n2", hosts, 4, ALEXNET_BYTES) == pytest.approx((0.5 + copy_s) / 4)
 
 
 def test_rounding_halves_the_time_on_the_wire_and_costs_the_processors_more():
@@ -308,30 +316,36 @@ def test_rounding_halves_the_time_on_the_wire_and_costs_the_processors_more():
     ratio = plain.wire_s(hosts, ALEXNET_BYTES) / rounded.wire_s(hosts, ALEXNET_BYTES)
     assert ratio == pytest.approx(2, rel=0.01)
     assert plain.update_s(ALEXNET_BYTES) == rounded.update_s(ALEXNET_BYTES)
-    costs = [one.lost_s(hosts, 1.0, ALEXNET_BYTES) for one in (plain, rounded)]
+    costs = [one.lost_s("n2", hosts, 1.0, ALEXNET_BYTES) for one in (plain, rounded)]
     assert costs[1] > costs[0]
 
 
+def test_node_loses_what_its_own_rank_spends_and_its_own_kernel():
+    measured = sum_time(cpu_s=(0.5, 0.2), interrupts_s=(0.0, 0.1))
+    exchange, hosts = network(2, sums=(measured,)), ["n2", "n1"]
+    lost_s = {host: exchange.lost_s(host, hosts, 1, ALEXNET_BYTES) for host in hosts}
+    copy_s = COPY_S_PER_BYTE * ALEXNET_BYTES
+    assert lost_s == pytest.approx({"n1": 0.5 + copy_s, "n2": 0.3 + copy_s})
+
+
 def test_slow_node_loses_no_more_to_a_sum_than_the_sum_took_with_it():
-    measured = SumTime(message_bytes=ALEXNET_BYTES, time_s=3.0, cpu_s=0.5)
-    lost_s = network(2, sums=(measured,)).lost_s(["n1", "n2"], 0.1, ALEXNET_BYTES)
+    measured = sum_time(time_s=3.0, cpu_s=(0.5, 0.5))
+    lost_s = network(2, sums=(measured,)).lost_s("n2", ["n1", "n2"], 0.1, ALEXNET_BYTES)
     assert lost_s == pytest.approx(3.0 + 10 * COPY_S_PER_BYTE * ALEXNET_BYTES)
 
 
 def test_slow_node_loses_no_more_than_the_sum_took_beside_computing():
-    measured = SumTime(message_bytes=ALEXNET_BYTES, time_s=3.0, cpu_s=0.5, beside_s=4.0)
-    lost_s = network(2, sums=(measured,)).lost_s(["n1", "n2"], 0.1, ALEXNET_BYTES)
+    measured = sum_time(time_s=3.0, cpu_s=(0.5, 0.5), beside_s=4.0)
+    lost_s = network(2, sums=(measured,)).lost_s("n2", ["n1", "n2"], 0.1, ALEXNET_BYTES)
     assert lost_s == pytest.approx(4.0 + 10 * COPY_S_PER_BYTE * ALEXNET_BYTES)
 
 
 def test_quota_makes_packets_no_slower_than_a_whole_core_does():
-    measured = SumTime(
-        message_bytes=ALEXNET_BYTES, time_s=3.0, cpu_s=0.2, interrupts_s=0.1, beside_s=4.0
-    )
-    without = replace(measured, interrupts_s=0.0)
+    measured = sum_time(time_s=3.0, interrupts_s=(0.1, 0.1), beside_s=4.0)
+    without = replace(measured, interrupts_s=(0.0, 0.0))
 
     def lost_s(one: SumTime, cores: float) -> float:
-        return network(2, sums=(one,)).lost_s(["n1", "n2"], cores, ALEXNET_BYTES)
+        return network(2, sums=(one,)).lost_s("n2", ["n1", "n2"], cores, ALEXNET_BYTES)
 
     for cores, more_s in ((0.25, 0.1), (1, 0.1), (4, 0.025)):
         assert lost_s(measured, cores) - lost_s(without, cores) == pytest.approx(more_s)
@@ -340,7 +354,7 @@ def test_quota_makes_packets_no_slower_than_a_whole_core_does():
 @pytest.mark.parametrize("samples", [1, 10, 20, 40, 80])
 @pytest.mark.parametrize("cores", [1, 0.5, 0.25])
 def test_sum_is_slowed_as_long_as_a_node_with_a_part_of_a_core_computes(samples, cores):
-    measured = SumTime(message_bytes=ALEXNET_BYTES, time_s=2.0, cpu_s=0.2, beside_s=3.5)
+    measured = sum_time(beside_s=3.5)
     exchange = network(2, sums=(measured,))
     slow = node(2, cores=cores, floor=samples, cap=samples, first_ready=EARLY_READY)
     fast = node(1, floor=40, cap=40, first_ready=EARLY_READY)
@@ -353,7 +367,7 @@ def simulated_step_s(nodes, batches, exchange) -> float:
     """A step in slices of 0.1 ms: what computes, and how fast the sum goes meanwhile."""
     hosts = [one.host for one in nodes]
     left = [one.time.at(n) for one, n in zip(nodes, batches, strict=True)]
-    lost = [exchange.lost_s(hosts, one.cores, ALEXNET_BYTES) for one in nodes]
+    lost = [exchange.lost_s(one.host, hosts, one.cores, ALEXNET_BYTES) for one in nodes]
     first_s = max(one.first_ready * s for one, s in zip(nodes, left, strict=True))
     alone_s = exchange.wire_s(hosts, ALEXNET_BYTES)
     beside_s = exchange.beside_s(hosts, ALEXNET_BYTES)
@@ -375,7 +389,7 @@ def simulated_step_s(nodes, batches, exchange) -> float:
 
 
 def test_release_that_measured_no_sum_beside_computing_takes_it_for_as_fast():
-    older = SumTime(message_bytes=ALEXNET_BYTES, time_s=2.0, cpu_s=0.2)
+    older = sum_time()
     exchange, hosts = network(2, sums=(older,)), ["n1", "n2"]
     assert exchange.beside_s(hosts, ALEXNET_BYTES) == exchange.wire_s(hosts, ALEXNET_BYTES)
     slower = network(2, sums=(replace(older, beside_s=3.0),))

@@ -60,7 +60,9 @@ def test_of_many_links_the_slowest_are_shown_and_the_others_counted():
 
 
 def test_sums_are_said_with_their_size():
-    one = SumTime(message_bytes=4 * 2**20, time_s=0.0341, cpu_s=0.01)
+    one = SumTime(
+        message_bytes=4 * 2**20, time_s=0.0341, cpu_s=(0.01, 0.01), interrupts_s=(0.0, 0.0)
+    )
     said = "summing 4.00 MiB over all nodes takes 34.1 ms"
     assert list(link_notes(measured(2, (one,)))) == [said]
     slowed = replace(one, beside_s=0.052)

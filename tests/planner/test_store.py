@@ -80,7 +80,13 @@ LINKS = MeasuredLinks(
     measured_at=NOON,
     links=(HostLink(first="n1", second="n2", latency_s=1e-4, bytes_per_s=1.17e8),),
     sums=(
-        SumTime(message_bytes=228_000_000, time_s=2.1, cpu_s=0.4, interrupts_s=0.1, beside_s=2.4),
+        SumTime(
+            message_bytes=228_000_000,
+            time_s=2.1,
+            cpu_s=(0.4, 0.3, 0.3),
+            interrupts_s=(0.1, 0.0, 0.1),
+            beside_s=2.4,
+        ),
     ),
 )
 HARDWARE = Hardware(
@@ -217,8 +223,21 @@ def test_links_come_back_as_they_were(store):
     assert store.latest_links(hardware("n1", "n2")) == LINKS
 
 
+def test_sum_of_an_older_release_costs_every_host_what_it_cost_the_busiest():
+    older = {"message_bytes": 4, "time_s": 2.1, "cpu_s": 0.4}
+    measured = MeasuredLinks.from_json(
+        {"links": [], "sums": [older, older | {"interrupts_s": 0.1}]},
+        hosts=LINKS.hosts,
+        fingerprints=LINKS.fingerprints,
+        measured_at=NOON,
+    )
+    assert [one.cpu_s for one in measured.sums] == [(0.4, 0.4, 0.4)] * 2
+    assert [one.interrupts_s for one in measured.sums] == [(0.0, 0.0, 0.0), (0.1, 0.1, 0.1)]
+    assert [one.beside_s for one in measured.sums] == [None, None]
+
+
 def test_the_last_links_that_all_hosts_took_part_in_are_given(store):
-    pair = replace(LINKS, hosts=("n1", "n2"), fingerprints=("sha256:aa",) * 2)
+    pair = replace(LINKS, hosts=("n1", "n2"), fingerprints=("sha256:aa",) * 2, sums=())
     store.save_links(LINKS)
     store.save_links(pair)
     assert store.latest_links({"n2": "sha256:aa", "n1": "sha256:aa"}) == pair

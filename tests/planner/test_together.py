@@ -164,7 +164,12 @@ def test_measured_network_reaches_the_starting_process_as_it_was_measured():
     times = Measurement(warmup_s=(1.0,), samples_s=(0.5, 0.6))
     sums = [
         AllReduce(
-            message_bytes=88, ranks=2, times=times, beside_s=0.3, cpu_s=0.1, interrupts_s=0.05
+            message_bytes=88,
+            ranks=2,
+            times=times,
+            beside_s=0.3,
+            cpu_s=(0.1, 0.2),
+            interrupts_s=(0.05, 0.0),
         )
     ]
     report = Report.decode(LinksMeasured.of(links, sums).encode())

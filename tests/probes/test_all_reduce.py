@@ -65,7 +65,33 @@ def test_half_of_the_runs_are_beside_a_process_that_computes(measured):
         assert rank["left"] == []
     for one in measured[0]["all_reduces"]:
         assert one["beside_s"] > 0
-        assert one["cpu_s"] > 0
+
+
+def test_what_a_sum_costs_is_told_of_each_rank():
+    program = """
+import json, time
+from mpi4py import MPI
+from probes.all_reduce import measure_all_reduce
+
+comm = MPI.COMM_WORLD
+
+def sum_in_place(numbers):
+    # As one does that adds up the parts of all others.
+    until_s = time.process_time() + 0.05 * comm.rank
+    while time.process_time() < until_s:
+        pass
+    comm.Barrier()
+
+found = measure_all_reduce(comm, 4000, sum_in_place=sum_in_place, repeats=3, time_limit_s=600)
+if comm.rank == 1:
+    print(json.dumps([found.cpu_s, found.interrupts_s]))
+"""
+    ended = run_program(2, program)
+    assert ended.returncode == 0, ended.stderr
+    cpu_s, interrupts_s = json.loads(ended.stdout)
+    assert cpu_s[0] > 0
+    assert cpu_s[1] >= 0.05
+    assert len(interrupts_s) == 2
 
 
 def test_where_a_rank_cannot_compute_sums_are_measured_alone():
@@ -78,7 +104,7 @@ from probes.all_reduce import measure_all_reduce
 if MPI.COMM_WORLD.rank == 1:
     busy_cores.module_command = lambda *_: [sys.executable, "-c", "raise SystemExit(1)"]
 found = measure_all_reduce(MPI.COMM_WORLD, 4000, repeats=3, time_limit_s=600)
-assert found.cpu_s > 0
+assert len(found.cpu_s) == 2
 if MPI.COMM_WORLD.rank == 0:
     print(found.beside_s)
 """
