@@ -278,4 +278,6 @@ def _put_together(reports: list[GradientsLaid]) -> Laid:
         participants=first.participants,
         parameters=first.parameters,
         held=[Held.from_json(held) for report in reports for held in report.held],
+        training_samples=first.training_samples,
+        validation_samples=first.validation_samples,
     )

@@ -159,6 +159,7 @@ def _make_exchange(
         comm.Dup(),
         handles,
         workers,
+        hosts=[node.host for node in job.nodes],
         keeper=_make_keeper(job),
         is_rounded=job.is_rounded,
         on_sum=on_sum,

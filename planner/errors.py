@@ -19,6 +19,7 @@ PlannerError
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar
 
 from launch.workers.reports import JobFailed
@@ -126,6 +127,7 @@ class TrainingFailedError(PlannerError):
         lost_host: The host that does not answer any more, if that was it.
         is_accident: Whether it may go well another time: a process was killed, or hangs, or a
             host was lost. The user's own code was not the cause.
+        checkpoint: The last one that the training had written, where the hosts see it.
     """
 
     exit_code = 1
@@ -141,6 +143,7 @@ class TrainingFailedError(PlannerError):
     ) -> None:
         super().__init__(message)
         self.log_tail = log_tail
+        self.checkpoint: Path | None = None
         self.lost_host = cause.node if cause is not None and cause.is_lost_host else None
         self.is_accident = is_accident or (
             cause is not None and (cause.signal is not None or cause.is_hang or cause.is_lost_host)

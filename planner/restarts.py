@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from launch.checkpoints.folder import list_checkpoints
-from launch.errors import HostUnreachableError, LaunchError
+from launch.errors import CheckpointError, HostUnreachableError, LaunchError
 from planner.errors import PlannerError, TrainingFailedError, UsageError
 
 if TYPE_CHECKING:
@@ -87,9 +88,19 @@ def _going_on(
         has_any = bool(list_checkpoints(request.checkpoint))
     except LaunchError as error:
         raise _told_together(accident, error) from error
+    if not has_any and accident.checkpoint is not None:
+        raise _told_together(accident, _unseen(accident.checkpoint))
     whence = "from the last checkpoint" if has_any else "from the start"
     warn(f"{accident}: going on {whence}, {how_often}")
     return replace(request, resumes=has_any)
+
+
+def _unseen(checkpoint: Path) -> CheckpointError:
+    """Say that there is a checkpoint to go on from, and not on this machine."""
+    return CheckpointError(
+        f"the checkpoint {checkpoint} is not on this machine: launch from the first host, or give "
+        "--checkpoint a folder that both see, and go on with --resume"
+    )
 
 
 def _told_together(accident: TrainingFailedError, obstacle: Exception) -> TrainingFailedError:

@@ -106,13 +106,14 @@ def run_job(
     cause = find_cause(heard.failures, log.read_text(errors="replace"), placement.hosts)
     if cause is not None and cause.users_fault and not heard.has_trained:
         directory.remove()
-        raise UseCaseError(cause.message.partition(": ")[2])
+        where = f"{cause.node}: " if len(job.nodes) > 1 else ""
+        raise UseCaseError(where + cause.message.partition(": ")[2])
     if cause is not None:
-        _fail(explain_cause(cause, log), interruption, on_report)
+        _fail(explain_cause(cause, log), heard, interruption)
     if not heard.is_complete and (code == 0 or heard.end_signal is not None):
         interruption.give_effect()
     if code != 0 or not heard.is_complete:
-        _fail(explain_end(code, log), interruption, on_report)
+        _fail(explain_end(code, log), heard, interruption)
     return LaunchOutcome(
         run_directory=directory.path,
         weights=heard.weights,
@@ -157,12 +158,11 @@ def _find_silent(
     return replace(cause, is_consequence=False)
 
 
-def _fail(
-    error: TrainingFailedError, interruption: Interruption, on_report: Callable[[Report], None]
-) -> NoReturn:
+def _fail(error: TrainingFailedError, heard: _Heard, interruption: Interruption) -> NoReturn:
     """Raise an error; but an accident that has come after a signal must not be gone on after."""
+    error.checkpoint = heard.checkpoint
     if error.is_accident and interruption.is_pending:
-        on_report(Warned(message=str(error)))
+        heard.warn(str(error))
         interruption.give_effect()
     raise error
 
@@ -190,6 +190,10 @@ class _Heard:
     def is_complete(self) -> bool:
         """Whether all epochs were trained."""
         return len(self.epochs) >= self._num_epochs
+
+    def warn(self, message: str) -> None:
+        """Say what the user should know."""
+        self._on_report(Warned(message=message))
 
     def add(self, report: Report) -> None:
         self.has_spoken = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
@@ -18,6 +19,10 @@ _IP_FAMILIES = (socket.AF_INET, socket.AF_INET6)
 # <linux/if_arp.h>, <linux/if.h>
 _ARPHRD_LOOPBACK = 772
 _IFF_UP = 0x1
+
+_DOCKER_BRIDGE = re.compile(r"docker\d*|docker_gwbridge|br-[0-9a-f]{12}")
+"""Docker's own bridges, and those of its networks. OpenWrt and Open vSwitch have a `br-lan`, a
+`br-ex`."""
 
 
 def read_networks(
@@ -110,8 +115,7 @@ def _kind(directory: Path) -> str:
     if read_int(directory / "type") == _ARPHRD_LOOPBACK:
         return "loopback"
     if (directory / "bridge").exists():
-        # Docker's own bridge, and those of its networks, named after 12 hexadecimal digits
-        return "docker" if name.startswith(("docker", "br-")) else "bridge"
+        return "docker" if _DOCKER_BRIDGE.fullmatch(name) else "bridge"
     if (directory / "bonding").exists():
         return "bond"
     return "physical" if (directory / "device").exists() else "virtual"

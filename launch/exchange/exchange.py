@@ -10,7 +10,7 @@ from __future__ import annotations
 import mmap
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,7 @@ from launch.exchange.looks import Looks
 from launch.exchange.questions import Orders, Question
 from launch.exchange.ring import RingSum
 from launch.exchange.rounded import RoundedSum
+from launch.exchange.same_data import compare_data
 from launch.exchange.same_model import compare_models
 from launch.exchange.server import Laid, StepServer, SumTimes, orders_of
 from launch.exchange.step_sum import StepSum
@@ -64,6 +65,7 @@ class Exchange(StepServer):
         handles: Of this node's workers.
         workers: Their number.
         on_sum: Is told of each sum, in the exchange's thread.
+        hosts: Names of the nodes, by rank.
         keeper: Changes the shares, ``None`` where they stay as they are.
         is_rounded: Whether gradients are rounded to 16 bits on the way.
     """
@@ -75,11 +77,13 @@ class Exchange(StepServer):
         workers: int,
         on_sum: Callable[[SumTimes], None] = lambda _: None,
         *,
+        hosts: Sequence[str],
         keeper: ShareKeeper | None = None,
         is_rounded: bool = False,
     ) -> None:
         super().__init__(handles, workers, on_sum)
         self._comm = comm
+        self._hosts = hosts
         self._keeper = keeper
         self._adder = RoundedSum(comm) if is_rounded else RingSum(comm)
         self._laid: Laid | None = None
@@ -141,7 +145,10 @@ class Exchange(StepServer):
     def _prepare(self, laid: Laid) -> None:
         memory = np.frombuffer(mmap.mmap(self._handles.memory, 0), np.uint8)
         parameters = Parameter.all_from(laid.held, laid.parameters)
-        self._blocks = cut(parameters, compare_models(self._comm, parameters), memory)
+        counts = {"training": laid.training_samples, "validation": laid.validation_samples}
+        compare_data(self._comm, counts, self._hosts)
+        is_alike = compare_models(self._comm, parameters, self._hosts)
+        self._blocks = cut(parameters, is_alike, memory)
         if len(self._blocks) > self._adder.most:
             self._order = agree_on_order(self._comm, len(self._blocks))
         self._board = Board(memory[laid.board_offset :], laid.participants, laid.parameters)

@@ -18,12 +18,14 @@ CHECKPOINT, STOP = 1, 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Laid:
-    """Where the workers of a node have put their gradients."""
+    """Where the workers of a node have put their gradients, and of how much data they will be."""
 
     board_offset: int
     participants: int
     parameters: int
     held: Sequence[Held]
+    training_samples: int
+    validation_samples: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+BUSY = ": is the host very busy, or a disk of it away?"
+"""Ends a finding of what a host could not say of itself."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:

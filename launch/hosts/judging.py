@@ -7,7 +7,7 @@ from pathlib import Path
 
 from launch.hosts.ask import Answer
 from launch.hosts.facts import PACKAGES, PORTS
-from launch.hosts.finding import Finding, Judge
+from launch.hosts.finding import BUSY, Finding, Judge
 from launch.hosts.host_facts import HostFacts
 
 CLOCK_NOTE_S = 2.0
@@ -34,7 +34,7 @@ def judge_versions(host: str, facts: HostFacts, here: HostFacts) -> Iterator[Fin
     else:
         yield judge.ok("python", facts.python)
     if "versions" in facts.problems:
-        yield judge.fail("versions", f"not known: {facts.problems['versions']}")
+        yield judge.fail("versions", f"not known: {facts.problems['versions']}{BUSY}")
         return
     for package in PACKAGES:
         yield _judge_version(judge, package, facts.versions.get(package), here)
@@ -98,7 +98,8 @@ def judge_ports(host: str, facts: HostFacts) -> Finding:
     """Judge whether MPI will find ports to listen on."""
     judge = Judge(host)
     if facts.free_ports is None:
-        return judge.fail("ports", f"not known: {facts.problems.get('free_ports', 'no answer')}")
+        problem = facts.problems.get("free_ports", "no answer")
+        return judge.fail("ports", f"not known: {problem}{BUSY}")
     if facts.free_ports < PORTS:
         return judge.fail(
             "ports",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from launch.hosts.finding import Finding, Judge
+from launch.hosts.finding import BUSY, Finding, Judge
 from launch.hosts.host_facts import DataFacts, HostFacts
 from launch.hosts.networks import NetworkChoice
 
@@ -27,7 +27,7 @@ def judge_networks(hosts: Mapping[str, HostFacts], choice: NetworkChoice) -> Ite
         judge = Judge(host)
         held = choice.held.get(host)
         if problem := facts.problems.get("addresses"):
-            yield judge.fail("network", f"its addresses are not known: {problem}")
+            yield judge.fail("network", f"its addresses are not known: {problem}{BUSY}")
         elif (other := choice.unreached.get(host)) is not None:
             yield judge.fail(
                 "network",
@@ -87,7 +87,8 @@ def _judge_data(
     """Hold a host's data set against that of the first host that has one."""
     judge = Judge(host)
     if facts.data is None:
-        return judge.fail("data", f"not known: {facts.problems.get('data_kind', 'no answer')}")
+        problem = facts.problems.get("data_kind", "no answer")
+        return judge.fail("data", f"not known: {problem}{BUSY}")
     path = facts.data.path
     if facts.data.kind == "missing":
         return judge.fail("data", f"there is no {path}: copy the data to the same path there")

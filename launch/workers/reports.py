@@ -82,6 +82,9 @@ class GradientsLaid(Report):
     parameters: int
     held: Sequence[Mapping[str, Any]]
     """`launch.exchange.forms.Held.to_json` of each."""
+    training_samples: int
+    """That this node has found."""
+    validation_samples: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,6 +54,8 @@ class Trainer:
 
     Attributes:
         progress: How far it is.
+        num_samples: To train on, of all nodes.
+        num_validation_samples: Likewise.
     """
 
     def __init__(
@@ -81,7 +83,8 @@ class Trainer:
         self._sampler = ShareSampler(
             samples, task.split, part=step.part or Part(0, 1), seed=task.seed
         )
-        self._num_samples = samples
+        self.num_samples = samples
+        self.num_validation_samples = len(self._validation)  # type: ignore[arg-type]
         steps_per_epoch = -(-samples // task.split.global_batch)
         schedules = [case.schedule(optimizer, steps_per_epoch) for optimizer in step.optimizers]
         self._schedules = [schedule for schedule in schedules if schedule is not None]
@@ -122,7 +125,7 @@ class Trainer:
             group,
             self._step,
             self._schedules,
-            samples=self._num_samples,
+            samples=self.num_samples,
             reporter=self._reporter,
         )
         self.progress = keeper.resume(self._rank)
@@ -154,7 +157,7 @@ class Trainer:
 
         Where the rank changes the shares, reading begins anew from where the steps have come to.
         """
-        while self.progress.position < self._num_samples:
+        while self.progress.position < self.num_samples:
             work = self._sampler.epoch(self.progress.epoch, self.progress.position)
             sizes = (size.total for _, size in work)
             positions = accumulate(sizes, initial=self.progress.position)

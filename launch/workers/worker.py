@@ -91,7 +91,7 @@ def _train(task: Task, case: UseCase, reporter: Reporter, handles: GroupHandles)
     if task.purpose is Purpose.TIME:
         trainer.train_for_ever()
     if group.place is not None:
-        reporter.send(_gradients_laid(group.place))
+        reporter.send(_gradients_laid(group.place, trainer))
     keeper = trainer.start_keeping(group)
     nodes = None
     if rank is not None and has_peers:
@@ -115,12 +115,14 @@ def _train(task: Task, case: UseCase, reporter: Reporter, handles: GroupHandles)
     step.close()
 
 
-def _gradients_laid(place: Place) -> GradientsLaid:
+def _gradients_laid(place: Place, trainer: Trainer) -> GradientsLaid:
     return GradientsLaid(
         board_offset=place.board_offset,
         participants=place.participants,
         parameters=place.parameters,
         held=[held.to_json() for held in place.held],
+        training_samples=trainer.num_samples,
+        validation_samples=trainer.num_validation_samples,
     )
 
 

@@ -13,6 +13,7 @@ from launch.job import Job
 from launch.run_directory import RunDirectory
 from planner.cluster import Verdict, judge
 from planner.commands.dry_run import describe_job, job_lines
+from planner.commands.links_between import measure_links
 from planner.commands.next_step import next_command
 from planner.commands.on_hosts import check_each, check_world, show_table
 from planner.commands.training import RUNS, outcome_json, say_trained, train
@@ -68,6 +69,10 @@ def launch_hosts(
         nodes = {host.name: _hardware(checked, host) for host in checked.ranked}
         plans = find_plans(store, request, nodes, current_software(), remedy=remedy)
         links = store.latest_links({host: node.fingerprint() for host, node in nodes.items()})
+    gradient_bytes = _gradient_bytes(plans)
+    chooses = len(plans) > 1 and not (request.all_hosts or request.kept_shares)
+    if links is None and gradient_bytes is not None and chooses and not dry_run:
+        links = measure_links(checked, request.reach, db, gradient_bytes, out)
     verdict = _judge(request, plans, links, out)
     job = make_job(request, verdict.chosen, plans, RunDirectory.next_of(RUNS).path)
     placement = Placement.of(checked, verdict.chosen.hosts, request.reach)
@@ -110,8 +115,7 @@ def _judge(
             f"--global-batch {request.global_batch} is more than was tried on "
             f"{', '.join(untried)}: memory may not suffice there"
         )
-    gradients = [p.stored.gradient_bytes for p in plans if p.stored.gradient_bytes is not None]
-    gradient_bytes = max(gradients, default=None)
+    gradient_bytes = _gradient_bytes(plans)
     if gradient_bytes is None and links is not None and len(plans) > 1:
         out.warn(
             "the plans do not say how large the gradients are, as those of older versions: tune "
@@ -125,6 +129,12 @@ def _judge(
         global_batch=request.global_batch,
         all_hosts=request.all_hosts or kept is not None,
     )
+
+
+def _gradient_bytes(plans: Sequence[NodePlan]) -> int | None:
+    """Give what a node exchanges in a step, where a plan knows it."""
+    known = [p.stored.gradient_bytes for p in plans if p.stored.gradient_bytes is not None]
+    return max(known, default=None)
 
 
 def _kept_line(nodes: Sequence[ClusterNode], kept: Sequence[ClusterNode]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from launch.errors import HostUnreachableError
@@ -93,4 +94,16 @@ def _node_json(node: NodeState, measured: MeasuredLinks | None) -> dict[str, Any
             }
             for link in own
         ],
+        "all_reduces": [] if measured is None else _sums_json(node.host, measured),
     }
+
+
+def _sums_json(host: str, measured: MeasuredLinks) -> list[dict[str, Any]]:
+    """Give what summing over all hosts takes, and what of it is this one's processor time."""
+    if host not in measured.hosts:
+        return []
+    rank = measured.hosts.index(host)
+    return [
+        asdict(one) | {"cpu_s": one.cpu_s[rank], "interrupts_s": one.interrupts_s[rank]}
+        for one in measured.sums
+    ]

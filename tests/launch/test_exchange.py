@@ -34,11 +34,18 @@ gradient = Held(
 os.ftruncate(handles.memory, QUESTION_BYTES + 8192)
 memory = np.frombuffer(mmap.mmap(handles.memory, 0), np.uint8)
 board, asking = Board(memory[QUESTION_BYTES:], 1, 1), Asking(handles, 0)
-exchange = Exchange(comm.Dup(), handles, 1, keeper=keeper)
+exchange = Exchange(comm.Dup(), handles, 1, hosts=["a", "b"], keeper=keeper)
 thread = threading.Thread(target=exchange.run)
 thread.start()
 exchange.lay_out(
-    Laid(board_offset=QUESTION_BYTES, participants=1, parameters=1, held=[gradient])
+    Laid(
+        board_offset=QUESTION_BYTES,
+        participants=1,
+        parameters=1,
+        held=[gradient],
+        training_samples=6,
+        validation_samples=0,
+    )
 )
 rest = (2, 4)[comm.rank]
 for keeper.step in range(6):

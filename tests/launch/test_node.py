@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import psutil
+import pytest
 from ranks_here import ROOT, run_ranks
 
 from launch.job import Job, NodeJob
@@ -131,16 +132,50 @@ def test_node_whose_use_case_is_at_fault_leaves_nothing(two_cores, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def apart(job: Job, directory: Path) -> subprocess.CompletedProcess[str]:
+    """Run a job on two hosts, each rank in a folder of its own: `rank0`, `rank1`."""
+    job = replace(job, nodes=(*job.nodes, replace(job.nodes[0], host="second")))
+    file = directory / "job.json"
+    file.write_bytes(job.encode())
+    return run_ranks(2, [str(TINY.with_name("rank_apart.py")), str(directory), str(file)])
+
+
 def test_node_that_is_ended_before_its_first_step_leaves_nothing(tmp_path):
     """The other one's use case is at fault, so that mpirun ends both."""
-    job = job_of("FaultyOnSecond", Path("runs") / "1")  # of each rank's own folder
-    job = replace(job, nodes=(*job.nodes, replace(job.nodes[0], host="second")))
-    file = tmp_path / "job.json"
-    file.write_bytes(job.encode())
-    ended = run_ranks(2, [str(TINY.with_name("rank_apart.py")), str(tmp_path), str(file)])
+    ended = apart(job_of("FaultyOnSecond", Path("runs") / "1"), tmp_path)
     assert ended.returncode != 0
     assert "the data are of another kind" in ended.stdout
     assert [list((tmp_path / f"rank{rank}").iterdir()) for rank in (0, 1)] == [[], []]
+
+
+@pytest.mark.parametrize(
+    ("case", "message"),
+    [
+        (
+            "OtherData",
+            "localhost has 160 training samples, second 152: give every host the same data",
+        ),
+        (
+            "OtherValidation",
+            "localhost has 10 validation samples, second 11: give every host the same data",
+        ),
+        (
+            "OtherLayers",
+            "localhost trains 8 parameters, second 10: give every host the same use case and the "
+            "same versions",
+        ),
+        (
+            "OtherWidth",
+            "parameter 6 has shape [3, 16] on localhost and [4, 16] on second: give every host the "
+            "same use case and the same versions",
+        ),
+    ],
+)
+def test_nodes_that_differ_train_nothing(tmp_path, case, message):
+    ended = apart(job_of(case, Path("runs") / "1"), tmp_path)
+    assert ended.returncode != 0
+    assert message in messages_of(ended)
+    assert "StepDone" not in ended.stdout
 
 
 SLURM = """#!{python}

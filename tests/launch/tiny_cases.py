@@ -82,6 +82,40 @@ class FaultyOnSecond(Sgd):
         raise UseCaseError("the data are of another kind")
 
 
+class OtherData(Sgd):
+    """Each rank of `rank_apart` finds other data."""
+
+    def dataset(self, data, *, train: bool):
+        return Pictures(160 - 8 * _rank() if train else 10)
+
+
+class OtherValidation(Sgd):
+    """The same, of what is judged."""
+
+    def dataset(self, data, *, train: bool):
+        return Pictures(160 if train else 10 + _rank())
+
+
+class OtherLayers(Sgd):
+    """Each rank builds another model."""
+
+    def model(self):
+        return nn.Sequential(super().model(), *(nn.Linear(3, 3) for _ in range(_rank())))
+
+
+class OtherWidth(Sgd):
+    """The same, with as many layers."""
+
+    def model(self):
+        layers = super().model()
+        layers[-1] = nn.Linear(16, 3 + _rank())
+        return layers
+
+
+def _rank() -> int:
+    return int(Path.cwd().name.removeprefix("rank"))
+
+
 class Decodable(torch.utils.data.Dataset):
     """Pictures that may be decoded once, mirrored at random: see launch/data/pictures.py."""
 

@@ -76,6 +76,25 @@ def test_host_behind_a_slow_link_is_left_out_and_the_other_trains_alone(hosts, c
     assert [node["host"] for node in job["nodes"]] == ["node1"]
 
 
+def test_hosts_that_were_never_measured_together_are_measured_before_any_is_chosen(hosts, cases):
+    """The story: a host was added to the file, and the job became slower than without it."""
+    tuned, _, launch = hosts
+    dry = launch(f"{cases}:Steady", "--dry-run")
+    assert "the network takes of it is not known before ddlplan probe" in dry.out
+    ended = launch(f"{cases}:Steady", "--global-batch", "8", "--json")
+    assert ended.code == 0, ended.err
+    assert "measuring the network between 2 hosts, as it was not measured with all" in ended.err
+    data = ended.document["data"]
+    assert data["verdict"]["knows_network"]
+    assert {len(prediction["hosts"]) for prediction in data["verdict"]["subsets"]} == {1, 2}
+    with Store.open(str(tuned.folder / "planner.db")) as store:
+        (plan,) = store.plans()
+        links = store.latest_links(dict.fromkeys(("node1", "node2"), plan.fingerprint))
+    assert [one.message_bytes for one in links.sums] == [plan.gradient_bytes]
+    again = launch(f"{cases}:Steady", "--dry-run")
+    assert "not known" not in again.out
+
+
 def test_hosts_without_a_plan_are_named_with_the_command_that_finds_one(hosts, cases):
     tuned, _, launch = hosts
     ended = launch(f"{cases}:Dies", "--json")

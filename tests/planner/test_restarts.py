@@ -91,6 +91,16 @@ def test_a_folder_that_cannot_be_listed_is_told_with_the_accident(tmp_path):
         train(Attempts(accident()), file)
 
 
+def test_a_training_whose_checkpoint_is_on_another_machine_does_not_begin_anew(tmp_path):
+    """The story: the first host kept it, another had launched, and all began from the start."""
+    lost = accident()
+    lost.checkpoint = tmp_path / "kept" / "step-00000400"
+    with pytest.raises(
+        TrainingFailedError, match=r"^node2 does not answer; .*step-00000400 is not"
+    ):
+        train(Attempts(lost), tmp_path / "kept")
+
+
 def test_a_moment_in_which_no_host_is_well_takes_one_restart_and_a_pause(tmp_path):
     """The story: a switch was away for some seconds, and the training gave up at once."""
     attempts = Attempts(accident(), HostUnreachableError("host node1: ssh: no answer"), None)

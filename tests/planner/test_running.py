@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from spoken_jobs import WHOLE, Spoken, job, saying, step
 
+from launch.errors import UseCaseError
 from launch.workers.reports import Alive, EndWished, Report, StepDone, Warned, node_failed
 from planner.errors import TrainingFailedError
 from planner.running import LaunchOutcome, run_job
@@ -68,6 +69,13 @@ def test_job_that_was_asked_to_end_is_not_gone_on_with_after_an_accident(tmp_pat
     with pytest.raises(KeyboardInterrupt):
         run(saying(step(1), step(2)) + WAIT + saying(KILLED) + "sys.exit(1)", tmp_path, heard)
     assert heard.warnings[1:] == ["node2: rank 1 was killed by signal 9 (SIGKILL)"]
+
+
+def test_use_case_at_fault_is_told_with_the_host_that_found_it_so(tmp_path):
+    fault = replace(node_failed("node2", "UseCaseError: no photos in data"), users_fault=True)
+    with pytest.raises(UseCaseError, match=r"^node2: no photos in data$"):
+        run(saying(fault) + "sys.exit(1)", tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_keeps_a_job_from_ending_in_order_is_the_error(tmp_path):
