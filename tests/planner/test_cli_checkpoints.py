@@ -74,15 +74,21 @@ def test_a_killed_training_goes_on_from_its_last_checkpoint(tuned, steady):
 @pytest.mark.parametrize(
     "number", [pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGTERM]
 )
-def test_a_training_that_is_asked_to_end_leaves_a_checkpoint(number, tuned, steady):
+def test_a_training_leaves_a_checkpoint_when_it_is_asked_for_one_and_when_to_end(
+    number, tuned, steady
+):
     process = launch(tuned, steady, "--epochs", "100000", "--checkpoint", "kept")
     metrics = tuned.folder / "runs" / "1" / "metrics.jsonl"
     tuned.wait_until(metrics.exists, "launch")
+    process.send_signal(signal.SIGUSR1)
+    tuned.wait_until(lambda: kept_in(tuned.folder / "kept"), "a checkpoint")
+    epochs = len(metrics.read_text().splitlines())
+    tuned.wait_until(lambda: len(metrics.read_text().splitlines()) > epochs, "it goes on")
     process.send_signal(number)
     ended = tuned.end(process)
     assert ended.code == 128 + number, ended.err
     tuned.wait_until_all_ended()
-    (name,) = kept_in(tuned.folder / "kept")
+    _, name = kept_in(tuned.folder / "kept")
     manifest = json.loads((tuned.folder / "kept" / name / "manifest.json").read_bytes())
     assert manifest["epoch"] >= len(metrics.read_text().splitlines()) - 1
     assert manifest["step"] > 0

@@ -20,15 +20,15 @@ WAIT = "wait_for_the_wish_to_end()\n"
 
 
 class Heard(list[Report]):
-    """What a job has said; with the second step comes a Ctrl-C."""
+    """What a job has said; with some steps, by default the second one, comes a Ctrl-C."""
 
-    def __init__(self, *, interrupts: bool = False) -> None:
+    def __init__(self, *, interrupts: bool = False, at: tuple[int, ...] = (2,)) -> None:
         super().__init__()
-        self._interrupts = interrupts
+        self._at = at if interrupts else ()
 
     def __call__(self, report: Report) -> None:
         self.append(report)
-        if self._interrupts and isinstance(report, StepDone) and report.step == 2:
+        if isinstance(report, StepDone) and report.step in self._at:
             signal.raise_signal(signal.SIGINT)
 
     @property
@@ -69,6 +69,14 @@ def test_job_that_was_asked_to_end_is_not_gone_on_with_after_an_accident(tmp_pat
     with pytest.raises(KeyboardInterrupt):
         run(saying(step(1), step(2)) + WAIT + saying(KILLED) + "sys.exit(1)", tmp_path, heard)
     assert heard.warnings[1:] == ["node2: rank 1 was killed by signal 9 (SIGKILL)"]
+
+
+def test_second_interrupt_ends_a_job_that_does_not_come_to_its_end(tmp_path):
+    heard = Heard(interrupts=True, at=(2, 3))
+    with pytest.raises(KeyboardInterrupt):
+        run(saying(step(1), step(2), step(3), step(4)) + WAIT + "time.sleep(600)", tmp_path, heard)
+    assert [report.step for report in heard if isinstance(report, StepDone)] == [1, 2, 3]
+    assert heard.warnings == ["stopping after this step: Ctrl-C again ends at once"]
 
 
 def test_use_case_at_fault_is_told_with_the_host_that_found_it_so(tmp_path):
