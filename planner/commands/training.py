@@ -19,6 +19,8 @@ from planner.running import LaunchOutcome, run_job
 
 RUNS = Path("runs")
 _NOTABLE_PERCENT = 10
+_TELLING_S = 2.0
+"""A shorter epoch says nothing of a training's speed: its first steps load what later ones have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +128,7 @@ def say_trained(
     if expected is not None and measured is not None:
         off = 100 * (measured / expected - 1)
         out.say(f"{verb:<10} {expected:.1f} samples/s, measured {measured:.1f} ({off:+.1f} %)")
-        if off < -_NOTABLE_PERCENT:
+        if off < -_NOTABLE_PERCENT and trained[-1].train_time_s >= _TELLING_S:
             out.warn(f"training was {-off:.0f} % slower than {remedy}")
     if line := training.network.line():
         out.say(f"network    {line}")

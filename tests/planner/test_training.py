@@ -11,7 +11,7 @@ import pytest
 from spoken_jobs import VALIDATED, WEIGHTS, WHOLE, Spoken, job, saying
 
 from launch.job import Job
-from launch.workers.reports import CheckpointSaved
+from launch.workers.reports import CheckpointSaved, StepDone
 from planner.commands.training import outcome_json, say_trained, train
 from planner.output import Output
 
@@ -66,6 +66,14 @@ def test_training_whose_epochs_were_all_done_gives_its_weights_and_no_speed(caps
     assert "expected" not in said.out
     assert (data["epochs"], data["measured_throughput_samples_per_s"]) == ([], None)
     assert data["weights"] == WEIGHTS.path
+
+
+@pytest.mark.parametrize(("step_s", "is_judged"), [(1.9, False), (2.0, True)])
+def test_training_is_called_slow_only_where_an_epoch_was_long_enough(capsys, step_s, is_judged):
+    """The story: an epoch of one step was 38 % too slow, and the network was to blame."""
+    slow = StepDone(step=1, epoch=0, time_s=step_s, samples=8, loss=1.0)
+    trained(saying(slow, VALIDATED, VALIDATED, WEIGHTS), job())
+    assert ("slower than ever" in capsys.readouterr().err) is is_judged
 
 
 class Interrupted(Output):
