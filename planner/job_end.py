@@ -35,9 +35,10 @@ def explain_end(code: int, log: Path) -> TrainingFailedError:
         log: What it wrote to stderr.
     """
     how = f"was {explain_exit(code)}" if code < 0 else f"ended with {explain_exit(code)}"
-    how += ", as where a login to a host breaks," if code == LOGIN_BROKEN else ""
+    is_broken = code in (0, LOGIN_BROKEN)  # 0: where what it started ssh by was killed
+    how += ", as where a login to a host breaks," if is_broken else ""
     message = f"mpirun {how} before the training was done: see {log}"
-    is_accident = code < 0 or code == LOGIN_BROKEN
+    is_accident = code < 0 or is_broken
     return TrainingFailedError(message, log_tail=_tail(log), is_accident=is_accident)
 
 

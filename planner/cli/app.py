@@ -22,6 +22,7 @@ from planner.cli.options import (
     NeededCase,
     Seed,
     SshConfig,
+    named,
     option,
 )
 from planner.cli.plans import plans_app
@@ -182,7 +183,10 @@ def launch(
     ] = False,
     seed: Seed = 0,
     checkpoint: Annotated[
-        Path | None, option("--checkpoint", help_="Folder to keep the training in.")
+        Path | None,
+        option(
+            "--checkpoint", help_="Folder to keep the training in.", parser=named, metavar="PATH"
+        ),
     ] = None,
     checkpoint_every: Annotated[
         str | None,

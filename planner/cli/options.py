@@ -17,6 +17,17 @@ def option(*names: str, help_: str, **settings: Any) -> Any:
     )
 
 
+def named(path: str) -> Path:
+    """Take a path that is not empty, as one in a variable that was never set would be.
+
+    Raises:
+        BadParameter: It is.
+    """
+    if not path:
+        raise typer.BadParameter("it is empty: name a folder")
+    return Path(path)
+
+
 Database = Annotated[str, option("--db", help_="Database: a path or sqlite:///path.")]
 AsJson = Annotated[bool, option("--json", help_="One JSON document on stdout.")]
 AsCsv = Annotated[bool, option("--csv", help_="CSV on stdout.")]

@@ -11,6 +11,7 @@ from typing import Any
 
 from launch.job import Job
 from launch.workers.reports import CheckpointSaved, EpochDone, Report, SharesChanged, Warned
+from planner.errors import TrainingFailedError
 from planner.output import Output
 from planner.placement import Placement
 from planner.report.live import TrainingBar
@@ -45,7 +46,7 @@ def train(job: Job, placement: Placement, out: Output) -> Training:
     network = NetworkRecord()
     hosts = [node.host for node in job.nodes]
     kept = _Kept(job.keeping.resume, None if placement.starts_here else hosts[0], out)
-    with kept.telling_who_interrupts(), TrainingBar(out.errors, job.epochs) as bar:
+    with kept.telling_how_to_go_on(), TrainingBar(out.errors, job.epochs) as bar:
         bar.wait("starting mpirun and PyTorch")
 
         def on_report(report: Report) -> None:
@@ -86,20 +87,27 @@ class _Kept:
         self._out.keep({"checkpoint": path, "host": self.host})
 
     @contextmanager
-    def telling_who_interrupts(self) -> Iterator[None]:
-        """Say how to go on where a signal ends the block."""
+    def telling_how_to_go_on(self) -> Iterator[None]:
+        """Say where the training can go on, if a signal or an accident ends the block."""
         try:
             yield
+        except TrainingFailedError as error:
+            if error.is_accident:
+                self._tell()
+            raise
         except Exception:
             raise
         except BaseException:
-            if self._path is not None:
-                there = "" if self.host is None else " there"
-                self._out.note(
-                    f"kept up to {_shown(self._path, self.host)}: go on{there} with "
-                    f"--checkpoint {_relative(self._path.parent)} --resume"
-                )
+            self._tell()
             raise
+
+    def _tell(self) -> None:
+        if self._path is not None:
+            there = "" if self.host is None else " there"
+            self._out.note(
+                f"kept up to {_shown(self._path, self.host)}: go on{there} with "
+                f"--checkpoint {_relative(self._path.parent)} --resume"
+            )
 
 
 def say_trained(

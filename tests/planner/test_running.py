@@ -106,6 +106,13 @@ def test_ranks_that_slurm_has_asked_to_end_end_the_command_likewise(tmp_path):
         run(saying(step(1), EndWished(signal=signal.SIGTERM)), tmp_path)
 
 
+def test_job_that_ends_well_before_its_work_is_done_has_had_an_accident(tmp_path):
+    """The story: the ssh that mpirun had started was killed, and mpirun ended with 0."""
+    with pytest.raises(TrainingFailedError, match=r"exit code 0, as where a login to a host") as e:
+        run(saying(step(1)), tmp_path)
+    assert e.value.is_accident
+
+
 @pytest.mark.usefixtures("_impatient")
 def test_that_no_rank_ever_speaks_is_no_accident(tmp_path):
     with pytest.raises(TrainingFailedError) as error:

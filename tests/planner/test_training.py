@@ -13,6 +13,7 @@ from spoken_jobs import VALIDATED, WEIGHTS, WHOLE, Spoken, job, saying
 from launch.job import Job
 from launch.workers.reports import CheckpointSaved, StepDone
 from planner.commands.training import outcome_json, say_trained, train
+from planner.errors import TrainingFailedError
 from planner.output import Output
 
 SAVED = CheckpointSaved(path="/far/kept/step-00000020", step=20, time_s=0.1)
@@ -94,6 +95,15 @@ def test_who_interrupts_a_training_hears_where_it_can_go_on(capsys, tmp_path):
     said = capsys.readouterr()
     assert "kept up to kept/step-00000020: go on with --checkpoint kept --resume" in said.err
     assert json.loads(said.out)["data"] == {"checkpoint": str(path), "host": None}
+
+
+def test_who_has_an_accident_hears_where_the_training_can_go_on(capsys, tmp_path):
+    path = tmp_path.resolve() / "kept" / "step-00000020"
+    saved = CheckpointSaved(path=str(path), step=20, time_s=0.1)
+    with pytest.raises(TrainingFailedError):
+        trained(saying(saved) + "os.kill(os.getpid(), signal.SIGKILL)", job(folder="kept"))
+    said = capsys.readouterr().err
+    assert "kept up to kept/step-00000020: go on with --checkpoint kept --resume" in said
 
 
 def test_who_interrupts_before_the_first_checkpoint_goes_on_where_the_training_did():
