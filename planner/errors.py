@@ -127,7 +127,7 @@ class TrainingFailedError(PlannerError):
         lost_host: The host that does not answer any more, if that was it.
         is_accident: Whether it may go well another time: a process was killed, or hangs, or a
             host was lost. The user's own code was not the cause.
-        checkpoint: The last one that the training had written, where the hosts see it.
+        checkpoint: The last one that the training had, where its first host sees it.
     """
 
     exit_code = 1

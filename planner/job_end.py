@@ -35,7 +35,7 @@ def explain_end(code: int, log: Path) -> TrainingFailedError:
         log: What it wrote to stderr.
     """
     how = f"was {explain_exit(code)}" if code < 0 else f"ended with {explain_exit(code)}"
-    is_broken = code in (0, LOGIN_BROKEN)  # 0: where what it started ssh by was killed
+    is_broken = code in LOGIN_BROKEN
     how += ", as where a login to a host breaks," if is_broken else ""
     message = f"mpirun {how} before the training was done: see {log}"
     is_accident = code < 0 or is_broken

@@ -109,11 +109,11 @@ def run_job(
         where = f"{cause.node}: " if len(job.nodes) > 1 else ""
         raise UseCaseError(where + cause.message.partition(": ")[2])
     if cause is not None:
-        _fail(explain_cause(cause, log), heard, interruption)
+        _fail(explain_cause(cause, log), interruption, on_report)
     if not heard.is_complete and (code == 0 or heard.end_signal is not None):
         interruption.give_effect()
     if code != 0 or not heard.is_complete:
-        _fail(explain_end(code, log), heard, interruption)
+        _fail(explain_end(code, log), interruption, on_report)
     return LaunchOutcome(
         run_directory=directory.path,
         weights=heard.weights,
@@ -158,11 +158,12 @@ def _find_silent(
     return replace(cause, is_consequence=False)
 
 
-def _fail(error: TrainingFailedError, heard: _Heard, interruption: Interruption) -> NoReturn:
+def _fail(
+    error: TrainingFailedError, interruption: Interruption, on_report: Callable[[Report], None]
+) -> NoReturn:
     """Raise an error; but an accident that has come after a signal must not be gone on after."""
-    error.checkpoint = heard.checkpoint
     if error.is_accident and interruption.is_pending:
-        heard.warn(str(error))
+        on_report(Warned(message=str(error)))
         interruption.give_effect()
     raise error
 
@@ -190,10 +191,6 @@ class _Heard:
     def is_complete(self) -> bool:
         """Whether all epochs were trained."""
         return len(self.epochs) >= self._num_epochs
-
-    def warn(self, message: str) -> None:
-        """Say what the user should know."""
-        self._on_report(Warned(message=message))
 
     def add(self, report: Report) -> None:
         self.has_spoken = True

@@ -8,8 +8,9 @@ _LOST = re.compile(
     r"lost communication with a remote daemon.*?Remote daemon:[^\n]* on node (\S+)", re.S
 )
 
-LOGIN_BROKEN = 255
-"""Exit code of ssh, and of mpirun where ssh has lost a host before mpirun did: its log is empty."""
+LOGIN_BROKEN = (0, 255)
+"""Exit codes of mpirun where the ssh that it had started was killed, and where that has lost a host
+before mpirun did: its log is empty."""
 
 
 def find_lost_host(log: str) -> str | None:

@@ -264,7 +264,7 @@ class Trainer:
         self.progress = self.progress.next_epoch()
 
     def _validation_batches(self) -> Iterator[Any]:
-        every = list(range(len(self._validation)))  # type: ignore[arg-type]
+        every = list(range(self.num_validation_samples))
         of_node, _ = self._task.split.of(every)
         mine = shares(of_node, self._task.group_size)[self._task.local_rank]
         size = max(1, min(self._plan.node_batch // self._task.group_size, 64))

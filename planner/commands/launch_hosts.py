@@ -13,7 +13,7 @@ from launch.job import Job
 from launch.run_directory import RunDirectory
 from planner.cluster import Verdict, judge
 from planner.commands.dry_run import describe_job, job_lines
-from planner.commands.links_between import measure_links
+from planner.commands.links_between import measure_between
 from planner.commands.next_step import next_command
 from planner.commands.on_hosts import check_each, check_world, show_table
 from planner.commands.training import RUNS, outcome_json, say_trained, train
@@ -71,9 +71,11 @@ def launch_hosts(
         links = store.latest_links({host: node.fingerprint() for host, node in nodes.items()})
     gradient_bytes = _gradient_bytes(plans)
     chooses = len(plans) > 1 and not (request.all_hosts or request.kept_shares)
+    is_joined = False
     if links is None and gradient_bytes is not None and chooses and not dry_run:
-        links = measure_links(checked, request.reach, db, gradient_bytes, out)
-    verdict = _judge(request, plans, links, out)
+        links = measure_between(checked, request.reach, db, gradient_bytes, out)
+        is_joined = links is not None
+    verdict = _judge(request, plans, links, gradient_bytes, out)
     job = make_job(request, verdict.chosen, plans, RunDirectory.next_of(RUNS).path)
     placement = Placement.of(checked, verdict.chosen.hosts, request.reach)
     probes = next_command("probe", db=db, hosts=request.hosts, reach=request.reach)
@@ -81,7 +83,8 @@ def launch_hosts(
     if dry_run:
         _say_job(job, nodes, plans, verdict, placement, out)
         return
-    check_world(checked, request.reach, out, verdict.chosen.hosts)
+    if not is_joined:
+        check_world(checked, request.reach, out, verdict.chosen.hosts)
     training = train(job, placement, out)
     predicted = verdict.chosen.throughput_samples_per_s
     expected = predicted if verdict.knows_network else None
@@ -102,7 +105,11 @@ def _hardware(checked: HostsChecked, host: Host) -> Hardware:
 
 
 def _judge(
-    request: LaunchRequest, plans: Sequence[NodePlan], links: MeasuredLinks | None, out: Output
+    request: LaunchRequest,
+    plans: Sequence[NodePlan],
+    links: MeasuredLinks | None,
+    gradient_bytes: int | None,
+    out: Output,
 ) -> Verdict:
     nodes, untried = cluster_nodes(plans, request.global_batch)
     kept = keep_shares(nodes, request.kept_shares or {})
@@ -115,7 +122,6 @@ def _judge(
             f"--global-batch {request.global_batch} is more than was tried on "
             f"{', '.join(untried)}: memory may not suffice there"
         )
-    gradient_bytes = _gradient_bytes(plans)
     if gradient_bytes is None and links is not None and len(plans) > 1:
         out.warn(
             "the plans do not say how large the gradients are, as those of older versions: tune "

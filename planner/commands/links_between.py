@@ -14,7 +14,7 @@ from planner.together.gathering import Gathering, LazyStore, NodeState
 from planner.together.task import Purpose
 
 
-def measure_links(
+def measure_between(
     checked: HostsChecked, reach: Reach, db: str, gradient_bytes: int, out: Output
 ) -> MeasuredLinks | None:
     """Measure the network between hosts that were never measured together, and keep it.

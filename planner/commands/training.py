@@ -94,6 +94,7 @@ class _Kept:
         except TrainingFailedError as error:
             if error.is_accident:
                 self._tell()
+                error.checkpoint = self._path
             raise
         except Exception:
             raise

@@ -34,6 +34,10 @@ def test_each_host_is_probed_and_stored_and_the_link_is_near_its_rate(ddlplan, t
     assert link["to"] == "node2"
     assert 0.6 < link["bytes_per_s"] / RATE_BYTES_PER_S < 1.2  # the machine may be busy
     assert link["latency_s"] > 0
+    ours, theirs = first["all_reduces"], second["all_reduces"]
+    assert [one["time_s"] for one in ours] == [one["time_s"] for one in theirs]
+    assert all(one["cpu_s"] > 0 for one in (*ours, *theirs))
+    assert len(ours) == 2  # of a small and of a large model
     assert ddlplan.query("SELECT count(*) FROM probes") == [(2,)]
     assert ddlplan.query("SELECT count(*) FROM links") == [(1,)]
     assert bed.left_over() == set()

@@ -20,15 +20,15 @@ WAIT = "wait_for_the_wish_to_end()\n"
 
 
 class Heard(list[Report]):
-    """What a job has said; with some steps, by default the second one, comes a Ctrl-C."""
+    """What a job has said; with some of its steps comes a Ctrl-C."""
 
-    def __init__(self, *, interrupts: bool = False, at: tuple[int, ...] = (2,)) -> None:
+    def __init__(self, *, interrupts_at: tuple[int, ...] = ()) -> None:
         super().__init__()
-        self._at = at if interrupts else ()
+        self._interrupts_at = interrupts_at
 
     def __call__(self, report: Report) -> None:
         self.append(report)
-        if isinstance(report, StepDone) and report.step in self._at:
+        if isinstance(report, StepDone) and report.step in self._interrupts_at:
             signal.raise_signal(signal.SIGINT)
 
     @property
@@ -65,14 +65,14 @@ def _takes_sigterm() -> Iterator[None]:
 
 def test_job_that_was_asked_to_end_is_not_gone_on_with_after_an_accident(tmp_path):
     """The story: Ctrl-C came, then a rank died, and the training began again."""
-    heard = Heard(interrupts=True)
+    heard = Heard(interrupts_at=(2,))
     with pytest.raises(KeyboardInterrupt):
         run(saying(step(1), step(2)) + WAIT + saying(KILLED) + "sys.exit(1)", tmp_path, heard)
     assert heard.warnings[1:] == ["node2: rank 1 was killed by signal 9 (SIGKILL)"]
 
 
 def test_second_interrupt_ends_a_job_that_does_not_come_to_its_end(tmp_path):
-    heard = Heard(interrupts=True, at=(2, 3))
+    heard = Heard(interrupts_at=(2, 3))
     with pytest.raises(KeyboardInterrupt):
         run(saying(step(1), step(2), step(3), step(4)) + WAIT + "time.sleep(600)", tmp_path, heard)
     assert [report.step for report in heard if isinstance(report, StepDone)] == [1, 2, 3]
@@ -89,11 +89,11 @@ def test_use_case_at_fault_is_told_with_the_host_that_found_it_so(tmp_path):
 def test_what_keeps_a_job_from_ending_in_order_is_the_error(tmp_path):
     program = saying(step(1), step(2)) + WAIT + saying(WRONG) + "sys.exit(1)"
     with pytest.raises(TrainingFailedError, match=r"^node2: its disk is full$"):
-        run(program, tmp_path, Heard(interrupts=True))
+        run(program, tmp_path, Heard(interrupts_at=(2,)))
 
 
 def test_job_that_comes_to_its_end_after_all_is_done(tmp_path):
-    heard = Heard(interrupts=True)
+    heard = Heard(interrupts_at=(2,))
     (epoch,) = run(saying(step(1), step(2)) + WAIT + WHOLE, tmp_path, heard).epochs
     assert epoch.samples == 24
     assert len(heard.warnings) == 1
