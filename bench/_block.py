@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
 import shutil
@@ -17,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any, NoReturn, TextIO, TypeVar
 
 from probes.cpu import read_cpu
@@ -223,11 +225,15 @@ class Output:
             ["FIGURE", "MEASURED (95 % INTERVAL)", "SAMPLES", "REQUIRED", "REACHED"],
             [result.cells() for result in results],
         )
-        if self._as_json:
-            for result in results:
-                line = {"bench": self._bench, **result.to_json(), "machine": self.machine}
-                print(json.dumps(line, allow_nan=False), flush=True)
+        for result in results:
+            self.document(result.to_json())
         return 1 if any(result.verdict == "no" for result in results) else 0
+
+    def document(self, values: dict[str, Any]) -> None:
+        """Write one result as JSON, where JSON is wanted."""
+        if self._as_json:
+            line = {"bench": self._bench, **values, "machine": self.machine}
+            print(json.dumps(line, allow_nan=False), flush=True)
 
     def table(self, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Write rows below their titles, aligned."""
@@ -278,6 +284,16 @@ def alternate(
         yield before, second()
         after = second()
         yield first(), after
+
+
+def mean_difference(differences: Sequence[float]) -> Interval:
+    """Give the mean of paired differences with its 95 % interval, by the normal distribution.
+
+    ``median`` holds the mean. For 20 pairs and more; fewer would need Student's quantiles.
+    """
+    half = 1.96 * stdev(differences) / math.sqrt(len(differences))
+    centre = fmean(differences)
+    return Interval(median=centre, low=centre - half, high=centre + half, count=len(differences))
 
 
 def make_parser(description: str | None) -> argparse.ArgumentParser:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "hosts"))
 
@@ -20,12 +21,15 @@ from _trainings import DdpTraining, JobTraining
 from _turns import Turn
 from testbed.bed import Testbed, TestHost
 
-from launch.hosts.line import Host
+from launch.hosts.host_line import Host
 from launch.job import Job, NodeJob
 from launch.mpi.command import mpi_command
 from launch.mpi.job import MpiJob
 from launch.mpi.settings import MpiSettings
 from launch.plan import Plan
+from launch.workload import Workload
+from planner.cluster_tuning.reports import LinksMeasured
+from probes import codec
 
 ALEXNET_PARAMETERS = 57_016_131
 CASE = f"{Path(__file__).with_name('_alexnet_in_memory.py')}:AlexNetInMemory"
@@ -35,6 +39,8 @@ _DDP_PORT = 29500
 """Of one memory format, and the next one of the other: hosts have a network of their own."""
 
 _LIMIT_S = 600.0
+_ANSWER_LIMIT_S = 180.0
+_END_LIMIT_S = 10.0
 
 Trains = tuple[Sequence[TestHost], Sequence[Plan]]
 """The hosts of a job, and the plan of each."""
@@ -95,30 +101,31 @@ class Cluster:
         with _own_folder() as name:
             folder = Path(name)
             job = Job(
-                use_case=CASE,
+                workload=Workload(use_case=CASE),
                 nodes=tuple(
                     NodeJob(host=host.name, plan=plan)
                     for host, plan in zip(hosts, plans, strict=True)
                 ),
                 run_directory=name,
                 data=name,
-                keeps_shares=True,
-                hang_limit_s=_LIMIT_S,  # jobs stand still when it is not their turn
+                keep_shares=True,
+                hang_timeout_s=_LIMIT_S,  # jobs stand still when it is not their turn
             )
             samples = _ENDLESS * sum(plan.node_batch for plan in plans)
             (folder / "samples").write_text(str(samples))
             document, log = folder / "job.json", folder / "mpirun.log"
-            document.write_bytes(job.encode())
+            document.write_bytes(codec.encode(job))
             with MpiJob(self._command(hosts, ["launch.rank", str(document)]), log) as running:
                 yield JobTraining(running, document, log)
 
-    def add_up(self, num_bytes: int, repeats: int) -> dict[str, Any]:
+    def sum_all(self, num_bytes: int, repeats: int) -> dict[str, Any]:
         """Add up memory of a size over all hosts, with nothing beside it."""
         return self._ask("_sum_rank", num_bytes, repeats)
 
-    def measure_network(self, num_bytes: int) -> dict[str, Any]:
+    def measure_network(self, num_bytes: int) -> LinksMeasured:
         """Measure links and a sum of a size as `ddlplan` does."""
-        return self._ask("_network_rank", num_bytes)
+        measured = self._ask("_network_rank", num_bytes)
+        return codec.convert(measured, LinksMeasured, source="network")
 
     def _ask(self, module: str, *arguments: int) -> dict[str, Any]:
         """Run ranks of a module on all hosts; give the JSON that rank 0 prints."""
@@ -136,6 +143,38 @@ class Cluster:
         line = next(line for line in ended.stdout.splitlines() if line.startswith("{"))
         measured: dict[str, Any] = json.loads(line)
         return measured
+
+    @contextmanager
+    def answering_ranks(
+        self, module: str, *arguments: str, mca: Mapping[str, str]
+    ) -> Iterator[AnsweringRanks]:
+        """Start ranks of a module on all hosts that wait for requests.
+
+        Args:
+            module: Of this folder.
+            arguments: Of the module.
+            mca: Settings of Open MPI, in place of ours where they have the same names.
+        """
+        mpirun, *command = self._command(self.bed.hosts, [module, *arguments])
+        for name, value in mca.items():
+            if name in command:
+                command[command.index(name) + 1] = value
+            else:
+                command = ["--mca", name, value, *command]
+        with tempfile.TemporaryFile("w+") as errors:
+            process = subprocess.Popen(
+                [mpirun, *command],
+                env=_environment(),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
+            ranks = AnsweringRanks(process, errors)
+            try:
+                yield ranks
+            finally:
+                ranks.close()
 
     def iperf3_bytes_per_s(self, time_s: int = 5) -> float:
         """Give what iperf3 gets between two hosts, each way while both ways are used."""
@@ -169,6 +208,48 @@ class Cluster:
         )
         named = [Host(name=host.name, line=line) for line, host in enumerate(hosts, start=1)]
         return mpi_command(named, program, settings, _environment(), starts_here=False)
+
+
+class AnsweringRanks:
+    """Ranks of which the first answers a line of JSON with another one.
+
+    Args:
+        process: Of mpirun.
+        errors: What it and the ranks write when something is wrong.
+    """
+
+    def __init__(self, process: subprocess.Popen[str], errors: TextIO) -> None:
+        self._process = process
+        self._errors = errors
+
+    def ask(self, **request: object) -> Any:
+        """Give the answer to a request."""
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):  # then no answer comes
+            self._process.stdin.write(f"{json.dumps(request)}\n")
+            self._process.stdin.flush()
+        return self.listen()
+
+    def listen(self) -> Any:
+        """Give what the first rank says next.
+
+        Raises:
+            BenchError: It says nothing more.
+        """
+        assert self._process.stdout is not None
+        speaks = select.select([self._process.stdout], [], [], _ANSWER_LIMIT_S)[0]
+        if speaks and (line := self._process.stdout.readline()):
+            return json.loads(line)
+        self._errors.seek(0)
+        raise BenchError(f"the ranks do not answer: {self._errors.read()[-2000:]}")
+
+    def close(self) -> None:
+        """Let the ranks end, or end them."""
+        try:
+            self._process.communicate(timeout=_END_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()
 
 
 def _own_folder() -> tempfile.TemporaryDirectory[str]:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import sys
 
 from mpi4py import MPI
 
-from planner.together.network import measure_network
+from planner.cluster_tuning.network import measure_network
+from probes import codec
 
 
 def main() -> None:
     """Measure links, and the sum of so many bytes."""
     found = measure_network(MPI.COMM_WORLD, [int(sys.argv[1])])
     if MPI.COMM_WORLD.rank == 0:
-        values = {"links": list(found.links), "all_reduces": list(found.all_reduces)}
-        print(json.dumps(values), flush=True)
+        print(codec.encode(found).decode(), flush=True)
 
 
 if __name__ == "__main__":

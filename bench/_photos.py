@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from _block import BenchError, Output
 
 from launch.errors import UseCaseError
-from launch.use_cases import load_use_case
+from launch.use_cases import resolve
 
 if TYPE_CHECKING:
-    from launch.photos.dataset import PhotoDataset
+    from launch.data.images.dataset import PhotoDataset
 
 _VALIDATION_SHARE = 0.1
 
@@ -51,10 +51,10 @@ def link_photos(
     Raises:
         BenchError: There are fewer photos, or none at all.
     """
-    from launch.photos.dataset import PhotoDataset  # imports torch
+    from launch.data.images.dataset import PhotoDataset  # imports torch
 
     try:
-        case = load_use_case(use_case)
+        case = resolve(use_case).load()
         case.prepare(data, _Report(out))
         train, validation = (case.dataset(data, train=part) for part in (True, False))
     except UseCaseError as error:

@@ -13,10 +13,9 @@ from testbed.bed import TestHost
 
 from launch.plan import Plan
 from launch.shares import fit_step_time
-from planner.exchange_time import EARLY_READY, Exchange
-from planner.links import MeasuredLinks
-from planner.prediction import ClusterNode
-from planner.together.reports import LinksMeasured
+from planner.cluster.links import MeasuredLinks
+from planner.cluster.prediction import ClusterNode
+from planner.cluster.sync_cost import EARLY_READY, SyncCostModel
 
 GRADIENT_BYTES = 4 * ALEXNET_PARAMETERS
 PLAN = Plan(
@@ -83,15 +82,16 @@ def measure_nodes(
     return nodes
 
 
-def measure_exchange(cluster: Cluster, hosts: Sequence[TestHost]) -> Exchange | None:
+def measure_exchange(cluster: Cluster, hosts: Sequence[TestHost]) -> SyncCostModel | None:
     """Measure what the network can do, as `probe --hosts` does; ``None`` for one host."""
     if len(hosts) < 2:
         return None
-    found = LinksMeasured(**cluster.measure_network(GRADIENT_BYTES))
+    found = cluster.measure_network(GRADIENT_BYTES)
     measured = MeasuredLinks.from_ranks(
-        *found.values(),
+        found.links,
+        found.all_reduces,
         hosts=[host.name for host in hosts],
         fingerprints=[""] * len(hosts),
         measured_at=datetime.now(UTC),
     )
-    return Exchange(measured)
+    return SyncCostModel(measured)

@@ -15,8 +15,8 @@ import numpy as np
 import psutil
 from mpi4py import MPI
 
-from launch.exchange.gradients import BLOCK_BYTES
-from launch.exchange.ring import RingSum
+from launch.gradient_sync.allreduce.buckets import BUCKET_BYTES
+from launch.gradient_sync.allreduce.ring_sum import RingSum
 
 
 def main() -> None:
@@ -24,7 +24,7 @@ def main() -> None:
     num_bytes, repeats = map(int, sys.argv[1:])
     comm = MPI.COMM_WORLD
     memory = np.ones(num_bytes // 4, np.float32)
-    step = BLOCK_BYTES // 4
+    step = BUCKET_BYTES // 4
     blocks = [memory[low : low + step] for low in range(0, len(memory), step)]
     adder = RingSum(comm)
     found = []
@@ -32,7 +32,7 @@ def main() -> None:
         memory[:] = 1
         comm.Barrier()
         began, used, idle = time.perf_counter(), time.process_time(), _idle_s()
-        adder.add_up(blocks)
+        adder.sum_all(blocks)
         took, used, idle = time.perf_counter() - began, time.process_time() - used, _idle_s() - idle
         found.append((took, used, took * len(os.sched_getaffinity(0)) - idle))
         assert memory[0] == memory[-1] == comm.size

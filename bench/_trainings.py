@@ -13,7 +13,7 @@ import psutil
 from _block import BenchError
 
 from launch.mpi.job import MpiJob
-from launch.workers.reports import JobFailed, StepDone
+from launch.reports import JobFailed, StepDone
 
 _TAIL = 2000
 

@@ -2,8 +2,8 @@
 
 Three things hold the same gradients of AlexNet (57.0 M parameters) against one another:
 
-* ours: `launch.training.averaging`, two pinned processes with shared parameters and the fused SGD
-  that a plan can ask for;
+* ours: `launch.training.averaging.averaging`, two pinned processes with shared parameters and the
+  fused SGD that a plan can ask for;
 * DDP's way: two processes with torch's defaults, an all-reduce over gloo in buckets of 25 MiB, then
   the usual SGD step. The gradients lie in the buckets already, as with `gradient_as_bucket_view`;
 * the floor: 24 bytes per parameter (read two gradients, momentum and weight, write momentum and
@@ -38,9 +38,9 @@ from _block import (
     run_bench,
 )
 
+from launch.gradient_sync.node_channel.descriptors import SharedDescriptors
+from launch.local_group.group import LocalProcessGroup
 from launch.plan import Plan
-from launch.training.group import ProcessGroup
-from launch.training.handles import GroupHandles
 from launch.use_cases._base import UseCase
 from probes.cpu import read_cpu
 from probes.speed import measure_speeds
@@ -144,11 +144,11 @@ def _check_equal(legs: Sequence[Leg]) -> None:
 
 def _run(way: str, cores: Sequence[int], steps: int) -> Leg:
     """Run two workers to their end."""
-    handles = GroupHandles.create()
+    descriptors = SharedDescriptors.create()
     try:
         with tempfile.TemporaryDirectory(prefix="ddlplan-bench-") as folder:
             workers = [
-                _start(way, rank, cores[rank], steps, handles, Path(folder))
+                _start(way, rank, cores[rank], steps, descriptors, Path(folder))
                 for rank in range(_WORKERS)
             ]
             try:
@@ -160,7 +160,7 @@ def _run(way: str, cores: Sequence[int], steps: int) -> Leg:
     except subprocess.TimeoutExpired:
         raise BenchError(f"{way}: no end within {_LIMIT_S:.0f} s") from None
     finally:
-        handles.close()
+        descriptors.close()
     if any(worker.returncode for worker in workers):
         raise BenchError(f"{way}: a worker failed")
     found = [json.loads(text) for text in said]
@@ -173,21 +173,21 @@ def _run(way: str, cores: Sequence[int], steps: int) -> Leg:
 
 
 def _start(
-    way: str, rank: int, core: int, steps: int, handles: GroupHandles, folder: Path
+    way: str, rank: int, core: int, steps: int, descriptors: SharedDescriptors, folder: Path
 ) -> subprocess.Popen[str]:
     task = {
         "way": way,
         "rank": rank,
         "core": core,
         "steps": steps,
-        "descriptors": handles.descriptors(),
-        "meeting": str(folder / "meeting"),
+        "numbers": descriptors.numbers(),
+        "rendezvous": str(folder / "rendezvous"),
     }
     return subprocess.Popen(
         [sys.executable, __file__, "--worker", json.dumps(task)],
         # One thread each, as torchrun and ddlplan do; sockets on this machine only.
         env=os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
-        pass_fds=handles.descriptors(),
+        pass_fds=descriptors.numbers(),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         text=True,
@@ -199,18 +199,18 @@ def _work(task: dict[str, object]) -> None:
     import torch
 
     rank, way, steps = int(str(task["rank"])), str(task["way"]), int(str(task["steps"]))
-    descriptors = task["descriptors"]
-    assert isinstance(descriptors, list)
+    numbers = task["numbers"]
+    assert isinstance(numbers, list)
     torch.set_num_threads(1)
     cores = [int(str(task["core"]))]
-    group = ProcessGroup(rank, _WORKERS, cores, GroupHandles.from_descriptors(descriptors))
+    group = LocalProcessGroup(rank, _WORKERS, cores, SharedDescriptors.from_numbers(numbers))
     model = _make_model()
     gradients = _make_gradients(model, rank)
     if way == _OURS:
         os.sched_setaffinity(0, cores)
         refill, step = _prepare_ours(model, gradients, group)
     else:
-        refill, step = _prepare_ddp(model, gradients, rank, str(task["meeting"]))
+        refill, step = _prepare_ddp(model, gradients, rank, str(task["rendezvous"]))
     times_s = []
     for _ in range(_WARMUP_STEPS + steps):
         refill()
@@ -265,12 +265,12 @@ def _make_gradients(model: torch.nn.Module, rank: int) -> list[Tensor]:
 
 
 def _prepare_ours(
-    model: torch.nn.Module, gradients: list[Tensor], group: ProcessGroup
+    model: torch.nn.Module, gradients: list[Tensor], group: LocalProcessGroup
 ) -> tuple[Callable[[], None], Callable[[], object]]:
     import torch
 
-    from launch.training.averaging import GradientAverager
-    from launch.training.optimizer import make_optimizer
+    from launch.training.averaging.averaging import GradientAverager
+    from launch.training.averaging.optimizer import make_optimizer
 
     plan = Plan(strategy="processes", node_batch=_WORKERS, fused_optimizer=True)
     optimizer = make_optimizer(plan, _Case(), model.parameters())
@@ -287,14 +287,14 @@ def _prepare_ours(
 
 
 def _prepare_ddp(
-    model: torch.nn.Module, gradients: list[Tensor], rank: int, meeting: str
+    model: torch.nn.Module, gradients: list[Tensor], rank: int, rendezvous: str
 ) -> tuple[Callable[[], None], Callable[[], object]]:
     import torch
     from torch import distributed
 
     distributed.init_process_group(
         "gloo",
-        init_method=f"file://{meeting}",
+        init_method=f"file://{rendezvous}",
         rank=rank,
         world_size=_WORKERS,
     )

@@ -25,10 +25,10 @@ from _speeds import GRADIENT_BYTES, each_alone, measure_exchange, measure_nodes,
 from _turns import take_turns
 from testbed.bed import Testbed, TestHost
 
-from launch.shares import StepTime
-from planner.cluster import judge
-from planner.exchange_time import Exchange
-from planner.prediction import ClusterNode, Prediction, predict
+from launch.shares import NodeLimits, StepTime
+from planner.cluster.node_choice import choose_nodes
+from planner.cluster.prediction import ClusterNode, Prediction, predict
+from planner.cluster.sync_cost import SyncCostModel
 from planner.report.nodes import link_notes
 from probes.timing import Interval, paired_ratio
 
@@ -194,7 +194,7 @@ def _try(setting: Setting, arguments: Namespace, out: Output) -> Tried:
             nodes = measure_nodes(
                 cluster, tuned, setting.parts, alone, rounds=rounds, seconds=seconds
             )
-            verdict = judge(nodes, exchange, GRADIENT_BYTES)
+            verdict = choose_nodes(nodes, exchange, GRADIENT_BYTES)
             out.say(f"  {setting}: {_describe(nodes, exchange)}")
             trained = _worth_training(verdict.chosen, verdict.predictions)
             jobs = [stack.enter_context(cluster.turn(_among_others(tuned, one))) for one in trained]
@@ -239,7 +239,7 @@ def _slowed(nodes: Sequence[ClusterNode], times_s: Sequence[float]) -> list[Clus
     ]
 
 
-def _describe(nodes: Sequence[ClusterNode], exchange: Exchange | None) -> str:
+def _describe(nodes: Sequence[ClusterNode], exchange: SyncCostModel | None) -> str:
     """Say what the predictions rest on: steps of hosts alone, and the sums."""
     alone = [f"{node.time.fixed_s:.3f} s + {node.time.per_sample_s:.4f} s n" for node in nodes]
     said = f"alone {', '.join(alone)}"
@@ -252,14 +252,14 @@ def _describe(nodes: Sequence[ClusterNode], exchange: Exchange | None) -> str:
 
 
 def _predict(
-    nodes: Sequence[ClusterNode], shares: Prediction, exchange: Exchange | None
+    nodes: Sequence[ClusterNode], shares: Prediction, exchange: SyncCostModel | None
 ) -> Prediction:
     """Predict some of the nodes with shares that they have."""
     batches = dict(zip(shares.hosts, shares.batches, strict=True))
     fixed = [
-        replace(node, floor=batches[node.host], cap=batches[node.host])
+        replace(node, limits=NodeLimits(min_batch=share, max_batch=share))
         for node in nodes
-        if node.host in batches
+        if (share := batches.get(node.host))
     ]
     return predict(fixed, exchange, GRADIENT_BYTES, shares.global_batch)
 

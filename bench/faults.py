@@ -35,7 +35,7 @@ from _block import BenchError, Ddlplan, Output, Required, Result, make_parser, p
 from safetensors.torch import load_file
 from testbed.bed import Testbed, TestHost
 
-from planner.links import HostLink, MeasuredLinks
+from planner.cluster.links import HostLink, MeasuredLinks
 from planner.store import Store
 
 _KINDS = ("worker", "rank", "mpirun", "network")

@@ -34,12 +34,14 @@ from _block import (
 from _photos import link_photos
 
 from launch.plan import Plan
+from launch.reports import StepDone
 from launch.workers.fork_server import ForkServer
-from launch.workers.group import Said, WorkerGroup, explain_failure
-from launch.workers.reports import StepDone
-from launch.workers.task import Purpose, Task, worker_tasks
+from launch.workers.group import ReportReceived, WorkerGroup, explain_failure
+from launch.workers.task import Purpose, Task, make_worker_tasks
+from launch.workload import Workload
+from probes import codec
 from probes.cpu import read_cpu
-from probes.cuda_devices import ask_torch
+from probes.cuda_devices import query_torch
 from probes.speed import best_rate
 from probes.timing import paired_ratio
 
@@ -86,7 +88,10 @@ class GpuBench:
 
     def prepare(self, model: Model) -> None:
         """Make the photos ready, untimed."""
-        task = Task(purpose=Purpose.DESCRIBE, use_case=model.use_case, data=str(self._photos))
+        task = Task(
+            purpose=Purpose.DESCRIBE,
+            workload=Workload(use_case=model.use_case, data=str(self._photos)),
+        )
         self._follow([task], enough=None)
 
     def plans(self, model: Model) -> list[Plan]:
@@ -111,16 +116,18 @@ class GpuBench:
 
     def choose(self, model: Model) -> Plan:
         """Run each plan once and give the fastest."""
-        rates = {json.dumps(p.to_json()): (self.run_ours(model, p), p) for p in self.plans(model)}
+        rates = {codec.encode(p): (self.run_ours(model, p), p) for p in self.plans(model)}
         return max(rates.values(), key=lambda known: known[0])[1]
 
     def run_ours(self, model: Model, plan: Plan) -> float:
         """Time a plan; give images per second."""
         task = Task(
-            purpose=Purpose.TIME, use_case=model.use_case, data=str(self._photos), plan=plan
+            purpose=Purpose.TIME,
+            workload=Workload(use_case=model.use_case, data=str(self._photos)),
+            plan=plan,
         )
         said = self._follow(
-            worker_tasks(task, tuple(self._cores)),
+            make_worker_tasks(task, tuple(self._cores)),
             enough=self._options.warmup_steps + self._options.steps,
         )
         timed = said[self._options.warmup_steps :]
@@ -160,7 +167,7 @@ class GpuBench:
             while event := group.next_event(deadline - time.monotonic()):
                 if failure := explain_failure(group, event):
                     raise BenchError(f"{failure.message}\n{failure.log_tail}")
-                if isinstance(event, Said) and isinstance(event.report, StepDone):
+                if isinstance(event, ReportReceived) and isinstance(event.report, StepDone):
                     steps.append(event.report)
                     if len(steps) == enough:
                         return steps
@@ -175,7 +182,7 @@ def main() -> int:
     if options.measure_rate:
         print(json.dumps({"flop_per_s": _measure_matrix_rate(options.device)}))
         return 0
-    if options.device != "cpu" and (reason := ask_torch().reason):
+    if options.device != "cpu" and (reason := query_torch().reason):
         raise BenchError(f"no GPU to measure on: {reason}")
     out = Output("gpu", as_json=options.json)
     out.introduce()

@@ -37,19 +37,20 @@ from _block import (
     run_bench,
 )
 
+from launch.gradient_sync.node_channel.descriptors import SharedDescriptors
 from launch.plan import Plan
-from launch.training.handles import GroupHandles
+from launch.reports import StepDone
 from launch.workers.fork_server import ForkServer
-from launch.workers.group import Said, WorkerGroup, explain_failure
-from launch.workers.reports import StepDone
-from launch.workers.task import Purpose, Task, worker_tasks
+from launch.workers.group import ReportReceived, WorkerGroup, explain_failure
+from launch.workers.task import Purpose, Task, make_worker_tasks
+from launch.workload import Workload
 from probes.cpu import read_cpu
 from probes.timing import Interval, Measurement, paired_ratio
 
 if TYPE_CHECKING:
     from torch.utils.data import Dataset
 
-    from launch.photos.dataset import PhotoDataset
+    from launch.data.images.dataset import PhotoDataset
 
 _USE_CASE = "simplebig"
 _NODE_BATCH = 128
@@ -182,8 +183,8 @@ def _plan(precision: str, cores: Sequence[int]) -> Plan:
 
 def _train(plan: Plan, data: str | None, cores: Sequence[int], steps: int) -> list[StepDone]:
     """Train for some steps; give what the first worker said of each, without the warm-up."""
-    task = Task(purpose=Purpose.TIME, use_case=_USE_CASE, data=data, plan=plan)
-    tasks = worker_tasks(task, tuple(cores))
+    task = Task(purpose=Purpose.TIME, workload=Workload(use_case=_USE_CASE, data=data), plan=plan)
+    tasks = make_worker_tasks(task, tuple(cores))
     said: list[StepDone] = []
     with (
         ForkServer() as server,
@@ -196,7 +197,7 @@ def _train(plan: Plan, data: str | None, cores: Sequence[int], steps: int) -> li
                 raise BenchError("the trainer went silent")
             if failure := explain_failure(group, event):
                 raise BenchError(f"{failure.message}\n{failure.log_tail}")
-            if isinstance(event, Said) and isinstance(event.report, StepDone):
+            if isinstance(event, ReportReceived) and isinstance(event.report, StepDone):
                 said.append(event.report)
     return said[_WARMUP_STEPS:]
 
@@ -213,9 +214,11 @@ def _join(found: Sequence[dict[str, Any]]) -> Leg:
 def _run(way: str, data: str | None, seconds: int, cores: Sequence[int]) -> list[dict[str, Any]]:
     """Run the programs of one way to their end."""
     ranks = len(cores) if way == _CACHE else 1
-    handles = GroupHandles.create()
+    descriptors = SharedDescriptors.create()
     try:
-        workers = [_start(way, rank, ranks, data, seconds, cores, handles) for rank in range(ranks)]
+        workers = [
+            _start(way, rank, ranks, data, seconds, cores, descriptors) for rank in range(ranks)
+        ]
         try:
             said = [worker.communicate(timeout=_LIMIT_S)[0] for worker in workers]
         finally:
@@ -225,7 +228,7 @@ def _run(way: str, data: str | None, seconds: int, cores: Sequence[int]) -> list
     except subprocess.TimeoutExpired:
         raise BenchError(f"{way}: no end within {_LIMIT_S:.0f} s") from None
     finally:
-        handles.close()
+        descriptors.close()
     if any(worker.returncode for worker in workers):
         raise BenchError(f"{way}: a worker failed")
     return [json.loads(text) for text in said]
@@ -238,7 +241,7 @@ def _start(
     data: str | None,
     seconds: int,
     cores: Sequence[int],
-    handles: GroupHandles,
+    descriptors: SharedDescriptors,
 ) -> subprocess.Popen[str]:
     task = {
         "way": way,
@@ -247,12 +250,12 @@ def _start(
         "core": cores[rank],
         "data": data,
         "seconds": seconds,
-        "descriptors": handles.descriptors(),
+        "descriptors": descriptors.numbers(),
     }
     return subprocess.Popen(
         [sys.executable, __file__, "--worker", json.dumps(task)],
         env=os.environ | (_RETAIN if way == _CACHE else {}),
-        pass_fds=handles.descriptors(),
+        pass_fds=descriptors.numbers(),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         text=True,
@@ -261,10 +264,10 @@ def _start(
 
 def _work(task: dict[str, Any]) -> None:
     """Be one worker; print what was found."""
-    from launch.photos.dataset import PhotoDataset
-    from launch.use_cases import load_use_case
+    from launch.data.images.dataset import PhotoDataset
+    from launch.use_cases import resolve
 
-    case = load_use_case(_USE_CASE)
+    case = resolve(_USE_CASE).load()
     data = Path(task["data"]) if task["data"] else None
     if task["way"] == _PREPARE:
         case.prepare(data, _Silent())
@@ -301,12 +304,12 @@ def _read_cache(task: dict[str, Any], photos: PhotoDataset) -> dict[str, Any]:
 
     from launch.data.batch import move_batch
     from launch.data.decoded_pictures import DecodedPictures
-    from launch.training.group import ProcessGroup
+    from launch.local_group.group import LocalProcessGroup
 
     os.sched_setaffinity(0, [task["core"]])
     torch.set_num_threads(1)
-    handles = GroupHandles.from_descriptors(task["descriptors"])
-    group = ProcessGroup(task["rank"], task["ranks"], [task["core"]], handles)
+    descriptors = SharedDescriptors.from_numbers(task["descriptors"])
+    group = LocalProcessGroup(task["rank"], task["ranks"], [task["core"]], descriptors)
     decoded = DecodedPictures(photos, threads=1)
     decoded.fill(range(len(decoded)))
     device = torch.device("cpu")
@@ -357,17 +360,17 @@ def _read_files(task: dict[str, Any], photos: PhotoDataset) -> dict[str, Any]:
     from torchvision import transforms
     from torchvision.datasets import ImageFolder
 
-    from launch.photos.dataset import DEVIATION, MEAN, SCALED, SIDE
+    from launch.data.images.dataset import CROP_SIDE, MEAN, RESIZE_SIDE, STD
 
     whole = ImageFolder(
         str(photos.folder),
         transforms.Compose(
             [
-                transforms.Resize(SCALED),
-                transforms.CenterCrop(SIDE),
+                transforms.Resize(RESIZE_SIDE),
+                transforms.CenterCrop(CROP_SIDE),
                 transforms.RandomHorizontalFlip(),
                 transforms.ToTensor(),
-                transforms.Normalize(MEAN, DEVIATION),
+                transforms.Normalize(MEAN, STD),
             ]
         ),
     )

@@ -36,10 +36,11 @@ from _block import (
 )
 
 from launch.plan import INPUTS, MEMORY_FORMATS, PRECISIONS, Plan
+from launch.reports import StepDone, StrategyPrepared
 from launch.workers.fork_server import ForkServer
-from launch.workers.group import Said, WorkerGroup, explain_failure
-from launch.workers.reports import Prepared, StepDone
-from launch.workers.task import Purpose, Task, worker_tasks
+from launch.workers.group import ReportReceived, WorkerGroup, explain_failure
+from launch.workers.task import Purpose, Task, make_worker_tasks
+from launch.workload import Workload
 from probes.cpu import read_cpu
 from probes.timing import paired_ratio
 
@@ -118,23 +119,29 @@ class Runner:
 
     def prepare(self) -> None:
         """Make the photos ready, untimed."""
-        task = Task(purpose=Purpose.DESCRIBE, use_case=self._use_case, data=self._data)
+        task = Task(
+            purpose=Purpose.DESCRIBE, workload=Workload(use_case=self._use_case, data=self._data)
+        )
         self._follow([task], lambda _: False)
 
     def run(self, plan: Plan) -> Leg:
         """Time some steps of a plan."""
-        task = Task(purpose=Purpose.TIME, use_case=self._use_case, data=self._data, plan=plan)
+        task = Task(
+            purpose=Purpose.TIME,
+            workload=Workload(use_case=self._use_case, data=self._data),
+            plan=plan,
+        )
         steps: list[StepDone] = []
         facts: dict[str, Any] = {}
 
         def listen(report: object) -> bool:
-            if isinstance(report, Prepared):
+            if isinstance(report, StrategyPrepared):
                 facts.update(report.facts)
             elif isinstance(report, StepDone):
                 steps.append(report)
             return len(steps) == _WARMUP_STEPS + self._steps
 
-        self._follow(worker_tasks(task, self._cores[: plan.threads]), listen)
+        self._follow(make_worker_tasks(task, self._cores[: plan.threads]), listen)
         timed = steps[_WARMUP_STEPS:]
         return Leg(
             plan=plan,
@@ -153,7 +160,7 @@ class Runner:
             while event := group.next_event(deadline - time.monotonic()):
                 if failure := explain_failure(group, event):
                     raise BenchError(f"{failure.message}\n{failure.log_tail}")
-                if isinstance(event, Said) and listen(event.report):
+                if isinstance(event, ReportReceived) and listen(event.report):
                     return
         if time.monotonic() >= deadline:
             raise BenchError(f"no end within {_LIMIT_S:.0f} s")

@@ -22,7 +22,7 @@ from _speeds import GRADIENT_BYTES, each_alone, measure_exchange, measure_nodes,
 from _turns import Turn
 from testbed.bed import Testbed, TestHost
 
-from planner.prediction import predict
+from planner.cluster.prediction import predict
 
 _KINDS = {"worker": "launch.workers.fork_server", "rank": "launch.rank"}
 """Words of their command lines."""

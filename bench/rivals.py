@@ -31,7 +31,7 @@ from _launches import Launches, say_plan
 from _photos import link_photos
 from _rivals import RIVALS, Rival, RivalFailedError, Setting
 
-from launch.use_cases import load_use_case
+from launch.use_cases import resolve
 from probes.timing import paired_ratio
 
 _USE_CASE = "simplebig"
@@ -202,7 +202,7 @@ def _comparisons(
 ) -> list[Comparison]:
     """Give what our plan is held against: defaults with both batches, then its own settings."""
     is_fp32 = arguments.precision == "fp32"
-    ours, usual = int(best["node_batch"]), load_use_case(_USE_CASE).default_batch
+    ours, usual = int(best["node_batch"]), resolve(_USE_CASE).load().default_batch
     plain = Setting(
         data=data,
         epochs=arguments.epochs,

@@ -17,7 +17,7 @@ from _speeds import GRADIENT_BYTES, each_alone, measure_exchange, measure_nodes,
 from _turns import take_turns
 from testbed.bed import Testbed
 
-from planner.prediction import predict
+from planner.cluster.prediction import predict
 from probes.timing import paired_ratio
 
 _REQUIRED = {2: 1.45, 4: 2.35}

@@ -74,7 +74,7 @@ def main() -> int:
 
 def _measure_link(cluster: Cluster, rate: str) -> Link:
     before = cluster.iperf3_bytes_per_s()
-    summed = cluster.add_up(GRADIENT_BYTES, 10)
+    summed = cluster.sum_all(GRADIENT_BYTES, 10)
     after = cluster.iperf3_bytes_per_s()
     return Link(
         rate=rate,

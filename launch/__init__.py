@@ -1,1 +1,1 @@
-"""How does a plan run? Use cases, strategies, workers, nodes and the MPI job."""
+"""Execution of plans: use cases, strategies, workers, ranks and the MPI job."""

@@ -1,18 +1,13 @@
-"""What must a planner know of a use case, without importing it?"""
+"""Facts of a use case that a planner needs, without importing it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseFacts:
-    """What one worker found when it loaded the use case and its data."""
-
-    spec: str
-    """The use case as the user names it: built-in name, ``module:object`` or ``file.py:object``."""
+    """Facts that one worker collected when it loaded the use case and its data."""
 
     default_batch: int
     """The baseline's node batch."""
@@ -65,17 +60,3 @@ class CaseFacts:
     """Whether ``torch.compile`` finds a compiler on this node."""
 
     warnings: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Give the facts as plain values that JSON can hold."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> CaseFacts:
-        """Read facts back from `to_json`."""
-        known = {f.name for f in fields(cls)} & values.keys()
-        chosen = {key: values[key] for key in known}
-        for key, value in chosen.items():
-            if isinstance(value, list):
-                chosen[key] = tuple(value)
-        return cls(**chosen)

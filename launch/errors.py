@@ -1,4 +1,4 @@
-"""What can go wrong when a plan runs?
+"""Errors of a running plan.
 
 LaunchError
 |-- InvalidPlanError       a plan breaks a rule, or does not fit its node
@@ -9,7 +9,7 @@ LaunchError
 |   `-- UnsafeHostError        a host name that a program could take for an option or a command
 |-- HostUnreachableError   a host cannot take part
 |-- CheckpointError        a checkpoint cannot be written or read
-|-- LostWorkerError        another worker of the node is gone, so that this one cannot go on
+|-- LostWorkerError        another worker of the node has ended, so that this one cannot continue
 `-- CompilerError          torch.compile cannot compile the model
 """
 
@@ -53,7 +53,7 @@ class CheckpointError(LaunchError):
 
 
 class LostWorkerError(LaunchError):
-    """Another worker of the node is gone. Its end is the cause, this one a consequence."""
+    """Another worker of the node has ended. Its end is the cause, this one a consequence."""
 
 
 class CompilerError(LaunchError):

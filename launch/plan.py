@@ -1,11 +1,10 @@
-"""What is a plan? One full setting of a strategy on one node, with its invariants."""
+"""Plan: one full setting of a strategy on one node, with its invariants."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
 
 from launch.errors import InvalidPlanError
 
@@ -19,13 +18,28 @@ _DEVICE = re.compile("cpu|cuda:[0-9]+")
 Setting = str | int | float | bool
 
 
+def _count(*, least: int = 1) -> int:
+    """Make a field of a whole number, the least by default."""
+    number: int = field(default=least, metadata={"least": least})
+    return number
+
+
+def _choice(values: tuple[str, ...]) -> str:
+    """Make a field of one of some texts, the first by default."""
+    text: str = field(default=values[0], metadata={"values": values})
+    return text
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One full answer to "how should this use case run on this node?".
+    """One full setting: how a use case runs on a node.
 
     ``node_batch == micro_batch_size * micro_batches * replicas`` up to the remainder that is
-    left when it does not divide: sizes of shares then differ by one sample. A plan says nothing
-    of a node; `check_fits` holds it against one.
+    left when it does not divide: sizes of shares then differ by one sample. A plan knows nothing
+    of a node; `check_fits` compares it with one.
+
+    A new setting is a field here, an entry of `launch.strategies._settings` and whatever applies
+    it: what reads, shows and searches plans goes by the fields.
 
     Raises:
         InvalidPlanError: A value breaks a rule that holds on every node.
@@ -33,44 +47,44 @@ class Plan:
 
     strategy: str
 
-    node_batch: int
-    """Samples per optimizer step on this node."""
-
-    processes: int = 1
+    processes: int = _count()
     """Workers: local processes that train."""
 
-    threads_per_process: int = 1
+    threads_per_process: int = _count()
     """Intra-op threads of one worker, over all its replicas."""
 
-    replicas: int = 1
+    replicas: int = _count()
     """Copies of the model on this node, each with an equal share of the node batch."""
 
-    micro_batches: int = 1
+    node_batch: int = field(metadata={"least": 1})
+    """Samples per optimizer step on this node."""
+
+    micro_batches: int = _count()
     """Pieces that a replica's share of the node batch is cut into."""
 
-    devices: tuple[str, ...] = ("cpu",)
-    """``"cpu"`` once for all workers, or ``"cuda:<index>"`` in the order of the workers."""
-
-    precision: str = "fp32"
-    """``"bf16"`` computes by autocast; ``"bf16_internal"`` leaves every tensor in fp32 and lets
-    oneDNN round inside of its operators, on a CPU."""
-
-    memory_format: str = "contiguous"
-
-    input: str = "files"
-    """Where samples come from: the data set itself; ``"cache"``, its decoded pictures in a mapped
-    file; ``"device"``, the same kept on the GPU."""
-
-    loader_workers: int = 0
+    loader_workers: int = _count(least=0)
     """Data-loading processes of one worker; 0 reads in the training loop.
 
     They inherit their worker's cores, so they cannot slow other workers, and do not count
     as threads of the plan.
     """
 
-    allocator: str = "default"
+    allocator: str = _choice(ALLOCATORS)
     """``"retain"`` keeps freed memory in the process, so each step need not fault it in again;
     the others are libraries that are loaded in place of the C library's allocator."""
+
+    devices: tuple[str, ...] = ("cpu",)
+    """``"cpu"`` once for all workers, or ``"cuda:<index>"`` in the order of the workers."""
+
+    precision: str = _choice(PRECISIONS)
+    """``"bf16"`` computes by autocast; ``"bf16_internal"`` leaves every tensor in fp32 and lets
+    oneDNN round inside of its operators, on a CPU."""
+
+    memory_format: str = _choice(MEMORY_FORMATS)
+
+    input: str = _choice(INPUTS)
+    """Where samples come from: the data set itself; ``"cache"``, its decoded pictures in a mapped
+    file; ``"device"``, the same on the GPU."""
 
     fused_optimizer: bool = False
     """One pass over the parameters instead of one for each operation of the optimizer."""
@@ -85,32 +99,27 @@ class Plan:
     """Settings that only this strategy knows."""
 
     def __post_init__(self) -> None:
-        for name in ("node_batch", "processes", "threads_per_process", "replicas", "micro_batches"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
-                raise InvalidPlanError(f"{name}={value!r}: use a whole number of at least 1")
-        if self.loader_workers < 0:
-            raise InvalidPlanError(f"loader_workers={self.loader_workers}: use 0 or more")
+        for each in fields(self):
+            name, value, rules = each.name, getattr(self, each.name), each.metadata
+            if "least" in rules and (not isinstance(value, int) or value < rules["least"]):
+                raise InvalidPlanError(
+                    f"{name}={value!r}: use a whole number of at least {rules['least']}"
+                )
+            if "values" in rules and value not in rules["values"]:
+                raise InvalidPlanError(
+                    f"{name}={value!r}: choose one of {', '.join(rules['values'])}"
+                )
         if not self.devices:
             raise InvalidPlanError("devices=(): name at least one device, such as cpu")
         if unknown := [d for d in self.devices if not _DEVICE.fullmatch(str(d))]:
             raise InvalidPlanError(f"devices hold {unknown[0]!r}: use cpu, or cuda:0 and so on")
-        for name, allowed in (
-            ("precision", PRECISIONS),
-            ("memory_format", MEMORY_FORMATS),
-            ("allocator", ALLOCATORS),
-            ("input", INPUTS),
-        ):
-            if getattr(self, name) not in allowed:
-                value = getattr(self, name)
-                raise InvalidPlanError(f"{name}={value!r}: choose one of {', '.join(allowed)}")
         if (self.input == "device" or self.cuda_graph) and "cpu" in self.devices:
-            wish = "cuda_graph=True" if self.cuda_graph else "input=device"
-            raise InvalidPlanError(f"{wish} and devices={','.join(self.devices)}: needs GPUs")
+            setting = "cuda_graph=True" if self.cuda_graph else "input=device"
+            raise InvalidPlanError(f"{setting} and devices={','.join(self.devices)}: needs GPUs")
         if self.input != "files" and self.loader_workers:
             raise InvalidPlanError(
                 f"input={self.input} and loader_workers={self.loader_workers}: use "
-                "loader_workers=0, decoded pictures are read faster than they could be handed over"
+                "loader_workers=0, decoded pictures are read faster than a process could send them"
             )
         if self.precision == "bf16_internal" and "cpu" not in self.devices:
             raise InvalidPlanError(
@@ -128,8 +137,16 @@ class Plan:
         """Intra-op threads over all workers."""
         return self.processes * self.threads_per_process
 
+    @property
+    def is_eager_on_cpu(self) -> bool:
+        """Whether PyTorch runs the model operator by operator on the CPU.
+
+        Then `launch.training.averaging.late_update` sees each use of a parameter.
+        """
+        return set(self.devices) == {"cpu"} and not self.compile
+
     def check_fits(self, usable_cores: int) -> None:
-        """Hold the plan against a node.
+        """Check that a node has enough cores for the plan.
 
         Raises:
             InvalidPlanError: The plan asks for more threads than the node has cores.
@@ -139,23 +156,3 @@ class Plan:
                 f"processes={self.processes} * threads_per_process={self.threads_per_process} and "
                 f"usable_cores={usable_cores}: use at most {usable_cores} threads in all"
             )
-
-    def to_json(self) -> dict[str, Any]:
-        """Give the plan as plain values that JSON can hold."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return values | {"devices": list(self.devices), "options": dict(self.options)}
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Plan:
-        """Read a plan back from `to_json`; unknown keys are left out.
-
-        Raises:
-            InvalidPlanError: A key is missing or a value breaks a rule.
-        """
-        known = {f.name for f in fields(cls)}
-        chosen = {key: value for key, value in values.items() if key in known}
-        if missing := {"strategy", "node_batch"} - chosen.keys():
-            raise InvalidPlanError(f"plan without {', '.join(sorted(missing))}: add it")
-        if "devices" in chosen:
-            chosen["devices"] = tuple(chosen["devices"])
-        return cls(**chosen)

@@ -1,26 +1,23 @@
-"""Which share of the global batch does each node take? One that lets all finish together.
+"""Shares of the global batch, one for each node, with which all nodes finish a step together.
 
 A node needs ``T(n) = a + b n`` seconds for a step of ``n`` samples: ``a`` for what every step costs
 (starting operators, averaging, updating the weights), ``b`` for each sample. The job waits for its
-slowest node, so of all ways to deal out a global batch the one with the smallest
-``max(a_i + b_i n_i)`` is the fastest. Nothing here knows of processes, MPI or torch.
+slowest node, so the fastest shares are those with the smallest ``max(a_i + b_i n_i)``. Nothing here
+knows of processes, MPI or torch.
 """
 
 from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
 
 from launch.errors import InvalidPlanError
 from launch.plan import Plan
 
-T = TypeVar("T")
-
-_LEAST_SLOPE = 0.1
-"""Of a proportional step: what a sample costs at least.
+_MIN_SLOPE = 0.1
+"""Least time of a sample / time of a sample of a proportional step.
 
 A GPU that is not full takes as long for 64 samples as for 32. The line through both would let it
 take any number more at no cost. An assumption, for batches beyond those that were measured.
@@ -28,13 +25,13 @@ take any number more at no cost. An assumption, for batches beyond those that we
 
 _ROUNDING = 1e-12
 
-_GOOD_FLOOR = 2
+_PREFERRED_MIN_BATCH = 2
 """Samples that a node gets where there are enough: layers that normalise refuse a single one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepTime:
-    """Time of one step of a node as a line over its samples."""
+    """Time of a node's step as a linear function of its samples."""
 
     fixed_s: float
     """Time that every step takes, however few its samples."""
@@ -49,7 +46,7 @@ class StepTime:
             raise InvalidPlanError(f"per_sample_s={self.per_sample_s!r}: use a number above 0")
 
     def at(self, samples: int) -> float:
-        """Give the seconds of a step of so many samples; a node without any does nothing."""
+        """Give the seconds of a step of so many samples; 0 for a node without any."""
         return self.fixed_s + self.per_sample_s * samples if samples else 0.0
 
     def scaled(self, factor: float) -> StepTime:
@@ -57,7 +54,7 @@ class StepTime:
         return StepTime(fixed_s=self.fixed_s * factor, per_sample_s=self.per_sample_s * factor)
 
     def samples_within(self, time_s: float) -> int:
-        """Give how many samples at most a step of so many seconds has room for."""
+        """Give the largest number of samples of a step that takes so many seconds at most."""
         if time_s < self.at(1):
             return 0
         samples = max(1, math.floor((time_s - self.fixed_s) / self.per_sample_s))
@@ -68,21 +65,12 @@ class StepTime:
             samples -= 1
         return samples
 
-    def to_json(self) -> dict[str, float]:
-        """Give the line as plain values that JSON can hold."""
-        return {"fixed_s": self.fixed_s, "per_sample_s": self.per_sample_s}
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> StepTime:
-        """Read a line back from `to_json`; other keys are left out."""
-        return cls(fixed_s=values["fixed_s"], per_sample_s=values["per_sample_s"])
-
 
 def fit_step_time(points: Sequence[tuple[int, float]]) -> StepTime:
-    """Lay a line through measured steps, by least squares of the relative errors.
+    """Fit a line to measured steps, by least squares of the relative errors.
 
-    Step times err by so many percent, not by so many seconds. A single point gives a step that is
-    proportional to its samples; so do points whose line would start below 0.
+    Step times err by so many percent, not by so many seconds. A single point gives a step time that
+    is proportional to the samples; so do points whose line would start below 0.
 
     Args:
         points: Samples of a step and the seconds that it took.
@@ -104,49 +92,65 @@ def fit_step_time(points: Sequence[tuple[int, float]]) -> StepTime:
     proportional = math.fsum(n / t for n, t in points) / math.fsum((n / t) ** 2 for n, t in points)
     if spread == 0:
         return StepTime(fixed_s=0.0, per_sample_s=proportional)
-    slope = max(joint / spread, _LEAST_SLOPE * proportional)
+    slope = max(joint / spread, _MIN_SLOPE * proportional)
     fixed_s = mean_s - slope * mean_n
     if fixed_s <= 0:
         return StepTime(fixed_s=0.0, per_sample_s=proportional)
     return StepTime(fixed_s=fixed_s, per_sample_s=slope)
 
 
-def smallest_batch(plan: Plan) -> int:
-    """Give the smallest node batch of a plan: each micro-batch needs a sample."""
-    return plan.replicas * plan.micro_batches
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeLimits:
+    """Node batches that one node can take."""
+
+    min_batch: int = 1
+    max_batch: int | None = None
+    """``None`` where nothing is known to limit it."""
+    multiple: int = 1
+    """Number that the node batch should be a multiple of."""
+
+    @classmethod
+    def of_plan(cls, plan: Plan, max_batch: int | None = None) -> NodeLimits:
+        """Give the limits of a plan: each micro-batch needs a sample, and all should be equal.
+
+        A pipeline whose share cannot be cut into equal micro-batches uses fewer of them, and idles
+        more.
+        """
+        least = plan.replicas * plan.micro_batches
+        return cls(
+            min_batch=least,
+            max_batch=None if max_batch is None else max(max_batch, least),
+            multiple=least if plan.micro_batches > 1 else 1,
+        )
+
+    def allow(self, batch: int) -> bool:
+        """Whether a node batch is between the minimum and the maximum."""
+        return self.clip(batch) == batch
+
+    def clip(self, batch: int) -> int:
+        """Give the batch, or the nearest one between the minimum and the maximum."""
+        batch = max(batch, self.min_batch)
+        return batch if self.max_batch is None else min(batch, self.max_batch)
 
 
-def batch_granule(plan: Plan) -> int:
-    """Give what the node batches of a plan are multiples of, so that its micro-batches are equal.
-
-    A pipeline with a share that cannot be cut up so runs in fewer micro-batches, and idles more.
-    """
-    return smallest_batch(plan) if plan.micro_batches > 1 else 1
+NO_LIMITS = NodeLimits()
 
 
-def equalise(
-    times: Sequence[StepTime],
-    global_batch: int,
-    caps: Sequence[int | None] | None = None,
-    *,
-    floors: Sequence[int] | None = None,
-    granules: Sequence[int] | None = None,
+def balance_batches(
+    times: Sequence[StepTime], global_batch: int, limits: Sequence[NodeLimits] | None = None
 ) -> tuple[int, ...]:
-    """Deal out a global batch so that the slowest node is as fast as it can be.
+    """Assign a global batch so that the slowest node is as fast as it can be.
 
-    Exact: samples are dealt one by one, each to the node that is done with it first, which no
-    other way can beat because a step never gets shorter with a sample more. All but the last few
-    are dealt at once. Shares of nodes that take samples in granules are then brought to whole ones,
-    and what that leaves over is dealt in the same way; a granule is only broken where nobody else
-    can take the rest.
+    Exact: samples are assigned one by one, each to the node that finishes it first, which no other
+    way can beat because a step never gets shorter with a sample more. All but the last few are
+    assigned at once. Shares of nodes that need a multiple are then rounded to one, and what that
+    leaves over is assigned in the same way; a share is no multiple only where no other node can
+    take the rest.
 
     Args:
         times: Of each node.
-        global_batch: Samples to deal out.
-        caps: Largest node batch of each node, ``None`` where nothing is known to limit it.
-        floors: Smallest node batch of each node, 1 where left out. Whether a node should take
-            part at all is not asked here: each gets samples.
-        granules: What each node's batch should be a multiple of, 1 where left out.
+        global_batch: Samples to assign.
+        limits: Of each node, none where left out. Every node gets samples, useful or not.
 
     Returns:
         Node batches, in the order of ``times``; their sum is ``global_batch``.
@@ -154,99 +158,96 @@ def equalise(
     Raises:
         InvalidPlanError: The nodes cannot take so many samples, or so few.
     """
-    most = [global_batch if cap is None else min(cap, global_batch) for cap in _or(caps, times)]
-    least = [floor or 1 for floor in _or(floors, times)]
+    limits = limits or [NO_LIMITS] * len(times)
+    most = [
+        global_batch if one.max_batch is None else min(one.max_batch, global_batch)
+        for one in limits
+    ]
+    least = [one.min_batch for one in limits]
     if sum(most) < global_batch:
         raise InvalidPlanError(
-            f"global_batch={global_batch} and caps={_said(most)}: use at most {sum(most)} samples"
+            f"global_batch={global_batch} and max_batches={_format(most)}: use at most {sum(most)} "
+            "samples"
         )
     is_short = any(low > high for low, high in zip(least, most, strict=True))
     if is_short or sum(least) > global_batch:
         raise InvalidPlanError(
-            f"global_batch={global_batch}, floors={_said(least)} and caps={_said(most)}: "
-            f"use at least {sum(least)} samples, or fewer nodes"
+            f"global_batch={global_batch}, min_batches={_format(least)} and "
+            f"max_batches={_format(most)}: use at least {sum(least)} samples, or fewer nodes"
         )
-    good = [min(max(low, _GOOD_FLOOR), high) for low, high in zip(least, most, strict=True)]
+    good = [
+        min(max(low, _PREFERRED_MIN_BATCH), high) for low, high in zip(least, most, strict=True)
+    ]
     least = good if sum(good) <= global_batch else least
-    batches = _dealt(times, global_batch, least, most)
-    units = [unit or 1 for unit in _or(granules, times)]
-    if max(units) > 1:
-        return _in_granules(times, batches, units, least, most)
+    batches = _assign(times, global_batch, least, most)
+    multiples = [one.multiple for one in limits]
+    if max(multiples) > 1:
+        return _round_to_multiples(times, batches, multiples, least, most)
     return batches
 
 
-def _in_granules(
+def _round_to_multiples(
     times: Sequence[StepTime],
     batches: Sequence[int],
-    units: Sequence[int],
+    multiples: Sequence[int],
     least: Sequence[int],
     most: Sequence[int],
 ) -> tuple[int, ...]:
-    """Bring batches to multiples of their units, with the same sum."""
-    coarse = sum(unit for unit in units if unit > 1)
-    # What the others may have to give, so that a granule can be filled up.
-    slack = -(-coarse // max(1, units.count(1)))
-    dealt = [
-        max(low, batch // unit * unit if unit > 1 else batch - slack)
-        for batch, unit, low in zip(batches, units, least, strict=True)
+    """Round batches to multiples, with the same sum."""
+    coarse = sum(multiple for multiple in multiples if multiple > 1)
+    # What nodes without a multiple may have to give, so that others can be rounded up.
+    slack = -(-coarse // max(1, multiples.count(1)))
+    rounded = [
+        max(low, batch // multiple * multiple if multiple > 1 else batch - slack)
+        for batch, multiple, low in zip(batches, multiples, least, strict=True)
     ]
-    left = sum(batches) - sum(dealt)
-    left = _deal_on(times, dealt, left, units, most)
-    _deal_on(times, dealt, left, [1] * len(units), most)
-    return tuple(dealt)
+    left = sum(batches) - sum(rounded)
+    left = _assign_rest(times, rounded, left, multiples, most)
+    _assign_rest(times, rounded, left, [1] * len(multiples), most)
+    return tuple(rounded)
 
 
-def _deal_on(
+def _assign_rest(
     times: Sequence[StepTime],
-    dealt: list[int],
+    batches: list[int],
     left: int,
-    units: Sequence[int],
+    multiples: Sequence[int],
     most: Sequence[int],
 ) -> int:
-    """Deal whole units to whoever is done with theirs first; give what is left in the end."""
-    queue = [(times[n].at(dealt[n] + unit), n) for n, unit in enumerate(units)]
+    """Add one multiple after the other, each to the node that finishes first; give what is left."""
+    queue = [(times[n].at(batches[n] + multiple), n) for n, multiple in enumerate(multiples)]
     heapq.heapify(queue)
     while left > 0 and queue:
         _, node = heapq.heappop(queue)
-        unit = units[node]
-        if unit <= left and dealt[node] + unit <= most[node]:
-            dealt[node] += unit
-            left -= unit
-            heapq.heappush(queue, (times[node].at(dealt[node] + unit), node))
+        multiple = multiples[node]
+        if multiple <= left and batches[node] + multiple <= most[node]:
+            batches[node] += multiple
+            left -= multiple
+            heapq.heappush(queue, (times[node].at(batches[node] + multiple), node))
     return left
 
 
-def _dealt(
+def _assign(
     times: Sequence[StepTime], global_batch: int, least: Sequence[int], most: Sequence[int]
 ) -> tuple[int, ...]:
-    """Deal out a batch of which every node takes its least."""
+    """Assign a batch to nodes of which each takes its least."""
     level_s = (1 - _ROUNDING) * _level_s(times, global_batch, least, most)
     batches = [
         min(max(time.samples_within(level_s), low), high)
         for time, low, high in zip(times, least, most, strict=True)
     ]
     # What is left is less than a sample a node.
-    queue = [
-        (time.at(batch + 1), node)
-        for node, (time, batch) in enumerate(zip(times, batches, strict=True))
-        if batch < most[node]
-    ]
-    heapq.heapify(queue)
-    for _ in range(global_batch - sum(batches)):
-        _, node = heapq.heappop(queue)
-        batches[node] += 1
-        if batches[node] < most[node]:
-            heapq.heappush(queue, (times[node].at(batches[node] + 1), node))
+    _assign_rest(times, batches, global_batch - sum(batches), [1] * len(times), most)
     return tuple(batches)
 
 
 def _level_s(
     times: Sequence[StepTime], global_batch: int, least: Sequence[int], most: Sequence[int]
 ) -> float:
-    """Give the time at which all would be done, could samples be cut up.
+    """Give the time at which all nodes would finish, could samples be cut up (water-filling).
 
-    As water that fills vessels: each takes its least from the start, begins to rise when the level
-    reaches what its least takes, and is full when it reaches what its most takes.
+    Each node takes its least from the start. It takes more from the time on that its least needs,
+    until the time that its most needs.
     """
     changes = []
     for time, low, high in zip(times, least, most, strict=True):
@@ -254,18 +255,14 @@ def _level_s(
             changes.append((time.at(low), 1 / time.per_sample_s))
             changes.append((time.at(high), -1 / time.per_sample_s))
     changes.sort()
-    dealt, per_s, level_s = float(sum(least)), 0.0, 0.0
+    assigned, per_s, level_s = float(sum(least)), 0.0, 0.0
     for time_s, change in changes:
         more = per_s * (time_s - level_s)
-        if dealt + more >= global_batch:
-            return level_s + (global_batch - dealt) / per_s if per_s else level_s
-        dealt, per_s, level_s = dealt + more, per_s + change, time_s
+        if assigned + more >= global_batch:
+            return level_s + (global_batch - assigned) / per_s if per_s else level_s
+        assigned, per_s, level_s = assigned + more, per_s + change, time_s
     return level_s
 
 
-def _or(values: Sequence[T] | None, times: Sequence[StepTime]) -> Sequence[T | None]:
-    return [None] * len(times) if values is None else values
-
-
-def _said(batches: Sequence[int]) -> str:
+def _format(batches: Sequence[int]) -> str:
     return ",".join(map(str, batches))

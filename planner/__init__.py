@@ -1,1 +1,1 @@
-"""Which plan is best? Trials, search, store, reports and the command line."""
+"""Top floor: search for the best plan, its store, reports, jobs and the command line."""

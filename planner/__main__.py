@@ -1,4 +1,4 @@
-"""How does the program run and end? Signals, closed streams, errors and the exit status."""
+"""Main program: signals, closed streams, errors and the exit status."""
 
 from __future__ import annotations
 
@@ -9,77 +9,80 @@ import traceback
 from typing import NoReturn
 
 from planner.cli.app import call
-from planner.exit_codes import BUG, judge
-from planner.output import current_output, start_output, variable_of
+from planner.errors import CancelledError
+from planner.exit_codes import BUG, classify_error
+from planner.report.output import current_output, environment_variable, start_output
 
 
 class _Terminated(BaseException):
-    """A signal asks the program to end in order."""
+    """Raised by a signal that ends the program."""
 
     def __init__(self, number: int) -> None:
         self.number = number
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command line; give the exit status."""
+    """Run one command line and return the exit status."""
     start_output(_command_of(arguments), as_json=_wants_json(arguments))
     try:
         status = call(arguments)
-        sys.stdout.flush()  # here, where a reader that has left can still be noticed
+        sys.stdout.flush()  # here, where a closed pipe is still handled
         if status == 128 + signal.SIGINT:  # what typer makes of Ctrl-C
-            return _stop(signal.SIGINT)
+            return _report_signal(signal.SIGINT)
     except KeyboardInterrupt:
-        return _stop(signal.SIGINT)
+        return _report_signal(signal.SIGINT)
     except _Terminated as ended:
-        return _stop(ended.number)
+        return _report_signal(ended.number)
+    except CancelledError as ended:
+        return _report_signal(ended.signal)
     except BrokenPipeError:
-        return _reader_left()
+        return _exit_on_broken_pipe()
     except SystemExit as ended:
         # What typer makes of a broken pipe; it also ends so after completing a word for the shell.
         if not isinstance(ended.__context__, BrokenPipeError):
             raise
-        return _reader_left()
+        return _exit_on_broken_pipe()
     except Exception as error:  # noqa: BLE001 - what no one expected is a bug of ours
-        return _fail(error)
+        return _report_error(error)
     return status
 
 
-def _stop(number: int) -> int:
-    """End a command that a signal has ended; what it knew by then may be said already."""
+def _report_signal(number: int) -> int:
+    """Report the signal that ended the command, unless its result is already written."""
     if not current_output().is_finished:
-        current_output().stopped(number)
+        current_output().report_signal(number)
     return 128 + number
 
 
-def _reader_left() -> int:
-    """End quietly: whoever read our output has enough. Python would complain at its end."""
+def _exit_on_broken_pipe() -> int:
+    """End without a message: the reader closed the pipe. Python would print an error at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         os.dup2(nowhere, stream.fileno())
     return 128 + signal.SIGPIPE
 
 
-def _fail(error: Exception) -> int:
-    verdict = judge(error)
-    if verdict is None:
+def _report_error(error: Exception) -> int:
+    known = classify_error(error)
+    if known is None:
         traceback.print_exc()
-        verdict = (BUG, "bug")
+    code, kind = known or (BUG, "bug")
     out = current_output()
     if tail := getattr(error, "log_tail", None):
         out.note(tail)
     message = str(error) or type(error).__name__
-    out.fail(*verdict, message=" ".join(message.split()))
-    return verdict[0]
+    out.fail(code, kind, " ".join(message.split()))
+    return code
 
 
 def _wants_json(arguments: list[str]) -> bool:
-    """Tell whether JSON is asked for, as long as nothing has read the options."""
-    variable = os.environ.get(variable_of("--json"), "").strip().lower()
+    """Return whether JSON is wanted, before the options are parsed."""
+    variable = os.environ.get(environment_variable("--json"), "").strip().lower()
     return "--json" in arguments or variable in ("1", "true", "t", "yes", "y", "on")
 
 
 def _command_of(arguments: list[str]) -> str:
-    """Name the command, for an error that came before the command was known."""
+    """Give the name of the command, for an error before the options are parsed."""
     words = []
     for argument in arguments[:2]:
         if argument.startswith("-"):
@@ -88,8 +91,8 @@ def _command_of(arguments: list[str]) -> str:
     return " ".join(words[:2] if words[:1] == ["plans"] else words[:1])
 
 
-def _make_tolerant(name: str) -> None:
-    """Let a standard stream take any text, and be there where the caller has closed it."""
+def _accept_any_text(name: str) -> None:
+    """Make a standard stream accept any text; open the null device where it is closed."""
     stream = getattr(sys, name)
     if stream is None:
         setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
@@ -107,7 +110,7 @@ def main() -> NoReturn:
         if signal.getsignal(number) is not signal.SIG_IGN:  # else nohup has said: stay
             signal.signal(number, terminate)
     for name in ("stdout", "stderr"):
-        _make_tolerant(name)
+        _accept_any_text(name)
     sys.exit(run(sys.argv[1:]))
 
 

@@ -1,97 +1,71 @@
-"""What can go wrong while a plan is searched, kept or chosen?
+"""Errors of the planner.
 
 PlannerError
-|-- UsageError                the command line makes no sense
+|-- UsageError                the command line is invalid
 |-- StoreError                the database cannot be used
-|   |-- StoreLockedError          another program holds it for too long
-|   |-- StoreCorruptError         it is damaged, or no database of ours
-|   |-- StoreUnwritableError      it cannot be made, opened or written where it is
+|   |-- StoreLockedError          another program has locked it for too long
+|   |-- StoreCorruptError         it is damaged, or belongs to another program
+|   |-- StoreUnwritableError      it cannot be created, opened or written
 |   `-- StoreNewerError           a newer ddlplan made it
-|-- StoreUrlError             the name of a database makes no sense
+|-- StoreUrlError             the name of a database is invalid
 |-- PlanFileError             a plan file cannot be read
 |-- NoPlanError               no plan: none stored, or no trial succeeded
 |   `-- NoDatabaseError           no database either: nothing was tuned yet
 |-- RunDirectoryError         there is no place for the files of a run
 |-- StalePlanError            a plan was made on other hardware or software
 |-- RefusedError              refused for safety
+|-- CancelledError            a search or a job was ended because someone asked for it
 `-- TrainingFailedError       the training, or the user's own code in it, failed
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
+from signal import SIGINT
+from typing import TYPE_CHECKING
 
-from launch.workers.reports import JobFailed
+if TYPE_CHECKING:
+    from launch.reports import JobFailed
 
 
 class PlannerError(Exception):
-    """Base of what the planner floor raises on purpose."""
-
-    exit_code: ClassVar[int] = 8
-    """Status that the program ends with, from the table that scripts rely on."""
-
-    kind: ClassVar[str] = "bug"
-    """Short word for the error in JSON output."""
+    """Base of the planner's errors."""
 
 
 class UsageError(PlannerError):
-    """The command line makes no sense."""
-
-    exit_code = 2
-    kind = "usage"
+    """The command line is invalid."""
 
 
 class StoreError(PlannerError):
     """The database cannot be used."""
 
-    exit_code = 6
-    kind = "store"
-
 
 class StoreLockedError(StoreError):
-    """Another program holds the database for too long."""
-
-    kind = "locked"
+    """Another program has locked the database for too long."""
 
 
 class StoreCorruptError(StoreError):
-    """The database is damaged, or no database of ours."""
-
-    kind = "corrupt"
+    """The database is damaged, or belongs to another program."""
 
 
 class StoreUnwritableError(StoreError):
-    """The database cannot be made, opened or written where it is."""
-
-    kind = "unwritable"
+    """The database cannot be created, opened or written."""
 
 
 class StoreNewerError(StoreError):
     """A newer ddlplan made the database."""
 
-    kind = "newer"
-
 
 class StoreUrlError(PlannerError):
-    """The name of a database makes no sense."""
-
-    exit_code = 2
-    kind = "database_url"
+    """The name of a database is invalid."""
 
 
 class PlanFileError(PlannerError):
-    """A plan file cannot be read: the key and what was expected are in the message."""
-
-    exit_code = 2
-    kind = "plan_file"
+    """A plan file cannot be read: the message has the key and the expected value."""
 
 
 class NoPlanError(PlannerError):
     """No plan: none is stored, or no trial succeeded."""
-
-    exit_code = 3
-    kind = "no_plan"
 
 
 class NoDatabaseError(NoPlanError):
@@ -101,37 +75,37 @@ class NoDatabaseError(NoPlanError):
 class RunDirectoryError(PlannerError):
     """There is no place for the files of a run."""
 
-    exit_code = 2
-    kind = "run_directory"
-
 
 class StalePlanError(PlannerError):
     """A plan was made on other hardware or software."""
-
-    exit_code = 5
-    kind = "stale_plan"
 
 
 class RefusedError(PlannerError):
     """Refused for safety."""
 
-    exit_code = 7
-    kind = "refused"
+
+class CancelledError(PlannerError):
+    """A search or a job was ended because someone asked for it.
+
+    Attributes:
+        signal: The signal that asked for it, or that a program would end by in its place.
+    """
+
+    def __init__(self, number: int = SIGINT) -> None:
+        super().__init__("cancelled")
+        self.signal = int(number)
 
 
 class TrainingFailedError(PlannerError):
     """The training, or the user's own code in it, failed.
 
     Attributes:
-        log_tail: Last lines of what the failed process wrote.
-        lost_host: The host that does not answer any more, if that was it.
-        is_accident: Whether it may go well another time: a process was killed, or hangs, or a
-            host was lost. The user's own code was not the cause.
-        checkpoint: The last one that the training had, where its first host sees it.
+        log_tail: Last lines of the failed process's output.
+        lost_host: Host that was lost, if that was the cause.
+        is_accident: Whether a restart may succeed: a process was killed, or hangs, or a host was
+            lost. The user's own code was not the cause.
+        checkpoint: Last one of the training, as its first host sees it.
     """
-
-    exit_code = 1
-    kind = "training"
 
     def __init__(
         self,

@@ -1,42 +1,44 @@
-"""With which status does the command end? The table that scripts rely on."""
+"""Exit status and kind of each error: the table that scripts rely on."""
 
 from __future__ import annotations
 
-from launch.errors import (
-    CheckpointError,
-    HostFileError,
-    HostUnreachableError,
-    InfeasiblePlanError,
-    InvalidPlanError,
-    LaunchError,
-    UnknownStrategyError,
-    UnsafeHostError,
-    UseCaseError,
-)
-from planner.errors import PlannerError
-from probes.errors import InvalidHardwareError, ProbeError
+from signal import SIGINT
+
+from launch import errors as launch
+from planner import errors
+from probes.errors import InvalidDocumentError, ProbeError
 
 BUG = 8
-_LAUNCH: tuple[tuple[type[LaunchError | ProbeError], int, str], ...] = (
-    (UnsafeHostError, 7, "unsafe_host"),
-    (HostFileError, 2, "host_file"),
-    (HostUnreachableError, 4, "host"),
-    (UseCaseError, 2, "use_case"),
-    (CheckpointError, 2, "checkpoint"),
-    (UnknownStrategyError, 2, "strategy"),
-    (InfeasiblePlanError, 3, "no_plan"),
-    (InvalidPlanError, 2, "plan"),
-    (InvalidHardwareError, 6, "corrupt"),
-    (LaunchError, 1, "launch"),
-    (ProbeError, BUG, "probe"),
-)
+_CODES: dict[type[Exception], tuple[int, str]] = {
+    errors.UsageError: (2, "usage"),
+    errors.StoreError: (6, "store"),
+    errors.StoreLockedError: (6, "locked"),
+    errors.StoreCorruptError: (6, "corrupt"),
+    errors.StoreUnwritableError: (6, "unwritable"),
+    errors.StoreNewerError: (6, "newer"),
+    errors.StoreUrlError: (2, "database_url"),
+    errors.PlanFileError: (2, "plan_file"),
+    errors.NoPlanError: (3, "no_plan"),
+    errors.RunDirectoryError: (2, "run_directory"),
+    errors.StalePlanError: (5, "stale_plan"),
+    errors.RefusedError: (7, "refused"),
+    errors.CancelledError: (128 + SIGINT, "signal"),
+    errors.TrainingFailedError: (1, "training"),
+    launch.UnsafeHostError: (7, "unsafe_host"),
+    launch.HostFileError: (2, "host_file"),
+    launch.HostUnreachableError: (4, "host"),
+    launch.UseCaseError: (2, "use_case"),
+    launch.CheckpointError: (2, "checkpoint"),
+    launch.UnknownStrategyError: (2, "strategy"),
+    launch.InfeasiblePlanError: (3, "no_plan"),
+    launch.InvalidPlanError: (2, "plan"),
+    launch.LaunchError: (1, "launch"),
+    InvalidDocumentError: (6, "corrupt"),
+    ProbeError: (BUG, "probe"),
+}
+"""By class; an error counts as its nearest base class in the table."""
 
 
-def judge(error: Exception) -> tuple[int, str] | None:
-    """Give exit status and a short word for an error of ours, ``None`` for one that is a bug."""
-    if isinstance(error, PlannerError):
-        return error.exit_code, error.kind
-    for kind, code, word in _LAUNCH:
-        if isinstance(error, kind):
-            return code, word
-    return None
+def classify_error(error: Exception) -> tuple[int, str] | None:
+    """Give exit status and kind of an error; ``None`` for an unexpected one, which is a bug."""
+    return next((_CODES[base] for base in type(error).__mro__ if base in _CODES), None)

@@ -1,19 +1,71 @@
-"""How are durations written on the command line?"""
+"""Measured values and durations as text, and durations read from the command line."""
 
 from __future__ import annotations
 
 import math
 import re
 
+from probes.timing import Interval
+
+_PREFIXES = ("B", "KiB", "MiB", "GiB", "TiB")
+_FIGURES = 3
+_ROUNDING = 1e-6
+"""0.7 times 10 is a little more than 7 to a computer."""
+
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 _NUMBER = re.compile(r"(?P<number>\d+(\.\d+)?)\s*(?P<unit>[a-z]*)", re.ASCII)
+
+
+def format_bytes(size_bytes: int | None) -> str:
+    """Write a size: ``2.1 GiB``; nothing where it is not known."""
+    if size_bytes is None:
+        return ""
+    size, power = float(size_bytes), 0
+    while size >= 999.5 and power < len(_PREFIXES) - 1:
+        size, power = size / 1024, power + 1
+    return f"{format_number(size) if power else size_bytes} {_PREFIXES[power]}"
+
+
+def format_number(value: float) -> str:
+    """Write a number above 0 with three figures, more where it is large: ``0.452``, ``42.8``."""
+    digits = 0
+    while value < 10 ** (_FIGURES - 1 - digits) and digits < 9:
+        digits += 1
+    return f"{value:.{digits}f}"
+
+
+def format_interval(interval: Interval | None) -> str:
+    """Write a value with the longer side of its interval: ``42.8 ±0.7``.
+
+    The side rounds up, since an interval that is shown narrower than it is claims too much.
+    """
+    if interval is None:
+        return ""
+    digits = len(format_number(interval.median).partition(".")[2])
+    side = max(interval.high - interval.median, interval.median - interval.low)
+    side = math.ceil(side * 10**digits - _ROUNDING) / 10**digits
+    return f"{interval.median:.{digits}f} ±{side:.{digits}f}"
+
+
+def format_range(interval: Interval) -> str:
+    """Write a value with both ends of its interval: ``42.8 (42.1 to 43.3)``."""
+    values = (interval.median, interval.low, interval.high)
+    median, low, high = (format_number(value) for value in values)
+    return f"{median} ({low} to {high})"
+
+
+def printable(text: str) -> str:
+    """Show control characters as escapes: a terminal would obey them."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def parse_duration_s(text: str) -> float:
     """Read ``90``, ``90s``, ``5m`` or ``1h`` as seconds.
 
     Raises:
-        ValueError: It is none of these, or not above zero; the message says what is expected.
+        ValueError: It is none of these, or not above zero; the message has the expected forms.
     """
     found = _NUMBER.fullmatch(text.strip().lower())
     value = float(found["number"]) * _SECONDS.get(found["unit"], 0.0) if found else 0.0
@@ -23,7 +75,7 @@ def parse_duration_s(text: str) -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """Write a duration for people.
+    """Write a duration in seconds, minutes or hours.
 
     >>> format_duration(83.4), format_duration(4.25), format_duration(7265)
     ('1m 23s', '4.2s', '2h 1m')

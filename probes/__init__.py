@@ -1,1 +1,1 @@
-"""What is this machine? Facts and measured limits of one node. Imports nothing of ours."""
+"""Facts and measured limits of one machine. Imports nothing of ours."""

@@ -1,4 +1,4 @@
-"""Cores that compute, so that what is measured meanwhile is as it is beside a training.
+"""Busy cores: a process that computes, so that links are measured as they are beside a training.
 
 A child process multiplies matrices and walks through memory, as a backward pass does, with a thread
 for each core that may be used. It ends with its owner, however that ends: its standard input is
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from itertools import cycle
 from types import TracebackType
 
-from probes.children import module_command
+from probes.child_process import module_command
 from probes.cpu import read_cpu
 from probes.errors import LinkProbeError
 
@@ -25,7 +25,7 @@ _ORDER = 512
 """Of the matrices: a product takes some milliseconds, and all three stay in a core's cache."""
 
 _WALK_NUMBERS = 1 << 21
-"""8 MiB for each core, more than its own caches hold; a 16th of it in every round of products."""
+"""8 MiB for each core, more than its own caches; a 16th of it in every round of products."""
 
 _START_LIMIT_S = 60.0
 """To load NumPy, with a tenth of a core too."""
@@ -36,7 +36,7 @@ _ONE_THREAD = dict.fromkeys(
 
 
 class BusyCores:
-    """Keeps every core busy that may be used, from entering to leaving it.
+    """A ``with`` block in which every core that may be used is busy.
 
     Raises:
         LinkProbeError: No process can be started that computes.
@@ -54,7 +54,7 @@ class BusyCores:
         except OSError as error:
             raise LinkProbeError(f"nothing computes beside sums: {error.strerror}") from error
         try:
-            self._wait_until_it_computes()
+            self._wait_until_computing()
         except BaseException:
             self._end()
             raise
@@ -68,7 +68,7 @@ class BusyCores:
     ) -> None:
         self._end()
 
-    def _wait_until_it_computes(self) -> None:
+    def _wait_until_computing(self) -> None:
         assert self._child.stdout is not None
         if not select.select([self._child.stdout], [], [], _START_LIMIT_S)[0]:
             raise LinkProbeError(f"nothing computes beside sums after {_START_LIMIT_S:g} s")
@@ -95,7 +95,7 @@ def main() -> None:
         all_compute.wait()
     except threading.BrokenBarrierError:
         sys.stderr.flush()
-        os._exit(1)  # a thread has said what keeps it from computing
+        os._exit(1)  # a thread has written why it cannot compute
     sys.stdout.write("computing\n")
     sys.stdout.flush()
     sys.stdin.read()
@@ -117,7 +117,7 @@ def _compute(all_compute: threading.Barrier) -> None:
 
 def _rounds() -> Iterator[None]:
     """Compute without end, in rounds."""
-    import numpy as np  # late: the owner of this process has no use for it here
+    import numpy as np  # late: the owner of this process does not need it
 
     factor = np.full((_ORDER, _ORDER), 0.5, np.float32)
     product = np.empty_like(factor)

@@ -1,13 +1,13 @@
-"""Which control groups is this process in? Their directories, with every visible ancestor.
+"""Control groups of this process: their directories, with every visible ancestor.
 
 A limit holds for a group and everything below it, so a process is bound by its own group and by
 each ancestor's. Version 1 has a hierarchy per controller, version 2 a single one, and both can be
-mounted side by side. Three things go wrong for who reads only ``/sys/fs/cgroup``:
+mounted side by side. Reading only ``/sys/fs/cgroup`` goes wrong in three ways:
 
 * the process is in a group below the mount point (any systemd service, any Slurm job);
 * the mount shows only a part of the hierarchy (a container without a cgroup namespace: the path
   in ``/proc/self/cgroup`` begins with the root of the mount in ``mountinfo``);
-* the path leads out of the cgroup namespace (``/../other``): only the mount point can be seen.
+* the path leads out of the cgroup namespace (``/../other``): only the mount point is visible.
 
 Source: cgroups(7), proc_pid_mountinfo(5).
 """
@@ -32,7 +32,7 @@ class Cgroup:
     """Path below the mount point, ``/`` for the mount point itself."""
 
     directory: Path
-    """Where its files are."""
+    """Folder of its files."""
 
     def __str__(self) -> str:
         return f"cgroup v{self.version} {self.path}"
@@ -47,7 +47,7 @@ class _Mount:
 
 
 def find_cgroups(controller: str, root: Path = ROOT) -> tuple[Cgroup, ...]:
-    """Give the groups that may limit ``controller``, each hierarchy from own group to the top.
+    """Find the groups that may limit ``controller``, each hierarchy from own group to the top.
 
     The own group of each hierarchy comes first. A hierarchy that is not mounted gives nothing.
     """

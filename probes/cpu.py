@@ -1,6 +1,6 @@
-"""Which processors are here, and how many cores may be used?
+"""Processors, and the cores that may be used.
 
-``os.cpu_count()`` and its like do not know of quotas. What may be used is the minimum of
+``os.cpu_count()`` ignores quotas. The number of usable cores is the minimum of
 
 * the affinity of this process (which the kernel keeps inside its cpuset);
 * the quota of its control group and of every ancestor, a part of a core being cut off, since
@@ -47,7 +47,7 @@ _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Core:
-    """Where a logical core sits."""
+    """Place of a logical core in the machine."""
 
     core_id: int
     siblings: tuple[int, ...]
@@ -60,7 +60,7 @@ def read_cpu(root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> Cpu:
 
     Args:
         root: Root of the file system to read from.
-        environ: Where Slurm's variables are looked for.
+        environ: Environment with Slurm's variables.
     """
     online = read_cpu_list(root / "sys/devices/system/cpu/online")
     online = online or tuple(range(os.cpu_count() or 1))
@@ -140,8 +140,8 @@ def _find_slurm_grant(environ: Mapping[str, str]) -> int | None:
     """Give the cores that the job has on this node.
 
     One rank uses the whole node, so the node's grant counts, not SLURM_CPUS_PER_TASK: a job of
-    2 tasks x 4 cores on a node lets the one rank have 8. SLURM_JOB_CPUS_PER_NODE says the same
-    for all nodes, in an order that only the node list tells.
+    2 tasks x 4 cores on a node lets the one rank have 8. SLURM_JOB_CPUS_PER_NODE has the same
+    for all nodes, in the order of the node list.
     """
     granted = parse_int(environ.get("SLURM_CPUS_ON_NODE"))
     return granted if granted is not None and granted > 0 else None
@@ -182,7 +182,7 @@ def _best_first(cores: Sequence[_Core]) -> list[_Core]:
 
 
 def _cache_sizes(level: int, cores: Sequence[int], root: Path) -> Iterator[int]:
-    """Give the size of each cache of a level that holds data, a shared one once."""
+    """Yield the size of each data cache of a level, a shared one once."""
     seen = set()
     for core in cores:
         for cache in sorted((root / f"sys/devices/system/cpu/cpu{core}/cache").glob("index*")):

@@ -1,8 +1,8 @@
-"""Which GPUs does CUDA show, and under which numbers?
+"""GPUs that CUDA shows, with their numbers.
 
 NVML numbers GPUs along the PCI bus and shows all of them. CUDA puts the fastest first and shows
-only what ``CUDA_VISIBLE_DEVICES`` lets through. So the two are joined by UUID, and torch is asked
-for its view, in a process of its own: ``python -m probes.cuda_devices``.
+only what ``CUDA_VISIBLE_DEVICES`` lets through. So the two are joined by UUID, and torch is queried
+in a process of its own: ``python -m probes.cuda_devices``.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from probes.children import ask, module_command
+from probes.child_process import module_command, run_child
 from probes.hardware import Gpu
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CudaDevices:
-    """What torch can train on."""
+    """GPUs that torch can train on."""
 
     uuids: tuple[str, ...] = ()
     """UUIDs in the order of CUDA's numbers."""
@@ -28,33 +28,33 @@ class CudaDevices:
     """Why there are none, or why that is not known; ``None`` where there are some."""
 
 
-def ask_torch(
+def query_torch(
     command: Sequence[str] = tuple(module_command("probes.cuda_devices")), *, limit_s: float = 30.0
 ) -> CudaDevices:
-    """Ask torch for its GPUs in a process of its own, which takes seconds.
+    """Query torch for its GPUs in a process of its own, which takes seconds.
 
     Args:
-        command: The program to ask.
-        limit_s: When to give up.
+        command: The program to run.
+        limit_s: Time limit.
     """
-    answer = ask(command, limit_s=limit_s)
-    document = answer.document
+    result = run_child(command, limit_s=limit_s)
+    document = result.document
     if document is None or not isinstance(document.get("uuids"), list):
-        return CudaDevices(reason=f"torch was asked for its GPUs: {answer.failure or 'no answer'}")
+        return CudaDevices(reason=f"torch was asked for its GPUs: {result.failure or 'no result'}")
     uuids = tuple(str(uuid) for uuid in document["uuids"])
     return CudaDevices(uuids=uuids, reason=None if uuids else str(document.get("reason")))
 
 
 def number_gpus(gpus: Sequence[Gpu], uuids: Sequence[str]) -> tuple[Gpu, ...]:
-    """Give the GPUs with CUDA's numbers, found by UUID.
+    """Add CUDA's numbers to GPUs, found by UUID.
 
     Args:
         gpus: As NVML shows them.
         uuids: In CUDA's order, with or without the prefix ``GPU-``.
     """
-    index_of = {_normal(uuid): index for index, uuid in enumerate(uuids)}
+    index_of = {_normalise_uuid(uuid): index for index, uuid in enumerate(uuids)}
     return tuple(
-        replace(gpu, cuda_index=index_of.get(_normal(gpu.uuid)) if gpu.uuid else None)
+        replace(gpu, cuda_index=index_of.get(_normalise_uuid(gpu.uuid)) if gpu.uuid else None)
         for gpu in gpus
     )
 
@@ -62,10 +62,10 @@ def number_gpus(gpus: Sequence[Gpu], uuids: Sequence[str]) -> tuple[Gpu, ...]:
 def predict_order(
     gpus: Sequence[Gpu], environ: Mapping[str, str] = os.environ
 ) -> tuple[str, ...] | None:
-    """Give the UUIDs that CUDA would show, in its order, without asking it.
+    """Predict the UUIDs that CUDA would show, in its order, without CUDA.
 
     ``None`` where that cannot be known: GPUs of different kinds, which CUDA sorts by a speed that
-    it keeps to itself (unless CUDA_DEVICE_ORDER asks for the order of the bus), GPUs cut up by
+    it does not publish (unless CUDA_DEVICE_ORDER selects the order of the bus), GPUs cut up by
     MIG, and GPUs that hide their UUID.
 
     Source: CUDA C++ Programming Guide, "CUDA Environment Variables".
@@ -87,13 +87,17 @@ def _choose(uuids: Sequence[str], visible: str) -> Iterator[str]:
         if entry.isdecimal():
             found = uuids[int(entry) : int(entry) + 1]
         else:
-            found = [uuid for uuid in uuids if entry and _normal(uuid).startswith(_normal(entry))]
+            found = [
+                uuid
+                for uuid in uuids
+                if entry and _normalise_uuid(uuid).startswith(_normalise_uuid(entry))
+            ]
         if len(found) != 1:
             return
         yield found[0]
 
 
-def _normal(uuid: str) -> str:
+def _normalise_uuid(uuid: str) -> str:
     return uuid.strip().lower().removeprefix("gpu-")
 
 

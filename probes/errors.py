@@ -1,8 +1,8 @@
-"""What can go wrong while a machine or a time is measured?
+"""Errors of measuring a machine or a time.
 
 ProbeError
 |-- InvalidMeasurementError    no samples, or a time that is not a positive number
-|-- InvalidHardwareError       a stored description of hardware cannot be read back
+|-- InvalidDocumentError       what was stored, sent or written by hand is not what it should be
 |-- SpeedProbeError            the process that measures limits gave no result
 `-- LinkProbeError             no link to measure, or nothing computes beside it
 """
@@ -18,8 +18,8 @@ class InvalidMeasurementError(ProbeError):
     """A measurement has no samples, or a time in it is not a positive number."""
 
 
-class InvalidHardwareError(ProbeError):
-    """A stored description of hardware cannot be read back."""
+class InvalidDocumentError(ProbeError):
+    """What was stored, sent or written by hand is wrong. The message has where and how."""
 
 
 class SpeedProbeError(ProbeError):
@@ -27,4 +27,4 @@ class SpeedProbeError(ProbeError):
 
 
 class LinkProbeError(ProbeError):
-    """One rank has nobody to talk to, or nothing computes beside what is measured."""
+    """There is no other rank to measure a link to, or nothing computes beside the measurement."""

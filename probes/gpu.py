@@ -1,8 +1,8 @@
-"""Which GPUs are here, how are they joined, and who else uses them? Asked of NVML.
+"""GPUs, their links and their other processes, from NVML.
 
 Any call to NVML may fail: there is no driver, it does not fit its library, the GPU is too old or
-too virtual for the question, or has fallen off the bus. What cannot be told is ``None``; where
-nothing can be told there are no GPUs, and a reason.
+too virtual for the query, or has fallen off the bus. What is not known is ``None``; where
+nothing is known there are no GPUs, and a reason.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MAX_NVLINKS = 36
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpus:
-    """All that NVML tells about the GPUs of a node."""
+    """Facts of NVML about the GPUs of a node."""
 
     gpus: tuple[Gpu, ...] = ()
     """In NVML's order, without CUDA's numbers."""
@@ -54,12 +54,12 @@ class Gpus:
 
 
 def read_gpus(nvml: Any = None, own_pids: Collection[int] | None = None, root: Path = ROOT) -> Gpus:
-    """Ask NVML for the GPUs; never raises.
+    """Query NVML for the GPUs; never raises.
 
     Args:
         nvml: Something with the functions of the module ``pynvml``, which it is when left out.
         own_pids: Processes on a GPU that are ours and so no cause for a warning.
-        root: Root of the file system where the reason is looked for.
+        root: Root of the file system in which the reason is searched.
     """
     try:
         nvml = importlib.import_module("pynvml") if nvml is None else nvml
@@ -69,7 +69,7 @@ def read_gpus(nvml: Any = None, own_pids: Collection[int] | None = None, root: P
     try:
         return _read_all(_Nvml(nvml), {os.getpid()} if own_pids is None else own_pids)
     finally:
-        _Nvml(nvml).ask("nvmlShutdown")
+        _Nvml(nvml).query("nvmlShutdown")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +78,11 @@ class _Nvml:
 
     module: Any
 
-    def ask(self, function: str, *arguments: Any) -> Any:
-        answer, _ = self.try_to_ask(function, *arguments)
+    def query(self, function: str, *arguments: Any) -> Any:
+        answer, _ = self.try_query(function, *arguments)
         return answer
 
-    def try_to_ask(self, function: str, *arguments: Any) -> tuple[Any, str | None]:
+    def try_query(self, function: str, *arguments: Any) -> tuple[Any, str | None]:
         """Give the answer and ``None``, or ``None`` and what went wrong."""
         try:
             answer = getattr(self.module, function)(*arguments)
@@ -92,8 +92,8 @@ class _Nvml:
 
 
 def _read_all(nvml: _Nvml, own_pids: Collection[int]) -> Gpus:
-    driver = nvml.ask("nvmlSystemGetDriverVersion")
-    count, error = nvml.try_to_ask("nvmlDeviceGetCount")
+    driver = nvml.query("nvmlSystemGetDriverVersion")
+    count, error = nvml.try_query("nvmlDeviceGetCount")
     if not count:
         reason = f"NVML cannot count the GPUs: {error}" if error else "the driver shows no GPU"
         return Gpus(reason=f"{reason}; {_REMEDY}", driver=driver)
@@ -101,7 +101,7 @@ def _read_all(nvml: _Nvml, own_pids: Collection[int]) -> Gpus:
     gpus: list[Gpu] = []
     warnings: list[str] = []
     for index in range(count):
-        handle, error = nvml.try_to_ask("nvmlDeviceGetHandleByIndex", index)
+        handle, error = nvml.try_query("nvmlDeviceGetHandleByIndex", index)
         if error is not None:
             warnings.append(f"GPU {index} cannot be reached ({error}): it is left out")
             continue
@@ -117,22 +117,22 @@ def _read_all(nvml: _Nvml, own_pids: Collection[int]) -> Gpus:
 
 
 def _read_gpu(nvml: _Nvml, index: int, handle: Any, own_pids: Collection[int]) -> Gpu:
-    memory = nvml.ask("nvmlDeviceGetMemoryInfo", handle)
-    capability = nvml.ask("nvmlDeviceGetCudaComputeCapability", handle)
-    mig_modes = nvml.ask("nvmlDeviceGetMigMode", handle)  # current and pending
-    links = [nvml.ask("nvmlDeviceGetNvLinkState", handle, link) for link in range(_MAX_NVLINKS)]
+    memory = nvml.query("nvmlDeviceGetMemoryInfo", handle)
+    capability = nvml.query("nvmlDeviceGetCudaComputeCapability", handle)
+    mig_modes = nvml.query("nvmlDeviceGetMigMode", handle)  # current and pending
+    links = [nvml.query("nvmlDeviceGetNvLinkState", handle, link) for link in range(_MAX_NVLINKS)]
     return Gpu(
         nvml_index=index,
-        name=nvml.ask("nvmlDeviceGetName", handle),
-        uuid=nvml.ask("nvmlDeviceGetUUID", handle),
+        name=nvml.query("nvmlDeviceGetName", handle),
+        uuid=nvml.query("nvmlDeviceGetUUID", handle),
         memory_bytes=None if memory is None else int(memory.total),
         free_bytes=None if memory is None else int(memory.free),
         compute_capability=None if capability is None else tuple(capability),
-        pcie_generation=nvml.ask("nvmlDeviceGetMaxPcieLinkGeneration", handle),
-        pcie_width=nvml.ask("nvmlDeviceGetMaxPcieLinkWidth", handle),
+        pcie_generation=nvml.query("nvmlDeviceGetMaxPcieLinkGeneration", handle),
+        pcie_width=nvml.query("nvmlDeviceGetMaxPcieLinkWidth", handle),
         nvlinks=None if links == [None] * _MAX_NVLINKS else sum(map(bool, links)),
         mig_enabled=None if mig_modes is None else bool(mig_modes[0]),
-        compute_mode=_COMPUTE_MODES.get(nvml.ask("nvmlDeviceGetComputeMode", handle)),
+        compute_mode=_COMPUTE_MODES.get(nvml.query("nvmlDeviceGetComputeMode", handle)),
         other_processes=_read_processes(nvml, handle, own_pids),
     )
 
@@ -140,7 +140,7 @@ def _read_gpu(nvml: _Nvml, index: int, handle: Any, own_pids: Collection[int]) -
 def _read_processes(
     nvml: _Nvml, handle: Any, own_pids: Collection[int]
 ) -> tuple[GpuProcess, ...] | None:
-    running = nvml.ask("nvmlDeviceGetComputeRunningProcesses", handle)
+    running = nvml.query("nvmlDeviceGetComputeRunningProcesses", handle)
     if running is None:
         return None
     return tuple(
@@ -153,9 +153,9 @@ def _read_processes(
 def _read_links(nvml: _Nvml, found: list[tuple[Gpu, Any]]) -> Iterator[GpuLink]:
     for (first, first_handle), (second, second_handle) in combinations(found, 2):
         pair = (first_handle, second_handle)
-        # asking for peers, not for what is at the far end of a link, also works through a switch
-        status = nvml.ask("nvmlDeviceGetP2PStatus", *pair, _P2P_CAPS_INDEX_NVLINK)
-        level = nvml.ask("nvmlDeviceGetTopologyCommonAncestor", *pair)
+        # a query for peers, not for the far end of a link, also works through a switch
+        status = nvml.query("nvmlDeviceGetP2PStatus", *pair, _P2P_CAPS_INDEX_NVLINK)
+        level = nvml.query("nvmlDeviceGetTopologyCommonAncestor", *pair)
         kind = "nvlink" if status == _P2P_STATUS_OK else _TOPOLOGY.get(level)
         if kind is not None and first.uuid and second.uuid:
             yield GpuLink(first_uuid=first.uuid, second_uuid=second.uuid, kind=kind)

@@ -1,15 +1,10 @@
-"""What is this node made of? Frozen values, their JSON form and their fingerprint."""
+"""Hardware of a node: frozen values and their fingerprint."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, is_dataclass
-from types import NoneType, UnionType
-from typing import Any, get_args, get_origin, get_type_hints
-
-from probes.errors import InvalidHardwareError
+from dataclasses import dataclass
 
 GIB = 2**30
 
@@ -19,7 +14,7 @@ class CoreLimit:
     """One thing that limits how many cores may be used."""
 
     source: str
-    """What sets the limit, such as ``affinity`` or ``cgroup v2 quota of /user.slice``."""
+    """Source of the limit, such as ``affinity`` or ``cgroup v2 quota of /user.slice``."""
 
     cores: int
 
@@ -44,7 +39,7 @@ class Cpu:
     numa_nodes: int | None = None
 
     usable_cores: int
-    """Logical cores that this process may keep busy."""
+    """Logical cores that this process may use."""
 
     quota_cores: float | None = None
     """Cores' worth of time that quotas grant, which may be less than one; ``None`` without any."""
@@ -67,7 +62,7 @@ class Cpu:
     """
 
     limits: tuple[CoreLimit, ...]
-    """Every limit found, in the order in which they were looked for."""
+    """Every limit found, in the order of the search."""
 
     l1d_bytes: int | None = None
     """First-level data cache of one core."""
@@ -79,11 +74,11 @@ class Cpu:
     """All third-level caches of the machine together."""
 
     instruction_sets: tuple[str, ...] = ()
-    """What matters for training, sorted: ``avx2``, ``avx512``, ``avx512_bf16``, ``amx_bf16``..."""
+    """Those for training, sorted: ``avx2``, ``avx512``, ``avx512_bf16``, ``amx_bf16``..."""
 
     @property
     def binding_limit(self) -> CoreLimit:
-        """The limit that decides ``usable_cores``; of equal ones the first looked for."""
+        """The limit that decides ``usable_cores``; of equal ones the first."""
         return min(self.limits, key=lambda limit: limit.cores)
 
     def choose_cores(self, count: int) -> tuple[int, ...]:
@@ -113,10 +108,10 @@ class Memory:
     total_bytes: int
 
     available_bytes: int | None = None
-    """What new processes could get right now without swapping."""
+    """Memory that new processes could get now without swapping."""
 
     usable_bytes: int
-    """``min(total_bytes, every limit)``: what the node's processes may hold together."""
+    """``min(total_bytes, every limit)``: what the node's processes may use together."""
 
     limits: tuple[MemoryLimit, ...] = ()
     swap_bytes: int | None = None
@@ -138,7 +133,7 @@ class GpuProcess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """One GPU. Fields that the driver does not tell are ``None``."""
+    """One GPU. Fields that the driver does not give are ``None``."""
 
     nvml_index: int
     """NVML's number, which is nvidia-smi's: in order of the PCI bus."""
@@ -174,7 +169,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuLink:
-    """How two GPUs reach each other."""
+    """Link between two GPUs."""
 
     first_uuid: str
     second_uuid: str
@@ -249,15 +244,15 @@ class Hardware:
     """``None`` where nothing was measured."""
 
     warnings: tuple[str, ...] = ()
-    """What could not be found out, and what looks wrong, one line each."""
+    """What is not known, and what seems wrong, one line each."""
 
     def fingerprint(self) -> str:
         """Give ``sha256:...``, the same as long as the node trains equally fast when idle.
 
         Counts: processors, cores that may be used, total memory, GPUs. Does not count: name and
         addresses, load, free memory, other people's processes, measured speeds, driver, and which
-        GPUs CUDA happens to show. Sizes are rounded to GiB, since kernels and drivers keep a
-        little more or less for themselves from version to version.
+        GPUs CUDA happens to show. Sizes are rounded to GiB, since kernels and drivers reserve a
+        little more or less from version to version.
         """
         cpu = self.cpu
         facts = {
@@ -272,63 +267,7 @@ class Hardware:
         text = json.dumps(facts, sort_keys=True)
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
-    def to_json(self) -> dict[str, Any]:
-        """Give the hardware as plain values that JSON can hold."""
-        plain = _plain(asdict(self))
-        assert isinstance(plain, dict)
-        return plain
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Hardware:
-        """Read hardware back from `to_json`; unknown keys are left out.
-
-        Raises:
-            InvalidHardwareError: A key is missing or a value is of the wrong type.
-        """
-        hardware = _decode(cls, values, "hardware")
-        assert isinstance(hardware, cls)
-        return hardware
-
 
 def _gpu_facts(gpu: Gpu) -> str:
     size_gib = None if gpu.memory_bytes is None else round(gpu.memory_bytes / GIB)
     return json.dumps([gpu.uuid, gpu.name, size_gib, gpu.compute_capability, gpu.mig_enabled])
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value
-
-
-def _decode(kind: Any, value: Any, where: str) -> Any:
-    if isinstance(kind, UnionType):
-        if value is None and NoneType in get_args(kind):
-            return None
-        (kind,) = (option for option in get_args(kind) if option is not NoneType)
-    if get_origin(kind) is tuple and isinstance(value, list | tuple):
-        return tuple(_decode(get_args(kind)[0], item, where) for item in value)
-    if is_dataclass(kind) and isinstance(value, Mapping):
-        return _decode_dataclass(kind, value, where)
-    if kind is float and type(value) is int:
-        return float(value)
-    # type() and not isinstance(): True is an int to Python, not to us
-    if type(value) is kind:
-        return value
-    expected = getattr(kind, "__name__", kind)
-    raise InvalidHardwareError(f"{where}={value!r}: expected {expected}; probe the node again")
-
-
-def _decode_dataclass(kind: Any, values: Mapping[str, Any], where: str) -> Any:
-    hints = get_type_hints(kind)
-    chosen = {
-        field.name: _decode(hints[field.name], values[field.name], f"{where}.{field.name}")
-        for field in fields(kind)
-        if field.name in values
-    }
-    try:
-        return kind(**chosen)
-    except TypeError as error:  # a key without a default is missing
-        raise InvalidHardwareError(f"{where}: {error}; probe the node again") from error

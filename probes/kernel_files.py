@@ -1,4 +1,4 @@
-"""What do the small text files say through which the kernel describes the machine?
+"""Small text files through which the kernel describes the machine.
 
 They may be missing, unreadable or empty for many good reasons (another architecture, a container,
 a plain user), so every reader here gives ``None`` for what it cannot read.
@@ -9,11 +9,11 @@ from __future__ import annotations
 from pathlib import Path
 
 ROOT = Path("/")
-"""Where ``/proc`` and ``/sys`` are looked for; tests keep recorded trees elsewhere."""
+"""Parent of ``/proc`` and ``/sys``; tests have recorded trees elsewhere."""
 
 
 def read_text(path: Path) -> str | None:
-    """Give the text of a file without the white space around it."""
+    """Read the text of a file without the white space around it."""
     try:
         # a kernel file may also fail while it is read: a link's speed gives EINVAL when it is down
         return path.read_text(encoding="utf-8", errors="replace").strip()
@@ -22,7 +22,7 @@ def read_text(path: Path) -> str | None:
 
 
 def read_int(path: Path) -> int | None:
-    """Give the whole number that a file holds."""
+    """Read the whole number in a file."""
     return parse_int(read_text(path))
 
 
@@ -35,7 +35,7 @@ def parse_int(text: str | None) -> int | None:
 
 
 def read_table(path: Path) -> dict[str, str]:
-    """Give the entries of a file of lines ``name value`` or ``name: value``."""
+    """Read the entries of a file of lines ``name value`` or ``name: value``."""
     pairs = (line.split(None, 1) for line in (read_text(path) or "").splitlines())
     return {pair[0].rstrip(":"): pair[1].strip() for pair in pairs if len(pair) == 2}
 

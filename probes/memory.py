@@ -1,4 +1,4 @@
-"""How much memory is here, how much may be used, and was a process killed for want of it?"""
+"""Memory: how much there is, how much may be used, and kills for lack of it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def read_memory(root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> M
 
     Args:
         root: Root of the file system to read from.
-        environ: Where Slurm's variables are looked for.
+        environ: Environment with Slurm's variables.
     """
     sizes = read_table(root / "proc/meminfo")
     total_bytes = _kib(sizes, "MemTotal") or os.sysconf("SC_PHYS_PAGES") * os.sysconf(
@@ -41,9 +41,9 @@ def read_memory(root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> M
 
 
 def oom_kill_count(root: Path = ROOT) -> int | None:
-    """Give how often the kernel has killed a process of our control group to free memory.
+    """Count how often the kernel has killed a process of our control group to free memory.
 
-    Read it before and after a run: a higher count says that memory was short. The kernel counts
+    Read it before and after a run: a higher count means that memory was short. The kernel counts
     for the victim's group, whichever ancestor's limit was hit. Without such a group (the top of
     version 2 has no counter) the count of the whole machine is given; ``None`` without that.
     """

@@ -1,4 +1,4 @@
-"""What is this whole node? Every probe, put together."""
+"""All probes of a node together."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from probes.cpu import read_cpu
-from probes.cuda_devices import CudaDevices, ask_torch, number_gpus, predict_order
+from probes.cuda_devices import CudaDevices, number_gpus, predict_order, query_torch
 from probes.errors import SpeedProbeError
 from probes.gpu import Gpus, read_gpus
 from probes.hardware import GIB, Cpu, Gpu, Hardware, Memory, NetworkInterface
 from probes.memory import read_memory
-from probes.network import read_networks
+from probes.network.interfaces import read_networks
 from probes.speed import SpeedReport, measure_speeds
 
 _LIMIT_S = 10.0
@@ -24,13 +24,13 @@ _SMALL_SHM_BYTES = GIB
 
 
 def probe(*, quick: bool = False) -> Hardware:
-    """Look at this node; what cannot be found out is a warning, never an exception.
+    """Probe this node; what cannot be found is a warning, never an exception.
 
     Takes at most 10 s, most of it for measuring speeds.
 
     Args:
-        quick: Measure nothing and do not ask torch: below 2 s. CUDA's numbers of the GPUs are then
-            worked out, which is not possible where GPUs of different kinds are mixed.
+        quick: Measure nothing and do not start torch: below 2 s. CUDA's numbers of the GPUs are
+            then predicted, which is not possible where GPUs of different kinds are mixed.
     """
     start_s = time.monotonic()
     warnings: list[str] = []
@@ -41,7 +41,7 @@ def probe(*, quick: bool = False) -> Hardware:
         devices = _predict_devices(found)
     else:
         budget_s = start_s + _LIMIT_S - _RESERVE_S - time.monotonic()
-        devices, report = _ask_children(cpu, found, budget_s, warnings)
+        devices, report = _run_children(cpu, found, budget_s, warnings)
     gpus = number_gpus(found.gpus, devices.uuids)
     return Hardware(
         node=platform.node(),
@@ -56,7 +56,7 @@ def probe(*, quick: bool = False) -> Hardware:
         warnings=(
             *warnings,
             *found.warnings,
-            *_find_doubts(memory, gpus, devices),
+            *_find_warnings(memory, gpus, devices),
             *(() if report is None else report.failures),
         ),
     )
@@ -71,19 +71,19 @@ def _predict_devices(found: Gpus) -> CudaDevices:
     return CudaDevices(uuids=uuids)
 
 
-def _ask_children(
+def _run_children(
     cpu: Cpu, found: Gpus, budget_s: float, warnings: list[str]
 ) -> tuple[CudaDevices, SpeedReport | None]:
-    """Ask two children at once: both spend most of their time on importing torch."""
+    """Run two children at once: both spend most of their time on importing torch."""
     with ThreadPoolExecutor(max_workers=1) as executor:
-        asked = executor.submit(ask_torch, limit_s=budget_s) if found.gpus else None
+        pending = executor.submit(query_torch, limit_s=budget_s) if found.gpus else None
         # in this thread, so that Ctrl-C reaches it at once
         try:
             report = measure_speeds(cpu.core_ids, budget_s=budget_s)
         except SpeedProbeError as error:
             report = None
             warnings.append(str(error))
-        return CudaDevices() if asked is None else asked.result(), report
+        return CudaDevices() if pending is None else pending.result(), report
 
 
 def _read_networks(warnings: list[str]) -> tuple[NetworkInterface, ...]:
@@ -94,7 +94,7 @@ def _read_networks(warnings: list[str]) -> tuple[NetworkInterface, ...]:
         return ()
 
 
-def _find_doubts(memory: Memory, gpus: tuple[Gpu, ...], devices: CudaDevices) -> Iterator[str]:
+def _find_warnings(memory: Memory, gpus: tuple[Gpu, ...], devices: CudaDevices) -> Iterator[str]:
     if memory.shm_bytes is None:
         yield "no shared memory: workers cannot share tensors; mount a tmpfs on /dev/shm"
     elif memory.shm_bytes < _SMALL_SHM_BYTES:

@@ -1,4 +1,4 @@
-"""How fast are the cores, the memory and the way to the GPU? Limits, measured in a few seconds.
+"""Speed of the cores, of memory and of the way to the GPU: limits, measured in seconds.
 
 ``python -m probes.speed --budget-s 6 --cores 0,1`` measures and prints what it has found after
 each quantity; `measure_speeds` starts that and reads it. A limit is what the machine can do at its
@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import argparse
 import io
-import json
 import os
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from probes.children import ask, module_command
-from probes.errors import SpeedProbeError
+from probes import codec
+from probes.child_process import module_command, run_child
+from probes.errors import InvalidDocumentError, SpeedProbeError
 from probes.hardware import Speeds
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image as Picture
 
 _GRACE_S = 1.0
-"""What a child may take over its budget: it looks at its clock between two runs only."""
+"""Time that a child may take over its budget: it reads its clock between two runs only."""
 
 _MATRIX = 1024
 _MAX_MATRIX = 8192
@@ -45,7 +45,7 @@ _JPEG_QUALITY = 85
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeedReport:
-    """What was measured, and what could not be."""
+    """Measured speeds, and failures."""
 
     speeds: Speeds
     failures: tuple[str, ...] = ()
@@ -80,23 +80,21 @@ def measure_speeds(
     """
     cores = ",".join(map(str, core_ids))
     arguments = ("--budget-s", str(budget_s), "--cores", cores)
-    answer = ask(
+    result = run_child(
         module_command("probes.speed", *arguments) if command is None else command,
         limit_s=budget_s + _GRACE_S,
     )
-    document = answer.document
-    if document is None:
-        why = answer.failure or "it printed nothing"
+    if result.document is None:
+        why = result.failure or "it printed nothing"
         raise SpeedProbeError(f"limits were not measured ({why}): probe again")
-    speeds, failures = document.get("speeds") or {}, document.get("failures") or []
-    known = {
-        field.name: float(value)
-        for field in fields(Speeds)
-        if isinstance(value := speeds.get(field.name), float | int)
-    }
-    if answer.failure is not None:
-        failures = [*failures, f"limits were measured in part only: {answer.failure}"]
-    return SpeedReport(speeds=Speeds(**known), failures=tuple(map(str, failures)))
+    try:
+        report = codec.convert(result.document, SpeedReport, source="its answer")
+    except InvalidDocumentError as error:
+        raise SpeedProbeError(f"limits were not measured ({error}): probe again") from error
+    if result.failure is None:
+        return report
+    partly = f"limits were measured in part only: {result.failure}"
+    return replace(report, failures=(*report.failures, partly))
 
 
 def best_rate(run: Run, amount: float, limit_s: float, clock: Clock = time.perf_counter) -> float:
@@ -251,7 +249,7 @@ def main() -> None:
     wanted = [int(core) for core in arguments.cores.split(",") if core] or sorted(allowed)
     os.sched_setaffinity(0, allowed & set(wanted) or allowed)
     for report in _measure_all(len(wanted), arguments.budget_s, start_s):
-        print(json.dumps(asdict(report)), flush=True)  # noqa: T201
+        print(codec.encode(report).decode(), flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":

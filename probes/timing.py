@@ -1,4 +1,4 @@
-"""How long does a step take, and how sure is that? Warm-up, samples, intervals."""
+"""Step times: warm-up, samples, intervals."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def paired_ratio(pairs: Sequence[tuple[float, float]]) -> Interval:
 
 @dataclass(slots=True)
 class StepTimes:
-    """Recorder of step times that finds out by itself where warm-up ends.
+    """Recorder of step times that finds where warm-up ends.
 
     The first step is always warm-up. Then the median of a window of five steps slides along; once
     it has moved by less than 2 % from one step to the next, warm-up is over, in retrospect, where
@@ -181,17 +181,17 @@ class StepTimes:
         return self._warmup_steps is not None
 
     def is_precise(self, half_width: float = PRECISE_HALF_WIDTH) -> bool:
-        """Tell whether the interval is narrower than ``+- half_width``, relative to the median."""
+        """Whether the interval is narrower than ``+- half_width``, relative to the median."""
         known = self.measurement()
         return known is not None and known.relative_half_width <= half_width
 
     def measurement(self, *, force: bool = False) -> Measurement | None:
-        """Give what is known so far; ``None`` before warm-up is over, unless forced to.
+        """Return the measurement so far; ``None`` before warm-up is over, unless forced.
 
         Args:
             force: For a run whose time is up: without a steady window, every step but the first
                 counts, and a lone first step counts as it is. Few samples have a wide interval,
-                which is how such a result says that it is weak. ``None`` only without any step.
+                which shows that such a result is weak. ``None`` only without any step.
         """
         warmup_steps = self._warmup_steps
         if warmup_steps is None:

@@ -1,6 +1,7 @@
-"""What do processes use while they run? What pidstat and sar show, on demand.
+"""Resources that processes use while they run, as pidstat and sar show them.
 
-Nothing here runs by itself: who wants to know takes a sample, and later another one.
+Callers take a sample, and later another one. Read by our own code: psutil would open more files for
+each sample, during trials, and tests read recorded trees.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Usage:
     """Processor time of the processes and of their children that have ended."""
 
     io_wait_s: float
-    """Time in which cores of the machine were idle and a disk was waited for."""
+    """Time in which cores of the machine waited for a disk."""
 
     received_bytes: int
     """Through all interfaces of the machine but loopback."""
@@ -44,11 +45,11 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageRates:
-    """What was used between two samples."""
+    """Rates of use between two samples."""
 
     elapsed_s: float
     busy_cores: float
-    """Cores that the processes kept busy, on average."""
+    """Cores that the processes used, on average."""
 
     io_wait_cores: float
     received_bytes_per_s: float
@@ -67,21 +68,21 @@ class _Process:
 
 
 def resident_bytes(pids: Iterable[int], root: Path = ROOT) -> int | None:
-    """Give the memory that processes hold together, pages that they share counted once.
+    """Sum the memory of processes, pages that they share counted once.
 
     Sums the proportional set size: a page that n processes map counts 1/n for each. Where the
-    kernel does not tell it, the resident size stands in, which counts shared pages n times.
-    So it does for somebody else's processes. ``None`` where all of them have ended.
+    kernel does not give it, as for another user's processes, the resident size is used, which
+    counts shared pages n times. ``None`` where all of them have ended.
     """
     sizes = [size for pid in pids if (size := _process_bytes(root / f"proc/{pid}")) is not None]
     return sum(sizes) if sizes else None
 
 
 def mapped_bytes(pids: Iterable[int], root: Path = ROOT) -> int:
-    """Give the resident sizes of processes, a shared page counted for each that maps it.
+    """Sum the resident sizes of processes, a shared page counted for each that maps it.
 
-    An upper bound that costs the kernel nothing to tell. `resident_bytes` lets it walk through
-    every page, which takes the time of a core: 10 ms per GiB.
+    An upper bound that costs the kernel nothing. For `resident_bytes` it walks through every page,
+    which takes the time of a core: 10 ms per GiB.
     """
     statm = (read_text(root / f"proc/{pid}/statm") or "" for pid in pids)
     pages = (fields.split()[1:2] for fields in statm)
@@ -150,7 +151,7 @@ def interrupts_s(cores: Collection[int] | None = None, root: Path = ROOT) -> flo
 
 
 def usage_between(earlier: Usage, later: Usage) -> UsageRates:
-    """Give what was used between two samples of the same processes.
+    """Compute the rates between two samples of the same processes.
 
     Args:
         earlier: First sample.

@@ -1,22 +1,89 @@
-"""What the documents show works."""
+"""What the documents show works, and what they name is there."""
 
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
+import pytest
 import torch
 from PIL import Image
 
 from launch.data.pictures import Pictures
 
 ROOT = Path(__file__).parents[1]
+DOCUMENTS = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
+FLOORS = ("probes", "launch", "planner")
+FOREIGN = {"PyTorch", "SQLAlchemy"}
+"""Names with capitals inside that are none of ours."""
 
 
-def test_links_between_documents_lead_somewhere():
-    for document in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
-        for link in re.findall(r"\]\(([^)#]+)\)", document.read_text()):
-            assert link.startswith("https://") or (document.parent / link).exists(), link
+def code_of(document: str) -> str:
+    """Give the one Python example of a document."""
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / document).read_text(), re.DOTALL)
+    return code
+
+
+def anchors_of(document: Path) -> set[str]:
+    """Give the headings of a document as links name them."""
+    heads = re.findall(r"^#+ (.+)$", document.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+def names_in(document: Path) -> Iterator[str]:
+    """Give the paths and modules of ours that a document names; those with a <gap> are none."""
+    text = document.read_text()
+    yield from re.findall(
+        rf"(?<![\w/.<])((?:{'|'.join(FLOORS)}|tests|bench|docs)/[\w/.-]*\w/?)(?![\w/.*<])", text
+    )
+    for name in re.findall(rf"`((?:{'|'.join(FLOORS)})(?:\.\w+)+)`", text):
+        if name != "planner.db":
+            yield name.replace(".", "/")
+
+
+def is_there(name: str) -> bool:
+    """Tell whether there is a file, a folder or a module of a name, or a thing in a module."""
+    path = ROOT / name
+    return any(p.exists() for p in (path, path.with_suffix(".py"), path.parent.with_suffix(".py")))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_between_documents_lead_somewhere(document):
+    for link in re.findall(r"\]\(([^)]+)\)", document.read_text()):
+        if link.startswith("https://"):
+            continue
+        name, _, anchor = link.partition("#")
+        target = document.parent / name if name else document
+        assert target.exists(), link
+        assert not anchor or anchor in anchors_of(target), link
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_path_and_module_that_a_document_names_is_there(document):
+    assert [name for name in names_in(document) if not is_there(name)] == []
+
+
+def test_every_folder_has_its_row_on_the_page_of_rooms():
+    page = (ROOT / "docs/house.md").read_text()
+    folders = {file.parent for floor in FLOORS for file in (ROOT / floor).rglob("*.py")}
+    assert [f for f in sorted(folders) if f"| `{f.relative_to(ROOT)}/` |" not in page] == []
+
+
+def test_files_functions_and_classes_of_the_page_of_rooms_are_there():
+    page = (ROOT / "docs/house.md").read_text()
+    files = [file for floor in FLOORS for file in (ROOT / floor).rglob("*.py")]
+    names = {file.name for file in files}
+    assert [
+        name for name in re.findall(r"(?<!/)\b(?!mycase|test_)\w+\.py\b", page) if name not in names
+    ] == []
+    defined = set(re.findall(r"\b(?:def|class) (\w+)", "".join(f.read_text() for f in files)))
+    called = set(re.findall(r"\b(\w+)\(\)", page)) | set(
+        re.findall(r"\b([A-Z]\w+[a-z][A-Z]\w+)\b", page)
+    )
+    assert called - defined - FOREIGN == set()
 
 
 def test_every_strategy_has_its_paragraph_and_its_row():
@@ -24,23 +91,86 @@ def test_every_strategy_has_its_paragraph_and_its_row():
 
     readme, page = (ROOT / "README.md").read_text(), (ROOT / "docs/strategies.md").read_text()
     for name in strategy_names():
-        assert f"| `{name}` |" in readme
+        assert f"`{name}`" in readme
+        assert f"| `{name}` |" in page
         assert f"**`{name}`**" in page
 
 
-def test_every_setting_of_a_plan_is_in_the_readme():
+def test_every_setting_of_a_plan_has_its_row():
     from launch.plan import Plan
 
-    readme = (ROOT / "README.md").read_text()
-    said = {"strategy", "processes", "threads_per_process", "node_batch", "micro_batches"}
-    for name in Plan(strategy="threads", node_batch=1).to_json().keys() - said:
-        assert f"`{name}`" in readme or name in ("replicas", "devices"), name
+    page = (ROOT / "docs/plans.md").read_text()
+    for name in Plan(strategy="threads", node_batch=1).__dataclass_fields__:
+        assert f"| `{name}` |" in page
+
+
+def test_every_exit_code_of_ours_has_its_row():
+    import launch.errors
+    import planner.errors
+    import probes.errors
+    from planner.exit_codes import classify_error
+
+    things = [vars(module).values() for module in (launch.errors, planner.errors, probes.errors)]
+    kinds = [k for k in chain(*things) if isinstance(k, type) and issubclass(k, Exception)]
+    found = [classify_error(kind.__new__(kind)) for kind in kinds]
+    codes = {verdict[0] for verdict in found if verdict is not None and verdict[0] < 128}
+    page = (ROOT / "docs/commands.md").read_text()
+    assert len(codes) > 5
+    assert [code for code in sorted(codes) if f"\n| {code} | " not in page] == []
+    assert "\n| 128 + N | " in page
+
+
+def test_every_part_of_a_use_case_has_its_row():
+    from launch.use_cases._base import UseCase
+
+    page = (ROOT / "docs/own-model.md").read_text()
+    for name in vars(UseCase).keys() | UseCase.__annotations__.keys():
+        assert name.startswith("_") or re.search(rf"^\| `{name}(\(.*\))?` \|", page, re.MULTILINE)
+
+
+def test_own_model_of_the_readme_trains_and_its_weights_are_loaded_as_shown(tmp_path, monkeypatch):
+    from launch.checkpoints.weights import save_weights
+    from launch.use_cases import resolve
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "mycase.py").write_text(code_of("README.md"))
+    case = resolve("mycase.py:MyCase").load()
+    model = case.model()
+    samples = case.dataset(None, train=True)
+    batch, target = torch.utils.data.default_collate([samples[0], samples[1]])
+    case.loss(model(batch), target).backward()
+    case.optimizer(model.parameters()).step()
+    (tmp_path / "runs" / "1").mkdir(parents=True)
+    save_weights(model, tmp_path / "runs" / "1" / "weights.safetensors")
+    names: dict[str, object] = {}
+    try:
+        exec(code_of("docs/own-model.md"), names)
+    finally:
+        sys.modules.pop("mycase", None)
+    loaded = names["model"]
+    assert isinstance(loaded, torch.nn.Module)
+    assert not loaded.training
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(loaded.state_dict()[name], tensor)
+
+
+def test_host_file_of_the_page_on_hosts_is_read(tmp_path):
+    from launch.hosts.host_file import read_host_file
+
+    (text,) = re.findall(
+        r"```\n(# hosts.txt.*?)```", (ROOT / "docs/hosts.md").read_text(), re.DOTALL
+    )
+    (tmp_path / "hosts.txt").write_text(text)
+    hosts = read_host_file(tmp_path / "hosts.txt").hosts
+    names = ["node1", "node2", "gpu3", "gpu04", "gpu05", "gpu06", "gpu09", "2001:db8::1"]
+    assert [host.name for host in hosts] == names
+    assert (hosts[1].port, hosts[2].user) == (2222, "alice")
 
 
 def test_data_set_of_the_input_page_can_be_decoded_once(tmp_path):
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/input.md").read_text(), re.DOTALL)
     names: dict[str, type] = {"__name__": "pictures"}
-    exec(code, names)
+    exec(code_of("docs/input.md"), names)
     for name, colour in (("cat_1", "red"), ("dog_1", "blue")):
         Image.new("RGB", (90, 70), colour).save(tmp_path / f"{name}.jpg")
     pictures = names["Folder"](tmp_path, ["cat", "dog"])

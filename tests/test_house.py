@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,15 +14,23 @@ ROOT = Path(__file__).parents[1]
 FLOORS = ("probes", "launch", "planner")
 """From the ground up: a floor imports from itself and from those before it."""
 
+LARGEST_ROOT = 7
+LARGEST_FOLDER = 16
+"""Modules: a folder that needs more is two things."""
+
+DOORS = {"probes/node.py", "planner/__main__.py"}
+"""Modules of a root that put folders together. All others there are what folders import."""
+
 HOMES = {
     "typer": "planner/cli/",
     "mpi4py": (
-        "launch/rank.py",
-        "launch/exchange/",
-        "launch/mpi/roll_call.py",
-        "planner/together/rank.py",
+        "launch/rank/rank.py",
+        "launch/gradient_sync/allreduce/",
+        "launch/mpi/rank_names.py",
+        "planner/cluster_tuning/rank.py",
     ),
     "sqlalchemy": "planner/store/",
+    "msgspec": "probes/codec.py",
 }
 
 
@@ -82,3 +92,104 @@ def test_library_is_imported_only_where_it_was_promised(package, home):
     }
     assert users, f"nothing imports {package}"
     assert {user for user in users if not user.startswith(home)} == set()
+
+
+def home_of(module: Path) -> str:
+    """Folder of a module; a door of a root is a folder of its own."""
+    name = str(module.relative_to(ROOT))
+    return name if name in DOORS else str(module.parent.relative_to(ROOT))
+
+
+def names_imported(module: Path) -> Iterator[str]:
+    """Full names that a file imports from our floors, of modules or of things in them."""
+    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Import(names=names):
+                yield from (alias.name for alias in names)
+            case ast.ImportFrom(module=str(package), names=names):
+                yield from (f"{package}.{alias.name}" for alias in names)
+
+
+def file_of(name: str) -> Path | None:
+    """File of a module, or of the module that holds a thing of this name."""
+    for parts in (name.split("."), name.split(".")[:-1]):
+        path = ROOT.joinpath(*parts)
+        if path.with_suffix(".py").is_file():
+            return path.with_suffix(".py")
+        if (path / "__init__.py").is_file():
+            return path / "__init__.py"
+    return None
+
+
+def arrows() -> dict[str, set[str]]:
+    """For each folder, the folders that it imports from."""
+    found: dict[str, set[str]] = {}
+    for floor in FLOORS:
+        for module in modules(floor):
+            home = home_of(module)
+            targets = {file_of(name) for name in names_imported(module) if name.startswith(FLOORS)}
+            found.setdefault(home, set()).update(home_of(file) for file in targets if file)
+            found[home].discard(home)
+    return found
+
+
+def test_folders_import_in_one_direction():
+    """Not even by a detour: they can be put in an order in which each needs only those before."""
+    left = arrows()
+    while free := {folder for folder, needs in left.items() if not needs & left.keys()}:
+        left = {folder: needs for folder, needs in left.items() if folder not in free}
+    rings = {folder: sorted(needs & left.keys()) for folder, needs in left.items()}
+    assert rings == {}
+
+
+@pytest.mark.parametrize("floor", FLOORS)
+def test_folders_are_small(floor):
+    sizes = Counter(module.parent for module in modules(floor) if module.name != "__init__.py")
+    too_large = {
+        str(folder.relative_to(ROOT)): size
+        for folder, size in sizes.items()
+        if size > (LARGEST_ROOT if folder == ROOT / floor and floor != "probes" else LARGEST_FOLDER)
+    }
+    assert too_large == {}
+
+
+def test_every_folder_says_what_it_holds():
+    folders = {module.parent for floor in FLOORS for module in modules(floor)}
+    inits = [folder / "__init__.py" for folder in folders]
+    assert [
+        file
+        for file in inits
+        if not (file.is_file() and ast.get_docstring(ast.parse(file.read_text())))
+    ] == []
+
+
+def test_no_two_classes_have_the_same_name():
+    places: dict[str, list[str]] = {}
+    for floor in FLOORS:
+        for module in modules(floor):
+            for node in ast.parse(module.read_text(encoding="utf-8")).body:
+                if isinstance(node, ast.ClassDef):
+                    places.setdefault(node.name, []).append(str(module.relative_to(ROOT)))
+    assert {name: files for name, files in places.items() if len(files) > 1} == {}
+
+
+def first_sentences(module: Path) -> Iterator[tuple[str, str]]:
+    """First sentence of each docstring of a file, with the name of what it describes."""
+    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            docstring = ast.get_docstring(node) or ""
+            name = getattr(node, "name", module.name)
+            yield name, docstring.partition("\n\n")[0].replace("\n", " ").partition(". ")[0]
+
+
+@pytest.mark.parametrize("floor", FLOORS)
+def test_docstrings_say_what_a_thing_is_and_do_not_ask(floor):
+    asking = [
+        f"{module.relative_to(ROOT)}: {name}: {sentence}"
+        for module in modules(floor)
+        for name, sentence in first_sentences(module)
+        if re.match(
+            r"(How|What|Which|Who|Why|Where|When|Is|Are|Does|Do|Can|Has|May) .*\?", sentence
+        )
+    ]
+    assert asking == []

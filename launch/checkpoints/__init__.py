@@ -1,1 +1,1 @@
-"""How is a training kept to go on later? In folders that any plan can write and read."""
+"""Checkpoints: folders from which any plan can resume a training."""

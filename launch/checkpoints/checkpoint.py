@@ -1,7 +1,7 @@
-"""What does a checkpoint hold, whoever wrote it? The model, and each parameter's state as a whole.
+"""Checkpoint opened for reading: the model, and each parameter's whole optimizer state.
 
 Several workers may have written pieces of one parameter's state, each in the order of its memory;
-here they are put together in the shape of the parameter.
+here they are merged into the shape of the parameter.
 """
 
 from __future__ import annotations
@@ -19,22 +19,21 @@ from torch import Tensor
 
 from launch.checkpoints.folder import read_manifest
 from launch.checkpoints.manifest import Manifest
-from launch.checkpoints.values import decode
+from launch.checkpoints.tagged_values import decode
 from launch.errors import CheckpointError
 
 DOCUMENT = "ddlplan"
-"""Under which name a file's metadata hold a worker's document."""
+"""Key of a worker's document in the metadata of its file."""
 
 
 class Checkpoint:
     """A checkpoint opened for reading. Use it in a ``with`` block.
 
-    Its files are not read through when it is opened: `launch.checkpoints.folder.find_latest` has
-    done that.
+    Opening does not check the files' content: `launch.checkpoints.folder.find_latest` has.
 
     Attributes:
-        manifest: What it says of itself.
-        schedules: Kind, number of parameter groups and state of each schedule that was kept.
+        manifest: Its manifest.
+        schedules: Kind, number of parameter groups and state of each stored schedule.
     """
 
     def __init__(self, path: Path) -> None:
@@ -69,23 +68,23 @@ class Checkpoint:
 
     @property
     def loose_state(self) -> Mapping[str, Any]:
-        """What an optimizer kept under texts, of no parameter."""
+        """State that an optimizer keeps under texts and not under parameters."""
         return self._loose
 
     def model_state(self) -> dict[str, Any]:
-        """Read what ``load_state_dict`` of the model takes."""
+        """Read the model's ``state_dict``."""
         tensors = {name: self._tensor(file, name) for name, file in self._weights.items()}
         return tensors | self._others
 
     def settings_of(self, names: list[str]) -> Mapping[str, Any] | None:
-        """Give the settings of the group that trained one of these parameters.
+        """Return the settings of the group that trained one of these parameters.
 
         ``None`` where none of them was trained.
         """
         return next((self._settings[name] for name in names if name in self._settings), None)
 
     def optimizer_state(self, name: str) -> dict[str, Any]:
-        """Put together what the optimizer keeps for a parameter; empty where it keeps nothing.
+        """Merge the optimizer's state of a parameter; empty where it has none.
 
         Tensors with a value for each element have the parameter's shape and are contiguous.
 
@@ -101,10 +100,10 @@ class Checkpoint:
             for key, value in first["values"].items()
         }
         for key in first["elements"]:
-            state[key] = self._whole(name, key)
+            state[key] = self._assemble(name, key)
         return state
 
-    def _whole(self, name: str, key: str) -> Tensor:
+    def _assemble(self, name: str, key: str) -> Tensor:
         shape = torch.Size(self._shapes[name]["shape"])
         strides = self._shapes[name]["strides"]
         memory: Tensor | None = None

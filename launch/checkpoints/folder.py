@@ -1,16 +1,16 @@
-"""Which checkpoint of a folder counts? The newest whole one.
+"""Folder of checkpoints, of which the newest whole one counts.
 
-Each is a folder of its own, written under a hidden name and renamed when it is whole; nothing
+Each checkpoint is a folder, written under a hidden name and renamed when it is whole. Nothing
 points to the newest, so no pointer can be wrong::
 
     DIR/step-00000400/manifest.json            written last
                       weights-0.safetensors    the model, under the names of its state_dict
-                      optimizer-0.safetensors  what worker 0 holds of the optimizer's state
+                      optimizer-0.safetensors  worker 0's part of the optimizer's state
                       optimizer-1.safetensors
     DIR/.step-00000500/                        being written, or left by a writer that was killed
-    DIR/.lock                                  held by who writes; empty
+    DIR/.lock                                  locked by the writer; empty
 
-Imports no torch: the command line looks here before it starts anything.
+Imports no torch: the command line reads the folder before it starts anything.
 """
 
 from __future__ import annotations
@@ -21,30 +21,31 @@ import hashlib
 import os
 import re
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from launch.checkpoints.manifest import FileRecord, Manifest, NewerCheckpointError
 from launch.errors import CheckpointError
 
 MANIFEST = "manifest.json"
-_BLOCK_BYTES = 1 << 20
 _NAME = re.compile(r"step-(\d{8,})")
 _HIDDEN = re.compile(r"\.(old-)?step-\d{8,}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """The checkpoint that counts."""
+class FoundCheckpoint:
+    """The newest whole checkpoint of a folder."""
 
     path: Path
     manifest: Manifest
     warnings: tuple[str, ...]
-    """Of each newer one why it was passed over."""
+    """For each newer checkpoint, why it was passed over."""
 
 
-def find_latest(folder: Path) -> Found:
-    """Find the newest checkpoint that is whole; every byte of it is read.
+def find_latest(folder: Path) -> FoundCheckpoint:
+    """Find the newest whole checkpoint; every byte of it is read.
 
     Raises:
         CheckpointError: There is none, or a newer ddlplan wrote it.
@@ -59,7 +60,7 @@ def find_latest(folder: Path) -> Found:
         except CheckpointError as error:
             warnings.append(f"checkpoint {path} is passed over: {error}")
             continue
-        return Found(path=path, manifest=manifest, warnings=tuple(warnings))
+        return FoundCheckpoint(path=path, manifest=manifest, warnings=tuple(warnings))
     if warnings:
         raise CheckpointError(f"no usable checkpoint in {folder}: {'; '.join(warnings)}")
     raise CheckpointError(
@@ -68,7 +69,7 @@ def find_latest(folder: Path) -> Found:
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
-    """List what is called a checkpoint, the newest first.
+    """List the checkpoints by name, the newest first.
 
     Raises:
         CheckpointError: The folder cannot be read.
@@ -93,7 +94,7 @@ def name_of(step: int) -> str:
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Read what a checkpoint says of itself.
+    """Read the manifest of a checkpoint.
 
     Raises:
         CheckpointError: It cannot be read.
@@ -106,7 +107,7 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def check_files(path: Path, manifest: Manifest) -> None:
-    """Hold the files of a checkpoint against its manifest, to the last byte.
+    """Check every byte of a checkpoint's files against its manifest.
 
     Raises:
         CheckpointError: One is missing or is not what was written.
@@ -119,7 +120,7 @@ def check_files(path: Path, manifest: Manifest) -> None:
 
 
 def has_all_files(path: Path) -> bool:
-    """Whether the files are there in their sizes: the quick half of `check_files`."""
+    """Whether the files exist in their sizes: the quick half of `check_files`."""
     try:
         for record in read_manifest(path).files:
             _check_size(path, record)
@@ -136,52 +137,64 @@ def digest_of(path: Path) -> str:
     Raises:
         CheckpointError: It cannot be read.
     """
-    digest = hashlib.sha256()
     try:
         with path.open("rb", buffering=0) as file:
-            while block := file.read(_BLOCK_BYTES):
-                digest.update(block)
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise CheckpointError(f"{path.name} cannot be read ({error.strerror})") from error
-    return digest.hexdigest()
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove what writers left that were killed. Only one may write in a folder at a time."""
+    """Remove what killed writers have left. Only one may write in a folder at a time."""
     for path in folder.iterdir():
         if _HIDDEN.fullmatch(path.name):
             shutil.rmtree(path, ignore_errors=True)
 
 
-def remove_others(folder: Path, step: int, *, keep: int) -> None:
+def remove_superseded(folder: Path, step: int, *, max_checkpoints: int) -> None:
     """Remove all but the newest whole checkpoints up to the one of a step.
 
-    What has a later step is removed too: whoever went on from an earlier one has passed it over.
+    Those of later steps are removed too: a training that resumed from an earlier one passed them
+    over.
 
     Args:
-        folder: Where they are.
+        folder: Of the checkpoints.
         step: Of the checkpoint that was just written.
-        keep: How many stay.
+        max_checkpoints: Number that stays.
     """
-    kept = 0
+    count = 0
     for path in list_checkpoints(folder):
-        if step_of(path) <= step and kept < keep and has_all_files(path):
-            kept += 1
+        if step_of(path) <= step and count < max_checkpoints and has_all_files(path):
+            count += 1
         else:
-            with contextlib.suppress(OSError):  # the new one is there, which is what counts
+            with contextlib.suppress(OSError):  # the new one is whole: that suffices
                 remove(path)
 
 
 def remove(path: Path) -> None:
-    """Remove a checkpoint, which is none from the first moment on."""
+    """Remove a checkpoint; it counts as none from the first moment on."""
     hidden = path.with_name(f".old-{path.name}")
     shutil.rmtree(hidden, ignore_errors=True)
     path.rename(hidden)
     shutil.rmtree(hidden, ignore_errors=True)
 
 
+@contextlib.contextmanager
+def write_durably(path: Path) -> Iterator[BinaryIO]:
+    """Open a new file that only the user can read; it is on the disk when the block ends."""
+    with create_private(path) as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def create_private(path: Path) -> BinaryIO:
+    """Create a file that only the user can read."""
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+
+
 def sync_folder(path: Path) -> None:
-    """Have the kernel write down which names a folder holds."""
+    """Write to the disk which names a folder holds."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

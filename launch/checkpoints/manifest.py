@@ -1,14 +1,16 @@
-"""What does a checkpoint say of itself? Where in which training it was made, and of which files."""
+"""Manifest of a checkpoint: the point of the training where it was made, and its files."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from launch.errors import CheckpointError
+from probes import codec
+from probes.errors import InvalidDocumentError
 
 SCHEMA_VERSION = 1
 
@@ -24,9 +26,9 @@ class FileRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """One checkpoint: everything but tensors, settings of the optimizer and of the schedule.
+    """Everything of a checkpoint but tensors and settings of the optimizer and of the schedule.
 
-    A training is in epoch ``epoch``, of which ``position`` samples are done.
+    The training is in epoch ``epoch``, of which ``position`` samples are done.
     """
 
     use_case: str
@@ -51,16 +53,17 @@ class Manifest:
     """Of each node, at the time of writing."""
 
     hosts: tuple[str, ...] = ()
-    """What the nodes are called, in the same order."""
+    """Names of the nodes, in the same order."""
 
     plans: tuple[Mapping[str, Any], ...] = ()
-    """Of each node that is known to the writer, the first one's first: `Plan.to_json`."""
+    """Of each node that is known to the writer, the first one's first. As JSON: a later ddlplan
+    may have other settings."""
 
     facts: Mapping[str, Any] = field(default_factory=dict)
     """What the writing node's strategy found out before its first step: `TrainStep.facts`."""
 
     software: Mapping[str, str] = field(default_factory=dict)
-    """Versions of what wrote it."""
+    """Versions of the software that wrote it."""
 
     created_at: str = ""
     """ISO 8601, in UTC."""
@@ -79,8 +82,8 @@ class Manifest:
 
     def encode(self) -> bytes:
         """Give the manifest as JSON, with a digest of its other values."""
-        values = asdict(self)
-        return json.dumps(values | {"sha256": _digest(values)}, indent=1).encode() + b"\n"
+        values = codec.to_builtins(self)
+        return codec.encode(values | {"sha256": _digest(values)}, indent=1) + b"\n"
 
     @classmethod
     def decode(cls, document: bytes) -> Manifest:
@@ -90,23 +93,20 @@ class Manifest:
             CheckpointError: It is damaged, or of a newer schema.
         """
         try:
-            values = json.loads(document)
-            version = int(values["schema_version"])
+            values = codec.decode(document, dict[str, Any], source="manifest")
+            version = codec.convert(values.get("schema_version"), int, source="schema_version")
             if version > SCHEMA_VERSION:
                 raise NewerCheckpointError(
                     f"schema_version={version} and this ddlplan reads up to {SCHEMA_VERSION}: "
                     "use the newer ddlplan that wrote it"
                 )
-            if values.pop("sha256") != _digest(values):
-                raise ValueError("its values are not those that were written")
-            values["files"] = tuple(FileRecord(**record) for record in values["files"])
-            if strange := [file.name for file in values["files"] if "/" in file.name]:
-                raise ValueError(f"a file is named {strange[0]}")
-            values["node_batches"] = tuple(values["node_batches"])
-            values["plans"] = tuple(values["plans"])
-            values["hosts"] = tuple(values["hosts"])
-            return cls(**values)
-        except (ValueError, TypeError, KeyError) as error:
+            if values.pop("sha256", None) != _digest(values):
+                raise InvalidDocumentError("its values are not those that were written")
+            manifest = codec.convert(values, cls, source="manifest", allow_unknown_keys=False)
+            if strange := [file.name for file in manifest.files if "/" in file.name]:
+                raise InvalidDocumentError(f"a file is named {strange[0]}")
+            return manifest
+        except InvalidDocumentError as error:
             raise CheckpointError(f"its manifest is damaged ({error})") from error
 
 

@@ -1,4 +1,4 @@
-"""How does a worker take up what a checkpoint holds? It fills its part of its plan's own layout."""
+"""Restoring of a worker from a checkpoint, into the layout of its own plan."""
 
 from __future__ import annotations
 
@@ -11,45 +11,51 @@ from torch import Tensor
 from torch.optim.lr_scheduler import LRScheduler
 
 from launch.checkpoints.checkpoint import Checkpoint
-from launch.checkpoints.held import HeldOptimizer, HeldPiece, HeldState
-from launch.checkpoints.part import is_per_element
+from launch.checkpoints.training_state import OptimizerParts, OptimizerPiece, TrainingState
+from launch.checkpoints.worker_part import is_per_element
 from launch.errors import CheckpointError
-from launch.training.shared_parameters import flat_view
+from launch.local_group.shared_parameters import flat_view
 
 
 def restore(
-    held: HeldState, schedules: Sequence[LRScheduler], checkpoint: Checkpoint, *, global_batch: int
+    live: TrainingState,
+    schedules: Sequence[LRScheduler],
+    checkpoint: Checkpoint,
+    *,
+    global_batch: int,
 ) -> None:
-    """Bring a worker that has made no step yet to the state of a checkpoint.
+    """Restore a worker that has made no step yet to the state of a checkpoint.
 
-    Every worker of the node does it; nobody may make a step before all have done.
+    Every worker of the node does it; none may make a step before all have done.
 
     Args:
-        held: What the worker's step holds.
-        schedules: Those that the worker drives, freshly made.
-        checkpoint: Whose state it is to be.
-        global_batch: This job's. A schedule counts steps: where they had another size, it goes on
-            from where it would be had all had this one.
+        live: State of the worker's step.
+        schedules: Of the worker, freshly made.
+        checkpoint: To restore from.
+        global_batch: Of this job. A schedule counts steps: where the checkpoint's steps had another
+            size, it resumes from where it would be had all had this one.
 
     Raises:
         CheckpointError: It is one of another model or optimizer.
     """
-    _restore_models(held, checkpoint)
+    _restore_models(live, checkpoint)
     is_same_batch = global_batch == checkpoint.manifest.global_batch
-    kept = [_kept_state(each, checkpoint) if is_same_batch else None for each in schedules]
-    takes_settings = None not in kept
-    for optimizer in held.optimizers:
+    stored = [
+        _find_schedule_state(each, checkpoint) if is_same_batch else None for each in schedules
+    ]
+    takes_settings = None not in stored
+    for optimizer in live.optimizers:
         _restore_optimizer(optimizer, checkpoint, settings=takes_settings)
-    for schedule, state in zip(schedules, kept, strict=True):
+    for schedule, state in zip(schedules, stored, strict=True):
         if takes_settings and state is not None:
             schedule.load_state_dict(state)
         else:
             _advance(schedule, checkpoint.manifest.steps_of(global_batch))
 
 
-def _restore_models(held: HeldState, checkpoint: Checkpoint) -> None:
+def _restore_models(live: TrainingState, checkpoint: Checkpoint) -> None:
     state = checkpoint.model_state()
-    for model in held.models:
+    for model in live.models:
         try:
             model.load_state_dict(state)
         except RuntimeError as error:
@@ -60,8 +66,8 @@ def _restore_models(held: HeldState, checkpoint: Checkpoint) -> None:
             ) from error
 
 
-def _kept_state(schedule: LRScheduler, checkpoint: Checkpoint) -> dict[str, Any] | None:
-    """Find the state of such a schedule: its lists have one entry for each parameter group."""
+def _find_schedule_state(schedule: LRScheduler, checkpoint: Checkpoint) -> dict[str, Any] | None:
+    """Find the state of a schedule of this kind and number of parameter groups."""
     wanted = (type(schedule).__name__, len(schedule.optimizer.param_groups))
     return next(
         (state for kind, groups, state in checkpoint.schedules if (kind, groups) == wanted), None
@@ -69,16 +75,16 @@ def _kept_state(schedule: LRScheduler, checkpoint: Checkpoint) -> dict[str, Any]
 
 
 def _advance(schedule: LRScheduler, steps: int) -> None:
-    """Bring a fresh schedule to where it is after so many steps."""
+    """Advance a fresh schedule by so many steps."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that the optimizer has made none
+        warnings.simplefilter("ignore")  # that the optimizer has made no step
         for _ in range(steps):
             schedule.step()
 
 
 @torch.no_grad()
-def _restore_optimizer(held: HeldOptimizer, checkpoint: Checkpoint, *, settings: bool) -> None:
-    optimizer = held.optimizer
+def _restore_optimizer(live: OptimizerParts, checkpoint: Checkpoint, *, settings: bool) -> None:
+    optimizer = live.optimizer
     kind = type(optimizer).__name__
     if checkpoint.optimizer_kinds != {kind}:
         made = ", ".join(sorted(checkpoint.optimizer_kinds)) or "no optimizer"
@@ -87,12 +93,12 @@ def _restore_optimizer(held: HeldOptimizer, checkpoint: Checkpoint, *, settings:
             "that it was made with"
         )
     group_of: dict[str, Mapping[str, Any]] = {}
-    for group, names in zip(optimizer.param_groups, held.names, strict=True):
+    for group, names in zip(optimizer.param_groups, live.names, strict=True):
         group_of.update(dict.fromkeys(names, group))
         if settings and (found := checkpoint.settings_of(list(names))):
             _set(group, found)
     last, whole = "", dict[str, Any]()
-    for piece in held.pieces:
+    for piece in live.pieces:
         if piece.name != last:  # the pieces of a parameter follow one another
             last, whole = piece.name, checkpoint.optimizer_state(piece.name)
         state = {
@@ -113,8 +119,8 @@ def _set(group: dict[str, Any], settings: Mapping[str, Any]) -> None:
             group[key] = value
 
 
-def _part_of(value: Any, key: str, piece: HeldPiece, group: Mapping[str, Any]) -> Any:
-    """Give a piece's part of a state, where and how the optimizer would have made it."""
+def _part_of(value: Any, key: str, piece: OptimizerPiece, group: Mapping[str, Any]) -> Any:
+    """Return a piece's part of a state, on the device and in the layout of the optimizer."""
     if not isinstance(value, Tensor):
         return value
     if key == "step" and not (group.get("capturable") or group.get("fused")):
@@ -122,9 +128,9 @@ def _part_of(value: Any, key: str, piece: HeldPiece, group: Mapping[str, Any]) -
     device = piece.owned.device
     if not is_per_element(value, piece.parameter, key):
         return value.clone().to(device)
-    laid_out = torch.empty_like(piece.parameter, dtype=value.dtype, device=device)
-    laid_out.copy_(value)
+    in_layout = torch.empty_like(piece.parameter, dtype=value.dtype, device=device)
+    in_layout.copy_(value)
     if piece.owned is piece.parameter:
-        return laid_out
-    part = flat_view(laid_out)[piece.start : piece.start + piece.owned.numel()]
+        return in_layout
+    part = flat_view(in_layout)[piece.start : piece.start + piece.owned.numel()]
     return part.view(piece.owned.shape).clone()

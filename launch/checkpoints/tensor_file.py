@@ -1,7 +1,7 @@
-"""How are tensors written? As a safetensors file, one after the other, with a digest of its bytes.
+"""Writer of safetensors files, one tensor after the other, with a digest of the bytes.
 
-The library's own writer would want all of them as memory that no two share, which is one more copy
-of the model, and would leave the digest to a second pass.
+The library's own writer needs all tensors in memory that no two share, which is one more copy of
+the model, and leaves the digest to a second pass.
 
 Source: https://huggingface.co/docs/safetensors, "Format".
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO
@@ -18,6 +17,7 @@ from typing import BinaryIO
 import torch
 from torch import Tensor
 
+from launch.checkpoints.folder import write_durably
 from launch.checkpoints.manifest import FileRecord
 from launch.errors import CheckpointError
 
@@ -33,7 +33,7 @@ _DTYPES = {
     torch.uint8: "U8",
     torch.bool: "BOOL",
 }
-_BLOCK_BYTES = 8 << 20
+_READ_BYTES = 8 << 20
 
 
 def write_tensors(
@@ -42,22 +42,19 @@ def write_tensors(
     """Write tensors to a new file that only the user can read, down to the disk.
 
     Args:
-        path: Where; nothing may be there.
+        path: Of the file, which may not exist.
         tensors: On any device, in any strides.
-        metadata: Texts that go with them.
+        metadata: Texts that are stored with them.
 
     Raises:
         CheckpointError: A tensor is of a kind that the format does not know.
         OSError: The file cannot be written.
     """
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        digest = hashlib.sha256()
-        num_bytes = 0
+    digest = hashlib.sha256()
+    num_bytes = 0
+    with write_durably(path) as file:
         for block in (_header(tensors, metadata), *map(_content, tensors.values())):
             num_bytes += _write(file, block, digest)
-        file.flush()
-        os.fsync(file.fileno())
     return FileRecord(name=path.name, num_bytes=num_bytes, sha256=digest.hexdigest())
 
 
@@ -89,8 +86,8 @@ def _content(tensor: Tensor) -> memoryview:
 
 
 def _write(file: BinaryIO, block: memoryview, digest: hashlib._Hash) -> int:
-    for start in range(0, len(block), _BLOCK_BYTES):
-        piece = block[start : start + _BLOCK_BYTES]
+    for start in range(0, len(block), _READ_BYTES):
+        piece = block[start : start + _READ_BYTES]
         digest.update(piece)  # while it is in the cache
         file.write(piece)
     return len(block)

@@ -1,4 +1,4 @@
-"""How is a checkpoint written? By all workers of a node together, whole or not at all."""
+"""Writer of checkpoints: all workers of a node together, whole or not at all."""
 
 from __future__ import annotations
 
@@ -8,39 +8,39 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor
 
 from launch.checkpoints import folder as folders
 from launch.checkpoints.checkpoint import DOCUMENT
 from launch.checkpoints.manifest import FileRecord, Manifest
-from launch.checkpoints.part import WorkerPart
 from launch.checkpoints.tensor_file import write_tensors
+from launch.checkpoints.worker_part import WorkerPart
 from launch.errors import CheckpointError
-from launch.training.group import LocalGroup
+from launch.local_group.group import LocalGroup
+from probes import codec
 
 _ROW_BYTES = 2048
-"""For what one worker tells the others: the records of two files, or an error."""
+"""Size of a worker's message to the others: the records of two files, or an error."""
 _LOCK = ".lock"
 _LOCK_LIMIT_S = 10.0
-"""A loading process of a job that was killed a moment ago may still hold the folder."""
+"""Time to wait for the lock: a loading process of a job that was just killed may still have it."""
 
 
 class CheckpointWriter:
-    """Writes checkpoints into a folder, of which it keeps the newest.
+    """Writes checkpoints into a folder, and removes all but the newest.
 
-    Collective: every worker of ``group`` builds one, and calls `save` when the others do. As long
-    as it lives, no other job can write into the folder.
+    Collective: every worker of ``group`` builds one, and calls `save` when the others do. Until
+    `close`, no other job can write into the folder.
 
     Args:
-        folder: Where; made if it is missing, for the user alone.
+        folder: Created if it is missing, for the user alone.
         group: The workers of the one node that writes.
-        keep: How many checkpoints stay.
-        goes_on: Whether the training goes on from a checkpoint, so that the folder may hold some.
+        max_checkpoints: Number of checkpoints that stay.
+        is_resumed: Whether the training resumes from a checkpoint: the folder may hold some.
 
     Raises:
         CheckpointError: The folder cannot be used, or has checkpoints of another training, which
@@ -48,15 +48,15 @@ class CheckpointWriter:
     """
 
     def __init__(
-        self, folder: Path, group: LocalGroup, *, keep: int = 2, goes_on: bool = True
+        self, folder: Path, group: LocalGroup, *, max_checkpoints: int = 2, is_resumed: bool = True
     ) -> None:
         self._folder = folder
-        self._goes_on = goes_on
+        self._is_resumed = is_resumed
         self._group = group
-        self._keep = keep
+        self._max_checkpoints = max_checkpoints
         self._rows = group.share_bytes(_ROW_BYTES * group.size).view(group.size, _ROW_BYTES)
         self._lock: int | None = None
-        self._together(self._take_folder, only_first=True)
+        self._run_on_all(self._lock_folder, only_first=True)
 
     def save(self, make_part: Callable[[], WorkerPart], manifest: Manifest) -> Path:
         """Write a checkpoint. Collective, between two steps.
@@ -64,22 +64,22 @@ class CheckpointWriter:
         When it returns, the checkpoint is on the disk, whatever happens to the machine.
 
         Args:
-            make_part: Gives what this worker writes; it may fail.
+            make_part: Makes this worker's part; it may fail.
             manifest: Of the training; the files are added to it. The first worker's counts.
 
         Returns:
-            Where the checkpoint is.
+            Path of the checkpoint.
 
         Raises:
             CheckpointError: It could not be written; on every worker, and nothing of it is left.
         """
         hidden = self._folder / f".{folders.name_of(manifest.step)}"
         try:
-            self._together(lambda: _make_folder(hidden), only_first=True)
-            answers = self._together(lambda: self._write_part(hidden, make_part()))
-            files = tuple(FileRecord(**each) for answer in answers for each in answer)
-            complete = replace(manifest, files=files)
-            self._together(lambda: self._publish(hidden, complete), only_first=True)
+            self._run_on_all(lambda: _make_folder(hidden), only_first=True)
+            answers = self._run_on_all(lambda: self._write_part(hidden, make_part()))
+            files = [record for answer in answers for record in answer]
+            complete = replace(manifest, files=tuple(files))
+            self._run_on_all(lambda: self._publish(hidden, complete), only_first=True)
         except CheckpointError:
             if self._group.local_rank == 0:
                 shutil.rmtree(hidden, ignore_errors=True)
@@ -87,12 +87,12 @@ class CheckpointWriter:
         return self._folder / folders.name_of(manifest.step)
 
     def close(self) -> None:
-        """Let others write into the folder."""
+        """Unlock the folder."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
-    def _take_folder(self) -> None:
+    def _lock_folder(self) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         # A file: on NFS a folder cannot be locked, nor what is not open for writing.
         descriptor = os.open(self._folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
@@ -106,58 +106,73 @@ class CheckpointWriter:
         self._lock = descriptor
 
     def _check_empty(self) -> None:
-        """Look again: whoever started the job may have looked at the folder of another machine."""
-        if not self._goes_on and (kept := folders.list_checkpoints(self._folder)):
+        """Check again: the folder that was checked at the start may be on another machine."""
+        if not self._is_resumed and (kept := folders.list_checkpoints(self._folder)):
             raise CheckpointError(
                 f"{self._folder} on this host holds checkpoints of a training already, the newest "
                 f"is {kept[0].name}: go on with --resume from this host, or name another folder"
             )
 
-    def _write_part(self, hidden: Path, part: WorkerPart) -> list[dict[str, Any]]:
+    def _write_part(self, hidden: Path, part: WorkerPart) -> list[FileRecord]:
         rank = self._group.local_rank
         records = []
         if part.weights:
             records.append(write_tensors(hidden / f"weights-{rank}.safetensors", part.weights))
         if part.document is not None:
             records.append(_write_state(hidden / f"optimizer-{rank}.safetensors", part))
-        return [asdict(record) for record in records]
+        return records
 
     def _publish(self, hidden: Path, manifest: Manifest) -> None:
-        _write_whole(hidden / folders.MANIFEST, manifest.encode())
+        with folders.write_durably(hidden / folders.MANIFEST) as file:
+            file.write(manifest.encode())
         folders.sync_folder(hidden)
         path = self._folder / folders.name_of(manifest.step)
         if path.exists():
             folders.remove(path)  # passed over when this training was resumed, and made again
         hidden.rename(path)
         folders.sync_folder(self._folder)
-        folders.remove_others(self._folder, manifest.step, keep=self._keep)
+        folders.remove_superseded(
+            self._folder, manifest.step, max_checkpoints=self._max_checkpoints
+        )
 
-    def _together(self, act: Any, *, only_first: bool = False) -> list[Any]:
-        """Do something on every worker, or on the first; give what each one's call gave.
+    def _run_on_all(
+        self, act: Callable[[], Sequence[FileRecord] | None], *, only_first: bool = False
+    ) -> list[tuple[FileRecord, ...]]:
+        """Call a function on every worker, or on the first; return the files that each one wrote.
 
         Raises:
             CheckpointError: It failed on one of them; on every worker.
         """
-        answer: dict[str, Any] = {"result": None}
+        outcome = _Outcome()
         if self._group.local_rank == 0 or not only_first:
             try:
-                answer["result"] = act()
+                outcome = _Outcome(files=tuple(act() or ()))
             except (OSError, CheckpointError) as error:
-                answer["error"] = str(error)[: _ROW_BYTES // 8]
-        document = json.dumps(answer).encode()
+                outcome = _Outcome(error=str(error)[: _ROW_BYTES // 8])
+        document = codec.encode(outcome)
         row = self._rows[self._group.local_rank].numpy()
         row[:] = 0
         row[: len(document)] = memoryview(document)
         self._group.barrier()
-        answers = [json.loads(bytes(each.numpy()).rstrip(b"\0")) for each in self._rows]
+        outcomes = [
+            codec.decode(bytes(each.numpy()).rstrip(b"\0"), _Outcome, source="outcome")
+            for each in self._rows
+        ]
         self._group.barrier()  # all have read
-        for worker, found in enumerate(answers):
-            if "error" in found:
+        for worker, found in enumerate(outcomes):
+            if found.error is not None:
                 raise CheckpointError(
-                    f"worker {worker} cannot write a checkpoint into {self._folder}: "
-                    f"{found['error']}"
+                    f"worker {worker} cannot write a checkpoint into {self._folder}: {found.error}"
                 )
-        return [found["result"] for found in answers]
+        return [found.files for found in outcomes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Outcome:
+    """Message of one worker to the others."""
+
+    files: tuple[FileRecord, ...] = ()
+    error: str | None = None
 
 
 def _make_folder(hidden: Path) -> None:
@@ -170,16 +185,12 @@ def _write_state(path: Path, part: WorkerPart) -> FileRecord:
     return write_tensors(path, tensors, {DOCUMENT: json.dumps(part.document)})
 
 
-def _write_whole(path: Path, document: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(document)
-        file.flush()
-        os.fsync(file.fileno())
-
-
 def _lock(descriptor: int, folder: Path) -> None:
-    """Hold a folder for this process and its children, by the kernel: nothing is left behind."""
+    """Lock a folder for this process and its children.
+
+    By the kernel, so that nothing is left behind. Not by filelock, which knows no file systems
+    without locks.
+    """
     deadline = time.monotonic() + _LOCK_LIMIT_S
     while True:
         try:

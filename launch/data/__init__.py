@@ -1,1 +1,1 @@
-"""Which samples, from where, in which form? From the data set to a batch on its device."""
+"""Data: from the data set to a batch on its device."""

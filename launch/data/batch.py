@@ -1,4 +1,4 @@
-"""How is a batch cut, counted and brought to a device?"""
+"""Batches: cut into parts, counted, moved to a device."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from launch.data.raw_pictures import RawPictures
 Batch = tuple[Any, Any]
 """Inputs and targets; the first dimension of each tensor counts samples.
 
-In the place of a tensor there may be `RawPictures`, which `move_batch` makes one of.
+In place of a tensor there may be `RawPictures`, which `move_batch` turns into one.
 """
 
 
@@ -50,9 +50,9 @@ def num_samples(batch: Any) -> int:
 
 
 def move_batch(batch: Any, device: torch.device, memory_format: torch.memory_format) -> Any:
-    """Bring nested tensors to a device; pictures (four dimensions) to a memory format too.
+    """Copy nested tensors to a device; pictures (four dimensions) to a memory format too.
 
-    Pictures that were only decoded are finished there.
+    `RawPictures` are finished there.
     """
     if isinstance(batch, RawPictures):
         return batch.finished(device, memory_format)
@@ -67,7 +67,7 @@ def move_batch(batch: Any, device: torch.device, memory_format: torch.memory_for
 
 
 def map_tensors(batch: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """Give a batch of the same nesting whose every tensor is changed; what is no tensor stays."""
+    """Map every tensor of a batch; nesting and all else stay."""
     if isinstance(batch, Tensor):
         return change(batch)
     if isinstance(batch, RawPictures):

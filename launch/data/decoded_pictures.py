@@ -1,4 +1,4 @@
-"""How is a data set read whose pictures are decoded once? By whole batches, from a mapped file."""
+"""Data set of pictures that are decoded once and read by whole batches from a mapped file."""
 
 from __future__ import annotations
 
@@ -20,64 +20,64 @@ from launch.errors import UseCaseError
 
 
 class DecodedPictures(Dataset[Any]):
-    """A data set of pictures, each decoded when it is first asked for, by whichever process.
+    """A data set of pictures, each decoded by the first process that reads it.
 
     Args:
         source: The data set.
         threads: Pictures decoded at once. Threads run for as long as a call only.
 
     Raises:
-        UseCaseError: There is too little room for the pictures, or the cache cannot be written.
+        UseCaseError: The disk is too small for the pictures, or the cache cannot be written.
     """
 
     def __init__(self, source: Pictures, *, threads: int) -> None:
         self.source = source
-        self.layout = layout_of(source)
+        self.layout = make_layout(source)
         self._threads = threads
         self._file = PixelFile(self.layout)
-        self._is_known = np.zeros(self.layout.count, dtype=np.bool_)
+        self._is_verified = np.zeros(self.layout.count, dtype=np.bool_)
 
     def __len__(self) -> int:
         return self.layout.count
 
     def __getitems__(self, indices: Indices) -> list[Any]:
-        """Give a batch as torch's default collation nests it; torch's loader calls this."""
-        return as_batch(self.source, self.rows(indices), indices)
+        """Return a batch as torch's default collation nests it; torch's loader calls this."""
+        return make_batch(self.source, self.rows(indices), indices)
 
     def rows(self, samples: Indices) -> Tensor:
-        """Give pictures as rows of uint8, a copy."""
+        """Copy pictures as rows of uint8."""
         self.fill(samples)
         return self._file.pixels.index_select(0, torch.tensor(samples, dtype=torch.int64))
 
     def fill(self, samples: Sequence[int]) -> None:
-        """See to it that these pictures are there and sound; decode those that are not.
+        """Decode those of these pictures that are missing or damaged.
 
         Raises:
             UseCaseError: A picture cannot be read, or does not have the promised shape.
         """
         wanted = np.asarray(samples, dtype=np.int64)
-        unknown = np.unique(wanted[~self._is_known[wanted]])
+        unknown = np.unique(wanted[~self._is_verified[wanted]])
         if not unknown.size:
             return
         threads = min(self._threads, unknown.size)
         if threads == 1:
             for index in unknown:
-                self._make_sure(int(index))
+                self._ensure_decoded(int(index))
         else:
-            self._make_all_sure(unknown.tolist(), threads)
-        self._is_known[unknown] = True
+            self._ensure_all_decoded(unknown.tolist(), threads)
+        self._is_verified[unknown] = True
 
-    def _make_all_sure(self, samples: Indices, threads: int) -> None:
+    def _ensure_all_decoded(self, samples: Indices, threads: int) -> None:
         # Threads do: Pillow lets others run while it decodes.
         pool = ThreadPoolExecutor(threads, "decode")
         try:
-            for _ in pool.map(self._make_sure, samples):
+            for _ in pool.map(self._ensure_decoded, samples):
                 pass
         finally:
             pool.shutdown(cancel_futures=True)
 
-    def _make_sure(self, index: int) -> None:
-        if self._file.is_sound(index):
+    def _ensure_decoded(self, index: int) -> None:
+        if self._file.is_valid(index):
             return
         pixels = np.asarray(self.source.pixels(index))
         if pixels.dtype != np.uint8 or pixels.shape != self.layout.shape:
@@ -88,8 +88,8 @@ class DecodedPictures(Dataset[Any]):
         self._file.write(index, pixels)
 
 
-def layout_of(source: Pictures) -> PixelLayout:
-    """Say what file the pictures of a data set are kept in."""
+def make_layout(source: Pictures) -> PixelLayout:
+    """Make the layout of the file in which the pictures of a data set are stored."""
     height, width, channels = source.pixel_shape()
     return PixelLayout(
         name=source.pixels_name(),
@@ -99,8 +99,8 @@ def layout_of(source: Pictures) -> PixelLayout:
     )
 
 
-def as_batch(source: Pictures, rows: Tensor, samples: Indices) -> list[Any]:
-    """Put rows of pixels together with what is drawn for them and with their targets."""
+def make_batch(source: Pictures, rows: Tensor, samples: Indices) -> list[Any]:
+    """Combine rows of pixels with what is drawn for them and with their targets."""
     height, width, channels = source.pixel_shape()
     # The channels of a pixel lie side by side, as channels_last has them.
     pixels = rows.view(-1, height, width, channels).permute(0, 3, 1, 2)

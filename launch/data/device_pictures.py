@@ -1,4 +1,4 @@
-"""How is a data set read that lies on the device that trains? There is nothing to wait for."""
+"""Data set of decoded pictures on the device that trains."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch.utils.data import Dataset
 
-from launch.data.decoded_pictures import DecodedPictures, as_batch
+from launch.data.decoded_pictures import DecodedPictures, make_batch
 from launch.data.split import Indices
 
-_PIECE = 256
+_COPY_SAMPLES = 256
 """Pictures copied at once."""
 
 
@@ -19,23 +19,23 @@ class DevicePictures(Dataset[Any]):
 
     Args:
         decoded: The pictures; those that are missing are decoded now.
-        samples: Which of them will be read. There is room on the device for all, so that a
-            short trial needs as much memory as the training.
-        device: Where they are kept.
+        samples: Which of them will be read. Memory is allocated for all, so that a short trial
+            needs as much as the training.
+        device: Where they are copied to.
     """
 
     def __init__(self, decoded: DecodedPictures, samples: Indices, device: torch.device) -> None:
         self._source = decoded.source
         row_bytes = decoded.layout.picture_bytes
         self._rows = torch.empty(len(decoded), row_bytes, dtype=torch.uint8, device=device)
-        for low in range(0, len(samples), _PIECE):
-            piece = samples[low : low + _PIECE]
+        for low in range(0, len(samples), _COPY_SAMPLES):
+            piece = samples[low : low + _COPY_SAMPLES]
             self._rows[torch.tensor(piece, device=device)] = decoded.rows(piece).to(device)
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def __getitems__(self, indices: Indices) -> list[Any]:
-        """Give a batch as `DecodedPictures` does, its pixels on the device."""
+        """Return a batch as `DecodedPictures` does, its pixels on the device."""
         chosen = torch.tensor(indices).to(self._rows.device, non_blocking=True)
-        return as_batch(self._source, self._rows.index_select(0, chosen), indices)
+        return make_batch(self._source, self._rows.index_select(0, chosen), indices)

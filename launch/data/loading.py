@@ -1,9 +1,10 @@
-"""How do samples get from a data set into the training loop?"""
+"""Loading of samples from a data set into the training loop."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -11,9 +12,38 @@ from torch.utils.data import DataLoader, Dataset
 
 from launch.data.decoded_pictures import DecodedPictures
 from launch.data.device_pictures import DevicePictures
-from launch.data.seeded_samples import SeededBatch, SeededSamples
+from launch.data.random_state import seed_generators
 from launch.data.split import BatchSize, Indices
-from launch.process_end import end_with_parent
+from launch.system.process_end import die_with_parent
+
+
+@dataclass(frozen=True, slots=True)
+class SeededBatch:
+    """Batch that a loader is to read."""
+
+    indices: Indices
+    seed: int
+
+
+class SeededDataset(Dataset[Any]):
+    """A data set that is read by batches, each after the generators were seeded for it.
+
+    Seeding and reading happen in the same process, whichever torch's loader has read.
+    """
+
+    def __init__(self, source: Dataset[Any]) -> None:
+        self._source = source
+
+    def __len__(self) -> int:
+        return len(self._source)  # type: ignore[arg-type]
+
+    def __getitems__(self, batch: SeededBatch) -> Any:
+        """Return the samples of a batch as the data set itself would; torch's loader calls this."""
+        seed_generators(batch.seed)
+        read_batch = getattr(self._source, "__getitems__", None)
+        if read_batch is not None:
+            return read_batch(batch.indices)
+        return [self._source[index] for index in batch.indices]
 
 
 def load(
@@ -29,10 +59,10 @@ def load(
     Args:
         dataset: The samples.
         work: Which of them the share of each batch has, and the size of the whole batch.
-        loader_workers: Processes that read; 0 reads here.
+        loader_workers: Processes that read; 0 reads in this one.
         pin_memory: Whether batches are put where a GPU can fetch them from.
-        seeds: One for each batch of ``work``, from which what is random in its samples is drawn;
-            asked for right after the batch.
+        seeds: One for each batch of ``work``, for the random numbers in its samples; taken right
+            after the batch.
 
     Yields:
         The collated share, ``None`` where it is empty, and the size of the whole batch.
@@ -47,16 +77,18 @@ def load(
                 yield indices if seed is None else SeededBatch(indices, seed)
 
     loader: DataLoader[Any] = DataLoader(
-        dataset if seeds is None else SeededSamples(dataset),
+        dataset if seeds is None else SeededDataset(dataset),
         batch_sampler=keys(),
         # Data sets of decoded pictures give a batch whole.
-        collate_fn=_keep if isinstance(dataset, (DecodedPictures, DevicePictures)) else None,
+        collate_fn=_return_batch
+        if isinstance(dataset, (DecodedPictures, DevicePictures))
+        else None,
         num_workers=loader_workers,
         pin_memory=pin_memory,
         # Other threads of this worker are idle while it forks, and a loader leaves the GPU alone;
         # a fresh interpreter would import torch again for every trial.
         multiprocessing_context="fork" if loader_workers else None,
-        worker_init_fn=partial(_end_with_worker, os.getpid()) if loader_workers else None,
+        worker_init_fn=partial(_die_with_worker, os.getpid()) if loader_workers else None,
     )
     for batch in loader:
         while not sizes[0][0]:
@@ -66,10 +98,10 @@ def load(
         yield None, size
 
 
-def _keep(batch: Any) -> Any:
+def _return_batch(batch: Any) -> Any:
     return batch
 
 
-def _end_with_worker(worker_pid: int, _loader: int) -> None:
-    """Let a loader end when its worker is killed; by itself it would look up every 5 s only."""
-    end_with_parent(worker_pid)
+def _die_with_worker(worker_pid: int, _loader: int) -> None:
+    """End a loader when its worker is killed; by itself it would check that every 5 s only."""
+    die_with_parent(worker_pid)

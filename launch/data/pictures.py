@@ -1,4 +1,4 @@
-"""Which data sets can be decoded once? Those whose samples are fixed pixels with a quick finish."""
+"""Data sets that can be decoded once: fixed pixels with a quick last part."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from torch import Tensor
 
 @runtime_checkable
 class Pictures(Protocol):
-    """What a data set offers beside ``__getitem__`` to be decoded once.
+    """A data set that can be decoded once: what it has beside ``__getitem__``.
 
     ``dataset[i]`` equals ``(finish(pixels(i) as a batch of one, draw(1))[0], target(i))`` to the
-    last bit. The slow part, ``pixels``, depends on nothing random and is kept in a file; the rest
+    last bit. The slow part, ``pixels``, depends on nothing random and is stored in a file; the rest
     runs for a whole batch at once, on the device that trains.
     """
 
@@ -24,7 +24,7 @@ class Pictures(Protocol):
     def pixels_name(self) -> str:
         """Give a text that names the data set and its split, and that stays when pixels change.
 
-        Pictures that were kept under the same name and another key are removed.
+        Pictures that were stored under the same name and another key are removed.
         """
 
     def pixels_key(self) -> str:

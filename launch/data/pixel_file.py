@@ -1,4 +1,4 @@
-"""Where are decoded pictures kept? In a mapped file that every worker of a node reads and fills.
+"""Mapped file of decoded pictures, which all workers of a node read and fill.
 
 The file has its full size from the start and fills in any order. Every picture has a checksum,
 which is written after its pixels: 0 says that it is not there yet. So a process may be killed at
@@ -20,23 +20,23 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from launch.cache import make_folder, not_writable, only_one
+from launch.data.disk_space import find_disk_shortage
 from launch.data.pixel_layout import CHECKSUM_BYTES, PixelLayout
-from launch.data.pixel_room import find_shortage
 from launch.errors import UseCaseError
+from launch.system.cache import cache_lock, make_cache_write_error, make_folder
 
 _CHECKSUM = np.dtype(f"<u{CHECKSUM_BYTES}")
 
 
 class PixelFile:
-    """The pictures of one data set and split; made where there is no such file yet.
+    """The pictures of one data set and split; makes the file where there is none.
 
     Attributes:
         pixels: uint8, one row per picture, height x width x channels in each. Read only; a row
-            means nothing before `is_sound` has said so.
+            is undefined until `is_valid` returns True.
 
     Raises:
-        UseCaseError: There is too little room on the disk, or the cache cannot be written.
+        UseCaseError: The disk is too small, or the cache cannot be written.
     """
 
     pixels: Tensor
@@ -46,26 +46,28 @@ class PixelFile:
         try:
             self._descriptor = _open_or_make(layout)
         except OSError as error:
-            raise not_writable(layout.file.parent, error) from error
+            raise make_cache_write_error(layout.file.parent, error) from error
         weakref.finalize(self, os.close, self._descriptor)
         # Read only: a stray write ends the process instead of damaging what others train on.
-        # Pictures are written by pwrite, which says in an error what would be SIGBUS in a map.
+        # Pictures are written by pwrite, which raises an error for what would be SIGBUS in a map.
         mapped = mmap.mmap(self._descriptor, layout.num_bytes, prot=mmap.PROT_READ)
-        self._checksums = np.frombuffer(mapped, _CHECKSUM, layout.count, offset=layout.checksums_at)
+        self._checksums = np.frombuffer(
+            mapped, _CHECKSUM, layout.count, offset=layout.checksums_offset
+        )
         self._rows: NDArray[np.uint8] = np.frombuffer(
-            mapped, np.uint8, offset=layout.pixels_at
+            mapped, np.uint8, offset=layout.pixels_offset
         ).reshape(layout.count, layout.picture_bytes)
         with warnings.catch_warnings():  # torch warns of memory that is not writable
             warnings.simplefilter("ignore", UserWarning)
             self.pixels = torch.from_numpy(self._rows)
 
-    def is_sound(self, index: int) -> bool:
-        """Whether a picture is there and is what was written: its pixels are read for that."""
+    def is_valid(self, index: int) -> bool:
+        """Whether a picture is stored and undamaged: its pixels are read for that."""
         checksum = int(self._checksums[index])
         return checksum != 0 and checksum == _checksum(self._rows[index])
 
     def write(self, index: int, pixels: NDArray[np.uint8]) -> None:
-        """Keep a picture for everyone.
+        """Store a picture for all processes.
 
         Raises:
             UseCaseError: The cache cannot be written.
@@ -74,27 +76,27 @@ class PixelFile:
         picture = np.ascontiguousarray(pixels).reshape(-1)
         checksum = np.array([_checksum(picture)], _CHECKSUM)
         try:
-            _write(self._descriptor, picture, layout.pixels_at + index * layout.picture_bytes)
-            _write(self._descriptor, checksum, layout.checksums_at + index * CHECKSUM_BYTES)
+            _write(self._descriptor, picture, layout.pixels_offset + index * layout.picture_bytes)
+            _write(self._descriptor, checksum, layout.checksums_offset + index * CHECKSUM_BYTES)
         except OSError as error:
-            raise not_writable(layout.file.parent, error) from error
+            raise make_cache_write_error(layout.file.parent, error) from error
 
 
 def _open_or_make(layout: PixelLayout) -> int:
-    """Give the descriptor of the file; all processes that call this get the same file."""
+    """Open the file; all processes that call this get the same one."""
     make_folder(layout.file.parent)
     descriptor = layout.open()
     if descriptor is not None:
         return descriptor
-    with only_one(layout.family):
+    with cache_lock(layout.file_prefix):
         descriptor = layout.open()
         if descriptor is not None:  # another process made it while this one waited
             return descriptor
         # Files of an older key, and what was left by a process that was killed right here.
-        # Whoever has one of them open keeps it until he closes it.
-        for old in layout.file.parent.glob(f"{layout.family.name}-*"):
+        # A process that has one of them open can use it until it closes it.
+        for old in layout.file.parent.glob(f"{layout.file_prefix.name}-*"):
             old.unlink(missing_ok=True)
-        if shortage := find_shortage([layout]):
+        if shortage := find_disk_shortage([layout]):
             raise UseCaseError(
                 f"{shortage}: make room there, set DDLPLAN_CACHE to a folder elsewhere, or use a "
                 "plan with input=files"
@@ -103,11 +105,13 @@ def _open_or_make(layout: PixelLayout) -> int:
 
 
 def _make(layout: PixelLayout) -> int:
-    descriptor, name = mkstemp(dir=layout.file.parent, prefix=f"{layout.family.name}-new-")  # 0600
+    descriptor, name = mkstemp(
+        dir=layout.file.parent, prefix=f"{layout.file_prefix.name}-new-"
+    )  # 0600
     try:
-        # Room for all of it now: a disk that is full later can take none of it away.
+        # Allocate all of it now: a disk that is full later then does no harm.
         os.posix_fallocate(descriptor, 0, layout.num_bytes)
-        _write(descriptor, np.frombuffer(layout.head, np.uint8), 0)
+        _write(descriptor, np.frombuffer(layout.header, np.uint8), 0)
         Path(name).rename(layout.file)
     except BaseException:
         os.close(descriptor)

@@ -1,4 +1,4 @@
-"""Which decoded pictures does a file hold, and what lies where in it: head, checksums, pixels?"""
+"""Layout of a file of decoded pictures: header, checksums, pixels."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from hashlib import sha256
 from math import prod
 from pathlib import Path
 
-from launch.cache import cache_folder
+from launch.system.cache import cache_folder
 
 VERSION = 1
-"""Goes up with every change to the layout."""
+"""Increases with every change to the layout."""
 
 CHECKSUM_BYTES = 4
-_PAGE = 4096
+_PAGE_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PixelLayout:
-    """Which pictures a file holds, and what lies where: head, checksums, pixels."""
+    """Layout of one file: the pictures in it, and the offsets of header, checksums and pixels."""
 
     name: str
     """Of the data set and its split."""
@@ -39,35 +39,35 @@ class PixelLayout:
         return prod(self.shape)
 
     @property
-    def pixels_at(self) -> int:
+    def pixels_offset(self) -> int:
         """Offset of the first picture."""
-        return _PAGE + -(-self.count * CHECKSUM_BYTES // _PAGE) * _PAGE
+        return _PAGE_BYTES + -(-self.count * CHECKSUM_BYTES // _PAGE_BYTES) * _PAGE_BYTES
 
     @property
     def num_bytes(self) -> int:
         """Size of the file."""
-        return self.pixels_at + self.count * self.picture_bytes
+        return self.pixels_offset + self.count * self.picture_bytes
 
     @property
-    def head(self) -> bytes:
-        """The first page: whoever finds another one there has another file before him."""
+    def header(self) -> bytes:
+        """The first page: a file with another one is not this file."""
         about = {"version": VERSION, "key": self._digest, "shape": self.shape, "count": self.count}
-        return b"ddlplan pixels " + json.dumps(about).encode().ljust(_PAGE - 16) + b"\n"
+        return b"ddlplan pixels " + json.dumps(about).encode().ljust(_PAGE_BYTES - 16) + b"\n"
 
     @property
-    def family(self) -> Path:
-        """Where the files of this data set and split are: what their names begin with."""
+    def file_prefix(self) -> Path:
+        """Path with which the names of the files of this data set and split begin."""
         return cache_folder() / "pixels" / _hash(self.name)[:16]
 
     @property
     def file(self) -> Path:
-        """Where the file is."""
-        return self.family.with_name(f"{self.family.name}-{self._digest[:32]}")
+        """Path of the file."""
+        return self.file_prefix.with_name(f"{self.file_prefix.name}-{self._digest[:32]}")
 
     @property
-    def checksums_at(self) -> int:
+    def checksums_offset(self) -> int:
         """Offset of the first checksum."""
-        return _PAGE
+        return _PAGE_BYTES
 
     def open(self) -> int | None:
         """Open the file to read and write; ``None`` where there is none that is as described."""
@@ -77,7 +77,7 @@ class PixelLayout:
             return None
         # To read a map beyond the end of its file would be SIGBUS.
         is_whole = os.fstat(descriptor).st_size == self.num_bytes
-        if is_whole and os.pread(descriptor, _PAGE, 0) == self.head:
+        if is_whole and os.pread(descriptor, _PAGE_BYTES, 0) == self.header:
             return descriptor
         os.close(descriptor)
         return None

@@ -1,4 +1,4 @@
-"""How does a GPU get its batches without waiting? Each is sent while it trains on the last."""
+"""Prefetching for a GPU: each batch is copied while the one before trains."""
 
 from __future__ import annotations
 
@@ -12,25 +12,27 @@ from torch import Tensor
 from launch.data.batch import map_tensors
 from launch.data.split import BatchSize
 
-Sized = tuple[Any | None, BatchSize]
+SizedBatch = tuple[Any | None, BatchSize]
 """A share of a batch, ``None`` where it is empty, and the size of the whole batch."""
 
 T = TypeVar("T")
 S = TypeVar("S")
 
 
-def prefetch(batches: Iterator[Sized], device: torch.device) -> Iterator[Sized]:
-    """Bring batches to a GPU one ahead, on a stream of their own; on a CPU they are there.
+def prefetch(batches: Iterator[SizedBatch], device: torch.device) -> Iterator[SizedBatch]:
+    """Copy batches to a GPU one ahead, on a stream of their own; leave them alone on a CPU.
 
-    What a step does with a batch beyond that, such as finishing its pictures, it does by itself.
+    The step itself does the rest, such as finishing pictures.
     """
     if device.type != "cuda":
         return batches
     stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-    return one_ahead(batches, partial(_send, device=device, stream=stream), _receive)
+    return send_ahead(batches, partial(_send, device=device, stream=stream), _receive)
 
 
-def one_ahead(items: Iterator[T], send: Callable[[T], S], receive: Callable[[S], T]) -> Iterator[T]:
+def send_ahead(
+    items: Iterator[T], send: Callable[[T], S], receive: Callable[[S], T]
+) -> Iterator[T]:
     """Send each item before the one in front of it is received."""
     sent: list[S] = []
     for item in items:
@@ -42,8 +44,8 @@ def one_ahead(items: Iterator[T], send: Callable[[T], S], receive: Callable[[S],
 
 
 def _send(
-    batch: Sized, *, device: torch.device, stream: torch.cuda.Stream
-) -> tuple[Sized, torch.cuda.Event]:
+    batch: SizedBatch, *, device: torch.device, stream: torch.cuda.Stream
+) -> tuple[SizedBatch, torch.cuda.Event]:
     with torch.cuda.stream(stream):
         share = map_tensors(batch[0], lambda tensor: _copy(tensor, device))
         return (share, batch[1]), stream.record_event()
@@ -52,19 +54,19 @@ def _send(
 def _copy(tensor: Tensor, device: torch.device) -> Tensor:
     if tensor.device == device:
         return tensor
-    # Only from pinned memory is a copy made while the CPU goes on.
+    # Only from pinned memory is a copy made while the CPU continues.
     return (tensor if tensor.is_pinned() else tensor.pin_memory()).to(device, non_blocking=True)
 
 
-def _receive(sent: tuple[Sized, torch.cuda.Event]) -> Sized:
+def _receive(sent: tuple[SizedBatch, torch.cuda.Event]) -> SizedBatch:
     batch, arrived = sent
     training = torch.cuda.current_stream()
     training.wait_event(arrived)
     # Memory of one stream that another uses must not be handed out again before that is done.
-    map_tensors(batch[0], lambda tensor: _mark(tensor, training))
+    map_tensors(batch[0], lambda tensor: _record_stream(tensor, training))
     return batch
 
 
-def _mark(tensor: Tensor, stream: torch.cuda.Stream) -> Tensor:
+def _record_stream(tensor: Tensor, stream: torch.cuda.Stream) -> Tensor:
     tensor.record_stream(stream)
     return tensor

@@ -1,4 +1,4 @@
-"""What is a batch of pictures before the device that trains has finished it?"""
+"""Batch of decoded pictures, which the training device finishes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Finish = Callable[[Tensor, Tensor | None], Tensor]
 
 @dataclass(frozen=True, slots=True)
 class RawPictures:
-    """Decoded pictures with what was drawn for them; takes the place of a batch's tensor.
+    """Decoded pictures with what was drawn for them, in place of a batch's tensor.
 
     A quarter of the bytes of the finished batch, and each micro-batch and each replica finishes
     its own part.
@@ -24,7 +24,7 @@ class RawPictures:
     """uint8, samples x channels x height x width, in any strides."""
 
     drawn: Tensor | None
-    """What `Pictures.draw` gave for these samples."""
+    """Result of `Pictures.draw` for these samples."""
 
     finish: Finish
 

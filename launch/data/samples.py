@@ -1,4 +1,4 @@
-"""Which samples does a worker read at which step?"""
+"""Samples that a worker reads at each step."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ class Part:
 
     def size_of(self, batch_size: int) -> int:
         """Give the number of samples of this part of a batch."""
-        return len(shares(range(batch_size), self.count)[self.index])
+        return len(split_evenly(range(batch_size), self.count)[self.index])
 
 
-def shares(batch: Sequence[int], parts: int) -> list[Indices]:
+def split_evenly(batch: Sequence[int], parts: int) -> list[Indices]:
     """Cut a batch into ``parts`` shares whose sizes differ by one sample at most.
 
     The small rest at the end of an epoch goes to fewer workers, at least two samples each while
     there are so many: layers that normalise over a batch refuse a single one.
     """
-    used = usable_parts(len(batch), parts)
+    used = count_usable_parts(len(batch), parts)
     bounds = [len(batch) * part // used for part in range(used + 1)]
     return [list(batch[low:high]) for low, high in pairwise(bounds)] + [[]] * (parts - used)
 
 
-def usable_parts(num_samples: int, parts: int) -> int:
+def count_usable_parts(num_samples: int, parts: int) -> int:
     """Give the number of parts, ``parts`` at most, that get two samples each, or one part."""
     return max(1, min(parts, num_samples // 2))
 
 
-def equal_parts(num_samples: int, at_most: int) -> int:
+def count_equal_parts(num_samples: int, at_most: int) -> int:
     """Give the largest number of parts, ``at_most`` of them, that are all of one size.
 
-    Two samples each while there are so many, as in `usable_parts`.
+    Two samples each while there are so many, as in `count_usable_parts`.
     """
-    most = usable_parts(num_samples, at_most)
+    most = count_usable_parts(num_samples, at_most)
     return next(parts for parts in range(most, 0, -1) if num_samples % parts == 0)
 
 
@@ -65,7 +65,7 @@ def epoch_batches(num_samples: int, batch: int, *, seed: int, epoch: int) -> lis
     return [order[low : low + batch] for low in range(0, num_samples, batch)]
 
 
-def in_order(num_samples: int, batch_size: int) -> list[Indices]:
+def consecutive_batches(num_samples: int, batch_size: int) -> list[Indices]:
     """Cut the samples, as they come, into batches."""
     return [
         list(range(low, min(low + batch_size, num_samples)))
@@ -74,12 +74,12 @@ def in_order(num_samples: int, batch_size: int) -> list[Indices]:
 
 
 class ShareSampler:
-    """Gives one worker's share of every global batch, epoch after epoch or for one epoch.
+    """Sampler of one worker's share of every global batch.
 
     Args:
         num_samples: Samples in the data set.
         split: Which slice of each global batch is this node's.
-        part: What this worker reads of that.
+        part: The part of that slice that this worker reads.
         seed: Order of the samples.
     """
 
@@ -102,7 +102,7 @@ class ShareSampler:
             self._share(order[low : low + step]) for low in range(position, self._num_samples, step)
         ]
 
-    def some(self, limit: int | None) -> Indices:
+    def draw_subset(self, limit: int | None) -> Indices:
         """Draw ``limit`` different samples; all, in their order, where there are no more.
 
         Every worker draws the same.
@@ -114,10 +114,10 @@ class ShareSampler:
     def endless(self, samples: Indices) -> Iterator[tuple[Indices, BatchSize]]:
         """Give full batches only, for ever: all steps of a trial do equal work.
 
-        Samples fewer than one batch are gone through several times to fill it.
+        Samples fewer than one batch are repeated to fill it.
 
         Args:
-            samples: Which to take, of all there are; see `some`.
+            samples: Which to take, of all there are; see `draw_subset`.
         """
         waiting: Indices = []
         step = self.split.global_batch
@@ -130,4 +130,4 @@ class ShareSampler:
 
     def _share(self, batch: Indices) -> tuple[Indices, BatchSize]:
         mine, size = self.split.of(batch)
-        return shares(mine, self._part.count)[self._part.index], size
+        return split_evenly(mine, self._part.count)[self._part.index], size

@@ -1,4 +1,4 @@
-"""Which samples of a step are a node's? Its slice of the global batch. Needs no torch."""
+"""A node's samples of a step: its slice of the global batch. Needs no torch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Indices = list[int]
 
 @dataclass(frozen=True, slots=True)
 class BatchSize:
-    """How many samples one step has."""
+    """Number of samples of one step."""
 
     node: int
     """On this node."""
@@ -23,7 +23,7 @@ class BatchSize:
 
 @dataclass(frozen=True, slots=True)
 class NodeSplit:
-    """Which slice of each global batch is a node's own."""
+    """A node's slice of each global batch."""
 
     node_batches: tuple[int, ...]
     node: int

@@ -1,1 +1,1 @@
-"""Which machines take part in a job?"""
+"""Hosts: which machines take part in a job, and whether they can."""

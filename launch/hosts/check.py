@@ -1,4 +1,4 @@
-"""Can these hosts do the job? All are asked at once; what they say is judged.
+"""Check of all hosts of a job: their facts are collected at once, then compared.
 
 Before every job over several hosts: what is found here in seconds would else be a job that hangs.
 """
@@ -7,24 +7,39 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Protocol
 
 from launch.errors import HostUnreachableError
-from launch.hosts import judging, together
-from launch.hosts.ask import Answer, ask_all
-from launch.hosts.checked import HostsChecked
-from launch.hosts.finding import Finding
+from launch.hosts import cluster_checks, host_checks
+from launch.hosts.facts_program import LIMIT_S as FACTS_LIMIT_S
+from launch.hosts.findings import CheckedHosts, Finding
 from launch.hosts.host_facts import HostFacts, find_facts
-from launch.hosts.inquiry import Ask, Inquiry, OnProgress
-from launch.hosts.line import Host
-from launch.hosts.names import Resolve, resolve_all
-from launch.hosts.networks import NetworkChoice, choose_networks
-from launch.hosts.silence import judge_silence, judge_ssh, login_command
-from launch.hosts.ssh import write_ssh_config
-from launch.hosts.this_machine import is_this_machine, resolve
+from launch.hosts.host_line import Host
+from launch.hosts.missing_facts import check_ssh, explain_no_facts, login_command
+from launch.hosts.name_resolution import Resolve, is_this_machine, resolve, resolve_all
+from launch.hosts.network_choice import NetworkChoice, choose_networks
+from launch.hosts.parallel_commands import CommandResult, OnResult, run_all
+from launch.hosts.ssh import LOGIN_LIMIT_S, remote_command, write_ssh_config
+from probes.child_process import module_command
+
+LIMIT_S = LOGIN_LIMIT_S + FACTS_LIMIT_S + 5.0
+"""For the login, the facts, and Python's start on a slow disk."""
+
+OnProgress = Callable[[int, int], None]
+"""Receives how many hosts have ended, of how many."""
+
+
+class RunCommands(Protocol):
+    """Runs programs in parallel: `launch.hosts.parallel_commands.run_all`."""
+
+    def __call__(
+        self, commands: Sequence[Sequence[str]], *, limit_s: float, on_result: OnResult | None
+    ) -> list[CommandResult]:
+        """Return what each of them wrote, in the order of the commands."""
 
 
 def check_hosts(
@@ -36,137 +51,171 @@ def check_hosts(
     runs: Path | None = None,
     by_srun: bool = False,
     on_progress: OnProgress | None = None,
-    ask: Ask = ask_all,
+    run_commands: RunCommands = run_all,
     resolve: Resolve = resolve,
-) -> HostsChecked:
-    """Ask all hosts at once what they are like, and judge whether they can do a job together.
+) -> CheckedHosts:
+    """Collect the facts of all hosts at once, and check whether they can do a job together.
 
-    Takes no longer than `launch.hosts.inquiry.LIMIT_S` for up to 64 hosts, whatever one of them
-    does; twice that where some have to be asked for their routes. This machine, which starts the
-    job, is asked too, and not by ssh, whether it is one of them or not.
+    Takes no longer than `LIMIT_S` for up to 64 hosts, whatever one of them does; twice that where
+    some must report their routes. The facts of this machine, which starts the job, are collected
+    too, and not by ssh, whether it is one of them or not.
 
     Args:
         hosts: Of a host file, each once.
         ssh_config: The user's own, in place of ``~/.ssh/config``.
-        use_case: What will be trained, as `normalise_spec` spells it; ``None`` to leave it out.
+        use_case: Name of what will be trained, as `launch.use_cases.resolve` spells it; ``None``
+            to leave it out.
         data: Absolute path of its data; ``None`` to leave it out.
         runs: Folder in which it will leave its files on every host; ``None`` to leave it out.
-        by_srun: Ask through Slurm, where ssh may lead nowhere.
-        on_progress: Hears how many hosts have answered, of how many.
-        ask: Runs the programs.
-        resolve: Gives the addresses of a name. It may hang.
+        by_srun: Start programs by Slurm, where ssh may lead nowhere.
+        on_progress: Receives how many hosts have ended, of how many.
+        run_commands: Runs the programs.
+        resolve: Looks up the addresses of a name. It may hang.
 
     Raises:
         HostFileError: ``ssh_config`` cannot be used.
-        HostUnreachableError: Not even this machine can be asked.
+        HostUnreachableError: Not even this machine gives its facts.
     """
     known = resolve_all((host.name for host in hosts), resolve=resolve)
-    here = {host.name for host in hosts if is_this_machine(host, resolve=known.__getitem__)}
-    with tempfile.TemporaryDirectory(prefix="ddlplan-") as folder:
-        config = Path(folder, "ssh_config")
+    local = frozenset(h.name for h in hosts if is_this_machine(h, resolve=known.__getitem__))
+    folder = None if runs is None else runs.resolve()
+    wanted = (("--use-case", use_case), ("--data", data), ("--runs", folder))
+    arguments = [f"{option}={value}" for option, value in wanted if value is not None]
+    with tempfile.TemporaryDirectory(prefix="ddlplan-") as scratch:
+        config = Path(scratch, "ssh_config")
         write_ssh_config(hosts, config, include=ssh_config)
-        check = _Check(
-            hosts=hosts,
-            known=known,
-            inquiry=Inquiry(here=frozenset(here), ssh_config=config, by_srun=by_srun, ask=ask),
-            ssh_config=ssh_config,
-            use_case=use_case,
-            data=data,
-            runs=None if runs is None else runs.resolve(),
+        collector = _FactCollector(
+            local=local, ssh_config=None if by_srun else config, run_commands=run_commands
         )
-        return check.make(on_progress)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Check:
-    """One check of a list of hosts."""
-
-    hosts: Sequence[Host]
-    known: Mapping[str, set[str]]
-    """Addresses that the system gives for their names."""
-
-    inquiry: Inquiry
-    ssh_config: Path | None
-    use_case: str | None
-    data: str | None
-    runs: Path | None
-
-    def make(self, on_progress: OnProgress | None) -> HostsChecked:
-        wanted = (("--use-case", self.use_case), ("--data", self.data), ("--runs", self.runs))
-        arguments = [f"{option}={value}" for option, value in wanted if value is not None]
-        answers, answer_here = self.inquiry.put(self.hosts, arguments, on_progress)
-        here = find_facts(answer_here.out)
+        results, own_result = collector.collect(hosts, arguments, on_progress)
+        here = find_facts(own_result.out)
         if here is None:
-            failed = judge_silence("", answer_here, login="", executable=sys.executable)
+            failed = explain_no_facts("", own_result, login="", executable=sys.executable)
             raise HostUnreachableError(f"this machine: {failed.check}: {failed.text}")
-        facts = _facts(answers)
-        found = {
-            host.name: list(self._alone(host, answers[host.name], here)) for host in self.hosts
-        }
+        facts = _find_all_facts(results)
+        found: dict[str, list[Finding]] = {}
+        for host in hosts:
+            name, result = host.name, results[host.name]
+            if name in facts:
+                checks = _check_host(name, facts[name], here, result, name in local, known[name])
+                found[name] = list(checks)
+                if folder is not None:
+                    found[name].append(host_checks.check_runs(name, facts[name], folder))
+                found[name] += host_checks.check_hardware(name, facts[name])
+            else:
+                login = login_command(host, ssh_config, by_srun=by_srun)
+                problem = explain_no_facts(name, result, login=login, executable=sys.executable)
+                found[name] = [problem]
 
-        def keep(findings: Iterable[Finding]) -> None:
+        def add(findings: Iterable[Finding]) -> None:
             for finding in findings:
                 found[finding.host].append(finding)
 
-        keep(together.judge_names_apart(facts))
-        keep(together.judge_files(facts, here, use_case=self.use_case, data=self.data))
-        # A host that takes no part must not decide over the network of the others.
+        add(cluster_checks.check_distinct_names(facts))
+        add(cluster_checks.check_files(facts, here, use_case=use_case, data=data))
+        # An excluded host must not decide over the network of the others.
         good = {name: facts[name] for name in facts if not any(f.is_failure for f in found[name])}
-        choice = self._choose_networks(good)
-        keep(together.judge_networks(good, choice))
-        return HostsChecked(
-            hosts=tuple(self.hosts),
-            findings=tuple(finding for host in self.hosts for finding in found[host.name]),
-            facts=facts,
-            here=here,
-            this_machine=next((h.name for h in self.hosts if h.name in self.inquiry.here), None),
-            networks=choice.networks,
-            addresses={name: held.address for name, held in choice.held.items()},
-        )
-
-    def _alone(self, host: Host, answer: Answer, here: HostFacts) -> Iterator[Finding]:
-        """Judge a host by itself."""
-        name, facts = host.name, find_facts(answer.out)
-        if facts is None:
-            login = login_command(host, self.ssh_config, by_srun=self.inquiry.by_srun)
-            yield judge_silence(name, answer, login=login, executable=sys.executable)
-            return
-        yield judging.judge_name(name, self.known[name])
-        yield judge_ssh(name, answer, is_here=name in self.inquiry.here)
-        yield judging.judge_path(name, facts, here)
-        yield from judging.judge_versions(name, facts, here)
-        if name not in self.inquiry.here:
-            yield judging.judge_clock(name, facts, answer)
-        yield judging.judge_ports(name, facts)
-        if self.runs is not None:
-            yield judging.judge_runs(name, facts, self.runs)
-        yield from judging.judge_hardware(name, facts)
-
-    def _choose_networks(self, facts: Mapping[str, HostFacts]) -> NetworkChoice:
-        places = {name: self._place(name, facts[name]) for name in facts}
-        choice = choose_networks(facts, places)
-        if not choice.is_routed:
-            return choice
-        # Only now is it known under which addresses they would have to reach one another.
-        from probes.network import find_source
-
-        away = [place for name, place in places.items() if name not in self.inquiry.here and place]
-        source = next((own for place in away if (own := find_source(place)) is not None), None)
-        places |= {name: source for name in places if name in self.inquiry.here}
-        peers = ",".join(place for place in places.values() if place is not None)
-        hosts = [host for host in self.hosts if host.name in facts]
-        answers, _ = self.inquiry.put(hosts, [f"--peers={peers}"])
-        routes = {name: said.routes for name, said in _facts(answers).items()}
-        facts = {name: replace(facts[name], routes=routes.get(name, {})) for name in facts}
-        return choose_networks(facts, places)
-
-    def _place(self, name: str, facts: HostFacts) -> str | None:
-        """Give the address under which a host was reached, or would be."""
-        named = sorted(address.partition("%")[0] for address in self.known[name])
-        outside = (address for address in named if not ip_address(address).is_loopback)
-        return facts.reached_at or next(outside, None)
+        choice = _choose_networks([h for h in hosts if h.name in good], good, known, collector)
+        add(cluster_checks.check_networks(good, choice))
+    return CheckedHosts(
+        hosts=tuple(hosts),
+        findings=tuple(finding for host in hosts for finding in found[host.name]),
+        facts=facts,
+        here=here,
+        this_machine=next((host.name for host in hosts if host.name in local), None),
+        networks=choice.networks,
+        addresses={name: own.address for name, own in choice.addresses.items()},
+    )
 
 
-def _facts(answers: Mapping[str, Answer]) -> dict[str, HostFacts]:
-    found = {name: find_facts(answer.out) for name, answer in answers.items()}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FactCollector:
+    """Runs the program of facts on hosts: by ssh or srun, on this machine as a child process."""
+
+    local: frozenset[str]
+    """Names of this machine."""
+
+    ssh_config: Path | None
+    """File of `launch.hosts.ssh.write_ssh_config`; ``None`` to start by srun."""
+
+    run_commands: RunCommands
+
+    def collect(
+        self, hosts: Sequence[Host], arguments: Sequence[str], on_progress: OnProgress | None = None
+    ) -> tuple[dict[str, CommandResult], CommandResult]:
+        """Run the program on hosts and this machine at once; give results by name, and our own.
+
+        Args:
+            hosts: Which; this machine always runs it, whether it is one of them or not.
+            arguments: Of the program `launch.hosts.facts_program`.
+            on_progress: Called after each end.
+        """
+        program = module_command("launch.hosts.facts_program", *arguments, f"--folder={Path.cwd()}")
+        remote = [host for host in hosts if host.name not in self.local]
+        done = 0
+
+        def on_result(number: int, _: CommandResult) -> None:
+            nonlocal done
+            done += 1 if number < len(remote) else len(hosts) - len(remote)
+            if on_progress is not None:
+                on_progress(done, len(hosts))
+
+        commands = [*(remote_command(h, program, ssh_config=self.ssh_config) for h in remote)]
+        *others, own = self.run_commands([*commands, program], limit_s=LIMIT_S, on_result=on_result)
+        results = {host.name: result for host, result in zip(remote, others, strict=True)}
+        return {host.name: results.get(host.name, own) for host in hosts}, own
+
+
+def _check_host(
+    name: str,
+    facts: HostFacts,
+    here: HostFacts,
+    result: CommandResult,
+    is_local: bool,
+    addresses: set[str],
+) -> Iterator[Finding]:
+    """Check how a host was reached and whether its software is that of this machine."""
+    yield host_checks.check_name(name, addresses)
+    yield check_ssh(name, result, is_here=is_local)
+    yield host_checks.check_path(name, facts, here)
+    yield from host_checks.check_versions(name, facts, here)
+    if not is_local:
+        yield host_checks.check_clock(name, facts, result)
+    yield host_checks.check_ports(name, facts)
+
+
+def _choose_networks(
+    hosts: Sequence[Host],
+    facts: Mapping[str, HostFacts],
+    known: Mapping[str, set[str]],
+    collector: _FactCollector,
+) -> NetworkChoice:
+    """Choose the networks of good hosts, whose names have the ``known`` addresses."""
+    reached = {name: _reached_address(facts[name], known[name]) for name in facts}
+    choice = choose_networks(facts, reached)
+    if not choice.is_routed:
+        return choice
+    # Only now is it known under which addresses they would have to reach one another.
+    from probes.network.interfaces import find_source
+
+    remote = [address for name, address in reached.items() if name not in collector.local]
+    sources = (find_source(address) for address in remote if address)
+    source = next((own for own in sources if own is not None), None)
+    reached |= {name: source for name in reached if name in collector.local}
+    peers = ",".join(address for address in reached.values() if address is not None)
+    results, _ = collector.collect(hosts, [f"--peers={peers}"])
+    routes = {name: found.routes for name, found in _find_all_facts(results).items()}
+    facts = {name: replace(facts[name], routes=routes.get(name, {})) for name in facts}
+    return choose_networks(facts, reached)
+
+
+def _reached_address(facts: HostFacts, addresses: set[str]) -> str | None:
+    """Give the address under which a host was reached, or would be."""
+    named = sorted(address.partition("%")[0] for address in addresses)
+    outside = (address for address in named if not ip_address(address).is_loopback)
+    return facts.reached_at or next(outside, None)
+
+
+def _find_all_facts(results: Mapping[str, CommandResult]) -> dict[str, HostFacts]:
+    found = {name: find_facts(result.out) for name, result in results.items()}
     return {name: facts for name, facts in found.items() if facts is not None}

@@ -1,21 +1,22 @@
-"""What is known of a host that a job would run on? Frozen values and their JSON form."""
+"""Facts of a host: frozen values and their JSON form."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from contextlib import suppress
+from dataclasses import dataclass, field
 
-from probes.errors import InvalidHardwareError
+from probes import codec
+from probes.child_process import find_document
+from probes.errors import InvalidDocumentError
 from probes.hardware import Hardware
 
-MARK = "ddlplan_host_facts"
+DOCUMENT_KEY = "ddlplan_host_facts"
 """First key of the document: logins may write lines of their own around it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldAddress:
+class HostAddress:
     """An IP address that an interface of the host has."""
 
     interface: str
@@ -34,7 +35,7 @@ class HeldAddress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataFacts:
-    """What lies at the place of the data set."""
+    """Facts of the data set."""
 
     path: str
 
@@ -50,7 +51,7 @@ class DataFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostFacts:
-    """What a host says of itself. ``None`` and empty is what it could not find out."""
+    """Facts of a host. ``None`` and empty: not known."""
 
     host_name: str
 
@@ -69,22 +70,22 @@ class HostFacts:
     """Digest of ddlplan's own files."""
 
     began_s: float
-    """By the host's own clock: when the looking began."""
+    """Start of the collection, by the host's own clock."""
 
     clock_s: float
-    """Likewise, when it was done."""
+    """Its end, likewise."""
 
-    addresses: tuple[HeldAddress, ...] = ()
+    addresses: tuple[HostAddress, ...] = ()
     """Of interfaces that are up."""
 
     routes: Mapping[str, str | None] = field(default_factory=dict)
-    """For addresses of other hosts: that of this host from which packets go there."""
+    """For addresses of other hosts: this host's own from which packets go there."""
 
     reached_at: str | None = None
     """The address of this host that ssh came in by."""
 
     free_ports: int | None = None
-    """TCP ports of the ephemeral range that could be held at the same time, of those tried."""
+    """TCP ports of the ephemeral range that could be open at the same time, of those tried."""
 
     hardware: Hardware | None = None
     """As a quick probe finds it."""
@@ -95,45 +96,15 @@ class HostFacts:
     data: DataFacts | None = None
 
     runs_fault: str | None = None
-    """Why the job cannot leave its files there, where that was asked."""
+    """Why the job cannot write its files there, where that was checked."""
 
     problems: Mapping[str, str] = field(default_factory=dict)
     """Why a fact is not known, by its name."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Give the facts as plain values that JSON can hold."""
-        hardware = None if self.hardware is None else self.hardware.to_json()
-        return {MARK: 1, **asdict(self), "hardware": hardware}
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> HostFacts:
-        """Read facts back from `to_json`; unknown keys are left out.
-
-        Raises:
-            ValueError: A key is missing or a value is of the wrong shape.
-        """
-        known = {key: values[key] for key in cls.__dataclass_fields__ if key in values}
-        try:
-            known["addresses"] = tuple(HeldAddress(**held) for held in known.get("addresses", ()))
-            if (data := known.get("data")) is not None:
-                known["data"] = DataFacts(**data)
-            if (hardware := known.get("hardware")) is not None:
-                known["hardware"] = Hardware.from_json(hardware)
-            for key in ("began_s", "clock_s"):
-                known[key] = float(known[key])
-            for key in ("versions", "routes", "problems"):
-                known[key] = dict(known.get(key, {}))
-            return cls(**known)
-        except (TypeError, KeyError, AttributeError, InvalidHardwareError) as error:
-            raise ValueError(f"facts of a host: {error}") from error
-
 
 def find_facts(text: str) -> HostFacts | None:
-    """Find the facts in what a program on a host wrote, among whatever its login wrote there."""
-    for line in reversed(text.splitlines()):
-        if line.startswith(f'{{"{MARK}"'):
-            try:
-                return HostFacts.from_json(json.loads(line))
-            except ValueError:
-                return None
+    """Find the facts in what a program on a host wrote, among lines of its login."""
+    document = find_document(text, DOCUMENT_KEY)
+    with suppress(InvalidDocumentError):
+        return None if document is None else codec.convert(document, HostFacts, source="facts")
     return None

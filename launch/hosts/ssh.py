@@ -1,4 +1,4 @@
-"""How is a program started on another host? By ssh, as the host file and the user's settings say.
+"""Programs on other hosts by ssh, with the settings of the host file and of the user.
 
 mpirun logs in by itself, and has no place for users and ports: both go into a configuration file
 that is made for the job, and every login reads that one.
@@ -14,15 +14,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from launch.errors import HostFileError
-from launch.hosts.line import Host
+from launch.hosts.host_line import Host
 
 SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
 
 LOGIN_LIMIT_S = 10
-"""In which a host has to answer and let us in."""
+"""Time limit of a login."""
+
+_FORWARDED = ("PYTHONPATH", "LD_LIBRARY_PATH", "DDLPLAN_CACHE")
+"""Variables that programs of ours need on every host, as ranks do."""
 
 _ALWAYS = {
-    "BatchMode": "yes",  # nobody is there to type a password
+    "BatchMode": "yes",  # nobody can type a password
     "ControlMaster": "no",  # a shared connection would outlive the job that opened it
     "RemoteCommand": "none",  # the user's would be refused beside ours
     "RequestTTY": "no",
@@ -33,14 +36,14 @@ _ALWAYS = {
     "ServerAliveCountMax": "2",
     "LogLevel": "ERROR",  # banners and notes would hide what went wrong
 }
-"""What holds whatever the user's configuration says. Checking host keys is the user's matter."""
+"""Settings that outrank the user's configuration. Checking host keys is the user's matter."""
 
 _DEFAULTS = {
     # mpirun's login to a host that has died since it was checked would wait for TCP, which takes
     # minutes. Who has set another limit had a reason, such as a far host that is slow.
     "ConnectTimeout": str(LOGIN_LIMIT_S),
 }
-"""What holds where neither the user's configuration nor the machine's has a say."""
+"""Settings that neither the user's configuration nor the machine's may have."""
 
 
 def ssh_name(host: Host) -> str:
@@ -95,6 +98,22 @@ def ssh_command(host: Host, program: Sequence[str], *, config: Path, timeout_s: 
         *("-o", "BatchMode=yes", "-o", f"ConnectTimeout={max(1, math.ceil(timeout_s))}"),
         *("--", ssh_name(host), shlex.join(program)),
     ]
+
+
+def remote_command(host: Host, program: Sequence[str], *, ssh_config: Path | None) -> list[str]:
+    """Give the command that runs a program of ours on a host, with our environment variables.
+
+    Args:
+        host: Where.
+        program: The program and its arguments.
+        ssh_config: What `write_ssh_config` wrote; ``None`` to start it by Slurm.
+    """
+    if ssh_config is None:
+        where = (f"--nodelist={host.name}", "--nodes=1", "--ntasks=1", "--overlap")
+        return ["srun", *where, "--export=ALL", *program]
+    environment = [f"{name}={os.environ[name]}" for name in _FORWARDED if name in os.environ]
+    words = ["/usr/bin/env", *environment, *program]
+    return ssh_command(host, words, config=ssh_config, timeout_s=LOGIN_LIMIT_S)
 
 
 def _settings(settings: Mapping[str, str]) -> list[str]:

@@ -1,1 +1,1 @@
-"""How does a program get onto the nodes, one rank on each?"""
+"""MPI jobs: one rank on each node, by mpirun or srun."""

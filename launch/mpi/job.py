@@ -1,4 +1,4 @@
-"""What becomes of an mpirun that was started? It speaks, ends by itself, or is ended."""
+"""Running MPI job: its reports, its log, its end."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
-from launch.held_signals import held_signals
-from launch.mpi.lost_host import find_lost_host
-from launch.mpi.scratch import MpirunScratch
-from launch.process_end import bound_command, is_stopped
-from launch.session import end_session
+from launch.mpi.mpirun_log import find_lost_host
+from launch.mpi.scratch_folder import MpirunScratch
+from launch.reports import Report
+from launch.system.process_end import bind_to_parent, is_stopped
+from launch.system.session import defer_signals, end_session
 from launch.workers.log import BoundedLog
-from launch.workers.reports import Report
+from probes.errors import InvalidDocumentError
 
-_LOOK_S = 1.0
-_END_LOOK_S = 0.05
-_BLOCK_BYTES = 1 << 16
-_LAST_WORDS_S = 0.2
+_POLL_S = 1.0
+_END_POLL_S = 0.05
+_READ_BYTES = 1 << 16
+_DRAIN_S = 0.2
 _END_LIMIT_S = 5.0
-_REST_LIMIT_S = 2.0
+_SESSION_GRACE_S = 2.0
 
 
 class MpiJob:
@@ -36,20 +36,20 @@ class MpiJob:
     Args:
         command: Of mpirun or srun.
         log: File for what it, and every rank, writes to stderr: its first and its last part. It is
-            written while the job is listened to, waited for, or stopped.
+            written during calls that read reports, wait or stop.
     """
 
     def __init__(self, command: list[str], log: Path) -> None:
         self._log = log
         self._errors = BoundedLog(log)
-        self._waiting_signals: list[int] | None = []
+        self._pending_signals: list[int] | None = []
         self._lines: deque[bytes] = deque()
         self._unread = b""
         self._is_over = False
         self._scratch = MpirunScratch(os.environ)
         try:
             self._process = subprocess.Popen(
-                bound_command(self._scratch.wrap(command)),
+                bind_to_parent(self._scratch.wrap(command)),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -62,7 +62,7 @@ class MpiJob:
         assert self._process.stdout is not None
         assert self._process.stderr is not None
         self._stdout, self._stderr = self._process.stdout, self._process.stderr
-        self._spoken_errors = [self._stderr]
+        self._open_stderr = [self._stderr]
         """Empty once there can be no more."""
 
     def __enter__(self) -> MpiJob:
@@ -72,92 +72,89 @@ class MpiJob:
         self.stop()
 
     def reports(self) -> Iterator[Report]:
-        """Give what the ranks say, until the job ends. Other output of theirs is left out."""
+        """Yield the reports of the ranks until the job ends; other output is left out."""
         while not self.is_over:
-            if (report := self.next_report(_LOOK_S)) is not None:
+            if (report := self.next_report(_POLL_S)) is not None:
                 yield report
 
     @property
     def is_over(self) -> bool:
-        """Whether there is nothing more to hear."""
+        """Whether there are no more reports."""
         return self._is_over and not self._lines
 
     def next_report(self, timeout_s: float) -> Report | None:
-        """Wait for what a rank says next; ``None`` where it was nothing in that time."""
-        give_up = time.monotonic() + timeout_s
+        """Wait for the next report of a rank; ``None`` without one in that time."""
+        deadline = time.monotonic() + timeout_s
         while not self.is_over:
             if self._lines:
-                with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
+                with contextlib.suppress(InvalidDocumentError):
                     report = Report.decode(self._lines.popleft())
-                    self._send_waiting_signals()
+                    self._send_pending_signals()
                     return report
-            elif not self._read(give_up):
+            elif not self._read(deadline):
                 return None
         return None
 
-    def _read(self, give_up: float) -> bool:
-        """Read what has been said on stdout; tell whether there was anything.
+    def _read(self, deadline: float) -> bool:
+        """Read stdout; return whether there was anything.
 
-        Once mpirun is gone no more is said, though what it has left may hold its stdout open.
+        After mpirun's end there is no more, though processes that it left may have stdout open.
         """
         while True:
             has_ended = self._has_ended()
-            timeout_s = max(0.0, give_up - time.monotonic())
-            timeout_s = min(timeout_s, _LAST_WORDS_S) if has_ended else timeout_s
-            speaks, _, _ = select.select([self._stdout, *self._spoken_errors], [], [], timeout_s)
-            if self._stdout in speaks:
-                block = os.read(self._stdout.fileno(), _BLOCK_BYTES)
+            timeout_s = max(0.0, deadline - time.monotonic())
+            timeout_s = min(timeout_s, _DRAIN_S) if has_ended else timeout_s
+            readable, _, _ = select.select([self._stdout, *self._open_stderr], [], [], timeout_s)
+            if self._stdout in readable:
+                block = os.read(self._stdout.fileno(), _READ_BYTES)
                 self._is_over = not block
                 *lines, self._unread = (self._unread + block).split(b"\n")
                 self._lines.extend(lines)
                 return True
-            if speaks:
-                self._keep_errors()
-            if not speaks or time.monotonic() > give_up:
+            if readable:
+                self._log_errors()
+            if not readable or time.monotonic() > deadline:
                 self._is_over = has_ended
                 return False
 
-    def _keep_errors(self) -> None:
-        if block := os.read(self._stderr.fileno(), _BLOCK_BYTES):
+    def _log_errors(self) -> None:
+        if block := os.read(self._stderr.fileno(), _READ_BYTES):
             self._errors.write(block)
         else:
-            self._spoken_errors.clear()
+            self._open_stderr.clear()
 
     def _has_ended(self) -> bool:
         return self._process.poll() is not None
 
-    def _await_end(self, give_up: float = float("inf")) -> None:
-        """Wait until mpirun is gone, and keep its last words.
-
-        They are read meanwhile: with a pipe that is full it could not end.
-        """
-        while time.monotonic() < give_up:
+    def _await_end(self, deadline: float = float("inf")) -> None:
+        """Wait until mpirun has ended, and log its stderr meanwhile: a full pipe would block it."""
+        while time.monotonic() < deadline:
             if has_ended := self._has_ended():
-                give_up = min(give_up, time.monotonic() + _REST_LIMIT_S)
-            timeout_s = _LAST_WORDS_S if has_ended else _END_LOOK_S
-            if select.select(self._spoken_errors, [], [], timeout_s)[0]:
-                self._keep_errors()
+                deadline = min(deadline, time.monotonic() + _SESSION_GRACE_S)
+            timeout_s = _DRAIN_S if has_ended else _END_POLL_S
+            if select.select(self._open_stderr, [], [], timeout_s)[0]:
+                self._log_errors()
             elif has_ended:
                 return
 
     def signal(self, number: int) -> None:
         """Send a signal to every rank, such as SIGUSR1, which mpirun passes on.
 
-        It waits until a rank has spoken: before, it would end mpirun, which does not listen yet.
+        It is delayed until the first report of a rank: mpirun without handlers would end by it.
         """
-        if self._waiting_signals is not None:
-            self._waiting_signals.append(number)
+        if self._pending_signals is not None:
+            self._pending_signals.append(number)
         else:
             self._process.send_signal(number)
 
-    def _send_waiting_signals(self) -> None:
-        waiting, self._waiting_signals = self._waiting_signals, None
+    def _send_pending_signals(self) -> None:
+        waiting, self._pending_signals = self._pending_signals, None
         for number in waiting or ():
             self._process.send_signal(number)
 
     @property
     def is_stopped(self) -> bool:
-        """Whether mpirun stands still because it was told to."""
+        """Whether mpirun is stopped, as by SIGSTOP."""
         return is_stopped(self._process.pid)
 
     def wait(self) -> int:
@@ -169,24 +166,24 @@ class MpiJob:
         return self._process.returncode or int(self.find_lost_host() is not None)
 
     def find_lost_host(self) -> str | None:
-        """Give the host that stopped answering, where mpirun has noticed one."""
+        """Find the host that stopped answering, where mpirun has noticed one."""
         return find_lost_host(self._log.read_text(errors="replace"))
 
     def stop(self) -> None:
         """End the job, in bounded time: mpirun ends its ranks, and ranks end their workers.
 
         Where mpirun cannot, because it hangs or a host does not answer, it is killed. The daemons
-        of the other hosts then miss it and end their ranks. A signal that would end this process
-        waits until that is done: nothing may be left.
+        of the other hosts then lose it and end their ranks. A signal that would end this process
+        is delayed until then: nothing may be left.
         """
-        with held_signals():
+        with defer_signals():
             self._end()
             if not self._stderr.closed:
-                self._await_end(time.monotonic() + _LAST_WORDS_S)
+                self._await_end(time.monotonic() + _DRAIN_S)
                 self._stdout.close()
                 self._stderr.close()
                 self._errors.close()
-                self._spoken_errors.clear()
+                self._open_stderr.clear()
 
     def _end(self) -> None:
         if self._process.poll() is None:
@@ -194,5 +191,5 @@ class MpiJob:
             self._await_end(time.monotonic() + _END_LIMIT_S)
             self._process.kill()
         self._process.wait()
-        end_session(self._process.pid, patience_s=_REST_LIMIT_S)
+        end_session(self._process.pid, grace_s=_SESSION_GRACE_S)
         self._scratch.close()

@@ -1,4 +1,4 @@
-"""How does mpirun start the ranks? Open MPI's, by ssh on other hosts."""
+"""Options with which Open MPI's mpirun starts the ranks, by ssh on other hosts."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from launch.errors import LaunchError
-from launch.hosts.line import Host
+from launch.hosts.host_line import Host
 from launch.hosts.ssh import ssh_name
-from launch.mpi.generation import read_generation
-from launch.mpi.root import needs_root_option
 from launch.mpi.settings import MpiSettings
-from launch.mpi.transport import KEEPALIVE, as_options, message_settings
+from launch.mpi.tcp_settings import DAEMON_KEEPALIVE, as_options, message_settings
+from launch.mpi.version import read_major_version
 
 _FIRST_WITH_PRRTE = 5
-_OURS = "DDLPLAN_"
+_OUR_PREFIX = "DDLPLAN_"
 _EXPORTED = ("PYTHONPATH", "LD_LIBRARY_PATH", "MPI4PY_LIBMPI", "MPI4PY_MPIABI")
 """Variables that a login by ssh does not set, and that this Python may need."""
 
 
 def find_mpirun(own: str | None = None) -> str:
-    """Give the mpirun that the user names, else the one of this environment, else of the path.
+    """Find the mpirun that the user names, else that of this environment, else that of the path.
 
     Raises:
         LaunchError: There is none.
@@ -31,7 +30,7 @@ def find_mpirun(own: str | None = None) -> str:
     if own is not None:
         if (found := shutil.which(own)) is None:
             raise LaunchError(f"mpirun={own}: there is no such program: name its path")
-        # Called by its path, it looks for its daemons there on every host.
+        # Called by its path, it starts its daemons from there on every host.
         return os.path.abspath(found)  # noqa: PTH100 - a link such as a module's is kept
     if _is_bundled(bundled := str(Path(sys.executable).with_name("mpirun"))):
         return bundled
@@ -72,11 +71,20 @@ def mpirun_command(
     ]
 
 
-def _hosts(hosts: Sequence[Host], environment: Mapping[str, str], starts_here: bool) -> str:
-    """List the hosts as mpirun knows them.
+def needs_root_option(environment: Mapping[str, str]) -> bool:
+    """Whether mpirun refuses to run without an option: as root, whose slips can ruin a machine.
 
-    Users have names for their own machine that mpirun has not: it would cut ``::1`` at its last
-    colon, and log in to any name that it cannot place. In a Slurm job it knows the node's name.
+    Users may have set the two variables that stand for the option.
+    """
+    names = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
+    return os.geteuid() == 0 and any(environment.get(name) != "1" for name in names)
+
+
+def _hosts(hosts: Sequence[Host], environment: Mapping[str, str], starts_here: bool) -> str:
+    """List the hosts by the names that mpirun takes.
+
+    Not a user's name for this machine: mpirun would cut ``::1`` at its last colon, and log in to
+    any name that it does not know. In a Slurm job it knows the node's name.
     """
     names = [ssh_name(host) for host in hosts]
     if starts_here and "SLURM_JOB_ID" not in environment:
@@ -92,15 +100,15 @@ def _remote_options(
         options += ["--prefix", sys.prefix]  # a login by ssh does not know this environment
         has_orte = False
     else:
-        has_orte = read_generation(mpirun) < _FIRST_WITH_PRRTE
+        has_orte = read_major_version(mpirun) < _FIRST_WITH_PRRTE
     login = "plm_rsh" if has_orte else "plm_ssh"
     # By default hosts log in to one another when they are many: their users may have no key there.
-    daemons = {**KEEPALIVE, f"{login}_no_tree_spawn": "1"}
+    daemons = {**DAEMON_KEEPALIVE, f"{login}_no_tree_spawn": "1"}
     if settings.ssh_config is not None:
         daemons[f"{login}_args"] = f"-F {_one_word(settings.ssh_config)}"
     options += as_options("--mca" if has_orte else "--prtemca", daemons)
     for name in sorted(environment):
-        if name.startswith(_OURS) or name in _EXPORTED:
+        if name.startswith(_OUR_PREFIX) or name in _EXPORTED:
             options += ["-x", name]
     return options
 

@@ -1,4 +1,4 @@
-"""How do the ranks of a job exchange documents? As bytes, and they sleep while they wait."""
+"""Collective operations on documents of ranks, as bytes; ranks sleep while they wait."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
-_LOOK_S = 0.001
-_LONGEST_SLEEP_S = 0.05
+_MIN_SLEEP_S = 0.001
+_MAX_SLEEP_S = 0.05
 
 
 class Ranks:
@@ -30,7 +30,7 @@ class Ranks:
         self.size = comm.size
 
     def broadcast(self, document: bytes = b"") -> bytes:
-        """Give every rank the document of rank 0; those of the others are left aside."""
+        """Give every rank the document of rank 0; those of the others are ignored."""
         size = np.array([len(document)], dtype=np.int64)
         _wait(self._comm.Ibcast(size))
         whole = _bytes(document) if self.rank == 0 else np.empty(int(size[0]), dtype=np.uint8)
@@ -57,7 +57,7 @@ class Ranks:
         return _pieces(whole, sizes)
 
     def barrier(self) -> None:
-        """Go on when every rank is here."""
+        """Wait until every rank has made this call."""
         _wait(self._comm.Ibarrier())
 
 
@@ -71,7 +71,7 @@ def _pieces(whole: Bytes, sizes: np.ndarray[Any, np.dtype[np.int64]]) -> list[by
 
 
 def _wait(request: MPI.Request) -> None:
-    sleep_s = _LOOK_S
+    sleep_s = _MIN_SLEEP_S
     while not request.Test():
         time.sleep(sleep_s)
-        sleep_s = min(sleep_s * 1.1, _LONGEST_SLEEP_S)
+        sleep_s = min(sleep_s * 1.1, _MAX_SLEEP_S)

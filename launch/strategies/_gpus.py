@@ -1,4 +1,4 @@
-"""Which GPUs of a node can be trained on?"""
+"""GPUs of a node that can be trained on."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from probes.hardware import Gpu, Hardware
 
 
 def usable_gpus(node: Hardware) -> list[Gpu]:
-    """List the GPUs that torch can use, those that nobody else uses first, by CUDA's numbers."""
+    """List the GPUs that torch can use, those without other processes first, by CUDA's numbers."""
     usable = [gpu for gpu in node.gpus if _fault(gpu) is None]
     return sorted(usable, key=lambda gpu: (bool(gpu.other_processes), gpu.cuda_index))
 
 
 def why_no_gpu(node: Hardware) -> str | None:
-    """Say why no GPU can be trained on; ``None`` where one can."""
+    """Return why no GPU can be trained on; ``None`` where one can."""
     if usable_gpus(node):
         return None
     faults = [f"GPU {gpu.nvml_index} {_fault(gpu)}" for gpu in node.gpus]

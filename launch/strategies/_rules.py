@@ -1,4 +1,4 @@
-"""Which plans are of a strategy's kind? Rules that several strategies share."""
+"""Rules for the plans of a strategy, which several strategies share."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from launch.plan import Plan
 
 
 def require(plan: Plan, **values: int) -> None:
-    """Hold a plan against the only values that its strategy gives meaning to.
+    """Check that settings have the only value that the strategy gives meaning to.
 
     Raises:
-        InvalidPlanError: One differs.
+        InvalidPlanError: One has another value.
     """
     for name, value in values.items():
         if (found := getattr(plan, name)) != value:
@@ -20,7 +20,7 @@ def require(plan: Plan, **values: int) -> None:
 
 
 def require_devices(plan: Plan, *counts: int) -> None:
-    """Hold a plan against the numbers of devices that its strategy can use.
+    """Check that a plan names as many devices as its strategy can use.
 
     Raises:
         InvalidPlanError: It names another number of devices.
@@ -45,7 +45,7 @@ def require_cpu(plan: Plan) -> None:
 
 
 def require_distinct_devices(plan: Plan, count: int) -> None:
-    """Hold a plan against the rule of one worker per GPU; ``cpu`` may stand for all of them.
+    """Check that each worker has a GPU of its own; ``cpu`` may stand for all of them.
 
     Raises:
         InvalidPlanError: Two workers would share a GPU, one would have none, or more than one.

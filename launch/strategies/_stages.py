@@ -1,151 +1,149 @@
-"""What do strategies have in common that put consecutive layers on consecutive devices?"""
+"""Base of the strategies that put consecutive layers on consecutive devices."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from launch.errors import InvalidPlanError
+from launch.errors import InfeasiblePlanError, InvalidPlanError
 from launch.plan import Plan, Setting
-from launch.strategies._base import (
-    draw_shared_settings,
-    guess_shared_settings,
-    layouts,
-    most_cores_first,
-)
-from launch.strategies._gpu_settings import draw_gpu_settings, guess_gpu_settings
+from launch.strategies._base import Strategy, layouts, most_cores_first
 from launch.strategies._gpus import cuda_devices, usable_gpus
 from launch.strategies._rules import require, require_distinct_devices
-from launch.training.cut import parse_cut
+from launch.strategies._settings import Settings, cpu_settings, draw, first_guess, gpu_settings
+from launch.training.pipeline.cut import parse_cut
 
 if TYPE_CHECKING:
     from launch.case_facts import CaseFacts
+    from launch.local_group.group import LocalGroup
     from launch.strategies._base import Suggest
+    from launch.training.step import TrainStep
+    from launch.use_cases._base import UseCase
     from probes.hardware import Hardware
 
 SCHEDULES = ("1f1b", "gpipe")
 AVERAGES = ("shared", "all_reduce")
 """How equal stages on CPUs average: in shared memory, or as GPUs do, to compare."""
 
-MICRO_BATCHES = (2, 4, 8, 16)
-_MOST_STAGES = 8
+_MICRO_BATCHES = (2, 4, 8, 16)
+_MAX_STAGES = 8
 FIRST_MICRO_BATCHES = 8  # for two stages a bubble of 1/9
 
 Layout = tuple[int, int, int]
 """Replicas, stages of each, and threads of each stage."""
 
 
-def find_obstacle(
-    case: CaseFacts, node: Hardware, found: Sequence[str], *, at_least: int
-) -> str | None:
-    """Say why the model cannot be spread over stages here, ``None`` where it can.
+class StagedStrategy(Strategy):
+    """Pipelines side by side, each with consecutive layers on consecutive devices."""
 
-    Args:
-        case: The use case.
-        node: This machine.
-        found: The strategy's own layouts that fit.
-        at_least: Workers that the strategy needs.
-    """
-    if case.max_stages < 2:
-        return f"max_stages={case.max_stages}: the use case gives no layers(): add the method"
-    if not found:
-        cores = node.cpu.usable_cores
-        return f"usable_cores={cores}: at least {at_least} workers are needed, each with a core"
-    return None
+    name: str
+    min_workers: int
 
+    @abstractmethod
+    def layouts(self, case: CaseFacts, node: Hardware) -> Mapping[str, Layout]:
+        """List the layouts to choose from, those that use most of the node first, by name."""
 
-def list_layouts(case: CaseFacts, node: Hardware, *, at_least: int) -> list[Layout]:
-    """List ``(replicas, stages, threads)`` that fit this node, those that use most of it first.
+    @abstractmethod
+    def guess_layout(self, case: CaseFacts, node: Hardware) -> str:
+        """Give the name of the layout to try first."""
 
-    On GPUs where there are enough of them, one for each worker; else on cores.
-    """
-    most = min(case.max_stages, _MOST_STAGES)
-    return [
-        (workers // stages, stages, threads)
-        for workers, threads in _parts(node, at_least=at_least)
-        for stages in range(2, min(workers, most) + 1)
-        if workers % stages == 0
-    ]
+    def obstacle(self, case: CaseFacts, node: Hardware) -> str | None:
+        if case.max_stages < 2:
+            return f"max_stages={case.max_stages}: the use case gives no layers(): add the method"
+        if not self.layouts(case, node):
+            return (
+                f"usable_cores={node.cpu.usable_cores}: at least {self.min_workers} workers are "
+                "needed, each with a core"
+            )
+        return None
 
+    def suggest(self, trial: Suggest, case: CaseFacts, node: Hardware) -> Plan:
+        if obstacle := self.obstacle(case, node):
+            raise InfeasiblePlanError(obstacle)
+        layouts = self.layouts(case, node)
+        chosen = trial.suggest_categorical(f"{self.name}.layout", tuple(layouts))
+        replicas, stages, threads = layouts[chosen]
+        settings = draw(trial, self.name, self._settings(case, node))
+        schedule = trial.suggest_categorical(f"{self.name}.schedule", SCHEDULES)
+        most = max(1, settings["node_batch"] // replicas)
+        settings["micro_batches"] = min(settings["micro_batches"], most)
+        gpus = usable_gpus(node)[: replicas * stages]
+        return Plan(
+            strategy=self.name,
+            processes=replicas * stages,
+            replicas=replicas,
+            threads_per_process=threads,
+            devices=cuda_devices(gpus) if self._is_on_gpus(node) else ("cpu",),
+            options={
+                # Fewer micro-batches than stages never reach the state that 1F1B is about.
+                "schedule": schedule if settings["micro_batches"] >= stages else "gpipe",
+                "cut": "measured",
+            },
+            **settings,
+        )
 
-def _parts(node: Hardware, *, at_least: int) -> list[tuple[int, int]]:
-    """List numbers of workers with the threads of each.
+    def first_guesses(self, case: CaseFacts, node: Hardware) -> list[dict[str, Setting]]:
+        # 1F1B holds the activations of as many micro-batches as there are stages, GPipe of all.
+        return [
+            {
+                f"{self.name}.layout": self.guess_layout(case, node),
+                **first_guess(self.name, self._settings(case, node)),
+                f"{self.name}.micro_batches": FIRST_MICRO_BATCHES,
+                f"{self.name}.schedule": "1f1b",
+            }
+        ]
 
-    Beside those that use nearly all cores or half of them, those that leave fewer than ``at_least``
-    cores idle: of five cores, four make two pipelines of two stages, and five make none. Where
-    there are enough cores at all, ``at_least`` workers are among them.
-    """
-    cores, gpus = node.cpu.usable_cores, len(usable_gpus(node))
-    if gpus >= at_least:
-        most = min(gpus, cores)
-        return [(workers, cores // workers) for workers in range(most, at_least - 1, -1)]
-    pairs = {
-        (workers, cores // workers)
-        for workers in range(at_least, cores + 1)
-        if cores % workers < at_least
-    }
-    pairs.update(layouts(cores, at_least=at_least))
-    return sorted(pairs, key=most_cores_first)
+    def sends_at_end(self, plan: Plan) -> bool:
+        return True  # large matrices get their gradients after the last micro-batch
 
+    def build(self, plan: Plan, case: UseCase, group: LocalGroup) -> TrainStep:
+        from launch.training.pipeline.step import PipelineStep
 
-def draw_plan(
-    trial: Suggest,
-    strategy: str,
-    layout: Layout,
-    case: CaseFacts,
-    node: Hardware,
-    *,
-    at_least: int,
-) -> Plan:
-    """Draw everything but the layout, which was drawn before."""
-    replicas, stages, threads = layout
-    gpus = usable_gpus(node)
-    on_gpus = len(gpus) >= at_least
-    case = replace(case, can_compile=False)  # what a stage runs is not one model to compile
-    settings: dict[str, Any] = (
-        draw_gpu_settings(trial, strategy, case, node, micro_batches=MICRO_BATCHES)
-        if on_gpus
-        else draw_shared_settings(trial, strategy, case, micro_batches=MICRO_BATCHES)
-    )
-    schedule = trial.suggest_categorical(f"{strategy}.schedule", SCHEDULES)
-    most = max(1, settings["node_batch"] // replicas)
-    settings["micro_batches"] = min(settings["micro_batches"], most)
-    return Plan(
-        strategy=strategy,
-        processes=replicas * stages,
-        replicas=replicas,
-        threads_per_process=threads,
-        devices=cuda_devices(gpus[: replicas * stages]) if on_gpus else ("cpu",),
-        options={
-            # Fewer micro-batches than stages never reach the state that 1F1B is about.
-            "schedule": schedule if settings["micro_batches"] >= stages else "gpipe",
-            "cut": "measured",
-        },
-        **settings,
-    )
+        return PipelineStep(plan, case, group)
 
+    def list_layouts(self, case: CaseFacts, node: Hardware) -> list[Layout]:
+        """List what fits this node, also with other replicas: on its GPUs if enough, else cores."""
+        most = min(case.max_stages, _MAX_STAGES)
+        return [
+            (workers // stages, stages, threads)
+            for workers, threads in self._parts(node)
+            for stages in range(2, min(workers, most) + 1)
+            if workers % stages == 0
+        ]
 
-def guess_settings(
-    strategy: str, case: CaseFacts, node: Hardware, *, at_least: int
-) -> dict[str, Setting]:
-    """Guess what `draw_plan` should draw first.
+    def _parts(self, node: Hardware) -> list[tuple[int, int]]:
+        """List numbers of workers with the threads of each.
 
-    1F1B holds the activations of as many micro-batches as there are stages, GPipe those of all.
-    """
-    on_gpus = len(usable_gpus(node)) >= at_least
-    guess: dict[str, Setting] = (
-        guess_gpu_settings(strategy, case, node)
-        if on_gpus
-        else guess_shared_settings(strategy, case)
-    )
-    guess[f"{strategy}.micro_batches"] = FIRST_MICRO_BATCHES
-    guess[f"{strategy}.schedule"] = "1f1b"
-    return guess
+        Beside those that use nearly all cores or half of them, those that leave fewer cores idle
+        than the strategy needs workers: of five cores, four make two pipelines of two stages, and
+        five make none. Where there are enough cores at all, that number is among them.
+        """
+        cores, least = node.cpu.usable_cores, self.min_workers
+        if self._is_on_gpus(node):
+            most = min(len(usable_gpus(node)), cores)
+            return [(workers, cores // workers) for workers in range(most, least - 1, -1)]
+        pairs = {
+            (workers, cores // workers)
+            for workers in range(least, cores + 1)
+            if cores % workers < least
+        }
+        pairs.update(layouts(cores, at_least=least))
+        return sorted(pairs, key=most_cores_first)
+
+    def _is_on_gpus(self, node: Hardware) -> bool:
+        return len(usable_gpus(node)) >= self.min_workers
+
+    def _settings(self, case: CaseFacts, node: Hardware) -> Settings:
+        case = replace(case, can_compile=False)  # what a stage runs is not one model to compile
+        if self._is_on_gpus(node):
+            return gpu_settings(case, node, micro_batches=_MICRO_BATCHES)
+        return cpu_settings(case, micro_batches=_MICRO_BATCHES)
 
 
 def check_stages(plan: Plan) -> None:
-    """Hold a plan against what stages can make of it.
+    """Check that a plan of stages makes sense.
 
     Raises:
         InvalidPlanError: Its values make no sense together.

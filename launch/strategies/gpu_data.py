@@ -2,7 +2,7 @@
 
 Each worker computes the gradients of its share of the node batch on a GPU of its own; torch's
 DistributedDataParallel averages them over NCCL, from GPU to GPU, behind the backward pass: see
-`launch.training.ddp_replica`. With one GPU there is nobody to average with and nothing is added.
+`launch.training.ddp_replica`. With one GPU nothing is averaged and nothing added.
 
 Source: Li et al., "PyTorch Distributed", 2020, https://arxiv.org/abs/2006.15704.
 """
@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 from launch.errors import InfeasiblePlanError, InvalidPlanError
 from launch.plan import Plan, Setting
 from launch.strategies._base import Strategy, Suggest
-from launch.strategies._gpu_settings import draw_gpu_settings, guess_gpu_settings
 from launch.strategies._gpus import cuda_devices, usable_gpus, why_no_gpu
 from launch.strategies._rules import require, require_distinct_devices
+from launch.strategies._settings import draw, first_guess, gpu_settings
 
 if TYPE_CHECKING:
     from launch.case_facts import CaseFacts
-    from launch.training.group import LocalGroup
+    from launch.local_group.group import LocalGroup
     from launch.training.step import TrainStep
     from launch.use_cases._base import UseCase
     from probes.hardware import Hardware
@@ -47,11 +47,12 @@ class GpuData(Strategy):
             options={
                 _BENCHMARK: trial.suggest_categorical(f"gpu_data.{_BENCHMARK}", (False, True))
             },
-            **draw_gpu_settings(trial, "gpu_data", case, node, may_record=gpus == 1),
+            **draw(trial, "gpu_data", gpu_settings(case, node, may_record=gpus == 1)),
         )
 
     def first_guesses(self, case: CaseFacts, node: Hardware) -> list[dict[str, Setting]]:
-        guess = {f"gpu_data.{_BENCHMARK}": True, **guess_gpu_settings("gpu_data", case, node)}
+        settings = gpu_settings(case, node, may_record=True)
+        guess = {f"gpu_data.{_BENCHMARK}": True, **first_guess("gpu_data", settings)}
         return [{"gpu_data.gpus": gpus, **guess} for gpus in reversed(_counts(node))]
 
     def check(self, plan: Plan) -> None:
@@ -75,11 +76,11 @@ class GpuData(Strategy):
         import torch
 
         from launch.training.ddp_step import DdpStep
-        from launch.training.plain_step import lone_step
+        from launch.training.plain_step import make_single_step
 
         torch.backends.cudnn.benchmark = bool(plan.options.get(_BENCHMARK, False))
         if plan.processes == 1:
-            return lone_step(plan, case, group)
+            return make_single_step(plan, case, group)
         return DdpStep(plan, case, group)
 
 

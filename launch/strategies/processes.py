@@ -2,7 +2,8 @@
 
 Each worker computes the gradients of its share of the node batch with its own threads and its
 own interpreter. Gradients are summed and parameters updated in shared memory, each worker its
-part: see `launch.training.averaging`. Workers meet twice a step and nothing goes through a socket.
+part: see `launch.training.averaging.averaging`. Workers wait for one another twice a step and send
+nothing through a socket.
 """
 
 from __future__ import annotations
@@ -11,19 +12,13 @@ from typing import TYPE_CHECKING
 
 from launch.errors import InfeasiblePlanError
 from launch.plan import Plan, Setting
-from launch.strategies._base import (
-    Strategy,
-    Suggest,
-    draw_shared_settings,
-    guess_shared_settings,
-    layouts,
-)
+from launch.strategies._base import Strategy, Suggest, layouts
 from launch.strategies._rules import require, require_cpu, require_devices
-from launch.training.lateness import updates_late
+from launch.strategies._settings import cpu_settings, draw, first_guess
 
 if TYPE_CHECKING:
     from launch.case_facts import CaseFacts
-    from launch.training.group import LocalGroup
+    from launch.local_group.group import LocalGroup
     from launch.training.step import TrainStep
     from launch.use_cases._base import UseCase
     from probes.hardware import Hardware
@@ -44,11 +39,11 @@ class Processes(Strategy):
             processes=processes,
             replicas=processes,
             threads_per_process=threads,
-            **draw_shared_settings(trial, "processes", case),
+            **draw(trial, "processes", cpu_settings(case)),
         )
 
     def first_guesses(self, case: CaseFacts, node: Hardware) -> list[dict[str, Setting]]:
-        guess = guess_shared_settings("processes", case)
+        guess = first_guess("processes", cpu_settings(case))
         return [{"processes.layout": _middle_layout(node), **guess}]
 
     def check(self, plan: Plan) -> None:
@@ -57,7 +52,7 @@ class Processes(Strategy):
         require_devices(plan, 1, plan.processes)
 
     def begins_early(self, plan: Plan) -> bool:
-        return updates_late(plan)
+        return plan.is_eager_on_cpu
 
     def build(self, plan: Plan, case: UseCase, group: LocalGroup) -> TrainStep:
         from launch.training.replica import prepare_model

@@ -9,20 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from launch.plan import Plan, Setting
-from launch.strategies._base import (
-    Strategy,
-    Suggest,
-    draw_shared_settings,
-    guess_shared_settings,
-)
-from launch.strategies._gpu_settings import draw_gpu_settings, guess_gpu_settings
+from launch.strategies._base import Strategy, Suggest
 from launch.strategies._gpus import cuda_devices, usable_gpus
 from launch.strategies._rules import require, require_devices
-from launch.training.lateness import updates_late
+from launch.strategies._settings import cpu_settings, draw, first_guess, gpu_settings
 
 if TYPE_CHECKING:
     from launch.case_facts import CaseFacts
-    from launch.training.group import LocalGroup
+    from launch.local_group.group import LocalGroup
     from launch.training.step import TrainStep
     from launch.use_cases._base import UseCase
     from probes.hardware import Hardware
@@ -38,17 +32,17 @@ class Sequential(Strategy):
     def suggest(self, trial: Suggest, case: CaseFacts, node: Hardware) -> Plan:
         device = trial.suggest_categorical("sequential.device", ("cpu", *_gpu(node)))
         settings = (
-            draw_shared_settings(trial, "sequential", case)
+            draw(trial, "sequential", cpu_settings(case))
             if device == "cpu"
-            else draw_gpu_settings(trial, _ON_GPU, case, node, may_record=True)
+            else draw(trial, _ON_GPU, gpu_settings(case, node, may_record=True))
         )
         return Plan(strategy="sequential", devices=(device,), **settings)
 
     def first_guesses(self, case: CaseFacts, node: Hardware) -> list[dict[str, Setting]]:
-        on_gpu = guess_gpu_settings(_ON_GPU, case, node)
+        on_gpu = first_guess(_ON_GPU, gpu_settings(case, node, may_record=True))
         # More than a few loading processes would only take turns on the one core.
         on_gpu[f"{_ON_GPU}.loader_workers"] = 2
-        on_cpu = guess_shared_settings("sequential", case)
+        on_cpu = first_guess("sequential", cpu_settings(case))
         return [
             *({"sequential.device": device, **on_gpu} for device in _gpu(node)),
             {"sequential.device": "cpu", **on_cpu},
@@ -59,12 +53,12 @@ class Sequential(Strategy):
         require_devices(plan, 1)
 
     def begins_early(self, plan: Plan) -> bool:
-        return updates_late(plan)
+        return plan.is_eager_on_cpu
 
     def build(self, plan: Plan, case: UseCase, group: LocalGroup) -> TrainStep:
-        from launch.training.plain_step import lone_step
+        from launch.training.plain_step import make_single_step
 
-        return lone_step(plan, case, group)
+        return make_single_step(plan, case, group)
 
 
 def _gpu(node: Hardware) -> tuple[str, ...]:

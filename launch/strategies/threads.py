@@ -13,19 +13,13 @@ from typing import TYPE_CHECKING
 
 from launch.errors import InfeasiblePlanError, InvalidPlanError
 from launch.plan import Plan, Setting
-from launch.strategies._base import (
-    Strategy,
-    Suggest,
-    draw_shared_settings,
-    guess_shared_settings,
-    layouts,
-)
+from launch.strategies._base import Strategy, Suggest, layouts
 from launch.strategies._rules import require, require_cpu, require_devices
-from launch.training.lateness import updates_late
+from launch.strategies._settings import cpu_settings, draw, first_guess
 
 if TYPE_CHECKING:
     from launch.case_facts import CaseFacts
-    from launch.training.group import LocalGroup
+    from launch.local_group.group import LocalGroup
     from launch.training.step import TrainStep
     from launch.use_cases._base import UseCase
     from probes.hardware import Hardware
@@ -45,11 +39,11 @@ class Threads(Strategy):
             strategy="threads",
             replicas=replicas,
             threads_per_process=replicas * threads,
-            **draw_shared_settings(trial, "threads", case, may_compile=replicas == 1),
+            **draw(trial, "threads", cpu_settings(case, may_compile=replicas == 1)),
         )
 
     def first_guesses(self, case: CaseFacts, node: Hardware) -> list[dict[str, Setting]]:
-        guess = guess_shared_settings("threads", case)
+        guess = first_guess("threads", cpu_settings(case))
         full = layouts(node.cpu.usable_cores, at_least=1)[:2]
         return [{"threads.layout": f"{r}x{t}", **guess} for r, t in full]
 
@@ -70,14 +64,14 @@ class Threads(Strategy):
             )
 
     def begins_early(self, plan: Plan) -> bool:
-        return updates_late(plan)
+        return plan.is_eager_on_cpu
 
     def build(self, plan: Plan, case: UseCase, group: LocalGroup) -> TrainStep:
-        from launch.training.plain_step import lone_step
+        from launch.training.plain_step import make_single_step
         from launch.training.threaded_step import ThreadedStep
 
         if plan.replicas == 1:
-            return lone_step(plan, case, group)
+            return make_single_step(plan, case, group)
         return ThreadedStep(plan, case, group)
 
 

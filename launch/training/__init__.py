@@ -1,1 +1,1 @@
-"""What happens in a training step? Batches, replicas, averaging, weights. Imports torch."""
+"""Training steps of a worker: batches, replicas, averaging. Imports torch."""

@@ -1,4 +1,4 @@
-"""How does a model run through ``torch.compile``? In the shapes of a full batch."""
+"""Model run through ``torch.compile``, in the shapes of a full batch."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from torch import nn
 from torch._dynamo.exc import TorchDynamoException
 from torch._inductor.exc import CppCompileError, InvalidCxxCompiler
 
-from launch.cache import cache_folder, make_folder
 from launch.errors import CompilerError
+from launch.system.cache import cache_folder, make_folder
 
 
 def compile_model(model: nn.Module) -> Callable[[Any], Any]:
-    """Give a function that computes the same as ``model``, compiled at its first calls.
+    """Return a function that computes the same as ``model``, compiled at its first calls.
 
-    Apart from the model, which stays as it is: it validates, and takes the rest of an epoch, in
-    shapes of their own, for each of which the compiler would be run for many seconds.
+    The model itself stays as it is, for validation and the rest of an epoch: for each of their
+    shapes the compiler would run for many seconds.
     """
 
     def forward(inputs: Any) -> Any:
@@ -29,19 +29,19 @@ def compile_model(model: nn.Module) -> Callable[[Any], Any]:
     return torch.compile(forward, dynamic=False)
 
 
-def settle_compiler() -> None:
-    """Have the compiler keep its kernels in ddlplan's cache.
+def set_compiler_cache() -> None:
+    """Make the compiler store its kernels in ddlplan's cache.
 
-    By itself it takes a folder in /tmp with a name that another user could have taken before, and
-    would load what that one left there.
+    Its default is a folder in /tmp with a name that another user could have taken before, whose
+    kernels it would load.
     """
     folder = make_folder(cache_folder() / "compiled")
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder))
 
 
 @contextmanager
-def explaining_compiler() -> Iterator[None]:
-    """Say in a line what the compiler failed at.
+def translate_compiler_errors() -> Iterator[None]:
+    """Turn the compiler's errors into one line.
 
     Raises:
         CompilerError: It failed.
@@ -62,6 +62,6 @@ def _root_cause(error: BaseException) -> BaseException:
 
 
 def _main_line(error: BaseException) -> str:
-    """Pick what a C++ compiler complained of, else the beginning, from a message of many lines."""
+    """Return the first error of a C++ compiler in a message, else the message's beginning."""
     complaints = [line for line in str(error).splitlines() if "error: " in line]
     return " ".join((complaints or [str(error)])[0].split())[:400]

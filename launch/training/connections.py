@@ -1,7 +1,7 @@
-"""How do the workers of a node send tensors to one another? By torch's process groups.
+"""Connections by which the workers of a node send tensors: torch's process groups.
 
 On CPUs over gloo, bound to the loopback interface; tensors of GPUs over NCCL, from device to
-device. The workers find one another by the anonymous file of their group: no port, no path.
+device. The workers find one another by the anonymous file of their group, without a port or path.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import torch
 from torch import distributed
 
 from launch.errors import LostWorkerError
-from launch.training.group import LocalGroup
+from launch.local_group.group import LocalGroup
 
 _OWN_FAULTS = ("ncclInvalidUsage", "ncclInvalidArgument", "ncclUnhandledCudaError")
-"""What NCCL says of a call that this worker made wrongly, or of its own GPU."""
+"""NCCL's errors about a wrong call of this worker, or about its own GPU."""
 
 
 @contextmanager
-def losing_workers() -> Iterator[None]:
-    """Turn an error about a connection that broke into one that says what it means.
+def translate_lost_workers() -> Iterator[None]:
+    """Turn an error about a broken connection into a `LostWorkerError`.
 
     Raises:
         LostWorkerError: The worker at the other end is gone.
@@ -46,31 +46,31 @@ class Connections:
     """The process groups of this worker.
 
     Collective: every worker of ``group`` opens them once, makes the same sub-groups in the same
-    order, and closes them when nobody sends any more.
+    order, and closes them when none sends any more.
 
     Args:
         group: The workers of this node.
-        device: Where this worker's tensors are.
+        device: Of this worker's tensors.
     """
 
-    @losing_workers()
+    @translate_lost_workers()
     def __init__(self, group: LocalGroup, device: torch.device) -> None:
-        assert group.meeting_path is not None, "threads of one process need no sockets"
+        assert group.rendezvous_path is not None, "threads of one process need no sockets"
         if device.type == "cuda":
             torch.cuda.set_device(device)
         distributed.init_process_group(
             "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
             store=distributed.FileStore(  # type: ignore[attr-defined]
-                group.meeting_path, group.size
+                group.rendezvous_path, group.size
             ),
             rank=group.local_rank,
             world_size=group.size,
         )
         self._local_rank = group.local_rank
 
-    @losing_workers()
+    @translate_lost_workers()
     def sub_group(self, parts: Sequence[Sequence[int]]) -> distributed.ProcessGroup:
-        """Part all workers into groups; give the one that this worker is in. Collective.
+        """Divide all workers into groups; return this worker's. Collective.
 
         Args:
             parts: Local ranks of each group; every worker is in exactly one.
@@ -85,5 +85,5 @@ class Connections:
         return mine
 
     def close(self) -> None:
-        """End the connections. Whoever still waits at their other end fails."""
+        """Close the connections. A worker that still waits at the other end fails."""
         distributed.destroy_process_group()

@@ -1,6 +1,6 @@
-"""How is a pass recorded once and replayed? As a CUDA graph, without Python or launches between.
+"""Passes recorded once as a CUDA graph and replayed, without Python or launches between.
 
-Small operators on a fast GPU end sooner than the next one is launched; a graph is launched whole.
+Small operators on a fast GPU end before the next one is launched; a graph is launched as a whole.
 
 Source: PyTorch's notes on CUDA semantics, "Whole-network capture",
 https://docs.pytorch.org/docs/stable/notes/cuda.html#whole-network-capture.
@@ -17,42 +17,42 @@ from torch import Tensor, nn
 from launch.data.batch import Batch, leaves, map_tensors
 from launch.data.split import BatchSize
 from launch.errors import InvalidPlanError
-from launch.training.loss import read_later
+from launch.training.loss import read_async
 from launch.training.replica import Replica
 
 _WARMUP_PASSES = 3
 
 
-class GraphedReplica(Replica):
-    """A replica whose full batches are replays; the rest of an epoch runs operator by operator."""
+class CudaGraphReplica(Replica):
+    """A replica that replays full batches; the rest of an epoch runs operator by operator."""
 
-    _recorded: RecordedPass | None = None
+    _recorded: CapturedPass | None = None
 
     def gradients(self, share: Batch | None, size: BatchSize) -> SupportsFloat:
         if share is None or not size.is_full:
             return super().gradients(share, size)
         share = self.place(share)
         if self._recorded is None or not self._recorded.fits(share):
-            self._recorded = RecordedPass(
+            self._recorded = CapturedPass(
                 lambda recorded: self._sum_gradients(recorded, size), self.model, share
             )
-        return read_later(self._recorded.replay(share))
+        return read_async(self._recorded.replay(share))
 
     def passes_to_final(self, share: Batch | None) -> None:
         return None  # no hook runs in a replay
 
 
-class RecordedPass:
+class CapturedPass:
     """Forward and backward pass over batches of one shape.
 
     Args:
-        compute: Adds the gradients of a batch to the model's, and gives the loss.
-        model: Whose gradients they are.
-        share: A batch on the GPU of the shape that all will have.
+        compute: Adds the gradients of a batch to the model's, and returns the loss.
+        model: The model.
+        share: A batch on the GPU, of the shape of all batches.
 
     Raises:
         InvalidPlanError: The batch holds more than tensors, or the pass does what cannot be
-            recorded, such as looking at a value.
+            recorded, such as reading a value.
     """
 
     def __init__(self, compute: Callable[[Batch], Tensor], model: nn.Module, share: Batch) -> None:
@@ -70,7 +70,7 @@ class RecordedPass:
         self._forget_gradients()  # recorded from none, each replay writes and does not add
         self._graph = torch.cuda.CUDAGraph()
         try:
-            # Other threads may go on with CUDA: one brings batches into pinned memory.
+            # Other threads may use CUDA meanwhile: one copies batches into pinned memory.
             with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
                 self._loss = compute(self._share)
         except RuntimeError as error:
@@ -87,7 +87,7 @@ class RecordedPass:
         return [leaf.shape for leaf in leaves(share)] == shapes
 
     def replay(self, share: Batch) -> Tensor:
-        """Compute the gradients of a batch in place of the model's; give the loss.
+        """Set the model's gradients to those of a batch; return the loss.
 
         The loss is overwritten by the next replay.
         """
@@ -99,11 +99,11 @@ class RecordedPass:
         return self._loss
 
     def _warm_up(self) -> None:
-        """Let libraries choose and load their kernels, which cannot be recorded.
+        """Run passes so that libraries choose and load their kernels, which cannot be recorded.
 
-        What these passes leave in buffers, such as running statistics, is taken back.
+        Buffers, such as running statistics, are restored afterwards.
         """
-        kept = [buffer.clone() for buffer in self._model.buffers()]
+        values = [buffer.clone() for buffer in self._model.buffers()]
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
@@ -112,7 +112,7 @@ class RecordedPass:
                 self._compute(self._share)
         torch.cuda.current_stream().wait_stream(stream)
         with torch.no_grad():
-            for buffer, value in zip(self._model.buffers(), kept, strict=True):
+            for buffer, value in zip(self._model.buffers(), values, strict=True):
                 buffer.copy_(value)
 
     def _forget_gradients(self) -> None:

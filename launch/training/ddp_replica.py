@@ -1,4 +1,4 @@
-"""What computes gradients beside equal workers? A replica in torch's DistributedDataParallel.
+"""Replica in torch's DistributedDataParallel, which averages with equal workers.
 
 DDP averages gradients over the workers, bucket by bucket, while the backward pass still computes
 the others. It divides by the number of workers: each worker's loss counts for its share of the node
@@ -18,8 +18,8 @@ from torch.nn.parallel import DistributedDataParallel
 from launch.data.batch import Batch, num_samples
 from launch.data.split import BatchSize
 from launch.plan import Plan
-from launch.training.connections import losing_workers
-from launch.training.loss import read_later
+from launch.training.connections import translate_lost_workers
+from launch.training.loss import read_async
 from launch.training.replica import Replica, WeightedLoss
 from launch.use_cases._base import UseCase
 
@@ -46,27 +46,27 @@ class DdpReplica(Replica):
                 total += self._backward(piece, samples / size.total * self._workers, size)
         self._local_loss.note_gradients()
         distributed.all_reduce(total)
-        return read_later(total / self._workers)
+        return read_async(total / self._workers)
 
     def passes_to_final(self, share: Batch | None) -> None:
-        return None  # it is summed over the workers after it came
+        return None  # DDP sums it over the workers later
 
     @staticmethod
-    @losing_workers()
+    @translate_lost_workers()
     def _connect(module: nn.Module) -> DistributedDataParallel:
-        """Wrap a module, which is held against those of the other workers."""
+        """Wrap a module, after comparing it with those of the other workers."""
         return DistributedDataParallel(
             module,
             broadcast_buffers=False,
             gradient_as_bucket_view=True,
-            # Without it a parameter that a step leaves out would be waited for, for ever. With it
-            # such a parameter keeps no gradient, as in one process.
+            # Without it DDP would wait for ever for a parameter that a step does not use. With it
+            # such a parameter has no gradient, as in one process.
             find_unused_parameters=True,
         )
 
 
 class _ShareLoss(WeightedLoss):
-    """A loss that a worker without a sample can give too."""
+    """A loss for workers with and without samples."""
 
     def __init__(self, plan: Plan, case: UseCase, model: nn.Module, device: str) -> None:
         super().__init__(plan, case, model, device)
@@ -74,14 +74,14 @@ class _ShareLoss(WeightedLoss):
         self._used = self._trained[:1]
 
     def note_gradients(self) -> None:
-        """Take note of a parameter that has a gradient in this step."""
+        """Remember a parameter that has a gradient in this step."""
         with_gradient = (p for p in self._trained if p.grad is not None)
         self._used = [next(with_gradient, *self._used)]
 
     def forward(self, inputs: Any, targets: Any, weight: float, *, is_full: bool) -> Tensor:
         if inputs is None:
-            # Zero, with a gradient of zeros: DDP begins to average when the first gradient comes.
-            # One suffices, the others count as unused by this worker. It is that of a parameter in
-            # use, since one that no worker uses is to keep none.
+            # Zero, with a gradient of zeros: DDP begins to average at the first gradient. One
+            # suffices, the others count as unused by this worker. It is one of a parameter in use,
+            # since a parameter that no worker uses must have no gradient.
             return self._used[0].flatten()[:0].sum()
         return super().forward(inputs, targets, weight, is_full=is_full)

@@ -1,4 +1,4 @@
-"""How do workers with a device each make one step together? Each alike, with equal gradients."""
+"""Step of workers with a model and a device each, which have equal gradients."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import SupportsFloat
 import torch
 from torch import distributed
 
-from launch.checkpoints.held import HeldState
+from launch.checkpoints.training_state import TrainingState
 from launch.data.batch import Batch
 from launch.data.samples import Part
 from launch.data.split import BatchSize
+from launch.local_group.group import LocalGroup
 from launch.plan import Plan
-from launch.training.connections import Connections, losing_workers
+from launch.training.connections import Connections, translate_lost_workers
 from launch.training.ddp_replica import DdpReplica
-from launch.training.group import LocalGroup
 from launch.training.plain_step import PlainStep
 from launch.use_cases._base import UseCase
 
@@ -33,23 +33,23 @@ class DdpStep(PlainStep):
         super().__init__(plan, case, device, group, DdpReplica)
         self.part = Part(group.local_rank, group.size)
 
-    @losing_workers()
+    @translate_lost_workers()
     def run(self, share: Batch | None, size: BatchSize) -> SupportsFloat:
         return super().run(share, size)
 
     @torch.no_grad()
-    @losing_workers()
-    def agree(self) -> None:
+    @translate_lost_workers()
+    def sync_model(self) -> None:
         for buffer in self.model.buffers():
             # As bytes: gloo does not send every type.
             content = buffer.contiguous().view(-1).view(torch.uint8)
             distributed.broadcast(content, 0)
             buffer.copy_(content.view(buffer.dtype).view(buffer.shape))
 
-    def held(self) -> HeldState:
-        held = super().held()
+    def describe_state(self) -> TrainingState:
+        state = super().describe_state()
         # All workers hold the same.
-        return held if self._is_first else replace(held, weights=[], writes_optimizers=False)
+        return state if self._is_first else replace(state, weights=[], writes_optimizers=False)
 
     def close(self) -> None:
         self._connections.close()

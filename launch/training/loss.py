@@ -1,4 +1,4 @@
-"""When is the loss of a step known? At once on a CPU; on a GPU while the next step is prepared."""
+"""Loss of a step: known at once on a CPU, on a GPU while the next step is prepared."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import torch
 from torch import Tensor
 
 
-class LaterLoss(ABC):
-    """A loss that is still being computed."""
+class PendingLoss(ABC):
+    """A loss that may still be computed."""
 
     @abstractmethod
     def is_known(self) -> bool:
-        """Whether it is computed by now; never waits."""
+        """Whether it is computed; never waits."""
 
     @abstractmethod
     def __float__(self) -> float:
-        """Wait for it."""
+        """Wait for the value, and return it."""
 
 
-class DeviceLoss(LaterLoss):
-    """A loss on a GPU, on its way to the CPU.
+class DeviceLoss(PendingLoss):
+    """A loss on a GPU that is being copied to the CPU.
 
-    Asking a tensor for its value would wait for everything that the GPU was given by then, the next
-    step too.
+    To read a tensor's value would wait for everything that the GPU was given by then, the next step
+    too.
     """
 
     def __init__(self, loss: Tensor) -> None:
@@ -43,6 +43,6 @@ class DeviceLoss(LaterLoss):
         return self._value.item()
 
 
-def read_later(loss: Tensor) -> SupportsFloat:
-    """Give the value of a loss, or a `LaterLoss` where a GPU computes it."""
+def read_async(loss: Tensor) -> SupportsFloat:
+    """Return the value of a loss, or a `PendingLoss` where a GPU computes it."""
     return DeviceLoss(loss) if loss.is_cuda else loss.item()

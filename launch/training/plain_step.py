@@ -1,4 +1,4 @@
-"""How does one model that nobody shares make a step? By PyTorch's usual loop."""
+"""Step of one model on one device, by PyTorch's usual loop."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import SupportsFloat
 import torch
 from torch import nn
 
-from launch.checkpoints.held import HeldOptimizer, HeldState
+from launch.checkpoints.training_state import OptimizerParts, TrainingState
 from launch.data.batch import Batch
 from launch.data.samples import Part
 from launch.data.split import BatchSize
+from launch.local_group.group import LocalGroup
 from launch.plan import Plan
-from launch.training.cuda_graph import GraphedReplica
-from launch.training.group import LocalGroup
-from launch.training.mirror import GradientMirror
-from launch.training.optimizer import make_optimizer
-from launch.training.piece_optimizer import is_elementwise
+from launch.training.averaging.optimizer import make_optimizer
+from launch.training.averaging.piece_optimizer import is_elementwise
+from launch.training.averaging.staging_buffer import GradientStagingBuffer
+from launch.training.cuda_graph import CudaGraphReplica
 from launch.training.replica import Replica, prepare_model
 from launch.training.shared_step import SharedStep
 from launch.training.step import TrainStep
@@ -36,29 +36,29 @@ class PlainStep(TrainStep):
         group: LocalGroup,
         replica: type[Replica] | None = None,
     ) -> None:
-        replica = replica or (GraphedReplica if plan.cuda_graph else Replica)
+        replica = replica or (CudaGraphReplica if plan.cuda_graph else Replica)
         self.model = prepare_model(plan, case.model(), device)
         self._replica = replica(plan, case, self.model, device)
         self._optimizer = make_optimizer(plan, case, self.model.parameters())
         self.optimizers = [self._optimizer]
         self._max_norm = case.max_gradient_norm
-        peers = group.meet_peers(self.model)
-        self._mirror = None
-        if peers is not None:
-            self._mirror = GradientMirror(
+        reducer = group.make_reducer(self.model)
+        self._staging = None
+        if reducer is not None:
+            self._staging = GradientStagingBuffer(
                 list(self.model.parameters()),
                 group,
-                peers,
+                reducer,
                 gives_sparse=not is_elementwise(self._optimizer),
             )
 
     def run(self, share: Batch | None, size: BatchSize) -> SupportsFloat:
         self._optimizer.zero_grad()
-        if self._mirror is not None:
-            self._mirror.start_step(self._replica.passes_to_final(share))
+        if self._staging is not None:
+            self._staging.start_step(self._replica.passes_to_final(share))
         loss = self._replica.gradients(share, size)
-        if self._mirror is not None:
-            loss = self._mirror.sum_up(loss, is_full=size.is_full)
+        if self._staging is not None:
+            loss = self._staging.all_reduce(loss, is_full=size.is_full)
         if self._max_norm is not None:
             nn.utils.clip_grad_norm_(self.model.parameters(), self._max_norm)
         self._optimizer.step()
@@ -67,20 +67,20 @@ class PlainStep(TrainStep):
     def place(self, batch: Batch) -> Batch:
         return self._replica.place(batch)
 
-    def held(self) -> HeldState:
-        return HeldState(
+    def describe_state(self) -> TrainingState:
+        return TrainingState(
             models=[self.model],
             weights=list(self.model.state_dict()),
-            optimizers=[HeldOptimizer.of_parameters(self._optimizer, self.model)],
+            optimizers=[OptimizerParts.of_parameters(self._optimizer, self.model)],
         )
 
 
-def lone_step(plan: Plan, case: UseCase, group: LocalGroup) -> TrainStep:
+def make_single_step(plan: Plan, case: UseCase, group: LocalGroup) -> TrainStep:
     """Make the step of one model on a node.
 
-    Where other nodes train too, gradients on a CPU are computed into memory that the rank sees.
+    With other nodes, gradients on a CPU are computed in memory that the rank sees.
     """
     device = plan.devices[0]
-    if group.has_peers and torch.device(device).type == "cpu":
+    if group.has_other_nodes and torch.device(device).type == "cpu":
         return SharedStep(plan, case, prepare_model(plan, case.model(), device), group)
     return PlainStep(plan, case, device, group)

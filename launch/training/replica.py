@@ -1,4 +1,4 @@
-"""What computes gradients? One copy of the model with its loss, on one device."""
+"""Replica: one copy of the model with its loss, on one device."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from launch.data.batch import Batch, move_batch, num_samples, split_batch
-from launch.data.samples import usable_parts
+from launch.data.samples import count_usable_parts
 from launch.data.split import BatchSize
 from launch.plan import Plan
-from launch.training.compiled import compile_model, explaining_compiler
-from launch.training.loss import read_later
-from launch.training.precision import autocast
+from launch.training.autocast import autocast
+from launch.training.compiled import compile_model, translate_compiler_errors
+from launch.training.loss import read_async
 from launch.use_cases._base import UseCase
 
 
@@ -28,7 +28,7 @@ class Replica:
         self._device = torch.device(device)
 
     def place(self, batch: Batch) -> Batch:
-        """Bring a batch to this replica's device and memory format."""
+        """Move a batch to this replica's device and memory format."""
         placed: Batch = move_batch(batch, self._device, memory_format(self._plan))
         return placed
 
@@ -36,21 +36,20 @@ class Replica:
         """Compute the gradients of this share's part of the mean loss over all nodes.
 
         Returns:
-            That part; a `LaterLoss` where a GPU computes it.
+            That part; a `PendingLoss` where a GPU computes it.
         """
-        return 0.0 if share is None else read_later(self._sum_gradients(share, size))
+        return 0.0 if share is None else read_async(self._sum_gradients(share, size))
 
     def count_passes(self, share: Batch | None) -> int:
-        """Give the number of backward passes that a share takes."""
+        """Return the number of backward passes of a share."""
         if share is None:
             return 0
-        return usable_parts(num_samples(share), self._plan.micro_batches)
+        return count_usable_parts(num_samples(share), self._plan.micro_batches)
 
     def passes_to_final(self, share: Batch | None) -> int | None:
-        """Give the number of backward passes after which a gradient is final.
+        """Return the number of backward passes after which a gradient is final.
 
-        Returns:
-            ``None`` where it is not by then, or where nobody is told when it comes.
+        ``None`` where it is not by then, or where no hook runs when it is computed.
         """
         return self.count_passes(share)
 
@@ -65,14 +64,14 @@ class Replica:
         return split_batch(share, self.count_passes(share))
 
     def _backward(self, piece: Batch, weight: float, size: BatchSize) -> Tensor:
-        """Add the gradients of a piece's mean loss times ``weight``; give that loss."""
-        with self._explaining():
+        """Add the gradients of a piece's mean loss times ``weight``; return that loss."""
+        with self._translating_errors():
             loss: Tensor = self._loss(*self.place(piece), weight, is_full=size.is_full)
             torch.autograd.backward(loss)
         return loss.detach()
 
-    def _explaining(self) -> AbstractContextManager[None]:
-        return explaining_compiler() if self._plan.compile else nullcontext()
+    def _translating_errors(self) -> AbstractContextManager[None]:
+        return translate_compiler_errors() if self._plan.compile else nullcontext()
 
 
 class WeightedLoss(nn.Module):
@@ -87,13 +86,13 @@ class WeightedLoss(nn.Module):
         self._device_type = torch.device(device).type
 
     def forward(self, inputs: Any, targets: Any, weight: float, *, is_full: bool) -> Tensor:
-        """Give the mean loss over the samples, times ``weight``.
+        """Return the mean loss over the samples, times ``weight``.
 
         Args:
-            inputs: What the model takes.
-            targets: What the loss takes beside the model's output.
+            inputs: Of the model.
+            targets: Of the loss, beside the model's output.
             weight: Share of these samples in those of all nodes.
-            is_full: Whether they are part of a full node batch, whose shapes come again.
+            is_full: Whether they are part of a full node batch, whose shapes repeat.
         """
         model = self._model_of_full if is_full else self.model
         with autocast(self._plan, self._device_type):
@@ -102,15 +101,15 @@ class WeightedLoss(nn.Module):
 
 
 def prepare_model(plan: Plan, model: nn.Module, device: str) -> nn.Module:
-    """Bring a fresh model to a device and to the plan's memory format."""
+    """Move a fresh model to a device and to the plan's memory format."""
     model.train()
     if torch.device(device).type == "cuda":
-        torch.cuda.set_device(device)  # whose streams are meant from here on
+        torch.cuda.set_device(device)  # for its streams
     return model.to(device=device, memory_format=memory_format(plan))  # type: ignore[call-overload,no-any-return]
 
 
 def memory_format(plan: Plan) -> torch.memory_format:
-    """Give torch's name of the plan's memory format.
+    """Return torch's name of the plan's memory format.
 
     ``contiguous`` is torch's ``preserve_format``: tensors stay as the use case made them.
     """

@@ -1,20 +1,20 @@
-"""How do replicas that share their parameters on a CPU make one step together?"""
+"""Step of replicas that share their parameters on a CPU."""
 
 from __future__ import annotations
 
 from torch import nn
 
-from launch.checkpoints.held import HeldState
+from launch.checkpoints.training_state import TrainingState
 from launch.data.batch import Batch
 from launch.data.samples import Part
 from launch.data.split import BatchSize
+from launch.local_group.group import LocalGroup
+from launch.local_group.shared_parameters import SharedBuffers
 from launch.plan import Plan
-from launch.training.averaging import GradientAverager
-from launch.training.buffers import SharedBuffers
-from launch.training.clipping import GradientClipper
-from launch.training.group import LocalGroup
-from launch.training.lateness import updates_late
-from launch.training.optimizer import make_optimizer
+from launch.training.averaging.aliases import aliases_follow
+from launch.training.averaging.averaging import GradientAverager
+from launch.training.averaging.clipping import GradientClipper
+from launch.training.averaging.optimizer import make_optimizer
 from launch.training.replica import Replica
 from launch.training.step import TrainStep
 from launch.use_cases._base import UseCase
@@ -35,35 +35,39 @@ class SharedStep(TrainStep):
         self.optimizers = [optimizer]
         max_norm = case.max_gradient_norm
         clipper = None if max_norm is None else GradientClipper(max_norm, group)
-        peers = group.meet_peers(model)
-        self._averager = GradientAverager(
-            model,
-            optimizer,
-            group,
-            clipper=clipper,
-            peers=peers,
-            may_be_late=updates_late(plan),
-        )
+        reducer = group.make_reducer(model)
+        with aliases_follow(model):
+            self._averager = GradientAverager(
+                model,
+                optimizer,
+                group,
+                clipper=clipper,
+                reducer=reducer,
+                may_defer_update=plan.is_eager_on_cpu,
+            )
         self._buffers = SharedBuffers(model, group)
 
     def run(self, share: Batch | None, size: BatchSize) -> float:
         self._averager.start_step(self._replica.passes_to_final(share))
-        with self._averager.watch():
+        with self._averager.track_uses():
             loss = float(self._replica.gradients(share, size))
         return self._averager.step(loss, is_full=size.is_full)
+
+    def pop_notice(self) -> str | None:
+        return self._averager.pop_notice()
 
     def finish(self) -> None:
         self._averager.finish()
 
-    def agree(self) -> None:
-        self._buffers.copy_from_first()
+    def sync_model(self) -> None:
+        self._buffers.broadcast_from_first()
 
     def place(self, batch: Batch) -> Batch:
         return self._replica.place(batch)
 
-    def held(self) -> HeldState:
-        return HeldState(
+    def describe_state(self) -> TrainingState:
+        return TrainingState(
             models=[self.model],
             weights=list(self.model.state_dict()) if self._is_first else [],
-            optimizers=[self._averager.held(self.model)],
+            optimizers=[self._averager.describe_optimizer(self.model)],
         )

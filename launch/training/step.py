@@ -1,4 +1,4 @@
-"""What does a strategy build? One worker's part of an optimizer step: the contract, said once."""
+"""Contract of what a strategy builds: one worker's part of an optimizer step."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, SupportsFloat
 from torch import nn
 from torch.optim import Optimizer
 
-from launch.checkpoints.held import HeldState
+from launch.checkpoints.training_state import TrainingState
 from launch.data.batch import Batch
 from launch.data.samples import Part
 from launch.data.split import BatchSize
@@ -19,13 +19,13 @@ class TrainStep(ABC):
     """One worker's part of an optimizer step, built by a strategy.
 
     Attributes:
-        model: Holds the current parameters after `finish`, and everything else after `agree`: for
-            validation and for saving.
-        part: What this worker reads of each node batch; ``None`` where it reads nothing, as the
-            later stages of a pipeline do.
-        optimizers: Those that this worker drives. Whoever changes a learning rate changes it in
-            the groups of each. Those of a step that has something to `prepare` are there after it.
-        facts: What was found while the step was made, for people and programs that read reports.
+        model: Has the current parameters after `finish`, and current buffers after `sync_model`:
+            for validation and for saving.
+        part: Part of each node batch that this worker reads; ``None`` where it reads nothing, as
+            the later stages of a pipeline do.
+        optimizers: Of this worker. A learning rate must be changed in the groups of each. A step
+            with a `prepare` has them after it.
+        facts: Findings while the step was made, for people and programs that read reports.
     """
 
     model: nn.Module
@@ -34,10 +34,10 @@ class TrainStep(ABC):
     facts: Mapping[str, Any] = {}
 
     def prepare(self, read_few: Callable[[], Batch]) -> None:
-        """Look at some samples, once, before the first step. Collective. Nothing by default.
+        """Prepare the step with some samples, once, before the first step. Collective.
 
-        For steps that depend on what a batch looks like: a pipeline is cut by the times of its
-        layers.
+        For steps that depend on a batch: a pipeline is cut by the times of its layers. Nothing by
+        default.
 
         Args:
             read_few: Reads the first training samples, as `run` is given them.
@@ -54,42 +54,45 @@ class TrainStep(ABC):
             size: Samples of all workers together, here and on all nodes.
 
         Returns:
-            Mean loss over the samples of all nodes; a `launch.training.loss.LaterLoss` where a GPU
+            Mean loss over the samples of all nodes; a `launch.training.loss.PendingLoss` if a GPU
             still computes it.
         """
 
     @abstractmethod
     def place(self, batch: Batch) -> Batch:
-        """Bring a batch to where and how ``model`` wants it."""
+        """Move a batch to the device and memory format of ``model``."""
+
+    def pop_notice(self) -> str | None:
+        """Return what a user should know and the last step has found out, once each."""
+        return None
 
     def finish(self) -> None:
-        """Do what the last step may have left to the next one. Collective. Nothing by default.
+        """Make the updates that the last step has deferred to the next. Collective.
 
-        Before anything but a step: an update may wait for gradients of other nodes, which are on
-        their way while the next step begins.
+        Before anything but a step: gradients of other nodes may be in flight while the next step
+        begins. Nothing by default.
         """
         return
 
-    def agree(self) -> None:
-        """Bring ``model`` to one state on every worker, after `finish`. Collective.
+    def sync_model(self) -> None:
+        """Give ``model`` one state on every worker, after `finish`. Collective.
 
-        A worker may hold old values of what others train, and what a model keeps beside its
-        parameters, such as the running statistics of BatchNorm, each worker has from its own
-        share.
+        A worker may have old values of parameters that others train; buffers, such as the running
+        statistics of BatchNorm, each worker has from its own share.
         """
         return
 
     @abstractmethod
-    def held(self) -> HeldState:
-        """Name what this worker holds between two steps, for a checkpoint to keep or to fill.
+    def describe_state(self) -> TrainingState:
+        """Describe this worker's state between two steps, for a checkpoint to write or restore.
 
-        Nothing is copied. A weight, and the state of an optimizer for an element, is named for
+        Nothing is copied. A weight, and the state of an optimizer for an element, is listed for
         writing by one worker of the node, and for reading by each that needs it.
         """
 
     def close(self) -> None:
-        """End what the step started, after every worker's last step. Nothing by default.
+        """Close what the step opened, after every worker's last step. Nothing by default.
 
-        Where a worker fails nobody calls it: to end in order, the others may have to be waited for.
+        Not called where a worker fails: it may wait for the others.
         """
         return

@@ -1,4 +1,4 @@
-"""How do several threads of one process make one step together?"""
+"""Step of replicas in one process, each on a thread of its own."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from copy import deepcopy
 from functools import partial
 from typing import TypeVar
 
 import torch
 
-from launch.checkpoints.held import HeldState
+from launch.checkpoints.training_state import TrainingState
 from launch.data.batch import Batch, num_samples, split_batch
-from launch.data.samples import Part, usable_parts
+from launch.data.samples import Part, count_usable_parts
 from launch.data.split import BatchSize
+from launch.local_group.group import LocalGroup, LocalThreadGroup
 from launch.plan import Plan
-from launch.training.group import LocalGroup, ThreadGroup
+from launch.training.averaging.aliases import copy_model
 from launch.training.replica import prepare_model
 from launch.training.shared_step import SharedStep
 from launch.training.step import TrainStep
@@ -26,7 +26,7 @@ from launch.use_cases._base import UseCase
 Result = TypeVar("Result")
 
 _CAUSE_LIMIT_S = 1.0
-"""Until the replicas that waited for a failed one have noticed."""
+"""Time for replicas that wait for a failed one to fail too."""
 
 
 class ThreadedStep(TrainStep):
@@ -38,12 +38,14 @@ class ThreadedStep(TrainStep):
         model = prepare_model(plan, case.model(), "cpu")
         threads = plan.threads_per_process // plan.replicas
         cores = [group.cores[i * threads : (i + 1) * threads] for i in range(plan.replicas)]
-        models = [model, *(deepcopy(model) for _ in range(1, plan.replicas))]
-        self._members = ThreadGroup.create(cores, group, models)
+        models = [model, *(copy_model(model) for _ in range(1, plan.replicas))]
+        self._members = LocalThreadGroup.create(cores, group, models)
         # One executor per replica and not one for all: a replica stays on its thread, and the
         # thread on its cores with the operator threads that it has started.
         self._executors = [
-            ThreadPoolExecutor(1, f"replica{member.local_rank}", _settle, (member.cores, threads))
+            ThreadPoolExecutor(
+                1, f"replica{member.local_rank}", _pin_thread, (member.cores, threads)
+            )
             for member in self._members
         ]
         self._replicas = self._on_all(
@@ -63,18 +65,21 @@ class ThreadedStep(TrainStep):
         ]
         return self._on_all(calls)[0]
 
+    def pop_notice(self) -> str | None:
+        return self._replicas[0].pop_notice()
+
     def finish(self) -> None:
         self._on_all([replica.finish for replica in self._replicas])
 
     def place(self, batch: Batch) -> Batch:
         return self._replicas[0].place(batch)
 
-    def held(self) -> HeldState:
-        every = [replica.held() for replica in self._replicas]
-        return HeldState(
-            models=[held.models[0] for held in every],
+    def describe_state(self) -> TrainingState:
+        every = [replica.describe_state() for replica in self._replicas]
+        return TrainingState(
+            models=[state.models[0] for state in every],
             weights=every[0].weights,
-            optimizers=[held.optimizers[0] for held in every],
+            optimizers=[state.optimizers[0] for state in every],
         )
 
     def close(self) -> None:
@@ -86,16 +91,15 @@ class ThreadedStep(TrainStep):
         count = len(self._replicas)
         samples = 0 if share is None else num_samples(share)
         pieces: list[Batch | None] = (
-            list(split_batch(share, usable_parts(samples, count))) if samples else []
+            list(split_batch(share, count_usable_parts(samples, count))) if samples else []
         )
         return pieces + [None] * (count - len(pieces))
 
     def _on_all(self, calls: Sequence[Callable[[], Result]]) -> list[Result]:
         """Run one call on each replica's thread; the first failure ends the others and is raised.
 
-        The others fail too, because they wait for one that will not come: that is a
-        consequence, not a cause. One that waits for other nodes does not even do that: the end of
-        the process ends it.
+        The others fail too, at the barrier: that is a consequence, not a cause. One that waits for
+        other nodes does not: the end of the process ends it.
         """
         futures = [
             executor.submit(call) for executor, call in zip(self._executors, calls, strict=True)
@@ -115,7 +119,7 @@ def _raise_cause(futures: Iterable[Future[Result]]) -> None:
         raise (causes or errors)[0]
 
 
-def _settle(cores: tuple[int, ...], threads: int) -> None:
+def _pin_thread(cores: tuple[int, ...], threads: int) -> None:
     """Pin the calling thread, and by inheritance its operator threads, to its cores.
 
     ``torch.set_num_threads`` holds for the calling thread alone, as OpenMP's setting does.

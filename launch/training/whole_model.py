@@ -1,4 +1,4 @@
-"""How does every worker see the whole model, of which each trains a part? In shared memory."""
+"""Whole model in shared memory, of which each worker trains a part."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import torch
 from torch import Tensor, nn
 
 from launch.errors import UseCaseError
-from launch.training.alignment import aligned
-from launch.training.group import LocalGroup
+from launch.local_group.alignment import aligned
+from launch.local_group.group import LocalGroup
 
 
 class WholeModel:
     """One copy of a model's parameters and buffers for all workers of a node.
 
     Collective: every worker of ``group`` builds it once, over equal models on the CPU. Afterwards
-    the parameters of the model lie in the shared memory, so that whoever trains some of them in
-    place changes them for all. A worker that trains a copy elsewhere, on a GPU for instance,
-    passes on its values by `agree`. Buffers stay each worker's own until then.
+    the parameters of the model are in the shared memory, so that an update in place changes them
+    for all. A worker that trains a copy elsewhere, on a GPU for instance, sends its values by
+    `sync_model`. Buffers are each worker's own until then.
     """
 
     def __init__(self, model: nn.Module, group: LocalGroup) -> None:
@@ -42,16 +42,16 @@ class WholeModel:
             parameter.data = self._shared[id(parameter)]
 
     @torch.no_grad()
-    def agree(self, owned: Iterable[Tensor], device: torch.device) -> None:
-        """Bring everybody's model to one state, on a device. Collective.
+    def sync_model(self, owned: Iterable[Tensor], device: torch.device) -> None:
+        """Give every worker's model one state, on a device. Collective.
 
         Args:
-            owned: Parameters and buffers whose values count, those of this worker's stage; of each
-                tensor of the model one worker gives the values, at most.
-            device: Where this worker's model is to be.
+            owned: Parameters and buffers of this worker's stage, which the others copy; at most one
+                worker owns a tensor.
+            device: Of this worker's model afterwards.
 
         Raises:
-            UseCaseError: A tensor is none of those that the model began with.
+            UseCaseError: A tensor is none of those of the model at the start.
         """
         for tensor in owned:
             if tensor.numel() == 0:
@@ -73,17 +73,16 @@ class WholeModel:
             buffer.copy_(self._shared[id(buffer)])
         self._group.barrier()
 
-    def give_back(self, others: Iterable[nn.Parameter]) -> None:
-        """Free what `agree` brought to a device of parameters that others train."""
+    def release_copies(self, others: Iterable[nn.Parameter]) -> None:
+        """Free the copies that `sync_model` made of parameters that others train."""
         for parameter in others:
             parameter.data = self._shared[id(parameter)]
 
 
 def move_in_place(module: nn.Module, device: torch.device) -> None:
-    """Bring parameters and buffers to a device, each tensor staying the object that it is.
+    """Move parameters and buffers to a device; each tensor stays the same object.
 
-    `torch.nn.Module.to` puts new buffers in the place of the old ones, which nobody who keeps the
-    old ones would notice.
+    `torch.nn.Module.to` makes new buffers, which other references to the old ones would miss.
     """
     for tensor in (*module.parameters(), *module.buffers()):
         tensor.data = tensor.data.to(device)

@@ -1,4 +1,4 @@
-"""How is a user's code imported, and what is said when it fails?"""
+"""Import of a user's code, with its failures as one line."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from launch.errors import UseCaseError
 T = TypeVar("T")
 
 
-def put_first(folder: Path) -> None:
-    """Let imports look into ``folder`` first, as Python does for the script that it runs."""
+def prepend_to_path(folder: Path) -> None:
+    """Put a folder first on the import path, as Python does for the script that it runs."""
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     invalidate_caches()
@@ -30,7 +30,7 @@ def import_by_name(name: str) -> ModuleType:
     Raises:
         UseCaseError: The module, or one that it imports, fails.
     """
-    return guard(name, lambda: import_module(name))
+    return run_user_code(name, lambda: import_module(name))
 
 
 def import_file(file: Path) -> ModuleType:
@@ -42,17 +42,17 @@ def import_file(file: Path) -> ModuleType:
     Raises:
         UseCaseError: The file, or what it imports, fails.
     """
-    put_first(file.parent)
+    prepend_to_path(file.parent)
     found = find_spec(file.stem) if file.stem.isidentifier() else None
     if found is not None and found.origin == str(file):
         return import_by_name(file.stem)
     name = f"use_case_{sha256(str(file).encode()).hexdigest()[:16]}"
     if name not in sys.modules:
-        guard(file, lambda: _execute(name, file))
+        run_user_code(file, lambda: _execute(name, file))
     return sys.modules[name]
 
 
-def guard(origin: Path | str, run: Callable[[], T]) -> T:
+def run_user_code(origin: Path | str, run: Callable[[], T]) -> T:
     """Run a user's code; turn whatever it raises into one line.
 
     Raises:
@@ -61,17 +61,17 @@ def guard(origin: Path | str, run: Callable[[], T]) -> T:
     try:
         return run()
     except (Exception, SystemExit) as error:
-        raise import_failed(origin, error) from error
+        raise make_import_error(origin, error) from error
 
 
-def import_failed(origin: Path | str, error: BaseException) -> UseCaseError:
-    """Say what a user's code raised, and in which of the user's lines.
+def make_import_error(origin: Path | str, error: BaseException) -> UseCaseError:
+    """Make the error of what a user's code raised, with the user's line.
 
     The innermost line outside of installed packages and of ddlplan is the user's.
     """
     if isinstance(error, SyntaxError):
         where = f"{error.filename or origin}, line {error.lineno}"
-        return UseCaseError(f"use case {origin} cannot be read: {error.msg} ({where}): mend it")
+        return UseCaseError(f"use case {origin} cannot be read: {error.msg} ({where}): fix it")
     lines = [
         f"{frame.f_code.co_filename}, line {line}"
         for frame, line in walk_tb(error.__traceback__)
@@ -80,7 +80,7 @@ def import_failed(origin: Path | str, error: BaseException) -> UseCaseError:
     where = f" ({lines[-1]})" if lines else ""
     said = " ".join(str(error).split())
     what = f"{type(error).__name__}: {said}" if said else type(error).__name__
-    return UseCaseError(f"use case {origin} fails: {what}{where}: mend it")
+    return UseCaseError(f"use case {origin} fails: {what}{where}: fix it")
 
 
 def _is_users(filename: str, origin: Path | str) -> bool:

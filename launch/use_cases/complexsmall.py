@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import nn
 from torchvision.models import vgg16
 
-from launch.use_cases._photos import NUM_CLASSES, PhotoUseCase
+from launch.use_cases._photo_use_case import NUM_CLASSES, PhotoUseCase
 
 
 class ComplexSmall(PhotoUseCase):

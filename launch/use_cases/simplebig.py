@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torchvision.models import alexnet
 
-from launch.use_cases._photos import NUM_CLASSES, PhotoUseCase
+from launch.use_cases._photo_use_case import NUM_CLASSES, PhotoUseCase
 
 
 class SimpleBig(PhotoUseCase):

@@ -1,1 +1,1 @@
-"""How do the workers of a node start, speak and end?"""
+"""Workers of a node: how they start, report and end."""

@@ -1,12 +1,12 @@
-"""How do workers start without waiting for torch? A process that has loaded it forks them.
+"""Fork server: a process that has loaded torch and forks workers, so that they start fast.
 
 Importing torch and torchvision takes seconds on every core. One process per node does it, stays
-at a single thread, touches no GPU, and forks a worker when told to: in milliseconds, with the
+at a single thread, touches no GPU, and forks a worker on request: in milliseconds, with the
 library's pages shared by all. Trials and training start their workers in this same way.
 
 The server is started by `exec` and never imports mpi4py, so nothing here forks a process that
-has called MPI_Init. When its owner goes, it ends all workers, what they have started, and itself;
-when it goes, the kernel ends the workers.
+has called MPI_Init. When its owner ends, it ends all workers, what they have started, and itself;
+when it ends, the kernel ends the workers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import gc
-import json
 import os
 import select
 import signal
@@ -26,23 +25,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
-from launch.allocators import allocator_environment
 from launch.errors import LaunchError
-from launch.process_end import (
-    end_with_parent,
+from launch.gradient_sync.node_channel.descriptors import SharedDescriptors
+from launch.system.allocators import allocator_environment
+from launch.system.process_end import (
+    die_with_parent,
     explain_exit,
     kill_group,
-    offer_to_oom_killer,
     outlive_parent,
+    prefer_for_oom_kill,
 )
-from launch.training.handles import GroupHandles
 from launch.workers.task import Task
+from probes import codec
 
 _MAX_MESSAGE_BYTES = 1 << 16
 _STARTUP_LIMIT_S = 120.0
 
-SAY_WHERE = signal.SIGQUIT
-"""Lets a worker write into its log where each of its threads is."""
+DUMP_STACKS = signal.SIGQUIT
+"""Has a worker write the stacks of its threads into its log."""
 
 WORKER_SETTINGS = {
     "OMP_NUM_THREADS": "1",
@@ -55,7 +55,7 @@ WORKER_SETTINGS = {
     # torch.compile in the worker itself, not in processes that it would start beside its cores.
     "TORCHINDUCTOR_COMPILE_THREADS": "1",
 }
-"""What a worker's environment is given."""
+"""Variables that each worker's environment has."""
 
 # Variables by which a child would take itself for a rank of its parent's MPI job.
 _MPI_PREFIXES = ("OMPI_", "PMIX_", "PMI_", "PRTE_")
@@ -80,10 +80,10 @@ class WorkerExit:
 
 
 class ForkServer:
-    """The owner's side. Use it in a ``with`` block; leaving it ends every worker.
+    """The owner's side of a fork server. Use it in a ``with`` block; leaving it ends every worker.
 
     Args:
-        allocator: What gives memory to it and to its workers, by its name in a plan: a library is
+        allocator: Memory allocator of it and of its workers, by its name in a plan: a library is
             loaded when a process starts, and no fork can change it.
 
     Raises:
@@ -125,7 +125,7 @@ class ForkServer:
         """Wait until torch is loaded; `start_worker` does so by itself.
 
         Raises:
-            LaunchError: The server ended, or did not answer in time.
+            LaunchError: The server ended, or was not ready in time.
         """
         if self._ready:
             return
@@ -139,24 +139,26 @@ class ForkServer:
         self._socket.settimeout(None)
         self._ready = True
 
-    def start_worker(self, task: Task, output: int, report: int, handles: GroupHandles) -> int:
+    def start_worker(
+        self, task: Task, output: int, report: int, descriptors: SharedDescriptors
+    ) -> int:
         """Fork a worker, leader of a process group of its own.
 
         Args:
             task: What it does.
             output: Takes its stdout and stderr.
             report: Writing end of the pipe for its reports.
-            handles: By which it meets the other workers.
+            descriptors: Shared with the other workers.
 
         Returns:
             Its process number.
         """
         self.wait_until_ready()
-        descriptors = [output, report, *handles.descriptors()]
-        with contextlib.suppress(BrokenPipeError):  # the server is gone: receiving says how
-            socket.send_fds(self._socket, [task.encode()], descriptors)
+        numbers = [output, report, *descriptors.numbers()]
+        with contextlib.suppress(BrokenPipeError):  # the server has ended: receiving raises how
+            socket.send_fds(self._socket, [codec.encode(task)], numbers)
         while "started" not in (message := self._receive()):
-            self._note_exit(message)
+            self._record_exit(message)
         return message["started"]
 
     def fileno(self) -> int:
@@ -164,9 +166,9 @@ class ForkServer:
         return self._socket.fileno()
 
     def take_exits(self) -> list[WorkerExit]:
-        """Give the workers that have ended since the last call, in order, without waiting."""
+        """Return the workers that have ended since the last call, in order, without waiting."""
         while select.select([self._socket], [], [], 0)[0]:
-            self._note_exit(self._receive())
+            self._record_exit(self._receive())
         exits, self._exits = self._exits, []
         return exits
 
@@ -180,7 +182,7 @@ class ForkServer:
         return self._process.poll() is not None
 
     def close(self) -> None:
-        """End the server and every worker, and wait until they are gone."""
+        """End the server and every worker, and wait for their ends."""
         self._socket.close()
         try:
             self._process.wait(timeout=10)
@@ -189,13 +191,13 @@ class ForkServer:
             self._process.wait()
         self._errors.close()
 
-    def _note_exit(self, message: Mapping[str, int]) -> None:
+    def _record_exit(self, message: Mapping[str, int]) -> None:
         if "ended" not in message:
             return  # the start of a worker whose owner was interrupted while it waited for this
         self._exits.append(WorkerExit(message["ended"], message["code"]))
 
-    def _last_words(self) -> str:
-        """Give the last line that the server wrote, which names the exception if there was one."""
+    def _read_last_error(self) -> str:
+        """Read the last line that the server wrote, which names the exception if there was one."""
         self._errors.seek(0)
         lines = self._errors.read()[-4096:].decode(errors="replace").splitlines()
         return lines[-1] if lines else ""
@@ -208,14 +210,13 @@ class ForkServer:
         if not message:
             ended = explain_exit(self._process.wait())
             raise LaunchError(
-                f"the process that starts workers ended: {self._last_words() or ended}"
+                f"the process that starts workers ended: {self._read_last_error() or ended}"
             )
-        values: dict[str, int] = json.loads(message)
-        return values
+        return codec.decode(message, dict[str, int], source="fork server")
 
 
 def worker_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Clean an environment of what must not reach a worker.
+    """Remove from an environment what must not reach a worker.
 
     Threads are set per worker by its plan: libraries that start some when they are loaded
     (OpenBLAS) would make the server unfit to fork.
@@ -239,63 +240,64 @@ class _Server:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def serve(self) -> None:
-        """Fork workers until the owner closes its side, or dies; then end what they started."""
+        """Fork workers until the owner closes its side or dies; then end what they started."""
         self._send({"ready": os.getpid()})
         try:
-            self._answer()
+            self._serve_requests()
         finally:
             for pid in self._children:
                 kill_group(pid)
 
-    def _answer(self) -> None:
+    def _serve_requests(self) -> None:
         connection = self._connection.fileno()
         while True:
             readable, _, _ = select.select([connection, self._wakeup], [], [])
             if connection in readable:
-                message, descriptors = self._receive()
+                message, numbers = self._receive()
                 if not message:
                     return
-                self._fork(message, descriptors)
+                self._fork(message, numbers)
             if self._wakeup in readable:
                 with contextlib.suppress(BlockingIOError):
                     os.read(self._wakeup, 4096)
             self._reap()
 
     def _receive(self) -> tuple[bytes, list[int]]:
-        """Give a request with its descriptors, nothing when the owner has gone."""
+        """Receive a request with its descriptors, nothing when the owner has ended."""
         try:
             received = socket.recv_fds(self._connection, _MAX_MESSAGE_BYTES, 16)
-        except ConnectionResetError:  # gone without having read what we last said
+        except ConnectionResetError:  # ended without having read our last message
             return b"", []
         return received[0], received[1]
 
-    def _fork(self, message: bytes, descriptors: list[int]) -> None:
+    def _fork(self, message: bytes, numbers: list[int]) -> None:
         owner = os.getpid()
         pid = os.fork()
         if pid == 0:
-            self._become_worker(owner, message, descriptors)
-        os.setpgid(pid, pid)  # here and not in the child: the group is there when the owner hears
+            self._run_worker(owner, message, numbers)
+        os.setpgid(pid, pid)  # here, not in the child: the group exists before the reply
         self._children.add(pid)
-        for descriptor in descriptors:
+        for descriptor in numbers:
             os.close(descriptor)
         self._send({"started": pid})
 
-    def _become_worker(self, owner: int, message: bytes, descriptors: list[int]) -> NoReturn:
+    def _run_worker(self, owner: int, message: bytes, numbers: list[int]) -> NoReturn:
         status = 70
         try:
-            end_with_parent(owner)
+            die_with_parent(owner)
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             self._connection.close()
-            offer_to_oom_killer()
-            output, report, *meeting = descriptors
+            prefer_for_oom_kill()
+            output, report, *shared = numbers
             for standard in (1, 2):
                 os.dup2(output, standard)
             os.close(output)
-            faulthandler.register(SAY_WHERE, all_threads=True)
+            faulthandler.register(DUMP_STACKS, all_threads=True)
             from launch.workers.worker import run
 
-            status = run(Task.decode(message), report, GroupHandles.from_descriptors(meeting))
+            task = codec.decode(message, Task, source="task", allow_unknown_keys=False)
+            status = run(task, report, SharedDescriptors.from_numbers(shared))
             sys.stdout.flush()
             sys.stderr.flush()
         finally:
@@ -316,11 +318,15 @@ class _Server:
 
     def _send(self, message: Mapping[str, int]) -> None:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self._connection.send(json.dumps(message).encode())
+            self._connection.send(codec.encode(message))
 
 
 def _main(descriptor: int, parent: int) -> None:
-    end_with_parent(parent)
+    # Slurm sends what is meant for a rank to every process that the rank has started, too, unless
+    # it follows processes by control groups. Workers inherit that these are ignored.
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_IGN)
+    die_with_parent(parent)
     gc.disable()  # looking for garbage takes a quarter of the time of these imports
     import torchvision  # noqa: F401 - loaded here so that no worker has to
 
@@ -330,8 +336,8 @@ def _main(descriptor: int, parent: int) -> None:
     gc.freeze()  # a collection in a worker would otherwise copy every shared page
     gc.enable()
     server = _Server(socket.socket(fileno=descriptor))
-    # From here on the socket says when the owner is gone. The kernel's way would leave no time to
-    # end what workers have started.
+    # From here on the socket shows the owner's end. The kernel's signal would leave no time to end
+    # what workers have started.
     outlive_parent()
     server.serve()
 

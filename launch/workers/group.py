@@ -1,4 +1,4 @@
-"""Which workers run on this node right now, what do they say, and how do they end?"""
+"""Running workers of a node: their reports, output and ends."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from launch.errors import LaunchError
-from launch.process_end import explain_exit, kill_group
-from launch.training.handles import GroupHandles
-from launch.workers.fork_server import SAY_WHERE, ForkServer, WorkerExit
+from launch.gradient_sync.node_channel.descriptors import SharedDescriptors
+from launch.reports import Failed, Report, TaskDone
+from launch.system.process_end import explain_exit, kill_group
+from launch.workers.fork_server import DUMP_STACKS, ForkServer, WorkerExit
 from launch.workers.log import BoundedLog, read_tail
-from launch.workers.reports import Failed, Report, TaskDone
 from launch.workers.task import Task
 
 _END_LIMIT_S = 10.0
-_SAY_WHERE_LIMIT_S = 1.0
-_MOST_BLOCKS = 128
+_DUMP_LIMIT_S = 1.0
+_MAX_READS = 128
 _OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "Cannot allocate")
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ReportReceived:
     """A worker reported something."""
 
     worker: int
@@ -33,7 +33,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class WorkerEnded:
     """A worker's process has ended."""
 
     worker: int
@@ -42,7 +42,7 @@ class Ended:
     """Whether it had done its task by then."""
 
 
-Event = Said | Ended
+WorkerEvent = ReportReceived | WorkerEnded
 
 
 class WorkerGroup:
@@ -53,9 +53,9 @@ class WorkerGroup:
     Args:
         server: Forks them.
         tasks: Of each.
-        log_directory: Takes their output.
-        log_prefix: What the names of their logs begin with.
-        handles: By which they meet, where their owner keeps them to talk to them.
+        log_directory: Folder of their logs.
+        log_prefix: Start of the names of their logs.
+        descriptors: Shared by the workers; given where their owner uses them too.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class WorkerGroup:
         log_directory: Path,
         *,
         log_prefix: str = "",
-        handles: GroupHandles | None = None,
+        descriptors: SharedDescriptors | None = None,
     ) -> None:
         self._server = server
         self._logs = [log_directory / f"{log_prefix}worker{t.local_rank}.log" for t in tasks]
@@ -75,21 +75,21 @@ class WorkerGroup:
         self._unread = [b""] * len(tasks)
         self._done: set[int] = set()
         self.printed_bytes = 0
-        """What the workers have printed so far."""
+        """Bytes that the workers have printed so far."""
         self._pids: dict[int, int] = {}
-        self._events: deque[Event] = deque()
+        self._events: deque[WorkerEvent] = deque()
         self._selector = selectors.DefaultSelector()
         self._selector.register(server, selectors.EVENT_READ)
-        meeting = handles or GroupHandles.create()
+        shared = descriptors or SharedDescriptors.create()
         try:
             for worker, task in enumerate(tasks):
-                self._start(worker, task, meeting)
+                self._start(worker, task, shared)
         except BaseException:
             self.stop()
             raise
         finally:
-            if handles is None:
-                meeting.close()
+            if descriptors is None:
+                shared.close()
 
     def __enter__(self) -> WorkerGroup:
         return self
@@ -112,16 +112,14 @@ class WorkerGroup:
         """Number of workers, ended ones included."""
         return len(self._logs)
 
-    def next_event(self, timeout_s: float | None = None) -> Event | None:
-        """Wait for what happens next.
-
-        What a worker said comes before its end.
+    def next_event(self, timeout_s: float | None = None) -> WorkerEvent | None:
+        """Wait for the next event. Reports of a worker come before its end.
 
         Returns:
             ``None`` when nothing happened in time, or when every worker has ended.
 
         Raises:
-            LaunchError: The process that starts workers is gone, and the workers with it.
+            LaunchError: The process that starts workers has ended, and the workers with it.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while not self._events and self._pids:
@@ -144,16 +142,16 @@ class WorkerGroup:
         return bool(self._events)
 
     def stop(self) -> None:
-        """End every worker at once and wait until the kernel has taken them away."""
+        """End every worker at once and wait for their ends."""
         for pid in self._pids:
             kill_group(pid)
         deadline = time.monotonic() + _END_LIMIT_S
-        with contextlib.suppress(LaunchError):  # the server is gone, so its workers are too
+        with contextlib.suppress(LaunchError):  # the server has ended, and its workers with it
             while self._pids and time.monotonic() < deadline:
                 self._selector.select(deadline - time.monotonic())
                 self._take_exits()
         for worker in list(self._outputs):
-            self._keep_output(worker)
+            self._drain_output(worker)
         for pipes in (self._pipes, self._outputs):
             for worker in list(pipes):
                 self._close(pipes, worker)
@@ -163,35 +161,35 @@ class WorkerGroup:
         self._selector.close()
 
     def log(self, worker: int) -> Path:
-        """Where a worker's stdout and stderr go."""
+        """File of a worker's stdout and stderr."""
         return self._logs[worker]
 
     def log_tail(self, worker: int, lines: int = 60) -> str:
-        """Give the last lines of a worker's log."""
+        """Read the last lines of a worker's log."""
         if worker in self._outputs:
-            self._keep_output(worker)
+            self._drain_output(worker)
         return read_tail(self._logs[worker], lines)
 
-    def say_where(self) -> None:
-        """Let every worker write to its log where it is, as far as it can."""
+    def dump_stacks(self) -> None:
+        """Have every worker write its stacks to its log, as far as it can."""
         for pid in self.pids:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, SAY_WHERE)
-        answer_by = time.monotonic() + _SAY_WHERE_LIMIT_S
+                os.kill(pid, DUMP_STACKS)
+        answer_by = time.monotonic() + _DUMP_LIMIT_S
         while (left_s := answer_by - time.monotonic()) > 0 and self._pids:
             self.next_event(left_s)  # takes what they write
 
-    def _start(self, worker: int, task: Task, handles: GroupHandles) -> None:
+    def _start(self, worker: int, task: Task, descriptors: SharedDescriptors) -> None:
         output, report = (self._open_pipe(pipes, worker) for pipes in (self._outputs, self._pipes))
         try:
-            pid = self._server.start_worker(task, output, report, handles)
+            pid = self._server.start_worker(task, output, report, descriptors)
         finally:
             os.close(output)
             os.close(report)
         self._pids[pid] = worker
 
     def _open_pipe(self, pipes: dict[int, int], worker: int) -> int:
-        """Begin to listen to a worker; give the end that it writes to."""
+        """Open a pipe from a worker; return the end that it writes to."""
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
         pipes[worker] = reading
@@ -210,10 +208,10 @@ class WorkerGroup:
             if isinstance(report, TaskDone):
                 self._done.add(worker)
             else:
-                self._events.append(Said(worker, report))
+                self._events.append(ReportReceived(worker, report))
 
     def _read_output(self, worker: int) -> bool:
-        """Keep some of what a worker has written; tell whether there was anything."""
+        """Log a block of a worker's output; return whether there was any."""
         try:
             block = os.read(self._outputs[worker], 1 << 16)
         except BlockingIOError:
@@ -225,25 +223,25 @@ class WorkerGroup:
         self.printed_bytes += len(block)
         return True
 
-    def _keep_output(self, worker: int) -> None:
-        """Keep what a worker has written by now; more than fills a log is being written now."""
-        for _ in range(_MOST_BLOCKS):
+    def _drain_output(self, worker: int) -> None:
+        """Log what a worker has written by now; after so many reads it is writing without end."""
+        for _ in range(_MAX_READS):
             if worker not in self._outputs or not self._read_output(worker):
                 return
 
     def _take_exits(self) -> None:
         for ended in self._server.take_exits():
-            self._note_end(ended)
+            self._record_end(ended)
 
-    def _note_end(self, ended: WorkerExit) -> None:
+    def _record_end(self, ended: WorkerExit) -> None:
         worker = self._pids.pop(ended.pid, None)
         if worker is None:
             return
-        while worker in self._pipes:  # all it said is in the pipe by now
+        while worker in self._pipes:  # all its reports are in the pipe by now
             self._read(worker)
         if worker in self._outputs:
-            self._keep_output(worker)
-        self._events.append(Ended(worker, ended.code, worker in self._done))
+            self._drain_output(worker)
+        self._events.append(WorkerEnded(worker, ended.code, worker in self._done))
 
     def _close(self, pipes: dict[int, int], worker: int) -> None:
         pipe = pipes.pop(worker)
@@ -254,7 +252,7 @@ class WorkerGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerFailure:
-    """Why a worker failed: the first cause, not what followed from it."""
+    """Root cause of a worker's failure."""
 
     worker: int
     error: str | None
@@ -268,15 +266,17 @@ class WorkerFailure:
     """The signal that ended the process, if one did."""
 
 
-def explain_failure(group: WorkerGroup, event: Event, oom_kills: int = 0) -> WorkerFailure | None:
-    """Say why a worker failed, ``None`` where ``event`` is no failure.
+def explain_failure(
+    group: WorkerGroup, event: WorkerEvent, oom_kills: int = 0
+) -> WorkerFailure | None:
+    """Explain why a worker failed, ``None`` where ``event`` is no failure.
 
     Args:
         group: The workers.
-        event: What `WorkerGroup.next_event` gave.
+        event: Result of `WorkerGroup.next_event`.
         oom_kills: Processes that the kernel killed for memory since the workers were started.
     """
-    if isinstance(event, Said) and isinstance(event.report, Failed):
+    if isinstance(event, ReportReceived) and isinstance(event.report, Failed):
         failed = event.report
         message = f"{failed.error}: {failed.message}"
         return WorkerFailure(
@@ -289,7 +289,7 @@ def explain_failure(group: WorkerGroup, event: Event, oom_kills: int = 0) -> Wor
             log_tail=group.log_tail(event.worker),
             log=group.log(event.worker),
         )
-    if isinstance(event, Ended) and (event.code != 0 or not event.is_done):
+    if isinstance(event, WorkerEnded) and (event.code != 0 or not event.is_done):
         out_of_memory = event.code == -9 and oom_kills > 0
         return WorkerFailure(
             worker=event.worker,

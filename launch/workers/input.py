@@ -1,4 +1,4 @@
-"""Where do the samples of a plan come from? The data set, its decoded pictures, or the device."""
+"""Input of a plan: the data set, its decoded pictures, or pictures on the device."""
 
 from __future__ import annotations
 
@@ -11,60 +11,60 @@ from torch.utils.data import Dataset
 from launch.data.decoded_pictures import DecodedPictures
 from launch.data.device_pictures import DevicePictures
 from launch.data.pictures import Pictures
-from launch.data.samples import shares
+from launch.data.samples import split_evenly
 from launch.data.split import Indices
 from launch.errors import UseCaseError
+from launch.local_group.group import LocalGroup
 from launch.plan import Plan
-from launch.training.group import LocalGroup
 
 _TRIAL_SAMPLES = 1024
-"""Samples that a trial goes round in. Their pictures, 150 MB of 224 x 224, are more than a core's
+"""Samples that a trial repeats. Their pictures, 150 MB of 224 x 224, are more than a core's
 caches hold, and are decoded before the first step, so that a short trial times reading alone."""
 
 
 def open_training(plan: Plan, dataset: Dataset[Any]) -> Dataset[Any]:
-    """Open the training samples as a plan wants them read.
+    """Open the training samples for the input of a plan.
 
     Raises:
-        UseCaseError: The data set has no pictures that can be decoded once, or there is no room
-            for them.
+        UseCaseError: The data set has no pictures that can be decoded once, or the disk is too
+            small.
     """
     if plan.input == "files":
         return dataset
     if not isinstance(dataset, Pictures):
         raise UseCaseError(
             f"plan with input={plan.input} and a {type(dataset).__name__} without "
-            f"{', '.join(_lacking(dataset))}: use input=files, or give the data set what "
+            f"{', '.join(_list_missing(dataset))}: use input=files, or give the data set what "
             "launch.data.pictures.Pictures asks for"
         )
     return DecodedPictures(dataset, threads=plan.threads_per_process)
 
 
 def open_validation(plan: Plan, dataset: Dataset[Any]) -> Dataset[Any]:
-    """Open the validation samples: decoded pictures if the plan has the training ones so."""
+    """Open the validation samples: decoded pictures if the training samples are."""
     if plan.input == "files" or not isinstance(dataset, Pictures) or len(dataset) == 0:
         return dataset
     return DecodedPictures(dataset, threads=plan.threads_per_process)
 
 
 def trial_samples(plan: Plan) -> int | None:
-    """Give the number of samples that a trial goes round in, ``None`` for all there are."""
+    """Return the number of samples that a trial repeats, ``None`` for all."""
     return None if plan.input == "files" else max(_TRIAL_SAMPLES, plan.node_batch)
 
 
-def fill_together(training: Dataset[Any], samples: Indices, group: LocalGroup) -> None:
-    """Decode what will be read, all workers at once. Collective."""
+def decode_shares(training: Dataset[Any], samples: Indices, group: LocalGroup) -> None:
+    """Decode the samples that will be read, each worker a share. Collective."""
     if not isinstance(training, DecodedPictures):
         return
-    training.fill(shares(samples, group.size)[group.local_rank])
+    training.fill(split_evenly(samples, group.size)[group.local_rank])
     group.barrier()
-    training.fill(samples)  # what the others decoded is looked through here
+    training.fill(samples)  # verifies what the others decoded
 
 
-def bring_to_device(
+def copy_to_device(
     plan: Plan, training: Dataset[Any], samples: Indices, local_rank: int
 ) -> Dataset[Any]:
-    """Copy the samples that a worker will read to its device, where the plan wants them there."""
+    """Copy the samples that a worker will read to its device, where the plan's input is there."""
     if plan.input != "device":
         return training
     assert isinstance(training, DecodedPictures)
@@ -72,7 +72,7 @@ def bring_to_device(
     return DevicePictures(training, samples, device)
 
 
-def _lacking(dataset: object) -> list[str]:
+def _list_missing(dataset: object) -> list[str]:
     promised = inspect.getmembers(Pictures, inspect.isfunction)
     names = [name for name, _ in promised if not name.startswith("_")]
     return [f"{name}()" for name in names if not hasattr(dataset, name)]

@@ -1,38 +1,41 @@
-"""Where does the output of a worker go? Into a file that keeps its head and its tail."""
+"""Log of a worker: a file of bounded size, and what its last lines show."""
 
 from __future__ import annotations
 
 import os
+import sysconfig
 from pathlib import Path
 
-_MOST_BYTES = 8 * 2**20
-_MARK = b"\n[... %d bytes are left out here ...]\n"
+_MAX_BYTES = 8 * 2**20
+_OMISSION_NOTE = b"\n[... %d bytes are left out here ...]\n"
+_FOLDERS = map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib"))
+_LIBRARIES = tuple(f'File "{folder}/' for folder in _FOLDERS)
 
 
 class BoundedLog:
-    """A file that never becomes larger than a limit, for the user alone.
+    """A file that never becomes larger than a limit; only the user can read it.
 
-    What is in it already counts too. When it is full, its last quarter follows its first one, and
-    what was in between is left out: a process that prints for ever must not fill a disk, and both
-    how it began and how it ended say something.
+    Bytes that it has already count too. When it is full, only its first and its last quarter
+    stay: a process that prints for ever must not fill a disk, and both its start and its end help
+    to find a fault.
 
     Args:
         path: Of the file.
-        most_bytes: The limit.
+        max_bytes: The limit.
     """
 
-    def __init__(self, path: Path, most_bytes: int = _MOST_BYTES) -> None:
+    def __init__(self, path: Path, max_bytes: int = _MAX_BYTES) -> None:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         self._size = os.fstat(self._file).st_size
-        self._most_bytes = most_bytes
-        self._kept_bytes = most_bytes // 4
+        self._max_bytes = max_bytes
+        self._part_bytes = max_bytes // 4
         self._left_out_bytes = 0
 
     def write(self, block: bytes) -> None:
-        """Add what a process has written; a full disk is no reason to end it."""
-        for start in range(0, len(block), self._kept_bytes):
-            piece = block[start : start + self._kept_bytes]
-            if self._size + len(piece) > self._most_bytes:
+        """Append what a process has written; a full disk is no error."""
+        for start in range(0, len(block), self._part_bytes):
+            piece = block[start : start + self._part_bytes]
+            if self._size + len(piece) > self._max_bytes:
                 self._shorten()
             self._append(piece)
 
@@ -41,11 +44,11 @@ class BoundedLog:
         os.close(self._file)
 
     def _shorten(self) -> None:
-        tail = os.pread(self._file, self._kept_bytes, self._size - self._kept_bytes)
-        self._left_out_bytes += self._size - 2 * self._kept_bytes
-        os.ftruncate(self._file, self._kept_bytes)
-        self._size = self._kept_bytes
-        self._append(_MARK % self._left_out_bytes + tail)
+        tail = os.pread(self._file, self._part_bytes, self._size - self._part_bytes)
+        self._left_out_bytes += self._size - 2 * self._part_bytes
+        os.ftruncate(self._file, self._part_bytes)
+        self._size = self._part_bytes
+        self._append(_OMISSION_NOTE % self._left_out_bytes + tail)
 
     def _append(self, block: bytes) -> None:
         try:
@@ -54,12 +57,27 @@ class BoundedLog:
             return
 
 
-def read_tail(path: Path, lines: int, most_bytes: int = 16384) -> str:
-    """Give the last lines of a file, nothing where there is none."""
+def read_tail(path: Path, lines: int, max_bytes: int = 16384) -> str:
+    """Read the last lines of a file, nothing where there is none."""
     try:
         with path.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - most_bytes))
+            file.seek(max(0, file.seek(0, os.SEEK_END) - max_bytes))
             text = file.read().decode(errors="replace")
     except OSError:
         return ""
     return "\n".join(text.splitlines()[-lines:])
+
+
+def find_user_frame(log: str) -> str | None:
+    """Find the line at which a stuck worker waits: the innermost of the user's own, else of all.
+
+    Args:
+        log: Its end, with the stacks that `launch.workers.group.WorkerGroup.dump_stacks` requests.
+
+    Returns:
+        Such as ``File "case.py", line 7 in dataset``; ``None`` without a dump.
+    """
+    *_, stack = log.rpartition("Current thread ")
+    frames = [line.strip() for line in stack.splitlines()[1:] if line.startswith("  File ")]
+    own = [frame for frame in frames if not frame.startswith(_LIBRARIES)]
+    return next(iter(own or frames), None)

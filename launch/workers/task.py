@@ -1,26 +1,27 @@
-"""What is one worker told to do? Everything it needs, as one JSON document."""
+"""Task of one worker, as one JSON document."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from launch.data.split import NodeSplit
+from launch.job import CheckpointConfig
 from launch.plan import Plan
+from launch.workload import Workload
 
 
 class Purpose(StrEnum):
-    """Why a worker is started."""
+    """Purpose for which a worker is started."""
 
     DESCRIBE = "describe"
-    """Load the use case, make its data ready, say what a planner must know of it."""
+    """Load the use case, prepare its data, report its facts for a planner."""
 
     CHECK_PRECISION = "check_precision"
-    """Make a few steps in fp32 and in other precisions, say which of these are no good here."""
+    """Make a few steps in fp32 and in other precisions, report which of these do not work here."""
 
     TIME = "time"
-    """Train for ever and report each step; whoever listens ends it."""
+    """Train for ever and report each step; the owner ends it."""
 
     TRAIN = "train"
     """Train for a number of epochs, validate after each, save the weights."""
@@ -31,10 +32,7 @@ class Task:
     """One worker's part of a job."""
 
     purpose: Purpose
-    use_case: str
-    """As the user names it; see `launch.use_cases.load_use_case`."""
-
-    data: str | None = None
+    workload: Workload
     plan: Plan | None = None
     """``None`` where nothing is trained."""
 
@@ -42,7 +40,6 @@ class Task:
     cores: tuple[int, ...] = ()
     """Logical CPUs to stay on; empty: anywhere."""
 
-    seed: int = 0
     epochs: int = 1
 
     node: int = 0
@@ -51,27 +48,22 @@ class Task:
     node_batches: tuple[int, ...] = ()
     """Samples per step on each node; empty where there is but this one, with its plan's."""
 
-    is_led: bool = False
-    """Whether a rank answers between steps, as in every launched job and in no trial."""
+    has_rank: bool = False
+    """Whether a rank handles requests between steps, as in every launched job and in no trial."""
 
     weights: str | None = None
-    """Where worker 0 saves the weights."""
+    """File in which worker 0 saves the weights."""
 
     hosts: tuple[str, ...] = ()
-    """Names of all nodes, for whoever goes on."""
+    """Names of all nodes, stored in checkpoints."""
 
-    checkpoint: str | None = None
-    """Folder of the checkpoints, on the first node; ``None`` where none are wanted."""
-
-    resume: str | None = None
-    """The checkpoint to go on from; ``None`` to begin."""
-
-    copy: str | None = None
-    """Where a node may put a copy of it, while it is read."""
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    checkpoint_copy: str | None = None
+    """Path of this node's copy of it, while it is read."""
 
     precisions: tuple[str, ...] = ()
-    """What to check, in this order; the plan says on which device, with how many threads and
-    samples at most."""
+    """Precisions to check, in this order; the plan gives the device, the threads and the most
+    samples."""
 
     @property
     def group_size(self) -> int:
@@ -81,30 +73,13 @@ class Task:
 
     @property
     def split(self) -> NodeSplit:
-        """Which slice of each global batch is this node's."""
+        """Slice of each global batch that is this node's."""
         assert self.plan is not None
         return NodeSplit(self.node_batches or (self.plan.node_batch,), self.node)
 
-    def encode(self) -> bytes:
-        """Give the task as JSON."""
-        values = asdict(self) | {"plan": self.plan.to_json() if self.plan else None}
-        return json.dumps(values).encode()
 
-    @classmethod
-    def decode(cls, document: bytes) -> Task:
-        """Read a task that `encode` wrote."""
-        values = json.loads(document)
-        values["purpose"] = Purpose(values["purpose"])
-        values["plan"] = Plan.from_json(values["plan"]) if values["plan"] else None
-        values["cores"] = tuple(values["cores"])
-        values["precisions"] = tuple(values["precisions"])
-        values["node_batches"] = tuple(values["node_batches"])
-        values["hosts"] = tuple(values["hosts"])
-        return cls(**values)
-
-
-def worker_tasks(task: Task, core_ids: tuple[int, ...]) -> list[Task]:
-    """Give each worker of a plan its number and its own cores.
+def make_worker_tasks(task: Task, core_ids: tuple[int, ...]) -> list[Task]:
+    """Make the task of each worker of a plan, with its number and its own cores.
 
     Args:
         task: What all workers have in common; its plan fits the node.

@@ -1,13 +1,13 @@
-"""What can be typed? The commands with their options, read and handed on."""
+"""Command line: the commands with their options."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from planner.cli.grouped_help import GroupedCommand
 from planner.cli.options import (
     DEFAULT_DATABASE,
     AllowRoot,
@@ -22,24 +22,26 @@ from planner.cli.options import (
     NeededCase,
     Seed,
     SshConfig,
+    faults_option,
+    hosts_option,
     named,
     option,
+    plan_option,
+    search_option,
+    what_option,
 )
 from planner.cli.plans import plans_app
 from planner.cli.values import (
-    case_named,
+    check_data,
     check_one_format,
-    checked_case,
-    data_path,
     duration_s,
+    find_hosts,
     one_of,
-    other_machines,
-    reach,
-    reading,
+    stored_name,
     strategies_named,
 )
 from planner.errors import UsageError
-from planner.output import start_output
+from planner.report.output import start_output
 
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # typer does not export it
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
@@ -56,7 +58,27 @@ app = typer.Typer(
 app.add_typer(plans_app, name="plans")
 
 
+def _show_version(is_asked: bool) -> None:
+    if is_asked:
+        from planner.plans.software import current_software
+
+        typer.echo(f"ddlplan {current_software()['ddlplan']}")
+        raise typer.Exit
+
+
 @app.callback()
+def _handle_root_options(
+    context: typer.Context,
+    _: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Show the version and exit.", is_eager=True, callback=_show_version
+        ),
+    ] = False,
+) -> None:
+    _show_help(context)
+
+
 @plans_app.callback()
 def _show_help(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
@@ -64,7 +86,7 @@ def _show_help(context: typer.Context) -> None:
         raise typer.Exit(2)
 
 
-@app.command()
+@app.command(cls=GroupedCommand)
 def probe(
     *,
     hosts: HostFile = None,
@@ -75,190 +97,213 @@ def probe(
     db: Database = DEFAULT_DATABASE,
     json: AsJson = False,
 ) -> None:
-    """Find out what this machine, or each host, is and how fast it can be at best."""
+    """Measure what this machine, or each host, can do."""
     out = start_output("probe", as_json=json)
-    listed = other_machines(hosts, out)
-    if listed is None:
-        from planner.commands.probe import probe_here
+    found = find_hosts(hosts, ssh_config, mpirun, allow_root=allow_run_as_root)
+    if not found.is_local:
+        found.access.check_mpirun()
+    from planner.commands.probe import show_probe
 
-        probe_here(db, out, quick=quick)
-        return
-    from planner.commands.probe_hosts import probe_hosts
-
-    reached = reach(ssh_config, mpirun, allow_root=allow_run_as_root)
-    probe_hosts(listed, reached, db, out, quick=quick)
+    show_probe(found, db, out, quick=quick)
 
 
-@app.command()
+@app.command(cls=GroupedCommand)
 def tune(
     *,
     use_case: NeededCase,
     data: DataFolder = None,
-    hosts: HostFile = None,
-    budget: Annotated[
-        str, option("--budget", help_="Time to search: 90, 90s, 5m, 1h.", metavar="DURATION")
-    ] = "5m",
-    trials: Annotated[
-        int | None, option("--trials", help_="Search at most so many plans.", min=0)
-    ] = None,
     seed: Seed = 0,
-    batch_size: Annotated[
-        int | None, option("--batch-size", help_="The only node batch to try.", min=1)
-    ] = None,
-    max_batch: Annotated[
-        int | None, option("--max-batch", help_="The largest node batch to try.", min=1)
-    ] = None,
-    precision: Annotated[
-        str, option("--precision", help_="fp32 keeps the numerics; bf16; auto: either.")
-    ] = "fp32",
-    no_cache: Annotated[
-        bool, option("--no-cache", help_="Decode the files in every epoch, keep no pictures.")
-    ] = False,
-    strategies: Annotated[str | None, option("--strategies", help_="Only these: a,b,...")] = None,
     epochs: Annotated[
         int,
-        option("--epochs", help_="Of the training to come; compiling is charged over them.", min=1),
+        what_option(
+            "--epochs",
+            help_="Epochs to come, over which compile time is spread.",
+            metavar="N",
+            min=1,
+        ),
     ] = 10,
-    fresh: Annotated[bool, option("--fresh", help_="Leave earlier trials aside.")] = False,
+    budget: Annotated[
+        str, search_option("--budget", help_="Time to search: 90, 90s, 5m, 1h.", metavar="DURATION")
+    ] = "5m",
+    trials: Annotated[
+        int | None,
+        search_option("--trials", help_="Try at most so many plans.", metavar="N", min=0),
+    ] = None,
+    strategies: Annotated[
+        str | None, search_option("--strategies", help_="Try only these: a,b,...", metavar="NAMES")
+    ] = None,
+    batch_size: Annotated[
+        int | None,
+        search_option("--batch-size", help_="The only node batch to try.", metavar="N", min=1),
+    ] = None,
+    max_batch: Annotated[
+        int | None,
+        search_option("--max-batch", help_="The largest node batch to try.", metavar="N", min=1),
+    ] = None,
+    precision: Annotated[
+        str,
+        search_option(
+            "--precision", help_="fp32 keeps the numerics; bf16; auto: either.", metavar="PRECISION"
+        ),
+    ] = "fp32",
+    no_cache: Annotated[
+        bool,
+        search_option("--no-cache", help_="Decode the files in every epoch; store no pictures."),
+    ] = False,
+    fresh: Annotated[bool, search_option("--fresh", help_="Ignore earlier trials.")] = False,
+    hosts: HostFile = None,
     ssh_config: SshConfig = None,
     mpirun: Mpirun = None,
     allow_run_as_root: AllowRoot = False,
     db: Database = DEFAULT_DATABASE,
     json: AsJson = False,
+    verbose: Annotated[bool, option("--verbose", help_="Say why a strategy is not tried.")] = False,
 ) -> None:
-    """Search for the fastest way to train a use case on this machine, or on each host."""
-    from launch.use_cases import check_spec, normalise_spec
+    """Search for the fastest way to train a use case."""
+    from launch.use_cases import make_workload
 
     out = start_output("tune", as_json=json)
-    listed = other_machines(hosts, out)
-    check_spec(use_case)
+    found = find_hosts(hosts, ssh_config, mpirun, allow_root=allow_run_as_root)
+    check_data(data, found)
     if batch_size is not None and max_batch is not None:
         raise typer.BadParameter("--batch-size and --max-batch exclude each other: give one")
     checked: dict[str, Any] = {
-        "use_case": normalise_spec(use_case),
-        "data": data_path(data, listed),
+        "workload": make_workload(use_case, data=data, seed=seed, data_is_here=found.is_local),
         "budget_s": duration_s("--budget", budget),
         "precision": one_of("--precision", precision, ("fp32", "bf16", "auto")),
         "strategies": strategies_named(strategies),
     }
 
     # Only now: what they import takes a second, and a slip of the finger is answered at once.
-    from planner.tune_request import TuneRequest
+    from planner.tuning.tune_request import TuneRequest
 
     request = TuneRequest(
         **checked,
         trials=trials,
-        seed=seed,
         batch_size=batch_size,
         max_batch=max_batch,
-        keeps_pictures=not no_cache,
-        names_strategies=strategies is not None,
+        no_cache=no_cache,
         fresh=fresh,
         epochs=epochs,
+        verbose=verbose,
     )
-    if listed is None:
-        from planner.commands.tune import tune_here
+    if not found.is_local:
+        found.access.check_mpirun()
+    from planner.commands.tune import tune as tune_request
 
-        tune_here(request, db, out)
-        return
-    from planner.commands.tune_hosts import tune_hosts
-
-    reached = reach(ssh_config, mpirun, allow_root=allow_run_as_root)
-    tune_hosts(request, listed, hosts, reached, db, out)
+    tune_request(request, found, db, out)
 
 
-@app.command()
+@app.command(cls=GroupedCommand)
 def launch(
     *,
     use_case: NeededCase,
     data: DataFolder = None,
-    hosts: HostFile = None,
-    epochs: Annotated[int, option("--epochs", help_="Times through the data.", min=1)] = 1,
-    plan: Annotated[int | None, option("--plan", help_="Number of a stored plan.")] = None,
-    global_batch: Annotated[
-        int | None, option("--global-batch", help_="Samples per step over all nodes.", min=1)
-    ] = None,
-    all_hosts: Annotated[
-        bool, option("--all-hosts", help_="Use every host, though fewer may be faster.")
-    ] = False,
     seed: Seed = 0,
+    epochs: Annotated[
+        int, what_option("--epochs", help_="Times through the data.", metavar="N", min=1)
+    ] = 1,
+    plan: Annotated[
+        int | None, plan_option("--plan", help_="Number of a stored plan.", metavar="ID")
+    ] = None,
+    global_batch: Annotated[
+        int | None,
+        plan_option("--global-batch", help_="Samples per step over all nodes.", metavar="N", min=1),
+    ] = None,
+    allow_stale: Annotated[
+        bool, plan_option("--allow-stale", help_="Use a plan of other hardware or software.")
+    ] = False,
     checkpoint: Annotated[
         Path | None,
-        option(
-            "--checkpoint", help_="Folder to keep the training in.", parser=named, metavar="PATH"
+        faults_option(
+            "--checkpoint",
+            help_="Folder for checkpoints of the training.",
+            parser=named,
+            metavar="PATH",
         ),
     ] = None,
     checkpoint_every: Annotated[
         str | None,
-        option("--checkpoint-every", help_="How often: 90s, 10m (default).", metavar="DURATION"),
+        faults_option(
+            "--checkpoint-every", help_="How often: 90s, 10m (default).", metavar="DURATION"
+        ),
     ] = None,
     resume: Annotated[
-        bool, option("--resume", help_="Go on from the newest checkpoint, with its seed.")
+        bool, faults_option("--resume", help_="Go on from the newest checkpoint, with its seed.")
     ] = False,
     max_restarts: Annotated[
         int,
-        option("--max-restarts", help_="Go on so often after an accident, not an error.", min=0),
+        faults_option(
+            "--max-restarts",
+            help_="Restarts after accidents; none after an error of your code.",
+            metavar="N",
+            min=0,
+        ),
     ] = 0,
     hang_timeout: Annotated[
         str | None,
-        option(
+        faults_option(
             "--hang-timeout",
             help_="Time without a step that ends the job; by default 20 steps, at least 60s.",
             metavar="DURATION",
         ),
     ] = None,
-    dry_run: Annotated[
-        bool, option("--dry-run", help_="Print the commands and start nothing.")
+    hosts: HostFile = None,
+    all_hosts: Annotated[
+        bool, hosts_option("--all-hosts", help_="Use every host, though fewer may be faster.")
+    ] = False,
+    keep_shares: Annotated[
+        bool, hosts_option("--keep-shares", help_="Change no shares while training.")
     ] = False,
     wire: Annotated[
-        str, option("--wire", help_="Gradients between nodes: fp32, or rounded to bf16.")
+        str,
+        hosts_option(
+            "--wire",
+            help_="Gradients between nodes: fp32, or rounded to bf16.",
+            metavar="PRECISION",
+        ),
     ] = "fp32",
-    keep_shares: Annotated[
-        bool, option("--keep-shares", help_="Change no shares while training.")
-    ] = False,
-    allow_stale: Annotated[
-        bool, option("--allow-stale", help_="Use a plan of other hardware or software.")
-    ] = False,
     ssh_config: SshConfig = None,
     mpirun: Mpirun = None,
     allow_run_as_root: AllowRoot = False,
+    dry_run: Annotated[
+        bool, option("--dry-run", help_="Print the commands and start nothing.")
+    ] = False,
     db: Database = DEFAULT_DATABASE,
     json: AsJson = False,
 ) -> None:
     """Train with the best stored plan of each node, through mpirun."""
-    from launch.use_cases import check_spec, normalise_spec
+    from launch.use_cases import make_workload
     from planner.commands.launch import launch as launch_job
-    from planner.job_making import LaunchRequest
+    from planner.jobs.making import LaunchRequest
 
     out = start_output("launch", as_json=json)
-    check_spec(use_case)
     if checkpoint_every is not None and checkpoint is None:
         raise UsageError(
             f"--checkpoint-every {checkpoint_every} and no --checkpoint: name a folder"
         )
+    found = find_hosts(hosts, ssh_config, mpirun, allow_root=allow_run_as_root)
+    found.access.check_mpirun()
+    check_data(data, found)
     request = LaunchRequest(
-        use_case=normalise_spec(use_case),
-        data=data_path(data, other_machines(hosts, out)),
-        hosts=hosts,
+        workload=make_workload(use_case, data=data, seed=seed, data_is_here=found.is_local),
         epochs=epochs,
         plan_id=plan,
         global_batch=global_batch,
-        seed=seed,
         wire=one_of("--wire", wire, ("fp32", "bf16")),
         keep_shares=keep_shares,
         allow_stale=allow_stale,
         all_hosts=all_hosts,
         checkpoint=checkpoint,
         checkpoint_every_s=duration_s("--checkpoint-every", checkpoint_every or "10m"),
-        resumes=resume,
+        resume=resume,
         max_restarts=max_restarts,
-        hang_limit_s=None if hang_timeout is None else duration_s("--hang-timeout", hang_timeout),
-        reach=reach(ssh_config, mpirun, allow_root=allow_run_as_root),
+        hang_timeout_s=None if hang_timeout is None else duration_s("--hang-timeout", hang_timeout),
     )
-    launch_job(request, db, out, dry_run=dry_run)
+    launch_job(request, found, db, out, dry_run=dry_run)
 
 
-@app.command()
+@app.command(cls=GroupedCommand)
 def trials(
     *,
     use_case: MaybeCase = None,
@@ -272,10 +317,10 @@ def trials(
 
     out = start_output("trials", as_json=json)
     check_one_format(json=json, csv=csv)
-    show_trials(reading(db), out, case_named(use_case), node, as_csv=csv)
+    show_trials(db, out, use_case and stored_name(use_case), node, as_csv=csv)
 
 
-@app.command("use-cases")
+@app.command("use-cases", cls=GroupedCommand)
 def use_cases(*, db: Database = DEFAULT_DATABASE, json: AsJson = False) -> None:
     """Show the built-in use cases."""
     from launch.use_cases import use_case_summaries
@@ -283,7 +328,7 @@ def use_cases(*, db: Database = DEFAULT_DATABASE, json: AsJson = False) -> None:
     _show_summaries("use-cases", use_case_summaries(), as_json=json)
 
 
-@app.command("strategies")
+@app.command("strategies", cls=GroupedCommand)
 def strategies_command(*, db: Database = DEFAULT_DATABASE, json: AsJson = False) -> None:
     """Show the parallel strategies."""
     from launch.strategies import strategy_summaries
@@ -291,12 +336,13 @@ def strategies_command(*, db: Database = DEFAULT_DATABASE, json: AsJson = False)
     _show_summaries("strategies", strategy_summaries(), as_json=json)
 
 
-@app.command()
+@app.command(cls=GroupedCommand)
 def doctor(
     *,
     hosts: HostFile = None,
     use_case: Annotated[
-        str | None, option("--use-case", help_="See that every host has this one.")
+        str | None,
+        what_option("--use-case", help_="See that every host has this one.", metavar="NAME"),
     ] = None,
     data: DataFolder = None,
     ssh_config: SshConfig = None,
@@ -305,39 +351,36 @@ def doctor(
     db: Database = DEFAULT_DATABASE,
     json: AsJson = False,
 ) -> None:
-    """Check whether this machine, and the hosts of a file, can do the job."""
+    """Check that this machine, or the hosts of a file, can do a job."""
     out = start_output("doctor", as_json=json)
-    from launch.mpi.settings import MpiSettings
+    from launch.use_cases import resolve
 
-    case, settings = (
-        checked_case(use_case),
-        MpiSettings(mpirun=mpirun, allow_root=allow_run_as_root),
-    )
-    listed = other_machines(hosts, out)
-    folder = data_path(data, listed)
-    if listed is None and hosts is None:
-        from planner.commands.doctor import examine
+    case = None if use_case is None else resolve(use_case)
+    if case is not None:
+        case.check()
+    found = find_hosts(hosts, ssh_config, mpirun, allow_root=allow_run_as_root)
+    check_data(data, found)
+    if found.is_local and hosts is None:
+        from planner.commands.doctor import check_machine
 
-        examine(db, settings, out)
+        check_machine(db, found.access, out)
         return
-    from planner.commands.doctor_hosts import DoctorRequest, examine_hosts
-    from planner.named_hosts import find_hosts
+    from planner.commands.doctor_hosts import examine_hosts
 
-    request = DoctorRequest(
-        listed=find_hosts(hosts, os.environ),
-        use_case=case,
-        data=folder,
-        ssh_config=ssh_config,
-        mpi=settings,
+    examine_hosts(
+        found,
+        db,
+        out,
+        use_case=None if case is None else str(case),
+        data=None if data is None else str(data.absolute()),
     )
-    examine_hosts(request, db, out)
 
 
 def _show_summaries(command: str, summaries: dict[str, str], *, as_json: bool) -> None:
     out = start_output(command, as_json=as_json)
     width = max(map(len, summaries))
     for name, summary in summaries.items():
-        out.say(f"{name:<{width}}  {summary}")
+        out.write_line(f"{name:<{width}}  {summary}")
     out.finish([{"name": name, "summary": summary} for name, summary in summaries.items()])
 
 

@@ -1,19 +1,33 @@
-"""Which options do several commands have? Their names, types, words of help and variables."""
+"""Options that several commands have: names, types, help and environment variables."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from planner.output import variable_of
+from planner.cli.grouped_help import DEFAULT_GROUP
+from planner.report.output import environment_variable
 
 
-def option(*names: str, help_: str, **settings: Any) -> Any:
-    """Make an option that is also read from ``DDLPLAN_<OPTION>``."""
+def option(*names: str, help_: str, group: str = DEFAULT_GROUP, **settings: Any) -> Any:
+    """Make an option that is also read from ``DDLPLAN_<OPTION>``.
+
+    Args:
+        names: The option, such as ``--seed``.
+        help_: Its line in the help.
+        group: The heading under which the help shows it.
+        settings: What else typer should know.
+    """
     return typer.Option(
-        *names, envvar=variable_of(names[0]), show_envvar=False, help=help_, **settings
+        *names,
+        envvar=environment_variable(names[0]),
+        show_envvar=False,
+        help=help_,
+        rich_help_panel=group,
+        **settings,
     )
 
 
@@ -28,29 +42,51 @@ def named(path: str) -> Path:
     return Path(path)
 
 
-Database = Annotated[str, option("--db", help_="Database: a path or sqlite:///path.")]
+what_option = partial(option, group="What to train")
+search_option = partial(option, group="Search")
+plan_option = partial(option, group="Plan")
+faults_option = partial(option, group="Checkpoints and faults")
+hosts_option = partial(option, group="Hosts")
+
+_CASE_HELP = "Built-in name, package.module:object or file.py:object."
+
+Database = Annotated[str, option("--db", help_="Database: a path or sqlite:///path.", metavar="DB")]
 AsJson = Annotated[bool, option("--json", help_="One JSON document on stdout.")]
 AsCsv = Annotated[bool, option("--csv", help_="CSV on stdout.")]
-NeededCase = Annotated[
-    str, option("--use-case", help_="Built-in name, package.module:object or file.py:object.")
+NeededCase = Annotated[str, what_option("--use-case", help_=_CASE_HELP, metavar="NAME")]
+MaybeCase = Annotated[
+    str | None, option("--use-case", help_="Only of this use case.", metavar="NAME")
 ]
-MaybeCase = Annotated[str | None, option("--use-case", help_="Only of this use case.")]
-MaybeNode = Annotated[str | None, option("--node", help_="Only of this node.")]
+MaybeNode = Annotated[str | None, option("--node", help_="Only of this node.", metavar="NAME")]
 DataFolder = Annotated[
-    Path | None, option("--data", help_="Folder of the data; built-in use cases draw their own.")
+    Path | None,
+    what_option(
+        "--data", help_="Folder of the data; built-in use cases draw their own.", metavar="PATH"
+    ),
 ]
-HostFile = Annotated[Path | None, option("--hosts", help_="File of hosts, one a line.")]
+HostFile = Annotated[
+    Path | None, hosts_option("--hosts", help_="File of hosts, one a line.", metavar="FILE")
+]
 SshConfig = Annotated[
-    Path | None, option("--ssh-config", help_="Read by ssh in place of ~/.ssh/config.")
+    Path | None,
+    hosts_option("--ssh-config", help_="Read by ssh in place of ~/.ssh/config.", metavar="FILE"),
 ]
-Mpirun = Annotated[str | None, option("--mpirun", help_="A site's own mpirun, by path or name.")]
+Mpirun = Annotated[
+    str | None,
+    hosts_option("--mpirun", help_="A site's own mpirun, by path or name.", metavar="PROGRAM"),
+]
 AllowRoot = Annotated[
-    bool, option("--allow-run-as-root", help_="Let root start mpirun, as in a container.")
+    bool, hosts_option("--allow-run-as-root", help_="Let root start mpirun, as in a container.")
 ]
 Seed = Annotated[
     int,
-    # The sampler of the search takes no more bits.
-    option("--seed", help_="Of weights, order of samples, search.", min=0, max=2**32 - 1),
+    what_option(
+        "--seed",
+        help_="Of weights, sample order and search.",
+        metavar="N",
+        min=0,
+        max=2**32 - 1,  # the sampler of the search takes no more bits
+    ),
 ]
 PlanId = Annotated[int, typer.Argument(metavar="ID", help="Number of a plan.")]
 DEFAULT_DATABASE = "planner.db"

@@ -1,4 +1,4 @@
-"""What can be typed after `ddlplan plans`?"""
+"""Command line of ``ddlplan plans``."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from planner.cli.grouped_help import GroupedCommand
 from planner.cli.options import (
     DEFAULT_DATABASE,
     AsCsv,
@@ -17,8 +18,8 @@ from planner.cli.options import (
     NeededCase,
     PlanId,
 )
-from planner.cli.values import case_named, check_one_format, reading
-from planner.output import start_output
+from planner.cli.values import check_one_format, stored_name
+from planner.report.output import start_output
 
 plans_app = typer.Typer(
     help="List, show, compare, export and import stored plans.",
@@ -27,7 +28,7 @@ plans_app = typer.Typer(
 )
 
 
-@plans_app.command("list")
+@plans_app.command("list", cls=GroupedCommand)
 def plans_list(
     *,
     use_case: MaybeCase = None,
@@ -41,18 +42,18 @@ def plans_list(
 
     out = start_output("plans list", as_json=json)
     check_one_format(json=json, csv=csv)
-    list_plans(reading(db), out, case_named(use_case), node, as_csv=csv)
+    list_plans(db, out, use_case and stored_name(use_case), node, as_csv=csv)
 
 
-@plans_app.command("show")
+@plans_app.command("show", cls=GroupedCommand)
 def plans_show(plan_id: PlanId, *, db: Database = DEFAULT_DATABASE, json: AsJson = False) -> None:
     """Show one plan with its evidence."""
     from planner.commands.plans import show_plan
 
-    show_plan(reading(db), start_output("plans show", as_json=json), plan_id)
+    show_plan(db, start_output("plans show", as_json=json), plan_id)
 
 
-@plans_app.command("best")
+@plans_app.command("best", cls=GroupedCommand)
 def plans_best(
     *,
     use_case: NeededCase,
@@ -64,10 +65,10 @@ def plans_best(
     from planner.commands.plans import show_best
 
     out = start_output("plans best", as_json=json)
-    show_best(reading(db), out, case_named(use_case) or use_case, node)
+    show_best(db, out, stored_name(use_case), node)
 
 
-@plans_app.command("compare")
+@plans_app.command("compare", cls=GroupedCommand)
 def plans_compare(
     first: PlanId,
     second: PlanId,
@@ -78,18 +79,18 @@ def plans_compare(
     """Compare two plans."""
     from planner.commands.plans import compare
 
-    compare(reading(db), start_output("plans compare", as_json=json), first, second)
+    compare(db, start_output("plans compare", as_json=json), first, second)
 
 
-@plans_app.command("export")
+@plans_app.command("export", cls=GroupedCommand)
 def plans_export(plan_id: PlanId, *, db: Database = DEFAULT_DATABASE, json: AsJson = False) -> None:
     """Write a plan as JSON, with the commands that need no ddlplan."""
     from planner.commands.plans import export
 
-    export(reading(db), start_output("plans export", as_json=json), plan_id)
+    export(db, start_output("plans export", as_json=json), plan_id)
 
 
-@plans_app.command("import")
+@plans_app.command("import", cls=GroupedCommand)
 def plans_import(
     file: Annotated[Path, typer.Argument(help="What plans export wrote.")],
     *,
@@ -102,9 +103,9 @@ def plans_import(
     import_plan(db, start_output("plans import", as_json=json), file)
 
 
-@plans_app.command("rm")
+@plans_app.command("rm", cls=GroupedCommand)
 def plans_rm(plan_id: PlanId, *, db: Database = DEFAULT_DATABASE, json: AsJson = False) -> None:
-    """Forget a plan; its trials stay."""
+    """Delete a plan; its trials stay."""
     from planner.commands.plans import remove
 
-    remove(reading(db), start_output("plans rm", as_json=json), plan_id)
+    remove(db, start_output("plans rm", as_json=json), plan_id)

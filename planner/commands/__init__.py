@@ -1,1 +1,1 @@
-"""What does each command do? One module for each group of commands; `planner.cli` reads options."""
+"""Commands, one module for each group: they call the Python API and print what it gives."""

@@ -1,4 +1,4 @@
-"""What would `ddlplan launch` start? Commands, plans, cores and devices, without starting any."""
+"""Dry run of ``ddlplan launch``: its commands, plans, cores and devices; nothing is started."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from launch.allocators import allocator_environment
 from launch.errors import InvalidPlanError
 from launch.job import Job
 from launch.plan import Plan
-from launch.run_directory import RunDirectory
+from launch.system.allocators import allocator_environment
+from launch.system.run_directory import RunDirectory
 from launch.workers.fork_server import WORKER_SETTINGS, worker_environment
-from launch.workers.task import Purpose, Task, worker_tasks
-from planner.placement import Placement
+from launch.workers.task import Purpose, Task, make_worker_tasks
+from planner.jobs.placement import Placement
+from planner.jobs.training import launch_command
 from planner.report.plan_line import describe_plan
-from planner.running import launch_command
+from probes import codec
 from probes.hardware import Hardware
 
 
@@ -35,20 +36,20 @@ def describe_job(
         InvalidPlanError: A plan's allocator is not there.
     """
     directory = RunDirectory(Path(job.run_directory))
-    kept = worker_environment(environment)
+    inherited = worker_environment(environment)
     return {
         "command": launch_command(directory, placement, environment),
         "nodes": [
             {
                 "host": part.host,
-                "plan": part.plan.to_json(),
+                "plan": codec.to_builtins(part.plan),
                 "workers": _workers(job, part.plan, node),
                 "environment": _allocator(part.plan.allocator, environment, placement),
             }
             for part, node in zip(job.nodes, nodes, strict=True)
         ],
-        "environment": {name: kept[name] for name in sorted(WORKER_SETTINGS)},
-        "environment_without": sorted(environment.keys() - kept.keys()),
+        "environment": {name: inherited[name] for name in sorted(WORKER_SETTINGS)},
+        "environment_without": sorted(environment.keys() - inherited.keys()),
     }
 
 
@@ -79,7 +80,7 @@ def _allocator(
     try:
         return allocator_environment(allocator, environment)
     except InvalidPlanError:
-        if not placement.logs_in:
+        if not placement.uses_remote_hosts:
             raise
         return {}
 
@@ -89,7 +90,7 @@ def _settings(environment: Mapping[str, str]) -> str:
 
 
 def _workers(job: Job, plan: Plan, node: Hardware) -> list[dict[str, Any]]:
-    task = Task(purpose=Purpose.TRAIN, use_case=job.use_case, data=job.data, plan=plan)
+    task = Task(purpose=Purpose.TRAIN, workload=job.workload, plan=plan)
     return [
         {
             "worker": worker.local_rank,
@@ -97,5 +98,5 @@ def _workers(job: Job, plan: Plan, node: Hardware) -> list[dict[str, Any]]:
             "device": plan.devices[min(worker.local_rank, len(plan.devices) - 1)],
             "threads": plan.threads_per_process,
         }
-        for worker in worker_tasks(task, node.cpu.choose_cores(plan.threads))
+        for worker in make_worker_tasks(task, node.cpu.choose_cores(plan.threads))
     ]

@@ -1,109 +1,126 @@
-"""What does `ddlplan launch` do? It finds the plan, runs the job, and says how it went."""
+"""The command ``ddlplan launch``."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
-from launch.hosts.line import Host
-from launch.run_directory import RunDirectory
+from launch.reports import Report
+from planner.api.launching import LaunchResult, PreparedLaunch, prepare_launch
+from planner.api.launching import launch as launch_request
 from planner.commands.dry_run import describe_job, job_lines
-from planner.commands.launch_hosts import launch_hosts
-from planner.commands.next_step import next_command
-from planner.commands.training import RUNS, outcome_json, say_trained, train
-from planner.errors import NoDatabaseError, NoPlanError
-from planner.interruption import survive_checkpoint_signals
-from planner.job_making import LaunchRequest, find_plan, make_own_job
-from planner.keeping import find_start
-from planner.named_hosts import find_hosts, is_only_here
-from planner.output import Output
-from planner.placement import Placement
+from planner.commands.signals import cancel_on_signals
+from planner.commands.training import TrainingDisplay, outcome_json, print_training
+from planner.jobs.hosts import Hosts
+from planner.jobs.making import LaunchRequest
+from planner.jobs.suggested_command import suggest_command
+from planner.plans.stored_plan import iso_utc
+from planner.report.live import LiveDisplay
+from planner.report.node_choice import (
+    SHARE_COLUMNS,
+    SUBSET_COLUMNS,
+    choice_json,
+    choice_lines,
+    share_rows,
+    subset_rows,
+)
+from planner.report.output import Output
 from planner.report.plan_line import describe_plan
-from planner.restarts import run_with_restarts
-from planner.software import current_software
-from planner.store import Store
-from probes.node import probe
 
 
-@survive_checkpoint_signals()
-def launch(request: LaunchRequest, db: str, out: Output, *, dry_run: bool) -> None:
-    """Train with stored plans, on this machine or on the hosts that the user names."""
+def launch(request: LaunchRequest, hosts: Hosts, db: str, out: Output, *, dry_run: bool) -> None:
+    """Train with stored plans, or show what would be started."""
+    probes = suggest_command("probe", db=db, hosts=hosts)
+    with cancel_on_signals(out.warn) as cancellation:
+        if dry_run:
+            with LiveDisplay(out, hosts.names) as display:
+                prepared = prepare_launch(
+                    request, db=db, hosts=hosts, listener=display, cancellation=cancellation
+                )
+            _show_dry_run(prepared, probes, out)
+            return
 
-    def attempt(request: LaunchRequest, hosts: Sequence[Host] | None) -> None:
-        request = find_start(request, out.warn)
-        if request.resume is not None:
-            out.note(f"going on from {request.resume}")
-        if hosts is None:
-            listed = find_hosts(request.hosts, os.environ)
-            for note in listed.notes:
-                out.warn(note)
-            hosts = listed.hosts
-        _launch(request, hosts, db, out, dry_run=dry_run)
+        def listener(report: Report, host: str | None = None, /) -> None:
+            display(report, host)
+            if isinstance(report, PreparedLaunch):
+                _show_plans(report, probes, out, to_stdout=False)
 
-    run_with_restarts(request, attempt, lambda: _find_good_hosts(request), out.warn)
-
-
-def _launch(
-    request: LaunchRequest, hosts: Sequence[Host], db: str, out: Output, *, dry_run: bool
-) -> None:
-    remedy = next_command(
-        "tune",
-        request.use_case,
-        data=request.data,
-        db=db,
-        hosts=request.hosts,
-        reach=request.reach,
-    )
-    with _needing_database(request, db, remedy):
-        if is_only_here(hosts):
-            _launch_here(request, hosts[0], remedy, db, out, dry_run=dry_run)
-        else:
-            launch_hosts(request, hosts, remedy, db, out, dry_run=dry_run)
+        with TrainingDisplay(out, hosts.names, epochs=request.epochs) as display:
+            result = launch_request(
+                request, db=db, hosts=hosts, listener=listener, cancellation=cancellation
+            )
+    _show_result(result, probes, out)
 
 
-def _find_good_hosts(request: LaunchRequest) -> Sequence[Host]:
-    """Give the hosts that pass their checks now."""
-    hosts = find_hosts(request.hosts, os.environ).hosts
-    if is_only_here(hosts):
-        return hosts
-    checked = request.reach.check(hosts, use_case=request.use_case, data=request.data, runs=RUNS)
-    return checked.good or hosts  # where none is, the next attempt says why
+def _show_plans(prepared: PreparedLaunch, probes: str, out: Output, *, to_stdout: bool) -> None:
+    """Show what each host would do, and why these hosts.
 
-
-def _launch_here(
-    request: LaunchRequest, host: Host, remedy: str, db: str, out: Output, *, dry_run: bool
-) -> None:
-    node, software = probe(quick=True), current_software()
-    with Store.open(db, create=False) as store:
-        plan = find_plan(store, request, node, software, remedy=remedy)
-    plan = replace(plan, host=host.name)
-    stored = plan.stored
-    job = make_own_job(request, plan, RunDirectory.next_of(RUNS).path)
-    placement = Placement(hosts=(host,), reach=request.reach)
-    if dry_run:
-        described = describe_job(job, [node], os.environ, placement)
-        for line in job_lines(job, described, [stored.id]):
-            out.say(line)
-        out.finish(described)
+    It is the answer of a dry run; of a training it is what comes before the answer.
+    """
+    choice = prepared.choice
+    if choice is None:
+        (plan,) = prepared.plans
+        remark = f" (stale, {', '.join(plan.reasons)})" if plan.reasons else ""
+        if not to_stdout:
+            used = describe_plan(prepared.job.nodes[0].plan)
+            out.note(f"plan {plan.stored.id}{remark}: {used}")
         return
-    request.reach.check_root()
-    used = replace(stored, plan=job.nodes[0].plan)
-    remark = f" (stale, {', '.join(plan.reasons)})" if plan.reasons else ""
-    out.note(f"plan {used.id}{remark}: {describe_plan(used.plan)}")
-    training = train(job, placement, out)
-    # Evidence of a plan that the user has changed says nothing of this job.
-    expected = stored.throughput_samples_per_s.median if used == stored else None
-    cause = "the plan's trials: another process may be using the cores; if it always is, tune again"
-    say_trained(training, expected, out, verb="expected", remedy=cause)
-    shown = used.to_json(stale=bool(plan.reasons))
-    out.finish({"plan": shown, **outcome_json(training, expected)})
+    for plan in prepared.plans:
+        if plan.reasons:
+            out.warn(f"plan {plan.stored.id} on {plan.host} is stale, {', '.join(plan.reasons)}")
+    write_line = out.write_line if to_stdout else out.note
+    write_table = out.write_table if to_stdout else out.note_table
+    write_table(share_rows(prepared.plans, choice), SHARE_COLUMNS)
+    if len(choice.predictions) > 1:
+        write_line("")
+        write_table(subset_rows(choice), SUBSET_COLUMNS)
+    write_line("")
+    for line in choice_lines(choice, probes):
+        write_line(line)
 
 
-@contextmanager
-def _needing_database(request: LaunchRequest, db: str, remedy: str) -> Iterator[None]:
-    try:
-        yield
-    except NoDatabaseError as error:
-        raise NoPlanError(f"no plan for {request.use_case} in {db}: run {remedy}") from error
+def _show_dry_run(prepared: PreparedLaunch, probes: str, out: Output) -> None:
+    _show_plans(prepared, probes, out, to_stdout=True)
+    job, plans = prepared.job, {plan.host: plan for plan in prepared.plans}
+    nodes = [plans[part.host].node for part in job.nodes]
+    described = describe_job(job, nodes, os.environ, prepared.placement)
+    if prepared.choice is not None:
+        out.write_line("")
+    for line in job_lines(job, described, [plans[part.host].stored.id for part in job.nodes]):
+        out.write_line(line)
+    choice = prepared.choice
+    out.finish(described if choice is None else {**described, "verdict": choice_json(choice)})
+
+
+def _show_result(result: LaunchResult, probes: str, out: Output) -> None:
+    prepared, expected = result.prepared, result.prepared.expected_samples_per_s
+    if prepared.choice is None:
+        remedy = (
+            "the plan's trials: another process may be using the cores; if it always is, tune again"
+        )
+        print_training(result, expected, out, verb="expected", remedy=remedy)
+    else:
+        measured = result.outcome.throughput_samples_per_s
+        if expected is None and measured is not None:
+            most = prepared.predicted_samples_per_s
+            out.write_line(f"predicted  at most {most:.1f} samples/s, measured {measured:.1f}")
+        remedy = f"predicted: a node or a link may be busy; {probes} measures the links anew"
+        print_training(result, expected, out, verb="predicted", remedy=remedy)
+    out.finish({**_plans_json(prepared), **outcome_json(result, expected)})
+
+
+def _plans_json(prepared: PreparedLaunch) -> dict[str, Any]:
+    links = prepared.links
+    if prepared.choice is None:
+        (plan,) = prepared.plans
+        used = replace(plan.stored, plan=prepared.job.nodes[0].plan)
+        return {"plan": used.to_json(stale=bool(plan.reasons))}
+    return {
+        "plans": [
+            {"host": plan.host, **plan.stored.to_json(stale=bool(plan.reasons))}
+            for plan in prepared.plans
+        ],
+        "verdict": choice_json(prepared.choice),
+        "network_measured_at": None if links is None else iso_utc(links.measured_at),
+    }

@@ -1,110 +1,90 @@
-"""What do the commands about stored plans and trials do? They read, and show what they read."""
+"""The commands ``ddlplan plans`` and ``ddlplan trials``."""
 
 from __future__ import annotations
 
 import json
 import os
-import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from launch.plan import Plan
-from planner.errors import NoDatabaseError, NoPlanError
-from planner.output import Output
-from planner.plan_file import read_plan_file
-from planner.report.comparison import compare as hold_against
+from planner.api import plans
+from planner.api.plans import FoundPlan
+from planner.errors import NoDatabaseError
+from planner.report.comparison import compare as compare_plans
 from planner.report.comparison import comparison_text
+from planner.report.output import Output
 from planner.report.plans import plan_text, plans_csv, plans_table
-from planner.report.table import Look, find_look
+from planner.report.table import Terminal, detect_terminal
 from planner.report.trials import trial_json, trials_csv, trials_table
-from planner.software import current_software
-from planner.store import Store
-from planner.stored_plan import StoredPlan, stale_reasons
-from planner.study import StoredTrial
-from probes.node import probe
-
-OpenStore = Callable[[], Store]
+from planner.tuning.study import StoredTrial
 
 
 def list_plans(
-    open_store: OpenStore, out: Output, use_case: str | None, node: str | None, *, as_csv: bool
+    db: str, out: Output, use_case: str | None, node: str | None, *, as_csv: bool
 ) -> None:
     """Show the stored plans. Where nothing was tuned yet there are none, which is no error."""
-    judged: list[tuple[StoredPlan, Sequence[str]]] = []
-    with _without_database(out), open_store() as store:
-        judged = [(plan, _reasons(store, plan)) for plan in store.plans(use_case, node)]
-        if not judged:
+    found: list[FoundPlan] = []
+    with _missing_as_empty(out):
+        found = plans.find(use_case, node, db=db)
+        if not found:
             out.note("no plans: ddlplan tune finds one")
+    judged = [(plan.stored, plan.stale_reasons) for plan in found]
     if as_csv:
         sys.stdout.write(plans_csv(judged))
     elif judged:
-        _show(out, plans_table(judged, _look()))
-    out.finish([plan.to_json(stale=bool(reasons)) for plan, reasons in judged])
+        _show(out, plans_table(judged, _terminal()))
+    out.finish([plan.stored.to_json(stale=plan.is_stale) for plan in found])
 
 
 def show_trials(
-    open_store: OpenStore, out: Output, use_case: str | None, node: str | None, *, as_csv: bool
+    db: str, out: Output, use_case: str | None, node: str | None, *, as_csv: bool
 ) -> None:
     """Show every trial. Where nothing was tuned yet there are none, which is no error."""
-    trials: list[StoredTrial] = []
-    with _without_database(out), open_store() as store:
-        trials = store.all_trials(use_case, node)
+    trials: Sequence[StoredTrial] = []
+    with _missing_as_empty(out):
+        trials = plans.find_trials(use_case, node, db=db)
         if not trials:
             out.note("no trials: ddlplan tune makes some")
     if as_csv:
         sys.stdout.write(trials_csv(trials))
     elif trials:
-        _show(out, trials_table(trials, _look()))
+        _show(out, trials_table(trials, _terminal()))
     out.finish([trial_json(trial) for trial in trials])
 
 
-def show_plan(open_store: OpenStore, out: Output, plan_id: int) -> None:
+def show_plan(db: str, out: Output, plan_id: int) -> None:
     """Show one plan with its evidence."""
-    with open_store() as store:
-        stored = store.get_plan(plan_id)
-        _show_one(store, out, stored, _reasons(store, stored))
+    _show_one(plans.get(plan_id, db=db), out)
 
 
-def show_best(open_store: OpenStore, out: Output, use_case: str, node: str | None) -> None:
-    """Show the plan that would be launched: here, or on the node that is named.
-
-    Raises:
-        NoPlanError: There is none.
-    """
-    software = current_software()
-    with open_store() as store:
-        name, fingerprint = _identify(store, node)
-        stored = store.best_plan(use_case, software=software, fingerprint=fingerprint, node=name)
-        if stored is None:
-            raise NoPlanError(
-                f"no plan for {use_case} on {name}: "
-                f"run ddlplan tune --use-case {shlex.quote(use_case)}"
-            )
-        reasons = stale_reasons(stored, fingerprint=fingerprint, software=software)
-        _show_one(store, out, stored, reasons)
+def show_best(db: str, out: Output, use_case: str, node: str | None) -> None:
+    """Show the plan that would be launched: here, or on the node that is named."""
+    _show_one(plans.find_best(use_case, node, db=db), out)
 
 
-def compare(open_store: OpenStore, out: Output, first: int, second: int) -> None:
+def _show_one(found: FoundPlan, out: Output) -> None:
+    _show(out, plan_text(found.stored, found.stale_reasons, found.trials, _terminal()))
+    out.finish(found.stored.to_json(stale=found.is_stale))
+
+
+def compare(db: str, out: Output, first_id: int, second_id: int) -> None:
     """Show how two plans differ."""
-    with open_store() as store:
-        one, other = store.get_plan(first), store.get_plan(second)
-        stale = [bool(_reasons(store, plan)) for plan in (one, other)]
-    comparison = hold_against(one, other)
+    first, second = plans.get(first_id, db=db), plans.get(second_id, db=db)
+    comparison = compare_plans(first.stored, second.stored)
     for warning in comparison.warnings:
         out.warn(warning)
-    _show(out, comparison_text(comparison, _look()))
-    out.finish(comparison.to_json(first_stale=stale[0], second_stale=stale[1]))
+    _show(out, comparison_text(comparison, _terminal()))
+    out.finish(comparison.to_json(first_stale=first.is_stale, second_stale=second.is_stale))
 
 
-def export(open_store: OpenStore, out: Output, plan_id: int) -> None:
+def export(db: str, out: Output, plan_id: int) -> None:
     """Write a plan as JSON, which ``plans import`` reads, with commands that need no ddlplan."""
-    with open_store() as store:
-        stored = store.get_plan(plan_id)
-        document = stored.to_json(stale=bool(_reasons(store, stored)))
-    document["commands"] = plain_commands(stored.plan)
+    found = plans.get(plan_id, db=db)
+    document = found.stored.to_json(stale=found.is_stale)
+    document["commands"] = plain_commands(found.stored.plan)
     if not out.as_json:
         sys.stdout.write(json.dumps(document, indent=2, allow_nan=False) + "\n")
     out.finish(document)
@@ -112,20 +92,15 @@ def export(open_store: OpenStore, out: Output, plan_id: int) -> None:
 
 def import_plan(db: str, out: Output, file: Path) -> None:
     """Store a plan from a file."""
-    stored = read_plan_file(file)  # first: a file that is no good must not make a database
-    with Store.open(db) as store:
-        plan_id = store.save_plan(stored)
-        kept = store.get_plan(plan_id)
-        document = kept.to_json(stale=bool(_reasons(store, kept)))
-    out.say(f"stored plan {plan_id}")
-    out.finish(document)
+    found = plans.import_file(file, db=db)
+    out.write_line(f"stored plan {found.stored.id}")
+    out.finish(found.stored.to_json(stale=found.is_stale))
 
 
-def remove(open_store: OpenStore, out: Output, plan_id: int) -> None:
-    """Forget a plan."""
-    with open_store() as store:
-        store.remove_plan(plan_id)
-    out.say(f"removed plan {plan_id}")
+def remove(db: str, out: Output, plan_id: int) -> None:
+    """Remove a plan."""
+    plans.remove(plan_id, db=db)
+    out.write_line(f"removed plan {plan_id}")
     out.finish({"id": plan_id})
 
 
@@ -148,7 +123,7 @@ def plain_commands(plan: Plan) -> dict[str, str]:
 
 
 @contextmanager
-def _without_database(out: Output) -> Iterator[None]:
+def _missing_as_empty(out: Output) -> Iterator[None]:
     """Let a database that is missing count as an empty one, but say so: it may be mistyped."""
     try:
         yield
@@ -156,28 +131,8 @@ def _without_database(out: Output) -> Iterator[None]:
         out.warn(str(error))
 
 
-def _identify(store: Store, node: str | None) -> tuple[str, str | None]:
-    """Give name and hardware of a node: of this one as it is now, of another as it was seen."""
-    if node is not None:
-        return node, store.latest_fingerprint(node)
-    here = probe(quick=True)
-    return here.node, here.fingerprint()
-
-
-def _show_one(store: Store, out: Output, stored: StoredPlan, reasons: Sequence[str]) -> None:
-    trials = [] if stored.study_id is None else store.trials(stored.study_id)
-    _show(out, plan_text(stored, reasons, trials, _look()))
-    document: dict[str, Any] = stored.to_json(stale=bool(reasons))
-    out.finish(document)
-
-
-def _reasons(store: Store, stored: StoredPlan) -> Sequence[str]:
-    fingerprint = store.latest_fingerprint(stored.node)
-    return stale_reasons(stored, fingerprint=fingerprint, software=current_software())
-
-
-def _look() -> Look:
-    return find_look(sys.stdout, os.environ)
+def _terminal() -> Terminal:
+    return detect_terminal(sys.stdout, os.environ)
 
 
 def _show(out: Output, text: str) -> None:

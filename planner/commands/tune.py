@@ -1,118 +1,130 @@
-"""What does `ddlplan tune` do? It asks the use case, searches, and says what was found."""
+"""The command ``ddlplan tune``."""
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
-from launch.workers.fork_servers import ForkServers
-from planner.commands.next_step import next_command
-from planner.conclusion import TuneOutcome, conclude
-from planner.findings import Findings
-from planner.output import Output
-from planner.preparation import prepare
+from planner.api.tuning import NodeTuneResult, TuneResult
+from planner.api.tuning import tune as tune_request
+from planner.jobs.hosts import Hosts
+from planner.jobs.suggested_command import suggest_command
 from planner.quantities import format_duration
-from planner.report.live import DataBar, TuneLines
+from planner.report.live import LiveDisplay
+from planner.report.nodes import PLAN_COLUMNS, failure_json, links_json, plan_row, write_network
+from planner.report.output import Output
 from planner.report.plan_line import describe_plan
-from planner.result import Outcome
-from planner.software import current_software
-from planner.store import Store
-from planner.stored_plan import StoredPlan
-from planner.trial import TrialRunner
-from planner.tune import Tuner
-from planner.tune_request import TuneRequest
-from probes.hardware import Hardware
-from probes.node import probe
+from planner.report.table import Row
+from planner.tuning.conclusion import TuneOutcome
+from planner.tuning.result import Outcome
+from planner.tuning.tune_request import TuneRequest
 
 
-def tune_here(request: TuneRequest, db: str, out: Output) -> None:
-    """Search on this machine and say what was found."""
-    started = time.monotonic()
-    Store.check_place(db)  # before anything is drawn or timed that could not be kept
-    software = current_software()
-    node = probe(quick=True)
-    with ForkServers() as servers:
-        runner = TrialRunner(request.use_case, request.data, node, servers, seed=request.seed)
-        with DataBar(out.errors) as bar:
-            bar.wait("loading PyTorch and the use case")
-            prepared = prepare(request, node, runner, on_progress=bar, warn=out.warn, note=out.note)
-        # Only now: a use case or a folder that is no good leaves no database behind.
-        with Store.open(db) as store:
-            node = known_node(store, node, out)
-            findings = Findings(request, prepared.facts, node, software, store)
-            with TuneLines(out.errors) as display:
-                tuner = Tuner(findings, runner.run, display, checked_s=prepared.checked_s)
-                interrupted = tuner.search()
-            outcome = conclude(findings, store, interrupted=interrupted)
-            named = _find_name(store, outcome.plan)
-    elapsed_s = time.monotonic() - started
-    for warning in outcome.warnings:
-        out.warn(warning)
-    then = next_command("launch", request.use_case, data=request.data, db=db, plan_id=named)
-    _say_tuned(outcome, then, elapsed_s, out)
-    out.finish(tuned_json(outcome, elapsed_s, prepared.pixel_bytes))
-    if outcome.interrupted:
+def tune(request: TuneRequest, hosts: Hosts, db: str, out: Output) -> None:
+    """Search on this machine or on several hosts, and show what was found."""
+    with LiveDisplay(out, hosts.names) as display:
+        result = tune_request(request, db=db, hosts=hosts, listener=display)
+    where = Hosts.this_machine() if hosts.is_local else hosts
+    then = suggest_command(
+        "launch", request.workload, db=db, plan_id=result.launch_plan_id, hosts=where
+    )
+    if hosts.is_local:
+        _show_here(result, then, out)
+    else:
+        if result.links is None and not result.interrupted:
+            measures = suggest_command("probe", db=db, hosts=hosts)
+            out.warn(f"the network was not measured: {measures} does it")
+        _show_hosts(result, then, out)
+    if result.interrupted:
         raise KeyboardInterrupt
 
 
-def known_node(store: Store, node: Hardware, out: Output) -> Hardware:
-    """Give this machine's stored probe; measure it where there is none.
-
-    Args:
-        store: Where probes are kept.
-        node: Quick probe of this machine.
-        out: Is told what is going on.
-    """
-    if stored := store.latest_probe(node.fingerprint(), node=node.node):
-        return stored
-    out.note(f"probing {node.node}, which has no stored probe")
-    measured = probe()
-    store.save_probe(measured)
-    return measured
+def _show_here(result: TuneResult, then: str, out: Output) -> None:
+    (node,) = result.nodes
+    assert node.outcome is not None
+    for warning in node.outcome.warnings:
+        out.warn(warning)
+    _print_plan(node.outcome, then, result.elapsed_s, out)
+    out.finish(_outcome_json(node.outcome, result.elapsed_s, node.pixel_bytes))
 
 
-def _find_name(store: Store, found: StoredPlan) -> int | None:
-    """Give the number that launch must be told to use a plan, ``None`` where it needs none."""
-    chosen = store.best_plan(
-        found.use_case, software=found.software, fingerprint=found.fingerprint, node=found.node
+def _show_hosts(result: TuneResult, then: str, out: Output) -> None:
+    for node in result.nodes:
+        for warning in () if node.outcome is None else node.outcome.warnings:
+            out.warn(f"{node.host}: {warning}")
+    out.write_table([_row(node) for node in result.nodes], PLAN_COLUMNS)
+    write_network(result.links, out)
+    out.write_line("")
+    out.write_line(f"time       {format_duration(result.elapsed_s)}")
+    out.write_line(f"next       {then}")
+    if result.interrupted:
+        out.note("stopped early: the same command goes on from here")
+    out.finish(
+        {
+            "nodes": [_node_json(node, result.elapsed_s) for node in result.nodes],
+            "network": links_json(result.links),
+            "elapsed_s": result.elapsed_s,
+            "interrupted": result.interrupted,
+        }
     )
-    return None if chosen is not None and chosen.id == found.id else found.id
 
 
-def _say_tuned(outcome: TuneOutcome, then: str, elapsed_s: float, out: Output) -> None:
+def _row(node: NodeTuneResult) -> Row:
+    stored = None if node.outcome is None else node.outcome.plan
+    trials = 0 if node.outcome is None else len(node.outcome.trials)
+    return plan_row(node.host, stored, trials, node.failure.message if node.failure else "")
+
+
+def _node_json(node: NodeTuneResult, elapsed_s: float) -> dict[str, Any]:
+    head = {"host": node.host, "error": failure_json(node.failure)}
+    if node.outcome is None:
+        return head
+    return head | _outcome_json(node.outcome, elapsed_s, node.pixel_bytes)
+
+
+def _print_plan(outcome: TuneOutcome, then: str, elapsed_s: float, out: Output) -> None:
     stored = outcome.plan
     rate = stored.throughput_samples_per_s
     if stored.baseline is not None:
         known = f"{stored.baseline.throughput_samples_per_s:.1f} samples/s"
-        out.say(f"baseline   {known}: sequential batch {stored.baseline.node_batch}")
+        out.write_line(f"baseline   {known}: sequential batch {stored.baseline.node_batch}")
     interval = f"{rate.low:.1f} to {rate.high:.1f}"
-    out.say(f"best plan  {rate.median:.1f} samples/s ({interval}): {describe_plan(stored.plan)}")
+    out.write_line(
+        f"best plan  {rate.median:.1f} samples/s ({interval}): {describe_plan(stored.plan)}"
+    )
     if outcome.compile_s is not None:
         charged = f"charged over {outcome.epochs} epochs"
-        out.say(f"compiling  {outcome.compile_s:.1f} s once, {charged} where plans were compared")
+        out.write_line(
+            f"compiling  {outcome.compile_s:.1f} s once, {charged} where plans were compared"
+        )
     if outcome.exact is not None:
         rate = outcome.exact.throughput_samples_per_s
         interval = f"{rate.low:.1f} to {rate.high:.1f}"
         exact = describe_plan(outcome.exact.plan)
-        out.say(f"in fp32    {rate.median:.1f} samples/s ({interval}): {exact}")
+        out.write_line(f"in fp32    {rate.median:.1f} samples/s ({interval}): {exact}")
     if stored.speedup is not None:
         gain = stored.speedup
-        out.say(f"speedup    {gain.median:.2f} ({gain.low:.2f} to {gain.high:.2f}, 95 % interval)")
+        out.write_line(
+            f"speedup    {gain.median:.2f} ({gain.low:.2f} to {gain.high:.2f}, 95 % interval)"
+        )
     counts = [
         f"{number} {str(kind).replace('_', ' ')}"
         for kind in Outcome
         if (number := sum(1 for result in outcome.trials if result.outcome is kind))
     ]
     share = 100 * outcome.stepping_s / elapsed_s
-    out.say(f"trials     {len(outcome.trials)}: {', '.join(counts)}")
-    out.say(f"time       {format_duration(elapsed_s)}, {share:.0f} % of it in training steps")
-    out.say(f"stored     plan {stored.id}; next: {then}")
+    out.write_line(f"trials     {len(outcome.trials)}: {', '.join(counts)}")
+    out.write_line(
+        f"time       {format_duration(elapsed_s)}, {share:.0f} % of it in training steps"
+    )
+    out.write_line(f"stored     plan {stored.id}; next: {then}")
     if outcome.interrupted:
         out.note("stopped early: the same command goes on from here")
 
 
-def tuned_json(outcome: TuneOutcome, elapsed_s: float, pixel_bytes: int | None) -> dict[str, Any]:
-    """Give what a search found under the names that scripts rely on."""
+def _outcome_json(
+    outcome: TuneOutcome, elapsed_s: float, pixel_bytes: int | None
+) -> dict[str, Any]:
+    """Give the outcome of a search under the names that scripts rely on."""
     return {
         "plan": outcome.plan.to_json(stale=False),
         "fp32": None if outcome.exact is None else outcome.exact.to_json(stale=False),

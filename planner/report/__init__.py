@@ -1,1 +1,1 @@
-"""What does a person or a script see? Tables, lines, CSV, JSON documents, live displays."""
+"""Output for people and scripts: tables, lines, CSV, JSON documents, live displays."""

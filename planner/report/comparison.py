@@ -1,4 +1,4 @@
-"""How do two plans differ, and is one shown to be faster?"""
+"""Comparison of two stored plans: differences, ratio of throughputs, conclusion."""
 
 from __future__ import annotations
 
@@ -6,27 +6,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from planner.plans.stored_plan import StoredPlan
+from planner.quantities import format_bytes, format_interval, format_number
 from planner.report.plans import plan_settings
-from planner.report.table import Column, Look, render_table
-from planner.report.units import format_bytes, format_interval, format_number
-from planner.stored_plan import StoredPlan
+from planner.report.table import Column, Terminal, render_table
+from probes import codec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """Two plans, and what their intervals say."""
+class PlanComparison:
+    """Two plans, and what their intervals show."""
 
     first: StoredPlan
     second: StoredPlan
 
     ratio: float
-    """Samples per second of the second / of the first."""
+    """Throughput of the second / of the first."""
 
     intervals_overlap: bool
 
     @property
-    def verdict(self) -> str:
-        """What the evidence shows, in a sentence."""
+    def conclusion(self) -> str:
+        """Result of the comparison, in a sentence."""
         if self.intervals_overlap:
             return "no difference shown: the intervals of their samples/s overlap"
         fast, slow, times = self.second, self.first, self.ratio
@@ -36,7 +37,7 @@ class Comparison:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What makes the two hard to compare."""
+        """Reasons why the two are hard to compare."""
         first, second = self.first, self.second
         found = []
         if first.use_case != second.use_case:
@@ -49,27 +50,27 @@ class Comparison:
         return tuple(found)
 
     def _differences(self) -> list[str]:
-        """Give the keys of the plans' JSON that are settings or say where they were found."""
+        """Give the keys in which the plans' settings, or where they were found, differ."""
         one, other = self.first.to_json(stale=False), self.second.to_json(stale=False)
-        keys = ("use_case", "node", "fingerprint", *self.first.plan.to_json(), "software")
+        keys = ("use_case", "node", "fingerprint", *codec.to_builtins(self.first.plan), "software")
         return [key for key in keys if one[key] != other[key]]
 
     def to_json(self, *, first_stale: bool, second_stale: bool) -> dict[str, Any]:
-        """Give the comparison as plain values that JSON can hold."""
+        """Give the comparison as plain values for JSON."""
         return {
             "first": self.first.to_json(stale=first_stale),
             "second": self.second.to_json(stale=second_stale),
             "differences": self._differences(),
             "throughput_ratio": self.ratio,
             "intervals_overlap": self.intervals_overlap,
-            "verdict": self.verdict,
+            "verdict": self.conclusion,
         }
 
 
-def compare(first: StoredPlan, second: StoredPlan) -> Comparison:
-    """Hold two plans against each other."""
+def compare(first: StoredPlan, second: StoredPlan) -> PlanComparison:
+    """Compare two plans."""
     one, other = first.throughput_samples_per_s, second.throughput_samples_per_s
-    return Comparison(
+    return PlanComparison(
         first=first,
         second=second,
         ratio=other.median / one.median,
@@ -77,8 +78,8 @@ def compare(first: StoredPlan, second: StoredPlan) -> Comparison:
     )
 
 
-def comparison_text(comparison: Comparison, look: Look) -> str:
-    """Give two plans field by field, with a mark where they differ, and the verdict."""
+def comparison_text(comparison: PlanComparison, terminal: Terminal) -> str:
+    """Give two plans field by field, with a mark where they differ, and the conclusion."""
     first, second = comparison.first, comparison.second
     columns = (
         Column(key="field", title="FIELD"),
@@ -87,25 +88,17 @@ def comparison_text(comparison: Comparison, look: Look) -> str:
         Column(key="second", title=f"PLAN {second.id}", may_cut=True),
         Column(key="ratio", title=f"{second.id} / {first.id}", right=True),
     )
-    return render_table(_rows(comparison), columns, look) + f"\n{comparison.verdict}\n"
+    return render_table(_rows(comparison), columns, terminal) + f"\n{comparison.conclusion}\n"
 
 
-def _rows(comparison: Comparison) -> Sequence[dict[str, str]]:
+def _rows(comparison: PlanComparison) -> Sequence[dict[str, str]]:
     both = [_fields(stored) for stored in (comparison.first, comparison.second)]
     ratios = _ratios(comparison)
     rows = []
     for field in both[0] | both[1]:
         first, second = (fields.get(field, "") for fields in both)
-        mark = "" if first == second else "*"
-        rows.append(
-            {
-                "field": field,
-                "differs": mark,
-                "first": first,
-                "second": second,
-                "ratio": ratios.get(field, ""),
-            }
-        )
+        row = {"field": field, "first": first, "second": second, "ratio": ratios.get(field, "")}
+        rows.append(row | {"differs": "" if first == second else "*"})
     return rows
 
 
@@ -123,7 +116,7 @@ def _fields(stored: StoredPlan) -> dict[str, str]:
     }
 
 
-def _ratios(comparison: Comparison) -> dict[str, str]:
+def _ratios(comparison: PlanComparison) -> dict[str, str]:
     first, second = comparison.first, comparison.second
     ratios = {"samples/s": format_number(comparison.ratio)}
     if first.speedup and second.speedup:

@@ -1,4 +1,4 @@
-"""What does a probe look like to a person?"""
+"""Lines that show the hardware that a probe found."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _GIGA = 1e9
 
 
 def hardware_lines(node: Hardware) -> list[str]:
-    """Give a probe as aligned lines of at most 80 columns, long names apart."""
+    """Give a probe as aligned lines of at most 80 columns, except for long names."""
     rows = [("node", node.node), *_cpu_rows(node), *_memory_rows(node), *_gpu_rows(node)]
     rows += _network_rows(node)
     if node.speeds is not None:

@@ -1,13 +1,13 @@
-"""What do the checks of hosts look like to a person? One row a host, whatever came of it."""
+"""Table of checked hosts: one row a host, with its problems as a remark."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from launch.hosts.finding import Finding
+from launch.hosts.findings import Finding
 from launch.hosts.host_facts import HostFacts
+from planner.quantities import format_bytes
 from planner.report.table import Column, Row
-from planner.report.units import format_bytes
 
 STATE_STYLE = {"ok": "green", "note": "yellow", "fail": "red"}
 
@@ -27,12 +27,12 @@ HOST_COLUMNS = (
 def host_rows(
     findings: Sequence[Finding], facts: Mapping[str, HostFacts], addresses: Mapping[str, str]
 ) -> list[Row]:
-    """Give the rows of `HOST_COLUMNS`, a host each, in the order in which findings name them.
+    """Give rows of `HOST_COLUMNS`, a host each, in the order of the findings.
 
     Args:
-        findings: Of all hosts; what is not ok becomes a remark.
+        findings: Of all hosts; those that are not ok become remarks.
         facts: By host, of those that answered.
-        addresses: By host: the one that MPI will use.
+        addresses: That MPI will use, by host.
     """
     names = dict.fromkeys(finding.host for finding in findings)
     return [

@@ -1,94 +1,73 @@
-"""What does a person see while something runs? Live on a terminal, one line per event elsewhere."""
+"""Live display of a search or a job: what is going on now, and a line for each event."""
 
 from __future__ import annotations
 
+import sys
 import time
+from collections import Counter
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console, ConsoleOptions, Group, RenderResult
+from rich.console import Group, RenderableType
 from rich.live import Live
-from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
-from launch.plan import Plan
-from launch.workers.reports import Described, EpochDone, Report, StepDone
-from launch.workers.reports import Progress as DataProgress
-from planner.quantities import format_duration
+from launch.reports import (
+    DataProgress,
+    Described,
+    EpochDone,
+    Noted,
+    Report,
+    StepDone,
+    Warned,
+    Working,
+)
+from planner.quantities import format_duration, printable
+from planner.report.output import Output
 from planner.report.plan_line import describe_plan
-from planner.report.units import printable
-from planner.result import Outcome, Role, TrialResult
-from planner.trial import TrialProgress
+from planner.tuning.reports import TrialEnded, TrialProgress, TrialStarted
+from planner.tuning.result import Outcome, TrialResult
 
 
-class Bar:
-    """A progress bar for work that may be over before anyone wants to see one."""
+class LiveDisplay:
+    """Shows reports on standard error, as a `Listener`. Use it in a ``with`` block.
 
-    def __init__(self, console: Console) -> None:
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=None),
-            TextColumn("{task.fields[figures]}"),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
-        self._task: TaskID | None = None
-
-    def __enter__(self) -> Self:
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._bar.stop()
-
-    def wait(self, what: str) -> None:
-        """Draw that something is under way whose end is not known."""
-        self._task = self._bar.add_task(what, total=None, figures="")
-
-    def show(self, what: str, done: int, total: int, figures: str = "") -> None:
-        """Draw the state of a piece of work."""
-        if self._task is None:
-            self._task = self._bar.add_task(what, total=total, figures=figures)
-        self._bar.update(self._task, description=what, completed=done, total=total, figures=figures)
-
-
-class DataBar(Bar):
-    """Shows how the data are made ready."""
-
-    def __call__(self, progress: DataProgress) -> None:
-        """Show one report."""
-        figures = f"{progress.done}/{progress.total}"
-        self.show(progress.what, progress.done, progress.total, figures)
-
-
-class TuneLines:
-    """One line per finished trial; on a terminal also the running trial, the best, the time left.
+    Warnings, notes and finished trials are a line each. On a terminal a bar, or the running trial
+    with the best plan and the time left, stands below them.
 
     Args:
-        console: Standard error.
+        out: Where the command writes.
+        hosts: Names of all hosts, for the width of their column; none for this machine alone.
+        epochs: Of the training, if there is one.
     """
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._count = 0
-        self._best: str | None = None
-        self._current = _Current()
+    def __init__(self, out: Output, hosts: tuple[str, ...] = (), *, epochs: int = 1) -> None:
+        self._out = out
+        self._width = max(map(len, hosts), default=0)
+        self._epochs = epochs
+        self._samples_in_epoch = self._samples = 0
+        self._doing = ""
+        self._counts: Counter[str | None] = Counter()
+        self._trial: _RunningTrial | None = None
+        self._bar = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=None),
+            TextColumn("{task.fields[figures]}", markup=False),
+            console=out.errors,
+        )
+        self._task = self._bar.add_task("", total=None, figures="", visible=False)
         self._live = Live(
-            self._current,
-            console=console,
+            get_renderable=self._render,
+            console=out.errors,
             refresh_per_second=4,
             transient=True,
-            auto_refresh=console.is_terminal,
+            # Lines of the answer go around the display, but not into it where stdout is a file.
+            redirect_stdout=sys.stdout.isatty(),
         )
 
     def __enter__(self) -> Self:
-        if self._console.is_terminal:
+        if self._out.errors.is_terminal:
             self._live.start()
         return self
 
@@ -98,96 +77,107 @@ class TuneLines:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._console.is_terminal:
-            self._live.stop()
+        self._live.stop()
 
-    def trial_started(self, plan: Plan, role: Role, left_s: float) -> None:
-        """Show that a plan is being tried."""
-        self._current.start(f"{role}: {describe_plan(plan)}", left_s)
+    def __call__(self, report: Report, host: str | None = None, /) -> None:
+        """Show one report; those that have nothing for a person are left out."""
+        match report:
+            case Warned(message=message):
+                self._out.warn(message if host is None else f"{host}: {message}")
+            case Noted(message=message):
+                self._out.note(message if host is None else f"{host:{self._width}}  {message}")
+            case Working(what=what):
+                self._doing = what
+                self._show(what)
+            case DataProgress(what=what, done=done, total=total):
+                where = "" if host is None else f"{self._doing}, {host}: "
+                self._show(f"{where}{what}", done, total, f"{done}/{total}")
+            case TrialStarted():
+                self._trial = self._trial or _RunningTrial()
+                self._trial.start(report)
+            case TrialProgress() if self._trial is not None:
+                self._trial.progress = report
+            case TrialEnded(result=result, is_best=is_best):
+                self._end_trial(result, host, is_best=is_best)
+            case Described(facts=facts):
+                self._samples_in_epoch = facts.train_samples
+                self._show("starting the workers", 0, self._samples_in_epoch)
+            case StepDone():
+                self._step(report)
+            case EpochDone():
+                self._samples = 0
 
-    def step(self, progress: TrialProgress) -> None:
-        """Show a step."""
-        self._current.steps = progress.steps
-        self._current.rate = progress.throughput_samples_per_s
+    def _render(self) -> RenderableType:
+        return self._bar if self._trial is None else self._trial.render()
 
-    def trial_ended(self, result: TrialResult, *, is_best: bool) -> None:
-        """Print what a trial found."""
-        self._count += 1
-        plan = describe_plan(result.plan)
-        line = Text(f"{self._count:3}  {finding(result):>12}  {plan}", no_wrap=True)
+    def _show(self, what: str, done: int = 0, total: int | None = None, figures: str = "") -> None:
+        self._bar.update(
+            self._task,
+            description=printable(what),
+            completed=done,
+            total=total,
+            figures=figures,
+            visible=True,
+        )
+
+    def _step(self, step: StepDone) -> None:
+        self._samples += step.samples
+        figures = f"loss {step.loss:.3f}  {step.samples / step.time_s:.1f}/s"
+        what = f"epoch {step.epoch + 1}/{self._epochs}"
+        if self._samples >= self._samples_in_epoch:
+            what = f"validating {what}"
+        self._show(what, self._samples, self._samples_in_epoch, figures)
+
+    def _end_trial(self, result: TrialResult, host: str | None, *, is_best: bool) -> None:
+        self._counts[host] += 1
+        count, shown, plan = self._counts[host], describe_result(result), describe_plan(result.plan)
+        if host is None:
+            line = Text(f"{count:3}  {shown:>12}  {plan}", no_wrap=True)
+        else:
+            head = f"{host:{self._width}} {count:3}  {shown:>12}"
+            line = Text(f"{head}  {result.role}  {plan}", no_wrap=True)
+            self._show(self._doing)
         if result.outcome is not Outcome.OK:
             line.stylize("dim")
             if not result.outcome.has_times:
                 line.append("  " + printable(result.reason or ""), style="red")
         if is_best:
             line.stylize("bold green")
-            line.append("  best" if self._count > 1 else "")
-            self._current.best = f"{finding(result)}  {plan}"
-        self._console.print(line, overflow="ellipsis" if self._console.is_terminal else "ignore")
+            line.append("  best" if count > 1 else "")
+        if is_best and self._trial is not None:
+            self._trial.best = f"{shown}  {plan}"
+        errors = self._out.errors
+        errors.print(line, overflow="ellipsis" if errors.is_terminal else "ignore")
 
 
-class _Current:
-    """The lines that change: the running trial, the best plan, the time left."""
+class _RunningTrial:
+    """The lines that change during a search: the running trial, the best plan, the time left."""
 
     def __init__(self) -> None:
         self.best: str | None = None
-        self.steps = 0
-        self.rate: float | None = None
-        self._what = "starting"
+        self.progress: TrialProgress | None = None
+        self._what = ""
         self._end = 0.0
 
-    def start(self, what: str, left_s: float) -> None:
-        self._what = what
-        self._end = time.monotonic() + left_s
-        self.steps, self.rate = 0, None
+    def start(self, started: TrialStarted) -> None:
+        self._what = f"{started.role}: {describe_plan(started.plan)}"
+        self._end = time.monotonic() + started.left_s
+        self.progress = None
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+    def render(self) -> RenderableType:
         left = format_duration(max(0.0, self._end - time.monotonic()))
-        rate = f"  {self.rate:.1f}/s" if self.rate else ""
-        rows = [f"now   {self._what}", f"      step {self.steps}{rate}"]
+        step = "step 0"
+        if (progress := self.progress) is not None:
+            step = f"step {progress.steps}  {progress.throughput_samples_per_s:.1f}/s"
+        rows = [f"now   {self._what}", f"      {step}"]
         if self.best is not None:
             rows.append(f"best  {self.best}")
         rows.append(f"left  {left}   (Ctrl-C keeps what is known)")
-        yield Group(*(Text(row, no_wrap=True, overflow="ellipsis") for row in rows))
+        return Group(*(Text(row, no_wrap=True, overflow="ellipsis") for row in rows))
 
 
-class TrainingBar(Bar):
-    """Shows how the epochs of a job get on."""
-
-    def __init__(self, console: Console, epochs: int) -> None:
-        super().__init__(console)
-        self._epochs = epochs
-        self._samples_in_epoch = 0
-        self._epoch = 0
-        self._samples = 0
-        self._loss = 0.0
-
-    def __call__(self, report: Report) -> None:
-        """Show one report."""
-        match report:
-            case DataProgress():
-                figures = f"{report.done}/{report.total}"
-                self.show(report.what, report.done, report.total, figures)
-            case Described(facts=facts):
-                self._samples_in_epoch = facts["train_samples"]
-                self.show("starting the workers", 0, self._samples_in_epoch)
-            case StepDone():
-                self._step(report)
-            case EpochDone():
-                self._samples = 0
-
-    def _step(self, step: StepDone) -> None:
-        self._samples += step.samples
-        rate = step.samples / step.time_s
-        figures = f"loss {step.loss:.3f}  {rate:.1f}/s"
-        what = f"epoch {step.epoch + 1}/{self._epochs}"
-        if self._samples >= self._samples_in_epoch:
-            what = f"validating {what}"
-        self.show(what, self._samples, self._samples_in_epoch, figures)
-
-
-def finding(result: TrialResult) -> str:
-    """Say in a word or two what a trial showed."""
+def describe_result(result: TrialResult) -> str:
+    """Describe the result of a trial in a word or two."""
     throughput = result.throughput_samples_per_s()
     if throughput is None:
         return str(result.outcome).replace("_", " ")

@@ -1,14 +1,18 @@
-"""What do the nodes of a cluster and the network between them look like to a person?"""
+"""Tables of a cluster: hardware of the nodes, their plans, the links between them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
-from planner.links import MeasuredLinks
+from planner.cluster.links import MeasuredLinks
+from planner.cluster_tuning.reports import NodeFailed
+from planner.plans.stored_plan import StoredPlan
+from planner.quantities import format_bytes, format_interval, format_number
+from planner.report.output import Output
 from planner.report.plan_line import describe_plan
 from planner.report.table import Column, Row
-from planner.report.units import format_bytes, format_interval, format_number
-from planner.stored_plan import StoredPlan
+from probes import codec
 from probes.hardware import Hardware
 
 _GIGA = 1e9
@@ -44,7 +48,7 @@ LINK_COLUMNS = (
 
 
 def probe_row(host: str, node: Hardware | None, remark: str = "") -> Row:
-    """Give a row of `PROBE_COLUMNS`; of a host that is not known its name alone."""
+    """Give a row of `PROBE_COLUMNS`; of an unknown host only its name and the remark."""
     if node is None:
         return {"host": host, "remarks": remark}
     cells = {
@@ -65,7 +69,7 @@ def probe_row(host: str, node: Hardware | None, remark: str = "") -> Row:
 
 
 def plan_row(host: str, stored: StoredPlan | None, trials: int, remark: str = "") -> Row:
-    """Give a row of `PLAN_COLUMNS`; of a node without a plan the reason."""
+    """Give a row of `PLAN_COLUMNS`; of a node without a plan only its trials and the remark."""
     cells = {"host": host, "trials": str(trials or ""), "remarks": remark}
     if stored is None:
         return cells
@@ -78,7 +82,7 @@ def plan_row(host: str, stored: StoredPlan | None, trials: int, remark: str = ""
 
 
 def link_rows(measured: MeasuredLinks) -> list[Row]:
-    """Give rows of `LINK_COLUMNS`, the slowest first where there are too many to read."""
+    """Give rows of `LINK_COLUMNS`; of many links only the slowest."""
     links = list(measured.links)
     if len(links) > _MOST_LINKS:
         links = sorted(links, key=lambda link: link.bytes_per_s)[:_MOST_LINKS]
@@ -93,7 +97,7 @@ def link_rows(measured: MeasuredLinks) -> list[Row]:
 
 
 def link_notes(measured: MeasuredLinks) -> Iterable[str]:
-    """Give lines below the links: what was left out, and the all-reduces."""
+    """Give lines below the links: how many are not shown, and the all-reduces."""
     left = len(measured.links) - _MOST_LINKS
     if left > 0:
         yield f"and {left} faster links"
@@ -104,16 +108,33 @@ def link_notes(measured: MeasuredLinks) -> Iterable[str]:
         yield line + beside
 
 
+def write_network(measured: MeasuredLinks | None, out: Output) -> None:
+    """Write what the network can do, where it was measured."""
+    if measured is None or not measured.links:
+        return
+    out.write_line("")
+    out.write_table(link_rows(measured), LINK_COLUMNS)
+    for note in link_notes(measured):
+        out.write_line(note)
+
+
+def failure_json(failure: NodeFailed | None) -> dict[str, Any] | None:
+    """Give a node's failure in the form that the error of a command has."""
+    if failure is None:
+        return None
+    return {"code": failure.code, "kind": failure.error, "message": failure.message}
+
+
 def links_json(measured: MeasuredLinks | None) -> Mapping[str, object] | None:
-    """Give the links under the names that scripts rely on."""
+    """Give the links as JSON for scripts."""
     if measured is None:
         return None
-    values = measured.to_json()
-    return {"hosts": list(measured.hosts), "links": values["links"], "all_reduces": values["sums"]}
+    values = codec.to_builtins(measured)
+    return {"hosts": values["hosts"], "links": values["links"], "all_reduces": values["sums"]}
 
 
 def format_rate(bytes_per_s: float) -> str:
-    """Write a bandwidth as networks are sold: ``0.942 Gb/s``."""
+    """Write a bandwidth in bits: ``0.942 Gb/s``."""
     return f"{format_number(8 * bytes_per_s / _GIGA)} Gb/s"
 
 

@@ -1,46 +1,79 @@
-"""How is a plan said in one short line?"""
+"""One-line descriptions of a plan: its differences from the plainest plan of its strategy."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import fields
+
 from launch.plan import Plan
+
+_IN_LAYOUT = ("processes", "threads_per_process", "replicas")
+
+_LONG = {
+    "micro_batches": "in {}",
+    "memory_format": "{}",
+    "input": "{}",
+    "input=device": "data on the GPU",
+    "loader_workers": "{} loaders",
+    "allocator": "{}",
+    "fused_optimizer": "fused",
+    "precision": "{}",
+    "compile": "compiled",
+    "cuda_graph": "graph",
+}
+"""Texts of settings that are not the default, or of one value of a setting. Settings that are not
+here are named with their value."""
+
+_SHORT = _LONG | {
+    "micro_batches": "m{}",
+    "memory_format": "nhwc",
+    "input=device": "device",
+    "loader_workers": "l{}",
+}
 
 
 def describe_plan(plan: Plan) -> str:
-    """Say a plan in one line: what differs from the plainest plan of its strategy.
+    """Describe a plan in one line.
 
     >>> describe_plan(Plan(strategy="processes", node_batch=64, processes=2, replicas=2))
     'processes 2x1 batch 64'
     """
-    said = (
-        (f"{plan.strategy} {layout(plan)}", True),
-        (f"in {plan.replicas} replicas", has_group_replicas(plan)),
-        (f"batch {plan.node_batch}", True),
-        (f"in {plan.micro_batches}", plan.micro_batches > 1),
-        (plan.memory_format, plan.memory_format != "contiguous"),
-        (plan.input, plan.input == "cache"),
-        ("data on the GPU", plan.input == "device"),
-        (f"{plan.loader_workers} loaders", plan.loader_workers > 0),
-        (plan.allocator, plan.allocator != "default"),
-        ("fused", plan.fused_optimizer),
-        (plan.precision, plan.precision != "fp32"),
-        ("compiled", plan.compile),
-        ("graph", plan.cuda_graph),
-        (",".join(plan.devices), set(plan.devices) != {"cpu"}),
-    )
-    return " ".join([text for text, holds in said if holds] + options(plan))
+    replicas = [f"in {plan.replicas} replicas"] if _has_group_replicas(plan) else []
+    head = [plan.strategy, _layout(plan), *replicas, f"batch {plan.node_batch}"]
+    return " ".join(head + _changed(plan, _LONG))
 
 
-def layout(plan: Plan) -> str:
+def short_settings(plan: Plan) -> str:
+    """Describe a plan's settings in a few characters.
+
+    >>> short_settings(Plan(strategy="processes", node_batch=64, processes=2, precision="bf16"))
+    '2x1 b64 bf16'
+    """
+    replicas = [f"r{plan.replicas}"] if _has_group_replicas(plan) else []
+    return " ".join([_layout(plan), *replicas, f"b{plan.node_batch}", *_changed(plan, _SHORT)])
+
+
+def _changed(plan: Plan, texts: Mapping[str, str]) -> list[str]:
+    plain = Plan(strategy=plan.strategy, node_batch=plan.node_batch)
+    names = [setting.name for setting in fields(Plan) if setting.name not in _IN_LAYOUT]
+    changed = {name for name in names if getattr(plan, name) != getattr(plain, name)}
+    known = [name for name in texts if name in changed]
+    others = [name for name in names if name in changed - {*known, "devices", "options"}]
+    said = []
+    for name in (*known, *others):
+        value = getattr(plan, name)
+        said.append(texts.get(f"{name}={value}", texts.get(name, f"{name}={value}")).format(value))
+    if set(plan.devices) != {"cpu"}:
+        said.append(",".join(plan.devices))
+    return said + [f"{name}={value}" for name, value in sorted(plan.options.items())]
+
+
+def _layout(plan: Plan) -> str:
     """Give ``parts x threads of each``, the parts being processes or replicas."""
     parts = max(plan.processes, plan.replicas)
     return f"{parts}x{plan.threads // parts}"
 
 
-def has_group_replicas(plan: Plan) -> bool:
-    """Tell whether several processes share a replica, so that `layout` does not say how many."""
+def _has_group_replicas(plan: Plan) -> bool:
+    """Return whether several processes share a replica; then the layout shows no replicas."""
     return 1 < plan.replicas < plan.processes
-
-
-def options(plan: Plan) -> list[str]:
-    """Give the settings that only the plan's strategy knows."""
-    return [f"{name}={value}" for name, value in sorted(plan.options.items())]

@@ -1,18 +1,20 @@
-"""What do stored plans look like? As a table, one by one, two side by side, and as CSV."""
+"""Stored plans as a table, as CSV, and one by one with their evidence."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 from launch.plan import Plan
-from planner.report.plan_line import has_group_replicas, layout, options
-from planner.report.table import Column, Look, render_csv, render_facts, render_table
-from planner.report.units import format_bytes, format_interval, format_number, format_range
-from planner.stored_plan import StoredPlan
-from planner.study import StoredTrial
+from planner.plans.stored_plan import StoredPlan
+from planner.quantities import format_bytes, format_interval, format_number, format_range
+from planner.report.plan_line import short_settings
+from planner.report.table import Column, Terminal, render_csv, render_facts, render_table
+from planner.tuning.study import StoredTrial
+from probes import codec
 
 _COLUMNS = (
     Column(key="id", title="ID", right=True),
@@ -27,11 +29,10 @@ _COLUMNS = (
     Column(key="stale", title="STALE", is_remark=True),
 )
 
+PLAN_FIELDS = tuple(setting.name for setting in fields(Plan))
+
 _FIELDS = (
-    *("id", "use_case", "node", "fingerprint", "strategy", "processes", "threads_per_process"),
-    *("replicas", "node_batch", "micro_batches", "loader_workers", "allocator", "devices"),
-    *("precision", "memory_format", "input", "fused_optimizer", "compile", "cuda_graph"),
-    "options",
+    *("id", "use_case", "node", "fingerprint", *PLAN_FIELDS),
     *(f"throughput_samples_per_s_{part}" for part in ("median", "ci_low", "ci_high", "samples")),
     *(f"speedup_{part}" for part in ("median", "ci_low", "ci_high")),
     *(f"baseline_{part}" for part in ("strategy", "node_batch", "throughput_samples_per_s")),
@@ -42,61 +43,37 @@ _FIELDS = (
     "stale",
 )
 
-Judged = tuple[StoredPlan, Sequence[str]]
+PlanWithReasons = tuple[StoredPlan, Sequence[str]]
 """A plan with the reasons why it is stale."""
 
 
-def plans_table(plans: Sequence[Judged], look: Look) -> str:
+def plans_table(plans: Sequence[PlanWithReasons], terminal: Terminal) -> str:
     """Give plans as a table, a line each."""
-    return render_table([_row(stored, reasons) for stored, reasons in plans], _COLUMNS, look)
+    return render_table([_row(stored, reasons) for stored, reasons in plans], _COLUMNS, terminal)
 
 
-def plans_csv(plans: Sequence[Judged]) -> str:
+def plans_csv(plans: Sequence[PlanWithReasons]) -> str:
     """Give plans as CSV, with every field."""
     records = [flatten(stored.to_json(stale=bool(reasons))) for stored, reasons in plans]
     return render_csv(records, _FIELDS)
 
 
 def plan_text(
-    stored: StoredPlan, reasons: Sequence[str], trials: Sequence[StoredTrial], look: Look
+    stored: StoredPlan, reasons: Sequence[str], trials: Sequence[StoredTrial], terminal: Terminal
 ) -> str:
-    """Give everything known of a plan, a line each.
+    """Give a plan with its evidence, a line for each fact.
 
     Args:
         stored: The plan.
         reasons: Why it is stale; empty where it is not.
         trials: Those of its study.
-        look: What it is printed on.
+        terminal: Where it is printed.
     """
-    return render_facts(_facts(stored, reasons, trials), look)
-
-
-def short_settings(plan: Plan) -> str:
-    """Say in a few characters how a plan differs from the plainest one of its strategy.
-
-    >>> short_settings(Plan(strategy="processes", node_batch=64, processes=2, precision="bf16"))
-    '2x1 b64 bf16'
-    """
-    said = (
-        (layout(plan), True),
-        (f"r{plan.replicas}", has_group_replicas(plan)),
-        (f"b{plan.node_batch}", True),
-        (f"m{plan.micro_batches}", plan.micro_batches > 1),
-        ("nhwc", plan.memory_format == "channels_last"),
-        (plan.input, plan.input != "files"),
-        (f"l{plan.loader_workers}", plan.loader_workers > 0),
-        (plan.allocator, plan.allocator != "default"),
-        ("fused", plan.fused_optimizer),
-        (plan.precision, plan.precision != "fp32"),
-        ("compiled", plan.compile),
-        ("graph", plan.cuda_graph),
-        (",".join(plan.devices), set(plan.devices) != {"cpu"}),
-    )
-    return " ".join([text for text, holds in said if holds] + options(plan))
+    return render_facts(_facts(stored, reasons, trials), terminal)
 
 
 def flatten(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Put the keys of inner objects next to the others; what varies in kind becomes JSON text."""
+    """Join the keys of inner objects to the outer ones; lists and options become JSON text."""
     flat: dict[str, Any] = {}
     for key, value in values.items():
         if isinstance(value, dict) and key not in ("options", "parameters"):
@@ -149,8 +126,8 @@ def _facts(
 
 
 def plan_settings(plan: Plan) -> dict[str, str]:
-    """Give every setting of a plan by its name, as people read it."""
-    values = plan.to_json()
+    """Give every setting of a plan as text, by its name with spaces."""
+    values = codec.to_builtins(plan)
     values.pop("options")
     values["devices"] = " ".join(plan.devices)
     settings = {name.replace("_", " "): str(value) for name, value in values.items()}

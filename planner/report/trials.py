@@ -1,16 +1,18 @@
-"""What do trials look like? As a table, as JSON and as CSV, failed ones with their reason."""
+"""Trials as a table, as JSON and as CSV, failed ones with their reason."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from planner.report.plans import flatten, short_settings
-from planner.report.table import Column, Look, render_csv, render_table
-from planner.report.units import format_bytes, format_interval
-from planner.result import Outcome
-from planner.stored_plan import iso_utc
-from planner.study import StoredTrial
+from planner.plans.stored_plan import iso_utc
+from planner.quantities import format_bytes, format_interval
+from planner.report.plan_line import short_settings
+from planner.report.plans import PLAN_FIELDS, flatten
+from planner.report.table import Column, Terminal, render_csv, render_table
+from planner.tuning.result import Outcome
+from planner.tuning.study import StoredTrial
+from probes import codec
 
 
 def _outcome_style(outcome: str) -> str:
@@ -32,18 +34,15 @@ _COLUMNS = (
 
 _FIELDS = (
     *("id", "study_id", "number", "created_at", "role", "outcome", "reason", "elapsed_s"),
-    *("peak_memory_bytes", "strategy", "processes", "threads_per_process", "replicas"),
-    *("node_batch", "micro_batches", "loader_workers", "allocator", "devices", "precision"),
-    *("memory_format", "input", "fused_optimizer", "compile", "cuda_graph"),
-    *("options", "parameters"),
+    *("peak_memory_bytes", *PLAN_FIELDS, "parameters"),
     *(f"throughput_samples_per_s_{part}" for part in ("median", "ci_low", "ci_high", "samples")),
     *("compile_s", "warmup_s", "samples_s", "log_tail"),
 )
 
 
-def trials_table(trials: Sequence[StoredTrial], look: Look) -> str:
+def trials_table(trials: Sequence[StoredTrial], terminal: Terminal) -> str:
     """Give trials as a table, a line each, and the reasons of those that failed."""
-    return render_table([_row(trial) for trial in trials], _COLUMNS, look)
+    return render_table([_row(trial) for trial in trials], _COLUMNS, terminal)
 
 
 def trials_csv(trials: Sequence[StoredTrial]) -> str:
@@ -52,7 +51,7 @@ def trials_csv(trials: Sequence[StoredTrial]) -> str:
 
 
 def trial_json(trial: StoredTrial) -> dict[str, Any]:
-    """Give a trial as plain values that JSON can hold: its plan's keys beside its own."""
+    """Give a trial as plain values for JSON, with the keys of its plan beside its own."""
     result, measured = trial.result, trial.result.measurement
     throughput = result.throughput_samples_per_s()
     return {
@@ -65,7 +64,7 @@ def trial_json(trial: StoredTrial) -> dict[str, Any]:
         "reason": result.reason,
         "elapsed_s": result.elapsed_s,
         "peak_memory_bytes": result.peak_memory_bytes,
-        **result.plan.to_json(),
+        **codec.to_builtins(result.plan),
         "parameters": dict(result.parameters),
         "throughput_samples_per_s": throughput
         and {

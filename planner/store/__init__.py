@@ -1,6 +1,6 @@
-"""Where do probes, trials and plans stay? In one database, which only this package opens.
+"""Database of probes, trials, plans and links.
 
-Only files in this folder import SQLAlchemy; what goes in and comes out are frozen values.
+Only this folder imports SQLAlchemy; its arguments and results are frozen values.
 """
 
 from planner.store.store import Store

@@ -1,6 +1,6 @@
-"""How is the database read and written, so that several tuners at once lose nothing?
+"""Transactions of an SQLite database that several processes write at once.
 
-SQLite, as its authors document it for several writers:
+Settings as SQLite's authors document them for several writers:
 
 * Every write transaction is ``BEGIN IMMEDIATE``. A plain ``BEGIN`` takes the write lock only at
   the first write, and fails at once, whatever the timeout, when another writer came in between.
@@ -34,7 +34,7 @@ from planner.errors import (
     StoreLockedError,
     StoreUnwritableError,
 )
-from probes.errors import InvalidMeasurementError
+from probes.errors import InvalidDocumentError, InvalidMeasurementError
 
 T = TypeVar("T")
 
@@ -61,7 +61,7 @@ _UNWRITABLE = {
 
 
 class Database:
-    """One database file: its transactions, with errors that are ours."""
+    """One database file: transactions, with SQLite's errors as subclasses of `StoreError`."""
 
     def __init__(self, path: Path, *, lock_timeout_s: float) -> None:
         self.path = path
@@ -76,7 +76,7 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """Give a connection whose writes are kept together when the block ends, or not at all."""
+        """Give a connection whose writes are all committed when the block ends, or none."""
         with self._transaction("BEGIN IMMEDIATE") as connection:
             yield connection
 
@@ -84,12 +84,15 @@ class Database:
         """Read rows as values.
 
         Raises:
-            StoreCorruptError: A row makes no sense.
+            StoreCorruptError: A row cannot be decoded.
         """
         with self.read() as connection:
             try:
-                return [decode(dict(row)) for row in connection.execute(query).mappings()]
+                rows = connection.execute(query).mappings()
+                # The names of columns are a class of their own, a kind of text.
+                return [decode({str(name): row[name] for name in row}) for row in rows]
             except (
+                InvalidDocumentError,
                 InvalidMeasurementError,
                 InvalidPlanError,
                 KeyError,
@@ -102,7 +105,7 @@ class Database:
                 ) from error
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         self._engine.dispose()
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""Which file is meant, and is it one that a database can be in?"""
+"""File of a database: its path from ``--db``, checks, and its creation with private permissions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 def database_path(url: str) -> Path:
-    """Read ``--db``: a plain path, or SQLAlchemy's spelling ``sqlite:///path``.
+    """Parse ``--db``: a plain path, or SQLAlchemy's form ``sqlite:///path``.
 
     Raises:
         StoreUrlError: It names no file.
@@ -31,10 +31,10 @@ def database_path(url: str) -> Path:
 
 
 def exists_as_file(path: Path) -> bool:
-    """Tell whether there is a file, without opening it: opening a pipe waits for a writer.
+    """Return whether there is a file, without opening it: opening a pipe waits for a writer.
 
     Raises:
-        StoreUnwritableError: Something else is there, or the place cannot be looked at.
+        StoreUnwritableError: The path is no regular file, or cannot be examined.
     """
     try:
         mode = path.stat().st_mode
@@ -54,10 +54,10 @@ def exists_as_file(path: Path) -> bool:
 
 
 def create_private(path: Path) -> bool:
-    """Make an empty file that only its owner can read; return whether this call made it.
+    """Create an empty file that only its owner can read; return whether this call made it.
 
-    SQLite itself would make it readable by everyone under the usual umask, and would take
-    over a file that somebody else puts there first. Its journals copy the file's permissions.
+    SQLite itself would make it readable by everyone under the usual umask, and would use a file
+    that another user puts there first. Its journals copy the file's permissions.
 
     Raises:
         StoreUnwritableError: The file cannot be made.
@@ -78,10 +78,10 @@ def create_private(path: Path) -> bool:
 
 
 def check_writable(path: Path) -> None:
-    """See whether a database can be written, or made, without doing either.
+    """Check that a database can be written or created, without doing either.
 
     Raises:
-        StoreUnwritableError: It cannot.
+        StoreUnwritableError: It cannot be.
     """
     if not path.parent.exists():
         raise _no_folder(path)
@@ -94,12 +94,12 @@ def check_writable(path: Path) -> None:
 
 
 def remove_if_empty(path: Path) -> None:
-    """Take back a file that `create_private` made and nothing was written to."""
+    """Remove a file that `create_private` made, if nothing was written to it."""
     try:
         if path.stat().st_size == 0:
             path.unlink()
     except OSError:
-        return  # what could not be written can often not be removed either
+        return  # a file that could not be written can often not be removed either
 
 
 def _no_folder(path: Path) -> StoreUnwritableError:

@@ -1,7 +1,7 @@
-"""How does a database of an older version become one of today's?
+"""Migrations of a database from older versions to the present one.
 
-A new database is made from `tables` at once. An older one takes the steps it lacks, in order, in
-one transaction with the change of its version: whoever is killed in between has changed nothing.
+A new database is made from `tables` at once. An older one gets the missing steps, in order, in one
+transaction with the change of its version: a process that is killed meanwhile changes nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from planner.store.tables import metadata, schema
 
 
 def _add_clusters(connection: Connection) -> None:
-    """Version 2: plans know their steps with other batches, and the network is measured."""
+    """Add step times with other batches to plans, and measured links: version 2."""
     for statement in (
         "ALTER TABLE plans ADD COLUMN step_time JSON",
         "ALTER TABLE plans ADD COLUMN gradient_bytes BIGINT",
@@ -27,13 +27,13 @@ def _add_clusters(connection: Connection) -> None:
 
 
 def _add_early_steps(connection: Connection) -> None:
-    """Version 3: plans know whether their steps begin before the last gradients are summed."""
+    """Add to plans whether steps begin before the last gradients are summed: version 3."""
     connection.execute(text("ALTER TABLE plans ADD COLUMN begins_early BOOLEAN"))
 
 
 STEPS: tuple[Callable[[Connection], None], ...] = (_add_clusters, _add_early_steps)
-"""The first leads from version 1 to 2. A step says what it does in its own words: it must not
-use `tables`, which moves on."""
+"""Steps to the next version, the first from version 1 to 2. A step must not use `tables`, which is
+always the newest version."""
 
 
 def bring_up_to_date(
@@ -42,17 +42,17 @@ def bring_up_to_date(
     create: bool,
     steps: Sequence[Callable[[Connection], None]] = STEPS,
 ) -> None:
-    """Make the tables, or take the steps that lead to today's.
+    """Create the tables, or migrate them to the present version.
 
     Args:
         database: An open database, perhaps without any table.
-        create: Whether to make the tables where there are none.
-        steps: Of which version n + 1 is reached by the n-th.
+        create: Whether to create the tables where there are none.
+        steps: Migrations; the n-th leads to version n + 1.
 
     Raises:
-        NoDatabaseError: There are no tables, and none are to be made.
+        NoDatabaseError: There are no tables, and ``create`` is false.
         StoreCorruptError: These are tables of another program.
-        StoreNewerError: The database has a version that is not known yet.
+        StoreNewerError: A newer release made the database.
     """
     newest = len(steps) + 1
     with database.read() as connection:
@@ -83,7 +83,7 @@ def _refuse_newer(found: int | None, newest: int, database: Database) -> None:
 
 
 def _read_version(connection: Connection, database: Database) -> int | None:
-    """Read the version of the tables; ``None`` where there are no tables at all."""
+    """Read the version of the tables; ``None`` where there are no tables."""
     names = inspect(connection).get_table_names()
     if not names:
         return None

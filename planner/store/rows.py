@@ -1,122 +1,83 @@
-"""What does a row mean? Frozen values to columns and back."""
+"""Rows of the tables as frozen values, and back."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
-from datetime import datetime
 from typing import Any
 
-from launch.plan import Plan
-from launch.shares import StepTime
-from planner.links import MeasuredLinks
-from planner.measured_steps import MeasuredSteps, StepPoint
-from planner.result import TrialResult, json_object
-from planner.stored_plan import Baseline, StoredPlan
-from planner.study import StoredTrial, Study
-from probes.timing import Interval
+from planner.cluster.links import MeasuredLinks
+from planner.plans.stored_plan import StoredPlan
+from planner.tuning.result import TrialResult
+from planner.tuning.study import StoredTrial, Study
+from probes import codec
 
 Row = Mapping[str, Any]
 
 
 def study_columns(study: Study) -> dict[str, Any]:
-    """Give a study as columns of ``studies``, without what the store adds."""
-    return {
-        "key": study.key,
-        "use_case": study.use_case,
-        "node": study.node,
-        "fingerprint": study.fingerprint,
-        "precision": study.precision,
-        "software": dict(study.software),
-        "data": study.data,
-        "seed": study.seed,
-    }
+    """Give a study as columns of ``studies``, without those that the store adds."""
+    return {"key": study.key, **codec.to_builtins(study)}
 
 
 def trial_columns(result: TrialResult) -> dict[str, Any]:
-    """Give a trial as columns of ``trials``, without what the store adds."""
-    return result.to_json()
+    """Give a trial as columns of ``trials``, without those that the store adds."""
+    columns: dict[str, Any] = codec.to_builtins(result)
+    compile_s = columns.pop("compile_s")
+    if columns["measurement"] is not None:
+        columns["measurement"]["compile_s"] = compile_s
+    return columns
 
 
 def trial_from_row(row: Row) -> StoredTrial:
     """Read a row of ``trials``."""
-    return StoredTrial(
-        id=row["id"],
-        study_id=row["study_id"],
-        number=row["number"],
-        created_at=_time(row["created_at"]),
-        result=TrialResult.from_json(row),
-    )
+    measurement = row["measurement"]
+    # Trials of the first release compiled nothing and have no word of it.
+    compile_s = measurement.get("compile_s") if isinstance(measurement, dict) else None
+    result = {**row, "compile_s": compile_s}
+    return codec.convert({**row, "result": result}, StoredTrial, source="trial")
 
 
 def plan_columns(stored: StoredPlan) -> dict[str, Any]:
     """Give a plan as columns of ``plans``, without its id."""
-    return {
-        "study_id": stored.study_id,
-        "created_at": stored.created_at,
-        "use_case": stored.use_case,
-        "node": stored.node,
-        "fingerprint": stored.fingerprint,
-        "plan": stored.plan.to_json(),
-        "throughput": asdict(stored.throughput_samples_per_s),
-        "speedup": None if stored.speedup is None else asdict(stored.speedup),
-        "baseline": None if stored.baseline is None else asdict(stored.baseline),
-        "peak_memory_bytes": stored.peak_memory_bytes,
-        "software": dict(stored.software),
-        "step_time": None if stored.step_time is None else stored.step_time.to_json(),
-        "gradient_bytes": stored.gradient_bytes,
-        "begins_early": stored.begins_early,
-    }
+    columns: dict[str, Any] = codec.to_builtins(stored)
+    del columns["id"]
+    columns["created_at"] = stored.created_at
+    columns["throughput"] = columns.pop("throughput_samples_per_s")
+    columns["step_time"] = None if stored.step_time is None else stored.step_time.to_json()
+    return columns
 
 
 def plan_from_row(row: Row) -> StoredPlan:
     """Read a row of ``plans``."""
-    speedup, baseline = row["speedup"], row["baseline"]
-    return StoredPlan(
-        id=row["id"],
-        study_id=row["study_id"],
-        created_at=_time(row["created_at"]),
-        use_case=row["use_case"],
-        node=row["node"],
-        fingerprint=row["fingerprint"],
-        plan=Plan.from_json(json_object(row["plan"])),
-        throughput_samples_per_s=Interval(**json_object(row["throughput"])),
-        speedup=None if speedup is None else Interval(**json_object(speedup)),
-        baseline=None if baseline is None else Baseline(**json_object(baseline)),
-        peak_memory_bytes=row["peak_memory_bytes"],
-        software=json_object(row["software"]),
-        step_time=None if row["step_time"] is None else _steps(json_object(row["step_time"])),
-        gradient_bytes=row["gradient_bytes"],
-        begins_early=row["begins_early"],
-    )
+    steps = row["step_time"]
+    values = {
+        **row,
+        "throughput_samples_per_s": row["throughput"],
+        "step_time": steps and {"step_time": steps, "points": steps["points"]},
+    }
+    return codec.convert(values, StoredPlan, source="plan")
 
 
 def links_columns(measured: MeasuredLinks) -> dict[str, Any]:
-    """Give measured links as columns of ``links``, without what the store adds."""
-    return {
-        "measured_at": measured.measured_at,
-        "hosts": list(measured.hosts),
-        "fingerprints": list(measured.fingerprints),
-        "measurement": measured.to_json(),
-    }
+    """Give measured links as columns of ``links``, without those that the store adds."""
+    columns: dict[str, Any] = codec.to_builtins(measured)
+    measurement = {key: columns.pop(key) for key in ("links", "sums")}
+    return columns | {"measured_at": measured.measured_at, "measurement": measurement}
 
 
 def links_from_row(row: Row) -> MeasuredLinks:
-    """Read a row of ``links``."""
-    return MeasuredLinks.from_json(
-        json_object(row["measurement"]),
-        hosts=tuple(row["hosts"]),
-        fingerprints=tuple(row["fingerprints"]),
-        measured_at=_time(row["measured_at"]),
-    )
+    """Read a row of ``links``, also of an older release that stored only the busiest host's times.
 
-
-def _steps(values: Row) -> MeasuredSteps:
-    points = tuple(StepPoint(**json_object(point)) for point in values["points"])
-    return MeasuredSteps(step_time=StepTime.from_json(values), points=points)
-
-
-def _time(value: object) -> datetime:
-    if not isinstance(value, datetime):
-        raise TypeError(f"time={value!r}: expected a time")
-    return value
+    That host's times then count for each host.
+    """
+    hosts = len(row["hosts"])
+    sums = []
+    for one in row["measurement"]["sums"]:
+        spent = {key: one.get(key, 0.0) for key in ("cpu_s", "interrupts_s")}
+        by_host = {
+            key: found if isinstance(found, list) else [found] * hosts
+            for key, found in spent.items()
+        }
+        sums.append(one | by_host)
+    values = {**row, "links": row["measurement"]["links"], "sums": sums}
+    return codec.convert(values, MeasuredLinks, source="links")

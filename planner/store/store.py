@@ -1,18 +1,17 @@
-"""What can be asked of the store? Probes, studies, trials and plans, as frozen values."""
+"""Store: an open database of probes, studies, trials, plans and links, as frozen values."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from types import TracebackType
 from typing import Any, Self
 
 from sqlalchemy import ColumnElement, Connection, Select, Table, func, select
 
+from planner.cluster.links import MeasuredLinks
 from planner.errors import NoDatabaseError, NoPlanError, StoreError, StoreLockedError
-from planner.links import MeasuredLinks
-from planner.result import TrialResult
+from planner.plans.stored_plan import StoredPlan, find_best, stale_reasons, utc_now
 from planner.store.database import Database
 from planner.store.location import (
     check_writable,
@@ -32,19 +31,20 @@ from planner.store.rows import (
     trial_from_row,
 )
 from planner.store.tables import links, nodes, plans, probes, studies, trials
-from planner.stored_plan import StoredPlan, find_best, stale_reasons, utc_now
-from planner.study import EarlierTrials, StoredTrial, Study
-from probes.errors import InvalidHardwareError
+from planner.tuning.result import TrialResult
+from planner.tuning.study import EarlierTrials, StoredTrial, Study
+from probes import codec
+from probes.errors import InvalidDocumentError
 from probes.hardware import Hardware
 
 LOCK_TIMEOUT_S = 60.0
-"""How long to wait for other writers: theirs take milliseconds, so only a stuck one takes this."""
+"""Wait for other writers: theirs take milliseconds, so only a stuck one takes this long."""
 
 _MAX_ID = 2**63 - 1
 
 
 class Store:
-    """An open database. Each method is one transaction, and safe from several processes."""
+    """An open database. Each method is one transaction; several processes may use it at once."""
 
     def __init__(self, database: Database, now: Callable[[], datetime]) -> None:
         self._database = database
@@ -59,18 +59,18 @@ class Store:
         lock_timeout_s: float = LOCK_TIMEOUT_S,
         now: Callable[[], datetime] = utc_now,
     ) -> Self:
-        """Open a database, and make it or bring it up to date where that is needed.
+        """Open a database; create or migrate it where needed.
 
         Args:
             url: A path, or ``sqlite:///path``.
-            create: Whether to make a database where there is none. Commands that only read say
-                no, so that they leave nothing behind.
+            create: Whether to create a missing database. False for commands that only read, so
+                that they leave no file behind.
             lock_timeout_s: How long each transaction waits for those of other programs.
-            now: Clock for what the store dates itself.
+            now: Clock for the times that the store adds.
 
         Raises:
             StoreUrlError: ``url`` names no file.
-            NoDatabaseError: There is no database, and none is to be made.
+            NoDatabaseError: There is no database, and ``create`` is false.
             StoreError: The database cannot be used.
         """
         path = database_path(url)
@@ -83,51 +83,46 @@ class Store:
         try:
             bring_up_to_date(database, create=create)
         except StoreError as error:
-            # Whoever holds the lock has begun to use the file.
+            # The process that holds the lock uses the file.
             if made and not isinstance(error, StoreLockedError):
                 remove_if_empty(path)
             raise
         return cls(database, now)
 
     @classmethod
-    def check_place(cls, url: str) -> None:
-        """Find out, as far as that can be without making anything, whether `open` would succeed.
+    def check_location(cls, url: str) -> None:
+        """Check that `open` would succeed, as far as possible without creating anything.
 
         Raises:
             StoreUrlError: ``url`` names no file.
-            StoreError: The database cannot be used, or made.
+            StoreError: The database cannot be used or created.
         """
         with contextlib.suppress(NoDatabaseError):
             cls.open(url, create=False).close()
         check_writable(database_path(url))
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         self._database.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def save_probe(self, hardware: Hardware) -> None:
-        """Keep what a probe found."""
+        """Save the result of a probe."""
         with self._database.write() as connection:
-            node_id = self._see_node(connection, hardware.node, hardware.fingerprint())
-            values = {"node_id": node_id, "hardware": hardware.to_json()}
+            node_id = self._record_node(connection, hardware.node, hardware.fingerprint())
+            values = {"node_id": node_id, "hardware": codec.to_builtins(hardware)}
             connection.execute(probes.insert().values(created_at=self._now(), **values))
 
     def latest_probe(self, fingerprint: str, *, node: str | None = None) -> Hardware | None:
         """Give the last probe of this hardware, on this node where one is named.
 
-        A probe that another release of ddlplan wrote in other words counts as none: a new one
-        takes seconds.
+        A probe that another release stored in another form counts as none: a new one takes
+        seconds.
         """
         query = select(probes.c.hardware).join(nodes).where(nodes.c.fingerprint == fingerprint)
         if node is not None:
@@ -137,7 +132,7 @@ class Store:
         return found[0] if found else None
 
     def latest_fingerprint(self, node: str) -> str | None:
-        """Give the hardware that this node had when it was last seen."""
+        """Give the hardware that this node had most recently."""
         query = (
             select(nodes.c.fingerprint)
             .where(nodes.c.name == node)
@@ -148,7 +143,7 @@ class Store:
         return found[0] if found else None
 
     def get_or_create_study(self, study: Study) -> int:
-        """Give the id of the study that goes on; begin it where there is none."""
+        """Give the id of the latest study with this key; create it where there is none."""
         with self._database.write() as connection:
             query = (
                 select(studies.c.id)
@@ -160,29 +155,29 @@ class Store:
             return self._add_study(connection, study) if found is None else found
 
     def begin_study_afresh(self, study: Study) -> int:
-        """Begin a study without its earlier trials, which stay as evidence of earlier plans."""
+        """Create a new generation of a study; earlier trials stay as evidence of earlier plans."""
         with self._database.write() as connection:
             return self._add_study(connection, study)
 
     def finish_search(self, study_id: int) -> None:
-        """Note that a search came to its end, so that the next one of its study is a new one."""
+        """Mark a search as finished, so that the next one of its study is a new one."""
         with self._database.write() as connection:
             _finish_search(connection, study_id)
 
     def count_finished_trials(self, study_id: int) -> int:
-        """Give how many of a study's trials, its first ones, belong to searches that ended."""
+        """Count the trials of a study, its first ones, that belong to finished searches."""
         query = select(studies.c.finished_trials).where(studies.c.id == study_id)
         (count,) = self._database.fetch(query, lambda row: int(row["finished_trials"]))
         return count
 
     def begin_search(self, study: Study, *, fresh: bool) -> EarlierTrials:
-        """Give the study that goes on, or one that begins afresh, with the trials it has."""
+        """Give the study to continue, or a fresh one, with its trials."""
         begin = self.begin_study_afresh if fresh else self.get_or_create_study
         study_id = begin(study)
         return self._earlier(study_id, self.count_finished_trials(study_id))
 
-    def searches(self, use_case: str, node: str) -> dict[str, EarlierTrials]:
-        """Give the studies of a use case on a node, by their keys; of each the latest."""
+    def find_studies(self, use_case: str, node: str) -> dict[str, EarlierTrials]:
+        """Give the latest study of each key, of a use case on a node."""
         query = (
             select(studies.c.id, studies.c.key, studies.c.finished_trials)
             .where(studies.c.use_case == use_case, studies.c.node == node)
@@ -196,7 +191,7 @@ class Store:
         return EarlierTrials(study_id=study_id, results=results, finished=finished)
 
     def add_trial(self, study_id: int, result: TrialResult) -> int:
-        """Keep a finished trial for good; return its id. Call it once per trial."""
+        """Save a finished trial and return its id. Call it once per trial."""
         with self._database.write() as connection:
             number = _next(connection, trials, "number", trials.c.study_id == study_id, first=0)
             values = {"study_id": study_id, "number": number, "created_at": self._now()}
@@ -209,15 +204,15 @@ class Store:
 
     def all_trials(self, use_case: str | None = None, node: str | None = None) -> list[StoredTrial]:
         """Give the trials of every study, in the order in which they ended."""
-        query = _chosen(select(trials).join(studies), studies, use_case, node)
+        query = _filtered(select(trials).join(studies), studies, use_case, node)
         return self._database.fetch(query.order_by(trials.c.id), trial_from_row)
 
     def save_plan(self, stored: StoredPlan, *, ends_search: bool = False) -> int:
-        """Keep a plan with its evidence; return the id it was given.
+        """Save a plan with its evidence and return its id.
 
         Args:
             stored: The plan.
-            ends_search: Whether the search that found it came to its end, as in `finish_search`.
+            ends_search: Whether to finish its search too, as `finish_search` does.
         """
         with self._database.write() as connection:
             if ends_search:
@@ -225,15 +220,15 @@ class Store:
             return _insert(connection, plans, plan_columns(stored))
 
     def plans(self, use_case: str | None = None, node: str | None = None) -> list[StoredPlan]:
-        """Give the plans, the first first."""
-        query = _chosen(select(plans), plans, use_case, node)
+        """Give the plans in the order of their ids."""
+        query = _filtered(select(plans), plans, use_case, node)
         return self._database.fetch(query.order_by(plans.c.id), plan_from_row)
 
     def get_plan(self, plan_id: int) -> StoredPlan:
         """Give one plan.
 
         Raises:
-            NoPlanError: There is none of that number.
+            NoPlanError: No plan has this id.
         """
         found = []
         if 0 < plan_id <= _MAX_ID:
@@ -251,18 +246,17 @@ class Store:
         fingerprint: str | None = None,
         node: str | None = None,
     ) -> StoredPlan | None:
-        """Give the plan to use, ``None`` where none fits; it may be stale where no other is left.
+        """Give the plan to use, ``None`` where none fits; stale only where every other is stale.
 
-        `find_best` says which it is: the latest of each study, fp32 before speed. It need not be
-        the one that was stored last.
+        `find_best` chooses: the latest of each study, fp32 before speed.
 
         Args:
-            use_case: What is to be trained.
+            use_case: Use case that is trained.
             software: Versions that would run it.
-            fingerprint: Hardware that it must have been found on, whichever node that was.
+            fingerprint: Hardware that it must have been found on, on any node.
             node: Node that it must have been found on, where the hardware is not known. With
-                both, this node's own plan comes before those of others with equal hardware, and
-                its plans on other hardware are the last resort.
+                both, this node's own plan comes before those of nodes with equal hardware, and
+                its plans on other hardware come last.
         """
         every = self.plans(use_case)
         own = [plan for plan in every if plan.node == node]
@@ -279,32 +273,32 @@ class Store:
         return best if is_stale else mine
 
     def save_links(self, measured: MeasuredLinks) -> int:
-        """Keep what the network between hosts could do; return the id it was given."""
+        """Save a measurement of the network between hosts and return its id."""
         with self._database.write() as connection:
             return _insert(connection, links, links_columns(measured))
 
     def latest_links(self, hosts: Mapping[str, str]) -> MeasuredLinks | None:
-        """Give the last measurement that all of these hosts took part in, and perhaps others.
+        """Give the last measurement of all these hosts, perhaps with others.
 
-        One that a host made with other hardware says nothing of it any more.
+        Measurements with other hardware in one of these hosts are skipped.
 
         Args:
-            hosts: Fingerprints, by the names that the host file has for the hosts.
+            hosts: Fingerprints, by the hosts' names in the host file.
         """
         found = self._database.fetch(select(links).order_by(links.c.id.desc()), links_from_row)
         return next((one for one in found if hosts.items() <= one.hardware.items()), None)
 
     def remove_plan(self, plan_id: int) -> None:
-        """Forget a plan; the trials it came from stay.
+        """Delete a plan; its trials stay.
 
         Raises:
-            NoPlanError: There is none of that number.
+            NoPlanError: No plan has this id.
         """
         self.get_plan(plan_id)
         with self._database.write() as connection:
             connection.execute(plans.delete().where(plans.c.id == plan_id))
 
-    def _see_node(self, connection: Connection, name: str, fingerprint: str) -> int:
+    def _record_node(self, connection: Connection, name: str, fingerprint: str) -> int:
         query = select(nodes.c.id).where(nodes.c.name == name, nodes.c.fingerprint == fingerprint)
         node_id: int | None = connection.execute(query).scalar()
         seen = self._now()
@@ -315,7 +309,7 @@ class Store:
         return node_id
 
     def _add_study(self, connection: Connection, study: Study) -> int:
-        self._see_node(connection, study.node, study.fingerprint)
+        self._record_node(connection, study.node, study.fingerprint)
         generation = _next(connection, studies, "generation", studies.c.key == study.key, first=1)
         values = {"generation": generation, "created_at": self._now(), "finished_trials": 0}
         return _insert(connection, studies, values | study_columns(study))
@@ -329,12 +323,12 @@ def _finish_search(connection: Connection, study_id: int | None) -> None:
 
 def _find_hardware(values: Mapping[str, Any]) -> Hardware | None:
     try:
-        return Hardware.from_json(values)
-    except InvalidHardwareError:
+        return codec.convert(values, Hardware, source="hardware")
+    except InvalidDocumentError:
         return None
 
 
-def _chosen(
+def _filtered(
     query: Select[Any], table: Table, use_case: str | None, node: str | None
 ) -> Select[Any]:
     if use_case is not None:
@@ -347,12 +341,12 @@ def _chosen(
 def _next(
     connection: Connection, table: Table, column: str, which: ColumnElement[bool], *, first: int
 ) -> int:
-    """Count on from the highest; no other writer can come in between."""
+    """Give the number after the highest; within a write transaction no other can take it."""
     highest = connection.execute(select(func.max(table.c[column])).where(which)).scalar()
     return first if highest is None else int(highest) + 1
 
 
 def _insert(connection: Connection, table: Table, values: Mapping[str, Any]) -> int:
     created = connection.execute(table.insert().values(**values)).inserted_primary_key
-    assert created is not None  # what an insert of one row always gives
+    assert created is not None  # an insert of one row always gives it
     return int(created[0])

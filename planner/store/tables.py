@@ -1,6 +1,6 @@
-"""Which tables does the database have? Version 3, written so that PostgreSQL can hold it too.
+"""Tables of the database, version 3, with types that PostgreSQL has too.
 
-A change to a table here needs a step in `migrations`: databases of users are not made again.
+A change to a table needs a step in `migrations`: databases of users are not made again.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ class PlainText(TypeDecorator[str]):
     """Text that every database accepts.
 
     File names that are not UTF-8 reach Python as lone surrogates, which SQLite's driver cannot
-    encode, and PostgreSQL has no place for NUL. Both are kept as visible escapes.
+    encode, and PostgreSQL cannot store NUL. Both are stored as visible escapes.
     """
 
     impl = Text
     cache_ok = True
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        """Escape what some database would refuse."""
+        """Escape what a database would refuse."""
         if value is None:
             return None
         return value.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
 class UtcTime(TypeDecorator[datetime]):
-    """An aware time as ISO 8601 text in UTC, because SQLite has no type that keeps the zone."""
+    """An aware time as ISO 8601 text in UTC, because SQLite has no type with a time zone."""
 
     impl = Text
     cache_ok = True
@@ -53,7 +53,7 @@ class UtcTime(TypeDecorator[datetime]):
         return None if value is None else value.astimezone(UTC).isoformat()
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> datetime | None:
-        """Read the time, which carries its zone."""
+        """Read the time with its zone."""
         return None if value is None else datetime.fromisoformat(value)
 
 
@@ -64,7 +64,7 @@ schema = Table(
     metadata,
     Column("version", Integer, nullable=False),
 )
-"""One row. Its name tells a database of ours from another program's."""
+"""One row. The name of the table distinguishes our databases from those of other programs."""
 
 nodes = Table(
     "nodes",
@@ -102,7 +102,7 @@ studies = Table(
     Column("software", JSON, nullable=False),
     Column("data", PlainText, nullable=False),
     Column("seed", BigInteger, nullable=False),
-    # Trials of searches that came to their end; later ones belong to a search to go on with.
+    # Trials of finished searches; later ones belong to a search that can be continued.
     Column("finished_trials", Integer, nullable=False),
     UniqueConstraint("key", "generation"),
 )
@@ -144,7 +144,7 @@ plans = Table(
     Column("step_time", JSON(none_as_null=True)),
     Column("gradient_bytes", BigInteger),
     Column("begins_early", Boolean),
-    # People write down the number of a plan; one that was removed must not come back as another.
+    # Users write down the number of a plan, so the number of a removed one is not used again.
     sqlite_autoincrement=True,
 )
 
@@ -157,4 +157,4 @@ links = Table(
     Column("fingerprints", JSON, nullable=False),
     Column("measurement", JSON, nullable=False),
 )
-"""What the network between hosts could do, once for each time that it was measured."""
+"""Measurements of the network between hosts, one row each."""

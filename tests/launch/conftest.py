@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 from safetensors.torch import load_file
+from strategy_homes import home  # noqa: F401 - a fixture
 
 from launch.case_facts import CaseFacts
 from launch.plan import Plan
 from launch.workers.fork_server import ForkServer
-from launch.workers.group import Event, Said, WorkerGroup, explain_failure
-from launch.workers.task import Purpose, Task, worker_tasks
+from launch.workers.group import ReportReceived, WorkerEvent, WorkerGroup, explain_failure
+from launch.workers.task import Purpose, Task, make_worker_tasks
+from launch.workload import Workload
 from probes.hardware import CoreLimit, Cpu, Gpu, Hardware, Memory
 from probes.node import probe
 
@@ -96,7 +98,6 @@ def training_on_four(server: ForkServer, gpu_node: Hardware, tmp_path: Path) -> 
 @pytest.fixture(scope="session")
 def tiny_facts() -> CaseFacts:
     return CaseFacts(
-        spec=f"{TINY}:Sgd",
         default_batch=8,
         train_samples=160,
         validation_samples=10,
@@ -115,16 +116,15 @@ class Training:
         self._server = server
         self._node = node
         self._directory = directory
-        self.events: list[Event] = []
+        self.events: list[WorkerEvent] = []
 
     def run(self, plan: Plan, case: str, *, epochs: int = 1) -> dict[str, object]:
         """Train and return the weights."""
         weights = self._directory / "weights.safetensors"
         task = Task(
             purpose=Purpose.TRAIN,
-            use_case=f"{TINY}:{case}",
+            workload=Workload(use_case=f"{TINY}:{case}", seed=SEED),
             plan=plan,
-            seed=SEED,
             epochs=epochs,
             weights=str(weights),
         )
@@ -137,18 +137,20 @@ class Training:
 
     def start(self, task: Task) -> WorkerGroup:
         assert task.plan is not None
-        return self.start_tasks(worker_tasks(task, self._node.cpu.core_ids))
+        return self.start_tasks(make_worker_tasks(task, self._node.cpu.core_ids))
 
     def start_tasks(self, tasks: list[Task]) -> WorkerGroup:
         return WorkerGroup(self._server, tasks, self._directory)
 
     def reports(self, kind: type) -> list[object]:
         """Give what was reported of one kind."""
-        said = [event.report for event in self.events if isinstance(event, Said)]
+        said = [event.report for event in self.events if isinstance(event, ReportReceived)]
         return [report for report in said if isinstance(report, kind)]
 
     def task(self, case: str, plan: Plan, **changes: object) -> Task:
-        task = Task(purpose=Purpose.TIME, use_case=f"{TINY}:{case}", plan=plan, seed=SEED)
+        task = Task(
+            purpose=Purpose.TIME, workload=Workload(use_case=f"{TINY}:{case}", seed=SEED), plan=plan
+        )
         return replace(task, **changes)  # type: ignore[arg-type]
 
 

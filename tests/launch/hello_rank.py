@@ -10,10 +10,10 @@ import time
 
 from mpi4py import MPI
 
-from launch.mpi.daemon import end_daemon
-from launch.mpi.lifeline import Lifeline
+from launch.liveness.keepalive import Keepalive
+from launch.liveness.watchdog import end_daemon
 from launch.mpi.ranks import Ranks
-from launch.workers.reports import Warned
+from launch.reports import Warned
 
 
 def say(message: str) -> None:
@@ -22,9 +22,9 @@ def say(message: str) -> None:
 
 def watch(ranks: Ranks) -> None:
     """Talk until a rank is lost, and leave it to the job to end."""
-    with Lifeline(ranks) as lifeline:
-        say(f"rank {ranks.rank} watches all but {lifeline.unwatched}")
-        while not lifeline.find_lost():
+    with Keepalive(ranks) as keepalive:
+        say(f"rank {ranks.rank} watches all but {keepalive.unconnected}")
+        while not keepalive.find_lost():
             time.sleep(0.05)
             say(f"rank {ranks.rank} goes on")
         end_daemon()

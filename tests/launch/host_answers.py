@@ -6,10 +6,11 @@ import json
 import time
 from dataclasses import replace
 
-from launch.hosts.ask import Answer
-from launch.hosts.facts import PORTS
-from launch.hosts.host_facts import DataFacts, HeldAddress, HostFacts
-from launch.hosts.line import Host
+from launch.hosts.facts_program import PORTS
+from launch.hosts.host_facts import DOCUMENT_KEY, DataFacts, HostAddress, HostFacts
+from launch.hosts.host_line import Host
+from launch.hosts.parallel_commands import CommandResult
+from probes import codec
 from probes.hardware import CoreLimit, Cpu, Hardware, Memory
 
 VERSIONS = {"ddlplan": "0.1.0", "torch": "2.15.0", "torchvision": "0.29.2"}
@@ -29,7 +30,7 @@ HARDWARE = Hardware(
 
 
 def hold(address, network, *, interface="eth0", kind="physical", speed=None):
-    return HeldAddress(
+    return HostAddress(
         interface=interface,
         kind=kind,
         address=address,
@@ -67,13 +68,13 @@ def data_of(path="/data", num_files=3, num_bytes=30, digest="sha256:d", kind="fo
     return DataFacts(path=path, kind=kind, num_files=num_files, num_bytes=num_bytes, digest=digest)
 
 
-def answer(out="", *, code=0, err="", began_s=None, took_s=0.5):
-    began_s = time.time() - took_s if began_s is None else began_s
-    return Answer(code=code, out=out, err=err, began_s=began_s, ended_s=began_s + took_s)
+def answer(out="", *, code=0, err="", began_s=None, elapsed_s=0.5):
+    began_s = time.time() - elapsed_s if began_s is None else began_s
+    return CommandResult(code=code, out=out, err=err, began_s=began_s, ended_s=began_s + elapsed_s)
 
 
 def said(facts):
-    return answer(json.dumps(facts.to_json()) + "\n")
+    return answer(json.dumps({DOCUMENT_KEY: 1, **codec.to_builtins(facts)}) + "\n")
 
 
 def host(name, **options):
@@ -81,26 +82,26 @@ def host(name, **options):
 
 
 class Hosts:
-    """In place of `launch.hosts.ask.ask_all`: answers by the name after ``--`` of the login."""
+    """In place of `parallel_commands.run_all`: answers by the name after ``--`` of the login."""
 
     def __init__(self, here, **answers):
         self.here = here
         self.answers = answers
         self.commands = []
 
-    def __call__(self, commands, *, limit_s, on_answer=None):
+    def __call__(self, commands, *, limit_s, on_result=None):
         found = []
         for number, command in enumerate(commands):
             self.commands.append(list(command))
             found.append(self._answer(command))
-            if on_answer is not None:
-                on_answer(number, found[-1])
+            if on_result is not None:
+                on_result(number, found[-1])
         return found
 
     def _answer(self, command):
         name = command[list(command).index("--") + 1] if command[0] == "ssh" else None
         found = self.here if name is None else self.answers[name]
-        if isinstance(found, Answer):
+        if isinstance(found, CommandResult):
             return found
         now_s = time.time()
         return said(replace(found, began_s=now_s, clock_s=now_s))

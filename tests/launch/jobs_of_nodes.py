@@ -15,8 +15,10 @@ from safetensors.torch import load_file
 
 from launch.job import Job, NodeJob
 from launch.plan import Plan
+from launch.reports import JobFailed, Report
 from launch.shares import StepTime
-from launch.workers.reports import JobFailed, Report
+from launch.workload import Workload
+from probes import codec
 
 
 @dataclass(frozen=True)
@@ -36,14 +38,13 @@ class Spec:
 
     def job(self, directory: Path) -> Job:
         return Job(
-            use_case=f"{self.file}:{self.case}",
+            workload=Workload(use_case=f"{self.file}:{self.case}", seed=SEED),
             nodes=tuple(
                 NodeJob(host=f"node{number}", plan=plan, step_time=self.step_time)
                 for number, plan in enumerate(self.plans)
             ),
             run_directory=str(directory),
             epochs=self.epochs,
-            seed=SEED,
             **self.settings,
         )
 
@@ -70,7 +71,7 @@ def train_all(specs: Mapping[str, Spec], folder: Path, rank: Path) -> dict[str, 
     folders = {name: folder / name.replace(" ", "-") for name in specs}
     for name, own in folders.items():
         own.mkdir(parents=True)
-        (own / "job.json").write_bytes(specs[name].job(own).encode())
+        (own / "job.json").write_bytes(codec.encode(specs[name].job(own)))
     nodes = len(next(iter(specs.values())).plans)
     files = [str(own / "job.json") for own in folders.values()]
     ended = run_ranks(nodes, [str(rank), *files], timeout_s=280)

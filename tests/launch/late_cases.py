@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import time
 
-import numpy as np
 import torch
 from tiny_cases import Sgd
 from torch import nn
@@ -31,12 +31,13 @@ class Ways(nn.Module):
         self.unused = nn.Linear(_WIDTH, _WIDTH)
         self.empty = nn.Parameter(torch.empty(0))
         self.register_buffer("changes", torch.zeros(()))
-        self._seen: np.ndarray | None = None
+        self._address = 0
 
     def forward(self, pictures):
-        if self._seen is None:
-            self._seen = self.attention.in_proj_weight.detach().numpy()
-        before = self._seen[-1, :8].copy()
+        if not self._address:
+            with torch._C.DisableTorchFunction():  # so that nobody sees that it is read
+                self._address = self.attention.in_proj_weight[-1:].data_ptr()
+        before = self._read()
         hidden = torch.tanh(self.first(pictures.flatten(1)))
         # Not through the layer's own call, and each worker in its own order.
         sides = [self.left, self.right] if len(pictures) % 2 else [self.right, self.left]
@@ -44,9 +45,13 @@ class Ways(nn.Module):
         hidden = torch.tanh(summed + self.last.bias.mean())[:, None]
         # Gives the weights of its inner layer to a function, and does not call the layer.
         hidden = hidden + self.attention(hidden, hidden, hidden, need_weights=False)[0]
-        if not np.array_equal(before, self._seen[-1, :8]):
+        if before != self._read():
             self.changes += 1
         return self.last(self.middle(hidden[:, 0]))
+
+    def _read(self) -> bytes:
+        """Give some bytes of the attention's weight, past PyTorch, which would refuse it."""
+        return ctypes.string_at(self._address, 32)
 
 
 class Late(Sgd):
@@ -100,7 +105,7 @@ class Strayed(Hidden):
 class Strays(Late):
     def model(self):
         model = super().model()
-        model.middle = Strayed(_WIDTH, _WIDTH)
+        model.first = Strayed(192, _WIDTH)
         return model
 
 

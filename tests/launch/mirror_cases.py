@@ -17,7 +17,7 @@ def _make(plan, case, group):
     return _made[-1]
 
 
-plain_step.lone_step = _make  # of this worker, whose strategy imports it after this file
+plain_step.make_single_step = _make  # of this worker, whose strategy imports it after this file
 
 Tied = tiny_cases.Tied
 Uneven = tiny_cases.Uneven
@@ -42,7 +42,7 @@ class Watched(nn.Module):
         return self.last(hidden)
 
     def _count(self, gradient):
-        self.sent.fill_(sum(_made[-1]._mirror._is_sent))
+        self.sent.fill_(sum(_made[-1]._staging._is_sent))
 
 
 class Early(tiny_cases.Sgd):

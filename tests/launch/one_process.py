@@ -9,7 +9,7 @@ from conftest import SEED
 from torch.utils.data import default_collate
 
 from launch.data.samples import epoch_batches
-from launch.use_cases._shape import as_use_case
+from launch.use_cases._adapter import adapt_use_case
 
 TOLERANCE = 1e-4
 """Of `largest_error`, in float32."""
@@ -26,7 +26,7 @@ def trained_alone(
 def _trained_alone(
     kind: type, node_batch: int, epochs: int, dtype: torch.dtype
 ) -> dict[str, torch.Tensor]:
-    case = as_use_case(kind(), "tiny")
+    case = adapt_use_case(kind(), "tiny")
     torch.manual_seed(SEED)
     model = case.model().to(dtype)
     optimizer = case.optimizer(model.parameters())

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from launch.rank import main
-from launch.workers.fork_servers import ForkServers
+from launch.rank.rank import main
+from launch.workers.fork_server_pool import ForkServerPool
 from probes.hardware import CoreLimit, Cpu
 
 usable = sorted(os.sched_getaffinity(0))
@@ -26,7 +26,7 @@ FOUR = Cpu(
 
 
 def run_all(job_files: Iterable[str]) -> None:
-    with ForkServers() as servers:
+    with ForkServerPool() as servers:
         for job_file in map(Path, job_files):
             rank = os.environ["OMPI_COMM_WORLD_RANK"]
             with job_file.with_name(f"reports-{rank}").open("wb") as said:

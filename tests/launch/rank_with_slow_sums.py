@@ -8,9 +8,9 @@ from typing import Any
 
 from rank_of_four import run_all
 
-from launch.exchange import exchange
-from launch.exchange.block_sum import Block
-from launch.exchange.ring import RingSum
+from launch.gradient_sync.allreduce import server
+from launch.gradient_sync.allreduce.bucket_sum import FlatArray
+from launch.gradient_sync.allreduce.ring_sum import RingSum
 
 _HELD_S = 0.02
 
@@ -20,16 +20,16 @@ class SlowSum(RingSum):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._held: list[tuple[float, Block]] = []
+        self._held: list[tuple[float, FlatArray]] = []
 
-    def finished(self) -> list[Block]:
+    def take_finished(self) -> list[FlatArray]:
         now = time.monotonic()
-        self._held += [(now + _HELD_S, block) for block in super().finished()]
+        self._held += [(now + _HELD_S, block) for block in super().take_finished()]
         done = [block for until, block in self._held if until <= now]
         self._held = [(until, block) for until, block in self._held if until > now]
         return done
 
 
 if __name__ == "__main__":
-    exchange.RingSum = SlowSum
+    server.RingSum = SlowSum
     run_all(sys.argv[1:])

@@ -9,13 +9,26 @@ from itertools import pairwise
 import pytest
 
 from launch.errors import InvalidPlanError
+from launch.gradient_sync.allreduce.rebalancer import Rebalancer
 from launch.plan import Plan
-from launch.share_keeper import ShareKeeper
-from launch.shares import StepTime, equalise, fit_step_time, smallest_batch
+from launch.shares import NodeLimits, StepTime, balance_batches, fit_step_time
+from probes import codec
 
 
 def line(fixed_s: float, per_sample_s: float) -> StepTime:
     return StepTime(fixed_s=fixed_s, per_sample_s=per_sample_s)
+
+
+def limits(
+    min_batches: Sequence[int], max_batches: Sequence[int | None] | None = None
+) -> list[NodeLimits]:
+    pairs = zip(min_batches, max_batches or [None] * len(min_batches), strict=True)
+    return [NodeLimits(min_batch=least, max_batch=most) for least, most in pairs]
+
+
+def whole(multiples: Sequence[int]) -> list[NodeLimits]:
+    """Nodes that take multiples alone."""
+    return [NodeLimits(min_batch=multiple, multiple=multiple) for multiple in multiples]
 
 
 def slowest_s(times: Sequence[StepTime], batches: Sequence[int]) -> float:
@@ -34,15 +47,15 @@ def every_way(total: int, least: Sequence[int], most: Sequence[int]) -> Iterator
 
 
 def test_equal_nodes_get_equal_shares():
-    assert equalise([line(0.1, 0.01)] * 4, 128) == (32, 32, 32, 32)
+    assert balance_batches([line(0.1, 0.01)] * 4, 128) == (32, 32, 32, 32)
 
 
 def test_node_of_twice_the_speed_gets_twice_the_samples():
-    assert equalise([line(0, 0.01), line(0, 0.02)], 96) == (64, 32)
+    assert balance_batches([line(0, 0.01), line(0, 0.02)], 96) == (64, 32)
 
 
 def test_node_with_more_to_do_in_every_step_gets_fewer_samples():
-    assert equalise([line(0, 0.01), line(0.2, 0.01)], 100) == (60, 40)
+    assert balance_batches([line(0, 0.01), line(0.2, 0.01)], 100) == (60, 40)
 
 
 @pytest.mark.parametrize("seed", range(300))
@@ -50,15 +63,15 @@ def test_no_other_shares_are_faster(seed):
     dice = random.Random(seed)
     nodes, total = dice.randint(1, 4), dice.randint(8, 24)
     times = [line(dice.choice([0, dice.random()]), dice.random() + 0.01) for _ in range(nodes)]
-    floors = [dice.randint(1, 2) for _ in times]
-    caps = [dice.choice([None, dice.randint(6, 24)]) for _ in times]
-    most = [total if cap is None else cap for cap in caps]
+    least = [dice.randint(1, 2) for _ in times]
+    max_batches = [dice.choice([None, dice.randint(6, 24)]) for _ in times]
+    most = [total if limit is None else limit for limit in max_batches]
     if sum(most) < total:
         return
-    batches = equalise(times, total, caps, floors=floors)
+    batches = balance_batches(times, total, limits(least, max_batches))
     assert sum(batches) == total
-    assert all(low <= n <= high for low, n, high in zip(floors, batches, most, strict=True))
-    least = [2] * nodes if 2 * nodes <= total else floors
+    assert all(low <= n <= high for low, n, high in zip(least, batches, most, strict=True))
+    least = [2] * nodes if 2 * nodes <= total else least
     assert slowest_s(times, batches) == min(
         slowest_s(times, way) for way in every_way(total, least, most)
     )
@@ -69,7 +82,7 @@ def test_large_batches_are_dealt_so_that_no_sample_moved_makes_the_step_shorter(
     dice = random.Random(seed)
     times = [line(dice.random(), dice.random() / 100 + 1e-4) for _ in range(dice.randint(2, 40))]
     total = dice.randint(1000, 100_000)
-    batches = equalise(times, total)
+    batches = balance_batches(times, total)
     assert sum(batches) == total
     whole_s = slowest_s(times, batches)
     last = max(range(len(times)), key=lambda i: times[i].at(batches[i]))
@@ -79,67 +92,67 @@ def test_large_batches_are_dealt_so_that_no_sample_moved_makes_the_step_shorter(
 
 def test_each_node_gets_two_samples_where_there_are_enough():
     slow = [line(0, 0.001), line(0, 1.0), line(0, 1.0)]
-    assert equalise(slow, 10) == (6, 2, 2)
-    assert equalise(slow, 5) == (3, 1, 1)
+    assert balance_batches(slow, 10) == (6, 2, 2)
+    assert balance_batches(slow, 5) == (3, 1, 1)
 
 
 def test_node_never_gets_less_than_its_plan_can_cut_up():
-    assert equalise([line(0, 0.001), line(0, 1.0)], 16, floors=[1, 4]) == (12, 4)
+    assert balance_batches([line(0, 0.001), line(0, 1.0)], 16, limits([1, 4])) == (12, 4)
     plan = Plan(strategy="hybrid", node_batch=16, processes=4, replicas=2, micro_batches=4)
-    assert smallest_batch(plan) == 8
+    assert NodeLimits.of_plan(plan).min_batch == 8
 
 
 def test_shares_of_pipelines_are_whole_micro_batches():
     """The story: 128 samples were dealt 87 to 41 to two pipelines of 8 micro-batches, of which they
     could then make 3 and 1."""
     twice = [StepTime(fixed_s=0.0, per_sample_s=seconds) for seconds in (1.0, 2.1)]
-    assert equalise(twice, 128, floors=[8, 8], granules=[8, 8]) == (88, 40)
+    assert balance_batches(twice, 128, whole([8, 8])) == (88, 40)
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_whoever_takes_single_samples_takes_the_rest_of_the_granules(seed):
+def test_node_without_a_multiple_takes_the_rest_of_the_multiples(seed):
     dice = random.Random(seed)
     units = [dice.choice([1, 2, 8]) for _ in range(4)] + [1]
     times = [StepTime(fixed_s=dice.random(), per_sample_s=0.1 + dice.random()) for _ in units]
     batch = dice.randint(sum(units) + 10, 300)
-    shares = equalise(times, batch, floors=units, granules=units)
+    shares = balance_batches(times, batch, whole(units))
     assert sum(shares) == batch
     assert [share % unit for share, unit in zip(shares, units, strict=True)] == [0] * len(units)
-    free = equalise(times, batch, floors=units)
-    granule_s = max(time.per_sample_s * unit for time, unit in zip(times, units, strict=True))
-    assert step_s(times, shares) <= step_s(times, free) + granule_s
+    free = balance_batches(times, batch, limits(units))
+    multiple_s = max(time.per_sample_s * unit for time, unit in zip(times, units, strict=True))
+    assert step_s(times, shares) <= step_s(times, free) + multiple_s
 
 
 def step_s(times, shares) -> float:
     return max(time.at(share) for time, share in zip(times, shares, strict=True))
 
 
-def test_a_granule_is_broken_where_nobody_else_can_take_the_rest():
+def test_share_is_no_multiple_where_no_other_node_can_take_the_rest():
     alike = [StepTime(fixed_s=0.0, per_sample_s=1.0)] * 2
-    assert sum(equalise(alike, 61, floors=[8, 8], granules=[8, 8])) == 61
+    assert sum(balance_batches(alike, 61, whole([8, 8]))) == 61
 
 
 def test_what_a_full_node_cannot_take_goes_to_the_others():
     times = [line(0, 0.01), line(0, 0.02), line(0, 0.02)]
-    assert equalise(times, 100, [30, None, None]) == (30, 35, 35)
+    assert balance_batches(times, 100, limits([1, 1, 1], [30, None, None])) == (30, 35, 35)
 
 
 @pytest.mark.parametrize(
-    ("caps", "floors", "says"),
+    ("min_batches", "max_batches", "says"),
     [
-        ([10, 20], None, "global_batch=64 and caps=10,20: use at most 30 samples"),
-        (None, [60, 60], "use at least 120 samples, or fewer nodes"),
-        ([3, 64], [4, 4], "use at least 8 samples, or fewer nodes"),
+        ([1, 1], [10, 20], "global_batch=64 and max_batches=10,20: use at most 30 samples"),
+        ([60, 60], None, "use at least 120 samples, or fewer nodes"),
+        ([4, 4], [3, 64], "use at least 8 samples, or fewer nodes"),
     ],
 )
-def test_batch_that_the_nodes_cannot_take_is_refused(caps, floors, says):
+def test_batch_that_the_nodes_cannot_take_is_refused(min_batches, max_batches, says):
     with pytest.raises(InvalidPlanError, match=says):
-        equalise([line(0, 0.01)] * 2, 64, caps, floors=floors)
+        balance_batches([line(0, 0.01)] * 2, 64, limits(min_batches, max_batches))
 
 
 def test_fewer_samples_than_nodes_are_refused():
     with pytest.raises(InvalidPlanError, match="use at least 3 samples"):
-        equalise([line(0, 0.01)] * 3, 2)
+        balance_batches([line(0, 0.01)] * 3, 2)
 
 
 def test_line_goes_through_its_points():
@@ -174,7 +187,8 @@ def test_points_that_say_nothing_are_refused(points):
 
 
 def test_line_comes_back_from_json():
-    assert StepTime.from_json({**line(0.1, 0.2).to_json(), "points": []}) == line(0.1, 0.2)
+    values = {**codec.to_builtins(line(0.1, 0.2)), "points": []}
+    assert codec.convert(values, StepTime, source="line") == line(0.1, 0.2)
 
 
 @pytest.mark.parametrize("values", [(-1.0, 1.0), (0.0, 0.0), (float("nan"), 1.0), (0.0, -1.0)])
@@ -193,15 +207,15 @@ def test_samples_within_a_time_are_the_most_that_fit(seed):
 
 
 class Nodes:
-    """Nodes whose speed a test sets, trained with the shares that a keeper gives."""
+    """Nodes whose speed a test sets, trained with the shares that a rebalancer gives."""
 
     def __init__(self, *speeds: float, noise: float = 0.0, total: int = 96) -> None:
         self.speeds = list(speeds)
         self.noise = noise
         self.dice = random.Random(1)
         self.believed = [line(0.05 / speed, 0.01 / speed) for speed in speeds]
-        self.keepers = [
-            ShareKeeper(self.believed, equalise(self.believed, total)) for _ in self.speeds
+        self.rebalancers = [
+            Rebalancer(self.believed, balance_batches(self.believed, total)) for _ in self.speeds
         ]
         self.step = 0
         self.changes: list[tuple[int, tuple[int, ...]]] = []
@@ -209,12 +223,12 @@ class Nodes:
     def train(self, steps: int) -> None:
         for _ in range(steps):
             self.step += 1
-            batches = self.keepers[0].batches
+            batches = self.rebalancers[0].batches
             times_s = [
                 (0.05 + 0.01 * n) / speed * (1 + self.noise * self.dice.gauss(0, 1))
                 for n, speed in zip(batches, self.speeds, strict=True)
             ]
-            answers = {keeper.add(times_s) for keeper in self.keepers}
+            answers = {rebalancer.add(times_s) for rebalancer in self.rebalancers}
             (answer,) = answers  # every rank comes to the same
             if answer is not None:
                 self.changes.append((self.step, answer))
@@ -284,17 +298,17 @@ def test_all_nodes_alike_in_being_slower_keep_their_shares():
     nodes.speeds = [0.8, 2.4]
     nodes.train(200)
     assert nodes.changes == []
-    assert nodes.keepers[0].times[0].per_sample_s == pytest.approx(0.0125)
+    assert nodes.rebalancers[0].times[0].per_sample_s == pytest.approx(0.0125)
 
 
-def test_shares_that_change_keep_to_caps_and_floors():
+def test_shares_that_change_stay_between_minimum_and_maximum():
     times = [line(0, 0.01), line(0, 0.01)]
-    keeper = ShareKeeper(times, (32, 32), [40, 64], floors=[1, 28])
-    answers = [keeper.add([0.32, 3.2]) for _ in range(60)]
+    rebalancer = Rebalancer(times, (32, 32), limits([1, 28], [40, 64]))
+    answers = [rebalancer.add([0.32, 3.2]) for _ in range(60)]
     assert [answer for answer in answers if answer] == [(36, 28)]
 
 
 def test_node_that_cannot_tell_its_times_is_left_as_believed():
-    keeper = ShareKeeper([line(0, 0.01), line(0, 0.01)], (32, 32))
-    answers = [keeper.add([0.0, 0.64]) for _ in range(60)]
+    rebalancer = Rebalancer([line(0, 0.01), line(0, 0.01)], (32, 32))
+    answers = [rebalancer.add([0.0, 0.64]) for _ in range(60)]
     assert [answer for answer in answers if answer] == [(43, 21)]

@@ -1,4 +1,4 @@
-"""What the tests of the command line share: the command as a process, and a tuned database."""
+"""Fixtures of the command line: the command as a process, and a tuned database."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GUARD_S = 120
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What a command left."""
+    """Result of a command: exit status and output."""
 
     code: int
     out: str
@@ -45,7 +45,7 @@ class Ended:
 
 @dataclass
 class CommandLine:
-    """Runs ddlplan in a folder of its own and knows the processes that come of it."""
+    """Runs ddlplan in a folder of its own and finds the processes that it starts."""
 
     folder: Path
     environment: dict[str, str] = field(default_factory=dict)
@@ -86,12 +86,12 @@ class CommandLine:
         return ended.document["data"]
 
     def listing(self) -> list[str]:
-        """Name all there is, but for what Python keeps of a use case that it has imported."""
+        """List all files and folders, except Python's caches of imported use cases."""
         found = (path.relative_to(self.folder) for path in self.folder.rglob("*"))
         return sorted(str(path) for path in found if "__pycache__" not in path.parts)
 
     def processes(self, of: str = "") -> dict[int, str]:
-        """Give the command lines of what this command started and still runs."""
+        """Give the command lines of processes that this command started and that still run."""
         found = {}
         for entry in Path("/proc").iterdir():
             if not entry.name.isdecimal():
@@ -154,10 +154,10 @@ def ddlplan(tmp_path: Path) -> Iterator[CommandLine]:
 
 @pytest.fixture(scope="session")
 def tuned_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a database that one short search has filled, and what the search printed.
+    """A folder with a database that one short search has filled, and the search's output.
 
-    Python would take the other files for ddlplan's own, or for the library's, where it looks into
-    the working folder first.
+    The other files fail when they are imported in place of ddlplan's or the library's modules: the
+    working folder must not be the first in the module path.
     """
     folder = tmp_path_factory.mktemp("tuned")
     for name in ("launch", "probes", "planner", "selectors", "numbers"):

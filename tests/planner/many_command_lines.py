@@ -1,4 +1,4 @@
-"""Run many command lines in one process, and say what Python started or asked for in each.
+"""Run many command lines in one process, and list what Python started or opened in each.
 
 Reads a JSON list of argument lists, writes a JSON list of their ends. Starting one process for
 each of 200 would take minutes.

@@ -62,7 +62,7 @@ class NotANumber(Steady):
 
 
 class Dies(Steady):
-    """Says a last word and is killed, as the kernel does when memory is short."""
+    """Writes its last line and is killed, as the kernel does when memory is short."""
 
     steps = 0
 
@@ -75,7 +75,7 @@ class Dies(Steady):
 
 
 class Fated(Steady):
-    """Each trial ends in another way. A file counts the models that were made: the first one is
+    """Ends each trial in another way. A file counts the models that were made: the first one is
     made before any trial, to learn its size."""
 
     fates = ("good", "good", "crash", "nan", "memory", "leave", "good", "hang")
@@ -103,7 +103,7 @@ class Fated(Steady):
 
 
 class OneOutput(Steady):
-    """Lacks what every use case must have."""
+    """Lacks the loss that every use case must have."""
 
     loss = None
 

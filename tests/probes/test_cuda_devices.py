@@ -2,7 +2,7 @@ import sys
 
 import pytest
 
-from probes.cuda_devices import ask_torch, number_gpus, predict_order
+from probes.cuda_devices import number_gpus, predict_order, query_torch
 from probes.hardware import Gpu
 
 MIXED = (
@@ -65,22 +65,22 @@ def test_visible_devices_are_chosen_as_cuda_does(visible, expected):
 
 
 def test_torch_is_asked_in_a_process_of_its_own():
-    devices = ask_torch(script("""print('a banner'); print('{"uuids": ["b2", "a1"]}')"""))
+    devices = query_torch(script("""print('a banner'); print('{"uuids": ["b2", "a1"]}')"""))
     assert devices.uuids == ("b2", "a1")
     assert devices.reason is None
 
 
 def test_torch_without_gpus_says_why():
-    devices = ask_torch(script("""print('{"uuids": [], "reason": "built without CUDA"}')"""))
+    devices = query_torch(script("""print('{"uuids": [], "reason": "built without CUDA"}')"""))
     assert devices.reason == "built without CUDA"
 
 
 def test_torch_that_hangs_is_given_up_with_a_reason():
-    devices = ask_torch(script("import time; time.sleep(60)"), limit_s=0.2)
+    devices = query_torch(script("import time; time.sleep(60)"), limit_s=0.2)
     assert devices.uuids == ()
     assert devices.reason == "torch was asked for its GPUs: not done after 0.2 s"
 
 
 def test_torch_that_crashes_is_a_reason():
-    devices = ask_torch(script("raise SystemExit('libcudart is missing')"))
+    devices = query_torch(script("raise SystemExit('libcudart is missing')"))
     assert "libcudart is missing" in devices.reason

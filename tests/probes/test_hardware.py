@@ -1,9 +1,9 @@
-import json
 from dataclasses import replace
 
 import pytest
 
-from probes.errors import InvalidHardwareError
+from probes import codec
+from probes.errors import InvalidDocumentError
 from probes.hardware import (
     CoreLimit,
     Cpu,
@@ -130,8 +130,7 @@ def test_fingerprint_names_its_hash():
 
 
 def test_hardware_survives_json():
-    text = json.dumps(hardware().to_json())
-    assert Hardware.from_json(json.loads(text)) == hardware()
+    assert codec.decode(codec.encode(hardware()), Hardware, source="hardware") == hardware()
 
 
 def test_smallest_hardware_survives_json():
@@ -141,28 +140,30 @@ def test_smallest_hardware_survives_json():
         memory=Memory(total_bytes=GIB, usable_bytes=GIB),
         gpu_reason="no NVIDIA driver",
     )
-    assert Hardware.from_json(json.loads(json.dumps(smallest.to_json()))) == smallest
+    assert codec.decode(codec.encode(smallest), Hardware, source="hardware") == smallest
 
 
 def test_key_of_a_newer_version_is_left_out():
-    values = hardware().to_json()
+    values = codec.to_builtins(hardware())
     values["cpu"]["colour"] = "green"
-    assert Hardware.from_json(values) == hardware()
+    assert codec.convert(values, Hardware, source="hardware") == hardware()
 
 
 def test_missing_key_is_named():
-    values = hardware().to_json()
+    values = codec.to_builtins(hardware())
     del values["cpu"]["usable_cores"]
-    with pytest.raises(InvalidHardwareError, match=r"hardware\.cpu.*usable_cores"):
-        Hardware.from_json(values)
+    with pytest.raises(InvalidDocumentError, match=r"hardware: cpu\.usable_cores is missing"):
+        codec.convert(values, Hardware, source="hardware")
 
 
 @pytest.mark.parametrize("bad", ["4", None, True, 4.5, [4]])
 def test_value_of_the_wrong_type_is_named(bad):
-    values = hardware().to_json()
+    values = codec.to_builtins(hardware())
     values["cpu"]["usable_cores"] = bad
-    with pytest.raises(InvalidHardwareError, match=r"hardware\.cpu\.usable_cores"):
-        Hardware.from_json(values)
+    with pytest.raises(
+        InvalidDocumentError, match=r"hardware: cpu\.usable_cores=.*: expected a whole number"
+    ):
+        codec.convert(values, Hardware, source="hardware")
 
 
 def test_first_of_equal_limits_binds():

@@ -1,4 +1,3 @@
-import json
 import platform
 import subprocess
 import sys
@@ -6,6 +5,7 @@ import time
 
 import pytest
 
+from probes import codec
 from probes.hardware import Hardware
 from probes.node import probe
 
@@ -25,7 +25,7 @@ def test_two_probes_of_a_machine_have_one_fingerprint():
 
 def test_probe_survives_json():
     hardware = probe(quick=True)
-    assert Hardware.from_json(json.loads(json.dumps(hardware.to_json()))) == hardware
+    assert codec.decode(codec.encode(hardware), Hardware, source="hardware") == hardware
 
 
 @pytest.mark.timeout(60)

@@ -9,7 +9,7 @@ import torch
 
 from launch.data.batch import move_batch, num_samples, split_batch
 from launch.data.loading import load
-from launch.data.samples import Part, ShareSampler, epoch_batches, shares
+from launch.data.samples import Part, ShareSampler, epoch_batches, split_evenly
 from launch.data.split import BatchSize, NodeSplit
 
 
@@ -38,7 +38,7 @@ def test_every_sample_is_seen_once_per_epoch(size, batch, parts):
 
 
 def test_shares_of_a_batch_differ_by_one_sample_at_most():
-    assert shares(range(7), 3) == [[0, 1], [2, 3], [4, 5, 6]]
+    assert split_evenly(range(7), 3) == [[0, 1], [2, 3], [4, 5, 6]]
 
 
 def test_workers_agree_on_the_size_of_every_batch():
@@ -55,7 +55,7 @@ def test_order_changes_with_epoch_and_seed_and_not_with_workers():
 
 @pytest.mark.parametrize("size", [100, 20, 3])
 def test_steps_of_a_trial_have_equal_work_however_small_the_data(size):
-    both = zip(*(s.endless(s.some(None)) for s in samplers(size, 8, 2)), strict=True)
+    both = zip(*(s.endless(s.draw_subset(None)) for s in samplers(size, 8, 2)), strict=True)
     for one, other in islice(both, 30):
         assert len(one[0]) == len(other[0]) == 4
         assert one[1] == other[1] == BatchSize(8, 8)
@@ -64,8 +64,8 @@ def test_steps_of_a_trial_have_equal_work_however_small_the_data(size):
 @pytest.mark.parametrize("limit", [8, 30, 100, 101, None])
 def test_trial_goes_round_in_the_samples_that_it_was_given(limit):
     first, second = samplers(100, 8, 2)
-    samples = first.some(limit)
-    assert samples == second.some(limit)
+    samples = first.draw_subset(limit)
+    assert samples == second.draw_subset(limit)
     assert len(set(samples)) == len(samples) == min(limit or 100, 100)
     both = zip(first.endless(samples), second.endless(samples), strict=True)
     seen = {i for shares in islice(both, 60) for indices, _ in shares for i in indices}

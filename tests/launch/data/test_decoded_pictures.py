@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from launch.data.batch import move_batch, num_samples, split_batch
-from launch.data.decoded_pictures import DecodedPictures, layout_of
+from launch.data.decoded_pictures import DecodedPictures, make_layout
 from launch.data.device_pictures import DevicePictures
 from launch.data.loading import load
 from launch.data.pictures import Pictures
@@ -102,9 +102,9 @@ def test_changed_key_decodes_again(squares):
 def test_damaged_picture_is_decoded_again(squares):
     first = DecodedPictures(squares(SIZE), threads=1)
     rows = first.rows(list(range(SIZE)))
-    layout = layout_of(squares(SIZE))
+    layout = make_layout(squares(SIZE))
     with layout.file.open("r+b") as stream:
-        stream.seek(layout.pixels_at + 4 * layout.picture_bytes)
+        stream.seek(layout.pixels_offset + 4 * layout.picture_bytes)
         stream.write(bytes(layout.picture_bytes))
     again = DecodedPictures(squares(SIZE), threads=1)
     assert torch.equal(again.rows(list(range(SIZE))), rows)

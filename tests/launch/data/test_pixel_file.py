@@ -10,9 +10,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from launch.data.disk_space import find_disk_shortage
 from launch.data.pixel_file import PixelFile
 from launch.data.pixel_layout import PixelLayout
-from launch.data.pixel_room import find_shortage
 from launch.errors import UseCaseError
 
 LAYOUT = PixelLayout(name="data train", key="1", shape=(4, 6, 3), count=1500)
@@ -21,10 +21,10 @@ PICTURE = np.arange(72, dtype=np.uint8).reshape(4, 6, 3)
 
 def test_written_picture_is_read_by_every_process():
     writer, reader = PixelFile(LAYOUT), PixelFile(LAYOUT)
-    assert not reader.is_sound(1499)
+    assert not reader.is_valid(1499)
     writer.write(1499, PICTURE)
-    assert reader.is_sound(1499)
-    assert not reader.is_sound(1498)
+    assert reader.is_valid(1499)
+    assert not reader.is_valid(1498)
     assert reader.pixels[1499].tolist() == PICTURE.reshape(-1).tolist()
 
 
@@ -39,15 +39,15 @@ def test_file_is_private_and_has_its_room_on_the_disk_from_the_start():
 def test_black_picture_counts_as_there():
     file = PixelFile(LAYOUT)
     file.write(0, np.zeros((4, 6, 3), dtype=np.uint8))
-    assert file.is_sound(0)
+    assert file.is_valid(0)
 
 
 def test_damaged_picture_is_found_out():
     PixelFile(LAYOUT).write(3, PICTURE)
     with LAYOUT.file.open("r+b") as stream:
-        stream.seek(LAYOUT.pixels_at + 3 * LAYOUT.picture_bytes + 5)
+        stream.seek(LAYOUT.pixels_offset + 3 * LAYOUT.picture_bytes + 5)
         stream.write(b"\xff")
-    assert not PixelFile(LAYOUT).is_sound(3)
+    assert not PixelFile(LAYOUT).is_valid(3)
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,8 @@ def test_new_key_takes_the_place_of_the_old_file(other):
     old.write(0, PICTURE)
     new = PixelFile(other)
     assert not LAYOUT.file.exists()
-    assert not new.is_sound(0)
-    assert old.is_sound(0), "whoever has the old file open keeps it"
+    assert not new.is_valid(0)
+    assert old.is_valid(0), "whoever has the old file open keeps it"
 
 
 @pytest.mark.parametrize("changed", [{"shape": (6, 4, 3)}, {"count": 1400}])
@@ -72,13 +72,13 @@ def test_file_of_another_shape_is_not_taken_for_this_one(changed):
     PixelFile(LAYOUT).write(0, PICTURE)
     other = replace(LAYOUT, **changed)
     assert other.file == LAYOUT.file
-    assert not PixelFile(other).is_sound(0)
+    assert not PixelFile(other).is_valid(0)
 
 
 def test_splits_have_files_of_their_own():
     validation = replace(LAYOUT, name="data validation")
     PixelFile(LAYOUT).write(0, PICTURE)
-    assert not PixelFile(validation).is_sound(0)
+    assert not PixelFile(validation).is_valid(0)
     assert LAYOUT.file.exists()
 
 
@@ -91,12 +91,12 @@ def test_file_that_something_has_harmed_is_made_again(harm):
         with LAYOUT.file.open("r+b") as stream:
             stream.write(b"?")
     file = PixelFile(LAYOUT)
-    assert not file.is_sound(0)
+    assert not file.is_valid(0)
     assert LAYOUT.file.stat().st_size == LAYOUT.num_bytes
 
 
 def test_rest_of_a_process_that_was_killed_while_making_the_file_is_removed():
-    left = LAYOUT.family.with_name(f"{LAYOUT.family.name}-new-killed")
+    left = LAYOUT.file_prefix.with_name(f"{LAYOUT.file_prefix.name}-new-killed")
     left.parent.mkdir(parents=True)
     left.write_bytes(b"half")
     PixelFile(LAYOUT)
@@ -132,7 +132,7 @@ def test_processes_that_make_the_file_at_once_end_with_the_same_one():
         starter.communicate()
         assert starter.returncode == 0
     file = PixelFile(LAYOUT)
-    assert all(file.is_sound(number) for number in range(3))
+    assert all(file.is_valid(number) for number in range(3))
 
 
 def test_too_small_disk_is_refused_with_bytes_needed_and_free():
@@ -160,10 +160,10 @@ def test_small_disk_keeps_a_gibibyte_free(tmp_path, monkeypatch):
         monkeypatch.setenv("DDLPLAN_CACHE", str(disk))
         fits = replace(LAYOUT, count=700_000)
         assert fits.num_bytes < 76 << 20
-        assert find_shortage([fits]) is None
-        assert find_shortage([fits, replace(fits, name="validation")]) is not None
+        assert find_disk_shortage([fits]) is None
+        assert find_disk_shortage([fits, replace(fits, name="validation")]) is not None
         PixelFile(fits)
-        assert find_shortage([fits]) is None, "what is there already needs no room"
+        assert find_disk_shortage([fits]) is None, "what is there already needs no room"
         with pytest.raises(UseCaseError, match=f"need {fits.num_bytes} bytes"):
             PixelFile(replace(fits, name="validation"))
         PixelFile(replace(fits, key="2"))  # the older one makes room for it

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from launch.data.batch import leaves, map_tensors
-from launch.data.prefetch import one_ahead, prefetch
+from launch.data.prefetch import prefetch, send_ahead
 from launch.data.raw_pictures import RawPictures
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that torch can use")
@@ -24,7 +24,7 @@ def test_each_item_is_sent_before_the_one_in_front_of_it_is_received(count):
         gaps.append(len(sent) - item)
         return item
 
-    assert list(one_ahead(iter(range(count)), send, receive)) == list(range(count))
+    assert list(send_ahead(iter(range(count)), send, receive)) == list(range(count))
     assert gaps == [2] * (count - 1) + [1] * min(count, 1)
 
 

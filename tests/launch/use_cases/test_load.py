@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from launch.errors import UseCaseError
-from launch.use_cases import check_spec, load_use_case, normalise_spec
+from launch.use_cases import resolve
 
 TINY = """
 import torch
@@ -32,6 +32,18 @@ class Tiny:
 made = Tiny()
 """
 fresh = count()
+
+
+def load_use_case(name):
+    return resolve(name).load()
+
+
+def check_use_case(name):
+    resolve(name).check()
+
+
+def spell(name):
+    return str(resolve(name))
 
 
 @pytest.fixture
@@ -119,12 +131,12 @@ def test_nested_object_loads(write):
 
 def test_relative_and_absolute_path_are_the_same_use_case(write):
     file = write(TINY)
-    assert normalise_spec(f"{file.name}:Tiny") == normalise_spec(f"{file}:Tiny") == f"{file}:Tiny"
-    assert normalise_spec("simplebig") == "simplebig"
-    assert normalise_spec("package.module:Case") == "package.module:Case"
+    assert spell(f"{file.name}:Tiny") == spell(f"{file}:Tiny") == f"{file}:Tiny"
+    assert spell("simplebig") == "simplebig"
+    assert spell("package.module:Case") == "package.module:Case"
 
 
-@pytest.mark.parametrize("ask", [check_spec, load_use_case, normalise_spec])
+@pytest.mark.parametrize("ask", [check_use_case, load_use_case, spell])
 def test_unknown_name_suggests_the_nearest(ask):
     text = message("simplbig", ask)
     assert text.startswith("unknown use case 'simplbig': did you mean simplebig? choose one of ")
@@ -132,43 +144,43 @@ def test_unknown_name_suggests_the_nearest(ask):
 
 @pytest.mark.parametrize("spec", ["", ":", "case.py:", ":Case", "case.py:1st", "a b:Case"])
 def test_text_that_names_nothing_says_what_to_write(spec):
-    assert "path/to/file.py:object" in message(spec, check_spec) or "no module" in message(spec)
+    assert "path/to/file.py:object" in message(spec, check_use_case) or "no module" in message(spec)
 
 
 def test_file_without_object_says_how_to_name_one():
-    assert message("case.py", check_spec).endswith("write case.py:MyCase")
+    assert message("case.py", check_use_case).endswith("write case.py:MyCase")
 
 
 def test_missing_file_is_told_before_any_import():
-    assert "No such file" in message("nowhere/case.py:Case", check_spec)
+    assert "No such file" in message("nowhere/case.py:Case", check_use_case)
 
 
 def test_folder_is_no_file(tmp_path):
-    assert "Is a directory" in message(f"{tmp_path}:Case", check_spec)
+    assert "Is a directory" in message(f"{tmp_path}:Case", check_use_case)
 
 
 def test_missing_object_suggests_the_nearest(write):
-    assert "no 'Tin': did you mean Tiny?" in message(f"{write(TINY)}:Tin", check_spec)
+    assert "no 'Tin': did you mean Tiny?" in message(f"{write(TINY)}:Tin", check_use_case)
 
 
 def test_object_that_a_star_import_may_bring_is_left_to_the_import(write):
     file = write("from json import *")
-    check_spec(f"{file}:Case")
+    check_use_case(f"{file}:Case")
     assert "no 'Case'" in message(f"{file}:Case")
 
 
 def test_checking_runs_no_user_code(write):
-    check_spec(f"{write('raise SystemExit(3)' + TINY)}:Tiny")
+    check_use_case(f"{write('raise SystemExit(3)' + TINY)}:Tiny")
 
 
 def test_unknown_module_is_told_before_any_import():
-    assert "no module 'nosuchpackage'" in message("nosuchpackage.case:Case", check_spec)
+    assert "no module 'nosuchpackage'" in message("nosuchpackage.case:Case", check_use_case)
 
 
 def test_syntax_error_is_told_with_its_line(write):
-    text = message(f"{write('x = 1' + chr(10) + 'def')}:x", check_spec)
+    text = message(f"{write('x = 1' + chr(10) + 'def')}:x", check_use_case)
     assert "line 2" in text
-    assert "mend it" in text
+    assert "fix it" in text
 
 
 @pytest.mark.parametrize(
@@ -222,6 +234,6 @@ def test_names_and_summaries_need_no_torch():
         "import sys; from launch.use_cases import *; from launch import use_cases as u;"
         "assert u.use_case_names() == sorted(u.use_case_summaries());"
         "assert all(u.use_case_summaries().values());"
-        "u.check_spec('simplebig'); assert 'torch' not in sys.modules"
+        "u.resolve('simplebig').check(); assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -5,7 +5,7 @@ import torch
 from PIL import Image
 
 from launch.errors import UseCaseError
-from launch.use_cases import load_use_case, use_case_names, use_case_summaries
+from launch.use_cases import resolve, use_case_names, use_case_summaries
 
 
 class Silent:
@@ -22,7 +22,7 @@ def cache(tmp_path, monkeypatch):
 
 @pytest.fixture
 def simplebig():
-    return load_use_case("simplebig")
+    return resolve("simplebig").load()
 
 
 def save_classes(folder, *names):
@@ -35,7 +35,7 @@ def save_classes(folder, *names):
 
 @pytest.mark.parametrize("name", use_case_names())
 def test_layers_compute_what_the_model_does_with_the_same_parameters(name):
-    case = load_use_case(name)
+    case = resolve(name).load()
     assert case.name == name
     model = case.model().eval()
     layers = case.layers(model).eval()
@@ -48,14 +48,14 @@ def test_layers_compute_what_the_model_does_with_the_same_parameters(name):
 
 @pytest.mark.parametrize(("name", "parameters"), [("simplebig", 57.0), ("complexsmall", 134.3)])
 def test_models_are_those_of_the_paper(name, parameters):
-    model = load_use_case(name).model()
+    model = resolve(name).load().model()
     assert sum(p.numel() for p in model.parameters()) / 1e6 == pytest.approx(parameters, abs=0.05)
 
 
 def test_fresh_alexnet_sees_the_photo():
     """torchvision's own weights gave logits that hardly depend on it, and nothing was learned."""
     torch.manual_seed(0)
-    model = load_use_case("simplebig").model().eval()
+    model = resolve("simplebig").load().model().eval()
     with torch.no_grad():
         logits = model(torch.randn(4, 3, 224, 224))
     assert logits.std(dim=0).min() > 0.1

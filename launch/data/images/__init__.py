@@ -1,0 +1,1 @@
+"""Folders of images as data sets: found, decoded, scaled and normalised."""

@@ -1,0 +1,1 @@
+"""Gradient sync: adding gradients over workers and nodes, one folder for each kind of process."""

@@ -1,0 +1,63 @@
+"""Agreement of the nodes on a step: loss, times, gradient kinds and control flags.
+
+It is made when the last node has computed its gradients; most of their sums may be in flight.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from launch.gradient_sync.node_channel.shared_state import SharedStepState
+
+
+class Agreement:
+    """Agreement on one step, in flight between all ranks. Collective: each rank makes one a step.
+
+    Args:
+        comm: Of the ranks.
+        state: Of this node: read for its workers, written for all nodes.
+        computed_s: Time that this node took to compute its gradients.
+        control_flags: Of this node, as bits.
+    """
+
+    def __init__(
+        self, comm: MPI.Comm, state: SharedStepState, computed_s: float, control_flags: int
+    ) -> None:
+        self._state = state
+        self._kinds = state.kinds.max(0)
+        self._highest = np.empty_like(self._kinds)
+        is_full = state.is_full.min()
+        self._own_values = np.array([state.losses.sum(), computed_s, control_flags, is_full])
+        self._all_values: NDArray[Any] = np.empty((comm.size, len(self._own_values)))
+        self._requests = [
+            comm.Iallreduce(self._kinds, self._highest, MPI.MAX),
+            comm.Iallgather(self._own_values, self._all_values),
+        ]
+
+    def is_done(self) -> bool:
+        """Poll without waiting; once all ranks have sent, write the results into the state."""
+        if not MPI.Request.Testall(self._requests):
+            return False
+        self._state.global_kinds[:] = self._highest
+        # In the order of the ranks: the same on each of them, to the last bit.
+        self._state.global_loss[0] = self._all_values[:, 0].sum()
+        return True
+
+    @property
+    def computed_s(self) -> tuple[float, ...]:
+        """Time that each node took to compute its gradients."""
+        return tuple(self._all_values[:, 1].tolist())
+
+    @property
+    def control_flags(self) -> int:
+        """Flags that are set on any node."""
+        return int(np.bitwise_or.reduce(self._all_values[:, 2].astype(np.int64)))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no node's share was of the rest of an epoch, smaller than the others."""
+        return bool(self._all_values[:, 3].all())

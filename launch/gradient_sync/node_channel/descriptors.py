@@ -1,0 +1,95 @@
+"""Descriptors that the processes of a node share, opened by who starts the workers.
+
+Apart from `launch.local_group.group`, which needs torch: the process that starts workers has none.
+
+Each pair of semaphores is used in alternate steps, so that a fast worker that waits again cannot
+take the wake-up of a slow one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+REQUEST_BYTES = 4 << 20
+"""Beginning of the memory: that of `launch.gradient_sync.node_channel.requests`."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharedDescriptors:
+    """Open file descriptors that the worker processes of one node share with their rank."""
+
+    memory: int
+    """Anonymous file. Unlike /dev/shm it has no size limit but the memory itself, and nothing of it
+    is left when its last user dies."""
+
+    rendezvous: int
+    """Anonymous file by which the workers' sockets find one another."""
+
+    arrivals: int
+    """Event that counts workers at a barrier."""
+
+    departures: tuple[int, int]
+    """Semaphores that release the workers from a barrier."""
+
+    wakeup: int
+    """Event that wakes the rank."""
+
+    agreements: tuple[int, int]
+    """Semaphores that release the workers when those of all nodes have computed their gradients."""
+
+    sums: tuple[int, int]
+    """Likewise, when the gradients of all nodes are summed."""
+
+    replies: tuple[int, int]
+    """Likewise, when the rank has replied to a request."""
+
+    @classmethod
+    def create(cls) -> SharedDescriptors:
+        """Open a new set; the caller closes it."""
+        memory = os.memfd_create("ddlplan", os.MFD_CLOEXEC)
+        os.ftruncate(memory, REQUEST_BYTES)
+        return cls(
+            memory=memory,
+            rendezvous=os.memfd_create("ddlplan-rendezvous", os.MFD_CLOEXEC),
+            arrivals=os.eventfd(0, os.EFD_CLOEXEC),
+            departures=_semaphores(),
+            wakeup=os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK),
+            agreements=_semaphores(),
+            sums=_semaphores(),
+            replies=_semaphores(),
+        )
+
+    @classmethod
+    def from_numbers(cls, descriptors: Sequence[int]) -> SharedDescriptors:
+        """Take over descriptors in the order of `numbers`."""
+        memory, rendezvous, arrivals, wakeup, *pairs = descriptors
+        departures, agreements, sums, replies = zip(pairs[::2], pairs[1::2], strict=True)
+        return cls(
+            memory=memory,
+            rendezvous=rendezvous,
+            arrivals=arrivals,
+            departures=departures,
+            wakeup=wakeup,
+            agreements=agreements,
+            sums=sums,
+            replies=replies,
+        )
+
+    def numbers(self) -> tuple[int, ...]:
+        """List the descriptors, for a worker to inherit."""
+        return (
+            *(self.memory, self.rendezvous, self.arrivals, self.wakeup),
+            *(*self.departures, *self.agreements, *self.sums, *self.replies),
+        )
+
+    def close(self) -> None:
+        """Close every descriptor; workers and the rank keep theirs."""
+        for descriptor in self.numbers():
+            os.close(descriptor)
+
+
+def _semaphores() -> tuple[int, int]:
+    flags = os.EFD_CLOEXEC | os.EFD_SEMAPHORE
+    return os.eventfd(0, flags), os.eventfd(0, flags)

@@ -1,0 +1,161 @@
+"""Cross-node reducer: a worker reports final gradients and waits for their sum."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from launch.gradient_sync.node_channel.descriptors import SharedDescriptors
+from launch.gradient_sync.node_channel.gradient_layout import GradientLocation, TensorLayout
+from launch.gradient_sync.node_channel.shared_state import DENSE, NO_GRADIENT, SharedStepState
+
+
+class CrossNodeReducer:
+    """Sums one participant's gradients with those of the other nodes.
+
+    A participant is a worker process, or a replica on a thread.
+
+    A step is: `mark_ready` for each gradient as it becomes final, then `all_reduce`; or its two
+    halves, between which the next step may begin with what `find_summed` gives.
+
+    Args:
+        state: Of this node.
+        participant: Its number in the state.
+        descriptors: Wake the rank, and wait for it.
+        offset_of: Gives the offset of a tensor in the memory that the rank sees.
+        model: Whole model, whose trained parameters count in their order.
+
+    Attributes:
+        locations: Of the registered gradients.
+    """
+
+    def __init__(
+        self,
+        state: SharedStepState,
+        participant: int,
+        descriptors: SharedDescriptors,
+        offset_of: Callable[[Tensor], int],
+        model: nn.Module,
+    ) -> None:
+        self._state = state
+        self._participant = participant
+        self.locations: list[GradientLocation] = []
+        self._descriptors = descriptors
+        self._offset_of = offset_of
+        self._index = {id(p): index for index, p in enumerate(trained_parameters(model))}
+        self._ready = state.ready[participant]
+        self._kinds = state.kinds[participant]
+        self._sum_number = 1
+        self._waited_s = 0.0
+
+    def register_gradient(self, parameter: nn.Parameter, gradient: Tensor) -> int:
+        """Register where the gradients of a parameter will be, and their sum; return its number.
+
+        Where several participants register one parameter, their gradients are added, and the sum
+        over all nodes is left in the gradient of the lowest participant.
+
+        Args:
+            parameter: Of the model.
+            gradient: In the group's shared memory, in the shape of the parameter.
+        """
+        index = self._index[id(parameter)]
+        self.locations.append(
+            GradientLocation(
+                index=index,
+                participant=self._participant,
+                offset=self._offset_of(gradient) if gradient.numel() else 0,
+                layout=TensorLayout.of(gradient),
+            )
+        )
+        return index
+
+    def mark_ready(self, index: int) -> None:
+        """Set the ready flag of a final gradient: the rank may sum it while others are computed."""
+        self._ready[index] = self._sum_number
+        os.eventfd_write(self._descriptors.wakeup, 1)
+
+    def all_reduce(
+        self, loss: float, kinds: Sequence[int], indices: Sequence[int], *, is_full: bool
+    ) -> float:
+        """Wait for the sum over all nodes: `agree_on_step`, then `finish`."""
+        mean_loss = self.agree_on_step(loss, kinds, indices, is_full=is_full)
+        self.finish()
+        return mean_loss
+
+    def agree_on_step(
+        self, loss: float, kinds: Sequence[int], indices: Sequence[int], *, is_full: bool
+    ) -> float:
+        """Set every ready flag, and wait until all nodes have done so.
+
+        The sums may still be in flight: see `find_summed` and `finish`.
+
+        Args:
+            loss: This participant's part of the mean loss.
+            kinds: Of its gradients in this step.
+            indices: Their parameters.
+            is_full: Whether the step was not the rest of an epoch, smaller than the others.
+
+        Returns:
+            The sum of the loss.
+        """
+        self._kinds[:] = 0
+        self._kinds[np.asarray(indices, dtype=np.int64)] = kinds
+        self._state.losses[self._participant] = loss
+        self._state.is_full[self._participant] = is_full
+        self._state.waited_s[self._participant], self._waited_s = self._waited_s, 0.0
+        self._ready[:] = self._sum_number
+        self._state.done[self._participant] = self._sum_number
+        os.eventfd_write(self._descriptors.wakeup, 1)
+        os.eventfd_read(self._descriptors.agreements[self._sum_number % 2])
+        return float(self._state.global_loss[0])
+
+    def find_summed(self) -> NDArray[np.bool_]:
+        """Return for each parameter whether its sum has arrived, after `agree_on_step`."""
+        return np.greater_equal(self._state.summed, self._sum_number)
+
+    @contextmanager
+    def track_wait(self, *, for_node: bool) -> Iterator[None]:
+        """Record that this participant waits in this context, instead of computing.
+
+        Args:
+            for_node: Whether it waits for others of its node, and not for sums.
+        """
+        started = time.perf_counter()
+        self._state.waits_for_node[self._participant] = for_node
+        try:
+            yield
+        finally:
+            self._state.waits_for_node[self._participant] = 0
+            self._waited_s += time.perf_counter() - started
+
+    def finish(self) -> None:
+        """Wait for every sum. Gradients of the next step may only be written after it."""
+        os.eventfd_read(self._descriptors.sums[self._sum_number % 2])
+        self._sum_number += 1
+
+    def global_kinds(self, indices: Sequence[int]) -> list[int]:
+        """Return the highest kind over all nodes of some gradients of the last sum."""
+        kinds: list[int] = self._state.global_kinds[np.asarray(indices, dtype=np.int64)].tolist()
+        return kinds
+
+    def find_kinds(self, parameters: Sequence[nn.Parameter]) -> list[int]:
+        """Return the same for parameters of the model, whichever participant registered them."""
+        return self.global_kinds([self._index[id(parameter)] for parameter in parameters])
+
+
+def trained_parameters(model: nn.Module) -> list[nn.Parameter]:
+    """List the parameters whose gradients are summed, in the same order on every node."""
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+
+def gradient_kind(gradient: Tensor | None) -> int:
+    """Return the kind of a gradient, see `SharedStepState`."""
+    if gradient is None:
+        return NO_GRADIENT
+    return gradient.sparse_dim() if gradient.is_sparse else DENSE

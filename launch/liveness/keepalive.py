@@ -1,0 +1,161 @@
+"""Keepalive connections between ranks, which break when a host is lost.
+
+MPI does not report it: a rank that waits for a host whose network is cut waits for ever. mpirun's
+daemons notice, but not on the side that is cut off while its ranks have output to send: then the
+kernel tries for a quarter of an hour to send that. Nothing is ever sent over these connections, so
+that the kernel probes the other side in a few seconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import socket
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address, ip_network
+
+from launch.mpi.ranks import Ranks
+from probes import codec
+from probes.network.interfaces import read_addresses
+
+_KEEPALIVE_IDLE_S, _KEEPALIVE_INTERVAL_S, _KEEPALIVE_PROBES = 3, 2, 3
+_USER_TIMEOUT_MS = 1000 * (_KEEPALIVE_IDLE_S + _KEEPALIVE_INTERVAL_S * _KEEPALIVE_PROBES)
+_CONNECT_LIMIT_S = 3.0
+_SET_UP_LIMIT_S = 10.0
+_TOKEN_BYTES = 16
+_RANK_BYTES = 4
+_ACCEPTED, _GOODBYE = b"+", b"."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Endpoint:
+    """Where rank 0 listens, and what it takes for one of its ranks."""
+
+    addresses: tuple[str, ...]
+    port: int
+    token: str
+
+
+class Keepalive:
+    """Connections between rank 0 and every other rank. Use it in a ``with`` block.
+
+    Leaving it sends a close message: a rank that ends on purpose is not lost.
+    """
+
+    def __init__(self, ranks: Ranks, networks: Sequence[str] = ()) -> None:
+        """Connect. Collective; ranks that find no way to rank 0 are left out, see `unconnected`.
+
+        Args:
+            ranks: All ranks of the job.
+            networks: Where they reach one another, such as ``10.0.0.0/24``; empty for any way.
+        """
+        self._peers: dict[int, socket.socket] = {}
+        if ranks.rank == 0:
+            self._accept_all(ranks, networks)
+        else:
+            self._connect(ranks)
+        connected = ranks.all_gather(b"+" if self._peers or ranks.size == 1 else b"")
+        self.unconnected = tuple(rank for rank in range(1, ranks.size) if not connected[rank])
+        """Ranks whose loss would go unnoticed."""
+
+    def __enter__(self) -> Keepalive:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def find_lost(self) -> tuple[int, ...]:
+        """Find the ranks that ended without a close message: rank 0 checks all, the others rank 0.
+
+        A host whose network is cut counts after nine seconds, a rank that died at once. This call
+        does not wait.
+        """
+        return tuple(rank for rank, peer in self._peers.items() if _is_lost(peer))
+
+    def close(self) -> None:
+        """Send the close message."""
+        for peer in self._peers.values():
+            with contextlib.suppress(OSError):
+                peer.send(_GOODBYE)
+            peer.close()
+        self._peers.clear()
+
+    def _accept_all(self, ranks: Ranks, networks: Sequence[str]) -> None:
+        token = secrets.token_bytes(_TOKEN_BYTES)
+        with _listen() as listener:
+            endpoint = _Endpoint(
+                addresses=_own_addresses(networks),
+                port=listener.getsockname()[1],
+                token=token.hex(),
+            )
+            ranks.broadcast(codec.encode(endpoint))
+            deadline = time.monotonic() + _SET_UP_LIMIT_S
+            while len(self._peers) < ranks.size - 1 and time.monotonic() < deadline:
+                listener.settimeout(max(0.01, deadline - time.monotonic()))
+                with contextlib.suppress(OSError):
+                    self._accept(listener.accept()[0], token)
+
+    def _accept(self, peer: socket.socket, token: bytes) -> None:
+        """Accept a rank; a process without the token is none of ours."""
+        peer.settimeout(1.0)
+        received = peer.recv(_TOKEN_BYTES + _RANK_BYTES, socket.MSG_WAITALL)
+        if not secrets.compare_digest(received[:_TOKEN_BYTES], token):
+            peer.close()
+            return
+        peer.sendall(_ACCEPTED)
+        self._peers[int.from_bytes(received[_TOKEN_BYTES:], "big")] = _enable_keepalive(peer)
+
+    def _connect(self, ranks: Ranks) -> None:
+        endpoint = codec.decode(ranks.broadcast(), _Endpoint, source="endpoint")
+        handshake = bytes.fromhex(endpoint.token) + ranks.rank.to_bytes(_RANK_BYTES, "big")
+        for address in endpoint.addresses:
+            # An address such as a docker bridge's may be another program's, or this host's own.
+            with contextlib.suppress(OSError):
+                peer = socket.create_connection((address, endpoint.port), _CONNECT_LIMIT_S)
+                peer.sendall(handshake)
+                if peer.recv(1) == _ACCEPTED:
+                    self._peers[0] = _enable_keepalive(peer)
+                    return
+                peer.close()
+
+
+def _listen() -> socket.socket:
+    if socket.has_dualstack_ipv6():
+        with contextlib.suppress(OSError):
+            return socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+    return socket.create_server(("", 0))
+
+
+def _own_addresses(networks: Sequence[str]) -> tuple[str, ...]:
+    """List this host's addresses in the networks, or all at which others may reach it."""
+    found = [ip_address(one) for addresses in read_addresses().values() for one in addresses]
+    allowed = [ip_network(network, strict=False) for network in networks]
+    if allowed:
+        found = [one for one in found if any(one in network for network in allowed)]
+    usable = [one for one in found if not one.is_loopback and not one.is_link_local]
+    return tuple(dict.fromkeys(str(one) for one in usable or found))
+
+
+def _enable_keepalive(peer: socket.socket) -> socket.socket:
+    """Have the kernel probe the other side every few seconds."""
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (
+        (socket.TCP_KEEPIDLE, _KEEPALIVE_IDLE_S),
+        (socket.TCP_KEEPINTVL, _KEEPALIVE_INTERVAL_S),
+        (socket.TCP_KEEPCNT, _KEEPALIVE_PROBES),
+        (socket.TCP_USER_TIMEOUT, _USER_TIMEOUT_MS),
+    ):
+        peer.setsockopt(socket.IPPROTO_TCP, option, value)
+    peer.setblocking(False)
+    return peer
+
+
+def _is_lost(peer: socket.socket) -> bool:
+    try:
+        return peer.recv(1, socket.MSG_PEEK) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True

@@ -1,0 +1,131 @@
+"""Parameters, gradients and buffers in memory that the replicas of a node share."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+
+import torch
+from torch import Tensor, nn
+
+from launch.local_group.alignment import aligned
+from launch.local_group.group import LocalGroup
+
+
+class SharedParameters:
+    """One copy of a model's trained parameters for all replicas, and a gradient buffer for each.
+
+    Collective: every replica of ``group`` builds it once, over equal models. Afterwards the
+    model's parameters lie in the shared memory with worker 0's values, each as a memory of its own
+    to PyTorch.
+
+    Layout of the shared memory, all parameters of one kind after the other, each aligned::
+
+        parameters | gradients of worker 0 | gradients of worker 1 | ... | kinds | losses
+
+    Attributes:
+        parameters: The trained parameters in the order of their memory: the model's, but those of
+            one dtype together; tied ones once.
+        starts: Offset of each parameter, in bytes.
+        values: uint8 of shape ``(bytes,)``: the memory of the parameters.
+        gradients: uint8 of shape ``(workers, bytes)``: each worker's buffer, in the layout
+            of ``values``.
+        kinds: uint8 of shape ``(workers, parameters)``: kind of gradient that the step gave, 0
+            for none.
+        losses: float64 of shape ``(workers,)``: each worker's part of the step's loss.
+    """
+
+    def __init__(self, model: nn.Module, group: LocalGroup) -> None:
+        trained = [p for p in model.parameters() if p.requires_grad]
+        self.parameters = sorted(trained, key=lambda p: str(p.dtype))
+        sizes = [aligned(p.numel() * p.element_size()) for p in self.parameters]
+        *self.starts, total = accumulate(sizes, initial=0)
+
+        blocks = group.share_bytes(total * (1 + group.size)).view(1 + group.size, total)
+        self.values, self.gradients = blocks[0], blocks[1:]
+        small = group.share_bytes(group.size * (8 + len(self.parameters)))
+        self.losses = small[: 8 * group.size].view(torch.float64)
+        self.kinds = small[8 * group.size :].view(group.size, len(self.parameters))
+
+        for index, parameter in enumerate(self.parameters):
+            shared = self.alone(index)
+            if group.local_rank == 0:
+                shared.copy_(parameter.detach())
+            parameter.data = shared
+        group.barrier()
+
+    def flat(self, buffer: Tensor, index: int) -> Tensor:
+        """View a parameter's part of a buffer as one dimension, in the order of its memory."""
+        parameter = self.parameters[index]
+        start = self.starts[index]
+        end = start + parameter.numel() * parameter.element_size()
+        return buffer[start:end].view(parameter.dtype)
+
+    def in_shape(self, buffer: Tensor, index: int) -> Tensor:
+        """View a parameter's part of a buffer in its shape, and in its strides if dense."""
+        return self._shaped(self.flat(buffer, index), index)
+
+    def alone(self, index: int) -> Tensor:
+        """View a parameter's values as a memory of their own, of which PyTorch sees no other part.
+
+        So what else keeps it can be counted: see `launch.training.averaging.aliases`.
+        """
+        parameter = self.parameters[index]
+        if not parameter.numel():
+            return torch.empty_like(parameter.detach())
+        flat = self.flat(self.values, index).view(torch.uint8)
+        return self._shaped(torch.from_numpy(flat.numpy()).view(parameter.dtype), index)
+
+    def _shaped(self, flat: Tensor, index: int) -> Tensor:
+        parameter = self.parameters[index]
+        if is_dense(parameter):
+            return flat.as_strided(parameter.size(), parameter.stride())
+        return flat.view(parameter.size())
+
+
+class SharedBuffers:
+    """Memory by which the first replica of a node sends its buffers to the others.
+
+    Buffers are what a model keeps beside its parameters, such as the running statistics of
+    BatchNorm: each replica computes them from its own samples.
+
+    Collective: every replica of ``group`` builds it once, over equal models.
+    """
+
+    def __init__(self, model: nn.Module, group: LocalGroup) -> None:
+        self._group = group
+        self._buffers = [buffer for buffer in model.buffers() if buffer.numel() > 0]
+        sizes = [buffer.numel() * buffer.element_size() for buffer in self._buffers]
+        self._parts = list(torch.split(group.share_bytes(sum(sizes)), sizes)) if sizes else []
+
+    @torch.no_grad()
+    def broadcast_from_first(self) -> None:
+        """Overwrite the buffers of every replica by those of the first. Collective."""
+        if not self._parts:
+            return
+        if self._group.local_rank == 0:
+            for buffer, part in zip(self._buffers, self._parts, strict=True):
+                part.copy_(buffer.contiguous().view(-1).view(torch.uint8))
+        self._group.barrier()
+        if self._group.local_rank > 0:
+            for buffer, part in zip(self._buffers, self._parts, strict=True):
+                # A copy first: a part need not begin where a float may.
+                buffer.copy_(part.clone().view(buffer.dtype).view(buffer.shape))
+        self._group.barrier()
+
+
+def flat_view(tensor: Tensor) -> Tensor:
+    """Return the elements in the order of their memory, as `SharedParameters.flat` does."""
+    if is_dense(tensor):
+        return tensor.detach().as_strided((tensor.numel(),), (1,))
+    return tensor.detach().reshape(-1)
+
+
+def is_dense(tensor: Tensor) -> bool:
+    """Whether the elements fill their memory without gaps or overlaps, in any order."""
+    expected = 1
+    dimensions = zip(tensor.stride(), tensor.size(), strict=True)
+    for stride, size in sorted((s, n) for s, n in dimensions if n > 1):
+        if stride != expected:
+            return False
+        expected *= size
+    return True

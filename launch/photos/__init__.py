@@ -1,1 +1,0 @@
-"""What do photos of fire, of smoke and of neither look like, and how are they read?"""

@@ -1,0 +1,35 @@
+"""Things that are one module each of a folder, found by file name."""
+
+from __future__ import annotations
+
+import ast
+from importlib import import_module
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def list_names(folder: Path) -> list[str]:
+    """List the modules of a folder, sorted, without importing any; ``_private`` ones are none."""
+    return sorted(file.stem for file in folder.glob("[!_]*.py"))
+
+
+def read_summaries(folder: Path) -> dict[str, str]:
+    """Read the first line of each module's docstring, without importing any; empty without one."""
+    trees = {name: ast.parse((folder / f"{name}.py").read_bytes()) for name in list_names(folder)}
+    return {name: (ast.get_docstring(trees[name]) or "").partition("\n")[0] for name in trees}
+
+
+def load_only_class(module_name: str, base: type[T]) -> type[T]:
+    """Import a module and return the one class of a base that it defines."""
+    module = import_module(module_name)
+    own = [
+        member
+        for member in vars(module).values()
+        if isinstance(member, type)
+        and issubclass(member, base)
+        and member.__module__ == module_name
+    ]
+    assert len(own) == 1, f"{module_name} must define exactly one {base.__name__}"
+    return own[0]

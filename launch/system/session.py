@@ -1,0 +1,78 @@
+"""End of all processes of a command's session, and deferral of signals until that is done.
+
+By ``/proc``: psutil does not know sessions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_POLL_S = 0.05
+_TERMINATION_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def end_session(leader: int, *, grace_s: float) -> None:
+    """End every process of a session: by SIGTERM first, and what is left then by SIGKILL.
+
+    mpirun gives its logins and its ranks process groups of their own, but they stay in its session.
+
+    Args:
+        leader: Process number of the command, which began the session and has ended.
+        grace_s: Time in which they may end by themselves, and ranks their workers.
+    """
+    _send(leader, signal.SIGTERM)
+    deadline = time.monotonic() + grace_s
+    while _members(leader):
+        if time.monotonic() > deadline:
+            _send(leader, signal.SIGKILL)
+            return
+        time.sleep(_POLL_S)
+
+
+def _send(leader: int, number: int) -> None:
+    for pid in _members(leader):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def _members(leader: int) -> list[int]:
+    """List the processes of a session that have not ended."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdecimal():
+            continue
+        with contextlib.suppress(OSError):
+            state, _, _, session = (folder / "stat").read_text().rpartition(")")[2].split()[:4]
+            if int(session) == leader and state not in "ZX":
+                found.append(int(folder.name))
+    return found
+
+
+@contextmanager
+def defer_signals() -> Iterator[None]:
+    """Delay signals that would end this process until after the block, which must be bounded.
+
+    Only in the main thread, which alone can handle signals; in others it does nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    deferred: list[int] = []
+    previous_handlers = {
+        number: signal.signal(number, lambda sent, _: deferred.append(sent))
+        for number in _TERMINATION_SIGNALS
+    }
+    try:
+        yield
+    finally:
+        for number, handler in previous_handlers.items():
+            signal.signal(number, handler)
+        for sent in deferred:
+            signal.raise_signal(sent)

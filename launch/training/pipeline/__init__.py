@@ -1,0 +1,1 @@
+"""Pipelined steps: a model cut into stages, and micro-batches that follow one another."""

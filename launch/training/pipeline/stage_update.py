@@ -1,0 +1,198 @@
+"""Update of a stage, with the gradients of the equal stages of other replicas."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, distributed, nn
+from torch.distributed import ProcessGroup
+from torch.optim import Optimizer
+
+from launch.checkpoints.training_state import OptimizerParts
+from launch.gradient_sync.worker_sync.reducer import CrossNodeReducer
+from launch.local_group.group import LocalGroup
+from launch.training.averaging.averaging import GradientAverager
+from launch.training.averaging.clipping import GradientClipper, square_sum
+from launch.training.averaging.staging_buffer import GradientStagingBuffer
+
+_BUCKET_BYTES = 25 << 20  # as DDP's: large enough for the link, small enough to start early
+
+
+class StageUpdate(ABC):
+    """Turns the gradients of one stage into new parameters.
+
+    Collective: every worker of the node calls `start` and `finish` in each step, with or without
+    samples.
+    """
+
+    @abstractmethod
+    def start(self) -> None:
+        """Forget the last step's gradients."""
+
+    @abstractmethod
+    def describe_optimizer(self, model: nn.Module) -> OptimizerParts:
+        """Describe the optimizer's state for a checkpoint, by names of the whole model."""
+
+    @abstractmethod
+    def finish(self, loss: float, *, is_full: bool) -> float | None:
+        """Sum the gradients of all replicas of this stage, and update the parameters.
+
+        Args:
+            loss: This worker's part of the mean loss.
+            is_full: Whether the step was not the rest of an epoch, smaller than the others.
+
+        Returns:
+            The mean loss over all nodes, ``None`` where this is the only one.
+        """
+
+
+class SingleUpdate(StageUpdate):
+    """Update of a stage without replicas."""
+
+    def __init__(self, optimizer: Optimizer, clipper: GradientClipper | None) -> None:
+        self._optimizer = optimizer
+        self._clipper = clipper
+
+    def start(self) -> None:
+        self._optimizer.zero_grad()
+
+    def finish(self, loss: float, *, is_full: bool) -> None:
+        if self._clipper is not None:
+            clip(_gradients(self._optimizer), self._clipper)
+        self._optimizer.step()
+
+    def describe_optimizer(self, model: nn.Module) -> OptimizerParts:
+        return OptimizerParts.of_parameters(self._optimizer, model)
+
+
+class SharedUpdate(StageUpdate):
+    """Update of replicas on CPUs, which share the parameters of the stage.
+
+    Collective: every worker of ``group`` makes one, over equal stages.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        optimizer: Optimizer,
+        group: LocalGroup,
+        clipper: GradientClipper | None,
+        reducer: CrossNodeReducer | None,
+    ) -> None:
+        self._has_other_nodes = reducer is not None
+        self._averager = GradientAverager(
+            module, optimizer, group, clipper=clipper, reducer=reducer
+        )
+
+    def start(self) -> None:
+        self._averager.start_step()
+
+    def finish(self, loss: float, *, is_full: bool) -> float | None:
+        mean_loss = self._averager.step(loss, is_full=is_full)
+        return mean_loss if self._has_other_nodes else None
+
+    def describe_optimizer(self, model: nn.Module) -> OptimizerParts:
+        return self._averager.describe_optimizer(model)
+
+
+class ReducedUpdate(StageUpdate):
+    """Update of replicas that each have a copy of the parameters, as on GPUs.
+
+    Collective: every worker of ``group`` makes one, over equal stages.
+
+    Args:
+        optimizer: Of this worker's copy.
+        group: The equal stages.
+        clipper: Of all workers; each stage is counted once, on the first replica.
+        staging: Of the group, where there are other nodes.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        group: ProcessGroup,
+        clipper: GradientClipper | None,
+        staging: GradientStagingBuffer | None,
+    ) -> None:
+        self._staging = staging
+        self._optimizer = optimizer
+        self._group = group
+        self._clipper = clipper
+        self._parameters = [p for p in _parameters(optimizer) if p.requires_grad]
+
+    def start(self) -> None:
+        self._optimizer.zero_grad()
+
+    @torch.no_grad()
+    def finish(self, loss: float, *, is_full: bool) -> float | None:
+        device = self._parameters[0].device
+        ready = torch.tensor([p.grad is not None for p in self._parameters], dtype=torch.int32)
+        ready = ready.to(device)
+        distributed.all_reduce(ready, group=self._group)
+        gradients = []
+        for parameter, replicas in zip(self._parameters, ready.tolist(), strict=True):
+            # A parameter without a gradient on any replica has none, as in one process.
+            if replicas:
+                if parameter.grad is None:
+                    parameter.grad = torch.zeros_like(parameter)
+                elif parameter.grad.is_sparse:  # each replica has other rows
+                    parameter.grad = parameter.grad.to_dense()
+                gradients.append(parameter.grad)
+        for bucket in _buckets(gradients):
+            flat = torch.cat([gradient.reshape(-1) for gradient in bucket])
+            distributed.all_reduce(flat, group=self._group)
+            parts = torch.split(flat, [gradient.numel() for gradient in bucket])
+            for gradient, part in zip(bucket, parts, strict=True):
+                gradient.copy_(part.view(gradient.shape))
+        mean_loss = None
+        if self._staging is not None:
+            # The sum of all replicas, since the staging buffer counts the first one's loss alone.
+            part = torch.tensor(loss, device=device)
+            distributed.all_reduce(part, group=self._group)
+            mean_loss = self._staging.all_reduce(float(part), is_full=is_full)
+            gradients = [p.grad for p in self._parameters if p.grad is not None]
+        if self._clipper is not None:
+            counts = distributed.get_rank(self._group) == 0
+            clip(gradients, self._clipper, counts=counts)
+        self._optimizer.step()
+        return mean_loss
+
+    def describe_optimizer(self, model: nn.Module) -> OptimizerParts:
+        return OptimizerParts.of_parameters(self._optimizer, model)
+
+
+def clip(gradients: Sequence[Tensor], clipper: GradientClipper, *, counts: bool = True) -> None:
+    """Scale this worker's part of the gradient so that the whole is short enough. Collective.
+
+    Args:
+        gradients: This worker's part.
+        clipper: Of all workers.
+        counts: Whether no other worker counts this part.
+    """
+    factor = clipper.factor(square_sum(gradients) if counts else 0.0)
+    if factor != 1.0:
+        for gradient in gradients:
+            gradient.mul_(factor)
+
+
+def _parameters(optimizer: Optimizer) -> list[nn.Parameter]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def _gradients(optimizer: Optimizer) -> list[Tensor]:
+    return [p.grad for p in _parameters(optimizer) if p.grad is not None]
+
+
+def _buckets(gradients: Sequence[Tensor]) -> list[list[Tensor]]:
+    """Merge neighbours of one type into buckets that are large enough for one message."""
+    buckets: list[list[Tensor]] = []
+    filled_bytes = _BUCKET_BYTES
+    for gradient in gradients:
+        if filled_bytes >= _BUCKET_BYTES or gradient.dtype != buckets[-1][-1].dtype:
+            buckets.append([])
+            filled_bytes = 0
+        buckets[-1].append(gradient)
+        filled_bytes += gradient.numel() * gradient.element_size()
+    return buckets

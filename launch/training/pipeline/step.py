@@ -1,0 +1,294 @@
+"""Step of one or several pipelines.
+
+Worker ``replica * stages + stage`` trains one stage of one replica. The first stage of each
+replica reads its share and sends the targets on to the last one; micro-batches go forward and
+their gradients back; then equal stages sum their gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from launch.checkpoints.training_state import TrainingState
+from launch.data.batch import Batch, move_batch, split_batch
+from launch.data.samples import Part, count_equal_parts
+from launch.data.split import BatchSize
+from launch.errors import UseCaseError
+from launch.local_group.group import LocalGroup, SubGroup
+from launch.plan import Plan
+from launch.training.autocast import autocast
+from launch.training.averaging.clipping import GradientClipper
+from launch.training.averaging.optimizer import make_optimizer
+from launch.training.averaging.staging_buffer import GradientStagingBuffer
+from launch.training.connections import Connections, translate_lost_workers
+from launch.training.pipeline.cut import (
+    Cut,
+    LayerCost,
+    check_cut,
+    find_cut,
+    paper_cut,
+    parse_cut,
+    stage_bounds,
+    stage_times_s,
+)
+from launch.training.pipeline.layers import boundary_specs, layer_costs, measure_layers
+from launch.training.pipeline.pipelining import MicroBatchPipeline, StageModule
+from launch.training.pipeline.pytree import receive_pytree, send_pytree
+from launch.training.pipeline.stage_update import (
+    ReducedUpdate,
+    SharedUpdate,
+    SingleUpdate,
+    StageUpdate,
+)
+from launch.training.replica import memory_format, prepare_model
+from launch.training.step import TrainStep
+from launch.training.whole_model import WholeModel, move_in_place
+from launch.use_cases._base import UseCase
+
+
+class PipelineStep(TrainStep):
+    """One stage of one replica.
+
+    Collective: every worker of ``group`` builds one.
+    """
+
+    def __init__(self, plan: Plan, case: UseCase, group: LocalGroup) -> None:
+        self._plan, self._case, self._group = plan, case, group
+        self._stages = plan.processes // plan.replicas
+        self._replica, self._stage = divmod(group.local_rank, self._stages)
+        self._share = Part(self._replica, plan.replicas)
+        self.part = self._share if self._stage == 0 else None
+        self._device = torch.device(plan.devices[group.local_rank % len(plan.devices)])
+        self.model = prepare_model(plan, case.model(), "cpu")
+        self._layers = _layers_of(case, self.model)
+        self._whole = WholeModel(self.model, group)
+        self._reducer = group.make_reducer(self.model)
+        self._connections = Connections(group, self._device)
+        ranks = torch.arange(plan.processes).view(plan.replicas, self._stages)
+        self._pipeline = self._connections.sub_group(ranks.tolist())
+        self._same_stage_ranks = ranks.T.tolist()
+        self._same_stage_group = self._connections.sub_group(self._same_stage_ranks)
+        self._last_rank = int(ranks[self._replica, -1])
+        self._first_rank = int(ranks[self._replica, 0])
+        # Two rows in turn: a replica that is ahead by one step writes to the one that is not read.
+        losses = group.share_bytes(2 * 8 * plan.replicas).view(torch.float64)
+        self._losses = losses.view(2, plan.replicas)
+        self._steps = 0
+        self._pipes: dict[tuple[int, int], MicroBatchPipeline] = {}
+
+    def prepare(self, read_few: Callable[[], Batch]) -> None:
+        self._example = self.place(read_few())[0]
+        costs = self._measure()
+        cut = self._choose_cut(costs)
+        bounds = stage_bounds(cut, len(costs))
+        is_timed = self._cut_option == "measured"
+        self._first, self._end = bounds[self._stage]
+        self._own = self._layers[self._first : self._end]
+        move_in_place(self._own, self._device)
+        if self._has_copies and self._device.type == "cpu":
+            for parameter in self._own.parameters():
+                parameter.data = parameter.detach().clone()
+        others = set(self.model.parameters()) - set(self._own.parameters())
+        self._others = list(others) if self._device.type != "cpu" else []
+        optimizer = make_optimizer(self._plan, self._case, self._own.parameters())
+        self.optimizers = [optimizer]
+        self._update = self._make_update(optimizer)
+        self.facts = {
+            "cut": list(cut),
+            "layers": [type(layer).__name__ for layer in self._layers],
+            "layer_times_s": [cost.time_s for cost in costs] if is_timed else None,
+            "stage_times_s": stage_times_s(costs, cut) if is_timed else None,
+            "sent_bytes": [costs[first - 1].output_bytes for first in cut],
+        }
+        print(self._describe(bounds))  # noqa: T201 - to this worker's log
+
+    def run(self, share: Batch | None, batch: BatchSize) -> float:
+        self._whole.release_copies(self._others)
+        losses = self._losses[self._steps % 2]
+        self._steps += 1
+        self._update.start()
+        loss = 0.0
+        if size := self._share.size_of(batch.node):
+            loss = self._run_pipeline(share, size, batch)
+        is_last = self._stage == self._stages - 1
+        if is_last:
+            losses[self._replica] = loss
+        with translate_lost_workers():
+            loss_of_all = self._update.finish(loss if is_last else 0.0, is_full=batch.is_full)
+        self._group.barrier()
+        return float(losses.sum()) if loss_of_all is None else loss_of_all
+
+    def place(self, batch: Batch) -> Batch:
+        placed: Batch = move_batch(batch, self._device, memory_format(self._plan))
+        return placed
+
+    def sync_model(self) -> None:
+        counts = self._replica == 0
+        owned = [*self._own.parameters(), *self._own.buffers()] if counts else []
+        self._whole.sync_model(owned, self._device)
+
+    def describe_state(self) -> TrainingState:
+        state = self.model.state_dict(keep_vars=True)
+        layers = _identities(self._layers)
+        mine = _identities(self._own) if self._replica == 0 else set[int]()
+        if self._group.local_rank == 0:  # and what no stage trains
+            mine |= {id(value) for value in state.values()} - layers
+        return TrainingState(
+            models=[self.model],
+            weights=[name for name, value in state.items() if id(value) in mine],
+            optimizers=[self._update.describe_optimizer(self.model)],
+            writes_optimizers=self._replica == 0 or not self._has_copies,
+        )
+
+    def close(self) -> None:
+        self._connections.close()
+
+    def _run_pipeline(self, share: Batch | None, size: int, batch: BatchSize) -> float:
+        count = count_equal_parts(size, self._plan.micro_batches)
+        pipe = self._pipe(size // count, count)
+        self._scale = size / count / batch.total
+        inputs: list[Any] = []
+        targets: list[Any] = []
+        sending = []
+        if self._stage == 0:
+            assert share is not None
+            with translate_lost_workers():
+                sending = send_pytree(share[1], self._last_rank, self._pipeline, "targets")
+            inputs = [self.place((piece, ()))[0] for piece in split_batch(share[0], count)]
+        elif self._stage == self._stages - 1:
+            with translate_lost_workers():
+                received = receive_pytree(self._first_rank, self._pipeline)
+            targets = [self.place(((), piece))[1] for piece in split_batch(received, count)]
+        loss = pipe.run(inputs, targets)
+        for work in sending:
+            with translate_lost_workers():
+                work.wait()
+        return loss
+
+    def _pipe(self, size: int, count: int) -> MicroBatchPipeline:
+        """Return the pipeline for so many micro-batches of a size; an epoch's last differ."""
+        if (size, count) not in self._pipes:
+            example = repeat_samples(self._example, size)
+            specs = boundary_specs(self._layers, example, self._plan, self._device)
+            is_last = self._stage == self._stages - 1
+            module = StageModule(
+                self._own,
+                incoming=specs[self._first - 1] if self._stage else None,
+                outgoing=None if is_last else specs[self._end - 1],
+                precision=lambda: autocast(self._plan, self._device.type),
+                loss=self._loss,
+            )
+            self._pipes[size, count] = MicroBatchPipeline(
+                module,
+                stage=self._stage,
+                group=self._pipeline,
+                device=self._device,
+                micro_batches=count,
+                schedule=str(self._plan.options.get("schedule", "1f1b")),
+            )
+        return self._pipes[size, count]
+
+    def _loss(self, output: Any, target: Any) -> Tensor:
+        return self._case.loss(output, target) * self._scale
+
+    def _measure(self) -> list[LayerCost]:
+        size = Part(0, self._plan.replicas).size_of(self._plan.node_batch)
+        micro_batches = count_equal_parts(size, self._plan.micro_batches)
+        example = repeat_samples(self._example, size // micro_batches)
+        specs = boundary_specs(self._layers, example, self._plan, self._device)
+        if self._cut_option == "measured":
+            times_s = self._measure_together(example, micro_batches)
+        else:
+            times_s = [0.0] * len(self._layers)  # a cut that the user names needs none
+        return layer_costs(self._layers, times_s, specs)
+
+    def _measure_together(self, example: Any, micro_batches: int) -> list[float]:
+        """Time the layers on all workers at once, as in a step, and return the means."""
+        layers = len(self._layers)
+        times = self._group.share_bytes(8 * self._group.size * layers).view(torch.float64)
+        times = times.view(self._group.size, layers)
+        self._group.barrier()
+        mine = measure_layers(self._layers, example, self._plan, self._device, micro_batches)
+        times[self._group.local_rank] = torch.tensor(mine, dtype=torch.float64)
+        self._group.barrier()
+        return times.mean(0).tolist()
+
+    @property
+    def _has_copies(self) -> bool:
+        """Whether each of several replicas has its own copy of the parameters of a stage."""
+        average = self._plan.options.get("average", "shared")
+        return self._plan.replicas > 1 and (self._device.type != "cpu" or average == "all_reduce")
+
+    @property
+    def _cut_option(self) -> str:
+        return str(self._plan.options.get("cut", "measured"))
+
+    def _choose_cut(self, costs: list[LayerCost]) -> Cut:
+        if self._cut_option == "measured":
+            return find_cut(costs, self._stages)
+        if self._cut_option == "paper":
+            return paper_cut(costs, self._stages)
+        return check_cut(parse_cut(self._cut_option), costs, self._stages)
+
+    def _make_update(self, optimizer: Optimizer) -> StageUpdate:
+        norm = self._case.max_gradient_norm
+        clipper = None if norm is None else GradientClipper(norm, self._group)
+        if self._plan.replicas == 1 and self._reducer is None:
+            return SingleUpdate(optimizer, clipper)
+        same_stage = SubGroup(self._group, self._same_stage_ranks, self._wait_for_same_stage)
+        if not self._has_copies and self._device.type == "cpu":
+            return SharedUpdate(self._own, optimizer, same_stage, clipper, self._reducer)
+        staging = None
+        if self._reducer is not None:
+            staging = GradientStagingBuffer(list(self._own.parameters()), same_stage, self._reducer)
+        return ReducedUpdate(optimizer, self._same_stage_group, clipper, staging)
+
+    def _wait_for_same_stage(self) -> None:
+        with translate_lost_workers():
+            torch.distributed.barrier(self._same_stage_group)
+
+    def _describe(self, bounds: list[tuple[int, int]]) -> str:
+        times_s = self.facts["stage_times_s"]
+        times = [""] * len(bounds)
+        if times_s is not None:
+            times = [f", {1e3 * time_s:.1f} ms" for time_s in times_s]
+        parts = (
+            f"stage {number}: layers {first} to {end - 1}{time}"
+            for number, ((first, end), time) in enumerate(zip(bounds, times, strict=True))
+        )
+        return "; ".join(parts)
+
+
+def repeat_samples(batch: Any, size: int) -> Any:
+    """Make a batch of any size by repeating samples."""
+    if isinstance(batch, Tensor):
+        indices = torch.arange(size, device=batch.device) % batch.size(0)
+        spec = torch.channels_last if _is_channels_last(batch) else torch.contiguous_format
+        return batch.index_select(0, indices).contiguous(memory_format=spec)
+    if isinstance(batch, dict):
+        return {key: repeat_samples(value, size) for key, value in batch.items()}
+    if isinstance(batch, (tuple, list)):
+        return type(batch)(repeat_samples(value, size) for value in batch)
+    return batch
+
+
+def _identities(module: nn.Module) -> set[int]:
+    return {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
+
+
+def _is_channels_last(tensor: Tensor) -> bool:
+    return tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last)
+
+
+def _layers_of(case: UseCase, model: nn.Module) -> nn.Sequential:
+    layers = case.layers(model)
+    if layers is None:
+        raise UseCaseError(
+            "the use case gives no layers(): add it, or use --strategies without pipeline, hybrid"
+        )
+    return layers

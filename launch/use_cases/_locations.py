@@ -1,0 +1,241 @@
+"""Locations of use cases: a built-in name, an object in a module, an object in a file."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import os
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from launch.errors import UseCaseError
+from launch.system.found_by_file import list_names, load_only_class
+from launch.use_cases import _imports
+from launch.workload import Workload
+
+if TYPE_CHECKING:
+    from launch.use_cases._base import UseCase
+
+
+def use_case_names() -> list[str]:
+    """Return the name of every built-in use case, sorted, without importing any."""
+    return list_names(Path(__file__).parent)
+
+
+def resolve(name: str) -> UseCaseLocation:
+    """Find a use case by its name, without importing it.
+
+    Args:
+        name: A built-in name, ``package.module:object`` or ``path/to/file.py:object``, where the
+            object is a class that can be made without arguments, or an instance.
+
+    Raises:
+        UseCaseError: The text names neither a built-in use case nor an object somewhere.
+    """
+    built_in = use_case_names()
+    place, colon, attribute = name.rpartition(":")
+    if not colon:
+        if name in built_in:
+            return BuiltInLocation(name)
+        raise _make_unknown_error(name, built_in)
+    if not place or not all(part.isidentifier() for part in attribute.split(".")):
+        raise UseCaseError(
+            f"use case {name!r}: write package.module:object or path/to/file.py:object"
+        )
+    if _looks_like_file(place):
+        return FileLocation(Path(place).expanduser().resolve(), attribute)
+    if not all(part.isidentifier() for part in place.split(".")):
+        raise UseCaseError(f"use case {name!r}: {place!r} is no module name and no .py file")
+    return ModuleLocation(place, attribute)
+
+
+def make_workload(
+    use_case: str, *, data: str | Path | None = None, seed: int = 0, data_is_here: bool = True
+) -> Workload:
+    """Make the value that says what is to be trained, once it is checked.
+
+    Example:
+        >>> make_workload("simplebig", seed=3).use_case
+        'simplebig'
+
+    Args:
+        use_case: As for `resolve`.
+        data: Folder or file of its data; ``None`` where the use case finds them by itself.
+        seed: Of the weights, the order of the samples, and the search.
+        data_is_here: Whether this machine must have the data, because it trains.
+
+    Raises:
+        UseCaseError: There is no such use case, or no such data.
+    """
+    location = resolve(use_case)
+    location.check()
+    if data is not None and data_is_here and not Path(data).exists():
+        raise UseCaseError(f"data={data}: no such file or folder: name the folder of the data")
+    path = None if data is None else str(Path(data).absolute())
+    return Workload(use_case=str(location), data=path, seed=seed)
+
+
+class UseCaseLocation(ABC):
+    """Location of a use case. ``str()`` gives the one spelling under which it is stored."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def check(self) -> None:
+        """Check what can be checked without an import.
+
+        Raises:
+            UseCaseError: No such module or file, or no such object in the file.
+        """
+
+    @abstractmethod
+    def _import(self) -> object:
+        """Import the object, or raise `UseCaseError`."""
+
+    def load(self) -> UseCase:
+        """Import the use case and check that it meets the contract. Runs the user's code.
+
+        Raises:
+            UseCaseError: There is no such use case, its import fails, or it has another shape.
+        """
+        from launch.use_cases._adapter import adapt_use_case
+
+        return adapt_use_case(self._import(), str(self))
+
+    def digest(self) -> str | None:
+        """Hash the use case's own file; ``None`` where it was not named by a file."""
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltInLocation(UseCaseLocation):
+    """One of the files in this folder."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+    def check(self) -> None:
+        return  # its name is known
+
+    def _import(self) -> object:
+        """Import the file and return the one use case that it defines."""
+        from launch.use_cases._base import UseCase
+
+        name = f"{__package__}.{self.name}"
+        return _imports.run_user_code(name, lambda: load_only_class(name, UseCase))
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleLocation(UseCaseLocation):
+    """An object in a module that can be imported from here."""
+
+    module: str
+    attribute: str
+
+    def __str__(self) -> str:
+        return f"{self.module}:{self.attribute}"
+
+    def check(self) -> None:
+        """Check that its outermost package exists; more would import it."""
+        package = self.module.partition(".")[0]
+        _imports.prepend_to_path(Path.cwd())
+        try:
+            found = package in sys.modules or find_spec(package) is not None
+        except (ImportError, ValueError):
+            found = False
+        if not found:
+            raise UseCaseError(
+                f"use case {self}: no module {package!r} is installed or in {Path.cwd()}: "
+                "install it, change the folder, or write path/to/file.py:object"
+            )
+
+    def _import(self) -> object:
+        """Import the module as ``python -m`` would, the current folder first."""
+        self.check()
+        return _get(_imports.import_by_name(self.module), self.attribute, str(self))
+
+
+@dataclass(frozen=True, slots=True)
+class FileLocation(UseCaseLocation):
+    """An object in a Python file, which is imported as if its folder were the current one."""
+
+    file: Path
+    attribute: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.attribute}"
+
+    def check(self) -> None:
+        """Check that the file can be parsed and mentions the object."""
+        names = _list_names(self.file)
+        first = self.attribute.partition(".")[0]
+        if "*" not in names and first not in names:
+            raise _make_missing_error(str(self), first, [n for n in names if not n.startswith("_")])
+
+    def _import(self) -> object:
+        """Import the file; it may import others of its folder."""
+        self.check()
+        return _get(_imports.import_file(self.file), self.attribute, str(self))
+
+    def digest(self) -> str:
+        with self.file.open("rb") as file:
+            return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+
+
+def _make_unknown_error(spec: str, built_in: Sequence[str]) -> UseCaseError:
+    if _looks_like_file(spec) or "." in spec:
+        return UseCaseError(f"use case {spec!r} names no object: write {spec}:MyCase")
+    close = get_close_matches(spec.lower(), built_in, n=1)
+    hint = f"did you mean {close[0]}? " if close else ""
+    return UseCaseError(
+        f"unknown use case {spec!r}: {hint}choose one of {', '.join(built_in)}, "
+        "or write package.module:object or path/to/file.py:object"
+    )
+
+
+def _looks_like_file(place: str) -> bool:
+    return place.endswith(".py") or os.sep in place
+
+
+def _list_names(file: Path) -> set[str]:
+    """Collect every name that the file could define at its top level, ``*`` for unknown ones."""
+    try:
+        tree = ast.parse(file.read_bytes(), filename=str(file))
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UseCaseError(f"use case file {file}: {reason}: name a Python file") from error
+    except (SyntaxError, ValueError) as error:
+        raise _imports.make_import_error(file, error) from error
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+            names.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif isinstance(node, ast.alias):
+            names.add((node.asname or node.name).partition(".")[0])
+    return names
+
+
+def _get(module: ModuleType, attribute: str, spec: str) -> object:
+    found: object = module
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            raise _make_missing_error(spec, part, [n for n in dir(found) if not n.startswith("_")])
+        found = getattr(found, part)
+    return found
+
+
+def _make_missing_error(spec: str, name: str, names: Sequence[str]) -> UseCaseError:
+    close = get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f"did you mean {close[0]}?" if close else "name a class or an instance that it defines"
+    return UseCaseError(f"use case {spec}: there is no {name!r}: {hint}")

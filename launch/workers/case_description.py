@@ -1,0 +1,106 @@
+"""Facts of a use case, collected by a worker before anything is planned."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from launch.case_facts import CaseFacts
+from launch.data.input_facts import describe_input
+from launch.errors import UseCaseError
+from launch.reports import Reporter
+from launch.system.allocators import find_allocators
+from launch.system.compiler import find_compiler, has_triton
+from launch.training.averaging.optimizer import check_optimizer, has_fused_form
+from launch.training.averaging.piece_optimizer import is_elementwise
+from launch.use_cases._base import UseCase
+from launch.workers.task import Task
+
+_BATCH_WIDE = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+"""Layers whose output for one sample depends on the others of the batch."""
+
+
+def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
+    """Prepare the data and collect the facts that a planner needs.
+
+    Raises:
+        UseCaseError: The data cannot be used, or the use case does not meet the contract.
+    """
+    name, data = task.workload.use_case, task.workload.data_path
+    case.prepare(data, reporter)
+    model = case.model()
+    if not isinstance(model, nn.Module):
+        raise UseCaseError(
+            f"model() of {name} gave a {type(model).__name__}: return a torch.nn.Module"
+        )
+    trained = [p for p in model.parameters() if p.requires_grad]
+    if not trained:
+        raise UseCaseError(
+            f"the model of {name} has no parameter to train: set requires_grad on some"
+        )
+    if any(isinstance(module, _BATCH_WIDE) for module in model.modules()):
+        reporter.warning(
+            f"the model of {name} has BatchNorm, which every host, replica and "
+            "micro-batch applies to its own part of the batch, as torch's DDP does, and whose "
+            "running statistics are those of the first worker: check its accuracy, or train on "
+            "one host with replicas=1 and micro_batches=1"
+        )
+    datasets = [case.dataset(data, train=train) for train in (True, False)]
+    training, validation = map(_size, datasets, (True, False))
+    batch = min(case.default_batch, training)
+    optimizer = case.optimizer(model.parameters())
+    check_optimizer(optimizer)
+    input_facts = describe_input(*datasets)
+    return CaseFacts(
+        default_batch=batch,
+        train_samples=training,
+        validation_samples=validation,
+        parameter_count=sum(p.numel() for p in trained),
+        parameter_bytes=sum(p.numel() * p.element_size() for p in trained),
+        max_stages=len(layers) if (layers := case.layers(model)) is not None else 1,
+        has_fused_optimizer=has_fused_form(optimizer),
+        updates_in_parts=is_elementwise(optimizer) and case.max_gradient_norm is None,
+        has_schedule=case.schedule(optimizer, -(-training // batch)) is not None,
+        digest=_digest(case, model, data, training),
+        pixel_bytes=input_facts.pixel_bytes,
+        inputs=input_facts.inputs,
+        warnings=input_facts.warnings,
+        allocators=("default", "retain", *find_allocators()),
+        can_compile=find_compiler() is not None and (torch.version.cuda is None or has_triton()),
+    )
+
+
+def _size(dataset: Any, train: bool) -> int:
+    try:
+        size = len(dataset)
+    except TypeError as error:
+        raise UseCaseError(
+            f"dataset(train={train}) has no length: return a map-style data set with __len__"
+        ) from error
+    if train and size == 0:
+        raise UseCaseError("dataset(train=True) is empty: give a folder with samples by --data")
+    return int(size)
+
+
+def _digest(case: UseCase, model: nn.Module, data: Path | None, samples: int) -> str:
+    """Hash what makes trials comparable: the code, the model's shape, the amount of data."""
+    digest = hashlib.sha256()
+    digest.update(_source(case))
+    for part in (str(model), str(data), str(samples)):
+        digest.update(part.encode() + b"\0")
+    for name, tensor in model.state_dict().items():
+        digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
+    return "sha256:" + digest.hexdigest()
+
+
+def _source(case: UseCase) -> bytes:
+    subject = getattr(case, "subject", case)
+    try:
+        return Path(inspect.getfile(type(subject))).read_bytes()
+    except (OSError, TypeError):
+        return type(subject).__qualname__.encode()

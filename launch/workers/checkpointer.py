@@ -1,0 +1,198 @@
+"""Checkpointer: stores a worker's training and resumes from what was stored."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from platform import python_version
+
+from torch.optim.lr_scheduler import LRScheduler
+
+from launch.checkpoints.broadcast import BroadcastCheckpoint
+from launch.checkpoints.checkpoint import Checkpoint
+from launch.checkpoints.folder import read_manifest
+from launch.checkpoints.manifest import Manifest
+from launch.checkpoints.restoring import restore
+from launch.checkpoints.worker_part import make_part
+from launch.checkpoints.writer import CheckpointWriter
+from launch.data.split import NodeSplit
+from launch.errors import CheckpointError
+from launch.gradient_sync.node_channel.requests import RequestClient
+from launch.local_group.group import LocalGroup
+from launch.plan import Plan
+from launch.reports import CheckpointSaved, Reporter
+from launch.training.step import TrainStep
+from launch.workers.task import Task
+from probes import codec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingProgress:
+    """Progress of a training."""
+
+    epoch: int = 0
+    """Epochs done, their validation included."""
+    position: int = 0
+    """Samples of the next one that all nodes have done."""
+    step: int = 0
+
+    def after(self, samples: int) -> TrainingProgress:
+        """Give the progress after one more step."""
+        return replace(self, position=self.position + samples, step=self.step + 1)
+
+    def next_epoch(self) -> TrainingProgress:
+        """Give the progress when an epoch is done."""
+        return replace(self, epoch=self.epoch + 1, position=0)
+
+
+class Checkpointer:
+    """One worker's part of checkpoints.
+
+    Collective: every worker of all nodes builds one before the first step, and calls the methods
+    likewise.
+
+    Args:
+        task: Of this worker.
+        group: The workers of this node.
+        step: Its state is stored.
+        schedules: Those of this worker.
+        samples: Training samples of an epoch.
+        reporter: Receives each checkpoint from worker 0.
+
+    Raises:
+        CheckpointError: The folder cannot be used, or this training cannot be stored.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        group: LocalGroup,
+        step: TrainStep,
+        schedules: Sequence[LRScheduler],
+        *,
+        samples: int,
+        reporter: Reporter,
+    ) -> None:
+        self._task = task
+        self._group = group
+        self._step = step
+        self._schedules = schedules
+        self._samples = samples
+        self._reporter = reporter
+        self._started = time.monotonic()
+        self._trained_s = 0.0
+        self._saved: TrainingProgress | None = None
+        self._writer: CheckpointWriter | None = None
+        folder, self._resume_from = task.checkpoint.folder, task.checkpoint.resume_from
+        if folder is not None and task.node == 0:  # all nodes have the same state
+            make_part(step.describe_state(), schedules)  # raises now where it cannot be stored
+            is_resumed = self._resume_from is not None
+            self._writer = CheckpointWriter(Path(folder), group, is_resumed=is_resumed)
+
+    def resume(self, rank: RequestClient | None) -> TrainingProgress:
+        """Load the checkpoint that the task names, if any; return its progress.
+
+        Raises:
+            CheckpointError: It is one of another training.
+        """
+        if self._resume_from is None:
+            return TrainingProgress()
+        with (
+            self._readable(Path(self._resume_from), rank) as path,
+            Checkpoint(path) as checkpoint,
+        ):
+            manifest = checkpoint.manifest
+            self._check(manifest)
+            batch = self._task.split.global_batch
+            restore(self._step.describe_state(), self._schedules, checkpoint, global_batch=batch)
+            self._group.barrier()
+        self._trained_s = manifest.trained_s
+        self._saved = TrainingProgress(
+            epoch=manifest.epoch, position=manifest.position, step=manifest.step
+        )
+        return self._saved
+
+    def save(self, progress: TrainingProgress, split: NodeSplit) -> None:
+        """Write a checkpoint, unless the last one has the same progress.
+
+        Raises:
+            CheckpointError: It cannot be written; on every worker of the node.
+        """
+        if self._writer is None or progress == self._saved:
+            return
+        started = time.perf_counter()
+        manifest = self._manifest(progress, split)
+        path = self._writer.save(
+            lambda: make_part(self._step.describe_state(), self._schedules), manifest
+        )
+        self._saved = progress
+        if self._group.local_rank == 0:
+            time_s = time.perf_counter() - started
+            self._reporter.send(CheckpointSaved(path=str(path), step=progress.step, time_s=time_s))
+
+    def close(self) -> None:
+        """Release the folder for other jobs."""
+        if self._writer is not None:
+            self._writer.close()
+
+    def _readable(self, path: Path, rank: RequestClient | None) -> AbstractContextManager[Path]:
+        if rank is None or len(self._task.split.node_batches) == 1:
+            return nullcontext(path)
+        assert self._task.checkpoint_copy is not None
+        is_source = self._task.node == 0
+        return BroadcastCheckpoint(
+            path, Path(self._task.checkpoint_copy), self._group, rank, is_source=is_source
+        )
+
+    def _check(self, manifest: Manifest) -> None:
+        if manifest.samples != self._samples:
+            raise CheckpointError(
+                f"the checkpoint counts {manifest.samples} training samples and the data set has "
+                f"{self._samples}: use the data that it was made with"
+            )
+
+    def _manifest(self, progress: TrainingProgress, split: NodeSplit) -> Manifest:
+        assert self._task.plan is not None
+        return Manifest(
+            use_case=self._task.workload.use_case,
+            step=progress.step,
+            epoch=progress.epoch,
+            position=progress.position,
+            samples=self._samples,
+            seed=self._task.workload.seed,
+            global_batch=split.global_batch,
+            node_batches=split.node_batches,
+            hosts=self._task.hosts,
+            plans=(codec.to_builtins(self._task.plan),),
+            facts=self._step.facts,
+            software={
+                "python": python_version(),
+                "torch": version("torch"),
+                "ddlplan": version("ddlplan"),
+            },
+            created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            trained_s=self._trained_s + time.monotonic() - self._started,
+        )
+
+
+def resolve_plan(task: Task) -> Plan:
+    """Return the plan to build: with the stages of a resumed training, if it had any.
+
+    Measured again, the model may be cut elsewhere, and sums be rounded otherwise.
+    """
+    assert task.plan is not None
+    resume_from = task.checkpoint.resume_from
+    if resume_from is None or task.node > 0 or not Path(resume_from).is_dir():
+        return task.plan
+    manifest = read_manifest(Path(resume_from))
+    cut = manifest.facts.get("cut")
+    is_same = list(manifest.plans[:1]) == [codec.to_builtins(task.plan)]
+    if not cut or not is_same or task.plan.options.get("cut", "measured") != "measured":
+        return task.plan
+    options = {**task.plan.options, "cut": ",".join(map(str, cut))}
+    return replace(task.plan, options=options)

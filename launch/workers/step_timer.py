@@ -1,0 +1,90 @@
+"""Timer of steps: a step ends when its loss is known, on a GPU one step later."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import SupportsFloat
+
+from launch.reports import Compiled, Reporter, StepDone
+from launch.training.loss import PendingLoss
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PendingStep:
+    """A step whose loss may still be computed."""
+
+    epoch: int
+    samples: int
+    loss: SupportsFloat
+    input_s: float
+
+
+class StepTimer:
+    """Times the steps of one worker and reports each.
+
+    A GPU computes while its worker prepares what comes next. A step that is waited for only when
+    the next one has been launched leaves no gap between them; and no more than these two wait for
+    the GPU, so that their batches do not fill its memory.
+
+    Args:
+        reporter: Receives the steps, ``None`` for a worker whose steps another one reports.
+        is_compiled: Whether the first step compiles.
+    """
+
+    def __init__(self, reporter: Reporter | None, *, is_compiled: bool) -> None:
+        self._reporter = reporter
+        self._is_compiled = is_compiled
+        self._pending: _PendingStep | None = None
+        self._steps = 0
+        self._first_step_s = 0.0
+        self._started = 0.0
+
+    def start(self) -> None:
+        """Start to time the next step."""
+        self._started = time.perf_counter()
+
+    def is_computing(self) -> bool:
+        """Whether the step before is still computed."""
+        pending = self._pending
+        return (
+            pending is not None
+            and isinstance(pending.loss, PendingLoss)
+            and not pending.loss.is_known()
+        )
+
+    def add(self, *, epoch: int, samples: int, loss: SupportsFloat, input_s: float) -> None:
+        """Add a step that was launched; wait for the one before, or for a CPU's."""
+        self.finish()
+        self._pending = _PendingStep(epoch=epoch, samples=samples, loss=loss, input_s=input_s)
+        if not isinstance(loss, PendingLoss):
+            self.finish()
+
+    def finish(self) -> None:
+        """Wait for the last step that was launched, and report it."""
+        if (done := self._pending) is None:
+            return
+        self._pending = None
+        loss = float(done.loss)
+        ended = time.perf_counter()
+        time_s, self._started = ended - self._started, ended
+        if self._reporter is not None:
+            self._reporter.send(
+                StepDone(
+                    step=self._steps,
+                    epoch=done.epoch,
+                    time_s=time_s,
+                    samples=done.samples,
+                    loss=loss,
+                    input_s=done.input_s,
+                )
+            )
+            self._report_compiler(time_s, self._reporter)
+        self._steps += 1
+
+    def _report_compiler(self, step_s: float, reporter: Reporter) -> None:
+        """Report the compiler's time, once there is a step without it."""
+        if self._steps == 0:
+            self._first_step_s = step_s
+        if self._is_compiled and self._steps == 1:
+            reporter.send(Compiled(time_s=max(0.0, self._first_step_s - step_s)))

@@ -1,0 +1,408 @@
+"""Launching: trainings with stored plans, on this machine or on several hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+
+from launch.errors import HostUnreachableError
+from launch.hosts.findings import CheckedHosts
+from launch.hosts.host_line import Host
+from launch.job import Job
+from launch.reports import CheckpointSaved, Noted, Report, Warned, Working
+from launch.system.run_directory import RunDirectory
+from planner.api._cluster import run_on_all
+from planner.cancellation import Cancellation
+from planner.cluster.links import MeasuredLinks
+from planner.cluster.node_choice import NodeChoice, choose_nodes
+from planner.cluster.prediction import ClusterNode
+from planner.cluster.sync_cost import SyncCostModel
+from planner.cluster_tuning.collector import LazyStore
+from planner.cluster_tuning.task import ClusterPurpose
+from planner.errors import CancelledError, NoDatabaseError, NoPlanError, TrainingFailedError
+from planner.jobs.hosts import Hosts
+from planner.jobs.making import (
+    LaunchRequest,
+    NodePlan,
+    ResumePoint,
+    cluster_nodes,
+    find_plan,
+    find_plans,
+    fix_shares,
+    make_job,
+    make_local_job,
+)
+from planner.jobs.placement import Placement
+from planner.jobs.restarts import check_restarts, run_with_restarts
+from planner.jobs.resuming import resolve_resume
+from planner.jobs.suggested_command import suggest_command
+from planner.jobs.training import RUNS, LaunchOutcome, run_job
+from planner.jobs.world_check import check_world
+from planner.plans.software import current_software
+from planner.store import Store
+from planner.tuning.reports import Listener, ignore
+from probes.hardware import Hardware
+from probes.node import probe
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedLaunch(Report):
+    """A training that can begin. The listener of `launch` receives it before the job starts."""
+
+    job: Job
+    placement: Placement
+
+    plans: tuple[NodePlan, ...]
+    """Of all hosts, those that take no part included."""
+
+    choice: NodeChoice | None = None
+    """Which of several hosts take part, and why; ``None`` on this machine alone."""
+
+    links: MeasuredLinks | None = None
+    """The network between the hosts, where it was measured."""
+
+    @property
+    def host(self) -> str | None:
+        """Where weights and checkpoints will be; ``None`` for this machine."""
+        return None if self.placement.starts_here else self.job.nodes[0].host
+
+    @property
+    def predicted_samples_per_s(self) -> float:
+        """Throughput by the plans' evidence; at most so much where the network is not known."""
+        if self.choice is not None:
+            return self.choice.chosen.throughput_samples_per_s
+        return self.plans[0].stored.throughput_samples_per_s.median
+
+    @property
+    def expected_samples_per_s(self) -> float | None:
+        """Throughput that the training should have; ``None`` where that is not known."""
+        if self.choice is not None:
+            return self.predicted_samples_per_s if self.choice.knows_network else None
+        # Evidence of a plan that the user has changed says nothing of this job.
+        is_same = self.plans[0].stored.plan == self.job.nodes[0].plan
+        return self.predicted_samples_per_s if is_same else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingStopped(Report):
+    """A training did not come to its end, and a later one can resume. It may be restarted now."""
+
+    checkpoint: str | None
+    """The last one."""
+
+    host: str | None
+    """Where that is; ``None`` for this machine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchResult:
+    """A training that came to its end."""
+
+    prepared: PreparedLaunch
+    outcome: LaunchOutcome
+
+
+def prepare_launch(
+    request: LaunchRequest,
+    *,
+    db: str = "planner.db",
+    hosts: Hosts | None = None,
+    listener: Listener = ignore,
+    cancellation: Cancellation | None = None,
+) -> PreparedLaunch:
+    """Find the plans of a training and give the job that `launch` would run; start nothing.
+
+    Example:
+        >>> from planner.api import LaunchRequest, make_workload, prepare_launch
+        >>> request = LaunchRequest(workload=make_workload("simplebig"))
+        >>> prepare_launch(request).job.nodes[0].plan.strategy  # doctest: +SKIP
+        'threads'
+
+    The arguments and errors are those of `launch`.
+    """
+    hosts, cancellation = hosts or Hosts.this_machine(), cancellation or Cancellation()
+    check_restarts(request)
+    launcher = _Launcher(db=db, listener=listener, cancellation=cancellation, starts=False)
+    return launcher.prepare(request, hosts)[0]
+
+
+def launch(
+    request: LaunchRequest,
+    *,
+    db: str = "planner.db",
+    hosts: Hosts | None = None,
+    listener: Listener = ignore,
+    cancellation: Cancellation | None = None,
+) -> LaunchResult:
+    """Train with stored plans, on this machine or on those of the hosts that are fastest together.
+
+    Files are written below ``runs/`` in the working folder. A training that is cancelled ends
+    after its step, with a checkpoint where such are written; a second cancel ends it at once.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from planner.api import LaunchRequest, launch, make_workload
+        >>> workload = make_workload("simplebig", data="photos")
+        >>> request = LaunchRequest(workload=workload, epochs=3, checkpoint=Path("kept"))
+        >>> result = launch(request)  # doctest: +SKIP
+        >>> result.outcome.weights  # doctest: +SKIP
+        PosixPath('/home/me/runs/1/weights.safetensors')
+
+    Args:
+        request: What to train, and how.
+        db: Database with the plans.
+        hosts: Where; this machine where left out.
+        listener: Receives warnings, the `PreparedLaunch`, and each step and epoch.
+        cancellation: Ends the training, from any thread.
+
+    Raises:
+        NoPlanError: There is no plan for a host; the message names the command that finds one.
+        StalePlanError: A host's plan was made on other hardware or software.
+        InvalidPlanError: The hosts cannot take the global batch.
+        UsageError: The options of checkpoints do not fit together.
+        CheckpointError: There is no usable checkpoint, or one that would be lost.
+        HostUnreachableError: A host failed its checks.
+        RefusedError: This is root, and the user has not allowed that.
+        UseCaseError: The use case or its data are at fault.
+        TrainingFailedError: A worker, a rank, a host or mpirun failed.
+        CancelledError: The training has ended because that was asked for.
+    """
+    hosts, cancellation = hosts or Hosts.this_machine(), cancellation or Cancellation()
+    launcher = _Launcher(db=db, listener=listener, cancellation=cancellation, starts=True)
+
+    def attempt(request: LaunchRequest, good: Sequence[Host] | None) -> LaunchResult:
+        return launcher.run(request, hosts if good is None else hosts.only(good))
+
+    return run_with_restarts(
+        request,
+        attempt,
+        partial(launcher.find_good_hosts, request, hosts),
+        launcher.warn,
+        pause=cancellation.wait,
+    )
+
+
+def train(prepared: PreparedLaunch, listener: Listener, cancellation: Cancellation) -> LaunchResult:
+    """Run a prepared training to its end; `launch` has the errors."""
+    listener(Working(what="starting mpirun and PyTorch"))
+    checkpoint = prepared.job.checkpoint.resume_from
+
+    def on_report(report: Report) -> None:
+        nonlocal checkpoint
+        if isinstance(report, CheckpointSaved):
+            checkpoint = report.path
+        listener(report)
+
+    try:
+        outcome = run_job(
+            prepared.job,
+            RUNS,
+            placement=prepared.placement,
+            on_report=on_report,
+            cancellation=cancellation,
+        )
+    except BaseException as error:
+        is_accident = isinstance(error, TrainingFailedError) and error.is_accident
+        if is_accident or isinstance(error, CancelledError) or not isinstance(error, Exception):
+            listener(TrainingStopped(checkpoint=checkpoint, host=prepared.host))
+        raise
+    return LaunchResult(prepared=prepared, outcome=outcome)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Launcher:
+    """What the attempts of one launch have in common."""
+
+    db: str
+    listener: Listener
+    cancellation: Cancellation
+
+    starts: bool
+    """Whether the job is to start; else nothing is measured, and root may ask."""
+
+    def warn(self, message: str) -> None:
+        self.listener(Warned(message=message))
+
+    def note(self, message: str) -> None:
+        self.listener(Noted(message=message))
+
+    def run(self, request: LaunchRequest, hosts: Hosts) -> LaunchResult:
+        """Train once."""
+        prepared, unjoined = self.prepare(request, hosts)
+        self.listener(prepared)
+        if unjoined is not None:
+            names = [node.host for node in prepared.job.nodes]
+            check_world(unjoined, hosts.access, self.listener, self.cancellation, names)
+        return train(prepared, self.listener, self.cancellation)
+
+    def find_good_hosts(self, request: LaunchRequest, hosts: Hosts) -> Sequence[Host]:
+        """Give the hosts that pass their checks now."""
+        if hosts.is_local:
+            return hosts.machines
+        workload = request.workload
+        checked = hosts.check(
+            self.listener,
+            self.cancellation,
+            use_case=workload.use_case,
+            data=workload.data,
+            runs=RUNS,
+        )
+        return checked.good or hosts.machines  # where none is, the next attempt says why
+
+    def prepare(
+        self, request: LaunchRequest, hosts: Hosts
+    ) -> tuple[PreparedLaunch, CheckedHosts | None]:
+        """Give the job to start, and its hosts where MPI was not found to join them yet."""
+        request, point = resolve_resume(request, self.warn)
+        if point.path is not None:
+            self.note(f"going on from {point.path}")
+        for note in hosts.notes:
+            self.warn(note)
+        with self._needing_database(request, hosts):
+            if hosts.is_local:
+                return self._prepare_here(request, point, hosts), None
+            return self._prepare_hosts(request, point, hosts)
+
+    @contextmanager
+    def _needing_database(self, request: LaunchRequest, hosts: Hosts) -> Iterator[None]:
+        try:
+            yield
+        except NoDatabaseError as error:
+            use_case, remedy = request.workload.use_case, self._remedy(request, hosts)
+            raise NoPlanError(f"no plan for {use_case} in {self.db}: run {remedy}") from error
+
+    def _remedy(self, request: LaunchRequest, hosts: Hosts) -> str:
+        return suggest_command("tune", request.workload, db=self.db, hosts=hosts)
+
+    def _prepare_here(
+        self, request: LaunchRequest, point: ResumePoint, hosts: Hosts
+    ) -> PreparedLaunch:
+        node, software, remedy = (
+            probe(quick=True),
+            current_software(),
+            self._remedy(request, hosts),
+        )
+        with Store.open(self.db, create=False) as store:
+            plan = find_plan(store, request, node, software, remedy=remedy)
+        plan = replace(plan, host=hosts.names[0])
+        job = make_local_job(request, point, plan, RunDirectory.find_next(RUNS).path)
+        if self.starts:
+            hosts.access.check_root()
+        placement = Placement(hosts=hosts.machines, access=hosts.access)
+        return PreparedLaunch(job=job, placement=placement, plans=(plan,))
+
+    def _prepare_hosts(
+        self, request: LaunchRequest, point: ResumePoint, hosts: Hosts
+    ) -> tuple[PreparedLaunch, CheckedHosts | None]:
+        remedy = self._remedy(request, hosts)
+        with Store.open(self.db, create=False) as store:  # first: without plans no host is asked
+            checked = hosts.check_good(
+                self.listener, self.cancellation, workload=request.workload, runs=RUNS
+            )
+            if self.starts:
+                hosts.access.check_root()
+            nodes = {host.name: _get_hardware(checked, host) for host in checked.ranked}
+            plans = find_plans(store, request, nodes, current_software(), remedy=remedy)
+            links = store.latest_links({host: node.fingerprint() for host, node in nodes.items()})
+        sizes = [p.stored.gradient_bytes for p in plans if p.stored.gradient_bytes is not None]
+        gradient_bytes = max(sizes, default=None)
+        chooses = len(plans) > 1 and not (request.all_hosts or point.shares)
+        is_joined = False
+        if links is None and gradient_bytes is not None and chooses and self.starts:
+            links = self._measure_links(checked, hosts, gradient_bytes)
+            is_joined = links is not None
+        choice = self._choose(request, point, plans, links, gradient_bytes)
+        prepared = PreparedLaunch(
+            job=make_job(request, point, choice.chosen, plans, RunDirectory.find_next(RUNS).path),
+            placement=Placement.of(checked, choice.chosen.hosts, hosts.access),
+            plans=tuple(plans),
+            choice=choice,
+            links=links,
+        )
+        return prepared, None if is_joined else checked
+
+    def _measure_links(
+        self, checked: CheckedHosts, hosts: Hosts, gradient_bytes: int
+    ) -> MeasuredLinks | None:
+        """Measure the network between hosts that were never measured together, and store it.
+
+        Without it, whether a host makes the job faster is not known.
+
+        Returns:
+            The links; ``None`` where a host was lost meanwhile.
+
+        Raises:
+            HostUnreachableError: MPI does not join the hosts.
+        """
+        check_world(checked, hosts.access, self.listener, self.cancellation)
+        doing = f"measuring the network between {len(checked.ranked)} hosts"
+        self.note(f"{doing}, as it was not measured with all of them")
+        with LazyStore(self.db) as store:
+            collector, _ = run_on_all(
+                ClusterPurpose.LINKS,
+                doing,
+                checked,
+                hosts,
+                store,
+                self.listener,
+                self.cancellation,
+                message_bytes=(gradient_bytes,),
+            )
+        has_all = all(node.failure is None for node in collector.nodes.values())
+        return collector.links if has_all else None
+
+    def _choose(
+        self,
+        request: LaunchRequest,
+        point: ResumePoint,
+        plans: Sequence[NodePlan],
+        links: MeasuredLinks | None,
+        gradient_bytes: int | None,
+    ) -> NodeChoice:
+        nodes, untried = cluster_nodes(plans, request.global_batch)
+        fixed = fix_shares(nodes, point.shares)
+        if fixed is not None:
+            self.note(_describe_fixed_shares(nodes, fixed))
+        elif point.shares:
+            self.note(
+                "shares are given anew: a host or a plan of the checkpoint is another one now"
+            )
+        if untried:
+            self.warn(
+                f"--global-batch {request.global_batch} is more than was tried on "
+                f"{', '.join(untried)}: memory may not suffice there"
+            )
+        if gradient_bytes is None and links is not None and len(plans) > 1:
+            self.warn(
+                "the plans do not say how large the gradients are, as those of older versions: "
+                "tune again, so that the network is counted"
+            )
+        cost = None
+        if links is not None and links.links:
+            cost = SyncCostModel(links, is_rounded=request.wire != "fp32")
+        return choose_nodes(
+            nodes if fixed is None else fixed,
+            cost,
+            gradient_bytes,
+            global_batch=request.global_batch,
+            all_hosts=request.all_hosts or fixed is not None,
+        )
+
+
+def _get_hardware(checked: CheckedHosts, host: Host) -> Hardware:
+    hardware = checked.facts[host.name].hardware
+    if hardware is None:
+        raise HostUnreachableError(f"host {host.name}: it cannot say what hardware it has")
+    return hardware
+
+
+def _describe_fixed_shares(nodes: Sequence[ClusterNode], fixed: Sequence[ClusterNode]) -> str:
+    """Describe shares that a checkpoint has fixed, and how other hosts would get one."""
+    line = "hosts and shares are those of the checkpoint"
+    used = {node.host for node in fixed}
+    if left := [node.host for node in nodes if node.host not in used]:
+        batch = sum(node.limits.min_batch for node in fixed)
+        line += f", without {', '.join(left)}: --global-batch {batch} shares anew over all hosts"
+    return line

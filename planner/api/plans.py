@@ -1,0 +1,173 @@
+"""Stored plans and their trials.
+
+Example:
+    >>> from planner.api import plans
+    >>> for plan in plans.find("simplebig"):  # doctest: +SKIP
+    ...     print(plan.stored.id, plan.stored.node, plan.stale_reasons)
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from planner.errors import NoPlanError
+from planner.plans.plan_file import read_plan_file
+from planner.plans.software import current_software
+from planner.plans.stored_plan import StoredPlan, stale_reasons
+from planner.store import Store
+from planner.tuning.study import StoredTrial
+from probes.node import probe
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundPlan:
+    """A stored plan as it is now."""
+
+    stored: StoredPlan
+
+    stale_reasons: tuple[str, ...] = ()
+    """What is other than when it was measured: its node's hardware, or the software."""
+
+    trials: tuple[StoredTrial, ...] = ()
+    """Of its search, where one plan alone was asked for."""
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether its times may not hold any more."""
+        return bool(self.stale_reasons)
+
+
+def find(
+    use_case: str | None = None, node: str | None = None, *, db: str = "planner.db"
+) -> list[FoundPlan]:
+    """Give the stored plans, the newest first.
+
+    Example:
+        >>> from planner.api import plans
+        >>> [plan.stored.id for plan in plans.find("simplebig")]  # doctest: +SKIP
+        [3, 1]
+
+    Args:
+        use_case: Only of this one, as `make_workload` spells it.
+        node: Only of this node.
+        db: Database: a path or ``sqlite:///path``.
+
+    Raises:
+        NoDatabaseError: There is no database.
+        StoreError: The database cannot be used.
+    """
+    with Store.open(db, create=False) as store:
+        return [_judge(store, stored) for stored in store.plans(use_case, node)]
+
+
+def get(plan_id: int, *, db: str = "planner.db") -> FoundPlan:
+    """Give one plan with the trials of its search.
+
+    Example:
+        >>> from planner.api import plans
+        >>> plans.get(1).stored.plan.strategy  # doctest: +SKIP
+        'threads'
+
+    Raises:
+        NoPlanError: There is none with this number.
+    """
+    with Store.open(db, create=False) as store:
+        return _judge_with_trials(store, store.get_plan(plan_id))
+
+
+def find_best(use_case: str, node: str | None = None, *, db: str = "planner.db") -> FoundPlan:
+    """Give the plan that `launch` would use.
+
+    Example:
+        >>> from planner.api import plans
+        >>> plans.find_best("simplebig").stored.id  # doctest: +SKIP
+        1
+
+    Args:
+        use_case: As `make_workload` spells it.
+        node: On this node, as it was last seen; this machine where left out.
+        db: Database.
+
+    Raises:
+        NoPlanError: There is none.
+    """
+    software = current_software()
+    with Store.open(db, create=False) as store:
+        fingerprint: str | None
+        if node is None:
+            here = probe(quick=True)
+            node, fingerprint = here.node, here.fingerprint()
+        else:
+            fingerprint = store.latest_fingerprint(node)
+        stored = store.best_plan(use_case, software=software, fingerprint=fingerprint, node=node)
+        if stored is None:
+            raise NoPlanError(
+                f"no plan for {use_case} on {node}: "
+                f"run ddlplan tune --use-case {shlex.quote(use_case)}"
+            )
+        reasons = stale_reasons(stored, fingerprint=fingerprint, software=software)
+        found = _judge_with_trials(store, stored)
+        return FoundPlan(stored=stored, stale_reasons=tuple(reasons), trials=found.trials)
+
+
+def import_file(file: Path, *, db: str = "planner.db") -> FoundPlan:
+    """Store a plan from a file that ``ddlplan plans export`` wrote.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from planner.api import plans
+        >>> plans.import_file(Path("plan.json")).stored.id  # doctest: +SKIP
+        4
+
+    Raises:
+        PlanFileError: The file cannot be read.
+    """
+    stored = read_plan_file(file)  # first: a file that is no good must not make a database
+    with Store.open(db) as store:
+        return _judge(store, store.get_plan(store.save_plan(stored)))
+
+
+def remove(plan_id: int, *, db: str = "planner.db") -> None:
+    """Remove a plan; its trials stay.
+
+    Example:
+        >>> from planner.api import plans
+        >>> plans.remove(4)  # doctest: +SKIP
+
+    Raises:
+        NoPlanError: There is none with this number.
+    """
+    with Store.open(db, create=False) as store:
+        store.remove_plan(plan_id)
+
+
+def find_trials(
+    use_case: str | None = None, node: str | None = None, *, db: str = "planner.db"
+) -> Sequence[StoredTrial]:
+    """Give every trial, failed ones with their reason.
+
+    Example:
+        >>> from planner.api import plans
+        >>> plans.find_trials("simplebig")[0].result.outcome  # doctest: +SKIP
+        <Outcome.OK: 'ok'>
+
+    Raises:
+        NoDatabaseError: There is no database.
+    """
+    with Store.open(db, create=False) as store:
+        return store.all_trials(use_case, node)
+
+
+def _judge(store: Store, stored: StoredPlan) -> FoundPlan:
+    fingerprint = store.latest_fingerprint(stored.node)
+    reasons = stale_reasons(stored, fingerprint=fingerprint, software=current_software())
+    return FoundPlan(stored=stored, stale_reasons=tuple(reasons))
+
+
+def _judge_with_trials(store: Store, stored: StoredPlan) -> FoundPlan:
+    trials = [] if stored.study_id is None else store.trials(stored.study_id)
+    judged = _judge(store, stored)
+    return FoundPlan(stored=stored, stale_reasons=judged.stale_reasons, trials=tuple(trials))

@@ -1,0 +1,127 @@
+"""Probing of this machine or of several hosts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from launch.errors import HostUnreachableError
+from launch.hosts.findings import CheckedHosts
+from launch.reports import Warned, Working
+from planner.api._cluster import check_all, run_on_all
+from planner.cancellation import Cancellation
+from planner.cluster.links import MeasuredLinks
+from planner.cluster_tuning.collector import LazyStore
+from planner.cluster_tuning.reports import NodeFailed
+from planner.cluster_tuning.task import ClusterPurpose
+from planner.jobs.hosts import Hosts
+from planner.store import Store
+from planner.tuning.reports import Listener, ignore
+from probes.hardware import Hardware
+from probes.node import probe as probe_node
+
+_MESSAGE_BYTES = (4 * 2**20, 64 * 2**20)
+"""Gradients of a small and of a large model, where no plan has any."""
+
+_MOST_MODELS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeProbe:
+    """What a probe of one node found."""
+
+    host: str
+    """As the host file names it."""
+
+    hardware: Hardware | None
+    failure: NodeFailed | None = None
+    """Why there is no hardware, or no more than that."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeResult:
+    """What a probe found; it is in the database too."""
+
+    nodes: tuple[NodeProbe, ...]
+    """In the order of the ranks."""
+
+    links: MeasuredLinks | None = None
+    """The network between them, where it was measured."""
+
+
+def probe(
+    *,
+    db: str = "planner.db",
+    hosts: Hosts | None = None,
+    quick: bool = False,
+    listener: Listener = ignore,
+    cancellation: Cancellation | None = None,
+) -> ProbeResult:
+    """Measure what this machine, or each host and the network between them, can do.
+
+    Example:
+        >>> from planner.api import probe
+        >>> result = probe(quick=True)
+        >>> result.nodes[0].hardware.cpu.usable_cores > 0
+        True
+
+    Args:
+        db: Database: a path or ``sqlite:///path``.
+        hosts: Where; this machine where left out.
+        quick: Measure nothing, below 2 s on this machine.
+        listener: Receives what is going on.
+        cancellation: Ends a probe of several hosts; one of this machine takes 10 s at most.
+
+    Raises:
+        HostUnreachableError: A host failed its checks, or none could be probed.
+        StoreError: The database cannot be used.
+        CancelledError: The end was asked for.
+    """
+    hosts, cancellation = hosts or Hosts.this_machine(), cancellation or Cancellation()
+    for note in hosts.notes:
+        listener(Warned(message=note))
+    if not hosts.is_local:
+        return _probe_hosts(hosts, db, listener, cancellation, quick=quick)
+    with Store.open(db) as store:
+        cancellation.check()
+        listener(Working(what="probing this machine"))
+        node = probe_node(quick=quick)
+        store.save_probe(node)
+    return ProbeResult(nodes=(NodeProbe(host=hosts.names[0], hardware=node),))
+
+
+def _probe_hosts(
+    hosts: Hosts, db: str, listener: Listener, cancellation: Cancellation, *, quick: bool
+) -> ProbeResult:
+    Store.check_location(db)
+    checked = check_all(hosts, listener, cancellation)
+    with LazyStore(db) as store:
+        collector, _ = run_on_all(
+            ClusterPurpose.PROBE,
+            f"probing {len(hosts.machines)} nodes",
+            checked,
+            hosts,
+            store,
+            listener,
+            cancellation,
+            is_quick=quick,
+            message_bytes=(*_MESSAGE_BYTES, *_trained_bytes(store, checked)),
+        )
+    nodes = tuple(
+        NodeProbe(host=node.host, hardware=node.hardware, failure=node.failure)
+        for node in collector.nodes.values()
+    )
+    if all(node.hardware is None for node in nodes):
+        first = nodes[0]
+        why = "it was not heard of" if first.failure is None else first.failure.message
+        raise HostUnreachableError(f"{first.host}: {why}")
+    return ProbeResult(nodes=nodes, links=collector.links)
+
+
+def _trained_bytes(store: LazyStore, checked: CheckedHosts) -> list[int]:
+    """Give the largest sizes of gradients that these hosts have plans for."""
+    store_here = store.find()
+    facts = [checked.facts[host.name].hardware for host in checked.ranked]
+    fingerprints = {node.fingerprint() for node in facts if node is not None}
+    plans = [] if store_here is None else store_here.plans()
+    found = {plan.gradient_bytes or 0 for plan in plans if plan.fingerprint in fingerprints}
+    return sorted(found - {0}, reverse=True)[:_MOST_MODELS]

@@ -1,0 +1,215 @@
+"""Tuning: the search for the fastest plan of this machine, or of each of several hosts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from launch.errors import HostUnreachableError, UseCaseError
+from launch.reports import Noted, Warned, Working
+from launch.workers.fork_server_pool import ForkServerPool
+from planner.api._cluster import check_all, run_on_all
+from planner.cancellation import Cancellation
+from planner.cluster.links import MeasuredLinks
+from planner.cluster_tuning.collector import LazyStore, NodeState
+from planner.cluster_tuning.reports import NodeFailed
+from planner.cluster_tuning.task import ClusterPurpose
+from planner.errors import NoPlanError
+from planner.jobs.hosts import Hosts
+from planner.plans.software import current_software
+from planner.plans.stored_plan import StoredPlan
+from planner.store import Store
+from planner.tuning.conclusion import TuneOutcome, conclude
+from planner.tuning.findings import Findings
+from planner.tuning.preparation import prepare
+from planner.tuning.reports import Listener, ignore
+from planner.tuning.trial import TrialRunner
+from planner.tuning.tune import Tuner
+from planner.tuning.tune_request import TuneRequest
+from probes.hardware import Hardware
+from probes.node import probe
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeTuneResult:
+    """What a search found on one node."""
+
+    host: str
+    """As the host file names it."""
+
+    outcome: TuneOutcome | None
+    """``None`` where the node got no plan."""
+
+    pixel_bytes: int | None = None
+    """Size of the decoded pictures in the cache; ``None`` where there are none."""
+
+    failure: NodeFailed | None = None
+    """Why it got no plan, or did not come to its end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneResult:
+    """What a search found; plans and trials are in the database too."""
+
+    nodes: tuple[NodeTuneResult, ...]
+    """In the order of the ranks."""
+
+    links: MeasuredLinks | None = None
+    """The network between them, where it was measured."""
+
+    elapsed_s: float
+
+    interrupted: bool
+    """Whether it was cancelled, or ended by Ctrl-C: the same request continues it."""
+
+    launch_plan_id: int | None = None
+    """Number of the plan of this machine, where a launch would choose another by itself."""
+
+    @property
+    def plan(self) -> StoredPlan:
+        """The best plan of the first node that has one."""
+        return next(node.outcome.plan for node in self.nodes if node.outcome is not None)
+
+
+def tune(
+    request: TuneRequest,
+    *,
+    db: str = "planner.db",
+    hosts: Hosts | None = None,
+    listener: Listener = ignore,
+    cancellation: Cancellation | None = None,
+) -> TuneResult:
+    """Search for the fastest way to train a use case on this machine, or on each host.
+
+    Each trial is in the database as soon as it ends. A search that is cancelled, or that Ctrl-C
+    ends, gives what it knows; it raises only where no trial had succeeded.
+
+    Example:
+        >>> from planner.api import TuneRequest, make_workload, tune
+        >>> workload = make_workload("simplebig", data="photos")
+        >>> result = tune(TuneRequest(workload=workload, budget_s=300))  # doctest: +SKIP
+        >>> result.plan.throughput_samples_per_s.median  # doctest: +SKIP
+        61.3
+
+    Args:
+        request: What to search, and for how long.
+        db: Database: a path or ``sqlite:///path``.
+        hosts: Where; this machine where left out.
+        listener: Receives progress, warnings, and each trial.
+        cancellation: Ends the search in order, from any thread.
+
+    Raises:
+        UseCaseError: The use case or its data are at fault.
+        HostUnreachableError: A host failed its checks, before anything was started.
+        NoPlanError: No trial succeeded.
+        StoreError: The database cannot be used.
+        CancelledError: The search was cancelled before any trial had succeeded.
+    """
+    hosts, cancellation = hosts or Hosts.this_machine(), cancellation or Cancellation()
+    Store.check_location(db)  # before anything is prepared or timed that could not be stored
+    for note in hosts.notes:
+        listener(Warned(message=note))
+    search = _tune_here if hosts.is_local else _tune_hosts
+    return search(request, hosts, db, listener, cancellation)
+
+
+def _tune_here(
+    request: TuneRequest, hosts: Hosts, db: str, listener: Listener, cancellation: Cancellation
+) -> TuneResult:
+    started = time.monotonic()
+    software = current_software()
+    node = probe(quick=True)
+    with ForkServerPool() as servers:
+        runner = TrialRunner(request.workload, node, servers, cancellation)
+        listener(Working(what="loading PyTorch and the use case"))
+        prepared = prepare(request, node, runner, needs_all_strategies=True, listener=listener)
+        # Only now: a use case or a folder that is no good leaves no database behind.
+        with Store.open(db) as store:
+            node = _find_or_probe_node(store, node, listener)
+            findings = Findings(request, prepared.facts, node, software, store)
+            tuner = Tuner(findings, runner.run, listener, checked_s=prepared.checked_s)
+            interrupted = tuner.search()
+            outcome = conclude(findings, store, interrupted=interrupted)
+            launch_plan_id = _find_launch_plan_id(store, outcome.plan)
+    found = NodeTuneResult(host=hosts.names[0], outcome=outcome, pixel_bytes=prepared.pixel_bytes)
+    return TuneResult(
+        nodes=(found,),
+        elapsed_s=time.monotonic() - started,
+        interrupted=outcome.interrupted,
+        launch_plan_id=launch_plan_id,
+    )
+
+
+def _find_or_probe_node(store: Store, node: Hardware, listener: Listener) -> Hardware:
+    """Give this machine's stored probe; measure it where there is none."""
+    if stored := store.latest_probe(node.fingerprint(), node=node.node):
+        return stored
+    listener(Noted(message=f"probing {node.node}, which has no stored probe"))
+    measured = probe()
+    store.save_probe(measured)
+    return measured
+
+
+def _find_launch_plan_id(store: Store, found: StoredPlan) -> int | None:
+    chosen = store.best_plan(
+        found.use_case, software=found.software, fingerprint=found.fingerprint, node=found.node
+    )
+    return None if chosen is not None and chosen.id == found.id else found.id
+
+
+def _tune_hosts(
+    request: TuneRequest, hosts: Hosts, db: str, listener: Listener, cancellation: Cancellation
+) -> TuneResult:
+    started = time.monotonic()
+    checked = check_all(hosts, listener, cancellation, workload=request.workload)
+    with LazyStore(db) as store:
+        collector, interrupted = run_on_all(
+            ClusterPurpose.TUNE,
+            f"tuning {len(hosts.machines)} nodes",
+            checked,
+            hosts,
+            store,
+            listener,
+            cancellation,
+            request=request,
+        )
+        collector.conclude(interrupted=interrupted)
+    states = list(collector.nodes.values())
+    for state in states:
+        if state.failure is not None and not state.failure.is_lost:  # that was reported at once
+            listener(Warned(message=state.failure.message), state.host)
+        elif state.outcome is None and not interrupted:
+            listener(Warned(message="it was not heard to the end: tune again"), state.host)
+    if not any(state.outcome for state in states):
+        if interrupted:
+            cancellation.check()
+            raise KeyboardInterrupt
+        raise _make_no_plan_error(states)
+    return TuneResult(
+        nodes=tuple(
+            NodeTuneResult(
+                host=state.host,
+                outcome=state.outcome,
+                pixel_bytes=state.pixel_bytes,
+                failure=state.failure,
+            )
+            for state in states
+        ),
+        links=collector.links,
+        elapsed_s=time.monotonic() - started,
+        interrupted=interrupted,
+    )
+
+
+def _make_no_plan_error(states: Sequence[NodeState]) -> Exception:
+    """Make the error of a job in which no node got a plan: of the first one, and how many more."""
+    failed = [(state.host, state.failure) for state in states if state.failure is not None]
+    if not failed:
+        return NoPlanError("no node got a plan: raise --budget")
+    host, first = failed[0]
+    more = f" (and {len(failed) - 1} more nodes)" if len(failed) > 1 else ""
+    message = f"{host}: {first.message}{more}"
+    kinds: dict[int, type[Exception]] = {2: UseCaseError, 4: HostUnreachableError}
+    codes = {failure.code for _, failure in failed}
+    return (kinds.get(first.code, NoPlanError) if len(codes) == 1 else NoPlanError)(message)

@@ -1,0 +1,29 @@
+"""Help of a command: its options under the headings of their groups, as plain text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from typer.core import TyperCommand
+
+DEFAULT_GROUP = "Output"
+
+
+class GroupedCommand(TyperCommand):
+    """A command whose options name their group, as ``rich_help_panel``.
+
+    typer draws these groups as boxes, which needs rich: that takes as long to load as all else that
+    ``--help`` does, and boxes are in the way in a pipe.
+    """
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the arguments and each group, in the order of the first option of each."""
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            default = "Arguments" if parameter.param_type_name == "argument" else DEFAULT_GROUP
+            title = getattr(parameter, "rich_help_panel", None) or default
+            if (record := parameter.get_help_record(ctx)) is not None:
+                groups.setdefault(title, []).append(record)
+        for title, records in groups.items():
+            with formatter.section(title):
+                formatter.write_dl(records)

@@ -1,0 +1,1 @@
+"""Several nodes in one job: the network between them, predicted speeds, which nodes to use."""

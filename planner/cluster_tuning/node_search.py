@@ -1,0 +1,123 @@
+"""A node's part of cluster tuning: it searches, or confirms what an equal node found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from queue import SimpleQueue
+
+from launch.plan import Plan
+from launch.reports import Report
+from launch.workers.fork_server_pool import ForkServerPool
+from planner.cluster_tuning.reports import (
+    CaseDescribed,
+    ConfirmPlans,
+    NodeProbed,
+    PlansFound,
+)
+from planner.cluster_tuning.task import NodeTask
+from planner.errors import NoPlanError
+from planner.tuning.choice import find_finalists
+from planner.tuning.findings import Findings
+from planner.tuning.preparation import prepare
+from planner.tuning.reports import TrialEnded, ignore
+from planner.tuning.result import TrialResult
+from planner.tuning.study import EarlierTrials, Study
+from planner.tuning.trial import TrialRunner
+from planner.tuning.tune import Tuner
+from planner.tuning.tune_request import TuneRequest
+from probes.hardware import Hardware
+from probes.node import probe
+
+Send = Callable[[Report], None]
+
+
+class RemoteTrialStore:
+    """Keeps trials by telling of them: the database is another machine's.
+
+    Args:
+        studies: What is known of the node's studies, by their keys.
+        send: Takes what the starting process should hear.
+    """
+
+    def __init__(self, studies: Mapping[str, EarlierTrials], send: Send) -> None:
+        self._studies = studies
+        self._send = send
+
+    def begin_search(self, study: Study, *, fresh: bool) -> EarlierTrials:
+        """Give the trials of the study that were sent; whoever sent them has judged ``fresh``."""
+        return self._studies.get(study.key, EarlierTrials(study_id=0))
+
+    def add_trial(self, study_id: int, result: TrialResult) -> int:
+        """Tell of a finished trial."""
+        self._send(TrialEnded(result=result))
+        return 0
+
+
+def search_node(
+    task: NodeTask,
+    request: TuneRequest,
+    software: Mapping[str, str],
+    directives: SimpleQueue[Report],
+    send: Send,
+    *,
+    leads: bool,
+) -> None:
+    """Search for the best plan of this node, or confirm that of a node with equal hardware.
+
+    Args:
+        task: What is known of this node.
+        request: What the user asks.
+        software: Versions that the measurements depend on.
+        directives: What rank 0 tells this node.
+        send: Takes what rank 0 should hear.
+        leads: Whether this node searches.
+
+    Raises:
+        LaunchError: The use case cannot be tried here.
+        PlannerError: No trial succeeded.
+    """
+    node = find_hardware(task.probe, send)
+    with ForkServerPool() as servers:
+        runner = TrialRunner(request.workload, node, servers)
+        prepared = prepare(
+            request,
+            node,
+            runner,
+            needs_all_strategies=False,  # those named may need more cores than this node has
+            listener=lambda report, _host=None: send(report),
+        )
+        send(CaseDescribed(facts=prepared.facts, pixel_bytes=prepared.pixel_bytes))
+        trial_store = RemoteTrialStore(task.studies, send)
+        findings = Findings(request, prepared.facts, node, software, trial_store)
+        tuner = Tuner(findings, runner.run, ignore, checked_s=prepared.checked_s)
+        if not leads:
+            tuner.measure_baseline()
+            match directives.get():
+                case ConfirmPlans() as confirm:
+                    tuner.confirm(confirm.plans)
+                case _:
+                    leads = True
+        if leads:
+            tuner.search()
+            send(PlansFound(plans=_best_plans(findings)))
+    if not findings.candidates():
+        raise NoPlanError(findings.explain_no_plan())
+
+
+def find_hardware(known: Hardware | None, send: Send) -> Hardware:
+    """Give this machine's last probe; measure it where there is none, or of other hardware."""
+    found = probe(quick=True)
+    is_known = known is not None and known.fingerprint() == found.fingerprint()
+    node = known if known is not None and is_known else probe()
+    send(NodeProbed(hardware=node, is_new=not is_known))
+    return node
+
+
+def _best_plans(findings: Findings) -> tuple[Plan, ...]:
+    """Give the plan that will be stored, and after it those that came near."""
+    candidates = findings.candidates()
+    if not candidates:
+        return ()
+    best = findings.choose(candidates).plan
+    others = (c.plan for c in find_finalists(candidates) if c.plan != best)
+    return (best, *others)

@@ -1,0 +1,105 @@
+"""Failure of a job: its root cause, and the error that says it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from launch.hosts.host_line import Host
+from launch.hosts.ssh import ssh_name
+from launch.mpi.mpirun_log import LOGIN_BROKEN, find_dead_rank, find_lost_host
+from launch.reports import JobFailed, make_lost_host_failure, make_node_failure
+from launch.system.process_end import explain_exit
+from planner.errors import TrainingFailedError
+from planner.jobs.placement import Placement
+
+
+def find_root_cause(
+    failures: Sequence[JobFailed], log: str, hosts: Sequence[Host]
+) -> JobFailed | None:
+    """Find the failure that the others followed from; ``None`` where none was seen.
+
+    A node's own worker failure counts first: the end of another node does not end its workers. A
+    rank that dies reports nothing, but its daemon does. That a node is missed is a consequence
+    where one of these is known.
+
+    Args:
+        failures: Reported by the ranks, in that order.
+        log: What mpirun wrote to stderr.
+        hosts: By rank.
+    """
+    if own := [failure for failure in failures if not failure.is_consequence]:
+        return own[0]
+    dead = find_dead_rank(log)
+    if dead is not None and dead.rank < len(hosts):
+        message = f"rank {dead.rank} was {explain_exit(-dead.signal)}"
+        return replace(make_node_failure(hosts[dead.rank].name, message), signal=dead.signal)
+    if lost := [failure for failure in failures if failure.is_lost_host]:
+        return lost[0]
+    if (name := find_lost_host(log)) is not None:
+        names = {ssh_name(host): host.name for host in hosts}
+        return make_lost_host_failure(names.get(name, name), "does not answer mpirun any more")
+    return failures[0] if failures else None
+
+
+def explain_root_cause(cause: JobFailed, log: Path) -> TrainingFailedError:
+    """Make the error of a root cause.
+
+    Args:
+        cause: What `find_root_cause` gave.
+        log: What mpirun wrote to stderr.
+    """
+    if cause.workers == 0:
+        message, tail = f"{cause.node}: {cause.message}", _tail(log)
+    else:
+        where = f"worker {cause.worker} of {cause.workers} on {cause.node}"
+        message, tail = f"{where}: {cause.message}: see {cause.log}", cause.log_tail
+    return TrainingFailedError(message, log_tail=tail, cause=cause)
+
+
+def explain_end(code: int, log: Path) -> TrainingFailedError:
+    """Make the error of an end whose cause is not known.
+
+    Args:
+        code: Its exit status, negative for a signal.
+        log: What it wrote to stderr.
+    """
+    how = f"was {explain_exit(code)}" if code < 0 else f"ended with {explain_exit(code)}"
+    is_broken = code in LOGIN_BROKEN
+    how += ", as where a login to a host breaks," if is_broken else ""
+    message = f"mpirun {how} before the training was done: see {log}"
+    is_accident = code < 0 or is_broken
+    return TrainingFailedError(message, log_tail=_tail(log), is_accident=is_accident)
+
+
+def explain_silence(
+    silence_s: float, placement: Placement, log: Path, *, is_stopped: bool, has_reported: bool
+) -> JobFailed:
+    """Make the failure of a job that has become silent.
+
+    That no rank has ever reported is no accident: none would the next time either.
+
+    Args:
+        silence_s: Seconds without a report.
+        placement: Of the ranks.
+        log: What mpirun wrote to stderr.
+        is_stopped: Whether mpirun stands still.
+        has_reported: Whether a rank ever has.
+    """
+    if is_stopped:
+        stopped = make_node_failure(
+            "mpirun", f"stands still, it is stopped, as by SIGSTOP: see {log}"
+        )
+        return replace(stopped, is_hang=True)
+    if not has_reported:
+        doctor = "ddlplan doctor --hosts FILE" if placement.uses_remote_hosts else "ddlplan doctor"
+        message = f"no rank has spoken in {silence_s:.0f} s: run {doctor}, and see {log}"
+        return make_node_failure("mpirun", message)
+    message = f"its rank does not answer, it has said nothing for {silence_s:.0f} s: see {log}"
+    return make_lost_host_failure(placement.hosts[0].name, message)
+
+
+def _tail(path: Path, lines: int = 20) -> str:
+    text = path.read_text(errors="replace").replace("\0", "")  # mpirun ends what it writes with it
+    return "\n".join(text.splitlines()[-lines:])

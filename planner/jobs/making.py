@@ -1,0 +1,315 @@
+"""Making of a job: the stored plan of each host, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from launch.errors import InvalidPlanError
+from launch.job import DEFAULT_CHECKPOINT_INTERVAL_S, CheckpointConfig, Job, NodeJob
+from launch.shares import NodeLimits
+from launch.strategies import check_plan, load_strategy
+from launch.workload import Workload
+from planner.cluster.prediction import ClusterNode, Prediction
+from planner.cluster.sync_cost import first_ready
+from planner.errors import NoPlanError, StalePlanError
+from planner.jobs.batch_limit import is_memory_limited, largest_batch
+from planner.plans.measured_steps import (
+    MeasuredSteps,
+    StepPoint,
+    add_fixed_cost,
+    steps_from_points,
+)
+from planner.plans.stored_plan import StoredPlan, stale_reasons
+from planner.store import Store
+from planner.tuning.step_times import fit_measured_steps
+from probes.hardware import Hardware
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchRequest:
+    """What the user asks of a training."""
+
+    workload: Workload
+    epochs: int = 1
+    plan_id: int | None = None
+    global_batch: int | None = None
+    allow_stale: bool = False
+    all_hosts: bool = False
+    """Use every host, whatever is predicted of fewer."""
+
+    wire: str = "fp32"
+    """How gradients travel between nodes: ``bf16`` rounds them, and carries the error over."""
+
+    keep_shares: bool = False
+    """Leave the shares alone while training, even where a node becomes slower."""
+
+    checkpoint: Path | None = None
+    """Folder of the checkpoints."""
+
+    checkpoint_every_s: float = DEFAULT_CHECKPOINT_INTERVAL_S
+    resume: bool = False
+    """Resume from the newest of them."""
+
+    max_restarts: int = 0
+    """How often to go on from the last checkpoint after an accident."""
+
+    hang_timeout_s: float | None = None
+    """Time without a step after which a node has failed; ``None``: by the time of its steps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumePoint:
+    """The checkpoint that a job resumes from, if any."""
+
+    path: Path | None = None
+
+    done_epochs: int = 0
+    """Epochs that it has done."""
+
+    shares: Mapping[str, int] = field(default_factory=dict)
+    """Shares of its hosts; empty where the user wants others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePlan:
+    """The plan of one host, with what a share needs."""
+
+    host: str
+    node: Hardware
+    stored: StoredPlan
+    steps: MeasuredSteps
+    reasons: tuple[str, ...] = ()
+    """Why the plan is stale; used all the same."""
+
+    @property
+    def max_batch(self) -> int:
+        """Largest share."""
+        return largest_batch(self.stored.plan, self.steps, self.node)
+
+    def cluster_node(self) -> ClusterNode:
+        """Give what shares are worked out from."""
+        plan, cpu = self.stored.plan, self.node.cpu
+        cores = min(cpu.usable_cores, cpu.quota_cores or cpu.usable_cores)
+        is_busy = "cpu" in plan.devices and plan.threads >= cores
+        return ClusterNode(
+            host=self.host,
+            time=self.steps.step_time,
+            tuned_batch=plan.node_batch,
+            limits=NodeLimits.of_plan(plan, self.max_batch),
+            cores=cores if is_busy else None,
+            first_ready=first_ready(
+                plan.micro_batches,
+                begins_early=bool(self.stored.begins_early),
+                sends_at_end=load_strategy(plan.strategy).sends_at_end(plan),
+            ),
+        )
+
+
+def cluster_nodes(
+    plans: Sequence[NodePlan], global_batch: int | None
+) -> tuple[list[ClusterNode], list[str]]:
+    """Give what shares are worked out from, and hosts that may have to take more than was tried.
+
+    These are hosts whose limit is only what was tried, not memory, and only where the user wants a
+    global batch that the limits do not allow.
+    """
+    nodes = [plan.cluster_node() for plan in plans]
+    if global_batch is None or sum(node.limits.max_batch or 0 for node in nodes) >= global_batch:
+        return nodes, []
+    untried = [plan.host for plan in plans if not is_memory_limited(plan.stored.plan, plan.steps)]
+    return [
+        replace(node, limits=replace(node.limits, max_batch=None)) if node.host in untried else node
+        for node in nodes
+    ], untried
+
+
+def fix_shares(nodes: Sequence[ClusterNode], shares: Mapping[str, int]) -> list[ClusterNode] | None:
+    """Give the nodes that have a share, each able to take that one alone.
+
+    ``None`` where there is no share, or one that its host cannot take: it is not there, or its plan
+    is another one by now.
+    """
+    limits = {node.host: node.limits for node in nodes}
+    if not shares or not shares.keys() <= limits.keys():
+        return None
+    if not all(limits[host].allow(share) for host, share in shares.items()):
+        return None
+    return [
+        replace(node, limits=NodeLimits(min_batch=share, max_batch=share))
+        for node in nodes
+        if (share := shares.get(node.host))
+    ]
+
+
+def find_plan(
+    store: Store,
+    request: LaunchRequest,
+    node: Hardware,
+    software: Mapping[str, str],
+    *,
+    remedy: str,
+    host: str | None = None,
+) -> NodePlan:
+    """Give the plan to launch on a node.
+
+    Args:
+        store: Where plans are.
+        request: What the user wants launched.
+        node: The node.
+        software: Versions that would run the plan.
+        remedy: Command that finds a plan where there is none.
+        host: What the host file calls the node; its own name where left out.
+
+    Raises:
+        NoPlanError: None is stored; the message names the command that finds one.
+        StalePlanError: It was made on other hardware or software.
+        UnknownStrategyError: It names a strategy that this version does not have.
+        InvalidPlanError: It is a plan of another use case, its strategy can make nothing of it,
+            or it does not fit this node.
+    """
+    name, use_case = host or node.node, request.workload.use_case
+    if request.plan_id is not None:
+        stored: StoredPlan | None = store.get_plan(request.plan_id)
+    else:
+        stored = store.best_plan(
+            request.workload.use_case,
+            fingerprint=node.fingerprint(),
+            node=node.node,
+            software=software,
+        )
+    if stored is None:
+        raise NoPlanError(f"no plan for {use_case} on {name}: run {remedy}")
+    if stored.use_case != use_case:
+        raise InvalidPlanError(
+            f"plan {stored.id} is for {stored.use_case}, not {use_case}: choose another"
+        )
+    reasons = stale_reasons(stored, fingerprint=node.fingerprint(), software=software)
+    if reasons and not request.allow_stale:
+        where = "" if host is None else f" on {host}"
+        raise StalePlanError(
+            f"plan {stored.id} is stale{where}, {', '.join(reasons)}: run {remedy}, "
+            "or pass --allow-stale"
+        )
+    check_plan(stored.plan)
+    stored.plan.check_fits(node.cpu.usable_cores)
+    steps = _steps(store, stored)
+    return NodePlan(host=name, node=node, stored=stored, steps=steps, reasons=reasons)
+
+
+def find_plans(
+    store: Store,
+    request: LaunchRequest,
+    nodes: Mapping[str, Hardware],
+    software: Mapping[str, str],
+    *,
+    remedy: str,
+) -> list[NodePlan]:
+    """Give the plan of every host, as `find_plan` does for one.
+
+    Args:
+        store: Where plans are.
+        request: What the user wants launched.
+        nodes: Hardware by the name that the host file has, in the order of the ranks.
+        software: Versions that would run the plans, the same on every host.
+        remedy: Command that finds plans where there are none.
+
+    Raises:
+        NoPlanError: None is stored for some of them; the message names them all.
+        StalePlanError: One was made on other hardware or software.
+        UnknownStrategyError: As in `find_plan`.
+        InvalidPlanError: As in `find_plan`.
+    """
+    found, missing = [], []
+    for host, node in nodes.items():
+        try:
+            found.append(find_plan(store, request, node, software, remedy=remedy, host=host))
+        except NoPlanError:
+            if request.plan_id is not None:
+                raise
+            missing.append(host)
+    if missing:
+        names = ", ".join(missing)
+        raise NoPlanError(f"no plan for {request.workload.use_case} on {names}: run {remedy}")
+    return found
+
+
+def make_job(
+    request: LaunchRequest,
+    point: ResumePoint,
+    prediction: Prediction,
+    plans: Sequence[NodePlan],
+    runs: Path,
+) -> Job:
+    """Put the job together; nothing is written yet.
+
+    Args:
+        request: What the user wants launched.
+        point: Where the training resumes.
+        prediction: Hosts and their shares.
+        plans: Of these hosts, and perhaps of others.
+        runs: Folder of the run.
+    """
+    by_host = {plan.host: plan for plan in plans}
+    shares = zip(prediction.hosts, prediction.batches, strict=True)
+    nodes = [_node_job(by_host[host], share) for host, share in shares]
+    return _job(request, point, nodes, runs)
+
+
+def make_local_job(request: LaunchRequest, point: ResumePoint, plan: NodePlan, runs: Path) -> Job:
+    """Put a job of one node together: what the user asks for is its batch, however large."""
+    batch = request.global_batch or plan.stored.plan.node_batch
+    return _job(request, point, [_node_job(plan, batch)], runs)
+
+
+def _job(request: LaunchRequest, point: ResumePoint, nodes: Sequence[NodeJob], runs: Path) -> Job:
+    folder = request.checkpoint
+    return Job(
+        workload=request.workload,
+        nodes=tuple(nodes),
+        run_directory=str(runs),
+        epochs=request.epochs,
+        checkpoint=CheckpointConfig(
+            folder=None if folder is None else str(folder.absolute()),
+            every_s=request.checkpoint_every_s,
+            resume_from=None if point.path is None else str(point.path),
+            done_epochs=point.done_epochs,
+        ),
+        hang_timeout_s=request.hang_timeout_s,
+        wire=request.wire,
+        keep_shares=request.keep_shares,
+    )
+
+
+def _node_job(plan: NodePlan, share: int) -> NodeJob:
+    return NodeJob(
+        host=plan.host,
+        plan=replace(plan.stored.plan, node_batch=share),
+        step_time=plan.steps.step_time,
+        max_batch=max(plan.max_batch, share),
+        machine=plan.node.node,
+    )
+
+
+def _steps(store: Store, stored: StoredPlan) -> MeasuredSteps:
+    """Give a plan's steps; for a plan of the first release what its study shows of them.
+
+    With one batch alone, a step on a CPU gets the fixed part that such models have, and one on a
+    GPU counts as proportional to its samples.
+    """
+    steps = stored.step_time
+    if (steps is None or len(steps.points) < 2) and stored.study_id is not None:
+        results = [trial.result for trial in store.trials(stored.study_id)]
+        steps = fit_measured_steps(stored.plan, results) or steps
+    steps = steps or _single_point(stored)
+    is_guess = len(steps.points) == 1 and stored.gradient_bytes and "cpu" in stored.plan.devices
+    return add_fixed_cost(steps, stored.gradient_bytes or 0) if is_guess else steps
+
+
+def _single_point(stored: StoredPlan) -> MeasuredSteps:
+    batch = stored.plan.node_batch
+    step_s = batch / stored.throughput_samples_per_s.median
+    peak = stored.peak_memory_bytes
+    point = StepPoint(node_batch=batch, step_s=step_s, peak_memory_bytes=peak)
+    return steps_from_points([point])

@@ -1,0 +1,84 @@
+"""Where checkpoints are written, and from which one a training resumes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from launch.checkpoints.folder import find_latest, list_checkpoints
+from launch.errors import CheckpointError
+from planner.errors import UsageError
+from planner.jobs.making import LaunchRequest, ResumePoint
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from launch.checkpoints.manifest import Manifest
+
+
+def resolve_resume(
+    request: LaunchRequest, warn: Callable[[str], None]
+) -> tuple[LaunchRequest, ResumePoint]:
+    """Find the checkpoint to resume from, if the user wants that; give the request as it says.
+
+    Its seed counts, and where the user names no global batch, its global batch, and the shares of
+    its hosts as long as all of them are there: so every step is what it would have been.
+
+    Raises:
+        UsageError: The options do not fit together.
+        CheckpointError: There is no usable checkpoint, it is one of another training, or there is
+            one that would be lost.
+    """
+    folder = request.checkpoint
+    if folder is None:
+        if request.resume:
+            raise UsageError("--resume and no --checkpoint: name the folder of the checkpoints")
+        return request, ResumePoint()
+    if not request.resume:
+        _check_empty(folder)
+        return request, ResumePoint()
+    found = find_latest(folder)
+    for warning in found.warnings:
+        warn(warning)
+    manifest = found.manifest
+    _check_same(request, found.path, manifest)
+    point = ResumePoint(
+        path=found.path.absolute(), done_epochs=manifest.epoch, shares=_shares(request, manifest)
+    )
+    same = replace(
+        request,
+        workload=replace(request.workload, seed=manifest.seed),
+        global_batch=request.global_batch or manifest.global_batch,
+    )
+    return same, point
+
+
+def _shares(request: LaunchRequest, manifest: Manifest) -> dict[str, int]:
+    """Give the hosts of a checkpoint with their shares, where the user names no others."""
+    if request.global_batch is not None or request.all_hosts or not manifest.hosts:
+        return {}
+    return dict(zip(manifest.hosts, manifest.node_batches, strict=True))
+
+
+def _check_empty(folder: Path) -> None:
+    if existing := list_checkpoints(folder):
+        raise CheckpointError(
+            f"{folder} holds checkpoints of a training already, the newest is {existing[0].name}: "
+            "go on with --resume, or name another folder"
+        )
+
+
+def _check_same(request: LaunchRequest, path: Path, manifest: Manifest) -> None:
+    use_case = request.workload.use_case
+    if manifest.use_case != use_case:
+        raise CheckpointError(
+            f"checkpoint {path} is one of {manifest.use_case}, not of {use_case}: name the "
+            "folder of this use case"
+        )
+    done = manifest.epoch + (manifest.position > 0)
+    if done > request.epochs:
+        raise CheckpointError(
+            f"--epochs {request.epochs} and checkpoint {path} of epoch {done}: use --epochs {done} "
+            "or more"
+        )

@@ -1,0 +1,47 @@
+"""Command line that the user may type next."""
+
+from __future__ import annotations
+
+import os
+import shlex
+
+from launch.workload import Workload
+from planner.jobs.hosts import Hosts
+
+
+def suggest_command(
+    command: str,
+    workload: Workload | None = None,
+    *,
+    db: str,
+    plan_id: int | None = None,
+    hosts: Hosts,
+) -> str:
+    """Give a ddlplan command line, with the options that it shares with the present one.
+
+    Args:
+        command: ``tune``, ``launch`` or ``probe``.
+        workload: What is trained; ``None`` where the command trains nothing.
+        db: Database; it is left out where the next command finds it by itself.
+        plan_id: Plan to launch, where that is not the one which ``launch`` finds by itself.
+        hosts: Where, and how they are reached.
+    """
+    words = ["ddlplan", command]
+    if workload is not None:
+        words += ["--use-case", workload.use_case]
+    if workload is not None and workload.data is not None:
+        words += ["--data", workload.data]
+    access = hosts.access
+    if hosts.file is not None:
+        words += ["--hosts", str(hosts.file)]
+    if plan_id is not None:
+        words += ["--plan", str(plan_id)]
+    if access.ssh_config is not None:
+        words += ["--ssh-config", str(access.ssh_config)]
+    if access.mpirun is not None:
+        words += ["--mpirun", access.mpirun]
+    if access.allow_root:
+        words.append("--allow-run-as-root")
+    if db != os.environ.get("DDLPLAN_DB", "planner.db"):
+        words += ["--db", db]
+    return shlex.join(words)

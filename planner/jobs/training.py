@@ -1,0 +1,213 @@
+"""Training of a job: it runs to its end, and its epochs and files are recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from launch.errors import UseCaseError
+from launch.job import Job
+from launch.rank.epoch import EpochStatistics
+from launch.reports import (
+    Alive,
+    CheckpointSaved,
+    EpochDone,
+    GradientsSynced,
+    Report,
+    StepDone,
+    StepsFinished,
+    Validated,
+    Warned,
+    WeightsSaved,
+)
+from launch.system.run_directory import RunDirectory, append_line
+from planner.cancellation import Cancellation
+from planner.errors import CancelledError, RunDirectoryError
+from planner.jobs.failure import explain_end, explain_root_cause, explain_silence
+from planner.jobs.mpi_run import OnReport, run_mpi
+from planner.jobs.placement import Placement
+from probes import codec
+
+PROGRAM = "launch.rank"
+
+_SILENCE_LIMIT_S = 13.0
+"""Rank 0 reports every other second that the job is alive."""
+
+
+RUNS = Path("runs")
+"""Folder of the runs, in the working folder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkUse:
+    """What the first node reported of its gradient syncs, summed over the training."""
+
+    steps: int = 0
+    """With a sync between nodes."""
+
+    sent_bytes: int = 0
+    waited_s: float = 0.0
+    """Time in which it had nothing to do but wait for the sums."""
+
+    steps_s: float = 0.0
+    """Time of all steps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchOutcome:
+    """What a finished job left."""
+
+    run_directory: Path
+    weights: Path | None
+    epochs: tuple[EpochDone, ...]
+    network: NetworkUse
+    checkpoint: Path | None = None
+    """The last one that was written."""
+
+    @property
+    def throughput_samples_per_s(self) -> float | None:
+        """Of the last epoch that had steps; ``None`` where none had: all was done before."""
+        trained = [epoch for epoch in self.epochs if epoch.samples]
+        return trained[-1].throughput_samples_per_s if trained else None
+
+
+def launch_command(
+    directory: RunDirectory, placement: Placement, environment: Mapping[str, str]
+) -> list[str]:
+    """Give the command that runs the job of a directory, as an argument list.
+
+    Args:
+        directory: Of the run.
+        placement: Where the ranks start.
+        environment: Variables that the command will be started with.
+    """
+    return placement.command([PROGRAM, str(directory.job)], directory, environment)
+
+
+def run_job(
+    job: Job,
+    runs: Path,
+    *,
+    placement: Placement,
+    on_report: OnReport,
+    cancellation: Cancellation | None = None,
+) -> LaunchOutcome:
+    """Run a job to its end.
+
+    Raises:
+        RunDirectoryError: The files of the run cannot be made.
+        UseCaseError: The use case or its data are at fault; nothing was trained, nothing is left.
+        TrainingFailedError: A worker, a rank, a host or mpirun failed.
+        CancelledError: The job has ended because that was asked for; or it had an accident after
+            that, so that nobody may restart it.
+    """
+    cancellation = cancellation or Cancellation()
+    directory = _run_directory(runs)
+    job = replace(job, run_directory=str(directory.path), networks=placement.networks)
+    received = _JobReports(job, directory, on_report)
+    end = run_mpi(
+        placement,
+        PROGRAM,
+        codec.encode(job, indent=1),
+        directory,
+        received.add,
+        cancellation,
+        silence_limit_s=_SILENCE_LIMIT_S,
+    )
+    cause = end.find_root_cause(placement.hosts)
+    if cause is not None and cause.users_fault and not received.has_trained:
+        directory.remove()
+        where = f"{cause.node}: " if len(job.nodes) > 1 else ""
+        raise UseCaseError(where + cause.message.partition(": ")[2])
+    if cause is None and end.silence_s is not None:
+        cause = explain_silence(
+            end.silence_s,
+            placement,
+            directory.mpirun_log,
+            is_stopped=end.is_stopped,
+            has_reported=end.has_reported,
+        )
+    if cause is None and end.code == 0 and received.is_complete:
+        return LaunchOutcome(
+            run_directory=directory.path,
+            weights=received.weights,
+            epochs=tuple(received.epochs),
+            network=received.network,
+            checkpoint=received.checkpoint,
+        )
+    cancelled = cancellation.make_error() if cancellation.is_requested else None
+    if end.end_signal is not None:
+        cancelled = cancelled or CancelledError(end.end_signal)
+    has_ended_in_order = cause is None and (end.code == 0 or end.end_signal is not None)
+    if cancelled is not None and has_ended_in_order and not received.is_complete:
+        raise cancelled
+    log = directory.mpirun_log
+    error = explain_end(end.code, log) if cause is None else explain_root_cause(cause, log)
+    if error.is_accident:
+        last = received.checkpoint or job.checkpoint.resume_from
+        error.checkpoint = None if last is None else Path(last)
+    if cancelled is not None and error.is_accident:
+        on_report(Warned(message=str(error)))
+        raise cancelled
+    raise error
+
+
+class _JobReports:
+    """What the ranks of a job have reported so far."""
+
+    def __init__(self, job: Job, directory: RunDirectory, on_report: OnReport) -> None:
+        self._record = EpochStatistics(sum(node.plan.processes for node in job.nodes))
+        self._num_epochs = job.epochs - job.checkpoint.done_epochs
+        self._metrics = directory.metrics
+        self._on_report = on_report
+        self.epochs: list[EpochDone] = []
+        self.weights: Path | None = None
+        self.checkpoint: Path | None = None
+        self.network = NetworkUse()
+        self.has_trained = False
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all epochs were trained."""
+        return len(self.epochs) >= self._num_epochs
+
+    def add(self, report: Report) -> None:
+        if isinstance(report, Alive):
+            return
+        self._on_report(report)
+        match report:
+            case StepDone(time_s=time_s):
+                self.has_trained = True
+                self.network = replace(self.network, steps_s=self.network.steps_s + time_s)
+                self._record.add_step(report)
+            case GradientsSynced():
+                self.network = replace(
+                    self.network,
+                    steps=self.network.steps + report.steps,
+                    sent_bytes=self.network.sent_bytes + report.sent_bytes,
+                    waited_s=self.network.waited_s + report.waited_s,
+                )
+            case StepsFinished():
+                self._record.add_finish(report)
+            case Validated():
+                if epoch := self._record.add_validation(report):
+                    shown = codec.to_builtins(epoch, null_for_nan=True)
+                    append_line(self._metrics, codec.encode(shown) + b"\n")
+                    self.epochs.append(epoch)
+                    self._on_report(epoch)
+            case WeightsSaved(path=path):
+                self.weights = Path(path)
+            case CheckpointSaved(path=path):
+                self.checkpoint = Path(path)
+
+
+def _run_directory(runs: Path) -> RunDirectory:
+    try:
+        return RunDirectory.create(runs)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise RunDirectoryError(
+            f"folder {runs.absolute()} for the files of the run: {reason}: "
+            "start in a folder where it can be made"
+        ) from error

@@ -1,0 +1,183 @@
+"""Plan file: a plan as ``plans export`` writes it, checked key by key."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from datetime import UTC
+from pathlib import Path
+from typing import Any
+
+from launch.errors import InvalidPlanError, UnknownStrategyError
+from launch.plan import Plan
+from launch.strategies import check_plan
+from planner.errors import PlanFileError
+from planner.plans.measured_steps import MeasuredSteps, StepPoint, steps_from_points
+from planner.plans.stored_plan import Baseline, StoredPlan
+from probes import codec
+from probes.codec import Count, Moment, Positive
+from probes.errors import InvalidDocumentError
+from probes.timing import Interval
+
+MAX_FILE_BYTES = 2**20
+_MAX_TEXT = 4096
+_MAX_WHOLE, _MAX_NUMBER = 2**53, 1e300
+"""Beyond them, other JSON readers round, and Python reads infinity."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _IntervalDocument:
+    median: Positive
+    ci_low: Positive
+    ci_high: Positive
+
+    def __post_init__(self) -> None:
+        if not self.ci_low <= self.median <= self.ci_high:
+            raise ValueError(
+                f"median={self.median:g}: expected a number from ci_low={self.ci_low:g} to "
+                f"ci_high={self.ci_high:g}"
+            )
+
+    def to_interval(self, count: int) -> Interval:
+        return Interval(median=self.median, low=self.ci_low, high=self.ci_high, count=count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ThroughputDocument(_IntervalDocument):
+    samples: Count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _StepsDocument:
+    points: tuple[StepPoint, ...]
+
+    def __post_init__(self) -> None:
+        if not self.points:
+            raise ValueError("points=[]: expected at least one measured batch")
+
+    def to_steps(self) -> MeasuredSteps:
+        """Fit the line anew, so that it matches its points."""
+        return steps_from_points(self.points)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _EvidenceDocument:
+    """What a plan file holds beside the fields of the plan."""
+
+    use_case: str
+    node: str
+    fingerprint: str
+    throughput_samples_per_s: _ThroughputDocument
+    speedup: _IntervalDocument | None = None
+    baseline: Baseline | None = None
+    peak_memory_bytes: Count | None = None
+    step_time: _StepsDocument | None = None
+    gradient_bytes: Count | None = None
+    begins_early: bool | None = None
+    created_at: Moment
+    software: Mapping[str, str]
+
+
+def read_plan_file(path: str | Path) -> StoredPlan:
+    """Read a plan from a file: the plan alone, or the document that ``--json`` prints.
+
+    Raises:
+        PlanFileError: The file cannot be read, or is no plan.
+    """
+    name = f"plan file {path}"
+    content = _read(name, Path(path))
+    try:
+        document = codec.decode(content, dict[str, Any], source=name, allow_nan=False)
+    except InvalidDocumentError as error:
+        raise PlanFileError(f"{error}: name one that plans export wrote") from error
+    if "schema_version" not in document:
+        return plan_from_json(document, source=name)
+    if (version := document["schema_version"]) != 1:
+        raise PlanFileError(f"{name}: schema_version={version!r}: expected 1, update ddlplan")
+    plan = document.get("data")
+    if isinstance(plan, dict) and isinstance(plan.get("plan"), dict):
+        plan = plan["plan"]
+    return plan_from_json(plan, source=name)
+
+
+def plan_from_json(values: object, *, source: str = "plan") -> StoredPlan:
+    """Read a plan from `StoredPlan.to_json`. The id is left out: the store gives a new one.
+
+    Raises:
+        PlanFileError: A key is missing, or a value is not as expected.
+    """
+    try:
+        found = codec.convert(values, _EvidenceDocument, source=source)
+        plan = _read_plan(codec.convert(values, dict[str, Any], source=source), source)
+        _check_shown(codec.to_builtins(plan) | codec.to_builtins(found), source)
+        check_plan(plan)
+        created_at = found.created_at.astimezone(UTC)
+    except InvalidDocumentError as error:
+        raise PlanFileError(str(error)) from error
+    except (InvalidPlanError, UnknownStrategyError) as error:
+        raise PlanFileError(f"{source}: {error}") from error
+    except OverflowError as error:  # in the year 1, east of Greenwich
+        raise PlanFileError(f"{source}: created_at: expected a time with its zone") from error
+    samples = found.throughput_samples_per_s.samples
+    return StoredPlan(
+        use_case=found.use_case,
+        node=found.node,
+        fingerprint=found.fingerprint,
+        plan=plan,
+        throughput_samples_per_s=found.throughput_samples_per_s.to_interval(samples),
+        speedup=None if found.speedup is None else found.speedup.to_interval(samples),
+        baseline=found.baseline,
+        peak_memory_bytes=found.peak_memory_bytes,
+        step_time=None if found.step_time is None else found.step_time.to_steps(),
+        gradient_bytes=found.gradient_bytes,
+        begins_early=found.begins_early,
+        created_at=created_at,
+        software=found.software,
+    )
+
+
+def _read_plan(values: Mapping[str, Any], source: str) -> Plan:
+    """Read the plan itself; keys that later releases added may be absent or null."""
+    names = {field.name for field in fields(Plan)}
+    own = {name: value for name, value in values.items() if name in names and value is not None}
+    own.setdefault("replicas", own.get("processes", 1))
+    return codec.convert(own, Plan, source=source)
+
+
+def _check_shown(value: object, source: str, path: str = "") -> None:
+    """Refuse texts whose control characters a terminal would obey, and numbers out of range."""
+    expected = None
+    match value:
+        case dict():
+            if not all(name.isprintable() for name in value):
+                raise InvalidDocumentError(f"{source}: {path}*: expected printable keys")
+            for name, item in value.items():
+                _check_shown(item, source, f"{path}{name}.")
+        case list():
+            for index, item in enumerate(value):
+                _check_shown(item, source, f"{path.removesuffix('.')}[{index}].")
+        case str():
+            if not (0 < len(value) <= _MAX_TEXT and value.isprintable()):
+                expected = "a text of printable characters"
+        case int() if abs(value) > _MAX_WHOLE:
+            expected = f"a whole number of at most {_MAX_WHOLE}"
+        case float() if not abs(value) <= _MAX_NUMBER:
+            expected = f"a number of at most {_MAX_NUMBER:g}"
+    if expected is not None:
+        where, found = path.removesuffix("."), codec.shorten(value)
+        raise InvalidDocumentError(f"{source}: {where}={found}: expected {expected}")
+
+
+def _read(name: str, path: Path) -> bytes:
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise PlanFileError(f"{name}: it is no regular file: name one that plans export wrote")
+        with path.open("rb") as stream:
+            content = stream.read(MAX_FILE_BYTES + 1)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        reason = getattr(error, "strerror", None) or str(error)
+        raise PlanFileError(f"{name!r}: {reason.lower()}") from error
+    if len(content) > MAX_FILE_BYTES:
+        raise PlanFileError(f"{name}: expected at most {MAX_FILE_BYTES} bytes")
+    return content

@@ -1,0 +1,152 @@
+"""Stored plan: a plan with its evidence; whether it is stale, and the best of several."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from launch.plan import Plan
+from planner.plans.measured_steps import MeasuredSteps
+from planner.plans.software import release_series
+from probes import codec
+from probes.codec import Count, Positive
+from probes.timing import Interval
+
+
+def utc_now() -> datetime:
+    """Give the present time in whole seconds, as stored and shown."""
+    return datetime.now(UTC).replace(microsecond=0)
+
+
+def iso_utc(moment: datetime) -> str:
+    """Write an aware time as ``2026-11-20T12:00:00Z``."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline:
+    """Plan that speedups refer to, with its throughput."""
+
+    strategy: str
+    node_batch: Count
+    throughput_samples_per_s: Positive
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredPlan:
+    """A plan with its evidence, as in the store and in plan files."""
+
+    id: int | None = None
+    """Given by the store; ``None`` until then."""
+
+    use_case: str
+    node: str
+    fingerprint: str
+    plan: Plan
+    throughput_samples_per_s: Interval
+
+    speedup: Interval | None
+    """Time of the baseline / time of the plan; ``None`` where the baseline failed."""
+
+    baseline: Baseline | None
+    peak_memory_bytes: int | None
+    created_at: datetime
+    software: Mapping[str, str]
+
+    step_time: MeasuredSteps | None = None
+    """Step times with its own and other batches; ``None`` where only its own was measured."""
+
+    gradient_bytes: int | None = None
+    """Size of the gradients; ``None`` for plans of the first release."""
+
+    begins_early: bool | None = None
+    """Whether a step of several nodes begins before the gradients of the last one are summed;
+    ``None`` for plans of the first releases."""
+
+    study_id: int | None = None
+    """Study whose trials are the evidence; ``None`` for a plan from a file."""
+
+    def to_json(self, *, stale: bool) -> dict[str, Any]:
+        """Give the plan as the JSON that scripts rely on."""
+        throughput = self.throughput_samples_per_s
+        return {
+            "id": self.id,
+            "use_case": self.use_case,
+            "node": self.node,
+            "fingerprint": self.fingerprint,
+            **codec.to_builtins(self.plan),
+            "throughput_samples_per_s": _interval_json(throughput) | {"samples": throughput.count},
+            "speedup": None if self.speedup is None else _interval_json(self.speedup),
+            "baseline": codec.to_builtins(self.baseline),
+            "peak_memory_bytes": self.peak_memory_bytes,
+            "step_time": None if self.step_time is None else self.step_time.to_json(),
+            "gradient_bytes": self.gradient_bytes,
+            "begins_early": self.begins_early,
+            "created_at": iso_utc(self.created_at),
+            "software": dict(self.software),
+            "stale": stale,
+        }
+
+
+def _interval_json(interval: Interval) -> dict[str, Any]:
+    return {"median": interval.median, "ci_low": interval.low, "ci_high": interval.high}
+
+
+def stale_reasons(
+    stored: StoredPlan, *, fingerprint: str | None, software: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Give the reasons why a plan is stale, one phrase each; empty when it is not.
+
+    Args:
+        stored: Plan to check.
+        fingerprint: Hardware of its node today; ``None`` where it is not known, which makes no
+            plan stale.
+        software: Versions that would run it.
+    """
+    reasons = []
+    if fingerprint is not None and fingerprint != stored.fingerprint:
+        reasons.append("made on other hardware")
+    for package in ("torch", "ddlplan"):
+        made, now = stored.software.get(package), software.get(package)
+        if made is None or now is None:
+            continue
+        # Kernels change with a minor release of torch, the meaning of a plan with any release of
+        # ddlplan.
+        shown = release_series if package == "torch" else str
+        if shown(made) != shown(now):
+            reasons.append(f"made with {package} {made}, here is {now}")
+    return tuple(reasons)
+
+
+def find_best(
+    plans: Sequence[StoredPlan], *, fingerprint: str | None, software: Mapping[str, str]
+) -> StoredPlan | None:
+    """Choose the plan to use where the user names none.
+
+    Of a study, whose trials can be compared, only the latest plan counts: its search included the
+    results of earlier ones. A plan in bf16 is chosen only where there is none in fp32, because
+    only the user changes numerics. Of those left it is the fastest that is not stale, else the
+    fastest.
+
+    Plans whose median lies in the fastest one's interval are not shown to be slower; of these
+    the latest is taken.
+    """
+    latest = _latest_of_studies(plans)
+    exact = [p for p in latest if p.plan.precision == "fp32"] or latest
+    fresh = [p for p in exact if not stale_reasons(p, fingerprint=fingerprint, software=software)]
+    candidates = fresh or exact
+    if not candidates:
+        return None
+    fastest = max(candidates, key=lambda p: p.throughput_samples_per_s.median)
+    bound = fastest.throughput_samples_per_s.low
+    tied = [p for p in candidates if p.throughput_samples_per_s.median >= bound]
+    return max(tied, key=lambda p: (p.created_at, p.id or 0))
+
+
+def _latest_of_studies(plans: Sequence[StoredPlan]) -> list[StoredPlan]:
+    """Leave out plans that a later one of their study supersedes; those of no study stay."""
+    ordered = sorted(plans, key=lambda p: p.id or 0)
+    latest = {p.study_id: p for p in ordered if p.study_id is not None}
+    return [p for p in ordered if p.study_id is None or latest[p.study_id] is p]

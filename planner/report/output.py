@@ -1,0 +1,161 @@
+"""Output of a command: text or one JSON document on stdout, all else on stderr."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from signal import SIGINT, Signals
+from typing import TYPE_CHECKING, Any, TextIO
+
+from planner.quantities import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from planner.report.table import Column, Row
+
+SCHEMA_VERSION = 1
+
+
+class Output:
+    """Where one command writes.
+
+    Args:
+        command: Its name, such as ``plans best``.
+        as_json: Whether stdout gets one JSON document in place of text.
+    """
+
+    def __init__(self, command: str, *, as_json: bool) -> None:
+        self.command = command
+        self.as_json = as_json
+        self.is_finished = False
+        """Whether stdout has the whole answer, or why there is none."""
+        self._warnings: list[str] = []
+        self._partial_data: Any = None
+
+    @cached_property
+    def errors(self) -> Console:
+        """Console for stderr."""
+        from rich.console import Console  # not at the start of commands that never need it
+
+        soft_wrap = not sys.stderr.isatty()
+        # Without emoji: path/to/file.py:fire:... means no flame.
+        return Console(stderr=True, highlight=False, emoji=False, soft_wrap=soft_wrap)
+
+    def warn(self, message: str) -> None:
+        """Say something that does not stop the command; once."""
+        if message in self._warnings:
+            return
+        self._warnings.append(message)
+        self._print_headed("warning:", "yellow", message)
+
+    def write_line(self, text: str) -> None:
+        """Write a line of the answer, unless the answer is JSON."""
+        if not self.as_json:
+            sys.stdout.write(printable(text) + "\n")
+            sys.stdout.flush()
+
+    def note(self, text: str) -> None:
+        """Write lines about the work, which are no part of the answer."""
+        self.errors.print("\n".join(map(printable, text.splitlines())), markup=False)
+
+    def write_table(self, rows: Sequence[Row], columns: Sequence[Column]) -> None:
+        """Write a table as a part of the answer, unless the answer is JSON."""
+        if not self.as_json:
+            _write_table(sys.stdout, rows, columns)
+
+    def note_table(self, rows: Sequence[Row], columns: Sequence[Column]) -> None:
+        """Write a table about the work, which is no part of the answer."""
+        _write_table(sys.stderr, rows, columns)
+
+    def set_partial_data(self, data: Any) -> None:
+        """Give what is known by now: the JSON of a command that fails has it beside the error."""
+        self._partial_data = data
+
+    def finish(self, data: Any) -> None:
+        """Write the answer as JSON, if that was asked for."""
+        if self.as_json:
+            sys.stdout.write(envelope(self.command, data, self._warnings))
+        self.is_finished = True
+
+    def fail(self, code: int, kind: str, message: str) -> None:
+        """Write why there is no answer."""
+        self._finish_without(code, kind, message)
+        self._print_headed("error:", "red", message)
+
+    def report_signal(self, number: int) -> None:
+        """Write that a signal has ended the command before there was an answer."""
+        message = "interrupted" if number == SIGINT else f"ended by {Signals(number).name}"
+        self._finish_without(128 + number, "signal", message)
+        self.note(message)
+
+    def _finish_without(self, code: int, kind: str, message: str) -> None:
+        if self.as_json and not self.is_finished:
+            warnings, known = self._warnings, self._partial_data
+            sys.stdout.write(
+                error_envelope(self.command, code, kind, message, warnings, data=known)
+            )
+        self.is_finished = True
+
+    def _print_headed(self, head: str, style: str, message: str) -> None:
+        # As one text: a terminal breaks its lines where both together reach the edge.
+        from rich.text import Text
+
+        self.errors.print(Text.assemble((head, style), " ", printable(message)))
+
+
+def _write_table(stream: TextIO, rows: Sequence[Row], columns: Sequence[Column]) -> None:
+    from planner.report.table import detect_terminal, render_table  # for tables alone
+
+    if rows:
+        stream.write(render_table(rows, columns, detect_terminal(stream, os.environ)))
+        stream.flush()
+
+
+_current: list[Output] = []
+"""Where the running command writes: what ends it must know what was written already."""
+
+
+def start_output(command: str, *, as_json: bool) -> Output:
+    """Say where the command of this process writes from here on."""
+    _current[:] = [Output(command, as_json=as_json)]
+    return _current[0]
+
+
+def current_output() -> Output:
+    """Give what `start_output` gave last."""
+    return _current[0]
+
+
+def environment_variable(option: str) -> str:
+    """Name the environment variable in whose place an option stands: ``DDLPLAN_<OPTION>``."""
+    return "DDLPLAN_" + option.removeprefix("--").replace("-", "_").upper()
+
+
+def envelope(command: str, data: object, warnings: Sequence[str] = ()) -> str:
+    """Give the one JSON document of a command that succeeded."""
+    return _document(command, warnings, {"data": data})
+
+
+def error_envelope(
+    command: str,
+    code: int,
+    kind: str,
+    message: str,
+    warnings: Sequence[str] = (),
+    *,
+    data: object = None,
+) -> str:
+    """Give the one JSON document of a command that failed, with what it found out all the same."""
+    known = {} if data is None else {"data": data}
+    error = {"code": code, "kind": kind, "message": message}
+    return _document(command, warnings, {**known, "error": error})
+
+
+def _document(command: str, warnings: Sequence[str], content: Mapping[str, object]) -> str:
+    head = {"schema_version": SCHEMA_VERSION, "command": command, "warnings": list(warnings)}
+    # NaN and infinity are no JSON; what holds one is a bug, better seen here than by a script.
+    return json.dumps({**head, **content}, indent=2, allow_nan=False) + "\n"

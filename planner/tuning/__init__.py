@@ -1,0 +1,1 @@
+"""The search for the best plan of one node: trials, results, and the choice among them."""

@@ -1,0 +1,144 @@
+"""Conclusion of a search: the best plan with its evidence, and what the user should know."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from launch.strategies import load_strategy
+from planner.errors import NoPlanError
+from planner.plans.stored_plan import Baseline, StoredPlan, utc_now
+from planner.tuning.choice import Candidate, choose
+from planner.tuning.findings import Findings
+from planner.tuning.result import Role, TrialResult
+from planner.tuning.search import time_per_sample_s
+from planner.tuning.step_times import fit_measured_steps
+from planner.tuning.trial_times import TRIALS_PER_BUDGET, TrialTimes
+from probes.timing import find_noise_warning, ratio
+
+
+class PlanStore(Protocol):
+    """Keeps plans: the store."""
+
+    def save_plan(self, stored: StoredPlan, *, ends_search: bool = False) -> int:
+        """Keep a plan with its evidence; return the id it was given."""
+
+    def finish_search(self, study_id: int) -> None:
+        """Note that a search came to its end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneOutcome:
+    """What the search found."""
+
+    plan: StoredPlan
+    baseline: TrialResult | None
+    trials: tuple[TrialResult, ...]
+    """All trials of the study, earlier ones included."""
+    new_trials: int
+    stepping_s: float
+    """Time spent in training steps by the new trials, warm-up included."""
+    interrupted: bool
+    warnings: tuple[str, ...]
+    exact: StoredPlan | None = None
+    """Best plan in fp32, where the user left the precision open and the best one is not it."""
+    compile_s: float | None = None
+    """Time that the best plan takes to compile, ``None`` where it compiles nothing."""
+    epochs: int
+    """Over which that time is charged."""
+
+
+def conclude(
+    findings: Findings, plan_store: PlanStore, *, interrupted: bool = False
+) -> TuneOutcome:
+    """Choose the best plan and keep it.
+
+    Args:
+        findings: What the trials showed.
+        plan_store: Where the plan is kept.
+        interrupted: Whether the search did not come to its end, so that the next one goes on.
+
+    Raises:
+        NoPlanError: No trial succeeded.
+    """
+    candidates = findings.candidates()
+    if not candidates:
+        if not interrupted:
+            plan_store.finish_search(findings.study_id)
+        raise NoPlanError(findings.explain_no_plan())
+    best = findings.choose(candidates)
+    stored = _stored(findings, best)
+    short_budget = None if interrupted else _warn_short_budget(findings)
+    warnings = (short_budget, find_noise_warning(best.measurement))
+    new = findings.new_results()
+    return TuneOutcome(
+        plan=replace(stored, id=plan_store.save_plan(stored, ends_search=not interrupted)),
+        baseline=findings.baseline(),
+        trials=tuple(findings.results),
+        new_trials=len(new),
+        stepping_s=sum(r.measurement.total_s for r in new if r.measurement),
+        interrupted=interrupted,
+        warnings=tuple(warning for warning in warnings if warning),
+        exact=_exact(findings, best, candidates),
+        compile_s=best.compile_s,
+        epochs=findings.request.epochs,
+    )
+
+
+def _exact(
+    findings: Findings, best: Candidate, candidates: Sequence[Candidate]
+) -> StoredPlan | None:
+    """Give the best plan in fp32, where the best of all is another one."""
+    if findings.request.precision != "auto" or best.plan.precision == "fp32":
+        return None
+    exact = [c for c in findings.current_candidates() or candidates if c.plan.precision == "fp32"]
+    return _stored(findings, choose(exact)) if exact else None
+
+
+def _stored(findings: Findings, best: Candidate) -> StoredPlan:
+    baseline = findings.baseline()
+    speedup = shown = None
+    if baseline is not None and baseline.measurement is not None:
+        scale = best.plan.node_batch / baseline.plan.node_batch
+        speedup = ratio(baseline.measurement, best.measurement, scale=scale)
+        shown = Baseline(
+            strategy=baseline.plan.strategy,
+            node_batch=baseline.plan.node_batch,
+            throughput_samples_per_s=1 / (time_per_sample_s(baseline) or 1.0),
+        )
+    return StoredPlan(
+        use_case=findings.request.workload.use_case,
+        node=findings.node.node,
+        fingerprint=findings.node.fingerprint(),
+        plan=best.plan,
+        throughput_samples_per_s=best.throughput,
+        speedup=speedup,
+        baseline=shown,
+        peak_memory_bytes=best.peak_memory_bytes,
+        step_time=fit_measured_steps(best.plan, findings.current_results() or findings.results),
+        gradient_bytes=findings.case.parameter_bytes,
+        begins_early=findings.case.updates_in_parts
+        and load_strategy(best.plan.strategy).begins_early(best.plan),
+        created_at=utc_now(),
+        software=findings.software,
+        study_id=findings.study_id,
+    )
+
+
+def _warn_short_budget(findings: Findings) -> str | None:
+    """Warn of a budget that went into the baseline alone, and say which would do."""
+    request = findings.request
+    results = [result for result in findings.results if result.role is not Role.SHARE]
+    searched = any(r.role is Role.SEARCH or r.plan != findings.baseline_plan for r in results)
+    if request.trials == 0 or searched:
+        return None
+    batch, cores = findings.case.default_batch, findings.node.cpu.usable_cores
+    wide = replace(findings.baseline_plan, threads_per_process=cores)
+    needed_s = findings.spent_s() + TRIALS_PER_BUDGET * TrialTimes(findings).min_s(wide)
+    minutes = math.ceil(max(needed_s, 2 * request.budget_s) / 60)
+    return (
+        f"budget_s={request.budget_s:g} and node_batch={batch}: no time was left to try "
+        f"a plan beside the baseline: about --budget {minutes}m is needed"
+    )

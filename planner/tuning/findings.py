@@ -1,0 +1,159 @@
+"""Findings of a study so far: the baseline, the best plan, the evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from launch.case_facts import CaseFacts
+from launch.plan import Plan
+from planner.tuning.choice import Candidate, choose
+from planner.tuning.reports import TrialEnded
+from planner.tuning.result import Outcome, Role, TrialResult, with_longest_compile
+from planner.tuning.search import time_per_sample_s
+from planner.tuning.study import EarlierTrials, Study
+from planner.tuning.tune_request import TuneRequest, choose_from, is_allowed
+from probes.hardware import Hardware
+from probes.timing import Interval
+
+
+class TrialStore(Protocol):
+    """Keeps the trials of studies: the store, or what tells its owner of them."""
+
+    def begin_search(self, study: Study, *, fresh: bool) -> EarlierTrials:
+        """Give the study that goes on, or one that begins afresh, with the trials it has."""
+
+    def add_trial(self, study_id: int, result: TrialResult) -> int:
+        """Keep a finished trial for good. Called once per trial."""
+
+
+class Findings:
+    """The trials of one study, earlier ones included, as a search adds to them.
+
+    Args:
+        request: What the user asks.
+        case: What is trained, from `TrialRunner.describe`.
+        node: The machine that runs the trials.
+        software: Versions that the measurements depend on.
+        trial_store: Where trials are kept.
+    """
+
+    def __init__(
+        self,
+        request: TuneRequest,
+        case: CaseFacts,
+        node: Hardware,
+        software: Mapping[str, str],
+        trial_store: TrialStore,
+    ) -> None:
+        self.request = request
+        self.case = case
+        self.node = node
+        self.software = software
+        self.training_samples = float(request.epochs * case.train_samples)
+        self.baseline_plan = Plan(strategy="sequential", node_batch=case.default_batch)
+        """The plan of the baseline."""
+        self.study = Study(
+            use_case=request.workload.use_case,
+            node=node.node,
+            fingerprint=node.fingerprint(),
+            precision=request.precision,
+            software=software,
+            data=case.digest,
+            seed=request.workload.seed,
+        )
+        begun = trial_store.begin_search(self.study, fresh=request.fresh)
+        self.study_id = begun.study_id
+        self.results = with_longest_compile(begun.results)
+        self._trial_store = trial_store
+        self._earlier = len(self.results)
+        self._finished = begun.finished
+
+    def add(self, result: TrialResult) -> TrialEnded:
+        """Store a trial as it ends; give it as it counts beside the others."""
+        best = self.best_time_s()
+        self._trial_store.add_trial(self.study_id, result)
+        self.results = with_longest_compile([*self.results, result])
+        time_s = self.time_per_sample_s(self.results[-1])
+        is_best = time_s is not None and (best is None or time_s < best.median)
+        return TrialEnded(result=self.results[-1], is_best=is_best)
+
+    def snapshot(self) -> EarlierTrials:
+        """Give what another search of the study would go on from."""
+        return EarlierTrials(
+            study_id=self.study_id, results=tuple(self.results), finished=self._finished
+        )
+
+    def new_results(self) -> list[TrialResult]:
+        """Give the trials that were added here."""
+        return self.results[self._earlier :]
+
+    def current_results(self) -> list[TrialResult]:
+        """Give the trials since the last search that came to its end."""
+        return self.results[self._finished :]
+
+    def spent_s(self) -> float:
+        """Give the time that an unfinished search of this study has used already."""
+        return sum(result.elapsed_s for result in self.current_results())
+
+    def baseline(self) -> TrialResult | None:
+        """Give the baseline of this search: since an earlier one the machine may have changed."""
+        done = [r for r in self.current_results() if r.role is Role.BASELINE]
+        succeeded = [r for r in done if r.outcome is Outcome.OK]
+        return succeeded[-1] if succeeded else None
+
+    def candidates(self) -> list[Candidate]:
+        """Give the plans whose speed is known, and that the user's limits allow."""
+        return choose_from(self.results, self.request, self.training_samples)
+
+    def current_candidates(self) -> list[Candidate]:
+        """Give those that this search has measured."""
+        return choose_from(self.current_results(), self.request, self.training_samples)
+
+    def choose(self, candidates: Sequence[Candidate]) -> Candidate:
+        """Choose from this search's evidence, once it has measured its finalists again.
+
+        Among them are the best plans of earlier searches. Of other plans' earlier times it is not
+        known whether they still hold.
+        """
+        current = self.current_candidates()
+        is_confirmed = any(candidate.role is Role.FINAL for candidate in current)
+        return choose(current if is_confirmed else candidates)
+
+    def best_time_s(self) -> Interval | None:
+        """Give the best time per sample so far, in seconds."""
+        candidates = self.candidates()
+        if not candidates:
+            return None
+        rate = max((c.amortized_throughput for c in candidates), key=lambda rate: rate.median)
+        return Interval(
+            median=1 / rate.median, low=1 / rate.high, high=1 / rate.low, count=rate.count
+        )
+
+    def has_gpu_result(self) -> bool:
+        """Tell whether a plan on a GPU has been measured."""
+        return any("cpu" not in candidate.plan.devices for candidate in self.candidates())
+
+    def has_only_baseline(self) -> bool:
+        """Tell whether no other plan has been measured."""
+        return all(candidate.plan == self.baseline_plan for candidate in self.candidates())
+
+    def time_of(self, plan: Plan) -> float:
+        """Give the longest trial of a plan that has been tried."""
+        return max(r.elapsed_s for r in self.results if r.plan == plan)
+
+    def time_per_sample_s(self, result: TrialResult) -> float | None:
+        """Give what the search minimises, compile time included."""
+        return time_per_sample_s(result, self.training_samples)
+
+    def explain_no_plan(self) -> str:
+        """Say why there is no plan."""
+        results, request = self.results, self.request
+        if not results:
+            return "no trial succeeded: the budget ended before the first one, raise --budget"
+        allowed = [result for result in results if is_allowed(result, request)]
+        if not allowed and any(result.outcome is Outcome.OK for result in results):
+            options = "--budget" if request.trials is None else "--budget or --trials"
+            return f"the search ended before a plan within the limits was measured: raise {options}"
+        last = (allowed or results)[-1]
+        return f"no trial of {len(results)} succeeded, the last one: {last.outcome}, {last.reason}"

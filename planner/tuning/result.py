@@ -1,0 +1,120 @@
+"""Result of a trial: its outcome, its times and its reason, as frozen values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from launch.plan import Plan, Setting
+from probes.timing import Interval, Measurement
+
+
+class Outcome(StrEnum):
+    """How a trial ended."""
+
+    OK = "ok"
+    """Measured until its interval was narrow enough or its time was up."""
+
+    SLOWER = "slower"
+    """Ended early: its interval lay wholly above the best plan's time per sample."""
+
+    OUT_OF_MEMORY = "out_of_memory"
+    TIME_LIMIT = "time_limit"
+    CRASH = "crash"
+    NAN_LOSS = "nan_loss"
+
+    @property
+    def has_times(self) -> bool:
+        """Whether a trial with this outcome is evidence of speed."""
+        return self in (Outcome.OK, Outcome.SLOWER)
+
+
+class Role(StrEnum):
+    """Why a trial was run."""
+
+    BASELINE = "baseline"
+    SEARCH = "search"
+    FINAL = "final"
+    """A finalist, measured again."""
+
+    EXACT = "exact"
+    """The best plan, but in fp32: what its precision gains."""
+
+    SHARE = "share"
+    """The best plan with a smaller batch: what a step of a share takes. No plan to choose."""
+
+    @property
+    def is_unbiased(self) -> bool:
+        """Whether the plan was chosen before this measurement, not by it."""
+        return self in (Role.FINAL, Role.EXACT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialResult:
+    """One plan, run for a short time."""
+
+    plan: Plan
+    role: Role
+    outcome: Outcome
+
+    measurement: Measurement | None = None
+    """Times of the steps in seconds; ``None`` where no step was finished."""
+
+    peak_memory_bytes: int | None = None
+    """Highest sum over all processes of the trial, shared pages counted once."""
+
+    reason: str | None = None
+    """One line, for every outcome but ``ok``."""
+
+    compile_s: float | None = None
+    """Time that the plan took to compile, before or in its first steps; ``None`` where it compiled
+    nothing. Little where it found its kernels in the cache: see `with_longest_compile`."""
+
+    log_tail: str | None = None
+    """Last lines of the failed worker's stderr."""
+
+    elapsed_s: float
+    """Wall time of the whole trial, from start of its processes to their end."""
+
+    parameters: Mapping[str, Setting] = field(default_factory=dict)
+    """What the search drew, by the names it gave; empty where it drew nothing."""
+
+    def throughput_samples_per_s(self, training_samples: float = math.inf) -> Interval | None:
+        """Give samples per second with its 95 % interval, ``None`` without evidence of speed.
+
+        Args:
+            training_samples: Samples of a training that begins with compiling; by default so many
+                that this takes no part of its time.
+        """
+        if self.measurement is None or not self.outcome.has_times:
+            return None
+        step_s = self.measurement.interval_s()
+        batch = self.plan.node_batch
+        more_s = (self.compile_s or 0.0) * batch / training_samples
+        return Interval(
+            median=batch / (step_s.median + more_s),
+            low=batch / (step_s.high + more_s),
+            high=batch / (step_s.low + more_s),
+            count=step_s.count,
+        )
+
+
+def with_longest_compile(results: Sequence[TrialResult]) -> list[TrialResult]:
+    """Give results with the longest time that each one's plan is known to take to compile.
+
+    Only its first trial compiles; those after it find the kernels in the cache, and a plan would
+    seem to cost nothing once it was measured again.
+    """
+    longest: dict[str, float] = {}
+    for result in results:
+        if result.compile_s is not None:
+            key = repr(result.plan)
+            longest[key] = max(result.compile_s, longest.get(key, 0.0))
+    return [
+        result
+        if result.compile_s is None
+        else replace(result, compile_s=longest[repr(result.plan)])
+        for result in results
+    ]

@@ -1,0 +1,78 @@
+"""Study: the trials that can be compared with each other."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from planner.plans.software import release_series
+from planner.tuning.result import TrialResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Study:
+    """What stays the same while plans are tried, so that their times can be compared.
+
+    The same command finds its study again by `key`, and goes on where it stopped. Budget, seed
+    and the choice of strategies are no part of it: they decide which plans are tried, not how
+    fast one is, so a second search with more time builds on the first.
+    """
+
+    use_case: str
+    """As it was asked for: a name, ``package.module:object`` or ``file.py:object``."""
+
+    node: str
+    """Host name. Two machines with equal hardware still differ in load, cooling and disks."""
+
+    fingerprint: str
+    precision: str
+    """What the search may choose: ``fp32``, ``bf16`` or ``auto``."""
+
+    software: Mapping[str, str]
+    data: str
+    """What the use case reads, in any words that change when the data does."""
+
+    seed: int
+    """Seed of the search that began the study."""
+
+    @property
+    def key(self) -> str:
+        """Name of everything that makes trials comparable, the same in every process."""
+        software = dict(self.software)
+        if "python" in software:  # a bug-fix release of Python makes no step faster
+            software["python"] = release_series(software["python"])
+        facts = [self.use_case, self.node, self.fingerprint, self.precision, software, self.data]
+        text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
+        return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTrial:
+    """A finished trial as the store keeps it."""
+
+    id: int
+    study_id: int
+
+    number: int
+    """Position in its study, from 0."""
+
+    created_at: datetime
+    """When it ended."""
+
+    result: TrialResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierTrials:
+    """What a study knows when a search of it begins, or goes on."""
+
+    study_id: int
+
+    results: tuple[TrialResult, ...] = ()
+    """In the order in which they ended."""
+
+    finished: int = 0
+    """So many of them, the first ones, belong to searches that ended."""

@@ -1,0 +1,142 @@
+"""Request of a search: what the user wants, and which plans that allows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from launch.case_facts import CaseFacts
+from launch.errors import InvalidPlanError
+from launch.plan import Plan
+from launch.workload import Workload
+from planner.tuning.choice import Candidate
+from planner.tuning.result import Role, TrialResult
+
+_BATCH_FACTORS = (1, 2, 4, 8)
+_GPU_BATCH_FACTORS = (1, 2, 4, 8, 16, 32, 64)
+LARGEST_SHARE = 0.25
+"""Largest share of the budget that judging one plan may take."""
+_COMPILING_BUDGET_S = 360.0
+"""Least budget in which plans are compiled: AlexNet takes most of a minute where its kernels
+are not in the cache yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneRequest:
+    """What the user asks of the search."""
+
+    workload: Workload
+    budget_s: float = 300.0
+    trials: int | None = None
+    """Search at most so many plans, beside the baseline and the finalists."""
+    batch_size: int | None = None
+    """The only node batch to try, the baseline apart."""
+    max_batch: int | None = None
+    precision: str = "fp32"
+    no_cache: bool = False
+    """Decode the files in every epoch, and put no decoded pictures into the cache."""
+    strategies: tuple[str, ...] | None = None
+    """Try only these; ``None``: all."""
+    fresh: bool = False
+    """Begin a new study, without the trials of earlier searches."""
+    verbose: bool = False
+    """Whether the user wants to know why a strategy is not tried."""
+    epochs: int = 10
+    """Of the training that a plan is for: compile time is charged once over so many."""
+
+
+def limit_choices(
+    case: CaseFacts, request: TuneRequest, *, least_time_per_sample_s: float
+) -> CaseFacts:
+    """Name the batches and inputs that may be tried.
+
+    On a CPU a batch is tried if judging it takes no more than a quarter of the budget; what a GPU
+    takes is not known before it is tried.
+
+    Args:
+        case: What is trained.
+        request: The user's limits.
+        least_time_per_sample_s: Time that a trial takes at least on a CPU for each sample of
+            its batch.
+    """
+    asked = () if request.batch_size is None else (request.batch_size,)
+    least = (min(case.default_batch, request.max_batch or case.default_batch),)
+    affordable = tuple(
+        batch
+        for batch in _batches(case, request, _BATCH_FACTORS)
+        if least_time_per_sample_s * batch <= LARGEST_SHARE * request.budget_s
+    )
+    return replace(
+        case,
+        can_compile=case.can_compile and request.budget_s >= _COMPILING_BUDGET_S,
+        batch_choices=asked or affordable or least,
+        gpu_batch_choices=asked or _batches(case, request, _GPU_BATCH_FACTORS) or least,
+        inputs=("files",) if request.no_cache else case.inputs,
+    )
+
+
+def _batches(case: CaseFacts, request: TuneRequest, factors: Sequence[int]) -> tuple[int, ...]:
+    """Give multiples of the default batch, up to all samples and the user's limit."""
+    largest = min(case.train_samples, request.max_batch or case.train_samples)
+    batches = (case.default_batch * factor for factor in factors)
+    return tuple(batch for batch in batches if batch <= largest)
+
+
+def check_batch(request: TuneRequest, case: CaseFacts) -> None:
+    """Check that a step can have as many samples as the user asks for.
+
+    Raises:
+        InvalidPlanError: There are fewer.
+    """
+    asked = {"--batch-size": request.batch_size, "--max-batch": request.max_batch}
+    for option, batch in asked.items():
+        if batch is not None and batch > case.train_samples:
+            raise InvalidPlanError(
+                f"{option} {batch} and train_samples={case.train_samples}: "
+                f"use at most {option} {case.train_samples}"
+            )
+
+
+def choose_from(
+    results: Sequence[TrialResult], request: TuneRequest, training_samples: float = math.inf
+) -> list[Candidate]:
+    """Give the plans that these trials show the speed of and that the user's limits allow.
+
+    The baseline is a candidate too: where nothing beats it, it is the best plan.
+
+    Args:
+        results: Trials in the order in which they ended.
+        request: The user's limits.
+        training_samples: Samples of the training over which compile time is charged.
+    """
+    allowed = [result for result in results if is_allowed(result, request)]
+    return Candidate.from_results(allowed, training_samples)
+
+
+def is_allowed(result: TrialResult, request: TuneRequest) -> bool:
+    """Whether the user's limits allow the plan of this trial to be the best.
+
+    The baseline is held against the batches alone.
+    """
+    if result.role is not Role.BASELINE:
+        return allows(request, result.plan)
+    return _allows_batch(request, result.plan.node_batch)
+
+
+def allows(request: TuneRequest, plan: Plan) -> bool:
+    """Whether a plan is within the user's limits."""
+    is_rounded = plan.precision != "fp32"
+    if is_rounded != (request.precision == "bf16") and request.precision != "auto":
+        return False
+    if plan.input != "files" and request.no_cache:
+        return False
+    if request.strategies is not None and plan.strategy not in request.strategies:
+        return False
+    return _allows_batch(request, plan.node_batch)
+
+
+def _allows_batch(request: TuneRequest, batch: int) -> bool:
+    if request.batch_size is not None and batch != request.batch_size:
+        return False
+    return request.max_batch is None or batch <= request.max_batch

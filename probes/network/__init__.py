@@ -1,0 +1,1 @@
+"""The network: interfaces, links between nodes, and what an all-reduce takes."""

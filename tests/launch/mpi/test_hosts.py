@@ -1,0 +1,166 @@
+"""Does a program run on several hosts, and does it end there?"""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from launch.hosts.host_line import Host
+from launch.hosts.parallel_commands import run_all
+from launch.hosts.ssh import write_ssh_config
+from launch.mpi.command import mpi_command
+from launch.mpi.job import MpiJob
+from launch.mpi.scratch_folder import MpirunScratch
+from launch.mpi.settings import MpiSettings
+
+
+@pytest.fixture(autouse=True)
+def _programs(monkeypatch):
+    """Let ranks find ``hello_rank`` beside this file."""
+    path = [str(Path(__file__).parents[3]), str(Path(__file__).parents[1])]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path))
+
+
+def command_on(bed, *program, names=None, starts_here=False) -> list[str]:
+    """Give the command that starts a program on all hosts, as a rank on each."""
+    names = names or [host.name for host in bed.hosts]
+    hosts = [Host(name=name, line=line) for line, name in enumerate(names, start=1)]
+    config = bed.folder / "job_ssh_config"
+    write_ssh_config(hosts, config, include=bed.ssh_config)
+    settings = MpiSettings(ssh_config=config, networks=(bed.network,), allow_root=True)
+    return mpi_command(hosts, program, settings, os.environ, starts_here=starts_here)
+
+
+def job_on(bed, *program, names=None, starts_here=False) -> MpiJob:
+    """Start a program on all hosts, from the first one or else from this machine."""
+    command = command_on(bed, *program, names=names, starts_here=starts_here)
+    if starts_here:
+        command = bed.hosts[0].command(command)
+    return MpiJob(command, bed.folder / "mpirun.log")
+
+
+def said_by(job) -> list[str]:
+    return sorted(report.message for report in job.reports())
+
+
+def wait_for(job, *messages: str) -> None:
+    """Read until every message has come."""
+    missing = set(messages)
+    reports = job.reports()
+    while missing:
+        missing.discard(next(reports).message)
+
+
+BOTH = ("rank 0 of node1 node2", "rank 1 of node1 node2")
+
+
+@pytest.mark.parametrize("starts_here", [True, False])
+def test_each_host_runs_one_rank_in_the_order_given(testbed, starts_here):
+    bed = testbed(2)
+    with job_on(bed, "hello_rank", starts_here=starts_here) as job:
+        assert said_by(job) == list(BOTH)
+        assert job.wait() == 0
+    assert bed.left_over() == set()
+
+
+def test_hosts_named_by_addresses_with_colons_run_too(testbed):
+    bed = testbed(2)
+    names = [host.address_v6 for host in reversed(bed.hosts)]
+    with job_on(bed, "hello_rank", names=names) as job:
+        assert said_by(job) == ["rank 0 of node2 node1", "rank 1 of node2 node1"]
+
+
+def test_bridge_that_every_host_has_at_the_same_address_is_left_alone(testbed):
+    """The story: each rank sent its messages to its own docker0, and none ever arrived."""
+    bed = testbed(2)
+    for host in bed.hosts:
+        host.run(["ip", "link", "add", "docker0", "type", "bridge"])
+        host.run(["ip", "address", "add", "172.17.0.1/16", "dev", "docker0"])
+        host.run(["ip", "link", "set", "docker0", "up"])
+    with job_on(bed, "hello_rank", starts_here=True) as job:
+        assert said_by(job) == list(BOTH)
+
+
+def test_signal_reaches_every_rank_even_if_it_comes_too_early(testbed):
+    with job_on(testbed(2), "hello_rank", "wait") as job:
+        job.signal(signal.SIGUSR1)
+        wait_for(job, *BOTH, "rank 0 got 10", "rank 1 got 10")
+        job.signal(signal.SIGUSR2)
+        wait_for(job, "rank 0 got 12", "rank 1 got 12")
+
+
+@pytest.mark.parametrize("starts_here", [True, False])
+def test_job_that_is_stopped_leaves_no_process_on_any_host(testbed, starts_here):
+    bed = testbed(2)
+    with job_on(bed, "hello_rank", "wait", starts_here=starts_here) as job:
+        wait_for(job, *BOTH)
+    assert bed.left_over() == set()
+
+
+def test_nothing_is_left_on_any_host_of_ranks_that_were_not_waited_for(testbed):
+    bed = testbed(2)
+    with MpirunScratch(os.environ) as scratch:
+        command = scratch.wrap(command_on(bed, "hello_rank", "wait"))
+        (answer,) = run_all([command], limit_s=8)
+    assert answer.code is None
+    assert bed.left_over() == set()
+
+
+def test_job_that_is_stopped_while_a_host_is_cut_off_leaves_no_process_either(testbed):
+    """The story: mpirun waited for the host's answer, and when it was killed its login stayed."""
+    bed = testbed(2)
+    with job_on(bed, "hello_rank", "watch", starts_here=True) as job:
+        wait_for(job, *(f"rank {rank} watches all but ()" for rank in (0, 1)))
+        bed.cut(bed.hosts[1])
+    assert bed.left_over(patience_s=30) == set()
+
+
+def test_rank_that_fails_ends_the_job_on_every_host(testbed):
+    bed = testbed(2)
+    with job_on(bed, "hello_rank", "fail") as job:
+        wait_for(job, *BOTH)
+        assert job.wait() != 0
+        assert job.find_lost_host() is None
+    assert bed.left_over() == set()
+
+
+def test_host_that_is_cut_off_ends_the_job_and_is_named(testbed):
+    """The story: mpirun ended with exit code 0, as if all had been well."""
+    bed = testbed(2)
+    with job_on(bed, "hello_rank", "wait", starts_here=True) as job:
+        wait_for(job, *BOTH)
+        bed.cut(bed.hosts[1])
+        assert job.wait() == 1
+        assert job.find_lost_host() == "node2"
+    assert bed.left_over(patience_s=30) == set()
+
+
+def test_job_whose_starter_is_killed_leaves_no_process_on_any_host(testbed):
+    bed = testbed(2)
+    with job_on(bed, "hello_rank", "wait") as job:
+        wait_for(job, *BOTH)
+        job._process.kill()
+    assert bed.left_over(patience_s=30) == set()
+
+
+def test_host_that_lets_nobody_in_ends_the_job_before_any_rank_runs(testbed):
+    bed = testbed(2)
+    bed.hosts[1].stop_sshd()
+    with job_on(bed, "hello_rank", starts_here=True) as job:
+        assert said_by(job) == []
+        assert job.wait() != 0
+    assert bed.left_over() == set()
+
+
+def test_host_that_is_cut_off_ends_its_own_ranks_though_they_still_talk(testbed):
+    """The story: what a rank says keeps the kernel busy sending it, for a quarter of an hour in
+    which mpirun's daemon on the lost host sees nothing wrong."""
+    bed = testbed(2)
+    with job_on(bed, "hello_rank", "watch", starts_here=True) as job:
+        wait_for(job, *(f"rank {rank} watches all but ()" for rank in (0, 1)))
+        bed.cut(bed.hosts[1])
+        assert job.wait() != 0
+        assert bed.left_over(patience_s=30) == set()

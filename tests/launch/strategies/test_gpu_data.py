@@ -1,0 +1,181 @@
+"""One process per GPU; on a machine without any, CPU workers run the same lines."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import tiny_cases
+import torch
+from one_process import largest_error, trained_alone
+
+from launch.errors import InfeasiblePlanError, InvalidPlanError
+from launch.plan import Plan
+from launch.strategies import check_plan, load_strategy
+from launch.strategies._base import FixedTrial
+from launch.workers.group import explain_failure
+from probes.hardware import Gpu, GpuProcess
+
+PLAN = Plan(strategy="gpu_data", node_batch=8, processes=2, replicas=2)
+TOLERANCE = 1e-4
+
+
+@pytest.mark.parametrize("case", ["Sgd", "Tied", "Uneven", "DecayedRest", "TakesTurns"])
+def test_weights_equal_those_of_one_process(case, training):
+    alone = trained_alone(getattr(tiny_cases, case)(), PLAN.node_batch, epochs=2)
+    weights = training.run(PLAN, case, epochs=2)
+    assert largest_error(weights, alone) < TOLERANCE
+
+
+@pytest.mark.parametrize("case", ["Sgd", "DecayedRest"])
+def test_micro_batches_change_nothing(case, training):
+    alone = trained_alone(getattr(tiny_cases, case)(), PLAN.node_batch, epochs=2)
+    weights = training.run(replace(PLAN, micro_batches=2), case, epochs=2)
+    assert largest_error(weights, alone) < TOLERANCE
+
+
+def test_one_device_trains_without_a_group(training):
+    alone = trained_alone(tiny_cases.Sgd(), PLAN.node_batch)
+    weights = training.run(replace(PLAN, processes=1, replicas=1), "Sgd")
+    assert largest_error(weights, alone) < TOLERANCE
+
+
+def suggested(tiny_facts, node, **changes):
+    strategy = load_strategy("gpu_data")
+    guesses = strategy.first_guesses(tiny_facts, node)
+    return [strategy.suggest(FixedTrial(guess | changes), tiny_facts, node) for guess in guesses]
+
+
+def test_all_gpus_are_guessed_first_and_then_half_of_them(tiny_facts, gpu_node):
+    devices = [plan.devices for plan in suggested(tiny_facts, gpu_node)]
+    assert devices == [
+        ("cuda:0", "cuda:1", "cuda:2", "cuda:3"),
+        ("cuda:0", "cuda:1"),
+        ("cuda:0",),
+    ]
+
+
+def test_workers_share_all_cores(tiny_facts, gpu_node):
+    assert [plan.threads for plan in suggested(tiny_facts, gpu_node)] == [4, 4, 4]
+
+
+def test_no_more_gpus_are_used_than_there_are_cores(tiny_facts, gpu_node):
+    one_core = replace(gpu_node, cpu=replace(gpu_node.cpu, usable_cores=1))
+    assert [plan.processes for plan in suggested(tiny_facts, one_core)] == [1]
+
+
+def test_a_gpu_that_is_in_use_is_taken_last(tiny_facts, gpu_node):
+    taken = replace(gpu_node.gpus[0], other_processes=(GpuProcess(pid=1),))
+    node = replace(gpu_node, gpus=(taken, *gpu_node.gpus[1:]))
+    assert suggested(tiny_facts, node)[1].devices == ("cuda:1", "cuda:2")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"compute_mode": "prohibited"}, "GPU 3 has compute mode prohibited"),
+        ({"mig_enabled": True}, "GPU 3 is cut up by MIG"),
+        ({"cuda_index": None}, "GPU 3 is not shown by CUDA"),
+        (
+            {"compute_mode": "exclusive_process", "other_processes": (GpuProcess(pid=1),)},
+            "GPU 3 has compute mode exclusive_process and is taken by another process",
+        ),
+    ],
+)
+def test_a_gpu_that_cannot_be_trained_on_is_the_obstacle(changes, reason, tiny_facts, two_cores):
+    gpu = replace(Gpu(nvml_index=3, cuda_index=0), **changes)
+    node = replace(two_cores, gpus=(gpu,))
+    obstacle = load_strategy("gpu_data").obstacle(tiny_facts, node)
+    assert obstacle == f"no usable GPU: {reason}"
+
+
+def test_a_node_without_gpus_says_why(tiny_facts, two_cores):
+    node = replace(two_cores, gpu_reason="no NVIDIA driver")
+    with pytest.raises(InfeasiblePlanError, match="no usable GPU: no NVIDIA driver"):
+        load_strategy("gpu_data").suggest(FixedTrial({}), tiny_facts, node)
+
+
+def test_only_one_process_replays_its_step(tiny_facts, gpu_node):
+    wish = {"gpu_data.cuda_graph": True}
+    replays = [plan.cuda_graph for plan in suggested(tiny_facts, gpu_node, **wish)]
+    assert replays == [False, False, True]
+    plan = replace(PLAN, devices=("cuda:0", "cuda:1"), cuda_graph=True)
+    with pytest.raises(InvalidPlanError, match="processes=2 and cuda_graph=True: only one"):
+        check_plan(plan)
+
+
+@pytest.mark.parametrize("devices", [("cuda:0", "cuda:0"), ("cuda:0",), ("cuda:0", "cpu")])
+def test_two_processes_never_share_a_gpu(devices):
+    with pytest.raises(InvalidPlanError, match="strategy=gpu_data and devices="):
+        check_plan(replace(PLAN, devices=devices))
+
+
+def test_a_gpu_has_no_precision_of_onednn():
+    with pytest.raises(
+        InvalidPlanError, match=r"precision=bf16_internal and devices=cuda:0: .*bf16"
+    ):
+        Plan(strategy="sequential", node_batch=8, devices=("cuda:0",), precision="bf16_internal")
+
+
+@pytest.mark.parametrize(
+    ("pixel_bytes", "expected"), [(2**29, "device"), (2**30, "cache"), (None, "files")]
+)
+def test_pictures_go_to_the_gpu_where_they_fill_no_more_than_half_of_it(
+    pixel_bytes, expected, tiny_facts, gpu_node
+):
+    gpus = tuple(replace(gpu, free_bytes=2**30 + 2**20) for gpu in gpu_node.gpus)
+    inputs = ("files",) if pixel_bytes is None else ("files", "cache")
+    facts = replace(tiny_facts, pixel_bytes=pixel_bytes, inputs=inputs)
+    assert suggested(facts, replace(gpu_node, gpus=gpus))[0].input == expected
+
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that torch can use")
+ON_GPU = Plan(strategy="gpu_data", node_batch=8, devices=("cuda:0",))
+
+
+@needs_gpu
+@pytest.mark.parametrize("case", ["Sgd", "Tied", "Uneven", "AdamW"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"micro_batches": 2},
+        {"cuda_graph": True},
+        {"cuda_graph": True, "micro_batches": 2, "memory_format": "channels_last"},
+        {"fused_optimizer": True, "options": {"cudnn_benchmark": True}},
+    ],
+    ids=str,
+)
+def test_weights_from_a_gpu_equal_those_of_one_process(case, changes, training):
+    alone = trained_alone(getattr(tiny_cases, case)(), ON_GPU.node_batch, epochs=2)
+    weights = training.run(replace(ON_GPU, **changes), case, epochs=2)
+    # cuDNN's convolutions round to TF32 by torch's default.
+    assert largest_error(weights, alone) < (TOLERANCE if case == "Tied" else 1e-2)
+
+
+@needs_gpu
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="fewer than two GPUs")
+@pytest.mark.parametrize("case", ["Sgd", "Tied", "Uneven", "DecayedRest", "TakesTurns"])
+def test_weights_from_two_gpus_equal_those_of_one_process(case, training):
+    alone = trained_alone(getattr(tiny_cases, case)(), PLAN.node_batch, epochs=2)
+    weights = training.run(replace(PLAN, devices=("cuda:0", "cuda:1")), case, epochs=2)
+    assert largest_error(weights, alone) < (1e-2 if case in ("Sgd", "Uneven") else TOLERANCE)
+
+
+@needs_gpu
+def test_running_statistics_are_those_of_the_steps_that_count(training):
+    """A recording is warmed up by passes of its own, which a normalising layer would take down."""
+    plain = training.run(ON_GPU, "Normed")
+    replayed = training.run(replace(ON_GPU, cuda_graph=True), "Normed")
+    assert plain.keys() == replayed.keys()
+    assert all(torch.allclose(plain[k], replayed[k], rtol=1e-2, atol=1e-3) for k in plain)
+
+
+@needs_gpu
+def test_a_step_that_cannot_be_recorded_is_one_line(training):
+    plan = replace(ON_GPU, cuda_graph=True)
+    with training.start(training.task("LooksAtValues", plan)) as group:
+        events = iter(lambda: group.next_event(60), None)
+        failure = next(filter(None, (explain_failure(group, event) for event in events)))
+    assert failure.error == "InvalidPlanError"
+    assert "cuda_graph=True and a step that CUDA cannot record" in failure.message

@@ -1,0 +1,222 @@
+"""Stages of pipelines: what they compute together, whatever the schedule, cut and precision."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import tiny_cases
+import torch
+from one_process import largest_error, trained_alone
+from worker_groups import first_failure
+
+from launch.errors import InvalidPlanError
+from launch.plan import Plan
+from launch.reports import StepDone, StrategyPrepared
+from launch.strategies import check_plan, load_strategy
+from launch.strategies._base import FixedTrial
+
+TWO = Plan(
+    strategy="pipeline", node_batch=8, processes=2, micro_batches=4, memory_format="channels_last"
+)
+THREE = replace(TWO, processes=3)
+PAIRS = replace(TWO, strategy="hybrid", processes=4, replicas=2, micro_batches=2)
+ANY = pytest.mark.parametrize("plan", [TWO, PAIRS], ids=lambda plan: plan.strategy)
+
+
+def with_options(plan: Plan, **options: str) -> Plan:
+    return replace(plan, options={**plan.options, **options})
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
+@pytest.mark.parametrize("case", ["Sgd", "Uneven", "Tied"])
+@ANY
+def test_every_schedule_trains_as_one_process(plan, schedule, case, training_on_four):
+    alone = trained_alone(getattr(tiny_cases, case)(), plan.node_batch, epochs=2)
+    weights = training_on_four.run(with_options(plan, schedule=schedule), case, epochs=2)
+    assert largest_error(weights, alone) < 1e-4
+
+
+@pytest.mark.parametrize("cut", ["1", "2", "3", "5", "7"])
+def test_every_cut_trains_as_one_process(cut, training):
+    alone = trained_alone(tiny_cases.Sgd(), TWO.node_batch)
+    weights = training.run(with_options(TWO, cut=cut), "Sgd")
+    assert largest_error(weights, alone) < 1e-4
+    (said,) = training.reports(StrategyPrepared)
+    assert said.facts["cut"] == [int(cut)]
+
+
+@pytest.mark.parametrize("cut", ["measured", "4"])
+def test_no_times_are_reported_of_a_cut_that_was_asked_for(cut, training, tmp_path):
+    training.run(with_options(TWO, cut=cut), "Sgd")
+    (said,) = training.reports(StrategyPrepared)
+    log = (tmp_path / "worker0.log").read_text()
+    if cut == "measured":
+        assert min(said.facts["layer_times_s"]) > 0
+        assert " ms" in log
+    else:
+        assert said.facts["layer_times_s"] is None
+        assert said.facts["stage_times_s"] is None
+        assert "stage 0: layers 0 to 3; stage 1: layers 4 to 7\n" in log
+
+
+def test_a_stage_in_the_middle_trains_as_one_process(training_on_three):
+    alone = trained_alone(tiny_cases.Sgd(), THREE.node_batch)
+    weights = training_on_three.run(with_options(THREE, cut="2,5"), "Sgd")
+    assert largest_error(weights, alone) < 1e-4
+
+
+@ANY
+def test_rounded_activations_cross_the_wire(plan, training_on_four):
+    alone = trained_alone(tiny_cases.Gradient(), node_batch=16)
+    weights = training_on_four.run(replace(plan, node_batch=16, precision="bf16"), "Gradient")
+    assert 1e-6 < largest_error(weights, alone) < 0.02
+
+
+@pytest.mark.parametrize("case", ["Clipped", "Scheduled", "DecayedRest", "Uneven", "Sparse"])
+def test_replicas_with_parameters_of_their_own_train_as_one_process(case, training_on_four):
+    """As on GPUs."""
+    alone = trained_alone(getattr(tiny_cases, case)(), PAIRS.node_batch, epochs=2)
+    weights = training_on_four.run(with_options(PAIRS, average="all_reduce"), case, epochs=2)
+    assert largest_error(weights, alone) < 1e-4
+
+
+@ANY
+def test_the_reported_loss_is_that_of_the_whole_batch(plan, training_on_four):
+    training_on_four.run(replace(plan, node_batch=16), "Gradient")
+    case = tiny_cases.Gradient()
+    torch.manual_seed(7)
+    samples = case.dataset(None, train=True)
+    inputs = torch.stack([samples[index][0] for index in range(16)])
+    targets = torch.tensor([samples[index][1] for index in range(16)])
+    expected = case.loss(case.model()(inputs), targets).item()
+    (step,) = training_on_four.reports(StepDone)
+    assert step.loss == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_cut_is_reported_with_its_times(training):
+    training.run(TWO, "Sgd")
+    (said,) = training.reports(StrategyPrepared)
+    assert len(said.facts["stage_times_s"]) == 2
+    assert sum(said.facts["layer_times_s"]) == pytest.approx(sum(said.facts["stage_times_s"]))
+    assert said.facts["layers"][0] == "Conv2d"
+
+
+def test_a_model_without_layers_is_a_fault_of_the_use_case(training):
+    with training.start(training.task("NoLayers", TWO)) as group:
+        failure = first_failure(group)
+    assert failure.message.startswith("UseCaseError: the use case gives no layers(): ")
+
+
+def test_targets_that_cannot_be_sent_are_a_fault_of_the_use_case(training):
+    with training.start(training.task("OpaqueTargets", TWO)) as group:
+        failure = first_failure(group)
+    assert failure.message.startswith("UseCaseError: targets hold a bytes, ")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"options": {"schedule": "zigzag"}}, "schedule='zigzag': use 1f1b or gpipe"),
+        ({"options": {"average": "shared"}}, "replicas=1, .* options average: use schedule, cut"),
+        ({"options": {"speed": "high"}}, "options speed: use schedule, cut"),
+        ({"options": {"cut": "1,2"}}, "cut=1,2 and stages=2: name 1 layers"),
+        ({"options": {"cut": "half"}}, "cut='half': use measured"),
+        ({"micro_batches": 1}, "schedule=1f1b, micro_batches=1 and stages=2: use at least"),
+        ({"processes": 1}, "processes=1 and replicas=1: use a multiple"),
+        ({"compile": True}, "compile=True: use compile=False"),
+        ({"devices": ("cuda:0", "cuda:0")}, "devices=cuda:0,cuda:0: name 2 different GPUs"),
+    ],
+)
+def test_a_plan_that_stages_cannot_run_is_refused(changes, reason):
+    with pytest.raises(InvalidPlanError, match=reason):
+        check_plan(replace(TWO, **changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"options": {"average": "none"}}, "average='none': use shared or all_reduce"),
+        ({"options": {"speed": "high"}}, "options speed: use schedule, cut, average"),
+        (
+            {"options": {"average": "shared"}, "devices": tuple(f"cuda:{i}" for i in range(4))},
+            "devices=cuda:0,cuda:1,cuda:2,cuda:3 and options average: use schedule, cut",
+        ),
+    ],
+)
+def test_only_replicas_on_cpus_choose_how_they_average(changes, reason):
+    with pytest.raises(InvalidPlanError, match=reason):
+        check_plan(replace(PAIRS, **changes))
+
+
+def test_one_replica_is_a_pipeline_and_not_a_hybrid():
+    with pytest.raises(InvalidPlanError, match="replicas=1: use at least 2, or pipeline"):
+        check_plan(replace(TWO, strategy="hybrid"))
+
+
+@pytest.mark.parametrize("name", ["pipeline", "hybrid"])
+def test_a_model_that_cannot_be_cut_says_so(name, tiny_facts, gpu_node):
+    facts = replace(tiny_facts, max_stages=1)
+    obstacle = load_strategy(name).obstacle(facts, gpu_node)
+    assert obstacle == "max_stages=1: the use case gives no layers(): add the method"
+
+
+def test_gpus_are_taken_where_there_are_enough(tiny_facts, gpu_node, two_cores):
+    def first(name, node):
+        strategy = load_strategy(name)
+        return strategy.suggest(
+            FixedTrial(strategy.first_guesses(tiny_facts, node)[0]), tiny_facts, node
+        )
+
+    three_gpus = replace(gpu_node, gpus=gpu_node.gpus[:3])
+    assert first("pipeline", three_gpus).devices == ("cuda:0", "cuda:1")
+    assert first("hybrid", three_gpus).devices == ("cpu",)
+    assert first("hybrid", gpu_node).devices == ("cuda:0", "cuda:1", "cuda:2", "cuda:3")
+    assert first("pipeline", two_cores).devices == ("cpu",)
+
+
+@pytest.mark.parametrize("name", ["pipeline", "hybrid"])
+def test_whatever_is_drawn_is_a_plan(name, tiny_facts, gpu_node):
+    class Draws:
+        def __init__(self, pick):
+            self.pick = pick
+
+        def suggest_categorical(self, _, choices):
+            return choices[self.pick % len(choices)]
+
+    strategy = load_strategy(name)
+    for node in (gpu_node, replace(gpu_node, gpus=())):
+        for pick in range(40):
+            plan = strategy.suggest(Draws(pick), tiny_facts, node)
+            check_plan(plan)
+            plan.check_fits(4)
+
+
+@pytest.mark.parametrize(
+    ("name", "cores", "max_stages", "parts"),
+    [
+        ("pipeline", 3, 2, (1, 2, 1)),
+        ("pipeline", 3, 8, (1, 3, 1)),
+        ("pipeline", 7, 2, (1, 2, 3)),
+        ("hybrid", 4, 8, (2, 2, 1)),
+        ("hybrid", 5, 8, (2, 2, 1)),
+        ("hybrid", 7, 8, (3, 2, 1)),
+        ("hybrid", 7, 2, (3, 2, 1)),
+    ],
+)
+def test_some_cores_stay_idle_where_all_of_them_make_no_pipelines(
+    name, cores, max_stages, parts, tiny_facts, two_cores
+):
+    strategy = load_strategy(name)
+    case = replace(tiny_facts, max_stages=max_stages)
+    node = replace(two_cores, cpu=replace(two_cores.cpu, usable_cores=cores))
+    plan = strategy.suggest(FixedTrial(strategy.first_guesses(case, node)[0]), case, node)
+    stages = plan.processes // plan.replicas
+    assert (plan.replicas, stages, plan.threads_per_process) == parts
+
+
+def test_every_worker_needs_a_core_even_if_it_has_a_gpu(tiny_facts, gpu_node):
+    node = replace(gpu_node, cpu=replace(gpu_node.cpu, usable_cores=2))
+    obstacle = load_strategy("hybrid").obstacle(tiny_facts, node)
+    assert obstacle == "usable_cores=2: at least 4 workers are needed, each with a core"
+    assert load_strategy("pipeline").obstacle(tiny_facts, node) is None

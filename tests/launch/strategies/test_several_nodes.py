@@ -1,0 +1,133 @@
+"""Several nodes of one job: each with a plan and a share of its own, and one model in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+import tiny_cases
+import torch
+from conftest import SEED, long
+from jobs_of_nodes import Spec, Trained, train_all
+from node_plans import ALONE, DDP, HYBRID, PAIR, PIPELINE, REDUCED, THREADS, TURNED
+from one_process import TOLERANCE, largest_error, trained_alone
+
+from launch.plan import MEMORY_FORMATS, Plan
+from launch.reports import GradientsSynced, SharesChanged
+from launch.shares import NodeLimits, StepTime
+
+RANK = Path(__file__).parents[1] / "rank_of_four.py"
+ROUNDED_TOLERANCE = 5e-2
+
+
+MIXES = {
+    "equal": [ALONE, ALONE],
+    "unequal": [replace(ALONE, node_batch=2), PAIR],
+    "formats": [PAIR, TURNED],
+    "threads and stages": [THREADS, PIPELINE],
+    "grids": [HYBRID, REDUCED],
+    "copies": [DDP, ALONE, TURNED],
+    "four": [PAIR, ALONE, THREADS, PIPELINE],
+}
+CASES = ["AdamW", "Groups", "WholeTensors", "Tied", "Uneven", "Clipped", "Scheduled", "Sparse"]
+UNEQUAL = [replace(ALONE, node_batch=2), TURNED]
+BELIEVED = StepTime(fixed_s=0.0, per_sample_s=0.001)
+"""Of both nodes alike, which is wrong."""
+
+
+def one_is_slow(plan: Plan) -> Spec:
+    plans = [replace(plan, node_batch=8, memory_format=form) for form in MEMORY_FORMATS]
+    return Spec("SlowInChannelsLast", plans, 6, step_time=BELIEVED)
+
+
+SLOW = {
+    "one is slow": one_is_slow(ALONE),
+    "a pair is slow": one_is_slow(PAIR),
+    "a pipeline is slow": one_is_slow(PIPELINE),
+}
+SPECS = {
+    **{mix: Spec("Gradient", plans) for mix, plans in MIXES.items()},
+    **{case: Spec(case, UNEQUAL, 3 if case == "Uneven" else 1) for case in CASES},
+    **SLOW,
+    "rounded": Spec("Sgd", UNEQUAL, 2, {"wire": "bf16"}),
+    "rounded and clipped": Spec("Clipped", [PAIR, TURNED], 2, {"wire": "bf16"}),
+    "rests": Spec("Rests", [replace(ALONE, node_batch=8)] * 2, 40, step_time=BELIEVED),
+}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Trained]:
+    """Give a job's outcome. All jobs of as many nodes run one after the other."""
+
+    @cache
+    def train_of(nodes: int) -> dict[str, Trained]:
+        specs = {name: spec for name, spec in SPECS.items() if len(spec.plans) == nodes}
+        return train_all(specs, tmp_path_factory.mktemp(f"{nodes}-nodes"), RANK)
+
+    return lambda name: train_of(len(SPECS[name].plans))[name]
+
+
+def start_of(case: str) -> dict[str, torch.Tensor]:
+    torch.manual_seed(SEED)
+    model = getattr(tiny_cases, case)().model()
+    return {name: value.clone() for name, value in model.state_dict().items()}
+
+
+@pytest.mark.parametrize(
+    "mix", [long(mix) if len(plans) > 2 else mix for mix, plans in MIXES.items()]
+)
+def test_gradients_of_several_nodes_equal_those_of_one_process_on_all_samples(mix, trained):
+    start = start_of("Gradient")
+    alone = trained_alone(tiny_cases.Gradient(), SPECS[mix].global_batch)
+    expected = {name: start[name] - alone[name] for name in start}
+    weights = trained(mix).weights
+    assert largest_error({n: start[n] - weights[n] for n in start}, expected) < TOLERANCE
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_weights_of_unequal_nodes_equal_those_of_one_process(case, trained):
+    spec = SPECS[case]
+    alone = trained_alone(getattr(tiny_cases, case)(), spec.global_batch, spec.epochs)
+    assert largest_error(trained(case).weights, alone) < TOLERANCE
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_a_slow_node_is_given_less_and_every_step_has_the_same_samples_as_before(name, trained):
+    done = trained(name)
+    changes = done.of(SharesChanged)
+    assert changes, "the shares stayed as they were"
+    fast, slow = changes[0].node_batches
+    assert fast + slow == 16
+    assert fast > slow
+    assert fast % NodeLimits.of_plan(SPECS[name].plans[0]).multiple == 0
+    alone = trained_alone(tiny_cases.SlowInChannelsLast(), 16, SPECS[name].epochs)
+    assert largest_error(done.weights, alone) < TOLERANCE
+
+
+def test_shares_are_not_judged_by_the_rests_of_epochs(trained):
+    """The story: of epochs with one full step, the first, and a rest, the rests alone were looked
+    at; a node without a sample in them was so quick that it got nearly all."""
+    done = trained("rests")
+    assert done.of(GradientsSynced)
+    assert not done.of(SharesChanged)
+
+
+def test_bytes_on_the_network_are_counted_and_half_as_many_where_they_are_rounded(trained):
+    sent = {
+        name: sum(report.sent_bytes for report in trained(name).of(GradientsSynced))
+        / sum(report.steps for report in trained(name).of(GradientsSynced))
+        for name in ("rounded", "AdamW")
+    }
+    parameters = sum(value.numel() for value in start_of("Sgd").values())
+    assert sent["AdamW"] == pytest.approx(4 * parameters, rel=0.01)
+    assert sent["rounded"] == pytest.approx(2 * parameters, rel=0.01)
+
+
+@pytest.mark.parametrize("name", ["rounded", "rounded and clipped"])
+def test_rounded_gradients_lead_to_nearly_the_same_weights(name, trained):
+    spec = SPECS[name]
+    alone = trained_alone(getattr(tiny_cases, spec.case)(), spec.global_batch, spec.epochs)
+    assert largest_error(trained(name).weights, alone) < ROUNDED_TOLERANCE

@@ -1,0 +1,50 @@
+"""The smallest node on which a strategy can run, and its plans there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from launch.case_facts import CaseFacts
+from launch.plan import Plan
+from launch.strategies import load_strategy, strategy_names
+from launch.strategies._base import FixedTrial
+from probes.hardware import Hardware
+
+EVERY = pytest.mark.parametrize("name", strategy_names())
+
+
+@dataclass(frozen=True)
+class Home:
+    """Where a strategy is asked: the smallest node on which it can run."""
+
+    name: str
+    node: Hardware
+    facts: CaseFacts
+    training: Any
+
+    def plans(self) -> list[Plan]:
+        """Every layout that the strategy would guess first, plain and with its settings turned."""
+        return plans_of(self.name, self.facts, self.node)
+
+
+@pytest.fixture
+def home(name, nodes, tiny_facts, training_on) -> Home:
+    strategy = load_strategy(name)
+    possible = [node for node in nodes if strategy.obstacle(tiny_facts, node) is None]
+    return Home(name, possible[0], tiny_facts, training_on(possible[0]))
+
+
+def plans_of(name: str, case: CaseFacts, node: Hardware) -> list[Plan]:
+    """Every layout that the strategy would guess first, plain and with its settings turned.
+
+    CPU workers stand for GPUs.
+    """
+    strategy = load_strategy(name)
+    guesses = strategy.first_guesses(case, node)
+    turned = {f"{name}.micro_batches": 2, f"{name}.memory_format": "contiguous"}
+    guesses += [guess | turned for guess in guesses]
+    drawn = [strategy.suggest(FixedTrial(guess), case, node) for guess in guesses]
+    return [replace(plan, devices=("cpu",)) for plan in drawn]

@@ -1,0 +1,69 @@
+"""What shares a parameter's memory goes where the parameter goes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from launch.errors import UseCaseError
+from launch.training.averaging.aliases import aliases_follow, copy_model
+
+
+class Shared(nn.Module):
+    """A weight, what lies in its memory in some way, and a frozen weight in the same tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        both = torch.arange(24.0).view(2, 3, 4)
+        self.frozen = nn.Parameter(both[0], requires_grad=False)
+        self.weight = nn.Parameter(both[1])
+        self.row = self.weight.detach()[1]
+        self.turned = [self.weight.data.t()]
+        self.bits = {"low": self.weight.detach().view(torch.int32)[:, 2:]}
+        self.teacher = nn.Parameter(self.weight.data, requires_grad=False)
+
+    def check(self) -> None:
+        """Hold everything against the weight."""
+        assert torch.equal(self.row, self.weight[1])
+        assert torch.equal(self.turned[0], self.weight.t())
+        assert torch.equal(self.bits["low"].view(torch.float32), self.weight[:, 2:])
+        assert torch.equal(self.teacher, self.weight)
+        assert torch.equal(self.frozen, torch.arange(12.0).view(3, 4))
+
+
+def test_tensors_in_the_memory_of_a_parameter_move_with_it():
+    model = Shared()
+    with aliases_follow(model):
+        model.weight.data = model.weight.data.clone()
+    with torch.no_grad():
+        model.weight.mul_(-3)
+    model.check()
+
+
+def test_tensors_in_the_memory_of_a_parameter_are_copied_with_it():
+    model = Shared()
+    copied = copy_model(model)
+    with torch.no_grad():
+        copied.weight.mul_(-3)
+    copied.check()
+    model.check()
+    assert isinstance(copied.teacher, nn.Parameter)
+
+
+def test_parameters_in_one_tensor_that_nobody_keeps_are_moved_one_by_one():
+    model = nn.ParameterList(list(torch.arange(24.0).view(2, 3, 4)))
+    with aliases_follow(model):
+        for parameter in model:
+            parameter.data = parameter.data.clone()
+    assert [parameter.sum() for parameter in model] == [66, 210]
+
+
+def test_a_tensor_larger_than_the_parameter_cannot_follow():
+    both = torch.zeros(2, 3)
+    model = nn.ParameterList(list(both))
+    with (
+        pytest.raises(UseCaseError, match="parameter '0' shares its memory"),
+        aliases_follow(model),
+    ):
+        pass

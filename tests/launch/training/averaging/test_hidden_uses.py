@@ -1,0 +1,147 @@
+"""However a model uses a parameter, it finds the values that one process has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import hidden_cases
+import pytest
+import torch
+from hidden_cases import Around
+from jobs_of_nodes import Spec, Trained, trained_when_asked
+from late_training import LateTraining, error_of_late
+from one_process import TOLERANCE, largest_error, trained_alone
+from torch import nn
+from torch.nn import functional
+
+from launch.errors import UseCaseError
+from launch.plan import Plan
+from launch.reports import Warned
+
+CASES = Path(hidden_cases.__file__)
+RANK = CASES.with_name("rank_with_slow_sums.py")
+PAIR = Plan(strategy="processes", processes=2, replicas=2, node_batch=5)
+ALONE = Plan(strategy="sequential", node_batch=3)
+THREADS = Plan(strategy="threads", threads_per_process=2, replicas=2, node_batch=3)
+IS_LATE = {
+    "ViewFromInitCase": False,
+    "DetachFromInitCase": False,
+    "DetachKeptCase": False,
+    "OwnFunctionCase": False,
+    "ScriptedCase": False,
+    "FunctionalCase": True,
+    "TiedCase": True,
+    "SpectralNormCase": True,
+    "UsedByLossCase": True,
+    "KeptByOneCase": False,
+}
+SPECS = {
+    name: Spec(name, [PAIR, THREADS if name == "DetachFromInitCase" else ALONE], file=CASES)
+    for name in IS_LATE
+}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Trained]:
+    return trained_when_asked(SPECS, tmp_path_factory.mktemp("hidden"), RANK)
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_weights_of_several_nodes_equal_those_of_one_process(name, trained):
+    alone = trained_alone(getattr(hidden_cases, name)(), SPECS[name].global_batch)
+    assert largest_error(trained(name).weights, alone) < TOLERANCE
+
+
+@pytest.mark.parametrize(("name", "is_late"), IS_LATE.items())
+def test_each_node_says_why_its_updates_are_not_late(name, is_late, trained):
+    said = [report.message for report in trained(name).of(Warned)]
+    assert len(said) == (0 if is_late else 1)  # the reports are those of the first node
+    assert all("not left to the next step" in message for message in said)
+
+
+def held_against_one_process(layer: Callable[[], nn.Module]) -> LateTraining:
+    """Train a network around a layer for twelve steps, with late updates and without."""
+    generator = torch.Generator().manual_seed(1)
+    batches = [torch.randn(4, 3, 8, 8, generator=generator) for _ in range(12)]
+    targets = torch.tensor([0, 1, 2, 0])
+
+    def loss_of(output: torch.Tensor) -> torch.Tensor:
+        return functional.cross_entropy(output, targets)
+
+    late, error = error_of_late(lambda: Around(layer()), batches, loss_of, lr=0.1)
+    assert error < TOLERANCE
+    return late
+
+
+ALWAYS_LATE = [
+    hidden_cases.CloneKept,
+    hidden_cases.Averaged,
+    hidden_cases.Limited,
+    hidden_cases.EverySecondTime,
+    hidden_cases.Recomputed,
+    hidden_cases.UsedInBackward,
+    hidden_cases.AnnouncedAfterAWhile,
+    hidden_cases.Functional,
+    hidden_cases.Tied,
+    hidden_cases.spectral_norm,
+    hidden_cases.old_spectral_norm,
+]
+NEVER_LATE = {
+    hidden_cases.ViewFromInit: "past PyTorch's Python functions",
+    hidden_cases.DetachFromInit: "shares the memory of parameter 'layer.weight'",
+    hidden_cases.DetachKept: "shares the memory of parameter 'layer.weight'",
+    hidden_cases.KeptEverySecondTime: "shares the memory of parameter 'layer.weight'",
+    hidden_cases.KeptForArgmax: "shares the memory of parameter 'layer.weight'",
+    hidden_cases.StateKept: "shares the memory of parameter 'layer.weight'",
+    hidden_cases.GraphKept: "shares the memory of parameter 'layer.weight'",
+    hidden_cases.SharedWithFrozen: "shares the memory of parameter 'layer.weight'",
+    hidden_cases.NumpyKept: "to other programs, such as NumPy",
+    hidden_cases.AddressKept: "to other programs, such as NumPy",
+    hidden_cases.StorageKept: "to other programs, such as NumPy",
+    hidden_cases.OwnFunction: "past PyTorch's Python functions",
+    hidden_cases.scripted: "past PyTorch's Python functions",
+    hidden_cases.ScriptedWithoutGraph: "past PyTorch's Python functions",
+}
+REFUSED = {
+    hidden_cases.HiddenAfterAWhile: "'layer.weight' is used before its update",
+    hidden_cases.InAThread: "'layer.weight' is used before its update",
+    hidden_cases.Replaced: "puts other memory in the place of parameter 'layer.weight'",
+    hidden_cases.TwoOfOneMemory: "'layer.there.weight' shares its memory",
+    hidden_cases.NumpyFromInit: "'layer.weight' shares its memory",
+    hidden_cases.InOneTensor: "'layer.there' shares its memory",
+}
+
+
+@pytest.mark.parametrize("layer", ALWAYS_LATE)
+def test_updates_are_late_where_every_use_is_seen(layer):
+    late = held_against_one_process(layer)
+    assert late.is_late == [False] * 2 + [True] * 10
+    assert late.notices == []
+
+
+@pytest.mark.parametrize(("layer", "reason"), NEVER_LATE.items())
+def test_no_update_is_late_where_a_use_may_be_unseen(layer, reason):
+    late = held_against_one_process(layer)
+    assert not any(late.is_late)
+    (notice,) = late.notices
+    assert reason in notice
+
+
+def test_updates_are_late_until_a_tensor_is_kept_that_shares_the_memory_of_a_parameter():
+    late = held_against_one_process(hidden_cases.KeptAfterAWhile)
+    kept = hidden_cases.FIRST_STEPS
+    assert late.is_late == [False] * 2 + [True] * (kept - 2) + [False] * (12 - kept)
+    assert len(late.notices) == 1
+
+
+@pytest.mark.parametrize(("layer", "reason"), REFUSED.items())
+def test_what_cannot_be_made_certain_is_an_error(layer, reason):
+    with pytest.raises(UseCaseError, match=reason):
+        held_against_one_process(layer)
+
+
+@pytest.mark.long
+def test_compiled_code_that_reads_a_parameter_without_a_graph_is_an_error():
+    with pytest.raises(UseCaseError, match="is used before its update"):
+        held_against_one_process(hidden_cases.Compiled)

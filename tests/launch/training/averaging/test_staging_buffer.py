@@ -1,0 +1,54 @@
+"""Gradients that reach the other nodes by a copy on the host, as those of a GPU do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import tiny_cases
+import torch
+from conftest import TINY
+from jobs_of_nodes import Spec, Trained, trained_when_asked
+from one_process import TOLERANCE, largest_error, trained_alone
+
+from launch.plan import Plan
+
+MIRRORED = Path(__file__).parents[2] / "mirror_cases.py"
+RANK = Path(__file__).parents[2] / "rank_of_four.py"
+
+WHOLE = Plan(strategy="sequential", node_batch=3)
+PARTS = replace(WHOLE, micro_batches=2, node_batch=4)
+ON_GPU = replace(PARTS, devices=("cuda:0",), memory_format="channels_last")
+CASES = ["Tied", "Uneven", "Sparse", "SparseRows", "Clipped"]
+SPECS = {
+    **{case: Spec(case, [WHOLE, PARTS], epochs=2, file=MIRRORED) for case in CASES},
+    **(
+        {"GPU": Spec("Tied", [ON_GPU, PARTS], epochs=2, file=TINY)}
+        if torch.cuda.is_available()
+        else {}
+    ),
+    "Early": Spec("Early", [PARTS, WHOLE], file=MIRRORED),
+}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Trained]:
+    return trained_when_asked(SPECS, tmp_path_factory.mktemp("mirror"), RANK)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_weights_equal_those_of_one_process(case, trained):
+    alone = trained_alone(getattr(tiny_cases, case)(), SPECS[case].global_batch, 2)
+    assert largest_error(trained(case).weights, alone) < TOLERANCE
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that torch can use")
+def test_gpu_and_cpu_train_as_one_process(trained):
+    alone = trained_alone(tiny_cases.Tied(), SPECS["GPU"].global_batch, 2)
+    assert largest_error(trained("GPU").weights, alone) < TOLERANCE
+
+
+def test_last_layers_are_on_their_way_while_the_first_is_computed(trained):
+    assert trained("Early").weights["sent"] == 2  # weight and bias of the last one

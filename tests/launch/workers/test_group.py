@@ -1,0 +1,278 @@
+"""How workers end: in order, by a fault of their own, or because somebody goes."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from worker_groups import first_failure, wait_until_gone
+
+from launch.errors import LaunchError
+from launch.plan import Plan
+from launch.reports import StepDone
+from launch.workers.fork_server import ForkServer, worker_environment
+from launch.workers.group import ReportReceived, WorkerEnded, WorkerGroup
+from launch.workers.task import Purpose, Task
+from launch.workload import Workload
+
+ALONE = Plan(strategy="sequential", node_batch=8)
+THREADS = Plan(strategy="threads", node_batch=8, replicas=2, threads_per_process=2)
+PAIR = Plan(strategy="processes", node_batch=8, processes=2, replicas=2, devices=("cpu", "cpu"))
+EVERY_PLAN = pytest.mark.parametrize("plan", [ALONE, THREADS, PAIR], ids=lambda p: p.strategy)
+
+
+@EVERY_PLAN
+def test_exception_in_a_step_is_reported_with_its_message(plan, training):
+    with training.start(training.task("Raises", plan)) as group:
+        failure = first_failure(group)
+    assert failure.message == "ArithmeticError: the loss is beyond me"
+    assert "tiny_cases.py" in failure.log_tail
+
+
+@EVERY_PLAN
+def test_worker_that_leaves_without_a_word_is_a_failure(plan, training):
+    with training.start(training.task("Leaves", plan)) as group:
+        assert first_failure(group).message == "exit code 3"
+
+
+@EVERY_PLAN
+@pytest.mark.parametrize("purpose", [Purpose.TIME, Purpose.TRAIN])
+def test_worker_that_ends_well_before_its_work_is_done_is_a_failure(plan, purpose, training):
+    """The story: a trial asked for events of no one until its time was up, and a launch waited
+    for ever for a worker that waited for the one that had gone."""
+    task = training.task("LeavesQuietly", plan, purpose=purpose)
+    with training.start(task) as group:
+        failure = first_failure(group)
+    assert failure.worker == 0
+    assert failure.message.startswith("ended with exit code 0 before its work was done: ")
+
+
+def test_signals_that_are_meant_for_a_rank_end_no_worker(training):
+    """The story: Slurm sent SIGUSR2 to all processes of a step, and none was left to train."""
+    with training.start(training.task("Sgd", ALONE, purpose=Purpose.TIME)) as group:
+        (pid,) = group.pids
+        for number in (signal.SIGUSR1, signal.SIGUSR2):
+            for target in (psutil.Process(pid).ppid(), pid):
+                os.kill(target, number)
+        steps = 0
+        while steps < 3:
+            match group.next_event(30):
+                case ReportReceived(report=StepDone()):
+                    steps += 1
+                case WorkerEnded() | None as event:
+                    pytest.fail(f"no step, but {event}")
+
+
+@EVERY_PLAN
+def test_killed_worker_is_named_with_its_signal(plan, training):
+    with training.start(training.task("Dies", plan)) as group:
+        failure = first_failure(group)
+    assert failure.message == "killed by signal 9 (SIGKILL)"
+    assert failure.signal == signal.SIGKILL
+
+
+@EVERY_PLAN
+def test_leaving_the_block_ends_workers_that_hang(plan, training):
+    with training.start(training.task("Hangs", plan)) as group:
+        pids = group.pids
+        assert len(pids) == plan.processes
+        assert group.next_event(0.5) is None
+    wait_until_gone(pids)
+
+
+def test_processes_that_a_worker_started_end_with_it(training):
+    with training.start(training.task("LeavesChild", ALONE)) as group:
+        (pid,) = group.pids
+        first_failure(group)
+    wait_until_gone(group_of_processes(pid))
+
+
+def group_of_processes(leader: int) -> list[int]:
+    return [pid for pid in psutil.pids() if _group_of(pid) == leader]
+
+
+def _group_of(pid: int) -> int | None:
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return None
+
+
+def test_allocation_beyond_memory_counts_as_out_of_memory(training):
+    with training.start(training.task("TooLarge", ALONE)) as group:
+        assert first_failure(group).out_of_memory
+
+
+def test_what_a_worker_said_comes_before_its_end(training):
+    task = training.task("Sgd", PAIR, purpose=Purpose.TRAIN)
+    with training.start(task) as group:
+        events = []
+        while event := group.next_event():
+            events.append(event)
+    assert [event.code for event in events if isinstance(event, WorkerEnded)] == [0, 0]
+    for worker in range(2):
+        mine = [event for event in events if event.worker == worker]
+        assert isinstance(mine[-1], WorkerEnded)
+        assert all(isinstance(event, ReportReceived) for event in mine[:-1])
+
+
+def test_last_report_and_end_may_wait_at_the_same_time(training, server):
+    """Found by launches that failed at random with a KeyError: the end was taken first, the
+    worker's pipe closed with it, and then read."""
+    with training.start(training.task("Raises", ALONE)) as group:
+        wait_until_gone(group.pids)
+        assert select.select([server], [], [], 10)[0]
+        assert first_failure(group).message == "ArithmeticError: the loss is beyond me"
+
+
+def test_every_step_is_reported_once_by_worker_0(training):
+    training.run(PAIR, "Sgd", epochs=2)
+    steps = training.reports(StepDone)
+    assert [step.step for step in steps] == list(range(40))
+    assert {step.samples for step in steps} == {8}
+
+
+def test_workers_stay_on_disjoint_cores(training, two_cores):
+    with training.start(training.task("Hangs", PAIR)) as group:
+        deadline = time.monotonic() + 10
+        expected = [{core} for core in two_cores.cpu.core_ids]
+        while [os.sched_getaffinity(pid) for pid in group.pids] != expected:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+
+def test_workers_never_load_mpi4py(training):
+    with training.start(training.task("Sgd", PAIR)) as group:
+        while not isinstance(getattr(group.next_event(), "report", None), StepDone):
+            pass
+        for pid in group.pids:
+            assert "mpi4py" not in Path(f"/proc/{pid}/maps").read_text()
+
+
+def test_variables_of_an_mpi_job_do_not_reach_workers():
+    cleaned = worker_environment({"OMPI_COMM_WORLD_RANK": "0", "PMIX_RANK": "0", "HOME": "/h"})
+    assert "HOME" in cleaned
+    assert not any(name.startswith(("OMPI_", "PMIX_")) for name in cleaned)
+
+
+def test_variables_that_pin_threads_do_not_reach_workers():
+    """The story: OMP_PROC_BIND=true in a cluster's profile bound every worker to the same core."""
+    pinning = {
+        "OMP_PROC_BIND": "true",
+        "OMP_PLACES": "cores",
+        "OMP_PLACES_DEV": "cores",
+        "GOMP_CPU_AFFINITY": "0",
+        "KMP_AFFINITY": "compact",
+        "OMP_THREAD_LIMIT": "1",
+        "OMP_NUM_THREADS_ALL": "1",
+        "MKL_NUM_THREADS": "1",
+    }
+    cleaned = worker_environment({**pinning, "OMP_NUM_THREADS": "64", "KMP_BLOCKTIME": "0"})
+    assert not pinning.keys() & cleaned.keys()
+    assert cleaned["OMP_NUM_THREADS"] == "1"
+    assert cleaned["KMP_BLOCKTIME"] == "0"
+
+
+def test_fork_server_stays_at_one_thread(server):
+    server.wait_until_ready()
+    assert psutil.Process(server.pid).num_threads() == 1
+
+
+def test_workers_end_when_their_server_is_killed(two_cores, tmp_path):
+    with ForkServer() as server:
+        task = Task(
+            purpose=Purpose.TIME,
+            workload=Workload(use_case=f"{_TINY}:Hangs"),
+            plan=ALONE,
+            cores=(0,),
+        )
+        with WorkerGroup(server, [task], tmp_path) as group:
+            pids = group.pids
+            os.kill(server.pid, signal.SIGKILL)
+            wait_until_gone(pids)
+
+
+_TINY = Path(__file__).parents[1] / "tiny_cases.py"
+
+_OWNER = f"""
+import sys, time
+from pathlib import Path
+from launch.workers.fork_server import ForkServer
+from launch.errors import LaunchError
+from launch.plan import Plan
+from launch.workers.task import Purpose, Task, make_worker_tasks
+from launch.workers.group import WorkerGroup
+from launch.workload import Workload
+plan = Plan(strategy="processes", node_batch=8, processes=2, replicas=2, devices=("cpu", "cpu"))
+task = Task(purpose=Purpose.TIME, workload=Workload(use_case="{_TINY}:Sgd"), plan=plan)
+tasks, logs = make_worker_tasks(task, (0, 0)), Path(sys.argv[1])
+with ForkServer() as server, WorkerGroup(server, tasks, logs) as group:
+    print(server.pid, *group.pids, flush=True)
+    time.sleep(3600)
+"""
+
+
+def test_nothing_is_left_when_the_owner_is_killed(tmp_path):
+    owner = subprocess.Popen(
+        [sys.executable, "-c", _OWNER, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    pids = [int(pid) for pid in owner.stdout.readline().split()]
+    owner.kill()
+    owner.wait()
+    assert len(pids) == 3
+    wait_until_gone(pids)
+
+
+_OWNER_OF_A_FAMILY = f"""
+import sys, time
+from pathlib import Path
+from launch.plan import Plan
+from launch.workers.fork_server import ForkServer
+from launch.workers.group import WorkerGroup
+from launch.workers.task import Purpose, Task
+from launch.workload import Workload
+plan = Plan(strategy="sequential", node_batch=8)
+keeps = Task(purpose=Purpose.TIME, workload=Workload(use_case="{_TINY}:KeepsChild"), plan=plan)
+leaves = Task(purpose=Purpose.TIME, workload=Workload(use_case="{_TINY}:Leaves"), plan=plan)
+logs = Path(sys.argv[1])
+with ForkServer() as server, WorkerGroup(server, [keeps], logs) as group:
+    others = WorkerGroup(server, [leaves], logs) if sys.argv[2:] else group
+    print(server.pid, *group.pids, *others.pids, flush=True)
+    time.sleep(3600)
+"""
+
+
+@pytest.mark.parametrize("unread", [[], ["unread"]], ids=["all read", "an end unread"])
+def test_processes_that_workers_started_are_gone_when_the_owner_is_killed(tmp_path, unread):
+    """The story: the kernel killed the server with its owner, so that nobody was left to end what
+    the user's code had started. An owner that leaves a message unread is another case: its end of
+    the socket does not close, it breaks."""
+    command = [sys.executable, "-c", _OWNER_OF_A_FAMILY, str(tmp_path), *unread]
+    owner = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    server, worker, other = map(int, owner.stdout.readline().split())
+    deadline = time.monotonic() + 30
+    while len(family := group_of_processes(worker)) < 2 or (unread and psutil.pid_exists(other)):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    owner.kill()
+    owner.wait()
+    wait_until_gone([server, *family])
+
+
+def test_torch_that_cannot_be_loaded_is_one_line(tmp_path, monkeypatch):
+    broken = tmp_path / "torchvision"
+    broken.mkdir()
+    (broken / "__init__.py").write_text("raise ImportError('operator nms does not exist')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with (
+        ForkServer() as server,
+        pytest.raises(LaunchError, match=r"ended: ImportError: operator nms does not exist$"),
+    ):
+        server.wait_until_ready()

@@ -1,0 +1,127 @@
+"""Training from decoded pictures is training from the files, only faster."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from tiny_cases import Decodable, Pictures
+
+from launch.data.decoded_pictures import make_layout
+from launch.data.input_facts import describe_input
+from launch.errors import InvalidPlanError
+from launch.plan import Plan
+from launch.reports import Described, StepDone, Validated
+from launch.workers.group import ReportReceived, explain_failure
+from launch.workers.task import Purpose, Task
+from probes.hardware import Memory
+
+ONE = Plan(strategy="sequential", node_batch=8)
+TWO = Plan(strategy="processes", processes=2, replicas=2, node_batch=8, micro_batches=2)
+PIPELINE = Plan(strategy="pipeline", processes=2, node_batch=8, micro_batches=4)
+THREADS = Plan(strategy="threads", replicas=2, threads_per_process=2, node_batch=8)
+
+
+def with_input(plan: Plan, source: str) -> Plan:
+    return replace(plan, input=source)
+
+
+@pytest.mark.parametrize("memory_format", ["contiguous", "channels_last"])
+@pytest.mark.parametrize("plan", [ONE, TWO, THREADS, PIPELINE], ids=lambda plan: plan.strategy)
+def test_weights_and_validation_equal_those_from_the_files(training, plan, memory_format):
+    plan = replace(plan, memory_format=memory_format)
+    weights = training.run(plan, "Decoded", epochs=2)
+    judged = training.reports(Validated)
+    cached = training.run(with_input(plan, "cache"), "Decoded", epochs=2)
+    assert all(torch.equal(weights[name], cached[name]) for name in weights)
+    sums = [
+        sorted((v.epoch, v.samples, v.loss_sum) for v in some)
+        for some in (judged, training.reports(Validated)[len(judged) :])
+    ]
+    assert sums[0] == sums[1]
+
+
+def test_validation_samples_that_cannot_be_decoded_once_are_read_as_they_are(training):
+    training.run(with_input(ONE, "cache"), "DecodedInTraining")
+    assert sum(judged.samples for judged in training.reports(Validated)) == 10
+
+
+def failure_of(training, case: str, plan: Plan):
+    with training.start(training.task(case, plan)) as group:
+        while event := group.next_event():
+            if failure := explain_failure(group, event):
+                return failure
+    raise AssertionError("nothing failed")
+
+
+def test_data_set_without_pictures_is_refused_in_one_line(training):
+    failure = failure_of(training, "Sgd", with_input(ONE, "cache"))
+    assert failure.users_fault
+    assert "input=cache" in failure.message
+    assert "pixels()" in failure.message
+    assert "use input=files" in failure.message
+    assert "\n" not in failure.message
+
+
+@pytest.mark.parametrize("plan", [ONE, TWO], ids=lambda plan: plan.strategy)
+def test_trial_that_cannot_decode_ends_with_the_reason(training, plan):
+    failure = failure_of(training, "Undecodable", with_input(plan, "cache"))
+    assert "is gone" in failure.message
+
+
+@pytest.mark.parametrize("plan", [ONE, TWO], ids=lambda plan: plan.strategy)
+def test_trial_steps_on_full_batches_of_decoded_pictures(training, plan):
+    steps = []
+    with training.start(training.task("Decoded", with_input(plan, "cache"))) as group:
+        while len(steps) < 12:
+            event = group.next_event()
+            assert explain_failure(group, event) is None
+            if isinstance(event, ReportReceived) and isinstance(event.report, StepDone):
+                steps.append(event.report)
+    assert {step.samples for step in steps} == {8}
+
+
+@pytest.mark.parametrize(
+    ("case", "inputs", "pixel_bytes"),
+    [("Decoded", ("files", "cache"), 55 * 192), ("Sgd", ("files",), None)],
+)
+def test_planner_is_told_which_inputs_there_are(training, case, inputs, pixel_bytes):
+    task = Task(purpose=Purpose.DESCRIBE, workload=training.task(case, ONE).workload)
+    with training.start_tasks([task]) as group:
+        while event := group.next_event():
+            assert explain_failure(group, event) is None
+            if isinstance(event, ReportReceived) and isinstance(event.report, Described):
+                facts = event.report.facts
+    assert facts.inputs == inputs
+    assert facts.pixel_bytes == pixel_bytes
+
+
+def test_decoded_pictures_are_not_handed_over_by_loading_processes():
+    with pytest.raises(InvalidPlanError, match="use loader_workers=0"):
+        Plan(strategy="sequential", node_batch=8, input="cache", loader_workers=1)
+
+
+def test_pictures_without_room_are_no_choice_and_the_reason_is_said():
+    datasets = Decodable(10**12, "huge"), Decodable(10, "small")
+    facts = describe_input(*datasets)
+    assert facts.inputs == ("files",)
+    assert facts.pixel_bytes == (10**12 + 10) * 192
+    (warning,) = facts.warnings
+    assert f"need {sum(make_layout(d).num_bytes for d in datasets)} bytes" in warning
+    assert "bytes are free" in warning
+    assert "DDLPLAN_CACHE" in warning
+
+
+def test_pictures_larger_than_half_of_the_memory_are_no_choice(monkeypatch):
+    few = Memory(total_bytes=20_000, usable_bytes=20_000)
+    monkeypatch.setattr("launch.data.input_facts.read_memory", lambda: few)
+    assert describe_input(Decodable(40, "a"), Decodable(10, "b")).inputs == ("files", "cache")
+    facts = describe_input(Decodable(40, "a"), Decodable(13, "b"))
+    assert facts.inputs == ("files",)
+    assert "need 10176 bytes of memory and 10000 bytes" in facts.warnings[0]
+
+
+def test_choice_of_inputs_is_that_of_the_training_samples():
+    assert describe_input(Pictures(3), Decodable(10, "b")).pixel_bytes is None
+    assert describe_input(Decodable(10, "a"), Pictures(3)).inputs == ("files", "cache")

@@ -1,0 +1,103 @@
+"""A step whose loss a GPU still computes is waited for when the next one is launched."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+
+from launch.reports import Report, Reporter, StepDone
+from launch.training.loss import PendingLoss, read_async
+from launch.workers.step_timer import StepTimer
+
+
+class Computing(PendingLoss):
+    """A loss that is known when it is asked for."""
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+        self.was_asked = False
+
+    def is_known(self) -> bool:
+        return self.was_asked
+
+    def __float__(self) -> float:
+        self.was_asked = True
+        return self.value
+
+
+@pytest.fixture
+def told():
+    """A reporter, and what it has sent since it was asked last."""
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+
+    def take() -> list[StepDone]:
+        try:
+            return [Report.decode(line) for line in os.read(reading, 65536).splitlines()]
+        except BlockingIOError:
+            return []
+
+    yield Reporter(writing), take
+    os.close(reading)
+    os.close(writing)
+
+
+def test_a_loss_that_is_known_is_told_at_once(told):
+    reporter, take = told
+    reports = StepTimer(reporter, is_compiled=False)
+    reports.start()
+    reports.add(epoch=0, samples=8, loss=0.5, input_s=0.1)
+    (step,) = take()
+    assert (step.step, step.loss, step.samples, step.input_s) == (0, 0.5, 8, 0.1)
+    assert not reports.is_computing()
+
+
+def test_a_loss_on_a_gpu_is_told_when_the_next_step_is_launched(told):
+    reporter, take = told
+    reports = StepTimer(reporter, is_compiled=False)
+    reports.start()
+    losses = [Computing(value) for value in (3.0, 2.0, 1.0)]
+    seen = []
+    for loss in losses:
+        reports.add(epoch=0, samples=8, loss=loss, input_s=0.0)
+        assert reports.is_computing()
+        seen.append([step.loss for step in take()])
+    assert seen == [[], [3.0], [2.0]]
+    reports.finish()
+    assert [(step.step, step.loss) for step in take()] == [(2, 1.0)]
+    assert not reports.is_computing()
+
+
+def test_times_of_steps_add_up_to_the_epoch(told):
+    reporter, take = told
+    reports = StepTimer(reporter, is_compiled=False)
+    reports.start()
+    began = reports._started
+    for _ in range(3):
+        reports.add(epoch=0, samples=8, loss=Computing(1.0), input_s=0.0)
+    reports.finish()
+    assert sum(step.time_s for step in take()) == pytest.approx(reports._started - began)
+
+
+def test_a_worker_that_reports_nothing_still_waits():
+    """The story: a worker that never reads its losses runs ahead and fills the GPU's memory."""
+    reports = StepTimer(None, is_compiled=False)
+    reports.start()
+    first, second = Computing(1.0), Computing(2.0)
+    reports.add(epoch=0, samples=8, loss=first, input_s=0.0)
+    reports.add(epoch=0, samples=8, loss=second, input_s=0.0)
+    assert (first.was_asked, second.was_asked) == (True, False)
+
+
+def test_a_loss_on_a_cpu_is_a_number():
+    assert read_async(torch.tensor(2.5)) == 2.5
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that torch can use")
+def test_a_loss_on_a_gpu_is_known_later():
+    loss = read_async(torch.tensor(2.5, device="cuda"))
+    assert isinstance(loss, PendingLoss)
+    assert float(loss) == 2.5
+    assert loss.is_known()

@@ -1,0 +1,203 @@
+"""The Python API on this machine: probe, tune, plans and launch, with a listener and a cancel."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from launch.reports import EpochDone, StepDone
+from planner.api import (
+    Cancellation,
+    CancelledError,
+    HostAccess,
+    Hosts,
+    LaunchRequest,
+    PreparedLaunch,
+    TuneRequest,
+    launch,
+    make_workload,
+    plans,
+    prepare_launch,
+    probe,
+    tune,
+)
+from planner.errors import NoDatabaseError, NoPlanError, StoreError, UsageError
+from planner.tuning.reports import TrialEnded, TrialProgress, TrialStarted
+
+CASES = Path(__file__).parents[1] / "steady_cases.py"
+HERE = Hosts.this_machine(HostAccess(allow_root=True))
+END_LIMIT_S = 20.0
+"""Until a cancelled call returns; a machine with other work to do is slow."""
+
+
+class Heard:
+    """Records reports; does something with each one that has a type."""
+
+    def __init__(self, kind=(), act=lambda: None):
+        self._kind = kind
+        self._act = act
+        self.reports = []
+
+    def __call__(self, report, host=None):
+        self.reports.append(report)
+        if isinstance(report, self._kind):
+            self._act()
+
+    def of(self, kind):
+        return [report for report in self.reports if isinstance(report, kind)]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A working folder of the test's own."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def tuned_here(folder, tuned_folder):
+    """A database with one plan, of the steady use case."""
+    shutil.copy(tuned_folder / "planner.db", folder / "planner.db")
+
+
+def steady(case="Steady", **settings):
+    return make_workload(f"{CASES}:{case}", **settings)
+
+
+def run_in_thread(function):
+    """Call a function in a thread of its own; give its result, or its error, when that ends."""
+    results = []
+
+    def run():
+        try:
+            results.append(function())
+        except BaseException as error:  # noqa: BLE001 - handed to the test
+            results.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread, results
+
+
+def test_probe_gives_this_machine_and_stores_it(folder):
+    (node,) = probe(quick=True).nodes
+    assert node.hardware.cpu.usable_cores >= 1
+    assert (folder / "planner.db").is_file()
+
+
+def test_tune_finds_a_plan_that_launch_then_trains_with(folder):
+    heard = Heard()
+    request = TuneRequest(workload=steady(), budget_s=12, trials=1)
+    result = tune(request, listener=heard)
+    assert not result.interrupted
+    assert heard.of(TrialStarted)
+    assert heard.of(TrialProgress)
+    assert len(heard.of(TrialEnded)) == len(result.nodes[0].outcome.trials)
+    (found,) = plans.find(request.workload.use_case)
+    assert found.stored.id == result.plan.id
+    assert not found.is_stale
+    assert len(plans.find_trials()) == len(heard.of(TrialEnded))
+    assert plans.find_best(request.workload.use_case).stored == plans.get(result.plan.id).stored
+
+    heard = Heard()
+    done = launch(LaunchRequest(workload=request.workload, epochs=2), hosts=HERE, listener=heard)
+    assert len(heard.of(EpochDone)) == len(done.outcome.epochs) == 2
+    assert heard.of(PreparedLaunch) == [done.prepared]
+    assert done.outcome.weights.is_file()
+    assert done.prepared.expected_samples_per_s == pytest.approx(
+        result.plan.throughput_samples_per_s.median
+    )
+
+
+@pytest.mark.usefixtures("tuned_here")
+def test_prepared_launch_starts_nothing(folder):
+    prepared = prepare_launch(LaunchRequest(workload=steady(), epochs=3))
+    assert prepared.job.epochs == 3
+    assert prepared.job.workload == steady()
+    assert not (folder / "runs").exists()
+
+
+@pytest.mark.usefixtures("tuned_here")
+def test_plans_are_removed_and_imported(folder, ddlplan):
+    shutil.copy(folder / "planner.db", ddlplan.folder / "planner.db")
+    file = folder / "plan.json"
+    file.write_text(ddlplan.run("plans", "export", 1).out)
+    plans.remove(1)
+    assert plans.find() == []
+    assert plans.import_file(file).stored.use_case == f"{CASES}:Steady"
+
+
+def test_cancel_from_another_thread_ends_a_search_and_keeps_its_trials(folder):
+    cancellation, enough = Cancellation(), threading.Event()
+    heard = Heard(TrialEnded, enough.set)
+    request = TuneRequest(workload=steady(), budget_s=600)
+    thread, results = run_in_thread(
+        lambda: tune(request, listener=heard, cancellation=cancellation)
+    )
+    assert enough.wait(120)
+    began = time.monotonic()
+    cancellation.cancel()
+    thread.join(END_LIMIT_S)
+    assert time.monotonic() - began < END_LIMIT_S
+    (result,) = results
+    assert result.interrupted
+    assert result.plan.use_case == request.workload.use_case
+    assert len(plans.find_trials()) == len(heard.of(TrialEnded)) >= 1
+
+
+def test_search_that_is_cancelled_before_its_first_trial_raises(folder):
+    cancellation = Cancellation()
+    heard = Heard(TrialStarted, cancellation.cancel)
+    request = TuneRequest(workload=steady(), budget_s=600)
+    with pytest.raises(CancelledError):
+        tune(request, listener=heard, cancellation=cancellation)
+
+
+def test_call_that_is_cancelled_before_it_begins_does_nothing(folder):
+    cancellation = Cancellation()
+    cancellation.cancel()
+    with pytest.raises(CancelledError):
+        tune(TuneRequest(workload=steady(), budget_s=600), cancellation=cancellation)
+
+
+@pytest.mark.usefixtures("tuned_here")
+def test_cancel_from_another_thread_ends_a_training_with_a_checkpoint_that_it_resumes_from(folder):
+    cancellation, steps = Cancellation(), threading.Event()
+    heard = Heard(StepDone, steps.set)
+    request = LaunchRequest(workload=steady(), epochs=1000, checkpoint=folder / "kept")
+    thread, results = run_in_thread(
+        lambda: launch(request, hosts=HERE, listener=heard, cancellation=cancellation)
+    )
+    assert steps.wait(120)
+    began = time.monotonic()
+    cancellation.cancel()
+    thread.join(END_LIMIT_S)
+    assert time.monotonic() - began < END_LIMIT_S
+    (error,) = results
+    assert isinstance(error, CancelledError)
+    (kept,) = (folder / "kept").glob("step-*")
+    resumed = LaunchRequest(workload=steady(), epochs=1000, checkpoint=folder / "kept", resume=True)
+    assert prepare_launch(resumed).job.checkpoint.resume_from == str(kept)
+
+
+def test_errors_are_of_our_types(folder):
+    with pytest.raises(NoDatabaseError):
+        plans.find()
+    with pytest.raises(NoPlanError, match=r"run ddlplan tune --use-case .*:Steady "):
+        launch(LaunchRequest(workload=steady()), hosts=HERE)
+    with pytest.raises(UsageError, match="name the folder of the checkpoints"):
+        launch(LaunchRequest(workload=steady(), resume=True), hosts=HERE)
+    (folder / "planner.db").write_text("no database, but long enough to be taken for one" * 99)
+    with pytest.raises(StoreError):
+        plans.find()
+
+
+def test_nothing_is_printed(folder, tuned_here, capfd):
+    launch(LaunchRequest(workload=steady()), hosts=HERE)
+    plans.find()
+    printed = capfd.readouterr()
+    assert (printed.out, printed.err) == ("", "")

@@ -1,0 +1,159 @@
+"""Bad input: the documented exit code, one line that says the way out, nothing written."""
+
+from __future__ import annotations
+
+import sqlite3
+from io import BytesIO
+
+import pytest
+from PIL import Image
+
+CASE = """
+import torch
+class Good:
+    name, default_batch = "good", 4
+    def model(self): return torch.nn.Linear(2, 2)
+    def dataset(self, data, *, train): return []
+    def loss(self, output, target): return output.mean()
+    def optimizer(self, parameters): return torch.optim.SGD(parameters, lr=0.1)
+class Lacking:
+    name = "lacking"
+    def model(self): return torch.nn.Linear(2, 2)
+raise_at_import = 1 / len(__import__("os").environ.get("DDLPLAN_NO_ERROR", ""))
+"""
+
+# arguments, exit code, what the line must say; in a folder as `furnished` makes it
+CASES = [
+    ("tune --use-case simplebg", 2, "did you mean simplebig?"),
+    ("tune --use-case nowhere.py:Case", 2, "nowhere.py"),
+    ("tune --use-case case.py", 2, "case.py:MyCase"),
+    ("tune --use-case case.py:Godo", 2, "did you mean Good?"),
+    ("tune --use-case syntax.py:Case", 2, "line 1"),
+    ("tune --use-case no_such_package:Case", 2, "no_such_package"),
+    ("tune --use-case simplebig --hosts missing", 2, "missing"),
+    ("tune --use-case simplebig --hosts empty", 2, "names no host"),
+    ("tune --use-case simplebig --hosts photos", 2, "it is a directory"),
+    ("tune --use-case simplebig --hosts malformed", 2, "malformed:2: 'slots=8x'"),
+    ("launch --use-case simplebig --hosts empty", 2, "names no host"),
+    ("launch --use-case simplebig --hosts remote", 3, "ddlplan tune"),
+    ("tune --use-case simplebig --hosts remote --data only_there", 4, "198.51.100.7"),
+    ("launch --use-case simplebig --hosts unsafe", 7, "unsafe:1: '-oProxyCommand=x'"),
+    ("probe --hosts unsafe", 7, "unsafe:1"),
+    ("doctor --hosts missing", 2, "missing"),
+    ("tune --use-case simplebig --db nowhere/planner.db", 6, "make it first"),
+    ("tune --use-case simplebig --db photos", 6, "it is a directory"),
+    ("tune --use-case simplebig --db text", 6, "another file with --db"),
+    ("plans list --db text", 6, "another file with --db"),
+    ("trials --db newer.db", 6, "update ddlplan"),
+    ("tune --use-case simplebig --db newer.db", 6, "update ddlplan"),
+    ("launch --use-case simplebig --db newer.db", 6, "update ddlplan"),
+    ("probe --db photos", 6, "it is a directory"),
+    ("plans list --db postgresql://me:secret@host/db", 2, "sqlite:///"),
+    ("tune --use-case simplebig --budget -1", 2, "--budget"),
+    ("tune --use-case simplebig --budget 0", 2, "above zero"),
+    ("tune --use-case simplebig --budget 5x", 2, "5m or 1h"),
+    ("tune --use-case simplebig --budget=", 2, "5m or 1h"),
+    ("tune --use-case simplebig --trials -1", 2, "--trials"),
+    ("tune --use-case simplebig --batch-size 0", 2, "--batch-size"),
+    ("tune --use-case simplebig --batch-size 8 --max-batch 8", 2, "exclude each other"),
+    ("tune --use-case simplebig --precision fp8", 2, "choose one of"),
+    ("tune --use-case simplebig --strategies piepline", 2, "choose one of gpu_data"),
+    ("tune --use-case simplebig --strategies ,", 2, "at least one"),
+    ("tune --use-case simplebig --data missing", 2, "missing"),
+    ("doctor --data missing", 2, "missing"),
+    ("doctor --use-case simplebg", 2, "did you mean simplebig?"),
+    ("doctor --mpirun nowhere/mpirun", 4, "nowhere/mpirun"),
+    ("launch --use-case simplebig --mpirun nowhere/mpirun", 2, "nowhere/mpirun"),
+    ("tune --use-case simplebig --hosts remote --mpirun nowhere/mpirun", 2, "nowhere/mpirun"),
+    ("launch --use-case simplebig --checkpoint-every 5m", 2, "no --checkpoint"),
+    ("tune", 2, "--use-case"),
+    ("tune --use-case simplebig --colour", 2, "see ddlplan tune --help"),
+    ("tuen", 2, "No such command 'tuen'"),
+    ("plans list --json --csv", 2, "exclude each other"),
+    ("plans show one", 2, "ID"),
+    ("plans show 99", 3, "run ddlplan tune first"),
+    ("plans best --use-case simplebig", 3, "run ddlplan tune"),
+    ("plans export 99", 3, "run ddlplan tune first"),
+    ("plans rm 99", 3, "run ddlplan tune first"),
+    ("plans import missing", 2, "missing"),
+    ("plans import text", 2, "no JSON"),
+    ("plans import nonsense.json", 2, "node is missing"),
+    ("plans import photos", 2, "plans export wrote"),
+    ("launch --use-case simplebig", 3, "run ddlplan tune --use-case simplebig"),
+    ("launch --use-case simplebig --plan 99", 3, "ddlplan tune --use-case simplebig"),
+    ("launch --use-case simplebig --epochs 0", 2, "--epochs"),
+]
+
+
+@pytest.fixture
+def furnished(ddlplan):
+    """A folder with everything that can be wrong."""
+    folder = ddlplan.folder
+    (folder / "case.py").write_text(CASE)
+    (folder / "syntax.py").write_text("class Case(:\n")
+    (folder / "text").write_text("this is no database, and no plan\n" * 50)
+    (folder / "empty").write_text("# nobody\n\n")
+    (folder / "malformed").write_text("localhost\nnode2 slots=8x\n")
+    (folder / "remote").write_text("198.51.100.7\n")
+    (folder / "unsafe").write_text("-oProxyCommand=x\n")
+    (folder / "nonsense.json").write_text('{"use_case": "simplebig"}')
+    connection = sqlite3.connect(folder / "newer.db")
+    connection.execute("CREATE TABLE ddlplan_schema (version INTEGER)")
+    connection.execute("INSERT INTO ddlplan_schema VALUES (999)")
+    connection.commit()
+    connection.close()
+    (folder / "photos").mkdir()
+    photo = BytesIO()
+    Image.new("RGB", (8, 8)).save(photo, "JPEG")
+    (folder / "one_class" / "fire").mkdir(parents=True)
+    for name in ("a.jpg", "b.jpg"):
+        (folder / "one_class" / "fire" / name).write_bytes(photo.getvalue())
+    return ddlplan
+
+
+def assert_refused(ended, code, says):
+    """One line and one document say the same, and no traceback is shown."""
+    assert ended.code == code, ended.err
+    assert len(ended.errors) == 1
+    assert "Traceback" not in ended.err
+    assert says in ended.errors[0]
+    assert ended.document["schema_version"] == 1
+    assert ended.document["error"]["code"] == code
+    assert ended.errors[0] == f"error: {ended.document['error']['message']}"
+
+
+@pytest.mark.parametrize(("arguments", "code", "says"), CASES, ids=[case[0] for case in CASES])
+def test_bad_input_is_refused_in_one_line(furnished, arguments, code, says):
+    before = furnished.listing()
+    words = arguments.split()
+    ended = furnished.run(*words, *([] if "--json" in words else ["--json"]))
+    assert_refused(ended, code, says)
+    assert furnished.listing() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ("--use-case simplebig --data photos", "has no photos"),
+        ("--use-case simplebig --data one_class", "one_class"),
+        ("--use-case case.py:Good", "ZeroDivisionError"),
+        ("--use-case case.py:Lacking", "lacks dataset(data, *, train), loss"),
+    ],
+)
+def test_use_case_or_data_of_no_use_leave_no_database(furnished, arguments, says):
+    before = furnished.listing()
+    environment = {"DDLPLAN_NO_ERROR": "1"} if says.startswith("lacks") else {}
+    ended = furnished.run("tune", *arguments.split(), "--json", **environment)
+    assert_refused(ended, 2, says)
+    assert furnished.listing() == before
+
+
+def test_error_without_json_leaves_stdout_empty(ddlplan):
+    ended = ddlplan.run("tune", "--use-case", "simplebg")
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.count("\n") == 1
+
+
+def test_database_that_cannot_be_made_is_refused_by_probe(ddlplan):
+    ended = ddlplan.run("probe", "--quick", "--db", "/proc/planner.db", "--json")
+    assert_refused(ended, 6, "--db")

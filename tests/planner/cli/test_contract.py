@@ -1,0 +1,255 @@
+"""What scripts rely on: names, exit codes, one document, results on stdout and nothing else."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+
+from planner.exit_codes import classify_error
+
+PLAN_KEYS = {
+    *("id", "use_case", "node", "fingerprint", "strategy", "processes", "threads_per_process"),
+    *("node_batch", "micro_batches", "devices", "precision", "memory_format", "options"),
+    *("throughput_samples_per_s", "speedup", "baseline", "peak_memory_bytes", "created_at"),
+    *("software", "stale"),
+}
+OPTIONS = {
+    "probe": "--hosts --quick --ssh-config --mpirun --allow-run-as-root --db --json",
+    "tune": "--use-case --data --hosts --budget --trials --seed --batch-size --max-batch "
+    "--precision --no-cache --strategies --fresh --epochs --verbose --ssh-config --mpirun "
+    "--allow-run-as-root --db --json",
+    "launch": "--use-case --data --hosts --epochs --plan --global-batch --dry-run --allow-stale "
+    "--db --json",
+    "plans list": "--use-case --node --db --json --csv",
+    "plans show": "--db --json",
+    "plans best": "--use-case --node --db --json",
+    "plans compare": "--db --json",
+    "plans export": "--db --json",
+    "plans import": "--db --json",
+    "plans rm": "--db --json",
+    "trials": "--use-case --db --json --csv",
+    "use-cases": "--json",
+    "strategies": "--json",
+    "doctor": "--hosts --use-case --data --ssh-config --mpirun --allow-run-as-root --db --json",
+}
+
+
+def steady(ddlplan):
+    return ddlplan.data("plans", "show", 1)["use_case"]
+
+
+def test_every_documented_command_and_option_is_there():
+    import typer.main
+
+    from planner.cli.app import app
+
+    found = {}
+    pending = [((), typer.main.get_command(app))]
+    while pending:
+        words, command = pending.pop()
+        found[" ".join(words)] = {name for option in command.params for name in option.opts}
+        for name, inner in getattr(command, "commands", {}).items():
+            pending.append(((*words, name), inner))
+    for command, options in OPTIONS.items():
+        assert set(options.split()) <= found[command], command
+
+
+def test_every_option_is_read_from_its_variable_too():
+    import typer.main
+
+    from planner.cli.app import app
+
+    pending = [typer.main.get_command(app)]
+    while pending:
+        command = pending.pop()
+        pending += getattr(command, "commands", {}).values()
+        for option in command.params:
+            name = option.opts[0]
+            acts_at_once = name in ("--help", "--version") or "completion" in name
+            if name.startswith("--") and not acts_at_once:
+                assert option.envvar == "DDLPLAN_" + name[2:].replace("-", "_").upper()
+
+
+def test_error_of_no_known_kind_is_a_bug():
+    assert classify_error(RuntimeError("?")) is None
+
+
+def test_option_beats_variable_beats_default(tuned):
+    (tuned.folder / "planner.db").rename(tuned.folder / "other.db")
+    assert tuned.data("plans", "list") == []
+    assert len(tuned.data("plans", "list", DDLPLAN_DB="other.db")) == 1
+    assert tuned.data("plans", "list", "--db", "third.db", DDLPLAN_DB="other.db") == []
+
+
+def test_json_is_asked_for_by_a_variable_too(ddlplan):
+    ended = ddlplan.run("plans", "show", "x", DDLPLAN_JSON="1")
+    assert ended.code == ended.document["error"]["code"] == 2
+
+
+def test_plan_has_the_documented_keys(tuned):
+    plan = tuned.data("plans", "show", 1)
+    assert set(plan) >= PLAN_KEYS
+    assert set(plan["throughput_samples_per_s"]) == {"median", "ci_low", "ci_high", "samples"}
+    assert set(plan["speedup"]) == {"median", "ci_low", "ci_high"}
+    assert set(plan["baseline"]) == {"strategy", "node_batch", "throughput_samples_per_s"}
+    assert set(plan["software"]) >= {"python", "torch", "ddlplan"}
+    assert plan["stale"] is False
+    best = tuned.run("plans", "best", "--use-case", plan["use_case"], "--json").document
+    assert best == {"schema_version": 1, "command": "plans best", "warnings": [], "data": plan}
+
+
+def test_exported_plan_is_imported_as_it_was(tuned):
+    first = tuned.run("plans", "export", 1)
+    document = json.loads(first.out)
+    assert {"mpirun", "torchrun"} <= set(document["commands"])
+    (tuned.folder / "plan.json").write_text(first.out)
+    assert "stored plan 2" in tuned.run("plans", "import", "plan.json").out
+    second = json.loads(tuned.run("plans", "export", 2).out)
+    assert second == document | {"id": 2}
+
+
+def test_plans_are_compared_and_removed_and_their_trials_stay(tuned, import_for):
+    import_for("Steady")
+    assert tuned.data("plans", "compare", 1, 2)
+    trials = tuned.data("trials")
+    assert tuned.run("plans", "rm", 1).out == "removed plan 1\n"
+    assert [plan["id"] for plan in tuned.data("plans", "list")] == [2]
+    assert tuned.data("trials") == trials
+    assert tuned.run("plans", "rm", 1).code == 3
+
+
+@pytest.mark.parametrize("command", [("plans", "list"), ("trials",)])
+def test_csv_holds_what_json_holds(tuned, command):
+    ended = tuned.run(*command, "--csv")
+    rows = list(csv.DictReader(io.StringIO(ended.out)))
+    records = tuned.data(*command)
+    assert [row["id"] for row in rows] == [str(record["id"]) for record in records]
+    assert [row["strategy"] for row in rows] == [record["strategy"] for record in records]
+    assert ended.err == ""
+
+
+def test_lists_can_be_narrowed_to_a_use_case_and_a_node(tuned):
+    case, node = steady(tuned), tuned.data("plans", "show", 1)["node"]
+    assert tuned.data("plans", "list", "--use-case", case, "--node", node)
+    assert tuned.data("trials", "--use-case", case)
+    assert tuned.data("plans", "list", "--node", "elsewhere") == []
+    assert tuned.data("trials", "--use-case", "simplebig") == []
+
+
+@pytest.mark.parametrize("command", [("plans", "list"), ("trials",)])
+def test_before_the_first_tune_lists_are_empty_and_say_why(ddlplan, command):
+    ended = ddlplan.run(*command)
+    assert (ended.code, ended.out) == (0, "")
+    assert ended.err.splitlines() == ["warning: no plans in planner.db: run ddlplan tune first"]
+    document = ddlplan.run(*command, "--json").document
+    assert document["data"] == []
+    assert document["warnings"] == ["no plans in planner.db: run ddlplan tune first"]
+    assert ddlplan.listing() == []
+
+
+def test_commands_that_only_read_do_without_torch(tuned):
+    program = """
+import sys
+from importlib.metadata import version
+from planner.__main__ import run
+codes = [run(command.split()) for command in sys.argv[1:]]
+slow = sorted({"torch", "optuna", "mpi4py", "numpy"} & set(sys.modules))
+print(codes, slow, file=sys.stderr)
+"""
+    commands = ["--help", "plans list", "use-cases", "strategies", "trials", "plans show 1"]
+    ended = subprocess.run(
+        [sys.executable, "-c", program, *commands],
+        cwd=tuned.folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert ended.stderr == "[0, 0, 0, 0, 0, 0] []\n"
+
+
+def test_piped_output_has_no_colours_and_errors_go_to_stderr(tuned):
+    for command in (("plans", "list"), ("trials",), ("plans", "show", 1), ("strategies",)):
+        ended = tuned.run(*command)
+        assert ended.out
+        assert ended.err == ""
+        assert "\x1b" not in ended.out
+    ended = tuned.run("plans", "show", 99)
+    assert (ended.code, ended.out) == (3, "")
+    assert ended.err == "error: no plan 99: ddlplan plans list shows which there are\n"
+
+
+def test_reader_that_leaves_early_is_no_error(tuned):
+    for command in (("plans", "list"), ("trials", "--csv"), ("use-cases",)):
+        process = tuned.start(*command)
+        process.stdout.close()
+        process.stdout = None
+        ended = tuned.end(process)
+        assert (ended.code, ended.err) == (141, "")
+
+
+def test_output_takes_any_text_on_a_stream_of_few_letters(tuned):
+    ended = tuned.run("plans", "list", PYTHONIOENCODING="ascii")
+    assert ended.code == 0
+    assert "\\xb1" in ended.out
+
+
+def test_closed_stdout_is_no_bug(tuned):
+    ended = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m planner plans list >&-"],
+        cwd=tuned.folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_messages_are_shown_as_they_are(ddlplan):
+    (ddlplan.folder / "case.py").write_text("")
+    ended = ddlplan.run("tune", "--use-case", "case.py:fire:\x1b[31m")
+    assert "🔥" not in ended.err
+    ended = ddlplan.run("tune", "--use-case", "case.py:fire")
+    assert "case.py:fire: there is no 'fire'" in ended.err
+
+
+def test_version_is_one_line(ddlplan):
+    ended = ddlplan.run("--version")
+    assert (ended.code, ended.out, ended.err) == (0, f"ddlplan {version('ddlplan')}\n", "")
+
+
+def test_help_shows_options_in_groups(ddlplan):
+    lines = ddlplan.run("launch", "--help").out.splitlines()
+    heads = [line for line in lines if line.endswith(":") and not line.startswith(" ")]
+    assert heads == ["What to train:", "Plan:", "Checkpoints and faults:", "Hosts:", "Output:"]
+    assert max(map(len, lines)) < 80
+
+
+def test_command_without_anything_shows_its_help(ddlplan):
+    for command in ([], ["plans"]):
+        ended = ddlplan.run(*command)
+        assert (ended.code, ended.out) == (2, "")
+        assert ended.err.startswith("Usage: ")
+
+
+def test_doctor_and_quick_probe_answer_in_json(ddlplan):
+    findings = ddlplan.data("doctor")
+    assert {"torch", "mpirun", "cores", "database"} <= {finding["check"] for finding in findings}
+    assert ddlplan.listing() == []
+    (node,) = ddlplan.data("probe", "--quick")
+    assert node["fingerprint"].startswith("sha256:")
+    assert (ddlplan.folder / "planner.db").stat().st_mode & 0o777 == 0o600
+
+
+def test_slots_of_a_host_file_are_ignored_with_a_note(ddlplan):
+    (ddlplan.folder / "hosts").write_text("localhost slots=4\n")
+    ended = ddlplan.run("probe", "--quick", "--hosts", "hosts", "--json")
+    assert ended.code == 0
+    assert "slots" in ended.document["warnings"][0]

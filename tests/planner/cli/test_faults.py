@@ -1,0 +1,195 @@
+"""`ddlplan launch --hosts` when something dies, hangs or is cut off: who is named, what is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from planner.cluster.links import HostLink, MeasuredLinks
+from planner.store import Store
+
+LINKS = MeasuredLinks(
+    hosts=("node1", "node2"),
+    fingerprints=("sha256:aa", "sha256:aa"),
+    measured_at=datetime(2026, 11, 20, tzinfo=UTC),
+    links=(HostLink(first="node1", second="node2", latency_s=1e-6, bytes_per_s=1e12),),
+)
+
+
+class Job:
+    """A training on two hosts, started from this machine, which is none of them."""
+
+    def __init__(self, command, bed, case) -> None:
+        self._command = command
+        self.bed = bed
+        self._case = case
+        self.folder: Path = command.folder
+        bed.write_host_file(self.folder / "hosts")
+        with Store.open(str(self.folder / "planner.db")) as store:
+            store.save_links(LINKS)
+
+    def start(self, *arguments, epochs: int = 10**6):
+        words = ["--hosts", "hosts", "--ssh-config", self.bed.ssh_config, "--allow-run-as-root"]
+        words += ["--all-hosts", "--global-batch", "8", "--epochs", epochs, *arguments]
+        self.process = self._command.start("launch", "--use-case", self._case, *words)
+        self.wait_for("runs/1/metrics.jsonl")
+
+    def wait_for(self, pattern: str) -> None:
+        def is_there() -> bool:
+            return any(self.folder.glob(pattern))
+
+        self._command.wait_until(lambda: is_there() or self.process.poll() is not None, pattern)
+        assert is_there(), self.end().err
+
+    def end(self):
+        return self._command.end(self.process)
+
+    def pids(self, host, words: str) -> list[int]:
+        """Give the processes of a host whose command line has these words, parents first."""
+        found = []
+        for pid in sorted(host.pids()):
+            line = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            if words.encode() in b" ".join(line) and b"python" in line[0]:
+                found.append(pid)
+        return found
+
+    def workers(self, host) -> list[int]:
+        servers = self.pids(host, "launch.workers.fork_server")
+        return [pid for pid in servers if parent_of(pid) in servers]
+
+    def logins(self, host) -> list[int]:
+        """Give the processes of sshd that hold a host's logins."""
+        lines = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in host.pids()}
+        return [pid for pid, line in lines.items() if line.startswith(b"sshd")]
+
+    def mpirun(self) -> int:
+        (found,) = (
+            pid
+            for pid, line in self._command.processes("prterun").items()
+            if "prterun" in line.split()[0]
+        )
+        return found
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+@pytest.fixture
+def job(tuned, testbed, cases) -> Iterator[Job]:
+    bed = testbed(2)
+    yield Job(tuned, bed, f"{cases}:Steady")
+    assert bed.left_over(patience_s=15) == set()
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_worker_that_is_killed_is_named_with_its_host(job, number):
+    job.start()
+    host = job.bed.hosts[number]
+    os.kill(job.workers(host)[0], signal.SIGKILL)
+    ended = job.end()
+    assert ended.code == 1
+    (error,) = ended.errors
+    assert f"on {host.name}: killed by signal 9 (SIGKILL): see " in error
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_rank_that_is_killed_is_named_and_not_the_one_that_misses_it(job, number):
+    """The story: Open MPI ended the other rank, and mpirun said only that this one had failed."""
+    job.start()
+    host = job.bed.hosts[number]
+    os.kill(job.pids(host, "launch.rank")[0], signal.SIGKILL)
+    ended = job.end()
+    assert ended.code == 1
+    assert ended.errors == [f"error: {host.name}: rank {number} was killed by signal 9 (SIGKILL)"]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_host_that_is_cut_off_is_named(job, number):
+    job.start()
+    host = job.bed.hosts[number]
+    job.bed.cut(host)
+    ended = job.end()
+    assert ended.code == 1
+    (error,) = ended.errors
+    assert error.startswith(f"error: {host.name}: does not answer ")
+
+
+def test_mpirun_that_is_killed_is_named(job):
+    job.start()
+    os.kill(job.mpirun(), signal.SIGKILL)
+    ended = job.end()
+    assert ended.code == 1
+    (error,) = ended.errors
+    assert "mpirun was killed by signal 9 (SIGKILL) before the training was done" in error
+
+
+def test_mpirun_that_stands_still_ends_the_job(job):
+    job.start()
+    os.kill(job.mpirun(), signal.SIGSTOP)
+    ended = job.end()
+    assert ended.code == 1
+    (error,) = ended.errors
+    assert error.startswith("error: mpirun: stands still, it is stopped, as by SIGSTOP: see ")
+
+
+def test_rank_of_the_first_host_that_stands_still_is_named_and_not_mpirun(job):
+    job.start()
+    os.kill(job.pids(job.bed.hosts[0], "launch.rank")[0], signal.SIGSTOP)
+    ended = job.end()
+    assert ended.code == 1
+    (error,) = ended.errors
+    assert error.startswith("error: node1: its rank does not answer, ")
+
+
+def test_rank_that_stands_still_is_missed_though_its_connections_are_whole(job):
+    job.start()
+    host = job.bed.hosts[1]
+    os.kill(job.pids(host, "launch.rank")[0], signal.SIGSTOP)
+    ended = job.end()
+    assert ended.code == 1
+    assert ended.errors == ["error: node2: does not answer node1 any more"]
+
+
+def test_worker_that_hangs_is_named_and_not_the_node_that_waits_for_it(job):
+    job.start("--hang-timeout", "5s")
+    host = job.bed.hosts[1]
+    os.kill(job.workers(host)[0], signal.SIGSTOP)
+    ended = job.end()
+    assert ended.code == 1
+    (error,) = ended.errors
+    assert "on node2: hangs, " in error
+    assert "it is stopped, as by SIGSTOP" in error
+
+
+def test_training_goes_on_with_the_host_that_still_answers(job):
+    keep = ("--checkpoint", "kept", "--checkpoint-every", "1s", "--max-restarts", "1")
+    job.start(*keep)
+    job.wait_for("kept/step-*/manifest.json")
+    job.bed.cut(job.bed.hosts[1])
+    job.wait_for("runs/2/metrics.jsonl")
+    job.process.send_signal(signal.SIGINT)
+    ended = job.end()
+    assert ended.code == 130
+    assert "going on from the last checkpoint, 1 of 1 restarts left" in ended.err
+    assert (job.folder / "runs" / "2" / "node1-worker0.log").exists()
+    job.bed.mend(job.bed.hosts[1])
+
+
+def test_login_that_breaks_is_an_accident_to_go_on_after(job):
+    """The story: after a cut ssh gave up before mpirun, which ended with 255 and no word."""
+    keep = ("--checkpoint", "kept", "--checkpoint-every", "1s", "--max-restarts", "1")
+    job.start(*keep)
+    job.wait_for("kept/step-*/manifest.json")
+    for login in job.logins(job.bed.hosts[1]):
+        os.kill(login, signal.SIGKILL)
+    job.wait_for("runs/2/metrics.jsonl")
+    job.process.send_signal(signal.SIGINT)
+    ended = job.end()
+    assert ended.code == 130
+    assert "as where a login to a host breaks" in ended.err

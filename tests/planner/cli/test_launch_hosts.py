@@ -1,0 +1,128 @@
+"""`ddlplan launch --hosts` on several hosts: shares, a verdict, one job, and what came of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import partial
+
+import pytest
+
+from planner.cluster.links import HostLink, MeasuredLinks
+from planner.store import Store
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def hosts(tuned, testbed):
+    """Two hosts with this machine's hardware, and so with its plan, on a network of some speed."""
+    bed = testbed(2)
+    bed.write_host_file(tuned.folder / "hosts")
+
+    def measured(bytes_per_s):
+        with Store.open(str(tuned.folder / "planner.db")) as store:
+            link = HostLink(first="node1", second="node2", latency_s=1e-6, bytes_per_s=bytes_per_s)
+            (plan,) = store.plans()
+            names, prints = ("node1", "node2"), (plan.fingerprint, plan.fingerprint)
+            store.save_links(
+                MeasuredLinks(hosts=names, fingerprints=prints, measured_at=NOW, links=(link,))
+            )
+
+    def launch(case, *arguments, run=tuned.run):
+        words = ("--hosts", "hosts", "--ssh-config", bed.ssh_config, "--allow-run-as-root")
+        return run("launch", "--use-case", case, *words, *arguments)
+
+    yield tuned, measured, launch
+    assert bed.left_over() == set()
+
+
+def test_hosts_that_are_faster_together_train_together(hosts, cases):
+    tuned, measured, launch = hosts
+    measured(1e12)
+    case = f"{cases}:Steady"
+    dry = launch(case, "--dry-run", "--global-batch", "64", "--all-hosts", "--json")
+    assert dry.code == 0, dry.err
+    assert not (tuned.folder / "runs").exists()
+    planned = dry.document["data"]
+    assert [node["host"] for node in planned["nodes"]] == ["node1", "node2"]
+    assert sum(node["plan"]["node_batch"] for node in planned["nodes"]) == 64
+    ended = launch(case, "--global-batch", "8", "--all-hosts", "--epochs", "2", "--json")
+    assert ended.code == 0, ended.err
+    data = ended.document["data"]
+    assert data["verdict"]["chosen"]["node_batches"] == [4, 4]
+    assert [plan["id"] for plan in data["plans"]] == [1, 1]
+    assert data["expected_throughput_samples_per_s"] > 0
+    assert data["measured_throughput_samples_per_s"] > 0
+    assert data["network_measured_at"] == "2026-11-20T12:00:00Z"
+    job = json.loads((tuned.folder / "runs" / "1" / "job.json").read_text())
+    assert [node["plan"]["node_batch"] for node in job["nodes"]] == [4, 4]
+    assert all(node["step_time"]["per_sample_s"] > 0 for node in job["nodes"])
+    assert "node1, node2 train together: " in ended.err
+
+
+def test_host_behind_a_slow_link_is_left_out_and_the_other_trains_alone(hosts, cases):
+    tuned, measured, launch = hosts
+    measured(1.0)
+    ended = launch(f"{cases}:Steady")
+    assert ended.code == 0, ended.err
+    assert "node1 alone is fastest: " in ended.err
+    assert "leave node2 out: it would slow the job by " in ended.err
+    assert ended.out.splitlines()[1].startswith("predicted ")
+    job = json.loads((tuned.folder / "runs" / "1" / "job.json").read_text())
+    assert [node["host"] for node in job["nodes"]] == ["node1"]
+
+
+def test_hosts_that_were_never_measured_together_are_measured_before_any_is_chosen(hosts, cases):
+    """The story: a host was added to the file, and the job became slower than without it."""
+    tuned, _, launch = hosts
+    dry = launch(f"{cases}:Steady", "--dry-run")
+    assert "the network takes of it is not known before ddlplan probe" in dry.out
+    ended = launch(f"{cases}:Steady", "--global-batch", "8", "--json")
+    assert ended.code == 0, ended.err
+    assert "measuring the network between 2 hosts, as it was not measured with all" in ended.err
+    data = ended.document["data"]
+    assert data["verdict"]["knows_network"]
+    assert {len(prediction["hosts"]) for prediction in data["verdict"]["subsets"]} == {1, 2}
+    with Store.open(str(tuned.folder / "planner.db")) as store:
+        (plan,) = store.plans()
+        links = store.latest_links(dict.fromkeys(("node1", "node2"), plan.fingerprint))
+    assert [one.message_bytes for one in links.sums] == [plan.gradient_bytes]
+    again = launch(f"{cases}:Steady", "--dry-run")
+    assert again.code == 0, again.err
+    assert "train together: " in again.out or "alone is fastest: " in again.out
+
+
+def test_hosts_without_a_plan_are_named_with_the_command_that_finds_one(hosts, cases):
+    tuned, _, launch = hosts
+    ended = launch(f"{cases}:Dies", "--json")
+    assert ended.code == ended.document["error"]["code"] == 3
+    (error,) = ended.errors
+    assert "on node1, node2: run ddlplan tune" in error
+    assert "--hosts hosts" in error
+    assert not (tuned.folder / "runs").exists()
+
+
+def test_tables_are_bold_on_a_terminal_and_nothing_of_it_is_spelled_out(hosts, cases):
+    tuned, measured, launch = hosts
+    measured(1e12)
+    reader, writer = pty.openpty()
+    start = partial(tuned.start, terminal=writer, TERM="xterm")
+    process = launch(f"{cases}:Steady", "--dry-run", run=start)
+    os.close(writer)
+    with os.fdopen(reader, "rb", buffering=0) as screen:
+        said = read_all(screen)
+    assert process.wait() == 0, said
+    assert "\x1b[1mHOST" in said
+    assert "\\x1b" not in said
+
+
+def read_all(screen):
+    said = b""
+    with suppress(OSError):  # by which Linux says that the other end is closed
+        while part := screen.read(65536):
+            said += part
+    return said.decode()

@@ -1,0 +1,93 @@
+"""`ddlplan probe --hosts`: what each host is, and what the network between them can do."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+RATE_BYTES_PER_S = 100e6 / 8
+
+
+@pytest.fixture
+def probe(ddlplan, testbed):
+    def start(bed, *arguments):
+        file = bed.write_host_file(ddlplan.folder / "hosts")
+        words = ("--ssh-config", bed.ssh_config, "--allow-run-as-root", *arguments)
+        return ddlplan.start("probe", "--hosts", file, *words)
+
+    return start
+
+
+def test_each_host_is_probed_and_stored_and_the_link_is_near_its_rate(ddlplan, testbed, probe):
+    bed = testbed(2, rate="100mbit", quotas=(None, 0.5))
+    ended = ddlplan.end(probe(bed, "--json"))
+    assert ended.code == 0, ended.err
+    first, second = ended.document["data"]
+    assert [first["node"], second["node"]] == ["node1", "node2"]
+    assert second["cpu"]["usable_cores"] == 1
+    assert first["speeds"] is not None
+    (link,) = first["links"]
+    assert link["to"] == "node2"
+    assert 0.6 < link["bytes_per_s"] / RATE_BYTES_PER_S < 1.2  # the machine may be busy
+    assert link["latency_s"] > 0
+    ours, theirs = first["all_reduces"], second["all_reduces"]
+    assert [one["time_s"] for one in ours] == [one["time_s"] for one in theirs]
+    assert all(one["cpu_s"] > 0 for one in (*ours, *theirs))
+    assert len(ours) == 2  # of a small and of a large model
+    assert ddlplan.query("SELECT count(*) FROM probes") == [(2,)]
+    assert ddlplan.query("SELECT count(*) FROM links") == [(1,)]
+    assert bed.left_over() == set()
+
+
+def test_quick_probe_is_a_table_of_hosts_and_measures_nothing(ddlplan, testbed, probe):
+    bed = testbed(2)
+    ended = ddlplan.end(probe(bed, "--quick"))
+    assert ended.code == 0, ended.err
+    assert [line.split()[0] for line in ended.out.splitlines()] == ["HOST", "node1", "node2"]
+    assert max(map(len, ended.out.splitlines())) <= 80
+
+
+def test_host_whose_mpi_is_broken_ends_it_before_anything_is_started(ddlplan, testbed, probe):
+    bed = testbed(2)
+    (library,) = Path(sys.prefix, "lib").glob("libmpi.so.*")
+    hidden = bed.hosts[1].run(["mount", "--bind", "/dev/null", str(library)])
+    assert hidden.returncode == 0, hidden.stderr
+    ended = ddlplan.end(probe(bed, "--quick", "--json"))
+    assert ended.code == ended.document["error"]["code"] == 4
+    assert ended.errors[0].startswith("error: MPI ranks: ")
+    assert ddlplan.listing() == ["hosts"]
+    assert bed.left_over() == set()
+
+
+def test_host_lost_while_the_network_is_measured_is_named_and_the_others_are_measured(
+    ddlplan, testbed, probe
+):
+    bed = testbed(3, rate="20mbit")
+    process = probe(bed, "--json")
+    ddlplan.wait_until(lambda: probes_stored(ddlplan) == 3, "a probe of each host")
+    (rank,) = (pid for pid in bed.hosts[2].pids() if "planner.cluster_tuning.rank" in words_of(pid))
+    os.kill(rank, signal.SIGKILL)
+    ended = ddlplan.end(process)
+    assert ended.code == 0, ended.err
+    nodes = ended.document["data"]
+    assert [len(node["links"]) for node in nodes] == [1, 1, 0]
+    assert all(node["error"] is None for node in nodes)
+    killed = "its MPI rank was killed by signal 9 (SIGKILL)"
+    said = [warning for warning in ended.document["warnings"] if "lost" in warning]
+    assert said == [f"node3: lost: {killed}: what it had found out is kept"]
+    assert bed.left_over() == set()
+
+
+def probes_stored(command):
+    if not (command.folder / "planner.db").exists():
+        return 0
+    (names,) = command.query("SELECT count(*) FROM sqlite_master WHERE name = 'probes'")
+    return command.query("SELECT count(*) FROM probes")[0][0] if names[0] else 0
+
+
+def words_of(pid):
+    return Path(f"/proc/{pid}/cmdline").read_text().split("\0")

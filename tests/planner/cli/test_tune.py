@@ -1,0 +1,192 @@
+"""`ddlplan tune` as people run it, stop it and lose it: no finished trial is lost or made twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sqlite3
+import time
+from pathlib import Path
+
+import pytest
+
+SEED = 20
+DECODED = f"{Path(__file__).parents[2] / 'launch' / 'tiny_cases.py'}:Decoded"
+
+
+def count_trials(command):
+    if not (command.folder / "planner.db").exists():
+        return 0
+    return command.query("SELECT count(*) FROM trials")[0][0]
+
+
+def tune(command, case, *arguments):
+    return command.start("tune", "--use-case", case, "--budget", "60s", *arguments)
+
+
+@pytest.fixture
+def probed(tuned):
+    """A database that knows this machine and holds no trial: no test waits for the probe."""
+    connection = sqlite3.connect(tuned.folder / "planner.db")
+    for table in ("plans", "trials", "studies"):
+        connection.execute(f"DELETE FROM {table}")
+    connection.commit()
+    connection.close()
+    return tuned
+
+
+def test_answer_is_on_stdout_and_progress_on_stderr(tuned_folder):
+    out, err = (tuned_folder / "out").read_text(), (tuned_folder / "err").read_text()
+    heads = [line.split()[0] for line in out.splitlines()]
+    assert heads == ["baseline", "best", "speedup", "trials", "time", "stored"]
+    assert "next: ddlplan launch --use-case" in out
+    assert "probing" in err
+    assert "sequential" in err
+    assert "\x1b" not in out + err
+
+
+@pytest.mark.long
+def test_next_command_names_a_plan_that_launch_would_not_find_by_itself(import_for, tuned, cases):
+    import_for(
+        throughput_samples_per_s={"median": 9e6, "ci_low": 8e6, "ci_high": 1e7, "samples": 9}
+    )
+    arguments = ("--use-case", f"{cases}:Steady", "--budget", "12s", "--trials", 0)
+    ended = tuned.run("tune", *arguments)
+    assert ended.code == 0, ended.err
+    stored, _, then = ended.out.splitlines()[-1].removeprefix("stored     plan ").partition("; ")
+    assert then.endswith(f" --plan {stored}")
+
+
+@pytest.mark.parametrize("option", ["--batch-size", "--max-batch"])
+def test_batch_of_more_samples_than_there_are_is_refused_before_any_trial(ddlplan, cases, option):
+    ended = ddlplan.run("tune", "--use-case", f"{cases}:Steady", option, 33, "--json")
+    assert ended.code == ended.document["error"]["code"] == 2
+    assert ended.errors == [f"error: {option} 33 and train_samples=32: use at most {option} 32"]
+    assert ddlplan.listing() == []
+
+
+@pytest.mark.parametrize("command", ["tune", "launch"])
+def test_seed_that_no_sampler_takes_is_refused(ddlplan, cases, command):
+    ended = ddlplan.run(command, "--use-case", f"{cases}:Steady", "--seed", 2**32)
+    assert (ended.code, len(ended.errors)) == (2, 1)
+    assert "--seed" in ended.errors[0]
+
+
+@pytest.mark.long
+def test_failed_trials_are_kept_with_their_reason_and_the_search_goes_on(probed, cases):
+    fates = probed.folder.parent / "fates"
+    process = probed.start(
+        *("tune", "--use-case", f"{cases}:Fated", "--budget", "20s", "--trials", 6),
+        *("--strategies", "threads", "--json"),
+        FATES=str(fates),
+    )
+    ended = probed.end(process)
+    assert ended.code == 0, ended.err
+    trials = {trial["number"]: trial for trial in probed.data("trials")}
+    expected = ["ok", "crash", "nan_loss", "out_of_memory", "crash"]
+    assert [trials[number]["outcome"] for number in range(5)] == expected
+    for number in range(1, 5):
+        assert trials[number]["reason"]
+    assert "the loss is beyond me" in trials[1]["reason"]
+    assert "Traceback" in trials[1]["log_tail"]
+    assert "exit code 3" in trials[4]["reason"]
+    later = [trials[number] for number in range(5, len(trials))]
+    outcomes = [trial["outcome"] for trial in later if trial["role"] != "share"]
+    assert outcomes[0] in ("ok", "slower")
+    if len(outcomes) > 1:
+        assert outcomes[1] == "time_limit"
+    assert ended.document["data"]["trials"]["crash"] == 2
+
+
+def test_no_plan_where_every_trial_fails(probed, cases):
+    ended = probed.end(tune(probed, f"{cases}:Fails", "--trials", "1", "--json"))
+    assert ended.code == ended.document["error"]["code"] == 3
+    assert len(ended.errors) == 1
+    assert "ArithmeticError" in ended.errors[0]
+    assert "\x1b" not in ended.err
+    assert {trial["outcome"] for trial in probed.data("trials")} == {"crash"}
+    assert probed.data("plans", "list") == []
+
+
+@pytest.mark.long
+def test_interrupted_search_says_what_it_knows_and_goes_on(probed, cases):
+    process = tune(probed, f"{cases}:Steady")
+    probed.wait_until(lambda: count_trials(probed) >= 2, "two trials")
+    process.send_signal(signal.SIGINT)
+    first = probed.end(process)
+    assert first.code == 130
+    assert "best plan" in first.out
+    assert "the same command goes on" in first.err
+    assert "Traceback" not in first.err
+    before = count_trials(probed)
+
+    process = tune(probed, f"{cases}:Steady", "--json")
+    probed.wait_until(lambda: count_trials(probed) > before, "another trial")
+    process.send_signal(signal.SIGTERM)
+    second = probed.end(process)
+    assert second.code == 143
+    assert second.document["error"]["code"] == 143
+    assert "Traceback" not in second.err
+    roles = [trial["role"] for trial in probed.data("trials")]
+    assert roles.count("baseline") == 1
+    assert len({trial["study_id"] for trial in probed.data("trials")}) == 1
+    probed.wait_until_all_ended()
+
+
+def test_interrupt_before_the_first_trial_is_one_document_too(probed, cases):
+    process = tune(probed, f"{cases}:Steady", "--json")
+    probed.wait_until(lambda: probed.processes("fork_server"), "the start of the workers")
+    os.kill(process.pid, signal.SIGINT)
+    ended = probed.end(process)
+    assert ended.code == 130
+    if "error" in ended.document:  # else the first trial was done already
+        assert ended.document["error"] == {
+            "code": 130,
+            "kind": "signal",
+            "message": "interrupted",
+        }
+    assert "Traceback" not in ended.err
+    probed.wait_until_all_ended()
+
+
+@pytest.mark.long
+def test_killed_search_loses_nothing_and_leaves_nothing_running(probed, cases):
+    chance = random.Random(SEED)
+    said = 0
+    for kill in range(4):
+        before = count_trials(probed)
+        process = tune(probed, f"{cases}:Steady")
+        if kill > 0:  # the first one dies while it starts
+            wanted = before + chance.randint(1, 3)
+            probed.wait_until(lambda: count_trials(probed) >= wanted, "trials")  # noqa: B023
+        time.sleep(chance.uniform(0, 0.7))
+        process.kill()
+        ended = probed.end(process)
+        assert ended.code == -signal.SIGKILL
+        said += sum(1 for line in ended.err.splitlines() if line.split()[0].isdecimal())
+        probed.wait_until_all_ended()
+        assert probed.query("PRAGMA integrity_check") == [("ok",)]
+        assert count_trials(probed) >= said
+
+    ended = probed.end(tune(probed, f"{cases}:Steady", "--trials", "1", "--json"))
+    assert ended.code == 0, ended.err
+    document = ended.document["data"]
+    trials = probed.data("trials")
+    assert sum(document["trials"].values()) == len(trials)
+    assert [trial["number"] for trial in trials] == list(range(len(trials)))
+    searched = [json.dumps(trial["parameters"]) for trial in trials if trial["role"] == "search"]
+    assert len(searched) == len(set(searched))
+    assert [trial["role"] for trial in trials].count("baseline") == 1
+
+
+@pytest.mark.parametrize(("options", "pixel_bytes"), [((), 55 * 192), (("--no-cache",), None)])
+@pytest.mark.long
+def test_room_that_decoded_pictures_need_is_said(probed, options, pixel_bytes, tmp_path):
+    arguments = ("--use-case", DECODED, "--budget", "12s", "--trials", 0, *options)
+    ended = probed.run("tune", *arguments, "--json", DDLPLAN_CACHE=str(tmp_path / "kept"))
+    assert ended.code == 0, ended.err
+    assert ended.document["data"]["pixel_bytes"] == pixel_bytes
+    said = f"decoded pictures: 10.3 KiB in {tmp_path / 'kept'}, and as much memory"
+    assert (said in ended.err) is (pixel_bytes is not None)

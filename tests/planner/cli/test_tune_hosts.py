@@ -1,0 +1,171 @@
+"""`ddlplan tune --hosts` as people run it on a few hosts, and lose one of them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from testbed import Testbed
+
+from planner.store import Store
+
+CASES = Path(__file__).parents[1] / "steady_cases.py"
+SHORT = ("--budget", "12s", "--trials", 1)
+
+
+def know_hosts(command, tuned_folder, names):
+    """Give a database that knows this machine's hardware as the hosts': none waits for a probe."""
+    shutil.copy(tuned_folder / "planner.db", command.folder / "planner.db")
+    with Store.open(str(command.folder / "planner.db")) as store:
+        (plan,) = store.plans()
+        known = store.latest_probe(plan.fingerprint, node=plan.node)
+        store.remove_plan(plan.id)
+        for name in names:
+            store.save_probe(replace(known, node=name))
+
+
+def tune(command, bed, case, *arguments):
+    file = bed.write_host_file(command.folder / "hosts")
+    return command.start(
+        *("tune", "--use-case", f"{CASES}:{case}", "--hosts", file, "--ssh-config"),
+        *(bed.ssh_config, "--allow-run-as-root", "--strategies", "sequential,threads"),
+        *("--json", *arguments),
+    )
+
+
+def roles(command, node):
+    with closing(Store.open(str(command.folder / "planner.db"))) as store:
+        return [str(trial.result.role) for trial in store.all_trials(node=node)]
+
+
+@pytest.fixture(scope="module")
+def tuned_hosts(_testbed_is_possible, tmp_path_factory, tuned_folder, command_line):
+    """Two equal hosts and one of a single core, on which every trial fails: tuned once."""
+    folder = tmp_path_factory.mktemp("hosts")
+    command = command_line(folder)
+    with Testbed(3, quotas=(None, None, 1.0)) as bed:
+        know_hosts(command, tuned_folder, ["node1", "node2", "node3"])
+        ended = command.end(tune(command, bed, "FailsOnNode3", *SHORT))
+        left_over = bed.left_over()
+    assert ended.code == 0, ended.err
+    return command, ended, left_over
+
+
+def test_one_of_equal_hosts_searches_and_the_other_confirms(tuned_hosts):
+    command, _, _ = tuned_hosts
+    assert roles(command, "node1")[:2] == ["baseline", "search"]
+    assert roles(command, "node2")[:2] == ["baseline", "final"]
+    assert "search" not in roles(command, "node2")
+
+
+def test_each_host_has_a_plan_with_evidence_of_its_own(tuned_hosts):
+    command, ended, _ = tuned_hosts
+    stored = {plan["node"]: plan for plan in command.data("plans", "list")}
+    assert set(stored) == {"node1", "node2"}
+    nodes = {node["host"]: node for node in ended.document["data"]["nodes"]}
+    for name, plan in stored.items():
+        assert nodes[name]["plan"]["id"] == plan["id"]
+        assert nodes[name]["error"] is None
+    first, second = (stored[name] for name in ("node1", "node2"))
+    assert first["throughput_samples_per_s"] != second["throughput_samples_per_s"]
+
+
+def test_host_that_fails_is_reported_and_the_others_are_kept(tuned_hosts):
+    _, ended, _ = tuned_hosts
+    failed = ended.document["data"]["nodes"][2]
+    assert (failed["host"], failed["error"]["code"]) == ("node3", 3)
+    assert "this host cannot count" in failed["error"]["message"]
+    assert any(warning.startswith("node3: ") for warning in ended.document["warnings"])
+
+
+def test_every_trial_is_a_line_with_its_host(tuned_hosts):
+    _, ended, _ = tuned_hosts
+    lines = [line.split()[:2] for line in ended.err.splitlines()]
+    for host in ("node1", "node2", "node3"):
+        assert [host, "1"] in lines
+    assert "\x1b" not in ended.err
+
+
+def test_network_is_measured_with_the_models_gradients_and_stored(tuned_hosts):
+    command, ended, _ = tuned_hosts
+    network = ended.document["data"]["network"]
+    pairs = [(link["first"], link["second"]) for link in network["links"]]
+    assert pairs == [("node1", "node2"), ("node1", "node3"), ("node2", "node3")]
+    assert [one["message_bytes"] for one in network["all_reduces"]] == [88]
+    with closing(Store.open(str(command.folder / "planner.db"))) as store:
+        prints = {plan.node: plan.fingerprint for plan in store.plans()}
+        assert len(store.latest_links(prints).links) == 3
+
+
+def test_nothing_is_left_running(tuned_hosts):
+    command, _, left_over = tuned_hosts
+    assert left_over == set()
+    assert command.processes() == {}
+
+
+def kill_rank(bed, host):
+    for pid in host.pids():
+        if b"planner.cluster_tuning.rank" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            os.kill(pid, signal.SIGKILL)
+
+
+def cut_off(bed, host):
+    bed.cut(host)
+
+
+@pytest.mark.parametrize(
+    ("lose", "how"),
+    [
+        (kill_rank, "its MPI rank was killed by signal 9 (SIGKILL)"),
+        (cut_off, "it does not answer any more"),
+    ],
+)
+def test_search_goes_on_without_a_host_that_is_lost(ddlplan, testbed, tuned_folder, lose, how):
+    bed = testbed(2)
+    know_hosts(ddlplan, tuned_folder, ["node1", "node2"])
+    process = tune(ddlplan, bed, "Steady", "--budget", "25s", "--trials", 2)
+    known = ["baseline"]
+    ddlplan.wait_until(
+        lambda: roles(ddlplan, "node1")[:1] == roles(ddlplan, "node2") == known, "both baselines"
+    )
+    lose(bed, bed.hosts[1])
+    ended = ddlplan.end(process)
+    assert ended.code == 0, ended.err
+    kept, lost = ended.document["data"]["nodes"]
+    assert kept["error"] is None
+    assert kept["trials"]["ok"] >= 2
+    assert roles(ddlplan, "node1").count("baseline") == 1
+    assert lost["error"]["message"] == f"lost: {how}"
+    assert lost["plan"]["node"] == "node2"  # the one that is known: its baseline
+    assert bed.hosts[0].pids() == set()
+
+
+def test_interrupt_keeps_what_is_known_and_leaves_nothing_running(ddlplan, testbed, tuned_folder):
+    bed = testbed(2)
+    know_hosts(ddlplan, tuned_folder, ["node1", "node2"])
+    process = tune(ddlplan, bed, "Steady", "--budget", "3m")
+    ddlplan.wait_until(
+        lambda: (roles(ddlplan, "node1") and roles(ddlplan, "node2")) or process.poll() is not None,
+        "a trial on each host",
+    )
+    process.send_signal(signal.SIGINT)
+    ended = ddlplan.end(process)
+    assert ended.code == 130
+    assert ended.document["data"]["interrupted"]
+    assert [node["plan"]["node"] for node in ended.document["data"]["nodes"]] == ["node1", "node2"]
+    assert bed.left_over() == set()
+
+
+def test_host_that_cannot_be_reached_ends_it_before_anything_is_started(ddlplan, testbed):
+    bed = testbed(2)
+    bed.hosts[1].stop_sshd()
+    ended = ddlplan.end(tune(ddlplan, bed, "Steady"))
+    assert ended.code == ended.document["error"]["code"] == 4
+    assert "node2" in ended.errors[0]
+    assert ddlplan.listing() == ["hosts"]
+    assert bed.left_over() == set()

@@ -1,0 +1,217 @@
+"""What doctor finds: every host in one table, also those that fail."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from launch.hosts.findings import FindingFactory
+from planner.report.hosts import HOST_COLUMNS, host_rows
+from planner.report.table import Terminal, render_table
+
+
+@pytest.fixture
+def doctor(ddlplan, testbed):
+    """Bring hosts up, and give them with what runs doctor on some of them."""
+
+    def bring_up(num_hosts):
+        bed = testbed(num_hosts)
+
+        def run(*arguments, hosts=None):
+            file = bed.write_host_file(ddlplan.folder / "hosts", hosts)
+            words = ("--ssh-config", bed.ssh_config, "--allow-run-as-root", *arguments)
+            return ddlplan.run("doctor", "--hosts", file, *words)
+
+        return bed, run
+
+    return bring_up
+
+
+def states(ended):
+    """Give the state of each host, by the table."""
+    found = {}
+    for line in ended.out.splitlines()[1:]:
+        name, rest = line.split("  ", 1)
+        found[name] = rest.split()[0]
+    return found
+
+
+def of(document, host, check):
+    return next(f for f in document["data"] if (f["host"], f["check"]) == (host, check))
+
+
+def test_good_hosts_are_good_and_mpi_joins_them(doctor):
+    bed, run = doctor(2)
+    ended = run("--use-case", "simplebig", "--json")
+    assert ended.code == 0, ended.err
+    assert "fail" not in {finding["state"] for finding in ended.document["data"]}
+    for number, host in enumerate(bed.hosts):
+        said = of(ended.document, host.name, "MPI ranks")["finding"]
+        assert said == f"rank {number} of 2 over {bed.network}"
+        assert of(ended.document, host.name, "network")["finding"].startswith(host.address)
+    assert bed.left_over() == set()
+
+
+def test_every_host_is_in_the_table_also_those_that_do_not_answer(doctor):
+    bed, run = doctor(3)
+    _, closed, cut = bed.hosts
+    closed.stop_sshd()
+    bed.cut(cut)
+    ended = run()
+    assert ended.code == 4
+    assert {"node1": "ok", "node2": "fail", "node3": "fail"}.items() <= states(ended).items()
+    assert ended.errors[0].startswith("error: host node2: ssh: ")
+    assert "refused" in ended.errors[0]
+    assert "and 1 more" in ended.errors[0]
+    assert "connect to host" in next(line for line in ended.out.splitlines() if "node3" in line)
+    assert "\x1b" not in ended.out + ended.err
+    document = run("--json").document
+    assert document["error"]["code"] == 4
+    assert of(document, "node3", "ssh")["state"] == "fail"
+    assert of(document, "node1", "MPI ranks")["finding"] == "rank 0 of 1"
+    assert bed.left_over() == set()
+
+
+def test_sshd_that_hangs_does_not_hold_up_the_others(doctor):
+    bed, run = doctor(2)
+    hung = bed.hosts[1]
+    os.kill(hung._daemon.pid, signal.SIGSTOP)
+    ended = run()
+    assert ended.code == 4
+    assert {"node1": "ok", "node2": "fail"}.items() <= states(ended).items()
+
+
+def test_unequal_and_missing_data_are_told(doctor):
+    bed, run = doctor(3)
+    data = bed.scratch / "data"
+    for folder in (bed.scratch, bed.hosts[0].own_scratch, bed.hosts[1].own_scratch):
+        (folder / "data").mkdir()
+        (folder / "data/1.jpg").write_text("same")
+    (bed.hosts[1].own_scratch / "data/2.jpg").write_text("more")
+    ended = run("--data", data, "--json")
+    assert ended.code == 4
+    assert of(ended.document, "node1", "data")["state"] == "ok"
+    assert "2 files of 8 bytes" in of(ended.document, "node2", "data")["finding"]
+    assert f"there is no {data}" in of(ended.document, "node3", "data")["finding"]
+
+
+def test_host_without_this_python_is_told(doctor):
+    """Every host has the same files here, but for one that hides this environment."""
+    bed, run = doctor(2)
+    hidden = bed.hosts[1].run(["mount", "-t", "tmpfs", "none", str(Path(sys.prefix))])
+    assert hidden.returncode == 0, hidden.stderr
+    ended = run("--json")
+    assert ended.code == 4
+    found = of(ended.document, "node2", "path")
+    assert found["state"] == "fail"
+    assert sys.executable in found["finding"]
+    assert of(ended.document, "node1", "path")["state"] == "ok"
+
+
+def test_place_where_no_job_can_leave_its_files_is_told(doctor, ddlplan):
+    """The story: the launch ended in the middle of mpirun's own words about a rank."""
+    bed, run = doctor(2)
+    hidden = bed.hosts[1].run(["mount", "-t", "tmpfs", "-o", "ro", "none", str(ddlplan.folder)])
+    assert hidden.returncode == 0, hidden.stderr
+    ended = run("--json")
+    assert ended.code == 4
+    assert of(ended.document, "node1", "folder")["state"] == "ok"
+    found = of(ended.document, "node2", "folder")
+    assert found["state"] == "fail"
+    assert f"{ddlplan.folder / 'runs'}: {ddlplan.folder} is read-only" in found["finding"]
+
+
+def test_host_in_capitals_is_the_one_of_the_ssh_configuration(ddlplan, testbed):
+    bed = testbed(2, names=["GPU1", "node2"])
+    file = bed.write_host_file(ddlplan.folder / "hosts")
+    words = ("--hosts", file, "--ssh-config", bed.ssh_config, "--allow-run-as-root", "--json")
+    ended = ddlplan.run("doctor", *words)
+    assert ended.code == 0, ended.err
+    assert of(ended.document, "GPU1", "MPI ranks")["finding"].startswith("rank 0 of 2")
+
+
+def test_key_that_is_not_known_is_told_and_not_accepted(doctor, ddlplan):
+    bed, _ = doctor(1)
+    known = bed.folder / "known_hosts"
+    known.write_text("")
+    file = bed.write_host_file(ddlplan.folder / "hosts")
+    ended = ddlplan.run("doctor", "--hosts", file, "--ssh-config", bed.ssh_config, "--json")
+    assert ended.code == 4
+    found = of(ended.document, "node1", "ssh")["finding"]
+    assert "Host key verification failed" in found
+    assert "log in once" in found
+    assert known.read_text() == ""
+
+
+def test_this_machine_may_be_one_of_the_hosts(doctor, ddlplan):
+    bed, _ = doctor(1)
+    (ddlplan.folder / "hosts").write_text(f"node1\n{bed.address}\n")
+    words = ("--hosts", "hosts", "--ssh-config", bed.ssh_config, "--allow-run-as-root", "--json")
+    ended = ddlplan.run("doctor", *words)
+    assert ended.code == 0, ended.err
+    assert of(ended.document, bed.address, "MPI ranks")["finding"].startswith("rank 0 of 2")
+    assert of(ended.document, bed.address, "database")["state"] == "ok"
+
+
+def test_root_is_told_that_mpi_was_not_tried(doctor, ddlplan):
+    bed, _ = doctor(1)
+    file = bed.write_host_file(ddlplan.folder / "hosts")
+    ended = ddlplan.run("doctor", "--hosts", file, "--ssh-config", bed.ssh_config)
+    assert ended.code == 0, ended.err
+    assert "--allow-run-as-root" in ended.out
+
+
+def test_findings_of_this_machine_are_in_the_document_of_a_failure_too(ddlplan):
+    (ddlplan.folder / "planner.db").write_text("no database")
+    ended = ddlplan.run("doctor", "--json")
+    assert ended.code == ended.document["error"]["code"] == 4
+    assert "database" in {f["check"] for f in ended.document["data"] if f["state"] == "fail"}
+    assert set(ended.document) == {"schema_version", "command", "warnings", "data", "error"}
+
+
+def test_hosts_fit_on_a_narrow_terminal_with_remarks_below():
+    findings = [
+        FindingFactory("gpu-node-01.cluster.example.org").ok("ssh", "answered"),
+        FindingFactory("gpu-node-02.cluster.example.org").fail(
+            "ssh", "refused: " + "see to it " * 20
+        ),
+    ]
+    text = render_table(host_rows(findings, {}, {}), HOST_COLUMNS, Terminal(width=80))
+    assert all(len(line) <= 80 for line in text.splitlines())
+    assert "    ssh: refused: see to it" in text
+    assert " ".join(text.split()).count("see to it") == 20
+
+
+def test_hosts_that_are_networks_of_their_own_meet_by_their_routes(doctor):
+    """As in clouds that give a /32. Open MPI took the loopback when it was told such a network."""
+    bed, run = doctor(2)
+    for host in bed.hosts:
+        changes = f"""
+        ip address flush dev eth0
+        ip address add {host.address}/32 dev eth0
+        ip route add {bed.network} dev eth0 src {host.address}
+        """
+        host.run(["sh", "-e", "-c", changes], check=True)
+    ended = run("--json")
+    assert ended.code == 0, ended.err
+    assert "/31" in of(ended.document, "node1", "MPI ranks")["finding"]
+    assert "router" in next(
+        f["finding"]
+        for f in ended.document["data"]
+        if (f["check"], f["state"]) == ("network", "note")
+    )
+
+
+def test_interrupt_ends_the_logins_too(doctor, ddlplan):
+    bed, _ = doctor(1)
+    os.kill(bed.hosts[0]._daemon.pid, signal.SIGSTOP)
+    file = bed.write_host_file(ddlplan.folder / "hosts")
+    running = ddlplan.start("doctor", "--hosts", file, "--ssh-config", bed.ssh_config)
+    ddlplan.wait_until(lambda: ddlplan.processes("ssh -F"), "ssh has started")
+    running.send_signal(signal.SIGINT)
+    assert ddlplan.end(running).code == 130
+    ddlplan.wait_until_all_ended()

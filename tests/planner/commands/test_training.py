@@ -1,0 +1,125 @@
+"""What a training says of itself: where its files are, how fast it was, where it can go on."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripted_jobs import VALIDATED, WEIGHTS, WHOLE, ScriptedPlacement, job, sending
+
+from launch.job import Job
+from launch.reports import CheckpointSaved, StepDone, Warned
+from planner.api.launching import PreparedLaunch, train
+from planner.cancellation import Cancellation
+from planner.commands.training import TrainingDisplay, outcome_json, print_training
+from planner.errors import TrainingFailedError
+from planner.report.output import Output
+
+SAVED = CheckpointSaved(path="/far/kept/step-00000020", step=20, time_s=0.1)
+
+
+@pytest.fixture(autouse=True)
+def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def trained(
+    program: str, what: Job, out: Output | None = None, *, starts_here: bool = True
+) -> dict[str, Any]:
+    """Run a job to its end, say how it went, and give that as values."""
+    out = out or Output("launch", as_json=False)
+    placement = ScriptedPlacement(program=program, starts_here=starts_here)
+    prepared = PreparedLaunch(job=what, placement=placement, plans=())
+    with TrainingDisplay(out, epochs=what.epochs) as display:
+        display(prepared)
+        training = train(prepared, display, Cancellation())
+    print_training(training, 8.0, out, verb="expected", remedy="ever")
+    return outcome_json(training, 8.0)
+
+
+def test_epoch_that_was_only_validated_has_neither_loss_nor_speed(capsys):
+    data = trained(sending(VALIDATED, VALIDATED, WEIGHTS), job())
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "epoch 1/1  validation loss 1.000"
+    assert not any("measured" in line for line in said)
+    assert data["measured_throughput_samples_per_s"] is None
+
+
+def test_files_on_another_machine_are_named_with_their_host(capsys, tmp_path):
+    """The story: they were named as if they were here, and nobody found them."""
+    data = trained(sending(SAVED) + WHOLE, job(folder="/far/kept"), starts_here=False)
+    said = capsys.readouterr().out.splitlines()
+    assert said[-3:] == [
+        "weights    node1:/far/runs/1/weights.safetensors",
+        "checkpoint node1:/far/kept/step-00000020",
+        f"metrics    runs/1/metrics.jsonl, logs in node1:{tmp_path.resolve()}/runs/1",
+    ]
+    assert data["host"] == "node1"
+
+
+def test_files_on_this_machine_have_no_host(capsys):
+    data = trained(WHOLE, job())
+    assert "weights    /far/runs/1/weights.safetensors\n" in capsys.readouterr().out
+    assert data["host"] is None
+
+
+def test_what_every_node_warns_of_is_said_once(capsys):
+    trained(sending(Warned(message="mind the gap"), Warned(message="mind the gap")) + WHOLE, job())
+    assert capsys.readouterr().err.count("mind the gap") == 1
+
+
+def test_training_whose_epochs_were_all_done_gives_its_weights_and_no_speed(capsys):
+    data = trained(sending(WEIGHTS), job(resume_from="/kept/step-00000020", done_epochs=1))
+    said = capsys.readouterr()
+    assert "all epochs were done before" in said.err
+    assert "expected" not in said.out
+    assert (data["epochs"], data["measured_throughput_samples_per_s"]) == ([], None)
+    assert data["weights"] == WEIGHTS.path
+
+
+@pytest.mark.parametrize(("step_s", "is_judged"), [(1.9, False), (2.0, True)])
+def test_training_is_called_slow_only_where_an_epoch_was_long_enough(capsys, step_s, is_judged):
+    """The story: an epoch of one step was 38 % too slow, and the network was to blame."""
+    slow = StepDone(step=1, epoch=0, time_s=step_s, samples=8, loss=1.0)
+    trained(sending(slow, VALIDATED, VALIDATED, WEIGHTS), job())
+    assert ("slower than ever" in capsys.readouterr().err) is is_judged
+
+
+class Interrupted(Output):
+    """A Ctrl-C comes when something is kept."""
+
+    def set_partial_data(self, data: Any) -> None:
+        super().set_partial_data(data)
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_who_interrupts_a_training_hears_where_it_can_go_on(capsys, tmp_path):
+    path = tmp_path.resolve() / "kept" / "step-00000020"
+    out = Interrupted("launch", as_json=True)
+    saved = CheckpointSaved(path=str(path), step=20, time_s=0.1)
+    with pytest.raises(KeyboardInterrupt):
+        trained(sending(saved) + "time.sleep(100)", job(folder=str(path.parent)), out)
+    out.report_signal(signal.SIGINT)
+    said = capsys.readouterr()
+    assert "kept up to kept/step-00000020: go on with --checkpoint kept --resume" in said.err
+    assert json.loads(said.out)["data"] == {"checkpoint": str(path), "host": None}
+
+
+def test_who_has_an_accident_hears_where_the_training_can_go_on(capsys, tmp_path):
+    path = tmp_path.resolve() / "kept" / "step-00000020"
+    saved = CheckpointSaved(path=str(path), step=20, time_s=0.1)
+    with pytest.raises(TrainingFailedError):
+        trained(sending(saved) + "os.kill(os.getpid(), signal.SIGKILL)", job(folder="kept"))
+    said = capsys.readouterr().err
+    assert "kept up to kept/step-00000020: go on with --checkpoint kept --resume" in said
+
+
+def test_who_interrupts_before_the_first_checkpoint_goes_on_where_the_training_did():
+    out = Output("launch", as_json=True)
+    program = "os.kill(os.getppid(), signal.SIGINT)\ntime.sleep(100)"
+    with pytest.raises(KeyboardInterrupt):
+        trained(program, job(resume_from=SAVED.path), out, starts_here=False)
+    assert out._partial_data == {"checkpoint": SAVED.path, "host": "node1"}

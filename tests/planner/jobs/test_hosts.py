@@ -1,0 +1,84 @@
+"""How hosts are reached: the user's mpirun is one that we speak to, and MPI joins the hosts."""
+
+from __future__ import annotations
+
+import shlex
+import socket
+
+import pytest
+from host_answers import facts_of, host
+from own_mpirun import write_mpirun
+
+from launch.errors import HostUnreachableError
+from launch.hosts.findings import CheckedHosts
+from planner.cancellation import Cancellation
+from planner.errors import UsageError
+from planner.jobs.hosts import HostAccess
+from planner.jobs.world_check import check_world
+from planner.tuning.reports import ignore
+
+OPEN_MPI = "mpirun (Open MPI) 5.0.3"
+
+
+def checked(*names, this_machine=None):
+    """What the checks of good hosts show, each of which says that it is this machine."""
+    facts = facts_of(1, host_name=socket.gethostname())
+    return CheckedHosts(
+        hosts=tuple(host(name) for name in names),
+        findings=(),
+        facts=dict.fromkeys(names, facts),
+        here=facts,
+        this_machine=this_machine,
+        networks=("10.0.0.0/24",) if len(names) > 1 else (),
+    )
+
+
+@pytest.mark.parametrize("version", [OPEN_MPI, "mpirun.openmpi (OpenRTE) 4.1.4"])
+def test_users_own_open_mpi_is_accepted(tmp_path, version):
+    HostAccess(mpirun=write_mpirun(tmp_path, version)).check_mpirun()
+
+
+def test_mpirun_that_came_with_us_needs_no_check():
+    HostAccess().check_mpirun()
+
+
+@pytest.mark.parametrize("version", ["HYDRA build details:", "mpirun (Open MPI) 3.1.0", ""])
+def test_mpirun_that_we_do_not_speak_to_is_a_bad_option(tmp_path, version):
+    own = write_mpirun(tmp_path, version)
+    with pytest.raises(UsageError, match=r"^--mpirun=.*: expected Open MPI 4 or later") as refused:
+        HostAccess(mpirun=own).check_mpirun()
+    assert own in str(refused.value)
+
+
+def test_mpirun_that_is_not_there_is_a_bad_option():
+    """The story: a slip in its name ended with the exit code of a failed training."""
+    with pytest.raises(UsageError, match=r"^--mpirun=/nowhere/mpirn: there is no such program"):
+        HostAccess(mpirun="/nowhere/mpirn").check_mpirun()
+
+
+def test_mpirun_that_cannot_be_started_is_a_bad_option(tmp_path):
+    program = tmp_path / "mpirun"
+    program.write_bytes(b"\x7fELF, but not really")
+    program.chmod(0o755)
+    with pytest.raises(UsageError, match=r"^--mpirun=.*: it does not tell its version: .*Exec"):
+        HostAccess(mpirun=str(program)).check_mpirun()
+
+
+def test_mpi_that_joins_this_machine_is_good():
+    found = checked("localhost", this_machine="localhost")
+    check_world(found, HostAccess(allow_root=True), ignore, Cancellation())
+
+
+def test_mpi_that_does_not_join_the_hosts_is_told_before_a_job_is_started(tmp_path):
+    own = write_mpirun(tmp_path, OPEN_MPI, "echo 'no way to node2' >&2; exit 7")
+    with pytest.raises(HostUnreachableError, match=r"^MPI ranks: exit code 7 \(no way to node2\)"):
+        check_world(checked("node1", "node2"), HostAccess(mpirun=own), ignore, Cancellation())
+
+
+def test_only_hosts_that_take_part_are_started(tmp_path):
+    said = shlex.quote(str(tmp_path / "said"))
+    own = write_mpirun(tmp_path, OPEN_MPI, f'echo "$*" > {said}; exit 7')
+    found = checked("node1", "node2", "node3")
+    with pytest.raises(HostUnreachableError):
+        check_world(found, HostAccess(mpirun=own), ignore, Cancellation(), ["node3", "node1"])
+    assert "--host node3:1,node1:1 " in (tmp_path / "said").read_text()

@@ -1,0 +1,90 @@
+"""Display while hosts are checked, before anything is started there."""
+
+from __future__ import annotations
+
+import io
+import time
+
+import pytest
+from host_answers import facts_of, host
+from rich.console import Console
+
+from launch.hosts.findings import CheckedHosts
+from launch.reports import RanksJoined
+from planner.api._cluster import check_all
+from planner.cancellation import Cancellation
+from planner.jobs.hosts import HostAccess, Hosts
+from planner.jobs.mpi_run import MpiRunEnd
+from planner.report.live import LiveDisplay
+from planner.report.output import Output
+
+HOSTS = (host("node1"), host("node2"))
+ENDED = MpiRunEnd(
+    code=0,
+    errors="",
+    failures=(),
+    has_reported=True,
+    end_signal=None,
+    silence_s=None,
+    is_stopped=False,
+)
+
+
+class SlowHosts:
+    """Hosts that take until the user was shown what is going on."""
+
+    def __init__(self, written: io.StringIO, shows: dict[str, str]) -> None:
+        self._written = written
+        self._shows = shows
+        self.done: list[str] = []
+
+    def check_hosts(self, hosts, *, on_progress, **_):
+        on_progress(1, len(hosts))
+        self._wait_for("check")
+        facts = {name: facts_of(number) for number, name in enumerate(("node1", "node2"), 1)}
+        return CheckedHosts(hosts=HOSTS, findings=(), facts=facts, here=facts_of(1))
+
+    def check_root(self):
+        self.done.append("root")
+
+    def run_mpi(self, _placement, _program, _document, _directory, on_report, *_, **__):
+        self._wait_for("world")
+        on_report(RanksJoined(names=("node1", "node2")))
+        return ENDED
+
+    def _wait_for(self, step):
+        give_up = time.monotonic() + 30
+        while self._shows.get(step, "") not in self._written.getvalue():
+            assert time.monotonic() < give_up, self._written.getvalue()
+            time.sleep(0.01)
+        self.done.append(step)
+
+
+@pytest.fixture
+def look(monkeypatch):
+    """Check two hosts; give what was done, and what was written meanwhile."""
+
+    def check(*, is_terminal, **shows):
+        written = io.StringIO()
+        out = Output("probe", as_json=False)
+        out.errors = Console(file=written, force_terminal=is_terminal, width=80)
+        slow = SlowHosts(written, shows)
+        monkeypatch.setattr("planner.jobs.hosts.check_hosts", slow.check_hosts)
+        monkeypatch.setattr("planner.jobs.world_check.run_mpi", slow.run_mpi)
+        monkeypatch.setattr(HostAccess, "check_root", slow.check_root)
+        hosts = Hosts(machines=HOSTS, is_local=False)
+        with LiveDisplay(out, hosts.names) as display:
+            check_all(hosts, display, Cancellation())
+        return slow.done, written.getvalue()
+
+    return check
+
+
+def test_terminal_shows_how_many_hosts_have_answered_and_that_ranks_are_started(look):
+    """The story: for half a minute nothing was to be seen."""
+    done, _ = look(is_terminal=True, check="1 of 2 answered", world="starting an MPI rank")
+    assert done == ["check", "root", "world"]
+
+
+def test_what_is_no_terminal_gets_one_line(look):
+    assert look(is_terminal=False)[1] == "checking 2 hosts\n"

@@ -1,0 +1,398 @@
+"""Plans and trials as text, CSV and JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import pty
+from dataclasses import replace
+
+import pytest
+import sample_plan
+from sample_plan import NOON
+
+from launch.plan import Plan
+from planner.quantities import format_bytes, format_interval, format_number, printable
+from planner.report.comparison import compare, comparison_text
+from planner.report.output import envelope, error_envelope
+from planner.report.plan_line import short_settings
+from planner.report.plans import plan_text, plans_csv, plans_table
+from planner.report.table import (
+    Column,
+    Terminal,
+    detect_terminal,
+    render_csv,
+    render_facts,
+    render_table,
+)
+from planner.report.trials import trial_json, trials_csv, trials_table
+from planner.tuning.result import Outcome, Role, TrialResult
+from planner.tuning.study import StoredTrial
+from probes import codec
+from probes.timing import Interval, Measurement
+
+PIPE = Terminal()
+SCREEN = Terminal(width=80)
+
+FOUND = replace(
+    sample_plan.FOUND,
+    id=7,
+    fingerprint="sha256:" + "a" * 64,
+    plan=replace(sample_plan.FOUND.plan, memory_format="channels_last"),
+)
+LONG = replace(
+    FOUND, id=12, use_case="projects/vision/mine.py:MyCase", node="gpu01.cluster.example.org"
+)
+GOOD = TrialResult(
+    plan=Plan(strategy="threads", node_batch=32, threads_per_process=2),
+    role=Role.FINAL,
+    outcome=Outcome.OK,
+    measurement=Measurement(warmup_s=(2.0,), samples_s=(1.0,) * 9),
+    peak_memory_bytes=3 * 2**30,
+    elapsed_s=11.04,
+    parameters={"threads.count": 2},
+)
+FAILED = replace(
+    GOOD,
+    role=Role.SEARCH,
+    outcome=Outcome.OUT_OF_MEMORY,
+    measurement=None,
+    peak_memory_bytes=None,
+    reason="worker 1 of 2 was killed and the cgroup counted an out-of-memory kill: "
+    "lower --max-batch to 64 or less",
+    log_tail="Killed\n",
+)
+TRIALS = [
+    StoredTrial(id=10 + n, study_id=3, number=n, created_at=NOON, result=result)
+    for n, result in enumerate([GOOD, FAILED, GOOD])
+]
+
+
+def speed(plan_id, median, half):
+    interval = Interval(median=median, low=median - half, high=median + half, count=9)
+    return replace(FOUND, id=plan_id, throughput_samples_per_s=interval)
+
+
+def widest(text):
+    return max(len(line) for line in text.splitlines())
+
+
+def test_plans_are_a_line_each_with_their_intervals():
+    table = plans_table([(FOUND, ())], PIPE)
+    assert table.splitlines() == [
+        "ID  USE CASE   NODE  STRATEGY   SETTINGS                        SAMPLES/S     SPEEDUP"
+        "    MEMORY  CREATED",
+        " 7  simplebig  vm    processes  2x1 b128 nhwc chunk_bytes=4096  42.8 ±0.7  2.02 ±0.05"
+        "  1.15 GiB  2026-11-20",
+    ]
+
+
+def test_a_table_of_plans_fits_a_terminal_of_80_columns():
+    table = plans_table([(FOUND, ()), (LONG, ["made on other hardware"] * 5)], SCREEN)
+    assert widest(table) <= 80
+    for kept in ("42.8 ±0.7", "2.02 ±0.05", "processes", "stale: made on other hardware"):
+        assert kept in table
+
+
+def test_a_pipe_gets_one_line_per_plan_and_nothing_cut_off():
+    table = plans_table([(FOUND, ()), (LONG, ["made on other hardware"])], PIPE)
+    assert len(table.splitlines()) == 3
+    assert "…" not in table
+    assert "projects/vision/mine.py:MyCase" in table
+    assert table.isascii() or set(filter(lambda c: not c.isascii(), table)) == {"±"}
+
+
+def test_no_line_ends_in_spaces():
+    for terminal in (PIPE, SCREEN):
+        table = plans_table([(FOUND, ()), (LONG, ["x"])], terminal)
+        assert all(line == line.rstrip() for line in table.splitlines())
+
+
+def test_a_table_without_rows_has_no_columns_that_lie():
+    assert plans_table([], PIPE).strip() == ""
+
+
+def test_trials_show_the_reason_of_those_that_failed():
+    screen, pipe = trials_table(TRIALS, SCREEN), trials_table(TRIALS, PIPE)
+    assert widest(screen) <= 80
+    assert "lower --max-batch" in screen.replace("\n    ", " ")
+    assert len(pipe.splitlines()) == 4
+    assert FAILED.reason in pipe
+    assert "out_of_memory" in pipe
+    assert "32.0 ±0.0" in pipe
+
+
+@pytest.mark.parametrize("width", [20, 40, 60, 80, 100, 200])
+def test_tables_of_any_width_are_drawn(width):
+    table = trials_table(TRIALS, Terminal(width=width))
+    assert "out_of_memory" in table
+    if width >= 80:
+        assert widest(table) <= width
+
+
+def test_colour_is_for_terminals_that_want_it():
+    assert "\x1b[" not in trials_table(TRIALS, SCREEN)
+    coloured = trials_table(TRIALS, Terminal(width=80, color=True))
+    assert "\x1b[31mout_of_memory\x1b[0m" in coloured
+
+
+def test_what_a_plan_is_and_why_is_told_line_by_line():
+    text = plan_text(FOUND, (), TRIALS, SCREEN)
+    assert widest(text) <= 80
+    facts = {line[:21].strip(): line[21:].strip() for line in text.splitlines()}
+    assert facts["throughput"] == "42.8 (42.1 to 43.3) samples/s, from 24 samples"
+    assert facts["speedup"].startswith("2.02 (1.97 to 2.06) over sequential with batch 32: 21.2")
+    assert facts["evidence"] == "3 trials of study 3: 2 ok, 1 out_of_memory"
+    assert facts["option chunk_bytes"] == "4096"
+    assert facts["peak memory"] == "1.15 GiB"
+    assert facts["step time"] == "200 ms + 21.9 ms a sample, from batches of 64, 128"
+    assert facts["stale"] == "no"
+
+
+def test_a_plan_without_baseline_says_so():
+    bare = replace(FOUND, speedup=None, baseline=None, peak_memory_bytes=None, step_time=None)
+    text = plan_text(bare, ["made on other hardware"], (), PIPE)
+    assert "not known: there is no baseline" in text
+    assert "not measured with other batches" in text
+    assert "evidence" not in text
+    assert "stale                made on other hardware" in text
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "conclusion"),
+    [
+        (speed(1, 40, 1), speed(2, 50, 1), "plan 2 is 1.25 times as fast as plan 1"),
+        (speed(1, 50, 1), speed(2, 40, 1), "plan 1 is 1.25 times as fast as plan 2"),
+        (speed(1, 40, 1), speed(2, 41, 1), "no difference shown"),
+        (speed(1, 40, 1), speed(2, 42, 1), "no difference shown"),  # the ends touch
+        (speed(1, 40, 1), speed(1, 40, 1), "no difference shown"),
+    ],
+)
+def test_a_plan_is_faster_only_where_the_intervals_lie_apart(first, second, conclusion):
+    comparison = compare(first, second)
+    assert comparison.conclusion.startswith(conclusion)
+    assert conclusion in comparison_text(comparison, SCREEN)
+
+
+def test_a_comparison_marks_what_differs():
+    other = replace(LONG, plan=replace(FOUND.plan, node_batch=64, options={}))
+    comparison = compare(FOUND, other)
+    lines = comparison_text(comparison, SCREEN).splitlines()
+    marked = [line.split("  ")[0] for line in lines if " * " in line]
+    assert marked == ["use case", "node", "node batch", "option chunk_bytes"]
+    assert max(map(len, lines)) <= 80
+    values = comparison.to_json(first_stale=False, second_stale=True)
+    assert values["differences"] == ["use_case", "node", "node_batch", "options"]
+    assert (values["first"]["stale"], values["second"]["stale"]) == (False, True)
+    assert values["intervals_overlap"] is True
+    assert values["throughput_ratio"] == 1
+
+
+def test_plans_that_are_hard_to_compare_are_compared_with_a_warning():
+    assert compare(FOUND, replace(FOUND, id=8)).warnings == ()
+    elsewhere = replace(FOUND, id=8, fingerprint="sha256:bb", use_case="complexsmall")
+    first, second = compare(FOUND, elsewhere).warnings
+    assert "not the same work" in first
+    assert "different hardware" in second
+
+
+def test_plans_as_csv_have_every_field_as_plain_values():
+    text = plans_csv([(FOUND, ()), (replace(FOUND, speedup=None, baseline=None), ["x"])])
+    assert text.count("\r\n") == 3
+    first, second = csv.DictReader(io.StringIO(text))
+    assert first["id"] == "7"
+    assert first["throughput_samples_per_s_median"] == "42.8"
+    assert first["throughput_samples_per_s_samples"] == "24"
+    assert first["speedup_ci_low"] == "1.97"
+    assert first["baseline_strategy"] == "sequential"
+    assert first["peak_memory_bytes"] == "1234567890"
+    assert first["created_at"] == "2026-11-20T12:00:00Z"
+    assert first["software_torch"] == "2.15.0"
+    assert json.loads(first["options"]) == {"chunk_bytes": 4096}
+    assert json.loads(first["devices"]) == ["cpu"]
+    assert (first["stale"], second["stale"]) == ("false", "true")
+    assert second["speedup_median"] == second["baseline_strategy"] == ""
+
+
+def test_no_field_of_a_plan_or_trial_is_missing_from_csv():
+    (plan,) = csv.DictReader(io.StringIO(plans_csv([(FOUND, ())])))
+    (trial,) = csv.DictReader(io.StringIO(trials_csv(TRIALS[:1])))
+    for name in codec.to_builtins(FOUND.plan):
+        assert name in plan
+        assert name in trial
+    for name, value in FOUND.to_json(stale=False).items():
+        inner = value if isinstance(value, dict) and name != "options" else None
+        assert all(f"{name}_{key}" in plan for key in inner) if inner else name in plan
+    for name, value in trial_json(TRIALS[0]).items():
+        assert name in trial or all(f"{name}_{key}" in trial for key in value)
+
+
+def test_without_rows_csv_still_names_its_fields():
+    assert plans_csv([]).startswith("id,use_case,node,")
+    assert trials_csv([]).startswith("id,study_id,number,")
+
+
+def test_csv_quotes_what_would_break_a_line():
+    text = render_csv([{"a": 'say "hi", twice\n', "b": None}], ["a", "b"])
+    assert text == 'a,b\r\n"say ""hi"", twice\n",\r\n'
+
+
+def test_a_trial_in_json_has_every_sample():
+    good, failed = trial_json(TRIALS[0]), trial_json(TRIALS[1])
+    assert good["samples_s"] == [1.0] * 9
+    assert good["warmup_s"] == [2.0]
+    assert good["throughput_samples_per_s"]["median"] == 32
+    assert good["strategy"] == "threads"
+    assert good["created_at"] == "2026-11-20T12:00:00Z"
+    assert failed["throughput_samples_per_s"] is None
+    assert failed["samples_s"] == []
+    assert failed["reason"] == FAILED.reason
+    json.dumps([good, failed], allow_nan=False)
+
+
+def test_a_result_is_one_json_document():
+    text = envelope("plans best", {"id": 7}, ["noisy"])
+    assert text.endswith("}\n")
+    assert json.loads(text) == {
+        "schema_version": 1,
+        "command": "plans best",
+        "warnings": ["noisy"],
+        "data": {"id": 7},
+    }
+
+
+def test_an_error_is_one_json_document():
+    assert json.loads(error_envelope("plans best", 3, "no_plan", "no plan")) == {
+        "schema_version": 1,
+        "command": "plans best",
+        "warnings": [],
+        "error": {"code": 3, "kind": "no_plan", "message": "no plan"},
+    }
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_what_json_has_no_word_for_is_never_written(value):
+    with pytest.raises(ValueError, match="JSON"):
+        envelope("plans list", [value])
+
+
+@pytest.mark.parametrize(
+    ("plan", "said"),
+    [
+        (Plan(strategy="sequential", node_batch=32), "1x1 b32"),
+        (Plan(strategy="threads", node_batch=32, threads_per_process=4, replicas=2), "2x2 b32"),
+        (
+            Plan(
+                strategy="pipeline",
+                node_batch=64,
+                processes=2,
+                micro_batches=8,
+                precision="bf16",
+                loader_workers=2,
+                allocator="retain",
+            ),
+            "2x1 b64 m8 l2 retain bf16",
+        ),
+        (
+            Plan(
+                strategy="hybrid",
+                node_batch=64,
+                processes=4,
+                replicas=2,
+                input="cache",
+                fused_optimizer=True,
+                precision="bf16",
+                compile=True,
+                options={"schedule": "1f1b", "cut": "measured"},
+            ),
+            "4x1 r2 b64 cache fused bf16 compiled cut=measured schedule=1f1b",
+        ),
+        (
+            Plan(
+                strategy="gpu_data",
+                node_batch=8,
+                processes=2,
+                devices=("cuda:0", "cuda:1"),
+                input="device",
+                cuda_graph=True,
+            ),
+            "2x1 b8 device graph cuda:0,cuda:1",
+        ),
+    ],
+)
+def test_settings_are_said_in_a_few_characters(plan, said):
+    assert short_settings(plan) == said
+
+
+@pytest.mark.parametrize(
+    ("size", "shown"),
+    [
+        (None, ""),
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "0.977 KiB"),
+        (1024, "1.00 KiB"),
+        (2**30, "1.00 GiB"),
+        (int(2.1 * 2**30), "2.10 GiB"),
+        (100 * 2**30, "100 GiB"),
+        (2**60, "1048576 TiB"),
+    ],
+)
+def test_sizes_have_three_figures_and_a_unit(size, shown):
+    assert format_bytes(size) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0.00123, "0.00123"), (0.4521, "0.452"), (2.0, "2.00"), (42.84, "42.8"), (12345.6, "12346")],
+)
+def test_numbers_have_three_figures(value, shown):
+    assert format_number(value) == shown
+
+
+def test_an_interval_is_never_shown_narrower_than_it_is():
+    assert format_interval(Interval(median=428.0, low=427.9, high=428.2, count=9)) == "428 ±1"
+    assert format_interval(Interval(median=42.8, low=42.1, high=43.5, count=9)) == "42.8 ±0.7"
+    assert format_interval(Interval(median=42.8, low=42.8, high=42.8, count=9)) == "42.8 ±0.0"
+    assert format_interval(None) == ""
+
+
+def test_control_characters_of_a_name_do_not_reach_the_terminal():
+    assert printable("a\x1b[31mb\n\x9b\u202e") == "a\\x1b[31mb\\n\\x9b\\u202e"
+    evil = replace(FOUND, use_case="a\x1b]0;title\x07.py:x", node="n\nID  forged")
+    for terminal in (PIPE, SCREEN):
+        table = plans_table([(evil, ["because\r\x1b[2J"])], terminal)
+        assert "\x1b" not in table
+        assert "\r" not in table
+        assert "\nID  forged" not in table
+    assert "\x1b" not in plan_text(evil, (), (), PIPE)
+
+
+def test_wide_characters_take_two_places():
+    columns = (Column(key="a", title="A"), Column(key="b", title="B"))
+    table = render_table([{"a": "数据", "b": "x"}, {"a": "abcd", "b": "y"}], columns, PIPE)
+    assert table.splitlines() == ["A     B", "数据  x", "abcd  y"]
+
+
+def test_long_values_go_on_below_themselves():
+    text = render_facts([("name", "word " * 30)], Terminal(width=40))
+    assert widest(text) <= 40
+    assert all(line.startswith("      word") for line in text.splitlines()[1:])
+
+
+@pytest.mark.parametrize(
+    ("environment", "color"),
+    [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True), ({"TERM": "dumb"}, False)],
+)
+def test_a_terminal_has_a_width_and_colour_unless_told_otherwise(environment, color, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "72")
+    controlling, terminal = pty.openpty()
+    with os.fdopen(terminal, "w") as stream:
+        assert detect_terminal(stream, environment) == Terminal(width=72, color=color)
+    os.close(controlling)
+
+
+def test_a_pipe_has_neither_width_nor_colour():
+    assert detect_terminal(io.StringIO(), {}) == Terminal(width=None, color=False)

@@ -1,0 +1,431 @@
+"""Saved values are read back unchanged, and evidence is never lost."""
+
+from __future__ import annotations
+
+import ast
+import sqlite3
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import sample_plan
+from sample_plan import NOON, SOFTWARE
+
+import planner
+from planner.cluster.links import HostAllReduce, HostLink, MeasuredLinks
+from planner.errors import NoDatabaseError, NoPlanError, StoreUrlError
+from planner.plans.stored_plan import stale_reasons
+from planner.store import Store
+from planner.store.rows import links_columns, links_from_row
+from planner.tuning.result import Outcome, Role, TrialResult
+from planner.tuning.study import Study
+from probes.hardware import CoreLimit, Cpu, Hardware, Memory
+from probes.timing import Interval, Measurement
+
+FOUND = replace(sample_plan.FOUND, speedup=Interval(median=2.02, low=1.97, high=2.06, count=20))
+STUDY = Study(
+    use_case="simplebig",
+    node="vm",
+    fingerprint="sha256:aa",
+    precision="fp32",
+    software=SOFTWARE,
+    data="photos sha256:dd",
+    seed=0,
+)
+PLAN = FOUND.plan
+GOOD = TrialResult(
+    plan=PLAN,
+    role=Role.SEARCH,
+    outcome=Outcome.OK,
+    measurement=Measurement(warmup_s=(9.1, 3.2), samples_s=(3.0, 0.1 + 0.2, 3.1)),
+    peak_memory_bytes=5 * 2**30,
+    elapsed_s=21.5,
+    parameters={"processes.count": 2, "processes.share": 0.1, "format": "nhwc", "pin": True},
+)
+FAILED = TrialResult(
+    plan=PLAN,
+    role=Role.SEARCH,
+    outcome=Outcome.CRASH,
+    reason="worker 1 of 2 ended with exit code 1",
+    log_tail="Traceback ...\n\x1b[31mValueError: \udc80\0",
+    elapsed_s=2.5,
+)
+LINKS = MeasuredLinks(
+    hosts=("n1", "n2", "n3"),
+    fingerprints=("sha256:aa", "sha256:aa", "sha256:bb"),
+    measured_at=NOON,
+    links=(HostLink(first="n1", second="n2", latency_s=1e-4, bytes_per_s=1.17e8),),
+    sums=(
+        HostAllReduce(
+            message_bytes=228_000_000,
+            time_s=2.1,
+            cpu_s=(0.4, 0.3, 0.3),
+            interrupts_s=(0.1, 0.0, 0.1),
+            beside_s=2.4,
+        ),
+    ),
+)
+HARDWARE = Hardware(
+    node="vm",
+    cpu=Cpu(
+        architecture="x86_64",
+        logical_cores=2,
+        usable_cores=2,
+        core_ids=(0, 1),
+        limits=(CoreLimit(source="affinity", cores=2),),
+    ),
+    memory=Memory(total_bytes=2**34, usable_bytes=2**34),
+)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "planner.db"
+
+
+@pytest.fixture
+def store(path):
+    with Store.open(str(path), now=lambda: NOON) as store:
+        yield store
+
+
+def speed(median, half=0.5, **changes):
+    interval = Interval(median=median, low=median - half, high=median + half, count=9)
+    return replace(FOUND, throughput_samples_per_s=interval, **changes)
+
+
+def test_trials_come_back_as_they_were_with_every_sample(store):
+    study_id = store.get_or_create_study(STUDY)
+    ids = [store.add_trial(study_id, result) for result in (GOOD, FAILED)]
+    first, second = store.trials(study_id)
+    assert [first.id, second.id] == ids
+    assert [first.number, second.number] == [0, 1]
+    assert first.created_at == NOON
+    assert first.result == GOOD
+    assert second.result == replace(FAILED, log_tail=second.result.log_tail)
+
+
+def test_what_no_database_can_hold_is_kept_as_a_visible_escape(store):
+    study_id = store.get_or_create_study(STUDY)
+    store.add_trial(study_id, FAILED)
+    (trial,) = store.trials(study_id)
+    assert trial.result.log_tail == "Traceback ...\n\x1b[31mValueError: \\udc80\\x00"
+
+
+def test_the_same_command_goes_on_with_its_study(path):
+    with Store.open(str(path)) as store:
+        first = store.get_or_create_study(STUDY)
+        store.add_trial(first, GOOD)
+    with Store.open(str(path)) as store:
+        again = store.get_or_create_study(replace(STUDY, software=dict(SOFTWARE)))
+        assert again == first
+        assert [trial.result for trial in store.trials(again)] == [GOOD]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"use_case": "complexsmall"},
+        {"node": "other"},
+        {"fingerprint": "sha256:bb"},
+        {"precision": "auto"},
+        {"data": "photos sha256:ee"},
+        {"software": SOFTWARE | {"torch": "2.15.1"}},
+        {"software": SOFTWARE | {"ddlplan": "0.2.0"}},
+        {"software": SOFTWARE | {"python": "3.12.1"}},
+    ],
+)
+def test_other_hardware_software_or_data_is_another_study(store, change):
+    assert store.get_or_create_study(STUDY) != store.get_or_create_study(replace(STUDY, **change))
+
+
+@pytest.mark.parametrize("change", [{"seed": 7}, {"software": SOFTWARE | {"python": "3.11.9"}}])
+def test_a_seed_or_a_bug_fix_release_of_python_goes_on_with_the_study(store, change):
+    assert store.get_or_create_study(STUDY) == store.get_or_create_study(replace(STUDY, **change))
+
+
+def test_a_fresh_study_starts_empty_and_keeps_the_evidence_of_the_old_one(store):
+    old = store.get_or_create_study(STUDY)
+    store.add_trial(old, GOOD)
+    fresh = store.begin_study_afresh(STUDY)
+    assert store.trials(fresh) == []
+    assert store.get_or_create_study(STUDY) == fresh
+    assert [trial.result for trial in store.trials(old)] == [GOOD]
+
+
+def test_trials_up_to_the_end_of_a_search_are_finished(store):
+    study_id = store.get_or_create_study(STUDY)
+    store.add_trial(study_id, GOOD)
+    assert store.count_finished_trials(study_id) == 0
+    store.save_plan(replace(FOUND, study_id=study_id))
+    assert store.count_finished_trials(study_id) == 0
+    store.save_plan(replace(FOUND, study_id=study_id), ends_search=True)
+    assert store.count_finished_trials(study_id) == 1
+    store.add_trial(study_id, FAILED)
+    assert store.count_finished_trials(study_id) == 1
+    store.finish_search(study_id)
+    assert store.count_finished_trials(study_id) == 2
+    assert store.count_finished_trials(store.begin_study_afresh(STUDY)) == 0
+
+
+def test_trials_of_all_studies_are_chosen_by_use_case_and_node(store):
+    for study in (STUDY, replace(STUDY, node="other"), replace(STUDY, use_case="complexsmall")):
+        store.add_trial(store.get_or_create_study(study), GOOD)
+    assert len(store.all_trials()) == 3
+    assert [trial.study_id for trial in store.all_trials("simplebig")] == [1, 2]
+    assert [trial.study_id for trial in store.all_trials("simplebig", "other")] == [2]
+
+
+def test_a_trial_of_no_study_is_not_kept(store):
+    with pytest.raises(Exception, match="FOREIGN KEY"):
+        store.add_trial(99, GOOD)
+    assert store.all_trials() == []
+
+
+def test_plans_come_back_as_they_were(store):
+    study_id = store.get_or_create_study(STUDY)
+    whole = replace(FOUND, study_id=study_id)
+    bare = replace(FOUND, speedup=None, baseline=None, peak_memory_bytes=None)
+    bare = replace(bare, step_time=None, gradient_bytes=None, begins_early=None)
+    first, second = store.save_plan(whole), store.save_plan(bare)
+    assert store.get_plan(first) == replace(whole, id=first)
+    assert store.get_plan(second) == replace(bare, id=second)
+    assert [plan.id for plan in store.plans()] == [first, second]
+
+
+def test_links_come_back_as_they_were(store):
+    number = store.save_links(LINKS)
+    assert number == 1
+    assert store.latest_links(hardware("n1", "n2")) == LINKS
+
+
+def test_sum_of_an_older_release_costs_every_host_what_it_cost_the_busiest():
+    older = {"message_bytes": 4, "time_s": 2.1, "cpu_s": 0.4}
+    sums = [older, older | {"interrupts_s": 0.1}]
+    measured = links_from_row(links_columns(LINKS) | {"measurement": {"links": [], "sums": sums}})
+    assert [one.cpu_s for one in measured.sums] == [(0.4, 0.4, 0.4)] * 2
+    assert [one.interrupts_s for one in measured.sums] == [(0.0, 0.0, 0.0), (0.1, 0.1, 0.1)]
+    assert [one.beside_s for one in measured.sums] == [None, None]
+
+
+def test_the_last_links_that_all_hosts_took_part_in_are_given(store):
+    pair = replace(LINKS, hosts=("n1", "n2"), fingerprints=("sha256:aa",) * 2, sums=())
+    store.save_links(LINKS)
+    store.save_links(pair)
+    assert store.latest_links({"n2": "sha256:aa", "n1": "sha256:aa"}) == pair
+    assert store.latest_links(hardware("n2", "n3")) == LINKS
+    assert store.latest_links(hardware("n2", "n3") | {"n4": "sha256:aa"}) is None
+
+
+def test_links_of_other_hardware_are_not_given(store):
+    store.save_links(LINKS)
+    assert store.latest_links(hardware("n1") | {"n2": "sha256:new"}) is None
+
+
+def hardware(*names: str) -> dict[str, str]:
+    return {name: LINKS.hardware[name] for name in names}
+
+
+def test_plans_are_chosen_by_use_case_and_node(store):
+    store.save_plan(FOUND)
+    store.save_plan(replace(FOUND, node="other"))
+    store.save_plan(replace(FOUND, use_case="complexsmall"))
+    assert [plan.id for plan in store.plans("simplebig")] == [1, 2]
+    assert [plan.id for plan in store.plans(node="vm")] == [1, 3]
+    assert store.plans("nothing") == []
+
+
+@pytest.mark.parametrize("plan_id", [0, -1, 7, 2**63, 10**30])
+def test_a_plan_that_is_not_there_is_one_error(store, plan_id):
+    with pytest.raises(NoPlanError, match=f"no plan {plan_id}: .*plans list"):
+        store.get_plan(plan_id)
+    with pytest.raises(NoPlanError):
+        store.remove_plan(plan_id)
+
+
+def test_the_number_of_a_removed_plan_is_never_given_again(store):
+    first = store.save_plan(FOUND)
+    store.remove_plan(first)
+    assert store.plans() == []
+    assert store.save_plan(FOUND) == first + 1
+
+
+def test_removing_a_plan_keeps_its_trials(store):
+    study_id = store.get_or_create_study(STUDY)
+    store.add_trial(study_id, GOOD)
+    store.remove_plan(store.save_plan(replace(FOUND, study_id=study_id)))
+    assert len(store.trials(study_id)) == 1
+
+
+def test_the_best_plan_is_the_fastest_on_this_hardware(store):
+    for plan in (speed(40), speed(50), speed(45), speed(90, fingerprint="sha256:bb")):
+        store.save_plan(plan)
+    assert store.best_plan("simplebig", software=SOFTWARE, fingerprint="sha256:aa").id == 2
+    assert store.best_plan("simplebig", software=SOFTWARE, fingerprint="sha256:cc") is None
+    assert store.best_plan("complexsmall", software=SOFTWARE) is None
+
+
+def test_a_nodes_own_plan_comes_before_a_faster_one_of_equal_hardware(store):
+    store.save_plan(speed(40))
+    store.save_plan(speed(50, node="twin"))
+    fingerprint = {"fingerprint": "sha256:aa"}
+    assert store.best_plan("simplebig", software=SOFTWARE, node="vm", **fingerprint).id == 1
+    assert store.best_plan("simplebig", software=SOFTWARE, node="other", **fingerprint).id == 2
+    newer = SOFTWARE | {"torch": "2.99.0"}
+    store.save_plan(speed(30, node="twin", software=newer))
+    assert store.best_plan("simplebig", software=newer, node="vm", **fingerprint).id == 3
+
+
+def test_of_plans_that_no_interval_tells_apart_the_latest_is_best(store):
+    later = NOON + timedelta(days=1)
+    for plan in (speed(50), speed(49.8, created_at=later), speed(47, created_at=later)):
+        store.save_plan(plan)
+    assert store.best_plan("simplebig", software=SOFTWARE).id == 2
+
+
+def test_a_plan_whose_evidence_holds_comes_before_a_faster_stale_one(store):
+    store.save_plan(speed(50, software=SOFTWARE | {"torch": "2.14.1"}))
+    store.save_plan(speed(40))
+    assert store.best_plan("simplebig", software=SOFTWARE).id == 2
+    store.remove_plan(2)
+    assert store.best_plan("simplebig", software=SOFTWARE).id == 1
+
+
+def test_a_later_plan_of_a_study_supersedes_a_faster_one(store):
+    """A machine that had become slower, or a smaller batch: launch still took the old plan."""
+    study_id = store.get_or_create_study(STUDY)
+    for plan in (speed(50), speed(40)):
+        store.save_plan(replace(plan, study_id=study_id))
+    assert store.best_plan("simplebig", software=SOFTWARE).id == 2
+    store.save_plan(speed(45))
+    store.save_plan(replace(speed(42), study_id=store.begin_study_afresh(STUDY)))
+    assert store.best_plan("simplebig", software=SOFTWARE).id == 3
+
+
+def test_a_plan_in_bf16_is_best_only_where_none_keeps_the_numerics(store):
+    store.save_plan(speed(90, plan=replace(PLAN, precision="bf16")))
+    assert store.best_plan("simplebig", software=SOFTWARE).id == 1
+    store.save_plan(speed(40))
+    assert store.best_plan("simplebig", software=SOFTWARE).id == 2
+
+
+def test_the_best_plan_of_a_node_that_changed_is_found_but_stale(store):
+    store.save_plan(FOUND)
+    best = store.best_plan("simplebig", software=SOFTWARE, fingerprint="sha256:new", node="vm")
+    assert best.id == 1
+    assert stale_reasons(best, fingerprint="sha256:new", software=SOFTWARE)
+
+
+@pytest.mark.parametrize(
+    ("fingerprint", "software", "reasons"),
+    [
+        ("sha256:aa", SOFTWARE, ()),
+        (None, SOFTWARE, ()),
+        ("sha256:aa", SOFTWARE | {"torch": "2.15.9+cpu"}, ()),
+        ("sha256:aa", SOFTWARE | {"python": "3.13.0"}, ()),
+        ("sha256:aa", {}, ()),
+        ("sha256:bb", SOFTWARE, ("made on other hardware",)),
+        (
+            "sha256:aa",
+            SOFTWARE | {"torch": "2.16.0"},
+            ("made with torch 2.15.0, here is 2.16.0",),
+        ),
+        (
+            "sha256:bb",
+            SOFTWARE | {"ddlplan": "0.1.1"},
+            ("made on other hardware", "made with ddlplan 0.1.0, here is 0.1.1"),
+        ),
+    ],
+)
+def test_a_plan_is_stale_on_other_hardware_torch_or_ddlplan(fingerprint, software, reasons):
+    assert stale_reasons(FOUND, fingerprint=fingerprint, software=software) == reasons
+
+
+def test_the_last_probe_of_a_hardware_is_given(store):
+    assert store.latest_probe(HARDWARE.fingerprint()) is None
+    store.save_probe(HARDWARE)
+    newer = replace(HARDWARE, warnings=("noisy",))
+    store.save_probe(newer)
+    assert store.latest_probe(HARDWARE.fingerprint()) == newer
+    assert store.latest_probe(HARDWARE.fingerprint(), node="other") is None
+
+
+def test_a_probe_in_words_of_another_release_counts_as_none(store, path):
+    store.save_probe(HARDWARE)
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE probes SET hardware = '{}'")
+    assert store.latest_probe(HARDWARE.fingerprint()) is None
+
+
+def test_a_node_is_known_by_the_hardware_it_was_last_seen_with(path):
+    times = iter(NOON + timedelta(hours=hour) for hour in range(9))
+    with Store.open(str(path), now=lambda: next(times)) as store:
+        assert store.latest_fingerprint("vm") is None
+        store.save_probe(HARDWARE)
+        assert store.latest_fingerprint("vm") == HARDWARE.fingerprint()
+        store.get_or_create_study(STUDY)
+        assert store.latest_fingerprint("vm") == "sha256:aa"
+        store.save_probe(HARDWARE)
+        assert store.latest_fingerprint("vm") == HARDWARE.fingerprint()
+
+
+def test_a_path_and_a_url_name_the_same_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with Store.open("a b#?%41.db") as store:
+        store.save_plan(FOUND)
+    for url in ("sqlite:///a b#?%41.db", f"sqlite:///{tmp_path}/a b#?%41.db"):
+        with Store.open(url, create=False) as store:
+            assert len(store.plans()) == 1
+    assert [file.name for file in tmp_path.iterdir()] == ["a b#?%41.db"]
+
+
+@pytest.mark.parametrize("url", ["", "sqlite:///", ":memory:", "sqlite://", "a\0b", "mysql://x/y"])
+def test_a_url_that_names_no_file_is_refused(url):
+    with pytest.raises(StoreUrlError, match="use "):
+        Store.open(url)
+
+
+def test_a_password_in_a_url_is_never_repeated():
+    with pytest.raises(StoreUrlError) as refused:
+        Store.open("oracle://ann:secret@host/db")
+    assert "secret" not in str(refused.value)
+
+
+def test_opening_to_read_makes_no_database(path, tmp_path):
+    with pytest.raises(NoDatabaseError, match="run ddlplan tune"):
+        Store.open(str(path), create=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_file_is_no_database_to_read_and_becomes_one_to_write(path):
+    path.touch()
+    with pytest.raises(NoDatabaseError):
+        Store.open(str(path), create=False)
+    assert path.stat().st_size == 0
+    with Store.open(str(path)) as store:
+        assert store.plans() == []
+
+
+def test_only_the_store_imports_sqlalchemy():
+    folder = Path(planner.__file__).parent
+    others = [file for file in folder.rglob("*.py") if file.parent.name != "store"]
+    for file in others:
+        for statement in ast.walk(ast.parse(file.read_text())):
+            if isinstance(statement, ast.Import):
+                imported = [alias.name for alias in statement.names]
+            elif isinstance(statement, ast.ImportFrom):
+                imported = [statement.module or ""]
+            else:
+                continue
+            assert not any(name.partition(".")[0] == "sqlalchemy" for name in imported), file
+
+
+def test_the_store_and_the_reports_do_not_import_torch():
+    program = (
+        "import sys, planner.store, planner.report.output, planner.plans.plan_file\n"
+        "sys.exit(any(name in sys.modules for name in ('torch', 'optuna', 'numpy')))"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

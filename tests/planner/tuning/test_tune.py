@@ -1,0 +1,572 @@
+"""The search within its budget, on recorded times: a clock that the trials wind forward."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from launch.case_facts import CaseFacts
+from launch.plan import Plan
+from launch.strategies import strategy_names
+from launch.workload import Workload
+from planner.errors import NoPlanError
+from planner.store import Store
+from planner.tuning.conclusion import TuneOutcome, conclude
+from planner.tuning.findings import Findings
+from planner.tuning.reports import ignore
+from planner.tuning.result import Outcome, Role, TrialResult
+from planner.tuning.tune import Tuner
+from planner.tuning.tune_request import TuneRequest
+from probes.hardware import CoreLimit, Cpu, Gpu, Hardware, Memory
+from probes.timing import Measurement
+
+CPU = Cpu(
+    architecture="x86_64",
+    logical_cores=2,
+    usable_cores=2,
+    core_ids=(0, 1),
+    limits=(CoreLimit(source="test", cores=2),),
+)
+NODE = Hardware(node="n1", cpu=CPU, memory=Memory(total_bytes=2**33, usable_bytes=2**33))
+CASE = CaseFacts(
+    default_batch=32,
+    train_samples=5418,
+    validation_samples=585,
+    parameter_count=57_000_000,
+    parameter_bytes=228_000_000,
+    max_stages=8,
+    digest="sha256:1",
+)
+SOFTWARE = {"python": "3.11.7", "torch": "2.15.0", "ddlplan": "0.1.0"}
+REQUEST = TuneRequest(
+    workload=Workload(use_case="simplebig"), budget_s=180, strategies=tuple(strategy_names())
+)
+
+
+class Recorded:
+    """Answers as a machine did whose times per sample are known, and winds the clock."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.ran: list[tuple[Role, Plan]] = []
+        self.fail = lambda plan: None
+        self.fail_final = lambda plan: None
+        self.stop_after: int | None = None
+        self.final_factor = 1.0
+
+    def clock(self) -> float:
+        return self.now_s
+
+    def sample_s(self, plan: Plan) -> float:
+        time_s = 0.030 / plan.threads
+        time_s *= 1 + 2 / plan.node_batch
+        time_s *= 0.9 if plan.memory_format == "channels_last" else 1.0
+        time_s *= 0.9 if plan.allocator == "retain" else 1.0
+        return time_s * (1.05 if plan.loader_workers else 1.0)
+
+    def run(self, plan, *, role, time_limit_s, target_s, incumbent_s, parameters, on_step):
+        if self.stop_after is not None and len(self.ran) >= self.stop_after:
+            raise KeyboardInterrupt
+        self.ran.append((role, plan))
+        step_s = self.sample_s(plan) * plan.node_batch
+        step_s *= self.final_factor if role is Role.FINAL else 1.0
+        samples = tuple(step_s * (1 + 0.002 * (i % 3 - 1)) for i in range(6))
+        elapsed_s = min(0.5 + sum(samples), time_limit_s)
+        self.now_s += elapsed_s
+        outcome = self.fail(plan) or (self.fail_final(plan) if role is Role.FINAL else None)
+        return TrialResult(
+            plan=plan,
+            role=role,
+            outcome=outcome or Outcome.OK,
+            measurement=None if outcome else Measurement(warmup_s=(step_s,), samples_s=samples),
+            reason=str(outcome) if outcome else None,
+            elapsed_s=elapsed_s,
+            parameters=parameters,
+        )
+
+
+@pytest.fixture
+def recorded() -> Recorded:
+    return Recorded()
+
+
+@pytest.fixture
+def store(tmp_path: Path):
+    with Store.open(str(tmp_path / "planner.db")) as opened:
+        yield opened
+
+
+class Search:
+    """A search on recorded times, and what is concluded from it."""
+
+    def __init__(self, store, run, clock, request=REQUEST, case=CASE, node=NODE, **how) -> None:
+        self.store = store
+        self.findings = Findings(request, case, node, SOFTWARE, store)
+        self.tuner = Tuner(self.findings, run, ignore, clock=clock, **how)
+
+    def tune(self) -> TuneOutcome:
+        return conclude(self.findings, self.store, interrupted=self.tuner.search())
+
+
+def tuner(
+    store: Store, recorded: Recorded, request: TuneRequest = REQUEST, case: CaseFacts = CASE
+) -> Search:
+    return Search(store, recorded.run, recorded.clock, request, case)
+
+
+def test_baseline_comes_first_and_is_plain(store, recorded):
+    tuner(store, recorded).tune()
+    assert recorded.ran[0] == (Role.BASELINE, Plan(strategy="sequential", node_batch=32))
+
+
+def test_search_ends_within_its_budget(store, recorded):
+    tuner(store, recorded).tune()
+    assert 150 < recorded.now_s <= 180
+
+
+def test_best_plan_found_is_near_the_best_there_is(store, recorded):
+    outcome = tuner(store, recorded).tune()
+    possible = recorded.sample_s(
+        Plan(
+            strategy="threads",
+            node_batch=256,
+            threads_per_process=2,
+            memory_format="channels_last",
+            allocator="retain",
+        )
+    )
+    assert 1 / outcome.plan.throughput_samples_per_s.median < 1.02 * possible
+
+
+def test_no_plan_is_searched_twice(store, recorded):
+    tuner(store, recorded, replace(REQUEST, budget_s=900)).tune()
+    searched = [repr(plan) for role, plan in recorded.ran if role is Role.SEARCH]
+    assert len(set(searched)) == len(searched) > 20
+
+
+def test_every_plan_fits_the_node(store, recorded):
+    tuner(store, recorded, replace(REQUEST, budget_s=900)).tune()
+    assert all(plan.threads <= 2 for _, plan in recorded.ran)
+
+
+def test_finalists_are_measured_again(store, recorded):
+    outcome = tuner(store, recorded).tune()
+    finals = [plan for role, plan in recorded.ran if role is Role.FINAL]
+    assert outcome.plan.plan in finals
+
+
+def test_best_plan_is_measured_with_smaller_batches_too(store, recorded):
+    """What a node takes for a share is measured, not guessed."""
+    found = tuner(store, recorded).tune().plan
+    batch = found.plan.node_batch
+    smaller = {batch // 2, batch // 4}
+    assert {point.node_batch for point in found.step_time.points} >= {batch, *smaller}
+    shares = [plan for role, plan in recorded.ran if role is Role.SHARE]
+    assert shares
+    assert shares == [replace(found.plan, node_batch=plan.node_batch) for plan in shares]
+    assert {plan.node_batch for plan in shares} <= smaller  # the search has shown the others
+    time_s = found.step_time.step_time.at(batch // 3)
+    expected = replace(found.plan, node_batch=batch // 3)
+    assert time_s == pytest.approx(recorded.sample_s(expected) * (batch // 3), rel=0.01)
+    assert store.get_plan(found.id).step_time == found.step_time
+    assert found.gradient_bytes == CASE.parameter_bytes
+    assert found.begins_early is False  # nothing is said of its optimizer
+
+
+def test_batch_of_the_best_plan_is_never_one_that_was_measured_for_shares(store, recorded):
+    known = recorded.sample_s
+    recorded.sample_s = lambda plan: known(plan) * (0.5 if plan.node_batch < 32 else 1.0)
+    chosen = [tuner(store, recorded).tune().plan.plan for _ in range(2)]
+    assert all(plan.node_batch >= 32 for plan in chosen)
+
+
+def test_short_search_leaves_smaller_batches_out(store, recorded):
+    recorded.sample_s = lambda plan: 0.3
+    found = tuner(store, recorded, replace(REQUEST, budget_s=60)).tune().plan
+    assert Role.SHARE not in {role for role, _ in recorded.ran}
+    assert found.step_time.step_time.fixed_s == 0
+    assert recorded.now_s <= 61
+
+
+def test_plan_that_may_be_as_fast_yields_to_the_simpler_one(store, recorded):
+    recorded.sample_s = lambda plan: 0.01
+    outcome = tuner(store, recorded).tune()
+    assert outcome.plan.plan.processes == 1
+
+
+def test_number_of_trials_can_be_limited(store, recorded):
+    tuner(store, recorded, replace(REQUEST, trials=3)).tune()
+    assert sum(role is Role.SEARCH for role, _ in recorded.ran) == 3
+
+
+def test_each_trial_is_stored_as_it_ends(store, recorded):
+    recorded.stop_after = 4
+    outcome = tuner(store, recorded).tune()
+    assert outcome.interrupted
+    assert [trial.result.plan for trial in store.all_trials()] == [p for _, p in recorded.ran]
+
+
+def test_interrupted_search_goes_on_where_it_stopped(store, recorded):
+    recorded.stop_after = 4
+    tuner(store, recorded).tune()
+    recorded.stop_after = None
+    spent_s = recorded.now_s
+    tuner(store, recorded).tune()
+    roles = [role for role, _ in recorded.ran]
+    assert roles.count(Role.BASELINE) == 1
+    assert recorded.now_s <= 180
+    assert recorded.now_s > spent_s
+    searched = [repr(plan) for role, plan in recorded.ran if role is Role.SEARCH]
+    assert len(set(searched)) == len(searched)
+
+
+def test_finished_search_goes_on_with_a_new_budget(store, recorded):
+    tuner(store, recorded).tune()
+    first_s = recorded.now_s
+    outcome = tuner(store, recorded).tune()
+    assert recorded.now_s > first_s + 100
+    assert len(outcome.trials) > outcome.new_trials
+
+
+def test_finished_search_stays_finished_when_its_plan_is_removed(store, recorded):
+    """The end of a search was told by the date of its plan: without it, there was no budget."""
+    removed = tuner(store, recorded).tune().plan
+    store.remove_plan(removed.id)
+    assert tuner(store, recorded).tune().new_trials > 5
+
+
+def test_search_that_found_no_plan_is_finished_too(store, recorded):
+    recorded.fail = lambda plan: Outcome.CRASH
+    for _ in range(2):
+        with pytest.raises(NoPlanError):
+            tuner(store, recorded, replace(REQUEST, trials=2)).tune()
+    assert [role for role, _ in recorded.ran].count(Role.SEARCH) == 4
+
+
+def test_each_search_is_held_against_a_baseline_of_its_own(store, recorded):
+    first = tuner(store, recorded).tune().plan
+    quiet_s = recorded.sample_s
+    recorded.sample_s = lambda plan: 1.5 * quiet_s(plan)  # another program has come
+    second = tuner(store, recorded).tune().plan
+    assert [role for role, _ in recorded.ran].count(Role.BASELINE) == 2
+    before, after = (found.baseline.throughput_samples_per_s for found in (first, second))
+    assert after == pytest.approx(before / 1.5, rel=0.01)
+    assert second.speedup.median == pytest.approx(first.speedup.median, rel=0.05)
+
+
+def test_fresh_search_repeats_the_baseline(store, recorded):
+    tuner(store, recorded).tune()
+    tuner(store, recorded, replace(REQUEST, fresh=True)).tune()
+    assert [role for role, _ in recorded.ran].count(Role.BASELINE) == 2
+
+
+def test_failures_are_kept_and_the_search_goes_on(store, recorded):
+    recorded.fail = lambda p: Outcome.OUT_OF_MEMORY if p.strategy == "processes" else None
+    outcome = tuner(store, recorded).tune()
+    assert outcome.plan.plan.strategy == "threads"
+    kept = [result.outcome for result in outcome.trials]
+    assert Outcome.OUT_OF_MEMORY in kept
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [Outcome.OUT_OF_MEMORY, Outcome.CRASH, Outcome.NAN_LOSS, Outcome.TIME_LIMIT],
+)
+def test_plan_that_fails_when_it_is_measured_again_is_not_chosen(store, recorded, outcome):
+    recorded.fail_final = lambda plan: outcome
+    chosen = tuner(store, recorded).tune().plan.plan
+    failed = [plan for role, plan in recorded.ran if role is Role.FINAL]
+    assert failed
+    assert chosen not in failed
+
+
+def test_no_plan_is_an_error_that_names_the_last_reason(store, recorded):
+    recorded.fail = lambda plan: Outcome.CRASH
+    with pytest.raises(NoPlanError, match=r"no trial of \d+ succeeded, .*crash"):
+        tuner(store, recorded, replace(REQUEST, trials=2)).tune()
+
+
+def test_baseline_is_the_best_plan_where_nothing_beats_it(store, recorded):
+    recorded.sample_s = lambda plan: 0.03 if plan.node_batch == 32 and plan.threads == 1 else 0.05
+    outcome = tuner(store, recorded, replace(REQUEST, trials=4)).tune()
+    assert outcome.plan.plan == Plan(strategy="sequential", node_batch=32)
+    assert outcome.plan.speedup.median == pytest.approx(1.0, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("limits", "allowed"), [({"batch_size": 48}, {48}), ({"max_batch": 64}, {32, 64})]
+)
+def test_batches_stay_within_the_users_limits(store, recorded, limits, allowed):
+    outcome = tuner(store, recorded, replace(REQUEST, **limits)).tune()
+    assert {plan.node_batch for role, plan in recorded.ran if role is Role.SEARCH} <= allowed
+    assert outcome.plan.plan.node_batch in allowed
+
+
+def test_only_the_named_strategies_are_tried(store, recorded):
+    tuner(store, recorded, replace(REQUEST, strategies=("threads",))).tune()
+    assert {p.strategy for role, p in recorded.ran if role is Role.SEARCH} == {"threads"}
+
+
+def test_numerics_are_kept_unless_asked_otherwise(store, recorded):
+    tuner(store, recorded).tune()
+    assert {plan.precision for _, plan in recorded.ran} == {"fp32"}
+    asked = Recorded()
+    offered = replace(CASE, precisions=("bf16", "bf16_internal"))
+    tuner(store, asked, replace(REQUEST, precision="bf16"), offered).tune()
+    searched = {plan.precision for role, plan in asked.ran if role is Role.SEARCH}
+    assert searched == {"bf16", "bf16_internal"}
+
+
+ANY_PRECISION = replace(CASE, precisions=("fp32", "bf16", "bf16_internal"))
+AUTO = replace(REQUEST, precision="auto")
+
+
+def gain(recorded: Recorded, **factors: float) -> None:
+    """Let settings other than the recorded ones change the time too."""
+    known = recorded.sample_s
+
+    def sample_s(plan: Plan) -> float:
+        return known(plan) * factors.get(plan.precision, 1.0)
+
+    recorded.sample_s = sample_s
+
+
+def test_best_rounded_plan_is_measured_in_fp32_too(store, recorded):
+    gain(recorded, bf16=0.5, bf16_internal=0.8)
+    outcome = tuner(store, recorded, AUTO, ANY_PRECISION).tune()
+    best = outcome.plan.plan
+    assert best.precision == "bf16"
+    assert replace(best, precision="fp32") in [plan for _, plan in recorded.ran]
+    assert outcome.exact.plan == replace(best, precision="fp32")
+    gained = outcome.plan.throughput_samples_per_s.median
+    assert gained == pytest.approx(2 * outcome.exact.throughput_samples_per_s.median, rel=0.01)
+    assert 140 < recorded.now_s <= 180
+
+
+def test_best_plan_in_fp32_needs_no_word_of_what_fp32_would_give(store, recorded):
+    gain(recorded, bf16=1.5, bf16_internal=1.2)
+    outcome = tuner(store, recorded, AUTO, ANY_PRECISION).tune()
+    assert outcome.plan.plan.precision == "fp32"
+    assert outcome.exact is None
+
+
+def test_plan_in_fp32_that_may_be_as_fast_as_the_best_rounded_one_is_chosen(store, recorded):
+    outcome = tuner(store, recorded, AUTO, ANY_PRECISION).tune()  # precision gains nothing
+    assert outcome.plan.plan.precision == "fp32"
+
+
+def test_fp32_is_measured_again_where_its_trial_was_cut_short(store, recorded):
+    """A plan that had clearly lost has no interval that a result could show."""
+    gain(recorded, bf16=0.5, bf16_internal=0.8)
+    recorded.fail = lambda plan: Outcome.SLOWER if plan.precision == "fp32" else None
+    best = tuner(store, recorded, AUTO, ANY_PRECISION).tune().plan.plan
+    assert (Role.EXACT, replace(best, precision="fp32")) in recorded.ran
+
+
+def test_pictures_are_kept_unless_the_user_says_otherwise(store, recorded):
+    case = replace(CASE, inputs=("files", "cache"))
+    tuner(store, recorded, REQUEST, case).tune()
+    assert "cache" in {plan.input for _, plan in recorded.ran}
+    without = Recorded()
+    best = tuner(store, without, replace(REQUEST, no_cache=True), case).tune().plan.plan
+    assert {plan.input for _, plan in without.ran} == {"files"}
+    assert best.input == "files"  # though trials of the first search are remembered
+
+
+COMPILES = replace(CASE, can_compile=True)
+
+
+@pytest.mark.parametrize(("epochs", "is_compiled"), [(1, False), (1000, True)])
+def test_compile_time_is_charged_over_the_epochs_of_the_training(
+    store, recorded, epochs, is_compiled
+):
+    known, run = recorded.sample_s, recorded.run
+    recorded.sample_s = lambda plan: known(plan) * (0.8 if plan.compile else 1.0)
+
+    def run_compiling(plan, **how):
+        return replace(run(plan, **how), compile_s=60.0 if plan.compile else None)
+
+    recorded.run = run_compiling
+    request = replace(REQUEST, epochs=epochs, budget_s=400)
+    outcome = tuner(store, recorded, request, COMPILES).tune()
+    assert any(plan.compile for _, plan in recorded.ran)
+    assert outcome.plan.plan.compile is is_compiled
+    assert outcome.compile_s == (60.0 if is_compiled else None)
+    kept = [trial.result.compile_s for trial in store.all_trials() if trial.result.plan.compile]
+    assert set(kept) == {60.0}
+
+
+def test_compile_time_is_that_of_the_first_trial_though_later_ones_find_it_compiled(
+    store, recorded
+):
+    """The story: the finalists' short time was charged, and compiled plans seemed to cost none."""
+    known, run, compiled = recorded.sample_s, recorded.run, set()
+    recorded.sample_s = lambda plan: known(plan) * (0.8 if plan.compile else 1.0)
+
+    def run_compiling(plan, **how):
+        result = run(plan, **how)
+        if not plan.compile:
+            return result
+        compile_s = 2.0 if repr(plan) in compiled else 60.0
+        compiled.add(repr(plan))
+        return replace(result, compile_s=compile_s)
+
+    recorded.run = run_compiling
+    long = replace(REQUEST, epochs=1000, budget_s=400)
+    outcome = tuner(store, recorded, long, COMPILES).tune()
+    kept = {trial.result.compile_s for trial in store.all_trials() if trial.result.plan.compile}
+    assert kept == {60.0, 2.0}
+    assert outcome.plan.plan.compile
+    assert outcome.compile_s == 60.0
+    again = tuner(store, recorded, replace(long, epochs=1), COMPILES).tune()
+    assert not again.plan.plan.compile
+
+
+def test_time_that_checks_have_taken_is_part_of_the_budget(store, recorded):
+    Search(store, recorded.run, recorded.clock, checked_s=60.0).tune()
+    assert 90 < recorded.now_s <= 120
+
+
+def test_batch_whose_trial_would_eat_the_budget_is_left_out(store, recorded):
+    recorded.sample_s = lambda plan: 1.0 / plan.threads
+    tuner(store, recorded, replace(REQUEST, budget_s=400)).tune()
+    assert {plan.node_batch for role, plan in recorded.ran if role is not Role.SHARE} == {32}
+
+
+def slow_machine(recorded, sample_s, **cpu):
+    """Let the recorded machine be as slow as one that trains VGG16."""
+    recorded.sample_s = lambda plan: sample_s / plan.threads
+    return replace(NODE, cpu=replace(CPU, **cpu))
+
+
+def tune_complexsmall(store, recorded, node, **limits):
+    request = replace(REQUEST, workload=Workload(use_case="complexsmall"), **limits)
+    case = replace(CASE, default_batch=16, train_samples=712)
+    return Search(store, recorded.run, recorded.clock, request, case, node).tune()
+
+
+def test_plans_on_all_cores_are_tried_where_one_core_is_slow(store, recorded):
+    """Judged by the baseline's speed, no plan could show its own in time: none was tried."""
+    node = slow_machine(recorded, 1.1)
+    outcome = tune_complexsmall(store, recorded, node)
+    assert any(role is Role.SEARCH for role, _ in recorded.ran)
+    assert outcome.plan.plan.threads == 2
+    assert outcome.warnings == ()
+
+
+def test_budget_that_leaves_no_time_to_search_is_a_warning_with_a_budget_that_would_do(
+    store, recorded
+):
+    node = slow_machine(recorded, 3.0)
+    outcome = tune_complexsmall(store, recorded, node)
+    assert {role for role, _ in recorded.ran} - {Role.SHARE} == {Role.BASELINE}
+    (warning,) = outcome.warnings
+    minutes = int(warning.partition("--budget ")[2].partition("m")[0])
+    patient = Recorded()
+    slow_machine(patient, 3.0)
+    enough = tune_complexsmall(store, patient, node, budget_s=60 * minutes, fresh=True)
+    assert any(role is Role.SEARCH for role, _ in patient.ran)
+    assert enough.warnings == ()
+
+
+def test_budget_that_ends_before_a_plan_within_the_limits_is_measured_says_so(store, recorded):
+    with pytest.raises(NoPlanError, match=r"before a plan within the limits .* raise --budget$"):
+        tuner(store, recorded, replace(REQUEST, batch_size=64, budget_s=1)).tune()
+
+
+def test_same_seed_draws_the_same_plans(tmp_path):
+    runs = []
+    for name in ("a.db", "b.db"):
+        recorded = Recorded()
+        with Store.open(str(tmp_path / name)) as store:
+            tuner(
+                store, recorded, replace(REQUEST, workload=Workload(use_case="simplebig", seed=3))
+            ).tune()
+        runs.append(recorded.ran)
+    assert runs[0] == runs[1]
+
+
+@pytest.mark.parametrize("end", ["Ctrl-C", "kill -9"])
+def test_search_stopped_among_its_finalists_measures_only_the_other_one(store, recorded, end):
+    recorded.sample_s = lambda plan: 0.01  # so that there are two finalists
+    tuner(store, recorded).tune()
+    finals = [place for place, (role, _) in enumerate(recorded.ran) if role is Role.FINAL]
+    assert len(finals) == 2
+
+    killed = Recorded()
+    killed.sample_s = recorded.sample_s
+    killed.stop_after = finals[1]
+    request = replace(REQUEST, workload=Workload(use_case="other"))
+    with pytest.MonkeyPatch.context() as patch:
+        if end == "kill -9":  # which leaves no time to keep a plan
+            patch.setattr(store, "save_plan", lambda stored, **_: 0)
+        tuner(store, killed, request).tune()
+    killed.stop_after = None
+    tuner(store, killed, request).tune()
+    assert [role for role, _ in killed.ran].count(Role.FINAL) == 2
+    first, second = (plan for role, plan in killed.ran if role is Role.FINAL)
+    assert first != second
+
+
+def test_finalists_that_fell_behind_yield_to_a_plan_shown_to_be_faster(store, recorded):
+    recorded.final_factor = 3.0
+    outcome = tuner(store, recorded).tune()
+    finals = [plan for role, plan in recorded.ran if role is Role.FINAL]
+    assert outcome.plan.plan not in finals
+
+
+GPU = Gpu(nvml_index=0, cuda_index=0, name="imagined", uuid="GPU-0")
+
+
+def tune_with_gpu(store, recorded, cpu_sample_s, gpu_sample_s, budget_s):
+    """Search for plans on a GPU."""
+    recorded.sample_s = lambda plan: cpu_sample_s if "cpu" in plan.devices else gpu_sample_s
+    request = replace(REQUEST, strategies=("gpu_data",), budget_s=budget_s)
+    node = replace(NODE, gpus=(GPU,))
+    Search(store, recorded.run, recorded.clock, request, CASE, node).tune()
+    return [plan.node_batch for role, plan in recorded.ran if role is Role.SEARCH]
+
+
+def test_gpu_is_tried_with_large_batches_however_slow_the_cpu_is(store, recorded):
+    batches = tune_with_gpu(store, recorded, 3.0, 0.001, 180)
+    assert batches[0] == 16 * CASE.default_batch
+    assert 32 * CASE.default_batch in batches
+    assert len(batches) > 5
+
+
+def test_batch_that_a_gpu_could_not_show_in_time_is_left_out(store, recorded):
+    batches = tune_with_gpu(store, recorded, 0.02, 0.0152, 300)
+    assert max(batches) == 16 * CASE.default_batch
+    assert len(batches) > 3
+
+
+OTHER_NODE = replace(NODE, node="n2")
+
+
+def test_node_with_equal_hardware_confirms_a_plan_in_few_trials(store, recorded):
+    best = tuner(store, recorded).tune().plan.plan
+    recorded.ran.clear()
+    other = Search(store, recorded.run, recorded.clock, node=OTHER_NODE)
+    other.tuner.measure_baseline()
+    other.tuner.confirm([best])
+    outcome = conclude(other.findings, store)
+    share = replace(best, node_batch=best.node_batch // 4)
+    expected = [
+        (Role.BASELINE, other.findings.baseline_plan),
+        (Role.FINAL, best),
+        (Role.SHARE, share),
+    ]
+    assert recorded.ran == expected
+    assert (outcome.plan.node, outcome.plan.plan, outcome.warnings) == ("n2", best, ())
+    assert outcome.plan.speedup.median > 1
+
+
+def test_plan_that_fails_on_the_other_node_yields_to_the_next(store, recorded):
+    first, second = (Plan(strategy="sequential", node_batch=batch) for batch in (64, 128))
+    recorded.fail = lambda plan: Outcome.OUT_OF_MEMORY if plan == first else None
+    other = Search(store, recorded.run, recorded.clock, node=OTHER_NODE)
+    other.tuner.measure_baseline()
+    other.tuner.confirm([first, second])
+    assert conclude(other.findings, store).plan.plan == second

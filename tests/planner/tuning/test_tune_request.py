@@ -1,0 +1,59 @@
+"""Which batches a search may try, on CPUs and on GPUs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from launch.case_facts import CaseFacts
+from launch.workload import Workload
+from planner.tuning.tune_request import TuneRequest, limit_choices
+from probes import codec
+
+CASE = CaseFacts(
+    default_batch=32,
+    train_samples=5418,
+    validation_samples=585,
+    parameter_count=57_000_000,
+    parameter_bytes=228_000_000,
+    max_stages=8,
+    digest="sha256:1",
+)
+
+
+def choices(min_s: float = 0.0, train_samples: int = 5418, **limits):
+    case = replace(CASE, train_samples=train_samples)
+    request = TuneRequest(workload=Workload(use_case="simplebig"), **limits)
+    chosen = limit_choices(case, request, least_time_per_sample_s=min_s)
+    return chosen.batch_choices, chosen.gpu_batch_choices
+
+
+def test_gpus_are_offered_larger_batches_than_cpus():
+    assert choices() == ((32, 64, 128, 256), (32, 64, 128, 256, 512, 1024, 2048))
+
+
+def test_slow_cpu_says_nothing_of_a_gpu():
+    on_cpu, on_gpu = choices(min_s=1.0, budget_s=300.0)
+    assert on_cpu == (32, 64)
+    assert on_gpu[-1] == 2048
+
+
+@pytest.mark.parametrize(
+    ("limits", "on_cpu", "on_gpu"),
+    [
+        ({"batch_size": 48}, (48,), (48,)),
+        ({"max_batch": 128}, (32, 64, 128), (32, 64, 128)),
+        ({"max_batch": 600}, (32, 64, 128, 256), (32, 64, 128, 256, 512)),
+        ({"max_batch": 20}, (20,), (20,)),
+        ({"train_samples": 130}, (32, 64, 128), (32, 64, 128)),
+    ],
+)
+def test_batches_stay_within_the_users_limits_and_the_samples(limits, on_cpu, on_gpu):
+    assert choices(**limits) == (on_cpu, on_gpu)
+
+
+def test_choices_survive_the_way_to_another_process():
+    request = TuneRequest(workload=Workload(use_case="simplebig"))
+    chosen = limit_choices(CASE, request, least_time_per_sample_s=0.0)
+    assert codec.decode(codec.encode(chosen), CaseFacts, source="facts") == chosen
