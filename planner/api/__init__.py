@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from planner.errors import CancelledError, PlannerError
     from planner.jobs.hosts import HostAccess, Hosts
     from planner.jobs.making import LaunchRequest
-    from planner.tuning.reports import Listener
+    from planner.trials.reports import Listener
     from planner.tuning.tune_request import TuneRequest
 
 __all__ = [
@@ -58,7 +58,7 @@ _HOMES = {
     "LaunchError": "launch.errors",
     "LaunchRequest": "planner.jobs.making",
     "LaunchResult": "planner.api.launching",
-    "Listener": "planner.tuning.reports",
+    "Listener": "planner.trials.reports",
     "NodeProbe": "planner.api.probing",
     "NodeTuneResult": "planner.api.tuning",
     "PlannerError": "planner.errors",

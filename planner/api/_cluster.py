@@ -13,7 +13,7 @@ from planner.errors import CancelledError
 from planner.jobs.hosts import Hosts
 from planner.jobs.world_check import check_world
 from planner.plans.software import current_software
-from planner.tuning.reports import Listener
+from planner.trials.reports import Listener
 from planner.tuning.tune_request import TuneRequest
 
 

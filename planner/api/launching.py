@@ -42,7 +42,7 @@ from planner.jobs.training import RUNS, LaunchOutcome, run_job
 from planner.jobs.world_check import check_world
 from planner.plans.software import current_software
 from planner.store import Store
-from planner.tuning.reports import Listener, ignore
+from planner.trials.reports import Listener, ignore
 from probes.hardware import Hardware
 from probes.node import probe
 

@@ -15,7 +15,7 @@ from planner.cluster_tuning.reports import NodeFailed
 from planner.cluster_tuning.task import ClusterPurpose
 from planner.jobs.hosts import Hosts
 from planner.store import Store
-from planner.tuning.reports import Listener, ignore
+from planner.trials.reports import Listener, ignore
 from probes.hardware import Hardware
 from probes.node import probe as probe_node
 

@@ -20,11 +20,11 @@ from planner.jobs.hosts import Hosts
 from planner.plans.software import current_software
 from planner.plans.stored_plan import StoredPlan
 from planner.store import Store
+from planner.trials.reports import Listener, ignore
+from planner.trials.runner import TrialRunner
 from planner.tuning.conclusion import TuneOutcome, conclude
 from planner.tuning.findings import Findings
 from planner.tuning.preparation import prepare
-from planner.tuning.reports import Listener, ignore
-from planner.tuning.trial import TrialRunner
 from planner.tuning.tune import Tuner
 from planner.tuning.tune_request import TuneRequest
 from probes.hardware import Hardware

@@ -21,10 +21,10 @@ from planner.errors import NoDatabaseError, NoPlanError
 from planner.exit_codes import BUG, classify_error
 from planner.plans.stored_plan import utc_now
 from planner.store import Store
+from planner.trials.reports import Listener, TrialEnded
+from planner.trials.result import TrialResult
 from planner.tuning.conclusion import TuneOutcome, conclude
 from planner.tuning.findings import Findings
-from planner.tuning.reports import Listener, TrialEnded
-from planner.tuning.result import TrialResult
 from planner.tuning.tune_request import TuneRequest
 from probes.hardware import Hardware
 

@@ -16,13 +16,13 @@ from planner.cluster_tuning.reports import (
 )
 from planner.cluster_tuning.task import NodeTask
 from planner.errors import NoPlanError
+from planner.trials.reports import TrialEnded, ignore
+from planner.trials.result import TrialResult
+from planner.trials.runner import TrialRunner
 from planner.tuning.choice import find_finalists
 from planner.tuning.findings import Findings
 from planner.tuning.preparation import prepare
-from planner.tuning.reports import TrialEnded, ignore
-from planner.tuning.result import TrialResult
 from planner.tuning.study import EarlierTrials, Study
-from planner.tuning.trial import TrialRunner
 from planner.tuning.tune import Tuner
 from planner.tuning.tune_request import TuneRequest
 from probes.hardware import Hardware

@@ -15,7 +15,7 @@ from planner.jobs.world_check import find_world_fault
 from planner.report.hosts import HOST_COLUMNS, host_rows
 from planner.report.live import LiveDisplay
 from planner.report.output import Output
-from planner.tuning.reports import Listener
+from planner.trials.reports import Listener
 
 
 def examine_hosts(

@@ -14,8 +14,8 @@ from planner.report.nodes import PLAN_COLUMNS, failure_json, links_json, plan_ro
 from planner.report.output import Output
 from planner.report.plan_line import describe_plan
 from planner.report.table import Row
+from planner.trials.result import Outcome
 from planner.tuning.conclusion import TuneOutcome
-from planner.tuning.result import Outcome
 from planner.tuning.tune_request import TuneRequest
 
 

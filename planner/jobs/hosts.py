@@ -22,7 +22,7 @@ from launch.reports import Noted, Working
 from launch.workload import Workload
 from planner.cancellation import Cancellation
 from planner.errors import RefusedError, UsageError
-from planner.tuning.reports import Listener
+from planner.trials.reports import Listener
 
 ALLOCATION = "SLURM_JOB_NODELIST"
 

@@ -11,7 +11,7 @@ from planner.cancellation import Cancellation
 from planner.jobs.hosts import HostAccess
 from planner.jobs.mpi_run import run_mpi, temporary_run_directory
 from planner.jobs.placement import Placement
-from planner.tuning.reports import Listener
+from planner.trials.reports import Listener
 
 LIMIT_S = 45.0
 MPI_PORTS = (

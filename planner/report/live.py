@@ -26,8 +26,8 @@ from launch.reports import (
 from planner.quantities import format_duration, printable
 from planner.report.output import Output
 from planner.report.plan_line import describe_plan
-from planner.tuning.reports import TrialEnded, TrialProgress, TrialStarted
-from planner.tuning.result import Outcome, TrialResult
+from planner.trials.reports import TrialEnded, TrialProgress, TrialStarted
+from planner.trials.result import Outcome, TrialResult
 
 
 class LiveDisplay:

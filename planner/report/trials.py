@@ -10,7 +10,7 @@ from planner.quantities import format_bytes, format_interval
 from planner.report.plan_line import short_settings
 from planner.report.plans import PLAN_FIELDS, flatten
 from planner.report.table import Column, Terminal, render_csv, render_table
-from planner.tuning.result import Outcome
+from planner.trials.result import Outcome
 from planner.tuning.study import StoredTrial
 from probes import codec
 

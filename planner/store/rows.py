@@ -7,7 +7,7 @@ from typing import Any
 
 from planner.cluster.links import MeasuredLinks
 from planner.plans.stored_plan import StoredPlan
-from planner.tuning.result import TrialResult
+from planner.trials.result import TrialResult
 from planner.tuning.study import StoredTrial, Study
 from probes import codec
 

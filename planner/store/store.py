@@ -31,7 +31,7 @@ from planner.store.rows import (
     trial_from_row,
 )
 from planner.store.tables import links, nodes, plans, probes, studies, trials
-from planner.tuning.result import TrialResult
+from planner.trials.result import TrialResult
 from planner.tuning.study import EarlierTrials, StoredTrial, Study
 from probes import codec
 from probes.errors import InvalidDocumentError

@@ -1,1 +1,1 @@
-"""The search for the best plan of one node: trials, results, and the choice among them."""
+"""The search for the best plan of one node: what is tried, and the choice among results."""

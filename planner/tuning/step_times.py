@@ -8,7 +8,7 @@ from dataclasses import replace
 from launch.plan import Plan
 from launch.shares import NodeLimits
 from planner.plans.measured_steps import MeasuredSteps, StepPoint, steps_from_points
-from planner.tuning.result import Outcome, TrialResult
+from planner.trials.result import Outcome, TrialResult
 
 
 def fit_measured_steps(plan: Plan, results: Sequence[TrialResult]) -> MeasuredSteps | None:

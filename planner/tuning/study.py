@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from planner.plans.software import release_series
-from planner.tuning.result import TrialResult
+from planner.trials.result import TrialResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

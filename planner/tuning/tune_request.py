@@ -10,8 +10,8 @@ from launch.case_facts import CaseFacts
 from launch.errors import InvalidPlanError
 from launch.plan import Plan
 from launch.workload import Workload
+from planner.trials.result import Role, TrialResult
 from planner.tuning.choice import Candidate
-from planner.tuning.result import Role, TrialResult
 
 _BATCH_FACTORS = (1, 2, 4, 8)
 _GPU_BATCH_FACTORS = (1, 2, 4, 8, 16, 32, 64)

@@ -26,7 +26,7 @@ from planner.api import (
     tune,
 )
 from planner.errors import NoDatabaseError, NoPlanError, StoreError, UsageError
-from planner.tuning.reports import TrialEnded, TrialProgress, TrialStarted
+from planner.trials.reports import TrialEnded, TrialProgress, TrialStarted
 
 CASES = Path(__file__).parents[1] / "steady_cases.py"
 HERE = Hosts.this_machine(HostAccess(allow_root=True))

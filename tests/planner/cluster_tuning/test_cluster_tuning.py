@@ -35,8 +35,8 @@ from planner.cluster_tuning.task import ClusterPurpose, ClusterTask, NodeTask, c
 from planner.jobs.hosts import HostAccess, Hosts
 from planner.jobs.mpi_run import run_mpi
 from planner.store import Store
-from planner.tuning.reports import TrialEnded
-from planner.tuning.result import Outcome, Role, TrialResult
+from planner.trials.reports import TrialEnded
+from planner.trials.result import Outcome, Role, TrialResult
 from planner.tuning.study import EarlierTrials
 from planner.tuning.tune_request import TuneRequest
 from probes import codec

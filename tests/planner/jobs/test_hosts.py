@@ -15,7 +15,7 @@ from planner.cancellation import Cancellation
 from planner.errors import UsageError
 from planner.jobs.hosts import HostAccess
 from planner.jobs.world_check import check_world
-from planner.tuning.reports import ignore
+from planner.trials.reports import ignore
 
 OPEN_MPI = "mpirun (Open MPI) 5.0.3"
 

@@ -29,7 +29,7 @@ from planner.report.node_choice import (
 )
 from planner.report.table import Terminal, render_table
 from planner.store import Store
-from planner.tuning.result import Outcome, Role, TrialResult
+from planner.trials.result import Outcome, Role, TrialResult
 from planner.tuning.study import Study
 from probes import codec
 from probes.hardware import CoreLimit, Cpu, Hardware, Memory

@@ -14,7 +14,7 @@ from launch.reports import RanksJoined
 from planner.cancellation import Cancellation
 from planner.jobs.hosts import HostAccess
 from planner.jobs.world_check import find_world_fault
-from planner.tuning.reports import ignore
+from planner.trials.reports import ignore
 
 
 def checked(*hosts, this_machine=None):

@@ -28,7 +28,7 @@ from planner.report.table import (
     render_table,
 )
 from planner.report.trials import trial_json, trials_csv, trials_table
-from planner.tuning.result import Outcome, Role, TrialResult
+from planner.trials.result import Outcome, Role, TrialResult
 from planner.tuning.study import StoredTrial
 from probes import codec
 from probes.timing import Interval, Measurement

@@ -30,7 +30,7 @@ from planner.errors import (
 from planner.store import Store
 from planner.store.database import Database
 from planner.store.migrations import STEPS, bring_up_to_date
-from planner.tuning.result import Outcome, Role, TrialResult
+from planner.trials.result import Outcome, Role, TrialResult
 from planner.tuning.study import Study
 from probes.timing import Measurement
 

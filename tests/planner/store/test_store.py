@@ -20,7 +20,7 @@ from planner.errors import NoDatabaseError, NoPlanError, StoreUrlError
 from planner.plans.stored_plan import stale_reasons
 from planner.store import Store
 from planner.store.rows import links_columns, links_from_row
-from planner.tuning.result import Outcome, Role, TrialResult
+from planner.trials.result import Outcome, Role, TrialResult
 from planner.tuning.study import Study
 from probes.hardware import CoreLimit, Cpu, Hardware, Memory
 from probes.timing import Interval, Measurement

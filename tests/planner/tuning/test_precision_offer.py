@@ -13,8 +13,8 @@ from launch.plan import Plan
 from launch.workers.fork_server_pool import ForkServerPool
 from launch.workload import Workload
 from planner.errors import NoPlanError
+from planner.trials.runner import TrialRunner
 from planner.tuning.precision_offer import offer_precisions
-from planner.tuning.trial import TrialRunner
 from planner.tuning.tune_request import TuneRequest
 from probes.hardware import CoreLimit, Cpu, Gpu, Hardware, Memory
 from probes.node import probe

@@ -8,8 +8,8 @@ import pytest
 
 from launch.workers.fork_server_pool import ForkServerPool
 from launch.workload import Workload
+from planner.trials.runner import TrialRunner
 from planner.tuning.preparation import prepare
-from planner.tuning.trial import TrialRunner
 from planner.tuning.tune_request import TuneRequest
 from probes.node import probe
 

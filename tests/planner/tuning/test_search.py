@@ -10,7 +10,7 @@ import pytest
 from launch.case_facts import CaseFacts
 from launch.plan import Plan
 from launch.strategies import strategy_names
-from planner.tuning.result import Outcome, Role, TrialResult
+from planner.trials.result import Outcome, Role, TrialResult
 from planner.tuning.search import PlanSearch, find_obstacles
 from probes import codec
 from probes.hardware import CoreLimit, Cpu, Gpu, Hardware, Memory

@@ -13,10 +13,10 @@ from launch.strategies import strategy_names
 from launch.workload import Workload
 from planner.errors import NoPlanError
 from planner.store import Store
+from planner.trials.reports import ignore
+from planner.trials.result import Outcome, Role, TrialResult
 from planner.tuning.conclusion import TuneOutcome, conclude
 from planner.tuning.findings import Findings
-from planner.tuning.reports import ignore
-from planner.tuning.result import Outcome, Role, TrialResult
 from planner.tuning.tune import Tuner
 from planner.tuning.tune_request import TuneRequest
 from probes.hardware import CoreLimit, Cpu, Gpu, Hardware, Memory

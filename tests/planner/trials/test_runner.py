@@ -16,8 +16,8 @@ from launch.plan import Plan
 from launch.system.compiler import find_compiler
 from launch.workers.fork_server_pool import ForkServerPool
 from launch.workload import Workload
-from planner.tuning.result import Outcome
-from planner.tuning.trial import TrialRunner
+from planner.trials.result import Outcome
+from planner.trials.runner import TrialRunner
 from probes.node import probe
 from probes.timing import Interval
 

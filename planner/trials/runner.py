@@ -21,9 +21,9 @@ from launch.workers.log import find_user_frame
 from launch.workers.task import Purpose, Task, make_worker_tasks
 from launch.workload import Workload
 from planner.cancellation import Cancellation
-from planner.tuning.precision_trial import check_precisions_apart
-from planner.tuning.reports import Listener, TrialProgress, ignore
-from planner.tuning.result import Outcome, Role, TrialResult
+from planner.trials.precision_trial import check_precisions_apart
+from planner.trials.reports import Listener, TrialProgress, ignore
+from planner.trials.result import Outcome, Role, TrialResult
 from probes.hardware import Hardware
 from probes.memory import oom_kill_count
 from probes.timing import Interval, StepTimes

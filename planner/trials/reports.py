@@ -7,7 +7,7 @@ from typing import Protocol
 
 from launch.plan import Plan
 from launch.reports import Report
-from planner.tuning.result import Role, TrialResult
+from planner.trials.result import Role, TrialResult
 
 
 class Listener(Protocol):

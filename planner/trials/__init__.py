@@ -1,0 +1,1 @@
+"""Trials: one plan run for a short time in processes of its own, and what that showed."""
