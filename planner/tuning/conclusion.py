@@ -10,10 +10,10 @@ from typing import Protocol
 from launch.strategies import load_strategy
 from planner.errors import NoPlanError
 from planner.plans.stored_plan import Baseline, StoredPlan, utc_now
+from planner.search.plan_search import time_per_sample_s
 from planner.trials.result import Role, TrialResult
 from planner.tuning.choice import Candidate, choose
 from planner.tuning.findings import Findings
-from planner.tuning.search import time_per_sample_s
 from planner.tuning.step_times import fit_measured_steps
 from planner.tuning.trial_times import TRIALS_PER_BUDGET, TrialTimes
 from probes.timing import find_noise_warning, ratio

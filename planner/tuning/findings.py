@@ -7,10 +7,10 @@ from typing import Protocol
 
 from launch.case_facts import CaseFacts
 from launch.plan import Plan
+from planner.search.plan_search import time_per_sample_s
 from planner.trials.reports import TrialEnded
 from planner.trials.result import Outcome, Role, TrialResult, with_longest_compile
 from planner.tuning.choice import Candidate, choose
-from planner.tuning.search import time_per_sample_s
 from planner.tuning.study import EarlierTrials, Study
 from planner.tuning.tune_request import TuneRequest, choose_from, is_allowed
 from probes.hardware import Hardware

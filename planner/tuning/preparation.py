@@ -12,10 +12,10 @@ from launch.reports import Noted, Warned
 from launch.strategies import strategy_names
 from launch.system.cache import cache_folder
 from planner.quantities import format_bytes
+from planner.search.plan_search import find_obstacles
 from planner.trials.reports import Listener
 from planner.trials.runner import TrialRunner
 from planner.tuning.precision_offer import offer_precisions
-from planner.tuning.search import find_obstacles
 from planner.tuning.tune_request import TuneRequest, check_batch
 from probes.hardware import Hardware
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from launch.plan import Plan
+from planner.search.plan_search import time_per_sample_s
 from planner.tuning.findings import Findings
-from planner.tuning.search import time_per_sample_s
 from planner.tuning.tune_request import LARGEST_SHARE
 
 MIN_TRIAL_S, MAX_TRIAL_S = 10.0, 60.0

@@ -11,11 +11,11 @@ from launch.case_facts import CaseFacts
 from launch.plan import Plan, Setting
 from launch.strategies import strategy_names
 from planner.errors import CancelledError
+from planner.search.plan_search import PlanSearch, time_per_sample_s
 from planner.trials.reports import Listener, TrialStarted
 from planner.trials.result import Outcome, Role, TrialResult
 from planner.tuning.choice import find_finalists
 from planner.tuning.findings import Findings
-from planner.tuning.search import PlanSearch, time_per_sample_s
 from planner.tuning.step_times import find_unmeasured_batches
 from planner.tuning.trial_times import MIN_TRIAL_S, STEPS_TO_JUDGE, TrialTimes
 from planner.tuning.tune_request import allows, limit_choices

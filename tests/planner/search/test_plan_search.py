@@ -10,8 +10,8 @@ import pytest
 from launch.case_facts import CaseFacts
 from launch.plan import Plan
 from launch.strategies import strategy_names
+from planner.search.plan_search import PlanSearch, find_obstacles
 from planner.trials.result import Outcome, Role, TrialResult
-from planner.tuning.search import PlanSearch, find_obstacles
 from probes import codec
 from probes.hardware import CoreLimit, Cpu, Gpu, Hardware, Memory
 from probes.timing import Measurement

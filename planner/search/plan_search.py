@@ -22,8 +22,8 @@ from launch.errors import InfeasiblePlanError, InvalidPlanError
 from launch.plan import Plan, Setting
 from launch.strategies import load_strategy
 from launch.strategies._base import FixedTrial, Strategy, Suggest
+from planner.search.neighbours import STRATEGY, neighbours
 from planner.trials.result import TrialResult
-from planner.tuning.neighbours import STRATEGY, neighbours
 from probes import codec
 from probes.hardware import Hardware
 

@@ -1,0 +1,1 @@
+"""Search: which plan is tried next, from what earlier trials showed."""
