@@ -30,10 +30,20 @@ def _own_surroundings(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyt
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs several hosts."""
+    """Mark what needs several hosts; skip what needs a GPU where torch can use none."""
     for item in items:
         if "_testbed_is_possible" in getattr(item, "fixturenames", ()):
             item.add_marker("hosts")
+    need_gpu = [item for item in items if item.get_closest_marker("gpu")]
+    if need_gpu and not _has_gpu():
+        for item in need_gpu:
+            item.add_marker(pytest.mark.skip(reason="no GPU that torch can use"))
+
+
+def _has_gpu() -> bool:
+    import torch  # only for those who test what needs it
+
+    return torch.cuda.is_available()
 
 
 class OneAfterTheOther(LoadFileScheduling):

@@ -9,7 +9,6 @@ from launch.data.batch import leaves, map_tensors
 from launch.data.prefetch import prefetch, send_ahead
 from launch.data.raw_pictures import RawPictures
 
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that torch can use")
 
 
 @pytest.mark.parametrize("count", [0, 1, 4])
@@ -42,7 +41,7 @@ def test_every_tensor_of_a_batch_is_changed_and_nothing_else():
     assert [tensor.flatten()[0].item() for tensor in tensors] == [1.0, 1.0, 1.0]
 
 
-@needs_gpu
+@pytest.mark.gpu
 def test_a_gpu_gets_the_same_batches():
     batches = [((torch.randn(8, 3), torch.arange(8)), 8) for _ in range(5)] + [(None, 8)]
     given = list(prefetch(iter(batches), torch.device("cuda:0")))

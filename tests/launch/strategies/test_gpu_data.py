@@ -129,11 +129,10 @@ def test_pictures_go_to_the_gpu_where_they_fill_no_more_than_half_of_it(
     assert suggested(facts, replace(gpu_node, gpus=gpus))[0].input == expected
 
 
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that torch can use")
 ON_GPU = Plan(strategy="gpu_data", node_batch=8, devices=("cuda:0",))
 
 
-@needs_gpu
+@pytest.mark.gpu
 @pytest.mark.parametrize("case", ["Sgd", "Tied", "Uneven", "AdamW"])
 @pytest.mark.parametrize(
     "changes",
@@ -153,7 +152,7 @@ def test_weights_from_a_gpu_equal_those_of_one_process(case, changes, training):
     assert largest_error(weights, alone) < (TOLERANCE if case == "Tied" else 1e-2)
 
 
-@needs_gpu
+@pytest.mark.gpu
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="fewer than two GPUs")
 @pytest.mark.parametrize("case", ["Sgd", "Tied", "Uneven", "DecayedRest", "TakesTurns"])
 def test_weights_from_two_gpus_equal_those_of_one_process(case, training):
@@ -162,7 +161,7 @@ def test_weights_from_two_gpus_equal_those_of_one_process(case, training):
     assert largest_error(weights, alone) < (1e-2 if case in ("Sgd", "Uneven") else TOLERANCE)
 
 
-@needs_gpu
+@pytest.mark.gpu
 def test_running_statistics_are_those_of_the_steps_that_count(training):
     """A recording is warmed up by passes of its own, which a normalising layer would take down."""
     plain = training.run(ON_GPU, "Normed")
@@ -171,7 +170,7 @@ def test_running_statistics_are_those_of_the_steps_that_count(training):
     assert all(torch.allclose(plain[k], replayed[k], rtol=1e-2, atol=1e-3) for k in plain)
 
 
-@needs_gpu
+@pytest.mark.gpu
 def test_a_step_that_cannot_be_recorded_is_one_line(training):
     plan = replace(ON_GPU, cuda_graph=True)
     with training.start(training.task("LooksAtValues", plan)) as group:

@@ -110,6 +110,7 @@ def test_a_fused_form_that_does_not_exist_is_refused(home):
 
 
 @EVERY
+@pytest.mark.gpu
 @pytest.mark.parametrize("case", ["Sgd", "AdamW", "Tied", "Uneven"])
 def test_weights_after_twenty_steps_on_gpus_are_close_to_those_of_a_cpu(
     case, gpu_plans, training_on, this_node
@@ -268,6 +269,7 @@ def test_validation_judges_the_model_that_is_saved(home):
 
 
 @EVERY
+@pytest.mark.gpu
 def test_validation_on_gpus_judges_the_model_that_is_saved(gpu_plans, training_on, this_node):
     for plan in gpu_plans:
         plan = replace(plan, node_batch=max(8, plan.replicas * plan.micro_batches))

@@ -16,7 +16,6 @@ from launch.training.whole_model import WholeModel, move_in_place
 
 CPU = torch.device("cpu")
 GPU = torch.device("cuda:0")
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that torch can use")
 
 State = dict[str, torch.Tensor]
 
@@ -71,7 +70,7 @@ def assert_trained(states: list[State]) -> None:
         assert numbers == 2 * [{2 + place} for place in range(7)], list(state)
 
 
-@pytest.mark.parametrize("device", [CPU, pytest.param(GPU, marks=needs_gpu)], ids=str)
+@pytest.mark.parametrize("device", [CPU, pytest.param(GPU, marks=pytest.mark.gpu)], ids=str)
 def test_every_worker_sees_what_each_has_made_of_its_stage(device):
     """The story: a stage was brought to its GPU by `Module.to`, which makes new buffers, and the
     running statistics of no stage reached the weights that were saved."""

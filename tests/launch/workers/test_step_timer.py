@@ -95,7 +95,7 @@ def test_a_loss_on_a_cpu_is_a_number():
     assert read_async(torch.tensor(2.5)) == 2.5
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that torch can use")
+@pytest.mark.gpu
 def test_a_loss_on_a_gpu_is_known_later():
     loss = read_async(torch.tensor(2.5, device="cuda"))
     assert isinstance(loss, PendingLoss)

@@ -151,7 +151,7 @@ def test_every_level_of_every_channel_is_normalised_as_torchvision_does(ready):
     assert torch.equal(found[0], plain)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.gpu
 def test_photos_finished_on_a_gpu_equal_those_of_the_files(ready):
     dataset = PhotoDataset(ready, train=True)
     pixels = torch.stack([torch.from_numpy(dataset.pixels(i)) for i in range(8)]).permute(

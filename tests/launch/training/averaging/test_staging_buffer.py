@@ -44,7 +44,7 @@ def test_weights_equal_those_of_one_process(case, trained):
     assert largest_error(trained(case).weights, alone) < TOLERANCE
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that torch can use")
+@pytest.mark.gpu
 def test_gpu_and_cpu_train_as_one_process(trained):
     alone = trained_alone(tiny_cases.Tied(), SPECS["GPU"].global_batch, 2)
     assert largest_error(trained("GPU").weights, alone) < TOLERANCE
