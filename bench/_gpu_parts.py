@@ -104,7 +104,8 @@ def run_part(options: Namespace, known: Lines) -> Found:
     found = parts[kind](*which, options=options, known=known, out=out)
     found["results"] = [result.to_json() for result in found["results"]]
     return found | {
-        "machine": out.machine | {"device": options.device, "gpus": [g.name for g in read_gpus().gpus]}
+        "machine": out.machine
+        | {"device": options.device, "gpus": [g.name for g in read_gpus().gpus]}
     }
 
 
@@ -149,8 +150,15 @@ def _run_tests(*, options: Namespace, out: Output, **_: object) -> Found:
         if not report.exists():
             raise BenchError(f"exit code {done.returncode} of {' '.join(command)}")
         cases = list(ElementTree.parse(report).iter("testcase"))
-    states = {kind: [c for c in cases if c.find(kind) is not None] for kind in ("skipped", "failure", "error")}
-    failed = [f"{case.get('classname')}.{case.get('name')}" for kind in ("failure", "error") for case in states[kind]]
+    states = {
+        kind: [c for c in cases if c.find(kind) is not None]
+        for kind in ("skipped", "failure", "error")
+    }
+    failed = [
+        f"{case.get('classname')}.{case.get('name')}"
+        for kind in ("failure", "error")
+        for case in states[kind]
+    ]
     skipped = len(states["skipped"])
     results = [
         Result(figure="tests that passed", value=len(cases) - skipped - len(failed)),
@@ -180,13 +188,13 @@ def _search(model: str, precision: str, *, options: Namespace, out: Output, **_:
     return {"results": results, "plan": plan, "trials": tuned["trials"]}
 
 
-def _train(
-    model: str, precision: str, *, options: Namespace, known: Lines, out: Output
-) -> Found:
+def _train(model: str, precision: str, *, options: Namespace, known: Lines, out: Output) -> Found:
     """Launch the plan, in turn with a plain loop and with one that is compiled."""
     plan = known.get(f"tune {model} {precision}", {}).get("plan")
     if plan is None:
-        raise BenchError(f"no plan for {model} in {precision}: tune {model} {precision} comes first")
+        raise BenchError(
+            f"no plan for {model} in {precision}: tune {model} {precision} comes first"
+        )
     with _launches(model, options, out) as (launches, data):
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
             json.dump(plan, file)
@@ -300,7 +308,9 @@ def _run_job(ranks: Sequence[tuple[Plan, Sequence[int]]], seconds: float) -> flo
                     done.append(report.throughput_samples_per_s)
             status = running.wait()
         if status or len(done) != 2:
-            raise BenchError(f"exit code {status} of {' '.join(command)}\n{log.read_text()[-2000:]}")
+            raise BenchError(
+                f"exit code {status} of {' '.join(command)}\n{log.read_text()[-2000:]}"
+            )
         return done[-1]
 
 

@@ -141,7 +141,9 @@ def _conclude(parts: list[Part], lines: dict[str, dict[str, Any]], file: Path) -
     states = {part.name: lines.get(part.name, {}).get("state", "missing") for part in parts}
     for name, state in states.items():
         line = lines.get(name, {})
-        _say(f"{state:8} {name}" + (f": {line['error'].splitlines()[0]}" if "error" in line else ""))
+        _say(
+            f"{state:8} {name}" + (f": {line['error'].splitlines()[0]}" if "error" in line else "")
+        )
         for result in line.get("results", ()):
             unit = f" {result['unit']}" if result["unit"] else ""
             side = (

@@ -19,6 +19,10 @@ class CaseFacts:
     parameter_bytes: int
     """Size of the parameters that are trained, and so of one set of gradients."""
 
+    flop_per_sample: float | None = None
+    """Operations of a forward and a backward pass of one sample: a multiplication and an addition
+    are two. ``None`` where they cannot be counted."""
+
     max_stages: int
     """Parts that the model can be cut into: 1 where it is not given as consecutive layers."""
 

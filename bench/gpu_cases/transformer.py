@@ -76,9 +76,7 @@ class Transformer:
         return Decoder(self.width, self.depth, self.length, self.words)
 
     def dataset(self, data: Path | None, *, train: bool) -> Sequences:
-        return Sequences(
-            self.samples if train else self.samples // 16, self.length, self.words
-        )
+        return Sequences(self.samples if train else self.samples // 16, self.length, self.words)
 
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
         return cross_entropy(output.flatten(0, 1), target.flatten())

@@ -1,7 +1,7 @@
-"""Folder of checkpoints, of which the newest whole one counts.
+"""Folder of checkpoints: the newest complete one is used.
 
-Each checkpoint is a folder, written under a hidden name and renamed when it is whole. Nothing
-points to the newest, so no pointer can be wrong::
+Each checkpoint is a folder. It is written under a hidden name, and renamed when all its files are
+written. The newest one is found by its number; no other file names it, so none can be out of date::
 
     DIR/step-00000400/manifest.json            written last
                       weights-0.safetensors    the model, under the names of its state_dict

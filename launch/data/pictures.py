@@ -1,4 +1,7 @@
-"""Data sets that can be decoded once: fixed pixels with a quick last part."""
+"""Contract of data sets whose pictures are decoded once.
+
+The pixels are decoded and stored; a quick last part, such as a random flip, runs in each epoch.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Heartbeat: every rank sends rank 0 a message, because connections outlive a stopped program."""
+"""Heartbeat: every rank sends rank 0 a message every two seconds.
+
+A connection stays open when the program at its other end is stopped or hangs; missing messages show
+it.
+"""
 
 from __future__ import annotations
 

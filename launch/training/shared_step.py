@@ -53,8 +53,8 @@ class SharedStep(TrainStep):
             loss = float(self._replica.gradients(share, size))
         return self._averager.step(loss, is_full=size.is_full)
 
-    def pop_notice(self) -> str | None:
-        return self._averager.pop_notice()
+    def take_warning(self) -> str | None:
+        return self._averager.take_warning()
 
     def finish(self) -> None:
         self._averager.finish()

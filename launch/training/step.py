@@ -62,7 +62,7 @@ class TrainStep(ABC):
     def place(self, batch: Batch) -> Batch:
         """Move a batch to the device and memory format of ``model``."""
 
-    def pop_notice(self) -> str | None:
+    def take_warning(self) -> str | None:
         """Return what a user should know and the last step has found out, once each."""
         return None
 

@@ -65,8 +65,8 @@ class ThreadedStep(TrainStep):
         ]
         return self._on_all(calls)[0]
 
-    def pop_notice(self) -> str | None:
-        return self._replicas[0].pop_notice()
+    def take_warning(self) -> str | None:
+        return self._replicas[0].take_warning()
 
     def finish(self) -> None:
         self._on_all([replica.finish for replica in self._replicas])

@@ -18,6 +18,7 @@ from launch.system.allocators import find_allocators
 from launch.system.compiler import find_compiler, has_triton
 from launch.training.averaging.optimizer import check_optimizer, has_fused_form
 from launch.training.averaging.piece_optimizer import is_elementwise
+from launch.training.flop_count import count_flop
 from launch.use_cases._base import UseCase
 from launch.workers.task import Task
 
@@ -72,6 +73,7 @@ def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
         warnings=input_facts.warnings,
         allocators=("default", "retain", *find_allocators()),
         can_compile=find_compiler() is not None and (torch.version.cuda is None or has_triton()),
+        flop_per_sample=count_flop(case, model, datasets[0]),
     )
 
 

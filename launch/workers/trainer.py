@@ -196,8 +196,8 @@ class Trainer:
             input_s = 0.0 if self._step_timer.is_computing() else waited_s
             self._seed_source.seed_generators_for(RandomUse.STEP, epoch, self.progress.position)
             loss = self._step.run(share, size)
-            if notice := self._step.pop_notice():
-                self._reporter.send(Warned(message=notice))
+            if warning := self._step.take_warning():
+                self._reporter.send(Warned(message=warning))
             for schedule in self._schedules:
                 schedule.step()
             self._step_timer.add(epoch=epoch, samples=size.total, loss=loss, input_s=input_s)

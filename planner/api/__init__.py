@@ -50,7 +50,7 @@ __all__ = [
     "tune",
 ]
 
-_HOMES = {
+_MODULES = {
     "Cancellation": "planner.cancellation",
     "CancelledError": "planner.errors",
     "HostAccess": "planner.jobs.hosts",
@@ -78,9 +78,9 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name == "plans":
         return import_module("planner.api.plans")
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from planner.errors import NoPlanError
@@ -19,6 +19,7 @@ from planner.plans.software import current_software
 from planner.plans.stored_plan import StoredPlan, stale_reasons
 from planner.store import Store
 from planner.tuning.study import StoredTrial
+from planner.worth.worth import PlanWorth, assess
 from probes.node import probe
 
 
@@ -30,6 +31,9 @@ class FoundPlan:
 
     stale_reasons: tuple[str, ...] = ()
     """What is other than when it was measured: its node's hardware, or the software."""
+
+    worth: PlanWorth | None = None
+    """What these trials say about it."""
 
     trials: tuple[StoredTrial, ...] = ()
     """Of its search, where one plan alone was asked for."""
@@ -109,8 +113,7 @@ def find_best(use_case: str, node: str | None = None, *, db: str = "planner.db")
                 f"run ddlplan tune --use-case {shlex.quote(use_case)}"
             )
         reasons = stale_reasons(stored, fingerprint=fingerprint, software=software)
-        found = _judge_with_trials(store, stored)
-        return FoundPlan(stored=stored, stale_reasons=tuple(reasons), trials=found.trials)
+        return replace(_judge_with_trials(store, stored), stale_reasons=tuple(reasons))
 
 
 def import_file(file: Path, *, db: str = "planner.db") -> FoundPlan:
@@ -168,6 +171,11 @@ def _judge(store: Store, stored: StoredPlan) -> FoundPlan:
 
 
 def _judge_with_trials(store: Store, stored: StoredPlan) -> FoundPlan:
-    trials = [] if stored.study_id is None else store.trials(stored.study_id)
     judged = _judge(store, stored)
-    return FoundPlan(stored=stored, stale_reasons=judged.stale_reasons, trials=tuple(trials))
+    if stored.study_id is None:
+        return judged
+    trials = store.trials(stored.study_id)
+    facts = store.case_facts(stored.study_id)
+    node = store.latest_probe(stored.fingerprint, node=stored.node)
+    worth = assess(stored, trials, facts, node)
+    return replace(judged, trials=tuple(trials), worth=worth)

@@ -17,6 +17,7 @@ from planner.cli.options import (
     MaybeNode,
     NeededCase,
     PlanId,
+    option,
 )
 from planner.cli.values import check_one_format, stored_name
 from planner.report.output import start_output
@@ -46,11 +47,19 @@ def plans_list(
 
 
 @plans_app.command("show", cls=GroupedCommand)
-def plans_show(plan_id: PlanId, *, db: Database = DEFAULT_DATABASE, json: AsJson = False) -> None:
-    """Show one plan with its evidence."""
+def plans_show(
+    plan_id: PlanId,
+    *,
+    html: Annotated[
+        Path | None, option("--html", help_="Write it as a page with plots too.", metavar="FILE")
+    ] = None,
+    db: Database = DEFAULT_DATABASE,
+    json: AsJson = False,
+) -> None:
+    """Show one plan with its evidence, and what it is worth."""
     from planner.commands.plans import show_plan
 
-    show_plan(db, start_output("plans show", as_json=json), plan_id)
+    show_plan(db, start_output("plans show", as_json=json), plan_id, html)
 
 
 @plans_app.command("best", cls=GroupedCommand)

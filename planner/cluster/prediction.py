@@ -102,13 +102,13 @@ class _Times:
     ) -> None:
         self._nodes = nodes
         self._hosts = tuple(node.host for node in nodes)
-        self._wire_s = self._beside_s = self._tail_s = self._update_s = 0.0
+        self._wire_s = self._overlapped_s = self._exposed_s = self._update_s = 0.0
         self._overhead_s = [0.0 for _ in nodes]
         if sync_cost is not None and len(nodes) > 1:
             self._wire_s = sync_cost.wire_s(self._hosts, gradient_bytes)
-            self._tail_s = sync_cost.tail_s(self._hosts, gradient_bytes)
+            self._exposed_s = sync_cost.exposed_s(self._hosts, gradient_bytes)
             self._update_s = sync_cost.update_s(gradient_bytes)
-            self._beside_s = sync_cost.beside_s(self._hosts, gradient_bytes)
+            self._overlapped_s = sync_cost.overlapped_s(self._hosts, gradient_bytes)
             self._overhead_s = [
                 0.0
                 if node.cores is None
@@ -131,7 +131,7 @@ class _Times:
             batches=batches,
             computing_s=computing_s,
             wire_s=self._wire_s,
-            step_s=max(busy_s, network_s) + self._tail_s,
+            step_s=max(busy_s, network_s) + self._exposed_s,
         )
 
     def _sync_end_s(self, computing_s: Sequence[float]) -> float:
@@ -160,10 +160,10 @@ class _Times:
         """
         if computing_s <= 0.0:
             return self._wire_s
-        if computing_s + overhead_s >= self._beside_s:
-            return self._beside_s
-        part = computing_s / (self._beside_s - overhead_s)
-        return part * self._beside_s + (1 - part) * self._wire_s
+        if computing_s + overhead_s >= self._overlapped_s:
+            return self._overlapped_s
+        part = computing_s / (self._overlapped_s - overhead_s)
+        return part * self._overlapped_s + (1 - part) * self._wire_s
 
     def batch_within(self, full: ClusterNode) -> int:
         """Give the samples that all nodes can take in the time of one that is at its limit."""

@@ -106,7 +106,7 @@ class SyncCostModel:
         on_wire = self._on_wire(gradient_bytes)
         return self._slowdown(on_wire) * self._ideal_s(hosts, on_wire)
 
-    def beside_s(self, hosts: Sequence[str], gradient_bytes: int) -> float:
+    def overlapped_s(self, hosts: Sequence[str], gradient_bytes: int) -> float:
         """Give the same while all cores of the hosts compute.
 
         Args:
@@ -119,7 +119,7 @@ class SyncCostModel:
             longer = max(1.0, nearest.beside_s / nearest.time_s)
         return longer * self.wire_s(hosts, gradient_bytes)
 
-    def tail_s(self, hosts: Sequence[str], gradient_bytes: int) -> float:
+    def exposed_s(self, hosts: Sequence[str], gradient_bytes: int) -> float:
         """Give the time of the last chunk, which no computing overlaps."""
         if len(hosts) < 2:
             return 0.0
@@ -147,7 +147,7 @@ class SyncCostModel:
         cpu_s, interrupts_s = (sent * spent for spent in self._cpu_s_per_byte[host])
         overhead_s = cpu_s / cores
         if self.measured.sums:
-            overhead_s = min(overhead_s, self.beside_s(hosts, gradient_bytes))
+            overhead_s = min(overhead_s, self.overlapped_s(hosts, gradient_bytes))
         overhead_s += interrupts_s / max(cores, 1.0)
         per_byte = COPY_S_PER_BYTE + (ROUNDING_S_PER_BYTE if self._is_rounded else 0.0)
         return overhead_s + per_byte * gradient_bytes / cores

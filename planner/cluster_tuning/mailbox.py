@@ -1,7 +1,7 @@
-"""Mailbox: documents between rank 0 and the nodes, while all of them work.
+"""Mailbox: JSON documents between rank 0 and the other ranks, while all of them work.
 
-By messages that nobody waits for: a thread of each rank sends and receives them, and sleeps in
-between, because MPI's own waiting keeps a core busy that a trial may be using.
+A thread of each rank sends and receives them without blocking, and sleeps in between. A blocking
+call of MPI would keep a core busy, which a trial may be using.
 """
 
 from __future__ import annotations

@@ -16,9 +16,12 @@ from planner.errors import NoDatabaseError
 from planner.report.comparison import compare as compare_plans
 from planner.report.comparison import comparison_text
 from planner.report.output import Output
+from planner.report.page.files import write_page
+from planner.report.page.plan import plan_page
 from planner.report.plans import plan_text, plans_csv, plans_table
 from planner.report.table import Terminal, detect_terminal
 from planner.report.trials import trial_json, trials_csv, trials_table
+from planner.report.worth import worth_text
 from planner.tuning.study import StoredTrial
 
 
@@ -55,9 +58,13 @@ def show_trials(
     out.finish([trial_json(trial) for trial in trials])
 
 
-def show_plan(db: str, out: Output, plan_id: int) -> None:
-    """Show one plan with its evidence."""
-    _show_one(plans.get(plan_id, db=db), out)
+def show_plan(db: str, out: Output, plan_id: int, html: Path | None = None) -> None:
+    """Show one plan with its evidence, and write a page of it where a file is named."""
+    found = plans.get(plan_id, db=db)
+    if html is not None:
+        write_page(html, plan_page(found.stored, found.stale_reasons, found.trials, found.worth))
+        out.note(f"wrote {html}")
+    _show_one(found, out)
 
 
 def show_best(db: str, out: Output, use_case: str, node: str | None) -> None:
@@ -66,8 +73,11 @@ def show_best(db: str, out: Output, use_case: str, node: str | None) -> None:
 
 
 def _show_one(found: FoundPlan, out: Output) -> None:
-    _show(out, plan_text(found.stored, found.stale_reasons, found.trials, _terminal()))
-    out.finish(found.stored.to_json(stale=found.is_stale))
+    terminal = _terminal()
+    text = plan_text(found.stored, found.stale_reasons, found.trials, terminal)
+    _show(out, text + (worth_text(found.worth, terminal) if found.worth else ""))
+    worth = found.worth and found.worth.to_json()
+    out.finish({**found.stored.to_json(stale=found.is_stale), "worth": worth})
 
 
 def compare(db: str, out: Output, first_id: int, second_id: int) -> None:

@@ -61,15 +61,40 @@ def plans_csv(plans: Sequence[PlanWithReasons]) -> str:
 def plan_text(
     stored: StoredPlan, reasons: Sequence[str], trials: Sequence[StoredTrial], terminal: Terminal
 ) -> str:
-    """Give a plan with its evidence, a line for each fact.
+    """Give what `plan_facts` gives, a line for each fact."""
+    return render_facts(plan_facts(stored, reasons, trials), terminal)
+
+
+def plan_facts(
+    stored: StoredPlan, reasons: Sequence[str], trials: Sequence[StoredTrial]
+) -> list[tuple[str, str]]:
+    """Give a plan with its evidence as names and texts.
 
     Args:
         stored: The plan.
         reasons: Why it is stale; empty where it is not.
         trials: Those of its study.
-        terminal: Where it is printed.
     """
-    return render_facts(_facts(stored, reasons, trials), terminal)
+    plan, throughput = stored.plan, stored.throughput_samples_per_s
+    facts = [
+        ("plan", str(stored.id)),
+        ("use case", stored.use_case),
+        ("node", f"{stored.node} ({stored.fingerprint[:19]})"),
+        *plan_settings(plan).items(),
+        (
+            "throughput",
+            f"{format_range(throughput)} samples/s, from {throughput.count} samples",
+        ),
+        ("speedup", _speedup(stored)),
+        ("peak memory", format_bytes(stored.peak_memory_bytes) or "not known"),
+        ("step time", _step_time(stored)),
+        ("gradients", format_bytes(stored.gradient_bytes) or "not known"),
+        ("found", f"{stored.created_at:%Y-%m-%d %H:%M} UTC"),
+        ("software", ", ".join(f"{name} {value}" for name, value in stored.software.items())),
+    ]
+    if trials:
+        facts.append(("evidence", _evidence(trials)))
+    return [*facts, ("stale", "; ".join(reasons) or "no")]
 
 
 def flatten(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -98,31 +123,6 @@ def _row(stored: StoredPlan, reasons: Sequence[str]) -> dict[str, str]:
         "created": f"{stored.created_at:%Y-%m-%d}",
         "stale": f"stale: {'; '.join(reasons)}" if reasons else "",
     }
-
-
-def _facts(
-    stored: StoredPlan, reasons: Sequence[str], trials: Sequence[StoredTrial]
-) -> list[tuple[str, str]]:
-    plan, throughput = stored.plan, stored.throughput_samples_per_s
-    facts = [
-        ("plan", str(stored.id)),
-        ("use case", stored.use_case),
-        ("node", f"{stored.node} ({stored.fingerprint[:19]})"),
-        *plan_settings(plan).items(),
-        (
-            "throughput",
-            f"{format_range(throughput)} samples/s, from {throughput.count} samples",
-        ),
-        ("speedup", _speedup(stored)),
-        ("peak memory", format_bytes(stored.peak_memory_bytes) or "not known"),
-        ("step time", _step_time(stored)),
-        ("gradients", format_bytes(stored.gradient_bytes) or "not known"),
-        ("found", f"{stored.created_at:%Y-%m-%d %H:%M} UTC"),
-        ("software", ", ".join(f"{name} {value}" for name, value in stored.software.items())),
-    ]
-    if trials:
-        facts.append(("evidence", _evidence(trials)))
-    return [*facts, ("stale", "; ".join(reasons) or "no")]
 
 
 def plan_settings(plan: Plan) -> dict[str, str]:

@@ -31,7 +31,12 @@ def _add_early_steps(connection: Connection) -> None:
     connection.execute(text("ALTER TABLE plans ADD COLUMN begins_early BOOLEAN"))
 
 
-STEPS: tuple[Callable[[Connection], None], ...] = (_add_clusters, _add_early_steps)
+def _add_facts(connection: Connection) -> None:
+    """Add to studies the facts of what is trained: version 4."""
+    connection.execute(text("ALTER TABLE studies ADD COLUMN facts JSON"))
+
+
+STEPS: tuple[Callable[[Connection], None], ...] = (_add_clusters, _add_early_steps, _add_facts)
 """Steps to the next version, the first from version 1 to 2. A step must not use `tables`, which is
 always the newest version."""
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Select, Table, func, select
 
+from launch.case_facts import CaseFacts
 from planner.cluster.links import MeasuredLinks
 from planner.errors import NoDatabaseError, NoPlanError, StoreError, StoreLockedError
 from planner.plans.stored_plan import StoredPlan, find_best, stale_reasons, utc_now
@@ -36,6 +37,8 @@ from planner.tuning.study import EarlierTrials, StoredTrial, Study
 from probes import codec
 from probes.errors import InvalidDocumentError
 from probes.hardware import Hardware
+
+T = TypeVar("T")
 
 LOCK_TIMEOUT_S = 60.0
 """Wait for other writers: theirs take milliseconds, so only a stuck one takes this long."""
@@ -128,7 +131,7 @@ class Store:
         if node is not None:
             query = query.where(nodes.c.name == node)
         query = query.order_by(probes.c.id.desc()).limit(1)
-        found = self._database.fetch(query, lambda row: _find_hardware(row["hardware"]))
+        found = self._database.fetch(query, lambda row: _find(row["hardware"], Hardware))
         return found[0] if found else None
 
     def latest_fingerprint(self, node: str) -> str | None:
@@ -152,7 +155,11 @@ class Store:
                 .limit(1)
             )
             found: int | None = connection.execute(query).scalar()
-            return self._add_study(connection, study) if found is None else found
+            if found is None:
+                return self._add_study(connection, study)
+            this = studies.update().where(studies.c.id == found)
+            connection.execute(this.values(facts=study_columns(study)["facts"]))
+            return found
 
     def begin_study_afresh(self, study: Study) -> int:
         """Create a new generation of a study; earlier trials stay as evidence of earlier plans."""
@@ -169,6 +176,12 @@ class Store:
         query = select(studies.c.finished_trials).where(studies.c.id == study_id)
         (count,) = self._database.fetch(query, lambda row: int(row["finished_trials"]))
         return count
+
+    def case_facts(self, study_id: int) -> CaseFacts | None:
+        """Give what a study knows of its use case; ``None`` where a first release made it."""
+        query = select(studies.c.facts).where(studies.c.id == study_id)
+        found = self._database.fetch(query, lambda row: _find(row["facts"], CaseFacts))
+        return found[0] if found else None
 
     def begin_search(self, study: Study, *, fresh: bool) -> EarlierTrials:
         """Give the study to continue, or a fresh one, with its trials."""
@@ -321,9 +334,10 @@ def _finish_search(connection: Connection, study_id: int | None) -> None:
     connection.execute(this.values(finished_trials=count))
 
 
-def _find_hardware(values: Mapping[str, Any]) -> Hardware | None:
+def _find(values: Mapping[str, Any] | None, kind: type[T]) -> T | None:
+    """Read a document; ``None`` where there is none, or one of another release's form."""
     try:
-        return codec.convert(values, Hardware, source="hardware")
+        return None if values is None else codec.convert(values, kind, source=kind.__name__)
     except InvalidDocumentError:
         return None
 

@@ -1,4 +1,4 @@
-"""Tables of the database, version 3, with types that PostgreSQL has too.
+"""Tables of the database, version 4, with types that PostgreSQL has too.
 
 A change to a table needs a step in `migrations`: databases of users are not made again.
 """
@@ -104,6 +104,7 @@ studies = Table(
     Column("seed", BigInteger, nullable=False),
     # Trials of finished searches; later ones belong to a search that can be continued.
     Column("finished_trials", Integer, nullable=False),
+    Column("facts", JSON(none_as_null=True)),
     UniqueConstraint("key", "generation"),
 )
 

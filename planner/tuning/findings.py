@@ -61,6 +61,7 @@ class Findings:
             software=software,
             data=case.digest,
             seed=request.workload.seed,
+            facts=case,
         )
         begun = trial_store.begin_search(self.study, fresh=request.fresh)
         self.study_id = begun.study_id

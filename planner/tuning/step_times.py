@@ -1,4 +1,4 @@
-"""Step times that trials show of a plan with other batches, and the batches still to be timed."""
+"""Step times of a plan with several batches, from trials, and the batches still to be timed."""
 
 from __future__ import annotations
 

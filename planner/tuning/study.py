@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from launch.case_facts import CaseFacts
 from planner.plans.software import release_series
 from planner.trials.result import TrialResult
 
@@ -37,6 +38,10 @@ class Study:
 
     seed: int
     """Seed of the search that began the study."""
+
+    facts: CaseFacts | None = None
+    """What is trained, as its last search found it; ``None`` in studies of the first releases. No
+    part of the key: ``data`` is."""
 
     @property
     def key(self) -> str:

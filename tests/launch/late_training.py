@@ -90,8 +90,8 @@ def train_late(
         before = [piece.detach().clone() for piece in pieces]
         averager.step(loss.item())
         is_late.append(all(map(torch.equal, before, pieces)))
-        if notice := averager.pop_notice():
-            notices.append(notice)
+        if warning := averager.take_warning():
+            notices.append(warning)
     averager.finish()
     assert not all(map(torch.equal, before, pieces)) or not is_late[-1], "it is not trained"
     return LateTraining(is_late, notices, model.state_dict())

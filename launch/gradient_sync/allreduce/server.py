@@ -86,7 +86,7 @@ class AllReduceServer(StepServer):
         self._comm = comm
         self._hosts = hosts
         self._rebalancer = rebalancer
-        self._adder = RoundedSum(comm) if is_rounded else RingSum(comm)
+        self._bucket_sum = RoundedSum(comm) if is_rounded else RingSum(comm)
         self._pending_layout: GradientLayout | None = None
         self._state: SharedStepState | None = None
         self._buckets: list[Bucket] = []
@@ -150,7 +150,7 @@ class AllReduceServer(StepServer):
         layouts = [replicas[0].layout for replicas in gradients]
         has_same_layout = compare_models(self._comm, layouts, self._hosts)
         self._buckets = make_buckets(gradients, has_same_layout, memory)
-        if len(self._buckets) > self._adder.max_in_flight:
+        if len(self._buckets) > self._bucket_sum.max_in_flight:
             self._order = agree_on_order(self._comm, len(self._buckets))
         self._state = SharedStepState(
             memory[layout.state_offset :], layout.participants, layout.parameters
@@ -187,8 +187,8 @@ class AllReduceServer(StepServer):
         if self._step is None:
             if int(state.ready.max()) < self._number:
                 return False
-            sum_ = StepSum(state, self._buckets, self._adder, self._order, self._number)
-            self._step = _Step(sum_, self._adder.sent_bytes)
+            sum_ = StepSum(state, self._buckets, self._bucket_sum, self._order, self._number)
+            self._step = _Step(sum_, self._bucket_sum.sent_bytes)
         step = self._step
         has_progressed = step.sum.advance()
         self._backoff.record(has_progressed=has_progressed)
@@ -231,7 +231,7 @@ class AllReduceServer(StepServer):
             StepSyncTimes(
                 computed_s=agreement.computed_s,
                 waited_s=step.waited_s + waited_until - step.computed_at,
-                sent_bytes=self._adder.sent_bytes - step.sent_before,
+                sent_bytes=self._bucket_sum.sent_bytes - step.sent_before,
                 node_batches=step.node_batches,
             )
         )

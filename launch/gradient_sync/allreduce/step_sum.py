@@ -17,7 +17,7 @@ class StepSum:
     Args:
         state: Read for final gradients, written for finished sums.
         buckets: Of all gradients, in the order of a backward pass.
-        adder: Sums the buckets, and has nothing else in flight.
+        bucket_sum: Sums the buckets, and has nothing else in flight.
         order: In which buckets are started.
         number: Of the sum.
     """
@@ -26,13 +26,13 @@ class StepSum:
         self,
         state: SharedStepState,
         buckets: Sequence[Bucket],
-        adder: BucketSum,
+        bucket_sum: BucketSum,
         order: BucketOrder,
         number: int,
     ) -> None:
         self._state = state
         self._buckets = buckets
-        self._adder = adder
+        self._bucket_sum = bucket_sum
         self._order = order
         self._number = number
         self._ready = self._done = 0
@@ -55,25 +55,25 @@ class StepSum:
 
     def advance(self) -> bool:
         """Advance without waiting; return whether that was any farther."""
-        before = (self._ready, self._adder.sent_bytes, self._done)
+        before = (self._ready, self._bucket_sum.sent_bytes, self._done)
         while self._ready < len(self._buckets) and self._next_is_ready():
             self._ready += 1
         self._start()
-        for flat in self._adder.take_finished():
+        for flat in self._bucket_sum.take_finished():
             self._take(self._in_flight.pop(id(flat)))
-        return before != (self._ready, self._adder.sent_bytes, self._done)
+        return before != (self._ready, self._bucket_sum.sent_bytes, self._done)
 
     def _next_is_ready(self) -> bool:
         return self._buckets[self._ready].is_ready(self._state, self._number)
 
     def _start(self) -> None:
         while (
-            chosen := self._order.next(self._ready, has_capacity=self._adder.has_capacity)
+            chosen := self._order.next(self._ready, has_capacity=self._bucket_sum.has_capacity)
         ) is not None:
             bucket = self._buckets[chosen]
             bucket.sum_replicas()
             self._in_flight[id(bucket.flat)] = bucket
-            self._adder.start(bucket.flat)
+            self._bucket_sum.start(bucket.flat)
 
     def _take(self, bucket: Bucket) -> None:
         bucket.write_back()

@@ -192,9 +192,9 @@ class GradientAverager:
         if self._late is not None:
             self._late.finish()
 
-    def pop_notice(self) -> str | None:
+    def take_warning(self) -> str | None:
         """Return what a user should know of the last step, once."""
-        return None if self._late is None else self._late.pop_notice()
+        return None if self._late is None else self._late.take_warning()
 
     def describe_optimizer(self, model: nn.Module) -> OptimizerParts:
         """Name what the optimizer keeps here, for a checkpoint.

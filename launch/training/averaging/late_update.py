@@ -175,7 +175,7 @@ class LateUpdate:
     def _is_off(self) -> bool:
         return bool(((self._since > 0) & (self._since <= self._step)).any())
 
-    def pop_notice(self) -> str | None:
+    def take_warning(self) -> str | None:
         """Return why updates are no longer late, once and from the first worker alone."""
         if self._has_told or self._group.local_rank or not self._is_off:
             return None

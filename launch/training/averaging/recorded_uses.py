@@ -1,8 +1,9 @@
-"""Uses of parameters that autograd has recorded: what made the nodes that lead to them.
+"""Uses of parameters, found in the graph that autograd records.
 
-The graph shows uses that nobody saw, by a scripted module or an extension in C++. Who looks at
-it before and after each call of a function knows which nodes the function has made, and which were
-made by something else in between.
+A scripted module or an extension in C++ may use a parameter without calling a Python function that
+could be watched. The graph still has a node for it. The graph is read before and after each watched
+call: nodes that are new after the call are of that call, and nodes that are new before it are of
+something that was not watched.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def find_cut(costs: Sequence[LayerCost], stages: int) -> Cut:
     return frugal
 
 
-def paper_cut(costs: Sequence[LayerCost], stages: int) -> Cut:
+def published_cut(costs: Sequence[LayerCost], stages: int) -> Cut:
     """Return the cut of Lerat, Mahmoudi and Mahmoudi (2022) for the two models that they cut.
 
     AlexNet (5 convolutions) after the 4th, VGG16 (13) after the 8th.

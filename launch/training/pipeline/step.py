@@ -31,8 +31,8 @@ from launch.training.pipeline.cut import (
     LayerCost,
     check_cut,
     find_cut,
-    paper_cut,
     parse_cut,
+    published_cut,
     stage_bounds,
     stage_times_s,
 )
@@ -232,7 +232,7 @@ class PipelineStep(TrainStep):
         if self._cut_option == "measured":
             return find_cut(costs, self._stages)
         if self._cut_option == "paper":
-            return paper_cut(costs, self._stages)
+            return published_cut(costs, self._stages)
         return check_cut(parse_cut(self._cut_option), costs, self._stages)
 
     def _make_update(self, optimizer: Optimizer) -> StageUpdate:

@@ -10,7 +10,6 @@ from launch.data.prefetch import prefetch, send_ahead
 from launch.data.raw_pictures import RawPictures
 
 
-
 @pytest.mark.parametrize("count", [0, 1, 4])
 def test_each_item_is_sent_before_the_one_in_front_of_it_is_received(count):
     sent, gaps = [], []

@@ -269,7 +269,7 @@ def step_s(nodes, hosts, batches, exchange, gradient_bytes) -> float:
     update_s = exchange.update_s(gradient_bytes)
     first_s = max(one.first_ready * s for one, s in zip(nodes, computing, strict=True))
     longest = max(*busy, first_s + wire_s + update_s)
-    return longest + exchange.tail_s(hosts, gradient_bytes)
+    return longest + exchange.exposed_s(hosts, gradient_bytes)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -381,13 +381,13 @@ def simulated_step_s(nodes, batches, exchange) -> float:
     lost = [exchange.overhead_s(one.host, hosts, one.cores, ALEXNET_BYTES) for one in nodes]
     first_s = max(one.first_ready * s for one, s in zip(nodes, left, strict=True))
     alone_s = exchange.wire_s(hosts, ALEXNET_BYTES)
-    beside_s = exchange.beside_s(hosts, ALEXNET_BYTES)
+    overlapped_s = exchange.overlapped_s(hosts, ALEXNET_BYTES)
     slowest = max(range(len(nodes)), key=lambda i: (lost[i], left[i]))
     time_s = done = computed_s = exchanged_s = 0.0
     while any(s > 0 for s in left) or done < 1:
         going_s = 0.0 if time_s < first_s or done >= 1 else alone_s
         if going_s and left[slowest] > 0 and nodes[slowest].cores < 1:
-            going_s = beside_s
+            going_s = overlapped_s
         # What the sum takes of a node's processor in this slice.
         part = 1e-4 / going_s if going_s else 0.0
         left = [s - (1e-4 - part * overhead_s) for s, overhead_s in zip(left, lost, strict=True)]
@@ -396,15 +396,15 @@ def simulated_step_s(nodes, batches, exchange) -> float:
         computed_s = time_s if any(s > 0 for s in left) else computed_s
         exchanged_s = time_s if going_s else exchanged_s
     ended_s = max(computed_s, exchanged_s + exchange.update_s(ALEXNET_BYTES))
-    return ended_s + exchange.tail_s(hosts, ALEXNET_BYTES)
+    return ended_s + exchange.exposed_s(hosts, ALEXNET_BYTES)
 
 
 def test_release_that_measured_no_sum_beside_computing_takes_it_for_as_fast():
     older = sum_time()
     exchange, hosts = network(2, sums=(older,)), ["n1", "n2"]
-    assert exchange.beside_s(hosts, ALEXNET_BYTES) == exchange.wire_s(hosts, ALEXNET_BYTES)
+    assert exchange.overlapped_s(hosts, ALEXNET_BYTES) == exchange.wire_s(hosts, ALEXNET_BYTES)
     slower = network(2, sums=(replace(older, beside_s=3.0),))
-    assert slower.beside_s(hosts, ALEXNET_BYTES) == pytest.approx(3.0)
+    assert slower.overlapped_s(hosts, ALEXNET_BYTES) == pytest.approx(3.0)
     assert slower.wire_s(hosts, ALEXNET_BYTES) == pytest.approx(2.0)
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import pytest
 import sample_plan
+import worth_cases
 from sample_plan import NOON
 
 from launch.plan import Plan
@@ -28,8 +29,10 @@ from planner.report.table import (
     render_table,
 )
 from planner.report.trials import trial_json, trials_csv, trials_table
+from planner.report.worth import worth_text
 from planner.trials.result import Outcome, Role, TrialResult
 from planner.tuning.study import StoredTrial
+from planner.worth.worth import assess
 from probes import codec
 from probes.timing import Interval, Measurement
 
@@ -396,3 +399,12 @@ def test_a_terminal_has_a_width_and_colour_unless_told_otherwise(environment, co
 
 def test_a_pipe_has_neither_width_nor_colour():
     assert detect_terminal(io.StringIO(), {}) == Terminal(width=None, color=False)
+
+
+def test_what_a_plan_is_worth_fits_a_terminal_of_80_columns():
+    worth = assess(worth_cases.STORED, worth_cases.TRIALS, worth_cases.FACTS, worth_cases.NODE)
+    text = worth_text(worth, SCREEN)
+    assert widest(text) <= 80
+    assert "\x1b" not in text
+    for said in ("computing", "one core", "PyTorch's defaults", "memory_format", "runner-up"):
+        assert said in text

@@ -13,8 +13,8 @@ from launch.training.pipeline.cut import (
     LayerCost,
     check_cut,
     find_cut,
-    paper_cut,
     parse_cut,
+    published_cut,
     stage_bounds,
     stage_times_s,
 )
@@ -92,7 +92,7 @@ def test_a_model_that_cannot_be_cut_so_often_is_refused(layers, stages, places):
 def test_the_paper_cuts_after_the_fourth_and_the_eighth_convolution(convolutions, after):
     layer, other = costs("1 1")
     layers = [replace(layer, is_convolution=True), other] * convolutions + [other] * 3
-    (first,) = paper_cut(layers, 2)
+    (first,) = published_cut(layers, 2)
     assert sum(cost.is_convolution for cost in layers[:first]) == after
     assert layers[first - 1].is_convolution
 
@@ -101,7 +101,7 @@ def test_the_paper_cuts_after_the_fourth_and_the_eighth_convolution(convolutions
 def test_the_paper_has_cut_nothing_else(convolutions, stages):
     layers = [replace(cost, is_convolution=True) for cost in costs("1 " * convolutions)]
     with pytest.raises(InvalidPlanError, match=f"stages={stages} and convolutions={convolutions}"):
-        paper_cut(layers, stages)
+        published_cut(layers, stages)
 
 
 def test_a_cut_is_read_as_the_first_layers_of_the_later_stages():

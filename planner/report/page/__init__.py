@@ -1,0 +1,1 @@
+"""Pages: reports as HTML with plots, without scripts and without links to elsewhere."""

@@ -1,0 +1,137 @@
+"""Worth of a plan as text: parts of its step, baselines, runner-up, variations."""
+
+from __future__ import annotations
+
+from planner.quantities import format_duration, format_interval, format_number, format_range
+from planner.report.plan_line import describe_plan
+from planner.report.table import Column, Row, Terminal, render_facts, render_table
+from planner.worth.step_parts import StepPart
+from planner.worth.variations import Basis, Variation
+from planner.worth.worth import KnownBaseline, PlanWorth, RunnerUp
+from probes.timing import Interval
+
+_PARTS = (
+    Column(key="part", title="PART OF A STEP"),
+    Column(key="time", title="TIME", right=True),
+    Column(key="share", title="SHARE", right=True),
+    Column(key="source", title="FROM", may_cut=True),
+)
+_BASELINES = (
+    Column(key="name", title="BASELINE"),
+    Column(key="rate", title="SAMPLES/S", right=True),
+    Column(key="speedup", title="SPEEDUP"),
+    Column(key="paid", title="PAID AFTER"),
+)
+_VARIATIONS = (
+    Column(key="setting", title="SETTING"),
+    Column(key="value", title="HERE"),
+    Column(key="other", title="OTHER"),
+    Column(key="speed", title="SPEED OF OTHER"),
+    Column(key="basis", title="FROM", may_cut=True),
+)
+
+
+def worth_text(worth: PlanWorth, terminal: Terminal) -> str:
+    """Give tables of all that is known, with an empty line before each."""
+    found = [
+        render_table([part_row(part, worth) for part in worth.step_parts], _PARTS, terminal)
+        if worth.step_parts
+        else "",
+        render_table([baseline_row(one) for one in worth.baselines], _BASELINES, terminal)
+        if worth.baselines
+        else "",
+        render_table([variation_row(one) for one in known_variations(worth)], _VARIATIONS, terminal)
+        if known_variations(worth)
+        else "",
+        render_facts(worth_facts(worth), terminal),
+    ]
+    return "".join(f"\n{text}" for text in found if text)
+
+
+def worth_facts(worth: PlanWorth) -> list[tuple[str, str]]:
+    """Give what is said in a line each."""
+    facts = [("tuning took", f"{format_duration(worth.tuning_s)} in {worth.num_trials} trials")]
+    if worth.runner_up is not None:
+        facts.append(("runner-up", describe_runner_up(worth.runner_up)))
+    unknown = dict.fromkeys(
+        f"{one.setting} {one.other}" for one in worth.variations if one.basis is Basis.UNKNOWN
+    )
+    if unknown:
+        facts.append(("not tried", ", ".join(unknown)))
+    return facts
+
+
+def describe_runner_up(runner_up: RunnerUp) -> str:
+    """Say how far behind the next plan is, and how sure that is."""
+    lead = runner_up.lead
+    word, sure = (
+        ("faster", runner_up.certainty) if lead.median >= 1 else ("slower", 1 - runner_up.certainty)
+    )
+    return (
+        f"{describe_plan(runner_up.plan)}; the stored plan is {_percent(abs(lead.median - 1))} "
+        f"{word} ({change_range(lead)}), {_certainty(sure)} sure"
+    )
+
+
+def known_variations(worth: PlanWorth) -> list[Variation]:
+    """Give the variations of which something is known."""
+    return [one for one in worth.variations if one.speed is not None]
+
+
+def part_row(part: StepPart, worth: PlanWorth) -> Row:
+    """Give a part of a step as a row."""
+    return {
+        "part": part.name,
+        "time": format_seconds(part.time_s),
+        "share": f"{100 * part.time_s / worth.step_s:.0f} %",
+        "source": f"at least {part.source}" if part.is_floor else part.source,
+    }
+
+
+def baseline_row(one: KnownBaseline) -> Row:
+    """Give a baseline as a row."""
+    paid = one.epochs_until_paid
+    return {
+        "name": one.name,
+        "rate": format_interval(one.throughput_samples_per_s),
+        "speedup": format_range(one.speedup),
+        "paid": "" if paid is None else f"{format_number(paid)} epochs",
+    }
+
+
+def variation_row(one: Variation) -> Row:
+    """Give a variation as a row."""
+    return {
+        "setting": one.setting,
+        "value": one.value,
+        "other": one.other,
+        "speed": "" if one.speed is None else change(one.speed),
+        "basis": one.basis.value,
+    }
+
+
+def change(ratio: Interval) -> str:
+    """Write a ratio as a change, with its interval where it has one: ``-1.4 % (-2.0 to -0.8)``."""
+    text = f"{100 * (ratio.median - 1):+.1f} %"
+    return text if ratio.low == ratio.high else f"{text} ({change_range(ratio)})"
+
+
+def change_range(ratio: Interval) -> str:
+    """Write the ends of a ratio's interval as changes in percent."""
+    return f"{100 * (ratio.low - 1):+.1f} to {100 * (ratio.high - 1):+.1f}"
+
+
+def format_seconds(time_s: float) -> str:
+    """Write a short time: ``1.28 s``, ``31 ms``, ``250 us``."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if time_s >= size:
+            return f"{time_s / size:.3g} {unit}"
+    return f"{time_s / 1e-6:.3g} us"
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.1f} %"
+
+
+def _certainty(probability: float) -> str:
+    return "more than 99 %" if probability > 0.99 else f"{100 * probability:.0f} %"

@@ -1,0 +1,67 @@
+"""Evidence of a study: the latest measurement of each plan, and ratios between two."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from launch.plan import Plan
+from planner.trials.result import Outcome, Role, TrialResult
+from planner.tuning.study import StoredTrial
+from probes.timing import Interval, ratio
+
+_NORMAL_97_5 = 1.96
+
+
+class Evidence:
+    """Measured plans of a study up to some moment.
+
+    Args:
+        trials: Of the study.
+        until: Later ones belong to later searches.
+    """
+
+    def __init__(self, trials: Sequence[StoredTrial], until: datetime) -> None:
+        self.trials = [trial for trial in trials if trial.created_at <= until]
+        self._latest: dict[str, TrialResult] = {}
+        for trial in self.trials:
+            result = trial.result
+            if result.outcome is Outcome.OK and result.measurement is not None:
+                self._latest[repr(result.plan)] = result
+
+    @property
+    def elapsed_s(self) -> float:
+        """Time of all trials, failed ones included."""
+        return math.fsum(trial.result.elapsed_s for trial in self.trials)
+
+    def measured(self) -> list[TrialResult]:
+        """Give the latest measurement of each plan that could be chosen."""
+        return [result for result in self._latest.values() if result.role is not Role.SHARE]
+
+    def find(self, plan: Plan) -> TrialResult | None:
+        """Give the latest measurement of a plan."""
+        return self._latest.get(repr(plan))
+
+    def speed_ratio(self, plan: Plan, other: Plan) -> Interval | None:
+        """Give samples per second of the second plan / of the first; ``None`` if not measured."""
+        one, two = self.find(plan), self.find(other)
+        if one is None or two is None or one.measurement is None or two.measurement is None:
+            return None
+        scale = other.node_batch / plan.node_batch
+        return ratio(one.measurement, two.measurement, scale=scale)
+
+
+def chance_above_one(value: Interval) -> float:
+    """Give how probable it is that a ratio is above 1, taking its logarithm for normal."""
+    deviation = math.log(value.high / value.low) / (2 * _NORMAL_97_5)
+    if deviation == 0:
+        return float(value.median > 1)
+    return 0.5 * (1 + math.erf(math.log(value.median) / deviation / math.sqrt(2)))
+
+
+def interval_json(interval: Interval | None) -> Mapping[str, float] | None:
+    """Give an interval under the names that scripts rely on."""
+    if interval is None:
+        return None
+    return {"median": interval.median, "ci_low": interval.low, "ci_high": interval.high}

@@ -1,0 +1,206 @@
+"""Variations of a plan: each setting one step up and down, with what that does to its speed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from enum import StrEnum
+from statistics import fmean
+from typing import Any
+
+from launch.case_facts import CaseFacts
+from launch.errors import InvalidPlanError
+from launch.plan import ALLOCATORS, INPUTS, MEMORY_FORMATS, Plan
+from planner.plans.measured_steps import MeasuredSteps
+from planner.worth.evidence import Evidence
+from probes.timing import Interval
+
+LAYOUT = "layout"
+_IN_LAYOUT = ("processes", "threads_per_process", "replicas")
+_FIXED = ("strategy", "devices")
+_COUNTS = ("node_batch", "micro_batches", "loader_workers")
+_LINE_POINTS = 2
+
+
+class Basis(StrEnum):
+    """Where the speed of a variation is known from."""
+
+    MEASURED = "measured"
+    """Trials of both plans."""
+
+    LINE = "fitted line"
+    """The line through step times with other batches."""
+
+    OTHER_PLANS = "other plans"
+    """The same change of the same setting, in trials of plans that differ in more."""
+
+    UNKNOWN = "not tried"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variation:
+    """A plan with one setting changed."""
+
+    setting: str
+    value: str
+    """In this plan."""
+
+    other: str
+    """In the variation."""
+
+    speed: Interval | None
+    """Its samples per second / those of the plan; without an interval's width where it is from a
+    model; ``None`` where nothing is known."""
+
+    basis: Basis
+
+
+def vary(
+    plan: Plan, evidence: Evidence, facts: CaseFacts | None, steps: MeasuredSteps | None
+) -> list[Variation]:
+    """Change each setting of a plan by one step, the best change of each setting first.
+
+    Counts go one step up and down, to the nearest that was tried or, where none was, to the half
+    and the double. Of a setting without order each other value is a step. Layouts (processes,
+    threads, replicas) are those of the same strategy that were tried.
+
+    Args:
+        plan: The plan.
+        evidence: Trials of its study.
+        facts: What is trained, and so which values can be tried here; ``None``: as in trials only.
+        steps: Its step times with other batches.
+    """
+    tried = {repr(one.plan): settings_of(one.plan) for one in evidence.measured()}
+    found: dict[tuple[str, str], Variation] = {}
+    for setting, other in _neighbours(plan, evidence, facts):
+        value, new = (settings_of(each)[setting] for each in (plan, other))
+        speed, basis = evidence.speed_ratio(plan, other), Basis.MEASURED
+        if speed is None and setting == "node_batch" and steps is not None:
+            speed, basis = _on_line(plan, other, steps), Basis.LINE
+        if speed is None:
+            speed = _effect(setting, value, new, evidence, tried)
+            basis = Basis.OTHER_PLANS if speed else Basis.UNKNOWN
+        found[setting, new] = Variation(
+            setting=setting, value=value, other=new, speed=speed, basis=basis
+        )
+    return sorted(found.values(), key=lambda v: (v.speed is None, v.setting, -_median(v)))
+
+
+class _Settings(dict[str, str]):
+    """Settings by name. An option that a plan lacks is ``default``."""
+
+    def __missing__(self, name: str) -> str:
+        return "default"
+
+
+def settings_of(plan: Plan) -> Mapping[str, str]:
+    """Give every setting of a plan as text; its processes, threads and replicas are one."""
+    values = {f.name: getattr(plan, f.name) for f in fields(Plan) if f.name not in _IN_LAYOUT}
+    values |= values.pop("options")
+    parts = max(plan.processes, plan.replicas)
+    layout = f"{parts}x{plan.threads // parts}"
+    if plan.replicas not in (1, plan.processes):
+        layout += f" in {plan.replicas} replicas"
+    texts = {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in values.items()
+    }
+    return _Settings(texts | {LAYOUT: layout})
+
+
+def only_difference(one: Plan, other: Plan) -> str | None:
+    """Name the one setting in which plans of a strategy differ; ``None`` if there is none."""
+    before, after = settings_of(one), settings_of(other)
+    changed = [name for name in {**before, **after} if before[name] != after[name]]
+    return changed[0] if len(changed) == 1 and changed[0] not in _FIXED else None
+
+
+def _neighbours(
+    plan: Plan, evidence: Evidence, facts: CaseFacts | None
+) -> Iterator[tuple[str, Plan]]:
+    tried = [
+        (setting, result.plan)
+        for result in evidence.measured()
+        if (setting := only_difference(plan, result.plan)) is not None
+    ]
+    yield from ((setting, other) for setting, other in tried if setting not in _COUNTS)
+    for name in _COUNTS:
+        now = getattr(plan, name)
+        known = [getattr(other, name) for setting, other in tried if setting == name]
+        for wanted in (
+            max((value for value in known if value < now), default=now // 2),
+            min((value for value in known if value > now), default=2 * now or 1),
+        ):
+            if (other := _changed(plan, name, wanted)) is not None:
+                yield name, other
+    for name, values in _choices(plan, facts).items():
+        for value in values:
+            if (other := _changed(plan, name, value)) is not None:
+                yield name, other
+
+
+def _choices(plan: Plan, facts: CaseFacts | None) -> Mapping[str, tuple[Any, ...]]:
+    """Give the values that settings without order can have here."""
+    if facts is None:
+        return {}
+    on_gpu = "cpu" not in plan.devices
+    inputs = tuple(facts.inputs) + (("device",) if on_gpu and "cache" in facts.inputs else ())
+    return {
+        "memory_format": MEMORY_FORMATS,
+        "allocator": tuple(name for name in ALLOCATORS if name in facts.allocators),
+        "input": tuple(name for name in INPUTS if name in inputs),
+        "fused_optimizer": (False, True) if facts.has_fused_optimizer else (),
+        "compile": (False, True) if facts.can_compile else (),
+        "cuda_graph": (False, True) if on_gpu else (),
+    }
+
+
+def _changed(plan: Plan, name: str, value: Any) -> Plan | None:
+    if value == getattr(plan, name):
+        return None
+    try:
+        return replace(plan, **{name: value})
+    except InvalidPlanError:
+        return None
+
+
+def _on_line(plan: Plan, other: Plan, steps: MeasuredSteps) -> Interval | None:
+    if len(steps.points) < _LINE_POINTS:
+        return None
+    line = steps.step_time
+    now, new = (line.at(each.node_batch) / each.node_batch for each in (plan, other))
+    return _exactly(now / new)
+
+
+def _effect(
+    setting: str,
+    value: str,
+    new: str,
+    evidence: Evidence,
+    tried: Mapping[str, Mapping[str, str]],
+) -> Interval | None:
+    """Give by how much a change of a single setting changed the speed, in whichever plans."""
+    before: dict[tuple[tuple[str, str], ...], Plan] = {}
+    after = dict(before)
+    for result in evidence.measured():
+        settings = tried[repr(result.plan)]
+        others = tuple(sorted(item for item in settings.items() if item[0] != setting))
+        if settings[setting] == value:
+            before[others] = result.plan
+        elif settings[setting] == new:
+            after[others] = result.plan
+    logs = [
+        math.log(speed.median)
+        for others in before.keys() & after.keys()
+        if (speed := evidence.speed_ratio(before[others], after[others])) is not None
+    ]
+    return _exactly(math.exp(fmean(logs))) if logs else None
+
+
+def _exactly(value: float) -> Interval:
+    return Interval(median=value, low=value, high=value, count=0)
+
+
+def _median(variation: Variation) -> float:
+    return variation.speed.median if variation.speed else 0.0

@@ -1,0 +1,207 @@
+"""Worth of a stored plan: parts of its step, runner-up, variations, baselines, cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from launch.case_facts import CaseFacts
+from launch.plan import Plan
+from planner.plans.stored_plan import StoredPlan
+from planner.trials.result import TrialResult
+from planner.tuning.study import StoredTrial
+from planner.worth.evidence import Evidence, chance_above_one, interval_json
+from planner.worth.step_parts import StepPart, split_step
+from planner.worth.variations import Variation, vary
+from probes import codec
+from probes.hardware import Hardware
+from probes.timing import Interval
+
+ONE_CORE = "one core"
+DEFAULTS = "PyTorch's defaults"
+OWN_BATCH = "this plan, usual batch"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownBaseline:
+    """A plan that a stored one is held against."""
+
+    name: str
+    plan: Plan
+    throughput_samples_per_s: Interval
+
+    speedup: Interval
+    """Samples per second of the stored plan / of this one."""
+
+    epochs_until_paid: float | None
+    """Epochs after which what tuning took is saved; ``None`` where they are never, or the number
+    of training samples is not on record."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnerUp:
+    """The fastest other plan of the study."""
+
+    plan: Plan
+
+    lead: Interval
+    """Samples per second of the stored plan / of this one."""
+
+    certainty: float
+    """Probability that the stored plan is the faster one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanWorth:
+    """What the trials of a study say about the plan that was chosen. Unknown parts are empty."""
+
+    step_s: float
+    step_parts: tuple[StepPart, ...] = ()
+    runner_up: RunnerUp | None = None
+    variations: tuple[Variation, ...] = ()
+    baselines: tuple[KnownBaseline, ...] = ()
+
+    tuning_s: float
+    """Time of the study's trials until the plan was stored."""
+
+    num_trials: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Give everything as plain values for scripts."""
+        runner_up = self.runner_up
+        return {
+            "step_time_s": self.step_s,
+            "step_parts": codec.to_builtins(self.step_parts),
+            "runner_up": runner_up
+            and {
+                "plan": codec.to_builtins(runner_up.plan),
+                "lead": interval_json(runner_up.lead),
+                "certainty": runner_up.certainty,
+            },
+            "variations": [
+                {
+                    "setting": one.setting,
+                    "value": one.value,
+                    "other": one.other,
+                    "speed": interval_json(one.speed),
+                    "basis": one.basis.name.lower(),
+                }
+                for one in self.variations
+            ],
+            "baselines": [
+                {
+                    "name": one.name,
+                    "plan": codec.to_builtins(one.plan),
+                    "throughput_samples_per_s": interval_json(one.throughput_samples_per_s),
+                    "speedup": interval_json(one.speedup),
+                    "epochs_until_paid": one.epochs_until_paid,
+                }
+                for one in self.baselines
+            ],
+            "tuning_s": self.tuning_s,
+            "trials": self.num_trials,
+        }
+
+
+def assess(
+    stored: StoredPlan,
+    trials: Sequence[StoredTrial],
+    facts: CaseFacts | None,
+    node: Hardware | None,
+) -> PlanWorth | None:
+    """Say what a plan is worth; ``None`` where none of its trials are on record.
+
+    Args:
+        stored: The plan.
+        trials: Those of its study.
+        facts: What is trained, if that is on record.
+        node: Its machine with measured limits, if there are any.
+    """
+    evidence = Evidence(trials, stored.created_at)
+    result = evidence.find(stored.plan)
+    if result is None or result.measurement is None:
+        return None
+    step_s = result.measurement.median_s
+    input_share = getattr(result.measurement, "input_share", None)
+    parts = split_step(
+        stored.plan, step_s, facts, node.speeds if node else None, input_share=input_share
+    )
+    return PlanWorth(
+        step_s=step_s,
+        step_parts=tuple(parts),
+        runner_up=_find_runner_up(stored.plan, evidence),
+        variations=tuple(vary(stored.plan, evidence, facts, stored.step_time)),
+        baselines=tuple(
+            _find_baselines(stored, evidence, facts, node.cpu.usable_cores if node else None)
+        ),
+        tuning_s=evidence.elapsed_s,
+        num_trials=len(evidence.trials),
+    )
+
+
+def _find_runner_up(plan: Plan, evidence: Evidence) -> RunnerUp | None:
+    others = [result for result in evidence.measured() if result.plan != plan]
+    ranked = sorted(others, key=_time_per_sample_s)
+    if not ranked or (lead := evidence.speed_ratio(ranked[0].plan, plan)) is None:
+        return None
+    return RunnerUp(plan=ranked[0].plan, lead=lead, certainty=chance_above_one(lead))
+
+
+def _time_per_sample_s(result: TrialResult) -> float:
+    assert result.measurement is not None  # evidence has no others
+    return result.measurement.median_s / result.plan.node_batch
+
+
+def _find_baselines(
+    stored: StoredPlan, evidence: Evidence, facts: CaseFacts | None, cores: int | None
+) -> Iterator[KnownBaseline]:
+    """Find those that were measured, among the trials; they are known by their settings."""
+    found: dict[str, Plan] = {}
+    own_batch = facts.default_batch if facts else stored.baseline and stored.baseline.node_batch
+    for result in evidence.measured():
+        if result.plan.node_batch != own_batch:
+            continue
+        if (name := _name_baseline(result.plan, cores)) is not None:
+            found[name] = result.plan
+        elif result.plan == replace(stored.plan, node_batch=result.plan.node_batch):
+            found[OWN_BATCH] = result.plan
+    for name in (ONE_CORE, DEFAULTS, OWN_BATCH):
+        plan = found.get(name)
+        if plan is None or plan == stored.plan:
+            continue
+        known, speedup = evidence.find(plan), evidence.speed_ratio(plan, stored.plan)
+        rate = None if known is None else known.throughput_samples_per_s()
+        if rate is None or speedup is None:
+            continue
+        yield KnownBaseline(
+            name=name,
+            plan=plan,
+            throughput_samples_per_s=rate,
+            speedup=speedup,
+            epochs_until_paid=_epochs_until_paid(evidence.elapsed_s, rate, speedup, facts),
+        )
+
+
+def _name_baseline(plan: Plan, cores: int | None) -> str | None:
+    """Name a plan without any setting of its own: on one core, or on all of them or one GPU."""
+    plain = Plan(
+        strategy=plan.strategy,
+        node_batch=plan.node_batch,
+        threads_per_process=plan.threads_per_process,
+        devices=plan.devices,
+    )
+    if plan != plain:
+        return None
+    if plan.devices == ("cpu",) and plan.threads == 1:
+        return ONE_CORE
+    return DEFAULTS if plan.devices != ("cpu",) or plan.threads == cores else None
+
+
+def _epochs_until_paid(
+    tuning_s: float, rate: Interval, speedup: Interval, facts: CaseFacts | None
+) -> float | None:
+    if facts is None or speedup.median <= 1:
+        return None
+    epoch_s = facts.train_samples / rate.median
+    return tuning_s / (epoch_s * (1 - 1 / speedup.median))

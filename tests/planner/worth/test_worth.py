@@ -1,0 +1,147 @@
+"""What a plan is worth follows from the trials of its study; what they do not say is left out."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+from worth_cases import ALL_CORES, BEST, FACTS, NODE, ONE_CORE, STORED, TRIALS, trial
+
+from planner.worth.evidence import chance_above_one
+from planner.worth.step_parts import split_step
+from planner.worth.variations import Basis, only_difference
+from planner.worth.worth import DEFAULTS, OWN_BATCH, assess
+from probes.timing import Interval
+
+
+@pytest.fixture
+def worth():
+    found = assess(STORED, TRIALS, FACTS, NODE)
+    assert found is not None
+    return found
+
+
+def variation(worth, setting, other):
+    return next(v for v in worth.variations if (v.setting, v.other) == (setting, other))
+
+
+def test_parts_of_a_step_are_floors_from_measured_rates_and_the_rest(worth):
+    assert worth.step_s == pytest.approx(3.2)
+    times = {part.name: part.time_s for part in worth.step_parts}
+    assert times["computing"] == pytest.approx(4e9 * 128 / 2e11)
+    assert times["weights, update"] == pytest.approx(200e6 * (3 * 2 + 5) / 1.5e10)
+    assert times["sum over workers"] == pytest.approx(200e6 * 3 / 1.5e10)
+    assert math.fsum(times.values()) == pytest.approx(3.2)
+    assert not next(part for part in worth.step_parts if part.name == "not explained").is_floor
+
+
+def test_half_of_the_cores_have_half_of_the_rate():
+    plan = replace(ONE_CORE, node_batch=128)
+    (computing, *_) = split_step(plan, 9.0, FACTS, NODE.speeds)
+    assert computing.time_s == pytest.approx(4e9 * 128 / 1e11)
+
+
+def test_waiting_for_input_is_a_part_where_it_was_measured():
+    parts = split_step(BEST, 4.0, None, None, input_share=0.25)
+    assert [(part.name, part.time_s) for part in parts] == [
+        ("waiting for input", 1.0),
+        ("not explained", 3.0),
+    ]
+
+
+def test_nothing_is_said_of_a_device_whose_limits_are_not_measured():
+    plan = replace(ONE_CORE, devices=("cuda:0",))
+    assert split_step(plan, 1.0, FACTS, NODE.speeds) == []
+
+
+def test_runner_up_is_the_fastest_other_plan_of_this_search(worth):
+    assert worth.runner_up.plan.strategy == "threads"
+    assert worth.runner_up.lead.median == pytest.approx(40 / 39.9, rel=1e-3)
+    assert 0.9 < worth.runner_up.certainty < 1
+
+
+@pytest.mark.parametrize(("median", "chance"), [(1.0, 0.5), (1.02, 0.975), (0.98, 0.025)])
+def test_certainty_follows_from_how_far_the_interval_is_from_one(median, chance):
+    value = Interval(median=median, low=median / 1.02, high=median * 1.02, count=9)
+    assert chance_above_one(value) == pytest.approx(chance, abs=0.01)
+
+
+def test_settings_that_were_tried_have_their_interval(worth):
+    found = variation(worth, "memory_format", "contiguous")
+    assert (found.value, found.basis) == ("channels_last", Basis.MEASURED)
+    assert found.speed.median == pytest.approx(0.95)
+    assert found.speed.low < found.speed.median < found.speed.high
+
+
+def test_of_batches_the_nearest_that_was_tried_counts_and_else_the_line(worth):
+    assert variation(worth, "node_batch", "64").basis is Basis.MEASURED
+    above = variation(worth, "node_batch", "256")
+    assert above.basis is Basis.LINE
+    line = STORED.step_time.step_time
+    assert above.speed.median == pytest.approx(256 / line.at(256) * line.at(128) / 128)
+    assert not any(v.setting == "node_batch" and v.other == "32" for v in worth.variations)
+
+
+def test_a_change_that_only_other_plans_made_counts_as_a_model():
+    plain = replace(ALL_CORES, fused_optimizer=True)
+    found = assess(STORED, [*TRIALS, trial(8, plain, 33.6)], FACTS, NODE)
+    change = variation(found, "fused_optimizer", "false")
+    assert change.basis is Basis.OTHER_PLANS
+    assert change.speed.median == pytest.approx(32 / 33.6, rel=1e-3)
+
+
+def test_what_nothing_is_known_of_is_not_tried(worth):
+    found = variation(worth, "fused_optimizer", "false")
+    assert (found.speed, found.basis) == (None, Basis.UNKNOWN)
+
+
+def test_baselines_are_known_by_their_settings(worth):
+    plans = {one.name: one.plan for one in worth.baselines}
+    assert plans == {
+        "one core": ONE_CORE,
+        DEFAULTS: ALL_CORES,
+        OWN_BATCH: replace(BEST, node_batch=32),
+    }
+
+
+def test_threads_on_a_part_of_the_cores_are_nobodys_default():
+    wide = replace(NODE, cpu=replace(NODE.cpu, usable_cores=64))
+    names = [one.name for one in assess(STORED, TRIALS, FACTS, wide).baselines]
+    assert DEFAULTS not in names
+
+
+def test_tuning_has_paid_after_the_epochs_that_save_its_time(worth):
+    assert (worth.tuning_s, worth.num_trials) == (70.0, 7)
+    defaults = next(one for one in worth.baselines if one.name == DEFAULTS)
+    saved_s = 3200 / 32 - 3200 / 40
+    assert defaults.epochs_until_paid == pytest.approx(70 / saved_s)
+
+
+def test_a_plan_that_is_no_faster_never_pays():
+    slower = [*TRIALS[:6], trial(6, BEST, 19.0)]
+    assert {one.epochs_until_paid for one in assess(STORED, slower, FACTS, NODE).baselines} == {
+        None
+    }
+
+
+def test_a_database_of_an_older_release_has_less_to_say():
+    found = assess(STORED, TRIALS, None, None)
+    assert found.step_parts == ()
+    assert [one.epochs_until_paid for one in found.baselines] == [None, None]
+    assert assess(STORED, [], None, None) is None
+
+
+def test_everything_is_plain_values_for_scripts(worth):
+    document = json.loads(json.dumps(worth.to_json(), allow_nan=False))
+    assert document["runner_up"]["certainty"] == worth.runner_up.certainty
+    assert document["variations"][0]["basis"] in ("measured", "line", "other_plans")
+    assert {one["name"] for one in document["baselines"]} >= {DEFAULTS}
+
+
+def test_plans_that_differ_in_two_settings_are_no_neighbours():
+    assert only_difference(BEST, replace(BEST, processes=1, replicas=1)) == "layout"
+    assert only_difference(BEST, replace(BEST, options={"cut": "measured"})) == "cut"
+    assert only_difference(BEST, replace(BEST, node_batch=64, micro_batches=2)) is None
+    assert only_difference(BEST, replace(BEST, strategy="threads")) is None
