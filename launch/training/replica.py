@@ -11,8 +11,10 @@ from torch import Tensor, nn
 from launch.data.batch import Batch, move_batch, num_samples, split_batch
 from launch.data.samples import count_usable_parts
 from launch.data.split import BatchSize
+from launch.errors import InvalidPlanError, UseCaseError
 from launch.plan import Plan
 from launch.training.autocast import autocast
+from launch.training.averaging.aliases import aliases_follow
 from launch.training.compiled import compile_model, translate_compiler_errors
 from launch.training.loss import read_async
 from launch.use_cases._base import UseCase
@@ -101,11 +103,23 @@ class WeightedLoss(nn.Module):
 
 
 def prepare_model(plan: Plan, model: nn.Module, device: str) -> nn.Module:
-    """Move a fresh model to a device and to the plan's memory format."""
+    """Move a fresh model to a device and to the plan's memory format.
+
+    Raises:
+        InvalidPlanError: Something that cannot be moved shares the memory of a parameter.
+    """
     model.train()
-    if torch.device(device).type == "cuda":
+    is_cuda, form = torch.device(device).type == "cuda", memory_format(plan)
+    if is_cuda:
         torch.cuda.set_device(device)  # for its streams
-    return model.to(device=device, memory_format=memory_format(plan))  # type: ignore[call-overload,no-any-return]
+    is_changed = form == torch.channels_last
+    moved = [p for p in model.parameters() if is_cuda or (is_changed and p.dim() == 4)]
+    try:
+        with aliases_follow(model, moved):
+            return model.to(device=device, memory_format=form)  # type: ignore[call-overload,no-any-return]
+    except UseCaseError as error:  # of this plan alone: in other plans nothing moves
+        where = f"device={device} and memory_format={plan.memory_format}"
+        raise InvalidPlanError(f"{where}: {error}") from error
 
 
 def memory_format(plan: Plan) -> torch.memory_format:

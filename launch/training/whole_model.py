@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable
 from itertools import accumulate
 
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from launch.errors import UseCaseError
 from launch.local_group.alignment import aligned
 from launch.local_group.group import LocalGroup
+from launch.training.averaging.aliases import count_users, memory_of
 
 
 class WholeModel:
@@ -28,10 +30,10 @@ class WholeModel:
         self._buffers = [buffer for buffer in model.buffers() if buffer.numel() > 0]
         tensors = [*self._parameters, *self._buffers]
         sizes = [aligned(tensor.numel() * tensor.element_size()) for tensor in tensors]
-        memory = group.share_bytes(sum(sizes))
+        self._memory = group.share_bytes(sum(sizes))
         starts = accumulate(sizes, initial=0)
         self._shared = {
-            id(tensor): _view(memory, start, tensor)
+            id(tensor): _view(self._memory, start, tensor)
             for tensor, start in zip(tensors, starts, strict=False)
         }
         if group.local_rank == 0:
@@ -40,6 +42,17 @@ class WholeModel:
         group.barrier()
         for parameter in self._parameters:
             parameter.data = self._shared[id(parameter)]
+        self._users = self._count_users()
+
+    def has_new_users(self) -> bool:
+        """Whether something has begun to keep the memory of a parameter or buffer."""
+        if self._count_users() == self._users:
+            return False
+        gc.collect()  # and not what only waits to be collected
+        return self._count_users() != self._users
+
+    def _count_users(self) -> int:
+        return count_users(memory_of(self._memory))
 
     @torch.no_grad()
     def sync_model(self, owned: Iterable[Tensor], device: torch.device) -> None:

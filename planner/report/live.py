@@ -100,7 +100,7 @@ class LiveDisplay:
             case TrialEnded(result=result, is_best=is_best):
                 self._end_trial(result, host, is_best=is_best)
             case Described(facts=facts):
-                self._samples_in_epoch = facts.train_samples
+                self._samples, self._samples_in_epoch = 0, facts.train_samples
                 self._show("starting the workers", 0, self._samples_in_epoch)
             case StepDone():
                 self._step(report)

@@ -118,12 +118,14 @@ class Training:
         self._directory = directory
         self.events: list[WorkerEvent] = []
 
-    def run(self, plan: Plan, case: str, *, epochs: int = 1) -> dict[str, object]:
+    def run(
+        self, plan: Plan, case: str, *, epochs: int = 1, file: Path = TINY
+    ) -> dict[str, object]:
         """Train and return the weights."""
         weights = self._directory / "weights.safetensors"
         task = Task(
             purpose=Purpose.TRAIN,
-            workload=Workload(use_case=f"{TINY}:{case}", seed=SEED),
+            workload=Workload(use_case=f"{file}:{case}", seed=SEED),
             plan=plan,
             epochs=epochs,
             weights=str(weights),

@@ -86,6 +86,26 @@ class DetachFromInit(Layer):
         return factor_of(hidden[:, 1:] @ self.kept)
 
 
+class PicturesFromInit(nn.Conv2d):
+    """Sees its input as pictures; has a tensor in the memory of its weight."""
+
+    def __init__(self) -> None:
+        super().__init__(6, 6, 3, padding=1)
+        self.kept = self.weight.detach()
+
+    def forward(self, hidden):
+        pictures = super().forward(hidden.view(-1, 6, 8, 8))
+        return pictures.flatten(1) * (1 + torch.tanh(self.kept.square().sum()))
+
+
+class PartOfPicturesFromInit(PicturesFromInit):
+    """Has one in a part of that memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept = self.weight.detach()[1:]
+
+
 class DetachKept(Layer):
     """Keeps such a tensor from its first call."""
 
@@ -428,7 +448,28 @@ class DetachFromInitCase(Hidden):
     layer = DetachFromInit
 
 
+class PicturesFromInitCase(Hidden):
+    layer = PicturesFromInit
+
+
 class DetachKeptCase(Hidden):
+    layer = DetachKept
+
+
+class InStages(Hidden):
+    def layers(self, model):
+        return nn.Sequential(nn.Flatten(), model.first, nn.Tanh(), model.layer, model.last)
+
+
+class CloneKeptInStages(InStages):
+    layer = CloneKept
+
+
+class DetachFromInitInStages(InStages):
+    layer = DetachFromInit
+
+
+class DetachKeptInStages(InStages):
     layer = DetachKept
 
 

@@ -8,9 +8,10 @@ models are copied: these tensors must come along.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -36,20 +37,31 @@ def count_users(memory: int) -> int:
 
 
 @contextmanager
-def aliases_follow(model: nn.Module) -> Iterator[None]:
+def aliases_follow(
+    model: nn.Module, parameters: Iterable[nn.Parameter] | None = None
+) -> Iterator[None]:
     """Move the tensors that share a trained parameter's memory to where the context moves that.
 
-    The context may give each such parameter a memory of its own, in which its elements lie as
-    before.
+    The context may give each such parameter a memory of its own. Where its elements lie in another
+    order there, tensors that are the whole parameter can follow alone.
+
+    Args:
+        model: The model.
+        parameters: Those of it that the context moves, all where they are not named.
 
     Raises:
         UseCaseError: Something that cannot be moved shares the memory.
     """
-    aliases = _find_aliases(model)
+    aliases = _find_movable(model, parameters)
     yield
-    for parameter, begin, tensors in aliases:
-        for tensor in tensors:
-            tensor.data = _moved(tensor, parameter, begin)
+    for alias in aliases:
+        for tensor in alias.tensors:
+            tensor.data = _moved(tensor, alias, alias.parameter)
+
+
+def find_shared_parameter(model: nn.Module) -> str | None:
+    """Find a trained parameter whose memory something else shares, and give its name."""
+    return next((alias.name for alias in _find_aliases(model)), None)
 
 
 def copy_model(model: nn.Module) -> nn.Module:
@@ -59,22 +71,54 @@ def copy_model(model: nn.Module) -> nn.Module:
         UseCaseError: Something that cannot be copied so shares the memory.
     """
     done: dict[int, Any] = {}
-    for parameter, begin, tensors in _find_aliases(model):
-        copied = deepcopy(parameter, done)
-        for tensor in tensors:
+    for alias in _find_movable(model):
+        copied = deepcopy(alias.parameter, done)
+        for tensor in alias.tensors:
             if tensor.grad_fn is None:  # others cannot be copied, as torch says if they have to be
-                done[id(tensor)] = alias = deepcopy(tensor)
-                alias.data = _moved(tensor, copied, begin)
+                done[id(tensor)] = of_copy = deepcopy(tensor)
+                of_copy.data = _moved(tensor, alias, copied)
     return deepcopy(model, done)
 
 
-def _find_aliases(model: nn.Module) -> list[tuple[nn.Parameter, int, list[Tensor]]]:
-    """Find each trained parameter that shares its memory, where it began, and the others there."""
+@dataclass(frozen=True, slots=True)
+class _Aliases:
+    """Tensors in the memory of a parameter, and how the parameter lay in it then."""
+
+    parameter: nn.Parameter
+    name: str
+    begin: int
+    stride: tuple[int, ...]
+    tensors: list[Tensor]
+
+
+def _find_movable(
+    model: nn.Module, parameters: Iterable[nn.Parameter] | None = None
+) -> list[_Aliases]:
+    """Find what `_find_aliases` finds; all of it can be moved.
+
+    Raises:
+        UseCaseError: Something cannot.
+    """
+    found = _find_aliases(model, parameters)
+    trained = {id(parameter) for parameter in model.parameters() if parameter.requires_grad}
+    for alias in found:
+        _check_movable(alias, trained)
+    return found
+
+
+def _find_aliases(
+    model: nn.Module, parameters: Iterable[nn.Parameter] | None = None
+) -> list[_Aliases]:
+    """Find the trained parameters, of these or of all, that share their memory."""
     trained = [p for p in model.parameters() if p.requires_grad and p.numel()]
+    names = parameter_names(model)
+    wanted = set(map(id, trained if parameters is None else parameters))
     lone = torch.empty(1)
     alone = count_users(memory_of(lone))
     crowded: dict[int, list[Tensor]] = {
-        memory: [] for memory in map(memory_of, trained) if count_users(memory) > alone
+        memory_of(parameter): []
+        for parameter in trained
+        if id(parameter) in wanted and count_users(memory_of(parameter)) > alone
     }
     with torch._C.DisableTorchFunctionSubclass():  # whatever kinds of tensors there are
         for thing in gc.get_objects() if crowded else ():
@@ -94,33 +138,44 @@ def _find_aliases(model: nn.Module) -> list[tuple[nn.Parameter, int, list[Tensor
             and (_span(tensor)[0] < end and _span(tensor)[1] > begin)
         ]
         if others:
-            _check_movable(parameter, others, identities, parameter_names(model)[id(parameter)])
-            found.append((parameter, begin, others))
+            name = names[id(parameter)]
+            found.append(_Aliases(parameter, name, begin, parameter.stride(), others))
     return found
 
 
-def _check_movable(
-    parameter: nn.Parameter, others: Sequence[Tensor], trained: set[int], name: str
-) -> None:
-    begin, end = _span(parameter)
+def _check_movable(alias: _Aliases, trained: set[int]) -> None:
+    begin, end = _span(alias.parameter)
     if (
-        not is_dense(parameter)
-        or not parameter.untyped_storage().resizable()  # which NumPy forbids for its arrays
-        or any(begin > _span(tensor)[0] or _span(tensor)[1] > end for tensor in others)
-        or any(id(tensor) in trained for tensor in others)
+        not is_dense(alias.parameter)
+        or not alias.parameter.untyped_storage().resizable()  # which NumPy forbids for its arrays
+        or any(begin > _span(tensor)[0] or _span(tensor)[1] > end for tensor in alias.tensors)
+        or any(id(tensor) in trained for tensor in alias.tensors)
     ):
         raise UseCaseError(
-            f"parameter {name!r} shares its memory with another parameter, a NumPy array or a "
-            "larger tensor, which would not see its updates: give it a copy, or use one parameter "
-            "in both places"
+            f"parameter {alias.name!r} shares its memory with another parameter, a NumPy array or "
+            "a larger tensor, which would not see its updates: give it a copy, or use one "
+            "parameter in both places"
         )
 
 
-def _moved(tensor: Tensor, parameter: Tensor, begin: int) -> Tensor:
-    """View a parameter's present memory as a tensor viewed that which began at some byte."""
-    start = tensor.storage_offset() - begin // tensor.element_size()
-    view = torch.empty(0, dtype=tensor.dtype)
-    return view.set_(parameter.untyped_storage(), start, tensor.size(), tensor.stride())
+def _moved(tensor: Tensor, found: _Aliases, parameter: Tensor) -> Tensor:
+    """View a parameter's present memory as a tensor viewed that in which it was found."""
+    if _order(parameter, parameter.stride()) == _order(parameter, found.stride):
+        start = tensor.storage_offset() - found.begin // tensor.element_size()
+        view = torch.empty(0, dtype=tensor.dtype, device=parameter.device)
+        return view.set_(parameter.untyped_storage(), start, tensor.size(), tensor.stride())
+    whole = (parameter.dtype, parameter.size(), found.stride)
+    if (tensor.dtype, tensor.size(), tensor.stride()) != whole:
+        raise UseCaseError(
+            f"the model keeps a part of parameter {found.name!r} or another view of it, which "
+            "would not see its updates: give it a copy, or take the part when it is used"
+        )
+    return parameter.data
+
+
+def _order(tensor: Tensor, stride: Sequence[int]) -> list[int]:
+    """Give the strides of the dimensions that have more than one element."""
+    return [step for step, size in zip(stride, tensor.size(), strict=True) if size > 1]
 
 
 def _span(tensor: Tensor) -> tuple[int, int]:

@@ -6,7 +6,9 @@ forward pass, with the layers whose sums are there, hides the network behind tha
 Nothing else is computed: what uses a parameter finds it updated.
 
 Uses are seen by PyTorch's own means, `torch.overrides.TorchFunctionMode`: whatever function of
-torch is given a parameter, by whatever module. No use that goes past it finds old values:
+torch is given a parameter, by whatever module. A use that goes past it does not find old values,
+except one by a bare address that an extension in C++ has kept from an earlier call without a tensor
+for it, which PyTorch forbids:
 
 * The first steps end with their update. Autograd's graph shows in them what used a parameter
   unseen, such as a scripted module, an extension in C++ or a `torch.autograd.Function`; a
@@ -74,7 +76,7 @@ class _Reason(IntEnum):
     """Why no update is late any more."""
 
     UNSEEN = 1
-    KEPT = 2
+    SHARED = 2
     GIVEN = 3
     UNTESTED = 4
 
@@ -84,7 +86,7 @@ _REASONS = {
         "{} is used past PyTorch's Python functions, as by a scripted module, by an "
         "autograd.Function or by a view from an earlier step"
     ),
-    _Reason.KEPT: "a tensor that is kept from step to step shares the memory of {}",
+    _Reason.SHARED: "a tensor that is kept from step to step shares the memory of {}",
     _Reason.GIVEN: "the model gives the memory of {} to other programs, such as NumPy",
     _Reason.UNTESTED: "a worker had no samples in the first steps",
 }
@@ -107,7 +109,7 @@ class LateUpdate:
         shared: The parameters of the node.
         names: Of each parameter, for people.
         update_groups: Which of them are updated together, and this worker's part.
-        indices: Of each parameter, as the peers count.
+        indices: Of each parameter, as the nodes count.
         group: The workers.
         reducer: Knows which sums are there.
         pieces: What the optimizer updates.
@@ -129,7 +131,7 @@ class LateUpdate:
         self._parameters = shared.parameters
         self._update_groups = update_groups
         self._by_index = np.empty(len(indices), np.int64)
-        """Update group of each parameter, as the peers count."""
+        """Update group of each parameter, as the nodes count."""
         self._update_group_of: dict[int, int] = {}
         for number, one in enumerate(update_groups):
             self._by_index[[indices[i] for i in one.parameters]] = number
@@ -196,13 +198,13 @@ class LateUpdate:
         Raises:
             UseCaseError: The model has given a parameter other memory.
         """
-        if not self._is_off and (number := self._locked.find_kept()) is not None:
+        if not self._is_off and (number := self._locked.find_shared()) is not None:
             if not self._locked.has_memory(number):
                 raise UseCaseError(
                     f"the model puts other memory in the place of {self._names[number]}, where "
                     "updates do not reach it: change it in place, as with copy_()"
                 )
-            self._turn_off(_Reason.KEPT, number)
+            self._turn_off(_Reason.SHARED, number)
         self._step += 1
 
     def learn(self) -> None:
@@ -237,10 +239,10 @@ class LateUpdate:
         try:
             with ExitStack() as trackers:
                 if self._is_pending or self._is_learning:
-                    trackers.enter_context(_UseTracker(self))
+                    trackers.enter_context(_UseTracker(self.call))
                 if self._whole_steps == _PROBATION_STEPS - 1:
                     # Not in all of them: nothing is compiled within it, so it hides compiled code.
-                    trackers.enter_context(_OperatorTracker(self))
+                    trackers.enter_context(_OperatorTracker(self.call_operator))
                 yield
         except RuntimeError as error:
             if (message := self._locked.find_message(error)) is not None:
@@ -253,11 +255,15 @@ class LateUpdate:
         if self._is_learning:
             self._expect_seen([id(parameter)])
 
-    def check_operator(self, given: Iterable[Any]) -> None:
-        """Hold what an operator of torch is given against what was seen."""
-        for tensor in tensors_in(given):
-            if (number := self._locked.find_owner(tensor)) is not None:
-                self._expect_seen([id(self._parameters[number])])
+    def call_operator(
+        self, operator: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any]
+    ) -> Any:
+        """Call an operator of torch; hold what it is given against what was seen."""
+        with torch._C.DisableTorchFunction():  # which would take the look for a use
+            for tensor in tensors_in((*args, *named.values())):
+                if (number := self._locked.find_owner(tensor)) is not None:
+                    self._expect_seen([id(self._parameters[number])])
+        return operator(*args, **named)
 
     def _expect_seen(self, used: Iterable[int]) -> None:
         for parameter in used:
@@ -277,6 +283,8 @@ class LateUpdate:
         self, function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any]
     ) -> Any:
         """Call a function of torch, with what it is given updated."""
+        if torch.compiler.is_compiling():  # what is compiled runs unseen
+            return function(*args, **named)
         given = (*args, *named.values())
         for tensor in tensors_in(given):
             if isinstance(tensor, nn.Parameter):
@@ -350,43 +358,31 @@ class LateUpdate:
                     piece.owned.grad = None
 
 
-class _UseTracker(TorchFunctionMode):
-    """Sees what torch's functions are called with."""
+class _Tracker:
+    """Calls what torch was about to call through a function that sees it."""
 
-    def __init__(self, late: LateUpdate) -> None:
+    def __init__(self, call: Callable[..., Any]) -> None:
         super().__init__()
-        self._late = late
+        self._call = call
 
-    def __torch_function__(
+    def _handle(
         self,
         function: Callable[..., Any],
         types: Sequence[type],
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        named = kwargs or {}
-        if torch.compiler.is_compiling():  # what is compiled runs unseen
-            return function(*args, **named)
-        return self._late.call(function, args, named)
+        return self._call(function, args, kwargs or {})
 
 
-class _OperatorTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _UseTracker(_Tracker, TorchFunctionMode):
+    """Sees what torch's functions are called with."""
+
+    __torch_function__ = _Tracker._handle
+
+
+class _OperatorTracker(_Tracker, TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Sees what torch's operators are called with, by Python and by C++."""
 
     supports_higher_order_operators = True
-
-    def __init__(self, late: LateUpdate) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._late = late
-
-    def __torch_dispatch__(
-        self,
-        function: Callable[..., Any],
-        types: Sequence[type],
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        named = kwargs or {}
-        with torch._C.DisableTorchFunction():  # which would take the look for a use
-            self._late.check_operator((*args, *named.values()))
-        return function(*args, **named)
+    __torch_dispatch__ = _Tracker._handle

@@ -3,7 +3,7 @@
 A locked parameter has another memory, and PyTorch refuses every access to that: whatever operator,
 copy or conversion is given the parameter, from Python or from C++, ends with an error. So a use
 that nobody saw cannot find the values of the step before. A lock does not hold for a tensor that
-shares the parameter's own memory. `find_kept` finds these, by counting what keeps that memory.
+shares the parameter's own memory. `find_shared` finds these, by counting what keeps that memory.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class LockedParameters:
         for number in numbers:
             self._parameters[number].data = self._values[number]
 
-    def find_kept(self) -> int | None:
+    def find_shared(self) -> int | None:
         """Find a parameter, not locked, whose memory is kept by more than the parameter."""
         users = enumerate(map(count_users, self._memories))
         return next((number for number, now in users if now != self._users[number]), None)

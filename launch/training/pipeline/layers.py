@@ -134,13 +134,13 @@ def layer_costs(
         specs: From `boundary_specs`.
     """
     layers = list(layers)
-    together = _shared_until(layers)
+    shared_until = _shared_until(layers)
     return [
         LayerCost(
             time_s=time_s,
             output_bytes=spec.num_bytes if spec else 0,
             is_trained=any(p.requires_grad for p in layer.parameters()),
-            may_end_stage=spec is not None and together[index] <= index,
+            may_end_stage=spec is not None and shared_until[index] <= index,
             is_convolution=isinstance(layer, nn.Conv2d),
         )
         for index, (layer, time_s, spec) in enumerate(

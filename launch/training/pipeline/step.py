@@ -18,10 +18,11 @@ from launch.checkpoints.training_state import TrainingState
 from launch.data.batch import Batch, move_batch, split_batch
 from launch.data.samples import Part, count_equal_parts
 from launch.data.split import BatchSize
-from launch.errors import UseCaseError
+from launch.errors import InvalidPlanError, UseCaseError
 from launch.local_group.group import LocalGroup, SubGroup
 from launch.plan import Plan
 from launch.training.autocast import autocast
+from launch.training.averaging.aliases import find_shared_parameter
 from launch.training.averaging.clipping import GradientClipper
 from launch.training.averaging.optimizer import make_optimizer
 from launch.training.averaging.staging_buffer import GradientStagingBuffer
@@ -66,6 +67,8 @@ class PipelineStep(TrainStep):
         self._device = torch.device(plan.devices[group.local_rank % len(plan.devices)])
         self.model = prepare_model(plan, case.model(), "cpu")
         self._layers = _layers_of(case, self.model)
+        if (name := find_shared_parameter(self.model)) is not None:
+            raise _shared_memory_error(plan, f"parameter {name!r}")
         self._whole = WholeModel(self.model, group)
         self._reducer = group.make_reducer(self.model)
         self._connections = Connections(group, self._device)
@@ -84,6 +87,8 @@ class PipelineStep(TrainStep):
     def prepare(self, read_few: Callable[[], Batch]) -> None:
         self._example = self.place(read_few())[0]
         costs = self._measure()
+        if self._whole.has_new_users():
+            raise _shared_memory_error(self._plan, "a parameter")
         cut = self._choose_cut(costs)
         bounds = stage_bounds(cut, len(costs))
         is_timed = self._cut_option == "measured"
@@ -202,12 +207,12 @@ class PipelineStep(TrainStep):
         example = repeat_samples(self._example, size // micro_batches)
         specs = boundary_specs(self._layers, example, self._plan, self._device)
         if self._cut_option == "measured":
-            times_s = self._measure_together(example, micro_batches)
+            times_s = self._measure_on_all(example, micro_batches)
         else:
             times_s = [0.0] * len(self._layers)  # a cut that the user names needs none
         return layer_costs(self._layers, times_s, specs)
 
-    def _measure_together(self, example: Any, micro_batches: int) -> list[float]:
+    def _measure_on_all(self, example: Any, micro_batches: int) -> list[float]:
         """Time the layers on all workers at once, as in a step, and return the means."""
         layers = len(self._layers)
         times = self._group.share_bytes(8 * self._group.size * layers).view(torch.float64)
@@ -283,6 +288,13 @@ def _identities(module: nn.Module) -> set[int]:
 
 def _is_channels_last(tensor: Tensor) -> bool:
     return tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last)
+
+
+def _shared_memory_error(plan: Plan, what: str) -> InvalidPlanError:
+    return InvalidPlanError(
+        f"strategy={plan.strategy} and a model that keeps a tensor in the memory of {what}: its "
+        "updates may be made by another process: give it a copy, or use another strategy"
+    )
 
 
 def _layers_of(case: UseCase, model: nn.Module) -> nn.Sequential:

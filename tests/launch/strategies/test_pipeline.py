@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
+import hidden_cases
 import pytest
 import tiny_cases
 import torch
+from conftest import SEED
 from one_process import largest_error, trained_alone
 from worker_groups import first_failure
 
@@ -15,6 +18,9 @@ from launch.plan import Plan
 from launch.reports import StepDone, StrategyPrepared
 from launch.strategies import check_plan, load_strategy
 from launch.strategies._base import FixedTrial
+from launch.workload import Workload
+
+HIDDEN = Path(hidden_cases.__file__)
 
 TWO = Plan(
     strategy="pipeline", node_batch=8, processes=2, micro_batches=4, memory_format="channels_last"
@@ -106,6 +112,25 @@ def test_a_model_without_layers_is_a_fault_of_the_use_case(training):
     with training.start(training.task("NoLayers", TWO)) as group:
         failure = first_failure(group)
     assert failure.message.startswith("UseCaseError: the use case gives no layers(): ")
+
+
+@pytest.mark.parametrize("case", ["DetachFromInitInStages", "DetachKeptInStages"])
+@ANY
+def test_a_model_that_keeps_the_memory_of_a_parameter_is_refused(plan, case, training_on_four):
+    """What it keeps had the first values for ever, since another worker makes the updates."""
+    workload = Workload(use_case=f"{HIDDEN}:{case}", seed=SEED)
+    with training_on_four.start(training_on_four.task(case, plan, workload=workload)) as group:
+        failure = first_failure(group)
+    assert failure.message.startswith(
+        f"InvalidPlanError: strategy={plan.strategy} and a model that keeps a tensor in the memory"
+    )
+
+
+@ANY
+def test_a_model_that_keeps_a_copy_of_a_parameter_trains_as_one_process(plan, training_on_four):
+    alone = trained_alone(hidden_cases.CloneKeptInStages(), plan.node_batch)
+    weights = training_on_four.run(plan, "CloneKeptInStages", file=HIDDEN)
+    assert largest_error(weights, alone) < 1e-4
 
 
 def test_targets_that_cannot_be_sent_are_a_fault_of_the_use_case(training):

@@ -15,8 +15,8 @@ from launch.plan import Plan
 from launch.reports import Compiled, StepDone
 from launch.strategies import check_plan, load_strategy
 from launch.strategies._base import FixedTrial
-from launch.system.compiler import find_compiler
 from launch.training.compiled import set_compiler_cache
+from launch.workers.case_description import find_compiler
 from launch.workers.group import WorkerEnded, explain_failure
 
 needs_compiler = pytest.mark.skipif(

@@ -9,8 +9,9 @@ import pytest
 from host_answers import facts_of, host
 from rich.console import Console
 
+from launch.case_facts import CaseFacts
 from launch.hosts.findings import CheckedHosts
-from launch.reports import RanksJoined
+from launch.reports import Described, RanksJoined, StepDone
 from planner.api._cluster import check_all
 from planner.cancellation import Cancellation
 from planner.jobs.hosts import HostAccess, Hosts
@@ -84,6 +85,28 @@ def test_terminal_shows_how_many_hosts_have_answered_and_that_ranks_are_started(
     """The story: for half a minute nothing was to be seen."""
     done, _ = look(is_terminal=True, check="1 of 2 answered", world="starting an MPI rank")
     assert done == ["check", "root", "world"]
+
+
+def test_progress_of_an_epoch_begins_anew_after_a_restart():
+    """The samples before the restart were added to those after it."""
+    written = io.StringIO()
+    out = Output("launch", as_json=False)
+    out.errors = Console(file=written, force_terminal=True, width=80)
+    facts = CaseFacts(
+        default_batch=8,
+        train_samples=10,
+        validation_samples=10,
+        parameter_count=1,
+        parameter_bytes=4,
+        max_stages=1,
+        digest="sha256:0",
+    )
+    with LiveDisplay(out) as display:
+        for _ in range(2):
+            display(Described(facts=facts))
+            display(StepDone(step=1, epoch=0, time_s=0.1, samples=6, loss=1.0))
+    assert "epoch 1/1" in written.getvalue()
+    assert "validating" not in written.getvalue()
 
 
 def test_what_is_no_terminal_gets_one_line(look):

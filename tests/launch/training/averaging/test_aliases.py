@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
+from hidden_cases import DetachFromInit, NumpyFromInit, PartOfPicturesFromInit, PicturesFromInit
 from torch import nn
 
-from launch.errors import UseCaseError
+from launch.errors import InvalidPlanError, UseCaseError
+from launch.plan import Plan
 from launch.training.averaging.aliases import aliases_follow, copy_model
+from launch.training.replica import prepare_model
+
+CHANNELS_LAST = Plan(strategy="sequential", node_batch=3, memory_format="channels_last")
 
 
 class Shared(nn.Module):
@@ -49,6 +56,35 @@ def test_tensors_in_the_memory_of_a_parameter_are_copied_with_it():
     copied.check()
     model.check()
     assert isinstance(copied.teacher, nn.Parameter)
+
+
+def test_a_whole_parameter_follows_into_another_memory_format():
+    """`tune` takes channels_last on its own: what the constructor kept had its first values."""
+    layer = prepare_model(CHANNELS_LAST, PicturesFromInit(), "cpu")
+    with torch.no_grad():
+        layer.weight.mul_(-3)
+    assert layer.weight.is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(layer.kept, layer.weight)
+
+
+def test_a_part_of_a_parameter_cannot_follow_into_another_memory_format():
+    with pytest.raises(InvalidPlanError, match=r"^device=cpu and memory_format=channels_last: the"):
+        prepare_model(CHANNELS_LAST, PartOfPicturesFromInit(), "cpu")
+    prepare_model(
+        replace(CHANNELS_LAST, memory_format="contiguous"), PartOfPicturesFromInit(), "cpu"
+    )
+
+
+def test_what_does_not_move_may_share_its_memory():
+    prepare_model(CHANNELS_LAST, NumpyFromInit(), "cpu")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that torch can use")
+def test_tensors_in_the_memory_of_a_parameter_move_to_a_gpu_with_it():
+    layer = prepare_model(Plan(strategy="sequential", node_batch=3), DetachFromInit(), "cuda:0")
+    with torch.no_grad():
+        layer.weight.mul_(-3)
+    assert torch.equal(layer.kept, layer.weight.t()[1:])
 
 
 def test_parameters_in_one_tensor_that_nobody_keeps_are_moved_one_by_one():

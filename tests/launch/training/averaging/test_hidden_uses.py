@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import hidden_cases
@@ -27,6 +28,7 @@ THREADS = Plan(strategy="threads", threads_per_process=2, replicas=2, node_batch
 IS_LATE = {
     "ViewFromInitCase": False,
     "DetachFromInitCase": False,
+    "PicturesFromInitCase": False,
     "DetachKeptCase": False,
     "OwnFunctionCase": False,
     "ScriptedCase": False,
@@ -39,6 +41,13 @@ IS_LATE = {
 SPECS = {
     name: Spec(name, [PAIR, THREADS if name == "DetachFromInitCase" else ALONE], file=CASES)
     for name in IS_LATE
+} | {
+    # The parameter moves twice: into this memory format, and into shared memory.
+    "PicturesFromInitCase": Spec(
+        "PicturesFromInitCase",
+        [replace(plan, memory_format="channels_last") for plan in (PAIR, ALONE)],
+        file=CASES,
+    )
 }
 
 
