@@ -12,9 +12,8 @@ import json
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
 from datetime import datetime
-from typing import Annotated, Any, NoReturn, TypeVar, cast
+from typing import Annotated, Any, NoReturn, TypeVar
 
 import msgspec
 
@@ -112,21 +111,34 @@ def convert(values: object, as_type: type[T], *, source: str, allow_unknown_keys
         values: What JSON gave.
         as_type: What it should be.
         source: What messages call the whole document.
-        allow_unknown_keys: Leave out keys that the type does not have, as a later release may
-            have added them; else only inner objects may have such keys.
+        allow_unknown_keys: Leave out keys that the type does not have, at any depth, as a later
+            release may have added them.
 
     Raises:
-        InvalidDocumentError: A key is missing, or a value is not what it should be.
+        InvalidDocumentError: A key is missing or unknown, or a value is not what it should be.
     """
     try:
         value = msgspec.convert(values, as_type)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:  # a key is a lone surrogate
         raise InvalidDocumentError(f"{source}: {_explain(str(error), values)}") from error
     if not allow_unknown_keys:
-        known = {field.name for field in fields(cast(Any, as_type))}
-        if unknown := cast(dict[str, Any], values).keys() - known:
-            raise InvalidDocumentError(f"{source}: {min(unknown)} is no key of it")
+        known = msgspec.to_builtins(value, enc_hook=_to_builtin)
+        for path in _find_unknown_keys(values, known):
+            raise InvalidDocumentError(f"{source}: {ascii(path)[1:-1]} is no key of it")
     return value
+
+
+def _find_unknown_keys(given: Any, known: Any, path: str = "") -> Iterator[str]:
+    """Find the keys that were given and that the value made of them does not have."""
+    if isinstance(given, dict):
+        for key, item in given.items():
+            if key not in known:
+                yield path + key
+            else:
+                yield from _find_unknown_keys(item, known[key], f"{path}{key}.")
+    elif isinstance(given, list):
+        for index, (item, made) in enumerate(zip(given, known, strict=True)):
+            yield from _find_unknown_keys(item, made, f"{path.removesuffix('.')}[{index}].")
 
 
 def _refuse_constant(constant: str) -> NoReturn:

@@ -107,10 +107,10 @@ class CheckpointWriter:
 
     def _check_empty(self) -> None:
         """Check again: the folder that was checked at the start may be on another machine."""
-        if not self._is_resumed and (kept := folders.list_checkpoints(self._folder)):
+        if not self._is_resumed and (found := folders.list_checkpoints(self._folder)):
             raise CheckpointError(
                 f"{self._folder} on this host holds checkpoints of a training already, the newest "
-                f"is {kept[0].name}: go on with --resume from this host, or name another folder"
+                f"is {found[0].name}: go on with --resume from this host, or name another folder"
             )
 
     def _write_part(self, hidden: Path, part: WorkerPart) -> list[FileRecord]:
@@ -155,7 +155,12 @@ class CheckpointWriter:
         row[: len(document)] = memoryview(document)
         self._group.barrier()
         outcomes = [
-            codec.decode(bytes(each.numpy()).rstrip(b"\0"), _Outcome, source="outcome")
+            codec.decode(
+                bytes(each.numpy()).rstrip(b"\0"),
+                _Outcome,
+                source="outcome",
+                allow_unknown_keys=False,
+            )
             for each in self._rows
         ]
         self._group.barrier()  # all have read

@@ -24,6 +24,7 @@ from launch.hosts.name_resolution import Resolve, is_this_machine, resolve, reso
 from launch.hosts.network_choice import NetworkChoice, choose_networks
 from launch.hosts.parallel_commands import CommandResult, OnResult, run_all
 from launch.hosts.ssh import LOGIN_LIMIT_S, remote_command, write_ssh_config
+from launch.workload import Workload
 from probes.child_process import module_command
 
 LIMIT_S = LOGIN_LIMIT_S + FACTS_LIMIT_S + 5.0
@@ -46,8 +47,7 @@ def check_hosts(
     hosts: Sequence[Host],
     *,
     ssh_config: Path | None = None,
-    use_case: str | None = None,
-    data: str | None = None,
+    workload: Workload | None = None,
     runs: Path | None = None,
     by_srun: bool = False,
     on_progress: OnProgress | None = None,
@@ -63,9 +63,7 @@ def check_hosts(
     Args:
         hosts: Of a host file, each once.
         ssh_config: The user's own, in place of ``~/.ssh/config``.
-        use_case: Name of what will be trained, as `launch.use_cases.resolve` spells it; ``None``
-            to leave it out.
-        data: Absolute path of its data; ``None`` to leave it out.
+        workload: What will be trained; ``None`` to leave it out.
         runs: Folder in which it will leave its files on every host; ``None`` to leave it out.
         by_srun: Start programs by Slurm, where ssh may lead nowhere.
         on_progress: Receives how many hosts have ended, of how many.
@@ -79,8 +77,10 @@ def check_hosts(
     known = resolve_all((host.name for host in hosts), resolve=resolve)
     local = frozenset(h.name for h in hosts if is_this_machine(h, resolve=known.__getitem__))
     folder = None if runs is None else runs.resolve()
-    wanted = (("--use-case", use_case), ("--data", data), ("--runs", folder))
-    arguments = [f"{option}={value}" for option, value in wanted if value is not None]
+    wanted: dict[str, object] = {"--runs": folder}
+    if workload is not None:
+        wanted |= {"--use-case": workload.use_case, "--data": workload.data}
+    arguments = [f"{option}={value}" for option, value in wanted.items() if value is not None]
     with tempfile.TemporaryDirectory(prefix="ddlplan-") as scratch:
         config = Path(scratch, "ssh_config")
         write_ssh_config(hosts, config, include=ssh_config)
@@ -112,7 +112,8 @@ def check_hosts(
                 found[finding.host].append(finding)
 
         add(cluster_checks.check_distinct_names(facts))
-        add(cluster_checks.check_files(facts, here, use_case=use_case, data=data))
+        if workload is not None:
+            add(cluster_checks.check_files(facts, here, workload))
         # An excluded host must not decide over the network of the others.
         good = {name: facts[name] for name in facts if not any(f.is_failure for f in found[name])}
         choice = _choose_networks([h for h in hosts if h.name in good], good, known, collector)
@@ -202,8 +203,8 @@ def _choose_networks(
     sources = (find_source(address) for address in remote if address)
     source = next((own for own in sources if own is not None), None)
     reached |= {name: source for name in reached if name in collector.local}
-    peers = ",".join(address for address in reached.values() if address is not None)
-    results, _ = collector.collect(hosts, [f"--peers={peers}"])
+    addresses = ",".join(address for address in reached.values() if address is not None)
+    results, _ = collector.collect(hosts, [f"--routes-to={addresses}"])
     routes = {name: found.routes for name, found in _find_all_facts(results).items()}
     facts = {name: replace(facts[name], routes=routes.get(name, {})) for name in facts}
     return choose_networks(facts, reached)

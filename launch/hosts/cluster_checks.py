@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from launch.hosts.findings import BUSY, Finding, FindingFactory
 from launch.hosts.host_facts import DataFacts, HostFacts
 from launch.hosts.network_choice import NetworkChoice
+from launch.workload import Workload
 
 
 def check_distinct_names(hosts: Mapping[str, HostFacts]) -> Iterator[Finding]:
@@ -49,25 +50,23 @@ def check_networks(hosts: Mapping[str, HostFacts], choice: NetworkChoice) -> Ite
 
 
 def check_files(
-    hosts: Mapping[str, HostFacts], here: HostFacts, *, use_case: str | None, data: str | None
+    hosts: Mapping[str, HostFacts], here: HostFacts, workload: Workload
 ) -> Iterator[Finding]:
     """Check that use case and data are on every host and the same.
 
     Args:
         hosts: Facts by host.
         here: Facts of this machine, whose use case is meant.
-        use_case: What will be trained; ``None`` to leave it out.
-        data: Where its data are; ``None`` where the use case makes them itself.
+        workload: What will be trained.
     """
-    if use_case is not None:
-        for host, facts in hosts.items():
-            yield _check_use_case(host, facts, here)
-    if data is not None:
+    for host, facts in hosts.items():
+        yield _check_use_case(host, facts, here)
+    if workload.data is not None:
         having = (host for host, facts in hosts.items() if facts.data and facts.data.digest)
         first = next(having, None)
         for host, facts in hosts.items():
             yield _check_data(host, facts, first, None if first is None else hosts[first].data)
-    elif use_case is not None:
+    else:
         for host in hosts:
             yield FindingFactory(host).ok(
                 "data", "none named: each host gets its own when a job starts"

@@ -1,7 +1,7 @@
 """Program that prints the facts of the host it runs on, as one JSON document.
 
-``python -P -m launch.hosts.facts_program [--use-case SPEC] [--data PATH] [--peers ADDRESS,...]
-[--folder PATH] [--runs PATH]``
+``python -P -m launch.hosts.facts_program [--use-case SPEC] [--data PATH]
+[--routes-to ADDRESS,...] [--folder PATH] [--runs PATH]``
 
 It runs on a broken host, whose faults it is to find: a fact that cannot be collected, or not in
 time, is left out with the reason.
@@ -41,7 +41,7 @@ def collect_facts(request: Namespace, *, limit_s: float = LIMIT_S) -> dict[str, 
         "versions": _versions,
         "source": _source,
         "addresses": _addresses,
-        "routes": lambda: _routes(request.peers),
+        "routes": lambda: _routes(request.routes_to),
         "free_ports": _free_ports,
         "hardware": _hardware,
     }
@@ -146,18 +146,18 @@ def _addresses() -> list[dict[str, Any]]:
     return found
 
 
-def _routes(peers: str) -> dict[str, str | None]:
+def _routes(addresses: str) -> dict[str, str | None]:
     from probes.network.interfaces import find_source
 
-    return {address: find_source(address) for address in peers.split(",") if address}
+    return {address: find_source(address) for address in addresses.split(",") if address}
 
 
 def _free_ports() -> int:
     """Count ports that can be open at once, opened as by MPI: any free one, on every interface."""
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as sockets:
         for count in range(PORTS):
             try:
-                listener = held.enter_context(socket.socket())
+                listener = sockets.enter_context(socket.socket())
                 listener.bind(("", 0))
                 listener.listen(1)
             except OSError:
@@ -227,7 +227,7 @@ def main(arguments: list[str]) -> None:
     parser = ArgumentParser(prog="launch.hosts.facts_program", description=__doc__)
     parser.add_argument("--use-case", default="")
     parser.add_argument("--data", default="")
-    parser.add_argument("--peers", default="", help="addresses of other hosts")
+    parser.add_argument("--routes-to", default="", help="addresses of other hosts")
     parser.add_argument("--folder", default="", help="where a rank would be started")
     parser.add_argument("--runs", default="", help="where the job would leave its files")
     request = parser.parse_args(arguments)

@@ -51,12 +51,12 @@ class Keepalive:
             ranks: All ranks of the job.
             networks: Where they reach one another, such as ``10.0.0.0/24``; empty for any way.
         """
-        self._peers: dict[int, socket.socket] = {}
+        self._connections: dict[int, socket.socket] = {}
         if ranks.rank == 0:
             self._accept_all(ranks, networks)
         else:
             self._connect(ranks)
-        connected = ranks.all_gather(b"+" if self._peers or ranks.size == 1 else b"")
+        connected = ranks.all_gather(b"+" if self._connections or ranks.size == 1 else b"")
         self.unconnected = tuple(rank for rank in range(1, ranks.size) if not connected[rank])
         """Ranks whose loss would go unnoticed."""
 
@@ -72,15 +72,15 @@ class Keepalive:
         A host whose network is cut counts after nine seconds, a rank that died at once. This call
         does not wait.
         """
-        return tuple(rank for rank, peer in self._peers.items() if _is_lost(peer))
+        return tuple(rank for rank, connection in self._connections.items() if _is_lost(connection))
 
     def close(self) -> None:
         """Send the close message."""
-        for peer in self._peers.values():
+        for connection in self._connections.values():
             with contextlib.suppress(OSError):
-                peer.send(_GOODBYE)
-            peer.close()
-        self._peers.clear()
+                connection.send(_GOODBYE)
+            connection.close()
+        self._connections.clear()
 
     def _accept_all(self, ranks: Ranks, networks: Sequence[str]) -> None:
         token = secrets.token_bytes(_TOKEN_BYTES)
@@ -92,33 +92,37 @@ class Keepalive:
             )
             ranks.broadcast(codec.encode(endpoint))
             deadline = time.monotonic() + _SET_UP_LIMIT_S
-            while len(self._peers) < ranks.size - 1 and time.monotonic() < deadline:
+            while len(self._connections) < ranks.size - 1 and time.monotonic() < deadline:
                 listener.settimeout(max(0.01, deadline - time.monotonic()))
                 with contextlib.suppress(OSError):
                     self._accept(listener.accept()[0], token)
 
-    def _accept(self, peer: socket.socket, token: bytes) -> None:
+    def _accept(self, connection: socket.socket, token: bytes) -> None:
         """Accept a rank; a process without the token is none of ours."""
-        peer.settimeout(1.0)
-        received = peer.recv(_TOKEN_BYTES + _RANK_BYTES, socket.MSG_WAITALL)
+        connection.settimeout(1.0)
+        received = connection.recv(_TOKEN_BYTES + _RANK_BYTES, socket.MSG_WAITALL)
         if not secrets.compare_digest(received[:_TOKEN_BYTES], token):
-            peer.close()
+            connection.close()
             return
-        peer.sendall(_ACCEPTED)
-        self._peers[int.from_bytes(received[_TOKEN_BYTES:], "big")] = _enable_keepalive(peer)
+        connection.sendall(_ACCEPTED)
+        self._connections[int.from_bytes(received[_TOKEN_BYTES:], "big")] = _enable_keepalive(
+            connection
+        )
 
     def _connect(self, ranks: Ranks) -> None:
-        endpoint = codec.decode(ranks.broadcast(), _Endpoint, source="endpoint")
+        endpoint = codec.decode(
+            ranks.broadcast(), _Endpoint, source="endpoint", allow_unknown_keys=False
+        )
         handshake = bytes.fromhex(endpoint.token) + ranks.rank.to_bytes(_RANK_BYTES, "big")
         for address in endpoint.addresses:
             # An address such as a docker bridge's may be another program's, or this host's own.
             with contextlib.suppress(OSError):
-                peer = socket.create_connection((address, endpoint.port), _CONNECT_LIMIT_S)
-                peer.sendall(handshake)
-                if peer.recv(1) == _ACCEPTED:
-                    self._peers[0] = _enable_keepalive(peer)
+                connection = socket.create_connection((address, endpoint.port), _CONNECT_LIMIT_S)
+                connection.sendall(handshake)
+                if connection.recv(1) == _ACCEPTED:
+                    self._connections[0] = _enable_keepalive(connection)
                     return
-                peer.close()
+                connection.close()
 
 
 def _listen() -> socket.socket:
@@ -138,23 +142,23 @@ def _own_addresses(networks: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(one) for one in usable or found))
 
 
-def _enable_keepalive(peer: socket.socket) -> socket.socket:
+def _enable_keepalive(connection: socket.socket) -> socket.socket:
     """Have the kernel probe the other side every few seconds."""
-    peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (
         (socket.TCP_KEEPIDLE, _KEEPALIVE_IDLE_S),
         (socket.TCP_KEEPINTVL, _KEEPALIVE_INTERVAL_S),
         (socket.TCP_KEEPCNT, _KEEPALIVE_PROBES),
         (socket.TCP_USER_TIMEOUT, _USER_TIMEOUT_MS),
     ):
-        peer.setsockopt(socket.IPPROTO_TCP, option, value)
-    peer.setblocking(False)
-    return peer
+        connection.setsockopt(socket.IPPROTO_TCP, option, value)
+    connection.setblocking(False)
+    return connection
 
 
-def _is_lost(peer: socket.socket) -> bool:
+def _is_lost(connection: socket.socket) -> bool:
     try:
-        return peer.recv(1, socket.MSG_PEEK) == b""
+        return connection.recv(1, socket.MSG_PEEK) == b""
     except BlockingIOError:
         return False
     except OSError:

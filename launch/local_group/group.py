@@ -66,7 +66,7 @@ class LocalGroup(ABC):
 class LocalProcessGroup(LocalGroup):
     """Worker processes of one node.
 
-    Worker 0 counts the arrivals at a barrier, and then releases the others.
+    Worker 0 counts the others at a barrier, and then releases them.
     """
 
     def __init__(
@@ -153,12 +153,12 @@ class LocalProcessGroup(LocalGroup):
         if self.size == 1:
             return
         if self.local_rank > 0:
-            os.eventfd_write(self._descriptors.arrivals, 1)
+            os.eventfd_write(self._descriptors.barrier_count, 1)
             os.eventfd_read(departures)
             return
         arrived = 1
         while arrived < self.size:
-            arrived += os.eventfd_read(self._descriptors.arrivals)
+            arrived += os.eventfd_read(self._descriptors.barrier_count)
         os.eventfd_write(departures, self.size - 1)
 
     def share_bytes(self, num_bytes: int) -> Tensor:

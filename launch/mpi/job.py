@@ -9,7 +9,6 @@ import signal
 import subprocess
 import time
 from collections import deque
-from collections.abc import Iterator
 from pathlib import Path
 
 from launch.mpi.mpirun_log import find_lost_host
@@ -20,7 +19,6 @@ from launch.system.session import defer_signals, end_session
 from launch.workers.log import BoundedLog
 from probes.errors import InvalidDocumentError
 
-_POLL_S = 1.0
 _END_POLL_S = 0.05
 _READ_BYTES = 1 << 16
 _DRAIN_S = 0.2
@@ -71,19 +69,16 @@ class MpiJob:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def reports(self) -> Iterator[Report]:
-        """Yield the reports of the ranks until the job ends; other output is left out."""
-        while not self.is_over:
-            if (report := self.next_report(_POLL_S)) is not None:
-                yield report
-
     @property
     def is_over(self) -> bool:
         """Whether there are no more reports."""
         return self._is_over and not self._lines
 
     def next_report(self, timeout_s: float) -> Report | None:
-        """Wait for the next report of a rank; ``None`` without one in that time."""
+        """Wait for the next report of a rank; ``None`` without one in that time.
+
+        Other output is left out.
+        """
         deadline = time.monotonic() + timeout_s
         while not self.is_over:
             if self._lines:

@@ -126,7 +126,7 @@ class Node:
     def remove_unused_output(self) -> None:
         """Remove empty output, where the job is over before this node has made a step."""
         if not self._has_trained:
-            self._directory.remove_host_output(self._node_job.host, keep_nonempty_logs=True)
+            self._directory.remove_host_output(self._node_job.host, only_empty_logs=True)
 
     def _describe(self, server: ForkServer, task: Task) -> bool:
         with self._start(server, [task], None) as group:

@@ -60,17 +60,17 @@ class RunDirectory:
         name = re.compile(re.escape(self.log_prefix(host)) + r"worker\d+\.log")
         return [path for path in self.path.iterdir() if name.fullmatch(path.name)]
 
-    def remove_host_output(self, host: str, *, keep_nonempty_logs: bool = False) -> None:
+    def remove_host_output(self, host: str, *, only_empty_logs: bool = False) -> None:
         """Remove the output of a host, and the directory where nothing else is in it.
 
         Args:
             host: As the job names it.
-            keep_nonempty_logs: Leave logs that are not empty.
+            only_empty_logs: Leave logs that are not empty.
         """
         shutil.rmtree(self.checkpoint_copy(host), ignore_errors=True)
         with contextlib.suppress(OSError):
             for log in self.list_logs(host):
-                if not keep_nonempty_logs or log.stat().st_size == 0:
+                if not only_empty_logs or log.stat().st_size == 0:
                     log.unlink()
             self.path.rmdir()
             self.path.parent.rmdir()

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import os
+import shlex
+import shutil
+import sysconfig
+from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +21,6 @@ from launch.data.input_facts import describe_input
 from launch.errors import UseCaseError
 from launch.reports import Reporter
 from launch.system.allocators import find_allocators
-from launch.system.compiler import find_compiler, has_triton
 from launch.training.averaging.optimizer import check_optimizer, has_fused_form
 from launch.training.averaging.piece_optimizer import is_elementwise
 from launch.training.flop_count import count_flop
@@ -106,3 +111,20 @@ def _source(case: UseCase) -> bytes:
         return Path(inspect.getfile(type(subject))).read_bytes()
     except (OSError, TypeError):
         return type(subject).__qualname__.encode()
+
+
+def find_compiler(environment: Mapping[str, str] = os.environ) -> str | None:
+    """Find the C++ compiler that torch would call, ``None`` where it could not compile a kernel.
+
+    Both the kernels of a CPU and what launches those of a GPU are extensions of Python.
+
+    Source: ``cpp.cxx`` in torch/_inductor/config.py.
+    """
+    name = shlex.split(environment.get("CXX") or "g++")[0]
+    headers = Path(sysconfig.get_path("include"), "Python.h")
+    return shutil.which(name, path=environment.get("PATH")) if headers.exists() else None
+
+
+def has_triton() -> bool:
+    """Whether the compiler of GPU kernels is installed; it is not loaded by this."""
+    return find_spec("triton") is not None

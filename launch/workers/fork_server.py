@@ -222,8 +222,8 @@ def worker_environment(environment: Mapping[str, str]) -> dict[str, str]:
     (OpenBLAS) would make the server unfit to fork.
     """
     dropped = (*_MPI_PREFIXES, *_THREAD_PREFIXES)
-    kept = {k: v for k, v in environment.items() if not k.startswith(dropped)}
-    return kept | WORKER_SETTINGS
+    own = {k: v for k, v in environment.items() if not k.startswith(dropped)}
+    return own | WORKER_SETTINGS
 
 
 class _Server:

@@ -1,8 +1,8 @@
-"""Python API: everything that the command line does, for notebooks and services.
+"""Python API: probe, tune, launch and the stored plans, for notebooks and services.
 
 The commands only parse, call this, and print. Nothing here prints: progress goes to a `Listener`,
-failures are exceptions of `planner.errors` and `launch.errors`. `__all__` is the whole surface.
-What a name needs is imported when the name is first used.
+failures are exceptions of `planner.errors` and `launch.errors`. What is imported
+here is the whole surface; what a name needs is imported when the name is first used.
 """
 
 from __future__ import annotations
@@ -11,68 +11,47 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from launch.errors import LaunchError
-    from launch.use_cases import make_workload
-    from launch.workload import Workload
-    from planner.api import plans
-    from planner.api.launching import LaunchResult, PreparedLaunch, launch, prepare_launch
-    from planner.api.probing import NodeProbe, ProbeResult, probe
-    from planner.api.tuning import NodeTuneResult, TuneResult, tune
-    from planner.cancellation import Cancellation
-    from planner.errors import CancelledError, PlannerError
-    from planner.jobs.hosts import HostAccess, Hosts
-    from planner.jobs.making import LaunchRequest
-    from planner.trials.reports import Listener
-    from planner.tuning.tune_request import TuneRequest
+    from launch.errors import LaunchError as LaunchError
+    from launch.job import CheckpointConfig as CheckpointConfig
+    from launch.use_cases import make_workload as make_workload
+    from launch.workload import Workload as Workload
+    from planner.api import plans as plans
+    from planner.api.launching import LaunchResult as LaunchResult
+    from planner.api.launching import PreparedLaunch as PreparedLaunch
+    from planner.api.launching import launch as launch
+    from planner.api.launching import prepare_launch as prepare_launch
+    from planner.api.probing import NodeProbe as NodeProbe
+    from planner.api.probing import ProbeResult as ProbeResult
+    from planner.api.probing import probe as probe
+    from planner.api.tuning import NodeTuneResult as NodeTuneResult
+    from planner.api.tuning import TuneResult as TuneResult
+    from planner.api.tuning import tune as tune
+    from planner.cancellation import Cancellation as Cancellation
+    from planner.errors import CancelledError as CancelledError
+    from planner.errors import PlannerError as PlannerError
+    from planner.jobs.hosts import HostAccess as HostAccess
+    from planner.jobs.hosts import Hosts as Hosts
+    from planner.jobs.making import LaunchRequest as LaunchRequest
+    from planner.trials.reports import Listener as Listener
+    from planner.tuning.tune_request import TuneRequest as TuneRequest
 
-__all__ = [
-    "Cancellation",
-    "CancelledError",
-    "HostAccess",
-    "Hosts",
-    "LaunchError",
-    "LaunchRequest",
-    "LaunchResult",
-    "Listener",
-    "NodeProbe",
-    "NodeTuneResult",
-    "PlannerError",
-    "PreparedLaunch",
-    "ProbeResult",
-    "TuneRequest",
-    "TuneResult",
-    "Workload",
-    "launch",
-    "make_workload",
-    "plans",
-    "prepare_launch",
-    "probe",
-    "tune",
-]
-
-_MODULES = {
-    "Cancellation": "planner.cancellation",
-    "CancelledError": "planner.errors",
-    "HostAccess": "planner.jobs.hosts",
-    "Hosts": "planner.jobs.hosts",
-    "LaunchError": "launch.errors",
-    "LaunchRequest": "planner.jobs.making",
-    "LaunchResult": "planner.api.launching",
-    "Listener": "planner.trials.reports",
-    "NodeProbe": "planner.api.probing",
-    "NodeTuneResult": "planner.api.tuning",
-    "PlannerError": "planner.errors",
-    "PreparedLaunch": "planner.api.launching",
-    "ProbeResult": "planner.api.probing",
-    "TuneRequest": "planner.tuning.tune_request",
-    "TuneResult": "planner.api.tuning",
-    "Workload": "launch.workload",
-    "launch": "planner.api.launching",
-    "make_workload": "launch.use_cases",
-    "prepare_launch": "planner.api.launching",
-    "probe": "planner.api.probing",
-    "tune": "planner.api.tuning",
+_NAMES = {
+    "launch.errors": "LaunchError",
+    "launch.job": "CheckpointConfig",
+    "launch.use_cases": "make_workload",
+    "launch.workload": "Workload",
+    "planner.api.launching": "LaunchResult PreparedLaunch launch prepare_launch",
+    "planner.api.probing": "NodeProbe ProbeResult probe",
+    "planner.api.tuning": "NodeTuneResult TuneResult tune",
+    "planner.cancellation": "Cancellation",
+    "planner.errors": "CancelledError PlannerError",
+    "planner.jobs.hosts": "HostAccess Hosts",
+    "planner.jobs.making": "LaunchRequest",
+    "planner.trials.reports": "Listener",
+    "planner.tuning.tune_request": "TuneRequest",
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
+__all__ = sorted([*_MODULES, "plans"])  # mypy goes by the imports above
 
 
 def __getattr__(name: str) -> Any:

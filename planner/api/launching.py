@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,7 +26,6 @@ from planner.jobs.hosts import Hosts
 from planner.jobs.making import (
     LaunchRequest,
     NodePlan,
-    ResumePoint,
     cluster_nodes,
     find_plan,
     find_plans,
@@ -142,10 +141,10 @@ def launch(
     after its step, with a checkpoint where such are written; a second cancel ends it at once.
 
     Example:
-        >>> from pathlib import Path
-        >>> from planner.api import LaunchRequest, launch, make_workload
+        >>> from planner.api import CheckpointConfig, LaunchRequest, launch, make_workload
         >>> workload = make_workload("simplebig", data="photos")
-        >>> request = LaunchRequest(workload=workload, epochs=3, checkpoint=Path("kept"))
+        >>> checkpoint = CheckpointConfig(folder="checkpoints")
+        >>> request = LaunchRequest(workload=workload, epochs=3, checkpoint=checkpoint)
         >>> result = launch(request)  # doctest: +SKIP
         >>> result.outcome.weights  # doctest: +SKIP
         PosixPath('/home/me/runs/1/weights.safetensors')
@@ -241,13 +240,8 @@ class _Launcher:
         """Give the hosts that pass their checks now."""
         if hosts.is_local:
             return hosts.machines
-        workload = request.workload
         checked = hosts.check(
-            self.listener,
-            self.cancellation,
-            use_case=workload.use_case,
-            data=workload.data,
-            runs=RUNS,
+            self.listener, self.cancellation, workload=request.workload, runs=RUNS
         )
         return checked.good or hosts.machines  # where none is, the next attempt says why
 
@@ -255,15 +249,15 @@ class _Launcher:
         self, request: LaunchRequest, hosts: Hosts
     ) -> tuple[PreparedLaunch, CheckedHosts | None]:
         """Give the job to start, and its hosts where MPI was not found to join them yet."""
-        request, point = resolve_resume(request, self.warn)
-        if point.path is not None:
-            self.note(f"going on from {point.path}")
+        request, shares = resolve_resume(request, self.warn)
+        if (path := request.checkpoint.resume_from) is not None:
+            self.note(f"going on from {path}")
         for note in hosts.notes:
             self.warn(note)
         with self._needing_database(request, hosts):
             if hosts.is_local:
-                return self._prepare_here(request, point, hosts), None
-            return self._prepare_hosts(request, point, hosts)
+                return self._prepare_here(request, hosts), None
+            return self._prepare_hosts(request, shares, hosts)
 
     @contextmanager
     def _needing_database(self, request: LaunchRequest, hosts: Hosts) -> Iterator[None]:
@@ -276,25 +270,20 @@ class _Launcher:
     def _remedy(self, request: LaunchRequest, hosts: Hosts) -> str:
         return suggest_command("tune", request.workload, db=self.db, hosts=hosts)
 
-    def _prepare_here(
-        self, request: LaunchRequest, point: ResumePoint, hosts: Hosts
-    ) -> PreparedLaunch:
-        node, software, remedy = (
-            probe(quick=True),
-            current_software(),
-            self._remedy(request, hosts),
-        )
+    def _prepare_here(self, request: LaunchRequest, hosts: Hosts) -> PreparedLaunch:
+        node, software = probe(quick=True), current_software()
+        remedy = self._remedy(request, hosts)
         with Store.open(self.db, create=False) as store:
             plan = find_plan(store, request, node, software, remedy=remedy)
         plan = replace(plan, host=hosts.names[0])
-        job = make_local_job(request, point, plan, RunDirectory.find_next(RUNS).path)
+        job = make_local_job(request, plan, RunDirectory.find_next(RUNS).path)
         if self.starts:
             hosts.access.check_root()
         placement = Placement(hosts=hosts.machines, access=hosts.access)
         return PreparedLaunch(job=job, placement=placement, plans=(plan,))
 
     def _prepare_hosts(
-        self, request: LaunchRequest, point: ResumePoint, hosts: Hosts
+        self, request: LaunchRequest, shares: Mapping[str, int], hosts: Hosts
     ) -> tuple[PreparedLaunch, CheckedHosts | None]:
         remedy = self._remedy(request, hosts)
         with Store.open(self.db, create=False) as store:  # first: without plans no host is asked
@@ -308,14 +297,14 @@ class _Launcher:
             links = store.latest_links({host: node.fingerprint() for host, node in nodes.items()})
         sizes = [p.stored.gradient_bytes for p in plans if p.stored.gradient_bytes is not None]
         gradient_bytes = max(sizes, default=None)
-        chooses = len(plans) > 1 and not (request.all_hosts or point.shares)
+        chooses = len(plans) > 1 and not (request.all_hosts or shares)
         is_joined = False
         if links is None and gradient_bytes is not None and chooses and self.starts:
             links = self._measure_links(checked, hosts, gradient_bytes)
             is_joined = links is not None
-        choice = self._choose(request, point, plans, links, gradient_bytes)
+        choice = self._choose(request, shares, plans, links, gradient_bytes)
         prepared = PreparedLaunch(
-            job=make_job(request, point, choice.chosen, plans, RunDirectory.find_next(RUNS).path),
+            job=make_job(request, choice.chosen, plans, RunDirectory.find_next(RUNS).path),
             placement=Placement.of(checked, choice.chosen.hosts, hosts.access),
             plans=tuple(plans),
             choice=choice,
@@ -356,16 +345,16 @@ class _Launcher:
     def _choose(
         self,
         request: LaunchRequest,
-        point: ResumePoint,
+        shares: Mapping[str, int],
         plans: Sequence[NodePlan],
         links: MeasuredLinks | None,
         gradient_bytes: int | None,
     ) -> NodeChoice:
         nodes, untried = cluster_nodes(plans, request.global_batch)
-        fixed = fix_shares(nodes, point.shares)
+        fixed = fix_shares(nodes, shares)
         if fixed is not None:
             self.note(_describe_fixed_shares(nodes, fixed))
-        elif point.shares:
+        elif shares:
             self.note(
                 "shares are given anew: a host or a plan of the checkpoint is another one now"
             )

@@ -47,12 +47,12 @@ class FoundPlan:
 def find(
     use_case: str | None = None, node: str | None = None, *, db: str = "planner.db"
 ) -> list[FoundPlan]:
-    """Give the stored plans, the newest first.
+    """Give the stored plans, in the order in which they were stored.
 
     Example:
         >>> from planner.api import plans
         >>> [plan.stored.id for plan in plans.find("simplebig")]  # doctest: +SKIP
-        [3, 1]
+        [1, 3]
 
     Args:
         use_case: Only of this one, as `make_workload` spells it.

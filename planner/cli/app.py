@@ -117,7 +117,7 @@ def tune(
         int,
         what_option(
             "--epochs",
-            help_="Epochs to come, over which compile time is spread.",
+            help_="Epochs to come, over which compile time is divided.",
             metavar="N",
             min=1,
         ),
@@ -273,6 +273,7 @@ def launch(
     json: AsJson = False,
 ) -> None:
     """Train with the best stored plan of each node, through mpirun."""
+    from launch.job import CheckpointConfig
     from launch.use_cases import make_workload
     from planner.commands.launch import launch as launch_job
     from planner.jobs.making import LaunchRequest
@@ -294,8 +295,10 @@ def launch(
         keep_shares=keep_shares,
         allow_stale=allow_stale,
         all_hosts=all_hosts,
-        checkpoint=checkpoint,
-        checkpoint_every_s=duration_s("--checkpoint-every", checkpoint_every or "10m"),
+        checkpoint=CheckpointConfig(
+            folder=None if checkpoint is None else str(checkpoint),
+            every_s=duration_s("--checkpoint-every", checkpoint_every or "10m"),
+        ),
         resume=resume,
         max_restarts=max_restarts,
         hang_timeout_s=None if hang_timeout is None else duration_s("--hang-timeout", hang_timeout),
@@ -353,13 +356,15 @@ def doctor(
 ) -> None:
     """Check that this machine, or the hosts of a file, can do a job."""
     out = start_output("doctor", as_json=json)
-    from launch.use_cases import resolve
+    from launch.use_cases import make_workload
 
-    case = None if use_case is None else resolve(use_case)
-    if case is not None:
-        case.check()
     found = find_hosts(hosts, ssh_config, mpirun, allow_root=allow_run_as_root)
     check_data(data, found)
+    if data is not None and use_case is None:
+        raise UsageError(f"--data {data} and no --use-case: name what trains with them")
+    workload = None
+    if use_case is not None:
+        workload = make_workload(use_case, data=data, data_is_here=found.is_local)
     if found.is_local and hosts is None:
         from planner.commands.doctor import check_machine
 
@@ -367,13 +372,7 @@ def doctor(
         return
     from planner.commands.doctor_hosts import examine_hosts
 
-    examine_hosts(
-        found,
-        db,
-        out,
-        use_case=None if case is None else str(case),
-        data=None if data is None else str(data.absolute()),
-    )
+    examine_hosts(found, db, out, workload=workload)
 
 
 def _show_summaries(command: str, summaries: dict[str, str], *, as_json: bool) -> None:

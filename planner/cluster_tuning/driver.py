@@ -20,17 +20,16 @@ from planner.cancellation import Cancellation
 from planner.cluster_tuning.collector import Collector
 from planner.cluster_tuning.reports import LinksMeasured, NodeFailed, NodeReport
 from planner.cluster_tuning.task import ClusterPurpose, ClusterTask, NodeTask, choose_leaders
+from planner.jobs.failure import explain_no_start
 from planner.jobs.hosts import Hosts
 from planner.jobs.mpi_run import MpiRunEnd, run_mpi, temporary_run_directory
 from planner.jobs.placement import Placement
-from planner.jobs.world_check import MPI_PORTS
 from planner.tuning.study import EarlierTrials
 from probes import codec
 from probes.hardware import Hardware
 
 _PROGRAM = "planner.cluster_tuning.rank"
 _MAX_RESTARTS = 3
-_TAIL_LINES = 20
 _HOST_FAILED = 4
 
 
@@ -73,7 +72,7 @@ class ClusterDriver:
             if end.code == 0:
                 return
             if not has_begun:
-                why = _explain_no_start(end)
+                why = explain_no_start(end)
                 if attempt == 0:
                     raise HostUnreachableError(why)
                 self.collector.listener(Warned(message=why), hosts[0].name)
@@ -196,15 +195,3 @@ class ClusterDriver:
                 code=_HOST_FAILED, error="host", message=message, is_lost=True
             )
         self.collector.listener(Warned(message=message), host)
-
-
-def _explain_no_start(end: MpiRunEnd) -> str:
-    """Say why no node has begun."""
-    if end.failures:
-        return end.failures[0].message
-    if end.silence_s is not None:
-        return f"MPI has not joined all ranks within {end.silence_s:.0f} s: {MPI_PORTS}"
-    lines = [" ".join(line.split()) for line in end.errors.splitlines()[-_TAIL_LINES:]]
-    written = [line for line in lines if any(char.isalnum() for char in line)]
-    summary = " ".join(written)[:400] or "it said nothing"
-    return f"mpirun ended with exit code {end.code}: {summary}"

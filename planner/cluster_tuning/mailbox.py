@@ -39,8 +39,8 @@ class Mailbox:
     def __init__(self, comm: MPI.Comm, on_document: Callable[[int, bytes], None]) -> None:
         self._comm = comm
         self._rank = comm.Get_rank()
-        peers = range(1, comm.Get_size()) if self._rank == 0 else (0,)
-        self._channels = {peer: _Channel(comm, peer) for peer in peers}
+        others = range(1, comm.Get_size()) if self._rank == 0 else (0,)
+        self._channels = {rank: _Channel(comm, rank) for rank in others}
         self._on_document = on_document
         self._own: SimpleQueue[bytes] = SimpleQueue()
         self._is_closing = threading.Event()
@@ -74,9 +74,9 @@ class Mailbox:
         try:
             while not self._is_aborted.is_set():
                 is_busy = self._deliver_own()
-                for peer, channel in self._channels.items():
+                for rank, channel in self._channels.items():
                     for document in channel.poll():
-                        self._on_document(peer, document)
+                        self._on_document(rank, document)
                         is_busy = True
                 is_idle = not is_busy and self._own.empty()
                 if self._is_closing.is_set() and is_idle and self._close_all():
@@ -102,13 +102,13 @@ class Mailbox:
 class _Channel:
     """Both directions between this rank and one other. A document follows its length."""
 
-    def __init__(self, comm: MPI.Comm, peer: int) -> None:
+    def __init__(self, comm: MPI.Comm, rank: int) -> None:
         self.outbox: SimpleQueue[bytes] = SimpleQueue()
         self._comm = comm
-        self._peer = peer
+        self._rank = rank
         self._pending_sends: list[tuple[MPI.Request, Any]] = []
         self._length = np.zeros(1, dtype=np.int64)
-        self._pending_receive: MPI.Request | None = comm.Irecv(self._length, peer, _TAG)
+        self._pending_receive: MPI.Request | None = comm.Irecv(self._length, rank, _TAG)
         self._body: np.ndarray[Any, np.dtype[np.uint8]] | None = None
         self._has_sent_close = False
 
@@ -136,7 +136,7 @@ class _Channel:
         self._send(np.frombuffer(document, dtype=np.uint8))
 
     def _send(self, values: Any) -> None:
-        self._pending_sends.append((self._comm.Isend(values, self._peer, _TAG), values))
+        self._pending_sends.append((self._comm.Isend(values, self._rank, _TAG), values))
 
     def _receive(self) -> bytes | None:
         if self._pending_receive is None or not self._pending_receive.Test():
@@ -146,9 +146,9 @@ class _Channel:
                 self._pending_receive = None
                 return None
             self._body = np.empty(int(self._length[0]), dtype=np.uint8)
-            self._pending_receive = self._comm.Irecv(self._body, self._peer, _TAG)
+            self._pending_receive = self._comm.Irecv(self._body, self._rank, _TAG)
             return self._receive()
         document = self._body.tobytes()
         self._body = None
-        self._pending_receive = self._comm.Irecv(self._length, self._peer, _TAG)
+        self._pending_receive = self._comm.Irecv(self._length, self._rank, _TAG)
         return document

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from launch.hosts.findings import CheckedHosts, Finding, FindingFactory, require_no_failure
 from launch.mpi.mpirun import needs_root_option
+from launch.workload import Workload
 from planner.cancellation import Cancellation
 from planner.commands.doctor import check_settings, finding_json
 from planner.jobs.hosts import HostAccess, Hosts
@@ -18,9 +19,7 @@ from planner.report.output import Output
 from planner.trials.reports import Listener
 
 
-def examine_hosts(
-    hosts: Hosts, db: str, out: Output, *, use_case: str | None, data: str | None
-) -> None:
+def examine_hosts(hosts: Hosts, db: str, out: Output, *, workload: Workload | None) -> None:
     """Check every host of a file, and this machine, which starts jobs on them.
 
     Raises:
@@ -30,7 +29,7 @@ def examine_hosts(
     for note in hosts.notes:
         out.warn(note)
     with LiveDisplay(out, hosts.names) as display:
-        checked = hosts.check(display, Cancellation(), use_case=use_case, data=data, runs=RUNS)
+        checked = hosts.check(display, Cancellation(), workload=workload, runs=RUNS)
         here = checked.this_machine or f"{checked.here.host_name} (here)"
         findings = [*checked.findings, *check_settings(here, db, hosts.access)]
         findings += _check_world(hosts.access, checked, here, display)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from launch.reports import CheckpointSaved, EpochDone, Report, SharesChanged
 from planner.api.launching import LaunchResult, PreparedLaunch, TrainingStopped
+from planner.jobs.training import NetworkUse
+from planner.quantities import format_bytes
 from planner.report.live import LiveDisplay
-from planner.report.network_statistics import format_shares_change, network_json, network_line
 from planner.report.output import Output
 from probes import codec
 
@@ -42,13 +44,13 @@ class TrainingDisplay(LiveDisplay):
                 self._store_checkpoint(path)
             case SharesChanged() if self._prepared is not None:
                 hosts = [node.host for node in self._prepared.job.nodes]
-                self._out.note(format_shares_change(report, hosts))
+                self._out.note(_format_shares_change(report, hosts))
             case EpochDone():
                 self._out.write_line(_epoch_line(report, self._epochs))
             case TrainingStopped(checkpoint=str(path)):
                 there = "" if report.host is None else " there"
                 self._out.note(
-                    f"kept up to {_shown(Path(path), report.host)}: go on{there} with "
+                    f"the last checkpoint is {_shown(Path(path), report.host)}: go on{there} with "
                     f"--checkpoint {_relative(Path(path).parent)} --resume"
                 )
 
@@ -88,7 +90,7 @@ def print_training(
         )
         if off < -_NOTABLE_PERCENT and trained[-1].train_time_s >= _TELLING_S:
             out.warn(f"training was {-off:.0f} % slower than {remedy}")
-    if line := network_line(outcome.network):
+    if line := _network_line(outcome.network):
         out.write_line(f"network    {line}")
     out.write_line(f"weights    {_shown(outcome.weights, host)}")
     if outcome.checkpoint is not None:
@@ -108,7 +110,7 @@ def outcome_json(result: LaunchResult, expected: float | None) -> dict[str, Any]
         "epochs": codec.to_builtins(outcome.epochs, null_for_nan=True),
         "expected_throughput_samples_per_s": expected,
         "measured_throughput_samples_per_s": outcome.throughput_samples_per_s,
-        "network": network_json(outcome.network),
+        "network": _network_json(outcome.network),
     }
 
 
@@ -135,3 +137,31 @@ def _shown(path: Path | None, host: str | None) -> str:
 def _relative(path: Path) -> str:
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+def _network_line(network: NetworkUse) -> str | None:
+    """Give the statistics as a line; ``None`` where nothing went over a network."""
+    if not network.steps:
+        return None
+    sent = format_bytes(network.sent_bytes // network.steps)
+    share = 100 * network.waited_s / network.steps_s if network.steps_s else 0.0
+    return f"{sent} sent by each node in a step, {share:.1f} % of the time waited for the sum"
+
+
+def _network_json(network: NetworkUse) -> dict[str, Any] | None:
+    """Give the same as plain values for JSON."""
+    if not network.steps:
+        return None
+    return {
+        "steps": network.steps,
+        "sent_bytes_per_step": network.sent_bytes / network.steps,
+        "waited_s_per_step": network.waited_s / network.steps,
+    }
+
+
+def _format_shares_change(changed: SharesChanged, hosts: Sequence[str]) -> str:
+    """Describe the shares that the nodes take from now on."""
+    shares = ", ".join(
+        f"{host} {batch}" for host, batch in zip(hosts, changed.node_batches, strict=True)
+    )
+    return f"step {changed.step}: a node's speed has changed; from here on {shares} samples a step"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from launch.hosts.host_line import Host
 from launch.hosts.ssh import ssh_name
@@ -13,6 +14,16 @@ from launch.reports import JobFailed, make_lost_host_failure, make_node_failure
 from launch.system.process_end import explain_exit
 from planner.errors import TrainingFailedError
 from planner.jobs.placement import Placement
+
+if TYPE_CHECKING:
+    from planner.jobs.mpi_run import MpiRunEnd
+
+_MAX_WORDS = 400
+_MPI_PORTS = (
+    "MPI connects the hosts to each other at TCP ports from 1024 upwards, which a firewall must "
+    "let through"
+)
+"""Likely reason where ranks wait for one another."""
 
 
 def find_root_cause(
@@ -58,6 +69,19 @@ def explain_root_cause(cause: JobFailed, log: Path) -> TrainingFailedError:
     return TrainingFailedError(message, log_tail=tail, cause=cause)
 
 
+def explain_no_start(end: MpiRunEnd) -> str:
+    """Say in a line why an MPI job has not begun, with the first words that mpirun wrote."""
+    if end.failures:
+        return end.failures[0].message
+    lines = [" ".join(line.split()) for line in end.errors.splitlines()]
+    said = [line for line in lines if any(char.isalnum() for char in line)]  # without the frame
+    said = [line for line in said if "plm:ssh: Warning: setpgid" not in line]  # harmless
+    words = f" ({' '.join(said)[:_MAX_WORDS]})" if said else ""
+    if end.silence_s is not None:
+        return f"no answer within {end.silence_s:g} s{words}: {_MPI_PORTS}"
+    return f"mpirun {_describe_end(end.code)}{words}"
+
+
 def explain_end(code: int, log: Path) -> TrainingFailedError:
     """Make the error of an end whose cause is not known.
 
@@ -65,8 +89,8 @@ def explain_end(code: int, log: Path) -> TrainingFailedError:
         code: Its exit status, negative for a signal.
         log: What it wrote to stderr.
     """
-    how = f"was {explain_exit(code)}" if code < 0 else f"ended with {explain_exit(code)}"
     is_broken = code in LOGIN_BROKEN
+    how = _describe_end(code)
     how += ", as where a login to a host breaks," if is_broken else ""
     message = f"mpirun {how} before the training was done: see {log}"
     is_accident = code < 0 or is_broken
@@ -98,6 +122,10 @@ def explain_silence(
         return make_node_failure("mpirun", message)
     message = f"its rank does not answer, it has said nothing for {silence_s:.0f} s: see {log}"
     return make_lost_host_failure(placement.hosts[0].name, message)
+
+
+def _describe_end(code: int) -> str:
+    return f"{'was' if code < 0 else 'ended with'} {explain_exit(code)}"
 
 
 def _tail(path: Path, lines: int = 20) -> str:

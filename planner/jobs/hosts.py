@@ -126,8 +126,7 @@ class Hosts:
         listener: Listener,
         cancellation: Cancellation,
         *,
-        use_case: str | None = None,
-        data: str | None = None,
+        workload: Workload | None = None,
         runs: Path | None = None,
     ) -> CheckedHosts:
         """Check at the same time whether each host can take part; see `check_hosts`.
@@ -144,8 +143,7 @@ class Hosts:
         return check_hosts(
             self.machines,
             ssh_config=self.access.ssh_config,
-            use_case=use_case,
-            data=data,
+            workload=workload,
             runs=runs,
             by_srun=uses_srun(MpiSettings(mpirun=self.access.mpirun), os.environ),
             on_progress=on_progress,
@@ -173,13 +171,7 @@ class Hosts:
             CancelledError: The end was asked for.
         """
         listener(Noted(message=f"checking {len(self.machines)} hosts"))
-        checked = self.check(
-            listener,
-            cancellation,
-            use_case=None if workload is None else workload.use_case,
-            data=None if workload is None else workload.data,
-            runs=runs,
-        )
+        checked = self.check(listener, cancellation, workload=workload, runs=runs)
         checked.require_good()
         return checked
 

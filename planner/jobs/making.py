@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from launch.errors import InvalidPlanError
-from launch.job import DEFAULT_CHECKPOINT_INTERVAL_S, CheckpointConfig, Job, NodeJob
+from launch.job import CheckpointConfig, Job, NodeJob
 from launch.shares import NodeLimits
 from launch.strategies import check_plan, load_strategy
 from launch.workload import Workload
@@ -45,10 +45,9 @@ class LaunchRequest:
     keep_shares: bool = False
     """Leave the shares alone while training, even where a node becomes slower."""
 
-    checkpoint: Path | None = None
-    """Folder of the checkpoints."""
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    """Where checkpoints are written, and how often. What `resume` finds is added to it."""
 
-    checkpoint_every_s: float = DEFAULT_CHECKPOINT_INTERVAL_S
     resume: bool = False
     """Resume from the newest of them."""
 
@@ -57,19 +56,6 @@ class LaunchRequest:
 
     hang_timeout_s: float | None = None
     """Time without a step after which a node has failed; ``None``: by the time of its steps."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResumePoint:
-    """The checkpoint that a job resumes from, if any."""
-
-    path: Path | None = None
-
-    done_epochs: int = 0
-    """Epochs that it has done."""
-
-    shares: Mapping[str, int] = field(default_factory=dict)
-    """Shares of its hosts; empty where the user wants others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,17 +222,12 @@ def find_plans(
 
 
 def make_job(
-    request: LaunchRequest,
-    point: ResumePoint,
-    prediction: Prediction,
-    plans: Sequence[NodePlan],
-    runs: Path,
+    request: LaunchRequest, prediction: Prediction, plans: Sequence[NodePlan], runs: Path
 ) -> Job:
     """Put the job together; nothing is written yet.
 
     Args:
         request: What the user wants launched.
-        point: Where the training resumes.
         prediction: Hosts and their shares.
         plans: Of these hosts, and perhaps of others.
         runs: Folder of the run.
@@ -254,28 +235,22 @@ def make_job(
     by_host = {plan.host: plan for plan in plans}
     shares = zip(prediction.hosts, prediction.batches, strict=True)
     nodes = [_node_job(by_host[host], share) for host, share in shares]
-    return _job(request, point, nodes, runs)
+    return _job(request, nodes, runs)
 
 
-def make_local_job(request: LaunchRequest, point: ResumePoint, plan: NodePlan, runs: Path) -> Job:
+def make_local_job(request: LaunchRequest, plan: NodePlan, runs: Path) -> Job:
     """Put a job of one node together: what the user asks for is its batch, however large."""
     batch = request.global_batch or plan.stored.plan.node_batch
-    return _job(request, point, [_node_job(plan, batch)], runs)
+    return _job(request, [_node_job(plan, batch)], runs)
 
 
-def _job(request: LaunchRequest, point: ResumePoint, nodes: Sequence[NodeJob], runs: Path) -> Job:
-    folder = request.checkpoint
+def _job(request: LaunchRequest, nodes: Sequence[NodeJob], runs: Path) -> Job:
     return Job(
         workload=request.workload,
         nodes=tuple(nodes),
         run_directory=str(runs),
         epochs=request.epochs,
-        checkpoint=CheckpointConfig(
-            folder=None if folder is None else str(folder.absolute()),
-            every_s=request.checkpoint_every_s,
-            resume_from=None if point.path is None else str(point.path),
-            done_epochs=point.done_epochs,
-        ),
+        checkpoint=request.checkpoint,
         hang_timeout_s=request.hang_timeout_s,
         wire=request.wire,
         keep_shares=request.keep_shares,

@@ -79,7 +79,7 @@ def check_restarts(request: LaunchRequest) -> None:
     Raises:
         UsageError: It does not.
     """
-    if request.max_restarts and request.checkpoint is None:
+    if request.max_restarts and request.checkpoint.folder is None:
         raise UsageError(
             f"--max-restarts {request.max_restarts} and no --checkpoint: name a folder"
         )
@@ -92,9 +92,9 @@ def _request_from_checkpoint(
     warn: Callable[[str], None],
 ) -> LaunchRequest:
     """Give what the user wants after an accident: the same, from the last checkpoint."""
-    assert request.checkpoint is not None, "else there are no restarts"
+    assert request.checkpoint.folder is not None, "else there are no restarts"
     try:
-        has_any = bool(list_checkpoints(request.checkpoint))
+        has_any = bool(list_checkpoints(Path(request.checkpoint.folder)))
     except LaunchError as error:
         raise _combine_errors(accident, error) from error
     if not has_any and accident.checkpoint is not None:

@@ -4,54 +4,59 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from launch.checkpoints.folder import find_latest, list_checkpoints
 from launch.errors import CheckpointError
 from planner.errors import UsageError
-from planner.jobs.making import LaunchRequest, ResumePoint
+from planner.jobs.making import LaunchRequest
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from launch.checkpoints.manifest import Manifest
 
 
 def resolve_resume(
     request: LaunchRequest, warn: Callable[[str], None]
-) -> tuple[LaunchRequest, ResumePoint]:
+) -> tuple[LaunchRequest, dict[str, int]]:
     """Find the checkpoint to resume from, if the user wants that; give the request as it says.
 
     Its seed counts, and where the user names no global batch, its global batch, and the shares of
     its hosts as long as all of them are there: so every step is what it would have been.
+
+    Returns:
+        The request, with the folder as an absolute path, and the shares of the checkpoint's hosts:
+        none where there is no checkpoint, or the user wants others.
 
     Raises:
         UsageError: The options do not fit together.
         CheckpointError: There is no usable checkpoint, it is one of another training, or there is
             one that would be lost.
     """
-    folder = request.checkpoint
-    if folder is None:
+    if request.checkpoint.folder is None:
         if request.resume:
             raise UsageError("--resume and no --checkpoint: name the folder of the checkpoints")
-        return request, ResumePoint()
+        return request, {}
+    folder = Path(request.checkpoint.folder)
+    checkpoint = replace(request.checkpoint, folder=str(folder.absolute()))
     if not request.resume:
         _check_empty(folder)
-        return request, ResumePoint()
+        return replace(request, checkpoint=checkpoint), {}
     found = find_latest(folder)
     for warning in found.warnings:
         warn(warning)
     manifest = found.manifest
     _check_same(request, found.path, manifest)
-    point = ResumePoint(
-        path=found.path.absolute(), done_epochs=manifest.epoch, shares=_shares(request, manifest)
+    checkpoint = replace(
+        checkpoint, resume_from=str(found.path.absolute()), done_epochs=manifest.epoch
     )
     same = replace(
         request,
         workload=replace(request.workload, seed=manifest.seed),
         global_batch=request.global_batch or manifest.global_batch,
+        checkpoint=checkpoint,
     )
-    return same, point
+    return same, _shares(request, manifest)
 
 
 def _shares(request: LaunchRequest, manifest: Manifest) -> dict[str, int]:

@@ -8,17 +8,13 @@ from launch.errors import HostUnreachableError, LaunchError
 from launch.hosts.findings import CheckedHosts
 from launch.reports import RanksJoined, Report, Working
 from planner.cancellation import Cancellation
+from planner.jobs.failure import explain_no_start
 from planner.jobs.hosts import HostAccess
 from planner.jobs.mpi_run import run_mpi, temporary_run_directory
 from planner.jobs.placement import Placement
 from planner.trials.reports import Listener
 
 LIMIT_S = 45.0
-MPI_PORTS = (
-    "MPI connects the hosts to each other at TCP ports from 1024 upwards, which a firewall must "
-    "let through"
-)
-"""Likely reason where ranks wait for one another."""
 
 
 def check_world(
@@ -80,10 +76,8 @@ def find_world_fault(
             )
         except LaunchError as error:
             return str(error)
-    if end.silence_s is not None:
-        return f"no answer within {limit_s:g} s{_first_words(end.errors)}: {MPI_PORTS}"
     if end.code != 0:
-        return f"exit code {end.code}{_first_words(end.errors)}"
+        return explain_no_start(end)
     hosts = joined[0].names if joined else ()
     if len(hosts) != len(names):
         found = f"{len(hosts)} of {len(names)} ranks" if joined else "no ranks"
@@ -94,11 +88,3 @@ def find_world_fault(
         if host != checked.facts[name].host_name
     ]
     return f"{wrong[0]}: is {names[0]} the machine that you mean?" if wrong else None
-
-
-def _first_words(errors: str) -> str:
-    """Give the first lines that mpirun wrote, without the frame that it draws around them."""
-    lines = [" ".join(line.split()) for line in errors.splitlines()]
-    said = [line for line in lines if any(char.isalnum() for char in line)]
-    said = [line for line in said if "plm:ssh: Warning: setpgid" not in line]  # harmless
-    return f" ({' '.join(said[:3])[:300]})" if said else ""

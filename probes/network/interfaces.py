@@ -80,23 +80,6 @@ def find_source(address: str) -> str | None:
         return None
 
 
-def find_interface_to(
-    address: str, addresses: Mapping[str, Sequence[str]] | None = None
-) -> str | None:
-    """Give the name of the interface from which packets to ``address`` leave.
-
-    For an address of this very node it is the interface that holds it. ``None`` where there is no
-    route.
-
-    Args:
-        address: An IP address in numbers.
-        addresses: Addresses by interface; those of this machine when left out.
-    """
-    own = find_source(address)
-    addresses = read_addresses() if addresses is None else addresses
-    return next((name for name, held in addresses.items() if own in held), None)
-
-
 def _read_interface(directory: Path, addresses: Sequence[str]) -> NetworkInterface:
     # down links give -1 or fail; some virtual ones 0 or the largest number that fits
     megabits_per_s = read_int(directory / "speed") or 0

@@ -99,6 +99,26 @@ def test_unknown_keys_are_left_out_unless_they_are_forbidden():
         codec.convert(values, Room, source="room", allow_unknown_keys=False)
 
 
+@pytest.mark.parametrize(
+    ("values", "path"),
+    [
+        ({"rooms": [], "roof": 1}, "roof"),
+        ({"rooms": [{"number": 1}, {"number": 2, "size": 4}]}, r"rooms\[1\].size"),
+        ({"rooms": [{"number": 1, "a\nb": 4}]}, r"rooms\[0\].a\\nb"),
+    ],
+)
+def test_unknown_keys_are_refused_at_every_depth(values, path):
+    """Only those of the outermost object were."""
+    assert codec.convert(values, House, source="house")
+    with pytest.raises(InvalidDocumentError, match=rf"^house: {path} is no key of it$"):
+        codec.convert(values, House, source="house", allow_unknown_keys=False)
+
+
+def test_keys_of_a_mapping_are_values_and_no_keys_of_a_type():
+    values = codec.to_builtins(HOUSE)
+    assert codec.convert(values, House, source="house", allow_unknown_keys=False) == HOUSE
+
+
 def test_value_error_of_a_class_is_told_with_its_place():
     with pytest.raises(InvalidDocumentError, match=r"^house: rooms\[0\]: number=-1: count from 0$"):
         codec.convert({"rooms": [{"number": -1}]}, House, source="house")

@@ -83,5 +83,7 @@ def _gather(
 ) -> tuple[T, Iterator[tuple[str, T]]]:
     """Give rank 0's values, and those of the others with their hosts."""
     documents = Ranks(comm).all_gather(codec.encode(mine))
-    first, *others = (codec.decode(each, as_type, source="rank") for each in documents)
+    first, *others = (
+        codec.decode(each, as_type, source="rank", allow_unknown_keys=False) for each in documents
+    )
     return first, zip(hosts[1:], others, strict=True)

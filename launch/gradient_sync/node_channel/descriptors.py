@@ -27,7 +27,7 @@ class SharedDescriptors:
     rendezvous: int
     """Anonymous file by which the workers' sockets find one another."""
 
-    arrivals: int
+    barrier_count: int
     """Event that counts workers at a barrier."""
 
     departures: tuple[int, int]
@@ -53,7 +53,7 @@ class SharedDescriptors:
         return cls(
             memory=memory,
             rendezvous=os.memfd_create("ddlplan-rendezvous", os.MFD_CLOEXEC),
-            arrivals=os.eventfd(0, os.EFD_CLOEXEC),
+            barrier_count=os.eventfd(0, os.EFD_CLOEXEC),
             departures=_semaphores(),
             wakeup=os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK),
             agreements=_semaphores(),
@@ -64,12 +64,12 @@ class SharedDescriptors:
     @classmethod
     def from_numbers(cls, descriptors: Sequence[int]) -> SharedDescriptors:
         """Take over descriptors in the order of `numbers`."""
-        memory, rendezvous, arrivals, wakeup, *pairs = descriptors
+        memory, rendezvous, barrier_count, wakeup, *pairs = descriptors
         departures, agreements, sums, replies = zip(pairs[::2], pairs[1::2], strict=True)
         return cls(
             memory=memory,
             rendezvous=rendezvous,
-            arrivals=arrivals,
+            barrier_count=barrier_count,
             departures=departures,
             wakeup=wakeup,
             agreements=agreements,
@@ -80,7 +80,7 @@ class SharedDescriptors:
     def numbers(self) -> tuple[int, ...]:
         """List the descriptors, for a worker to inherit."""
         return (
-            *(self.memory, self.rendezvous, self.arrivals, self.wakeup),
+            *(self.memory, self.rendezvous, self.barrier_count, self.wakeup),
             *(*self.departures, *self.agreements, *self.sums, *self.replies),
         )
 

@@ -20,13 +20,14 @@ from host_answers import (
 
 from launch.errors import HostUnreachableError
 from launch.hosts.check import check_hosts
+from launch.workload import Workload
 
 HERE = facts_of(9)
 
 
 def check(*, here=HERE, names=None, ask=None, **answers):
     ask = ask or Hosts(here, **answers)
-    options = {name: answers.pop(name) for name in ("use_case", "data", "runs") if name in answers}
+    options = {name: answers.pop(name) for name in ("workload", "runs") if name in answers}
     hosts = [host(name) for name in names or answers]
     return check_hosts(hosts, run_commands=ask, resolve=resolve, **options)
 
@@ -240,7 +241,7 @@ def test_data_are_held_against_those_of_the_first_host(data, state, says):
     checked = check(
         ask=Hosts(HERE, node1=facts_of(1, data=data_of()), node2=facts_of(2, data=data)),
         names=["node1", "node2"],
-        data="/data",
+        workload=Workload(use_case="simplebig", data="/data"),
     )
     assert finding(checked, "node1", "data").state == "ok"
     found = finding(checked, "node2", "data")
@@ -250,13 +251,22 @@ def test_data_are_held_against_those_of_the_first_host(data, state, says):
 
 def test_data_are_compared_with_hosts_that_take_part_and_not_with_this_machine():
     ask = Hosts(HERE, node1=facts_of(1, data=data_of()))
-    assert check(ask=ask, names=["node1"], data="/data").failures == ()
+    assert (
+        check(
+            ask=ask, names=["node1"], workload=Workload(use_case="simplebig", data="/data")
+        ).failures
+        == ()
+    )
 
 
 def test_list_of_files_that_takes_too_long_is_a_note_and_one_that_cannot_be_read_a_failure():
     for problem, state in (("no answer within 20 s", "note"), ("OSError: denied", "fail")):
         slow = facts_of(1, data=data_of(digest=None), problems={"data_files": problem})
-        checked = check(ask=Hosts(HERE, node1=slow), names=["node1"], data="/data")
+        checked = check(
+            ask=Hosts(HERE, node1=slow),
+            names=["node1"],
+            workload=Workload(use_case="simplebig", data="/data"),
+        )
         assert finding(checked, "node1", "data").state == state
 
 
@@ -268,7 +278,9 @@ def test_use_case_must_be_there_and_be_the_same_file():
         node2=facts_of(2, use_case="sha256:v"),
         node3=facts_of(3, problems={"use_case": "UseCaseError: no such file"}),
     )
-    checked = check(ask=ask, names=["node1", "node2", "node3"], use_case="/a.py:A")
+    checked = check(
+        ask=ask, names=["node1", "node2", "node3"], workload=Workload(use_case="/a.py:A")
+    )
     states = [finding(checked, f"node{i}", "use case").state for i in (1, 2, 3)]
     assert states == ["ok", "fail", "fail"]
     assert finding(checked, "node1", "data").state == "ok"
@@ -307,7 +319,7 @@ def test_hosts_without_a_network_in_common_are_asked_for_their_routes():
     checked = check(ask=ask, names=["node1", "node2"])
     assert checked.networks == ("10.0.1.0/24", "10.0.2.0/24")
     assert finding(checked, "node1", "network").state == "note"
-    assert any("--peers=10.0.1.1,10.0.2.1" in command[-1] for command in ask.commands)
+    assert any("--routes-to=10.0.1.1,10.0.2.1" in command[-1] for command in ask.commands)
 
 
 def test_progress_counts_every_host():

@@ -21,7 +21,7 @@ keepalive = Keepalive(ranks)
 before = keepalive.find_lost()
 ranks.barrier()
 if ranks.rank == 1:
-    keepalive._peers[0].close()  # as the kernel does for a process that dies
+    keepalive._connections[0].close()  # as the kernel does for a process that dies
 if ranks.rank == 2:
     keepalive.close()
 ranks.barrier()

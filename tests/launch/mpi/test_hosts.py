@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from launch.mpi.command import mpi_command
 from launch.mpi.job import MpiJob
 from launch.mpi.scratch_folder import MpirunScratch
 from launch.mpi.settings import MpiSettings
+from launch.reports import Report
 
 
 @pytest.fixture(autouse=True)
@@ -42,14 +44,20 @@ def job_on(bed, *program, names=None, starts_here=False) -> MpiJob:
     return MpiJob(command, bed.folder / "mpirun.log")
 
 
+def reports_of(job) -> Iterator[Report]:
+    while not job.is_over:
+        if (report := job.next_report(1.0)) is not None:
+            yield report
+
+
 def said_by(job) -> list[str]:
-    return sorted(report.message for report in job.reports())
+    return sorted(report.message for report in reports_of(job))
 
 
 def wait_for(job, *messages: str) -> None:
     """Read until every message has come."""
     missing = set(messages)
-    reports = job.reports()
+    reports = reports_of(job)
     while missing:
         missing.discard(next(reports).message)
 

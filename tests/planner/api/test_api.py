@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from launch.reports import EpochDone, StepDone
 from planner.api import (
     Cancellation,
     CancelledError,
+    CheckpointConfig,
     HostAccess,
     Hosts,
     LaunchRequest,
@@ -168,7 +170,8 @@ def test_call_that_is_cancelled_before_it_begins_does_nothing(folder):
 def test_cancel_from_another_thread_ends_a_training_with_a_checkpoint_that_it_resumes_from(folder):
     cancellation, steps = Cancellation(), threading.Event()
     heard = Heard(StepDone, steps.set)
-    request = LaunchRequest(workload=steady(), epochs=1000, checkpoint=folder / "kept")
+    checkpoint = CheckpointConfig(folder="kept")
+    request = LaunchRequest(workload=steady(), epochs=1000, checkpoint=checkpoint)
     thread, results = run_in_thread(
         lambda: launch(request, hosts=HERE, listener=heard, cancellation=cancellation)
     )
@@ -180,7 +183,7 @@ def test_cancel_from_another_thread_ends_a_training_with_a_checkpoint_that_it_re
     (error,) = results
     assert isinstance(error, CancelledError)
     (kept,) = (folder / "kept").glob("step-*")
-    resumed = LaunchRequest(workload=steady(), epochs=1000, checkpoint=folder / "kept", resume=True)
+    resumed = replace(request, resume=True)
     assert prepare_launch(resumed).job.checkpoint.resume_from == str(kept)
 
 

@@ -92,7 +92,7 @@ def test_a_training_leaves_a_checkpoint_when_it_is_asked_for_one_and_when_to_end
     manifest = json.loads((tuned.folder / "kept" / name / "manifest.json").read_bytes())
     assert manifest["epoch"] >= len(metrics.read_text().splitlines()) - 1
     assert manifest["step"] > 0
-    assert f"kept up to kept/{name}: go on with --checkpoint kept --resume" in ended.err
+    assert f"the last checkpoint is kept/{name}: go on with --checkpoint kept --resume" in ended.err
 
 
 @pytest.mark.parametrize(

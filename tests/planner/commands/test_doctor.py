@@ -92,7 +92,7 @@ def test_unequal_and_missing_data_are_told(doctor):
         (folder / "data").mkdir()
         (folder / "data/1.jpg").write_text("same")
     (bed.hosts[1].own_scratch / "data/2.jpg").write_text("more")
-    ended = run("--data", data, "--json")
+    ended = run("--use-case", "simplebig", "--data", data, "--json")
     assert ended.code == 4
     assert of(ended.document, "node1", "data")["state"] == "ok"
     assert "2 files of 8 bytes" in of(ended.document, "node2", "data")["finding"]

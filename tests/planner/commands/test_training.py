@@ -104,7 +104,10 @@ def test_who_interrupts_a_training_hears_where_it_can_go_on(capsys, tmp_path):
         trained(sending(saved) + "time.sleep(100)", job(folder=str(path.parent)), out)
     out.report_signal(signal.SIGINT)
     said = capsys.readouterr()
-    assert "kept up to kept/step-00000020: go on with --checkpoint kept --resume" in said.err
+    assert (
+        "the last checkpoint is kept/step-00000020: go on with --checkpoint kept --resume"
+        in said.err
+    )
     assert json.loads(said.out)["data"] == {"checkpoint": str(path), "host": None}
 
 
@@ -114,7 +117,9 @@ def test_who_has_an_accident_hears_where_the_training_can_go_on(capsys, tmp_path
     with pytest.raises(TrainingFailedError):
         trained(sending(saved) + "os.kill(os.getpid(), signal.SIGKILL)", job(folder="kept"))
     said = capsys.readouterr().err
-    assert "kept up to kept/step-00000020: go on with --checkpoint kept --resume" in said
+    assert (
+        "the last checkpoint is kept/step-00000020: go on with --checkpoint kept --resume" in said
+    )
 
 
 def test_who_interrupts_before_the_first_checkpoint_goes_on_where_the_training_did():

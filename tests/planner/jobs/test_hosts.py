@@ -71,7 +71,9 @@ def test_mpi_that_joins_this_machine_is_good():
 
 def test_mpi_that_does_not_join_the_hosts_is_told_before_a_job_is_started(tmp_path):
     own = write_mpirun(tmp_path, OPEN_MPI, "echo 'no way to node2' >&2; exit 7")
-    with pytest.raises(HostUnreachableError, match=r"^MPI ranks: exit code 7 \(no way to node2\)"):
+    with pytest.raises(
+        HostUnreachableError, match=r"^MPI ranks: mpirun ended with exit code 7 \(no way to node2\)"
+    ):
         check_world(checked("node1", "node2"), HostAccess(mpirun=own), ignore, Cancellation())
 
 

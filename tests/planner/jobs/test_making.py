@@ -16,7 +16,7 @@ from planner.cluster.node_choice import TIE, choose_nodes
 from planner.cluster.sync_cost import SyncCostModel
 from planner.errors import NoPlanError, StalePlanError
 from planner.jobs.batch_limit import largest_batch
-from planner.jobs.making import LaunchRequest, ResumePoint, cluster_nodes, find_plans, make_job
+from planner.jobs.making import LaunchRequest, cluster_nodes, find_plans, make_job
 from planner.plans.measured_steps import StepPoint, steps_from_points
 from planner.plans.stored_plan import StoredPlan
 from planner.report.node_choice import (
@@ -138,7 +138,7 @@ def test_stale_plan_of_a_host_is_refused_by_its_name_unless_allowed(store):
 
 def test_job_has_each_hosts_plan_with_its_share(both):
     verdict = verdict_of(both, exchange())
-    job = make_job(REQUEST, ResumePoint(), verdict.chosen, both, Path("/runs/1"))
+    job = make_job(REQUEST, verdict.chosen, both, Path("/runs/1"))
     assert [node.host for node in job.nodes] == ["n1", "n2"]
     assert job.node_batches == verdict.chosen.batches
     assert sum(job.node_batches) == 256
@@ -151,7 +151,7 @@ def test_job_has_each_hosts_plan_with_its_share(both):
 
 def test_host_that_is_left_out_has_no_part_in_the_job(both):
     verdict = verdict_of(both, exchange(1e6))
-    job = make_job(REQUEST, ResumePoint(), verdict.chosen, both, Path("/runs/1"))
+    job = make_job(REQUEST, verdict.chosen, both, Path("/runs/1"))
     assert [node.host for node in job.nodes] == ["n1"]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from launch.errors import HostFileError, HostUnreachableError, InvalidPlanError
+from launch.job import CheckpointConfig
 from launch.workload import Workload
 from planner.errors import NoPlanError, TrainingFailedError, UsageError
 from planner.jobs.making import LaunchRequest
@@ -30,8 +31,9 @@ def accident(message: str = "node2 does not answer") -> TrainingFailedError:
 
 def train(attempts: Attempts, folder, restarts: int = 2, find_hosts=lambda: ["node1"]) -> list[str]:
     heard: list[str] = []
+    checkpoint = CheckpointConfig(folder=None if folder is None else str(folder))
     request = LaunchRequest(
-        workload=Workload(use_case="tiny"), checkpoint=folder, max_restarts=restarts
+        workload=Workload(use_case="tiny"), checkpoint=checkpoint, max_restarts=restarts
     )
     run_with_restarts(
         request,

@@ -12,12 +12,13 @@ from launch.checkpoints.manifest import Manifest
 from launch.checkpoints.worker_part import WorkerPart
 from launch.checkpoints.writer import CheckpointWriter
 from launch.errors import CheckpointError
+from launch.job import CheckpointConfig
 from launch.local_group.group import LocalThreadGroup
 from launch.shares import NodeLimits, StepTime
 from launch.workload import Workload
 from planner.cluster.node_choice import choose_nodes
 from planner.cluster.prediction import ClusterNode
-from planner.jobs.making import LaunchRequest, ResumePoint, fix_shares
+from planner.jobs.making import LaunchRequest, fix_shares
 from planner.jobs.resuming import resolve_resume
 
 MANIFEST = Manifest(
@@ -47,39 +48,43 @@ def save(folder: Path, *manifests: Manifest) -> None:
     writer.close()
 
 
-def start(folder: Path, warn=print, **wishes) -> tuple[LaunchRequest, ResumePoint]:
+def start(folder: Path, warn=print, **wishes) -> tuple[LaunchRequest, dict[str, int]]:
     request = LaunchRequest(
-        workload=Workload(use_case="simplebig"), epochs=3, checkpoint=folder, resume=True
+        workload=Workload(use_case="simplebig"),
+        epochs=3,
+        checkpoint=CheckpointConfig(folder=str(folder)),
+        resume=True,
     )
     return resolve_resume(replace(request, **wishes), warn)
 
 
 def test_seed_batch_and_shares_of_a_checkpoint_count(folder):
-    request, point = start(folder, workload=Workload(use_case="simplebig", seed=4))
-    assert (request.workload.seed, request.global_batch, point.done_epochs) == (9, 8, 2)
-    assert point.shares == {"n1": 5, "n3": 3}
-    assert point.path == folder / "step-00000040"
+    request, shares = start(folder, workload=Workload(use_case="simplebig", seed=4))
+    assert (request.workload.seed, request.global_batch) == (9, 8)
+    assert shares == {"n1": 5, "n3": 3}
+    assert request.checkpoint.done_epochs == 2
+    assert request.checkpoint.resume_from == str(folder / "step-00000040")
 
 
 def test_the_user_may_want_another_batch_or_other_hosts(folder):
-    larger, point = start(folder, global_batch=16)
-    assert (larger.global_batch, point.shares) == (16, {})
-    every, point = start(folder, all_hosts=True)
-    assert (every.global_batch, point.shares) == (8, {})
+    larger, shares = start(folder, global_batch=16)
+    assert (larger.global_batch, shares) == (16, {})
+    every, shares = start(folder, all_hosts=True)
+    assert (every.global_batch, shares) == (8, {})
 
 
 def test_a_damaged_checkpoint_is_warned_of(folder):
     (folder / "step-00000040" / "weights-0.safetensors").unlink()
     warnings = []
-    _, point = start(folder, warnings.append)
-    assert point.done_epochs == 1
+    request, _ = start(folder, warnings.append)
+    assert request.checkpoint.done_epochs == 1
     assert "step-00000040 is passed over: weights-0.safetensors cannot be read" in warnings[0]
 
 
 def test_a_training_whose_epochs_are_all_done_may_be_finished(folder):
     """The story: a host was lost after the last checkpoint, and nobody came to the weights."""
-    request, point = start(folder, epochs=2)
-    assert (request.epochs, point.done_epochs) == (2, 2)
+    request, _ = start(folder, epochs=2)
+    assert (request.epochs, request.checkpoint.done_epochs) == (2, 2)
 
 
 @pytest.mark.parametrize(("position", "of"), [(0, 2), (8, 3)])

@@ -13,7 +13,7 @@ import pytest
 
 from launch.errors import UseCaseError
 from launch.plan import Plan
-from launch.system.compiler import find_compiler
+from launch.workers.case_description import find_compiler
 from launch.workers.fork_server_pool import ForkServerPool
 from launch.workload import Workload
 from planner.trials.result import Outcome
