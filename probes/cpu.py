@@ -108,7 +108,8 @@ def _find_limits(
     yield CoreLimit(source="affinity", cores=len(allowed))
     for group in find_cgroups("cpu", root):
         if (quota := _find_quota(group)) is not None:
-            yield CoreLimit(source=f"quota of {group}", cores=max(1, int(quota)))
+            whole = max(1, int(quota))
+            yield CoreLimit(source=f"quota of {group}", cores=whole, quota_cores=quota)
     if (granted := _find_slurm_grant(environ)) is not None:
         yield CoreLimit(source="Slurm (SLURM_CPUS_ON_NODE)", cores=granted)
 

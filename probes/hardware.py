@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 GIB = 2**30
 
+_BF16_INSTRUCTIONS = {"avx512_bf16", "amx_bf16", "arm_bf16"}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoreLimit:
@@ -17,6 +19,9 @@ class CoreLimit:
     """Source of the limit, such as ``affinity`` or ``cgroup v2 quota of /user.slice``."""
 
     cores: int
+
+    quota_cores: float | None = None
+    """Cores' worth of time that a quota grants; ``None`` where the limit is none of time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +83,18 @@ class Cpu:
 
     @property
     def binding_limit(self) -> CoreLimit:
-        """The limit that decides ``usable_cores``; of equal ones the first."""
-        return min(self.limits, key=lambda limit: limit.cores)
+        """The limit that decides ``granted_cores``; of equal ones the first."""
+        return min(self.limits, key=lambda limit: limit.quota_cores or limit.cores)
+
+    @property
+    def granted_cores(self) -> float:
+        """Cores' worth of time that ``usable_cores`` may run: less than one under a small quota."""
+        return min(self.usable_cores, self.quota_cores or self.usable_cores)
+
+    @property
+    def computes_bf16(self) -> bool:
+        """Whether the processor multiplies bf16 by itself, rather than emulated in fp32."""
+        return not _BF16_INSTRUCTIONS.isdisjoint(self.instruction_sets)
 
     def choose_cores(self, count: int) -> tuple[int, ...]:
         """Choose the best ``count`` logical cores to pin to, neighbours side by side.
@@ -201,10 +216,13 @@ class Speeds:
     """Measured limits. A step cannot be faster than these let it."""
 
     fp32_one_core_flop_per_s: float | None = None
-    """Square matrix product; a multiplication and an addition are two operations."""
+    """Best of a square matrix product, one by oneDNN, and a 3 x 3 convolution. A multiplication
+    and an addition are two operations."""
 
     fp32_all_cores_flop_per_s: float | None = None
     bf16_one_core_flop_per_s: float | None = None
+    """``None`` where the processor has no instructions for bf16, too."""
+
     bf16_all_cores_flop_per_s: float | None = None
 
     copy_one_core_bytes_per_s: float | None = None

@@ -11,7 +11,7 @@ from probes.cpu import read_cpu
 from probes.cuda_devices import CudaDevices, number_gpus, predict_order, query_torch
 from probes.errors import SpeedProbeError
 from probes.gpu import Gpus, read_gpus
-from probes.hardware import GIB, Cpu, Gpu, Hardware, Memory, NetworkInterface
+from probes.hardware import GIB, Cpu, Gpu, Hardware, Memory, NetworkInterface, Speeds
 from probes.memory import read_memory
 from probes.network.interfaces import read_networks
 from probes.speed import SpeedReport, measure_speeds
@@ -23,7 +23,7 @@ _RESERVE_S = 1.5
 _SMALL_SHM_BYTES = GIB
 
 
-def probe(*, quick: bool = False) -> Hardware:
+def probe(*, quick: bool = False, known_speeds: Speeds | None = None) -> Hardware:
     """Probe this node; what cannot be found is a warning, never an exception.
 
     Takes at most 10 s, most of it for measuring speeds.
@@ -31,6 +31,8 @@ def probe(*, quick: bool = False) -> Hardware:
     Args:
         quick: Measure nothing and do not start torch: below 2 s. CUDA's numbers of the GPUs are
             then predicted, which is not possible where GPUs of different kinds are mixed.
+        known_speeds: Speeds of this hardware that were measured before, to be taken as they are.
+            All else is read anew; torch is asked for its GPUs where there are some.
     """
     start_s = time.monotonic()
     warnings: list[str] = []
@@ -41,7 +43,10 @@ def probe(*, quick: bool = False) -> Hardware:
         devices = _predict_devices(found)
     else:
         budget_s = start_s + _LIMIT_S - _RESERVE_S - time.monotonic()
-        devices, report = _run_children(cpu, found, budget_s, warnings)
+        if known_speeds is not None:
+            devices, report = _query_devices(found, budget_s), SpeedReport(speeds=known_speeds)
+        else:
+            devices, report = _run_children(cpu, found, budget_s, warnings)
     gpus = number_gpus(found.gpus, devices.uuids)
     return Hardware(
         node=platform.node(),
@@ -71,19 +76,23 @@ def _predict_devices(found: Gpus) -> CudaDevices:
     return CudaDevices(uuids=uuids)
 
 
+def _query_devices(found: Gpus, budget_s: float) -> CudaDevices:
+    return query_torch(limit_s=budget_s) if found.gpus else CudaDevices()
+
+
 def _run_children(
     cpu: Cpu, found: Gpus, budget_s: float, warnings: list[str]
 ) -> tuple[CudaDevices, SpeedReport | None]:
     """Run two children at once: both spend most of their time on importing torch."""
     with ThreadPoolExecutor(max_workers=1) as executor:
-        pending = executor.submit(query_torch, limit_s=budget_s) if found.gpus else None
+        pending = executor.submit(_query_devices, found, budget_s)
         # in this thread, so that Ctrl-C reaches it at once
         try:
             report = measure_speeds(cpu.core_ids, budget_s=budget_s)
         except SpeedProbeError as error:
             report = None
             warnings.append(str(error))
-        return CudaDevices() if pending is None else pending.result(), report
+        return pending.result(), report
 
 
 def _read_networks(warnings: list[str]) -> tuple[NetworkInterface, ...]:

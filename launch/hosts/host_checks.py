@@ -137,7 +137,7 @@ def check_hardware(host: str, facts: HostFacts) -> Iterator[Finding]:
         yield findings.fail("hardware", f"the probe failed: {why}: run ddlplan probe --quick there")
         return
     cpu, memory, gpus = facts.hardware.cpu, facts.hardware.memory, facts.hardware.gpus
-    parts = [f"{cpu.usable_cores} cores", f"{memory.usable_bytes / 2**30:.1f} GiB"]
+    parts = [f"{cpu.granted_cores:g} cores", f"{memory.usable_bytes / 2**30:.1f} GiB"]
     parts.append(f"{len(gpus)} GPUs" if facts.hardware.gpu_reason is None else "no GPU")
     yield findings.ok("hardware", ", ".join(parts))
     for warning in facts.hardware.warnings:

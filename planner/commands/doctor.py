@@ -94,7 +94,7 @@ def _mpi(findings: FindingFactory, access: HostAccess) -> Finding:
 def _hardware(findings: FindingFactory) -> Iterator[Finding]:
     node = probe(quick=True)
     cpu = node.cpu
-    yield findings.ok("cores", f"{cpu.usable_cores} usable, by {cpu.binding_limit.source}")
+    yield findings.ok("cores", f"{cpu.granted_cores:g} usable, by {cpu.binding_limit.source}")
     yield findings.ok("memory", f"{node.memory.usable_bytes / 2**30:.1f} GiB usable")
     if node.gpu_reason is None:
         yield findings.ok("GPUs", f"{len(node.gpus)}")

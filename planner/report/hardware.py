@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from probes.hardware import Gpu, Hardware, Speeds
+from probes.hardware import Cpu, Gpu, Hardware, Speeds
 
 _GIGA = 1e9
 
@@ -14,7 +14,7 @@ def hardware_lines(node: Hardware) -> list[str]:
     rows = [("node", node.node), *_cpu_rows(node), *_memory_rows(node), *_gpu_rows(node)]
     rows += _network_rows(node)
     if node.speeds is not None:
-        rows += _speed_rows(node.speeds)
+        rows += _speed_rows(node.speeds, node.cpu)
     rows.append(("fingerprint", node.fingerprint()))
     return [f"{name:<13}{value}" for name, value in rows]
 
@@ -25,7 +25,7 @@ def _cpu_rows(node: Hardware) -> Iterator[tuple[str, str]]:
     shape += [_counted(cpu.sockets, "socket"), _counted(cpu.numa_nodes, "NUMA node")]
     yield "processor", cpu.model or cpu.architecture
     yield "cores", ", ".join(shape)
-    yield "usable cores", f"{cpu.usable_cores} (limit: {cpu.binding_limit.source})"
+    yield "usable cores", f"{cpu.granted_cores:g} (limit: {cpu.binding_limit.source})"
     caches = (("L1d", cpu.l1d_bytes), ("L2", cpu.l2_bytes), ("L3", cpu.l3_bytes))
     yield "caches", ", ".join(f"{name} {_size(size)}" for name, size in caches)
     yield "instructions", " ".join(cpu.instruction_sets) or "none of note"
@@ -76,7 +76,7 @@ def _network_rows(node: Hardware) -> Iterator[tuple[str, str]]:
             yield "network", f"{network.name} ({network.kind}{rate})"
 
 
-def _speed_rows(speeds: Speeds) -> Iterator[tuple[str, str]]:
+def _speed_rows(speeds: Speeds, cpu: Cpu) -> Iterator[tuple[str, str]]:
     pairs = (
         ("fp32", speeds.fp32_one_core_flop_per_s, speeds.fp32_all_cores_flop_per_s, "GFLOP/s"),
         ("bf16", speeds.bf16_one_core_flop_per_s, speeds.bf16_all_cores_flop_per_s, "GFLOP/s"),
@@ -85,6 +85,8 @@ def _speed_rows(speeds: Speeds) -> Iterator[tuple[str, str]]:
     for name, one, every, unit in pairs:
         if one is not None and every is not None:
             yield name, f"{one / _GIGA:.0f} {unit} on 1 core, {every / _GIGA:.0f} on all"
+        elif name == "bf16" and not cpu.computes_bf16:
+            yield name, "not measured: this processor has no instructions for it"
     if speeds.jpeg_one_core_images_per_s is not None:
         yield "JPEG", f"{speeds.jpeg_one_core_images_per_s:.0f} photos/s decoded on 1 core"
     if speeds.host_to_device_bytes_per_s is not None:

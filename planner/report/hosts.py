@@ -59,7 +59,7 @@ def worst_state(findings: Sequence[Finding]) -> str:
 def _fact_cells(facts: HostFacts) -> Row:
     cells = {"torch": facts.versions.get("torch") or ""}
     if (hardware := facts.hardware) is not None:
-        cells["cores"] = str(hardware.cpu.usable_cores)
+        cells["cores"] = f"{hardware.cpu.granted_cores:g}"
         cells["memory"] = format_bytes(hardware.memory.usable_bytes)
         cells["gpus"] = str(len(hardware.gpus) if hardware.gpu_reason is None else 0)
     if facts.data is not None and facts.data.num_files is not None:

@@ -53,7 +53,7 @@ def probe_row(host: str, node: Hardware | None, remark: str = "") -> Row:
         return {"host": host, "remarks": remark}
     cells = {
         "host": host,
-        "cores": str(node.cpu.usable_cores),
+        "cores": f"{node.cpu.granted_cores:g}",
         "memory": format_bytes(node.memory.usable_bytes),
         "gpus": str(len(node.gpus)) if node.gpu_reason is None else "none",
         "processor": node.cpu.model or node.cpu.architecture,

@@ -81,7 +81,11 @@ def test_part_of_a_core_is_cut_off(tree):
 def test_quota_below_one_core_leaves_one(tree):
     cpu = read(tree, machine(), in_v2_group("/a", a="50000 100000"))
     assert (cpu.usable_cores, cpu.core_ids) == (1, (0,))
-    assert cpu.quota_cores == 0.5
+    assert cpu.quota_cores == cpu.granted_cores == 0.5
+    assert cpu.binding_limit.source == "quota of cgroup v2 /a"
+    # on a machine of one core too, though both limits are of one
+    cpu = read(tree, machine(cores=1), in_v2_group("/a", a="10000 100000"))
+    assert (cpu.granted_cores, cpu.binding_limit.source) == (0.1, "quota of cgroup v2 /a")
 
 
 def test_v1_quota_binds_and_minus_one_is_no_quota(tree):

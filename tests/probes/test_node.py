@@ -2,11 +2,12 @@ import platform
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from probes import codec
-from probes.hardware import Hardware
+from probes.hardware import Hardware, Speeds
 from probes.node import probe
 
 
@@ -17,6 +18,23 @@ def test_quick_probe_measures_nothing_and_is_quick():
     assert hardware.speeds is None
     assert hardware.node == platform.node()
     assert bool(hardware.gpus) or hardware.gpu_reason is not None
+
+
+def test_only_speeds_are_taken_from_an_earlier_probe(monkeypatch):
+    """A search trained on the GPUs that were visible when its machine was probed."""
+    nvml = SimpleNamespace(
+        nvmlInit=lambda: None,
+        nvmlDeviceGetCount=lambda: 1,
+        nvmlDeviceGetHandleByIndex=lambda index: index,
+        nvmlDeviceGetUUID=lambda _: "GPU-5e1f",
+    )
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    speeds = Speeds(fp32_one_core_flop_per_s=5e9)
+    hardware = probe(known_speeds=speeds)
+    assert hardware.speeds == speeds
+    (gpu,) = hardware.gpus
+    assert (gpu.uuid, gpu.cuda_index) == ("GPU-5e1f", None)  # torch does not show it
+    assert hardware.gpu_reason is not None
 
 
 def test_two_probes_of_a_machine_have_one_fingerprint():

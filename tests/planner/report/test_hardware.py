@@ -1,0 +1,54 @@
+"""What probe and doctor say of a machine, in words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from planner.report.hardware import hardware_lines
+from planner.report.nodes import probe_row
+from probes.hardware import CoreLimit, Cpu, Hardware, Memory, Speeds
+
+CPU = Cpu(
+    architecture="x86_64",
+    logical_cores=2,
+    usable_cores=1,
+    quota_cores=0.1,
+    core_ids=(0,),
+    limits=(
+        CoreLimit(source="online cores", cores=1),
+        CoreLimit(source="quota of cgroup v2 /a", cores=1, quota_cores=0.1),
+    ),
+    instruction_sets=("avx2",),
+)
+NODE = Hardware(
+    node="n1",
+    cpu=CPU,
+    memory=Memory(total_bytes=2**33, usable_bytes=2**33),
+    speeds=Speeds(fp32_one_core_flop_per_s=3e10, fp32_all_cores_flop_per_s=6e10),
+)
+
+
+def line(node: Hardware, head: str) -> list[str]:
+    return [text for text in hardware_lines(node) if text.startswith(head)]
+
+
+def test_tenth_of_a_core_is_shown_as_that():
+    """A container with a quota of 0.1 showed one core, as if that were all its own."""
+    assert line(NODE, "usable cores") == ["usable cores 0.1 (limit: quota of cgroup v2 /a)"]
+    assert probe_row("n1", NODE)["cores"] == "0.1"
+
+
+@pytest.mark.parametrize(("quota_cores", "usable", "shown"), [(2.9, 2, "2"), (None, 8, "8")])
+def test_whole_cores_are_shown_as_they_can_be_used(quota_cores, usable, shown):
+    cpu = replace(CPU, usable_cores=usable, quota_cores=quota_cores)
+    assert probe_row("n1", replace(NODE, cpu=cpu))["cores"] == shown
+
+
+def test_bf16_that_would_be_emulated_is_named_and_is_no_warning():
+    """It was multiplied for seconds, until the time of the probe was up: a warning each time."""
+    (said,) = line(NODE, "bf16")
+    assert said == "bf16         not measured: this processor has no instructions for it"
+    able = replace(NODE, cpu=replace(CPU, instruction_sets=("avx512_bf16",)))
+    assert line(able, "bf16") == []  # its time was up: that is a warning
