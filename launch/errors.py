@@ -9,6 +9,7 @@ LaunchError
 |   `-- UnsafeHostError        a host name that a program could take for an option or a command
 |-- HostUnreachableError   a host cannot take part
 |-- CheckpointError        a checkpoint cannot be written or read
+|-- MachineBusyError       something else is timed on this machine, and nobody wants to wait
 |-- LostWorkerError        another worker of the node has ended, so that this one cannot continue
 `-- CompilerError          torch.compile cannot compile the model
 """
@@ -50,6 +51,10 @@ class HostUnreachableError(LaunchError):
 
 class CheckpointError(LaunchError):
     """A checkpoint cannot be written or read."""
+
+
+class MachineBusyError(LaunchError):
+    """Something else is timed on this machine, or a training runs, and nobody wants to wait."""
 
 
 class LostWorkerError(LaunchError):

@@ -27,6 +27,7 @@ _CODES: dict[type[Exception], tuple[int, str]] = {
     launch.UnsafeHostError: (7, "unsafe_host"),
     launch.HostFileError: (2, "host_file"),
     launch.HostUnreachableError: (4, "host"),
+    launch.MachineBusyError: (7, "busy"),
     launch.UseCaseError: (2, "use_case"),
     launch.CheckpointError: (2, "checkpoint"),
     launch.UnknownStrategyError: (2, "strategy"),

@@ -20,13 +20,25 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_locks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Wait for nothing else on this machine, from the first fixture on."""
+    folder = tmp_path_factory.mktemp("locks")
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("DDLPLAN_LOCKS", str(folder))
+        yield folder
+
+
 @pytest.fixture(autouse=True)
-def _own_surroundings(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch):
+def _own_surroundings(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, own_locks: Path
+):
     """Leave the user's cache and settings alone."""
     for name in os.environ:
         if name.startswith("DDLPLAN_"):
             monkeypatch.delenv(name)
     monkeypatch.setenv("DDLPLAN_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+    monkeypatch.setenv("DDLPLAN_LOCKS", str(own_locks))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

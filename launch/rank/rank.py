@@ -36,6 +36,7 @@ from launch.rank.control_signals import ControlSignals
 from launch.rank.node import Node
 from launch.reports import EndRequested, Warned, make_node_failure
 from launch.shares import NodeLimits
+from launch.system.machine_lock import Occupant, training_noticed
 from launch.system.process_end import die_with_parent
 from launch.system.report_stream import ReportStream
 from launch.system.run_directory import RunDirectory
@@ -82,7 +83,14 @@ def main(job_file: Path, cpu: Cpu | None = None, servers: ForkServerPool | None 
         control_signals=control_signals,
     )
     heartbeat = Heartbeat(comm.Dup())
+
+    def warn(message: str) -> None:
+        where = f"{hosts[comm.rank]}: " if comm.size > 1 else ""
+        report_stream.send(Warned(message=where + message))
+
+    command = f"ddlplan launch --use-case {job.workload.use_case}"
     with (
+        training_noticed(Occupant.of_this_process(command), on_disturbed=warn, on_trouble=warn),
         _removing_unused_output(node),
         Keepalive(ranks, job.networks) as keepalive,
         Watchdog(keepalive, heartbeat, comm.rank, hosts, report_stream),

@@ -49,6 +49,7 @@ def run_on_all(
     request: TuneRequest | None = None,
     is_quick: bool = False,
     message_bytes: tuple[int, ...] = (),
+    waits: bool = True,
 ) -> tuple[Collector, bool]:
     """Run a task on all hosts that passed their checks.
 
@@ -63,6 +64,7 @@ def run_on_all(
         request: The search, where there is one: interrupted, it ends in order.
         is_quick: Whether nothing is measured.
         message_bytes: Sizes of gradients whose sum is timed.
+        waits: Whether a host waits while something else is timed on it; else it gives up.
 
     Returns:
         What the nodes reported, and whether they were interrupted.
@@ -81,6 +83,7 @@ def run_on_all(
         collector,
         is_quick=is_quick,
         message_bytes=message_bytes,
+        waits=waits,
         cancellation=cancellation,
     )
     try:

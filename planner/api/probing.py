@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from launch.errors import HostUnreachableError
 from launch.hosts.findings import CheckedHosts
 from launch.reports import Warned, Working
 from planner.api._cluster import check_all, run_on_all
+from planner.api._machine import machine_alone
 from planner.cancellation import Cancellation
 from planner.cluster.links import MeasuredLinks
 from planner.cluster_tuning.collector import LazyStore
@@ -55,6 +57,7 @@ def probe(
     quick: bool = False,
     listener: Listener = ignore,
     cancellation: Cancellation | None = None,
+    waits: bool = True,
 ) -> ProbeResult:
     """Measure what this machine, or each host and the network between them, can do.
 
@@ -70,8 +73,10 @@ def probe(
         quick: Measure nothing, below 2 s on this machine.
         listener: Receives what is going on.
         cancellation: Ends a probe of several hosts; one of this machine takes 10 s at most.
+        waits: Whether to wait while something else is timed on a machine, or a training runs.
 
     Raises:
+        MachineBusyError: That is so, and ``waits`` is false.
         HostUnreachableError: A host failed its checks, or none could be probed.
         StoreError: The database cannot be used.
         CancelledError: The end was asked for.
@@ -80,17 +85,24 @@ def probe(
     for note in hosts.notes:
         listener(Warned(message=note))
     if not hosts.is_local:
-        return _probe_hosts(hosts, db, listener, cancellation, quick=quick)
+        return _probe_hosts(hosts, db, listener, cancellation, quick=quick, waits=waits)
     with Store.open(db) as store:
         cancellation.check()
-        listener(Working(what="probing this machine"))
-        node = probe_node(quick=quick)
+        with nullcontext() if quick else machine_alone(listener, cancellation, waits=waits):
+            listener(Working(what="probing this machine"))
+            node = probe_node(quick=quick)
         store.save_probe(node)
     return ProbeResult(nodes=(NodeProbe(host=hosts.names[0], hardware=node),))
 
 
 def _probe_hosts(
-    hosts: Hosts, db: str, listener: Listener, cancellation: Cancellation, *, quick: bool
+    hosts: Hosts,
+    db: str,
+    listener: Listener,
+    cancellation: Cancellation,
+    *,
+    quick: bool,
+    waits: bool,
 ) -> ProbeResult:
     Store.check_location(db)
     checked = check_all(hosts, listener, cancellation)
@@ -104,6 +116,7 @@ def _probe_hosts(
             listener,
             cancellation,
             is_quick=quick,
+            waits=waits,
             message_bytes=(*_MESSAGE_BYTES, *_trained_bytes(store, checked)),
         )
     nodes = tuple(

@@ -10,6 +10,7 @@ from launch.errors import HostUnreachableError, UseCaseError
 from launch.reports import Noted, Warned, Working
 from launch.workers.fork_server_pool import ForkServerPool
 from planner.api._cluster import check_all, run_on_all
+from planner.api._machine import machine_alone
 from planner.cancellation import Cancellation
 from planner.cluster.links import MeasuredLinks
 from planner.cluster_tuning.collector import LazyStore, NodeState
@@ -79,6 +80,7 @@ def tune(
     hosts: Hosts | None = None,
     listener: Listener = ignore,
     cancellation: Cancellation | None = None,
+    waits: bool = True,
 ) -> TuneResult:
     """Search for the fastest way to train a use case on this machine, or on each host.
 
@@ -98,8 +100,10 @@ def tune(
         hosts: Where; this machine where left out.
         listener: Receives progress, warnings, and each trial.
         cancellation: Ends the search in order, from any thread.
+        waits: Whether to wait while something else is timed on a machine, or a training runs.
 
     Raises:
+        MachineBusyError: That is so, and ``waits`` is false.
         UseCaseError: The use case or its data are at fault.
         HostUnreachableError: A host failed its checks, before anything was started.
         NoPlanError: No trial succeeded.
@@ -110,8 +114,10 @@ def tune(
     Store.check_location(db)  # before anything is prepared or timed that could not be stored
     for note in hosts.notes:
         listener(Warned(message=note))
-    search = _tune_here if hosts.is_local else _tune_hosts
-    return search(request, hosts, db, listener, cancellation)
+    if not hosts.is_local:
+        return _tune_hosts(request, hosts, db, listener, cancellation, waits=waits)
+    with machine_alone(listener, cancellation, waits=waits):
+        return _tune_here(request, hosts, db, listener, cancellation)
 
 
 def _tune_here(
@@ -142,9 +148,14 @@ def _tune_here(
 
 
 def _find_or_probe_node(store: Store, node: Hardware, listener: Listener) -> Hardware:
-    """Give this machine's stored probe; measure it where there is none."""
-    if stored := store.latest_probe(node.fingerprint(), node=node.node):
-        return stored
+    """Give this machine as it is today, with stored speeds; measure them where there are none.
+
+    The fingerprint leaves out which cores and GPUs this process is shown, and how much memory is
+    left: that a stored probe cannot tell.
+    """
+    stored = store.latest_probe(node.fingerprint(), node=node.node)
+    if stored is not None and stored.speeds is not None:
+        return probe(known_speeds=stored.speeds)
     listener(Noted(message=f"probing {node.node}, which has no stored probe"))
     measured = probe()
     store.save_probe(measured)
@@ -159,7 +170,13 @@ def _find_launch_plan_id(store: Store, found: StoredPlan) -> int | None:
 
 
 def _tune_hosts(
-    request: TuneRequest, hosts: Hosts, db: str, listener: Listener, cancellation: Cancellation
+    request: TuneRequest,
+    hosts: Hosts,
+    db: str,
+    listener: Listener,
+    cancellation: Cancellation,
+    *,
+    waits: bool,
 ) -> TuneResult:
     started = time.monotonic()
     checked = check_all(hosts, listener, cancellation, workload=request.workload)
@@ -173,6 +190,7 @@ def _tune_hosts(
             listener,
             cancellation,
             request=request,
+            waits=waits,
         )
         collector.conclude(interrupted=interrupted)
     states = list(collector.nodes.values())

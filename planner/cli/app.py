@@ -20,6 +20,7 @@ from planner.cli.options import (
     MaybeNode,
     Mpirun,
     NeededCase,
+    NoWait,
     Seed,
     SshConfig,
     faults_option,
@@ -91,6 +92,7 @@ def probe(
     *,
     hosts: HostFile = None,
     quick: Annotated[bool, option("--quick", help_="Below 2 s: measure nothing.")] = False,
+    no_wait: NoWait = False,
     ssh_config: SshConfig = None,
     mpirun: Mpirun = None,
     allow_run_as_root: AllowRoot = False,
@@ -104,7 +106,7 @@ def probe(
         found.access.check_mpirun()
     from planner.commands.probe import show_probe
 
-    show_probe(found, db, out, quick=quick)
+    show_probe(found, db, out, quick=quick, waits=not no_wait)
 
 
 @app.command(cls=GroupedCommand)
@@ -151,6 +153,7 @@ def tune(
         search_option("--no-cache", help_="Decode the files in every epoch; store no pictures."),
     ] = False,
     fresh: Annotated[bool, search_option("--fresh", help_="Ignore earlier trials.")] = False,
+    no_wait: NoWait = False,
     hosts: HostFile = None,
     ssh_config: SshConfig = None,
     mpirun: Mpirun = None,
@@ -191,7 +194,7 @@ def tune(
         found.access.check_mpirun()
     from planner.commands.tune import tune as tune_request
 
-    tune_request(request, found, db, out)
+    tune_request(request, found, db, out, waits=not no_wait)
 
 
 @app.command(cls=GroupedCommand)

@@ -88,5 +88,8 @@ Seed = Annotated[
         max=2**32 - 1,  # the sampler of the search takes no more bits
     ),
 ]
+NoWait = Annotated[
+    bool, option("--no-wait", help_="Refuse while something else is timed here, or trains.")
+]
 PlanId = Annotated[int, typer.Argument(metavar="ID", help="Number of a plan.")]
 DEFAULT_DATABASE = "planner.db"

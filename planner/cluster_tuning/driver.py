@@ -6,6 +6,7 @@ of the hosts that are left goes on from there.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -44,6 +45,7 @@ class ClusterDriver:
         collector: Keeps what the nodes tell.
         is_quick: Whether nothing is measured.
         message_bytes: Sizes of gradients whose sum is timed, beside those of the use case.
+        waits: Whether a node waits while something else is timed on its machine.
         cancellation: Ends the job at once; what the nodes have reported by then is stored.
     """
 
@@ -53,6 +55,7 @@ class ClusterDriver:
     collector: Collector
     is_quick: bool = False
     message_bytes: tuple[int, ...] = ()
+    waits: bool = True
     cancellation: Cancellation = field(default_factory=Cancellation)
     _lost: set[str] = field(default_factory=set, init=False)
 
@@ -136,6 +139,8 @@ class ClusterDriver:
             request=request,
             is_quick=self.is_quick,
             message_bytes=(*self.message_bytes, *sorted(self._gradient_bytes())),
+            waits=self.waits,
+            job=secrets.token_hex(8),
         )
 
     def _gradient_bytes(self) -> set[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from queue import SimpleQueue
 
 from launch.plan import Plan
@@ -29,6 +30,8 @@ from probes.hardware import Hardware
 from probes.node import probe
 
 Send = Callable[[Report], None]
+LockMachine = Callable[[], AbstractContextManager[None]]
+"""Makes the block in which nothing else is timed on this machine."""
 
 
 class RemoteTrialStore:
@@ -59,6 +62,7 @@ def search_node(
     software: Mapping[str, str],
     directives: SimpleQueue[Report],
     send: Send,
+    lock: LockMachine,
     *,
     leads: bool,
 ) -> None:
@@ -70,46 +74,58 @@ def search_node(
         software: Versions that the measurements depend on.
         directives: What rank 0 tells this node.
         send: Takes what rank 0 should hear.
+        lock: Taken for what is timed, and never while this node waits for another: that one may
+            wait for a lock that a second job has, and its node for this one.
         leads: Whether this node searches.
 
     Raises:
         LaunchError: The use case cannot be tried here.
         PlannerError: No trial succeeded.
     """
-    node = find_hardware(task.probe, send)
     with ForkServerPool() as servers:
-        runner = TrialRunner(request.workload, node, servers)
-        prepared = prepare(
-            request,
-            node,
-            runner,
-            needs_all_strategies=False,  # those named may need more cores than this node has
-            listener=lambda report, _host=None: send(report),
-        )
-        send(CaseDescribed(facts=prepared.facts, pixel_bytes=prepared.pixel_bytes))
-        trial_store = RemoteTrialStore(task.studies, send)
-        findings = Findings(request, prepared.facts, node, software, trial_store)
-        tuner = Tuner(findings, runner.run, ignore, checked_s=prepared.checked_s)
+        with lock():
+            node = find_hardware(task.probe, send)
+            runner = TrialRunner(request.workload, node, servers)
+            prepared = prepare(
+                request,
+                node,
+                runner,
+                needs_all_strategies=False,  # those named may need more cores than this node has
+                listener=lambda report, _host=None: send(report),
+            )
+            send(CaseDescribed(facts=prepared.facts, pixel_bytes=prepared.pixel_bytes))
+            trial_store = RemoteTrialStore(task.studies, send)
+            findings = Findings(request, prepared.facts, node, software, trial_store)
+            tuner = Tuner(findings, runner.run, ignore, checked_s=prepared.checked_s)
+            if leads:
+                tuner.search()
+            else:
+                tuner.measure_baseline()
         if not leads:
-            tuner.measure_baseline()
-            match directives.get():
-                case ConfirmPlans() as confirm:
-                    tuner.confirm(confirm.plans)
-                case _:
-                    leads = True
+            directive = directives.get()
+            with lock():
+                match directive:
+                    case ConfirmPlans() as confirm:
+                        tuner.confirm(confirm.plans)
+                    case _:
+                        leads = True
+                        tuner.search()
         if leads:
-            tuner.search()
             send(PlansFound(plans=_best_plans(findings)))
     if not findings.candidates():
         raise NoPlanError(findings.explain_no_plan())
 
 
 def find_hardware(known: Hardware | None, send: Send) -> Hardware:
-    """Give this machine's last probe; measure it where there is none, or of other hardware."""
-    found = probe(quick=True)
-    is_known = known is not None and known.fingerprint() == found.fingerprint()
-    node = known if known is not None and is_known else probe()
-    send(NodeProbed(hardware=node, is_new=not is_known))
+    """Give this machine as it is today, with the speeds of its last probe.
+
+    They are measured where there are none, or where they are of other hardware.
+    """
+    speeds = None if known is None else known.speeds
+    if known is not None and known.fingerprint() != probe(quick=True).fingerprint():
+        speeds = None
+    node = probe(known_speeds=speeds)
+    send(NodeProbed(hardware=node, is_new=speeds is None))
     return node
 
 

@@ -9,11 +9,14 @@ meanwhile.
 from __future__ import annotations
 
 import os
+import platform
 import signal
 import socket
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import NoReturn
@@ -24,13 +27,15 @@ os.environ.setdefault("OMPI_MCA_mpi_abort_delay", "2")
 
 from mpi4py import MPI
 
+from launch.errors import MachineBusyError
 from launch.mpi.ranks import Ranks
-from launch.reports import Alive, Report, make_node_failure
+from launch.reports import Alive, Noted, Report, Warned, make_node_failure
+from launch.system.machine_lock import Occupant, timing_alone
 from launch.system.process_end import die_with_parent
 from planner.cluster_tuning.coordinator import Coordinator
 from planner.cluster_tuning.mailbox import Mailbox
 from planner.cluster_tuning.network import measure_network
-from planner.cluster_tuning.node_search import search_node
+from planner.cluster_tuning.node_search import LockMachine, search_node
 from planner.cluster_tuning.reports import (
     ConfirmPlans,
     LeadSearch,
@@ -61,11 +66,12 @@ def main(task_file: Path) -> int:
         return 1
     if ranks.gather(b"") is not None:  # every rank has reached this one
         _send_report(Alive())
-    sizes = _run_node(comm, task)
-    if not task.is_quick:
-        measured = measure_network(comm, sizes)
-        if comm.rank == 0:
-            _send_report(NodeReport.of(0, measured))
+    with ExitStack() as machine:
+        sizes = _run_node(comm, task, machine)
+        if not task.is_quick:
+            measured = measure_network(comm, sizes)
+            if comm.rank == 0:
+                _send_report(NodeReport.of(0, measured))
     return 0
 
 
@@ -76,8 +82,16 @@ def _read_task(task_file: Path) -> bytes:
     return document
 
 
-def _run_node(comm: MPI.Comm, task: ClusterTask) -> list[int]:
-    """Do this node's part, and wait for the others; give the sizes of the all-reduces to time."""
+def _run_node(comm: MPI.Comm, task: ClusterTask, machine: ExitStack) -> list[int]:
+    """Do this node's part, and wait for the others; give the sizes of the all-reduces to time.
+
+    Args:
+        comm: All ranks.
+        task: What they do.
+        machine: Keeps this machine's lock while the network is measured.
+    """
+    ranks = Ranks(comm.Dup())  # the mailbox has the communicator for itself
+    names = ranks.all_gather(platform.node().encode())
     directives: SimpleQueue[Report] = SimpleQueue()
     mailbox: Mailbox
 
@@ -95,30 +109,77 @@ def _run_node(comm: MPI.Comm, task: ClusterTask) -> list[int]:
             coordinator.handle(sender, report)
 
     with Mailbox(comm, on_document) as mailbox:
-        _run_part(task, comm.rank, directives, lambda report: send_to_node(0, report))
+        send = partial(send_to_node, 0)
+        lock = partial(_lock_machine, task, send)
+        _run_part(task, comm.rank, directives, send, lock)
         while not isinstance(directive := directives.get(), MeasureNetwork):
             pass  # told to search in the place of another, when it had given up itself
+        if not task.is_quick and comm.size > 1:
+            _lock_in_turn(ranks, names, lock, send, machine)
     return list(directive.message_bytes)
 
 
 def _run_part(
-    task: ClusterTask, rank: int, directives: SimpleQueue[Report], send: Callable[[Report], None]
+    task: ClusterTask,
+    rank: int,
+    directives: SimpleQueue[Report],
+    send: Callable[[Report], None],
+    lock: LockMachine,
 ) -> None:
     """Do what this node has to do; a failure of its own is none of the job."""
     node = task.nodes[rank]
     try:
         match task.purpose:
             case ClusterPurpose.PROBE:
-                hardware = probe(quick=task.is_quick)
+                with nullcontext() if task.is_quick else lock():
+                    hardware = probe(quick=task.is_quick)
                 send(NodeProbed(hardware=hardware, is_new=True))
             case ClusterPurpose.TUNE:
                 assert task.request is not None
                 leads = node.leader == rank
-                search_node(node, task.request, task.software, directives, send, leads=leads)
+                search_node(node, task.request, task.software, directives, send, lock, leads=leads)
     except Exception as error:  # noqa: BLE001 - the other nodes go on, whatever happened here
         send(_failure(error))
     else:
         send(NodeDone())
+
+
+def _lock_machine(
+    task: ClusterTask, send: Callable[[Report], None]
+) -> AbstractContextManager[None]:
+    """Make the block in which nothing else is timed on this machine."""
+    return timing_alone(
+        Occupant.of_this_process(_describe_command(task), task.job),
+        waits=task.waits,
+        on_wait=lambda message: send(Noted(message=message)),
+        on_trouble=lambda message: send(Warned(message=message)),
+    )
+
+
+def _lock_in_turn(
+    ranks: Ranks,
+    names: Sequence[bytes],
+    lock: LockMachine,
+    send: Callable[[Report], None],
+    machine: ExitStack,
+) -> None:
+    """Lock every machine, for what all of them measure together. Collective.
+
+    One after the other in the order of their names, and by then no rank has a lock: so two jobs
+    on the same machines cannot each have what the other one waits for.
+    """
+    for rank in sorted(range(ranks.size), key=lambda rank: (names[rank], rank)):
+        if rank == ranks.rank:
+            try:
+                machine.enter_context(lock())
+            except MachineBusyError as error:  # the others measure with this one all the same
+                send(Warned(message=f"the network is measured while {error}"))
+        ranks.barrier()
+
+
+def _describe_command(task: ClusterTask) -> str:
+    use_case = "" if task.request is None else f" --use-case {task.request.workload.use_case}"
+    return f"ddlplan {task.purpose} --hosts, of {len(task.nodes)} hosts{use_case}"
 
 
 def _failure(error: Exception) -> NodeFailed:

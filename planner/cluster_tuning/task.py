@@ -60,6 +60,12 @@ class ClusterTask:
     message_bytes: tuple[int, ...] = ()
     """Sizes of the all-reduces to time, beside that of the model's gradients."""
 
+    waits: bool = True
+    """Whether a node waits while something else is timed on its machine; else it gives up."""
+
+    job: str = ""
+    """Name of this job that no other has: its ranks on one machine do not wait for one another."""
+
 
 def choose_leaders(fingerprints: Sequence[str | None], known: Sequence[int]) -> tuple[int, ...]:
     """Choose who searches for whom: of nodes with equal hardware one does, for all of them.

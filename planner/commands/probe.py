@@ -15,10 +15,10 @@ from planner.report.output import Output
 from probes import codec
 
 
-def show_probe(hosts: Hosts, db: str, out: Output, *, quick: bool) -> None:
+def show_probe(hosts: Hosts, db: str, out: Output, *, quick: bool, waits: bool = True) -> None:
     """Probe this machine, or several hosts, and show what was found."""
     with LiveDisplay(out, hosts.names) as display:
-        result = probe(db=db, hosts=hosts, quick=quick, listener=display)
+        result = probe(db=db, hosts=hosts, quick=quick, listener=display, waits=waits)
     if hosts.is_local:
         _show_here(result, out)
     else:

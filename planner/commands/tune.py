@@ -19,10 +19,10 @@ from planner.tuning.conclusion import TuneOutcome
 from planner.tuning.tune_request import TuneRequest
 
 
-def tune(request: TuneRequest, hosts: Hosts, db: str, out: Output) -> None:
+def tune(request: TuneRequest, hosts: Hosts, db: str, out: Output, *, waits: bool = True) -> None:
     """Search on this machine or on several hosts, and show what was found."""
     with LiveDisplay(out, hosts.names) as display:
-        result = tune_request(request, db=db, hosts=hosts, listener=display)
+        result = tune_request(request, db=db, hosts=hosts, listener=display, waits=waits)
     where = Hosts.this_machine() if hosts.is_local else hosts
     then = suggest_command(
         "launch", request.workload, db=db, plan_id=result.launch_plan_id, hosts=where

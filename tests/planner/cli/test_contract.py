@@ -11,6 +11,7 @@ from importlib.metadata import version
 
 import pytest
 
+from launch.system.machine_lock import Occupant, timing_alone
 from planner.exit_codes import classify_error
 
 PLAN_KEYS = {
@@ -20,10 +21,10 @@ PLAN_KEYS = {
     *("software", "stale"),
 }
 OPTIONS = {
-    "probe": "--hosts --quick --ssh-config --mpirun --allow-run-as-root --db --json",
+    "probe": "--hosts --quick --no-wait --ssh-config --mpirun --allow-run-as-root --db --json",
     "tune": "--use-case --data --hosts --budget --trials --seed --batch-size --max-batch "
-    "--precision --no-cache --strategies --fresh --epochs --verbose --ssh-config --mpirun "
-    "--allow-run-as-root --db --json",
+    "--precision --no-cache --strategies --fresh --no-wait --epochs --verbose --ssh-config "
+    "--mpirun --allow-run-as-root --db --json",
     "launch": "--use-case --data --hosts --epochs --plan --global-batch --dry-run --allow-stale "
     "--db --json",
     "plans list": "--use-case --node --db --json --csv",
@@ -246,6 +247,16 @@ def test_doctor_and_quick_probe_answer_in_json(ddlplan):
     (node,) = ddlplan.data("probe", "--quick")
     assert node["fingerprint"].startswith("sha256:")
     assert (ddlplan.folder / "planner.db").stat().st_mode & 0o777 == 0o600
+
+
+def test_no_wait_ends_at_once_while_something_else_is_timed(ddlplan):
+    theirs = Occupant.of_this_process("ddlplan tune --use-case theirs")
+    with timing_alone(theirs, waits=False, on_wait=pytest.fail, on_trouble=pytest.fail):
+        ended = ddlplan.run("probe", "--no-wait", "--json")
+    assert ended.code == ended.document["error"]["code"] == 7
+    assert ended.document["error"]["kind"] == "busy"
+    (line,) = ended.errors
+    assert line.endswith("theirs: leave out --no-wait to wait for its end")
 
 
 def test_slots_of_a_host_file_are_ignored_with_a_note(ddlplan):

@@ -19,6 +19,7 @@ from planner.cluster_tuning.collector import Collector, LazyStore, NodeState
 from planner.cluster_tuning.coordinator import Coordinator
 from planner.cluster_tuning.driver import ClusterDriver
 from planner.cluster_tuning.network import largest_within
+from planner.cluster_tuning.node_search import find_hardware
 from planner.cluster_tuning.reports import (
     CaseDescribed,
     ConfirmPlans,
@@ -40,9 +41,10 @@ from planner.trials.result import Outcome, Role, TrialResult
 from planner.tuning.study import EarlierTrials
 from planner.tuning.tune_request import TuneRequest
 from probes import codec
-from probes.hardware import CoreLimit, Cpu, Hardware, Memory
+from probes.hardware import CoreLimit, Cpu, Hardware, Memory, Speeds
 from probes.network.all_reduce import AllReduce
 from probes.network.links import Link
+from probes.node import probe
 from probes.timing import Measurement
 
 PLAN = Plan(strategy="sequential", node_batch=4)
@@ -222,6 +224,20 @@ def test_failed_node_does_not_keep_another_from_its_plan(collector):
     collector.conclude(interrupted=False)
     assert collector.nodes["a"].outcome.plan.plan == PLAN
     assert collector.nodes["b"].outcome is None
+
+
+def test_only_the_speeds_of_a_stored_probe_are_old():
+    """A host was tuned on the cores, GPUs and memory that it had when it was probed."""
+    told = []
+    today = probe(quick=True)
+    speeds = Speeds(fp32_one_core_flop_per_s=5e9)
+    cores = tuple(900 + core for core in today.cpu.core_ids)
+    stored = replace(today, cpu=replace(today.cpu, core_ids=cores), speeds=speeds)
+    assert stored.fingerprint() == today.fingerprint()
+    found = find_hardware(stored, told.append)
+    assert found.speeds == speeds
+    assert found.cpu.core_ids == today.cpu.core_ids
+    assert told == [NodeProbed(hardware=found, is_new=False)]
 
 
 def test_search_on_a_lost_host_can_go_on(collector, tmp_path):

@@ -1,0 +1,297 @@
+"""Machine lock: what is timed has the machine for itself; trainings say that they run.
+
+Two programs that time something on one machine time each other. So each takes the machine's one
+place for timing first, and waits while another has it or a training runs. A training waits for
+nobody: it takes a place of its own and learns whom it disturbs.
+
+A place is a file, and it is taken by a lock on that file (flock), which the kernel lifts when its
+process ends, also by ``kill -9``. The text in the file only says who has it. The folder is the same
+for all users: the first of `FOLDERS` in which everybody may make files and nobody can remove those
+of others. Containers see each other only where they share it: ``DDLPLAN_LOCKS`` names another one.
+
+Everybody may also make a file of such a name, so none is followed to elsewhere, and none that has
+a second name is written to. One that cannot be used makes a warning, never an error.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import platform
+import pwd
+import shlex
+import stat
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from launch.errors import MachineBusyError
+from probes import codec
+from probes.errors import InvalidDocumentError
+
+FOLDERS = (Path("/run/lock"), Path("/tmp"))  # noqa: S108 - see above
+FOLDER_VARIABLE = "DDLPLAN_LOCKS"
+
+_OPEN_TO_ALL = stat.S_IWOTH | stat.S_ISVTX
+_TIMING = "ddlplan-timing.lock"
+_TRAINING = "ddlplan-training-{}.lock"
+_MOST_TRAININGS = 64
+"""Places for them: one that finds none goes unnoticed."""
+
+_POLL_S = 0.5
+_TRIES, _RETRY_S = 4, 0.02
+"""Whoever looks at a place has it for microseconds."""
+
+_MAX_TEXT_BYTES = 4096
+_MAX_COMMAND = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occupant:
+    """Process that has a place, as it describes itself."""
+
+    pid: int
+    user: str
+    command: str
+
+    since: str
+    """Time in UTC."""
+
+    host: str
+    """Name of the machine, or of the container."""
+
+    job: str = ""
+    """The same for all ranks of a job: those that share a machine share its place for timing."""
+
+    @staticmethod
+    def of_this_process(command: str | None = None, job: str = "") -> Occupant:
+        """Describe this process, by its command line unless another is given."""
+        return Occupant(
+            pid=os.getpid(),
+            user=_user_name(),
+            command=(command or _command_line())[:_MAX_COMMAND],
+            since=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            host=platform.node(),
+            job=job,
+        )
+
+    def __str__(self) -> str:
+        if self == UNKNOWN:
+            return "another process"
+        where = "" if self.host == platform.node() else f" in {self.host}"
+        return f"process {self.pid} of {self.user}{where}, since {self.since}: {self.command}"
+
+
+UNKNOWN = Occupant(pid=0, user="?", command="?", since="?", host=platform.node())
+"""Stands for one that has not described itself."""
+
+OnWait = Callable[[str], None]
+
+
+@contextmanager
+def timing_alone(
+    occupant: Occupant,
+    *,
+    waits: bool,
+    on_wait: OnWait,
+    on_trouble: Callable[[str], None],
+    pause: Callable[[float], object] = time.sleep,
+) -> Iterator[None]:
+    """Have the machine's place for timing in this block.
+
+    Args:
+        occupant: Who takes it.
+        waits: Whether to wait while it is taken, or while a training runs.
+        on_wait: Receives for whom this waits, each time when that is somebody else.
+        on_trouble: Receives why there can be no lock; the block then runs without one.
+        pause: Waits for some seconds; it may raise.
+
+    Raises:
+        MachineBusyError: It is taken, or a training runs, and ``waits`` is false.
+    """
+    with ExitStack() as places:
+        told = None
+        while (other := _guarded(lambda: _try_timing(places, occupant), on_trouble)) is not None:
+            if not waits:
+                raise MachineBusyError(
+                    f"this machine is in use by {other}: leave out --no-wait to wait for its end"
+                )
+            if other != told:
+                on_wait(f"waiting for {other}")
+                told = other
+            pause(_POLL_S)
+        yield
+
+
+@contextmanager
+def training_noticed(
+    occupant: Occupant, *, on_disturbed: OnWait, on_trouble: Callable[[str], None]
+) -> Iterator[None]:
+    """Let whoever would time something wait for this block.
+
+    Args:
+        occupant: Who trains.
+        on_disturbed: Receives whose times are disturbed, where something is timed already.
+        on_trouble: Receives why there can be no lock.
+    """
+    with ExitStack() as places:
+        other = _guarded(lambda: _take_training(places, occupant), on_trouble)
+        if other is not None:
+            on_disturbed(f"this training disturbs the times that are measured by {other}")
+        yield
+
+
+def _guarded(
+    take: Callable[[], Occupant | None], on_trouble: Callable[[str], None]
+) -> Occupant | None:
+    try:
+        return take()
+    except OSError as error:
+        where = "" if error.filename is None else f"{error.filename}: "
+        reason = (error.strerror or str(error)).lower()
+        on_trouble(
+            f"{where}{reason}: ddlplan cannot see what else is timed on this machine; "
+            f"let {FOLDER_VARIABLE} name a folder that all its users may write to"
+        )
+        return None
+
+
+def _try_timing(places: ExitStack, occupant: Occupant) -> Occupant | None:
+    """Take the place for timing; give who has it, or who trains, where that fails."""
+    folder = _find_folder()
+    place = _Place(folder / _TIMING)
+    if not place.try_take(occupant):
+        other = place.find_occupant() or UNKNOWN
+        return None if other.job and other.job == occupant.job else other
+    for file in sorted(folder.glob(_TRAINING.format("*"))):
+        with suppress(OSError):  # another one may be removed, or not be ours to open
+            if (training := _Place(file).find_occupant()) is not None:
+                place.release()
+                return training
+    places.callback(place.release)
+    return None
+
+
+def _take_training(places: ExitStack, occupant: Occupant) -> Occupant | None:
+    """Take a place for a training; give who times something meanwhile."""
+    folder = _find_folder()
+    for number in range(_MOST_TRAININGS):
+        place = _Place(folder / _TRAINING.format(number))
+        with suppress(PermissionError):  # somebody made it for himself: the next one
+            if place.try_take(occupant):
+                places.callback(place.release)
+                break
+    return _Place(folder / _TIMING).find_occupant()
+
+
+class _Place:
+    """A file to lock."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+
+    def try_take(self, occupant: Occupant) -> bool:
+        """Take the place; tell whether it was free."""
+        for _ in range(_TRIES):
+            descriptor = self._open()
+            if _lock(descriptor, fcntl.LOCK_EX):
+                if self._is_at_path(descriptor):
+                    self._descriptor = descriptor
+                    _write(descriptor, codec.encode(occupant))
+                    return True
+            else:
+                time.sleep(_RETRY_S)
+            os.close(descriptor)  # taken, or removed meanwhile
+        return False
+
+    def find_occupant(self) -> Occupant | None:
+        """Find out who has the place; ``None`` where nobody does."""
+        if not self._path.exists():
+            return None
+        descriptor = self._open()
+        try:
+            return None if _lock(descriptor, fcntl.LOCK_SH) else _read(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def release(self) -> None:
+        """Leave the place."""
+        if self._descriptor is not None:
+            _write(self._descriptor, b"")
+            # Not by closing alone: a process that was forked meanwhile has the file open too.
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _open(self) -> int:
+        """Open the file, made where there is none, and see that it is a plain one."""
+        flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        descriptor = None
+        while descriptor is None:
+            with suppress(FileNotFoundError):
+                descriptor = os.open(self._path, flags)
+            if descriptor is None:
+                with suppress(FileExistsError):  # another process was faster
+                    descriptor = os.open(self._path, flags | os.O_CREAT | os.O_EXCL, 0o666)
+                    os.fchmod(descriptor, 0o666)  # whatever the umask
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+            os.close(descriptor)
+            raise OSError(0, "it is no plain file", str(self._path))
+        return descriptor
+
+    def _is_at_path(self, descriptor: int) -> bool:
+        with suppress(FileNotFoundError):
+            return os.path.samestat(os.fstat(descriptor), os.lstat(self._path))
+        return False
+
+
+def _find_folder() -> Path:
+    """Find the folder of the locks."""
+    if named := os.environ.get(FOLDER_VARIABLE):
+        return Path(named)
+    for folder in FOLDERS:
+        with suppress(OSError):
+            if folder.stat().st_mode & _OPEN_TO_ALL == _OPEN_TO_ALL:
+                return folder
+    raise OSError(0, "all users may write to neither", " and ".join(map(str, FOLDERS)))
+
+
+def _lock(descriptor: int, how: int) -> bool:
+    try:
+        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _write(descriptor: int, text: bytes) -> None:
+    with suppress(OSError):  # a full disk: the lock counts, not the text
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, text[:_MAX_TEXT_BYTES], 0)
+
+
+def _read(descriptor: int) -> Occupant:
+    try:
+        text = os.pread(descriptor, _MAX_TEXT_BYTES, 0)
+        return codec.decode(text, Occupant, source="occupant")
+    except InvalidDocumentError:
+        return UNKNOWN
+
+
+def _user_name() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return f"user {os.getuid()}"
+
+
+def _command_line() -> str:
+    program = Path(sys.argv[0])
+    name = "ddlplan" if program.parts[-2:] == ("planner", "__main__.py") else program.name
+    return shlex.join([name, *sys.argv[1:]])

@@ -1,0 +1,202 @@
+"""The machine's lock: who waits for whom, who is told, and files that are not what they seem."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+
+import pytest
+
+from launch.errors import MachineBusyError
+from launch.system import machine_lock
+from launch.system.machine_lock import Occupant, timing_alone, training_noticed
+
+ME = Occupant.of_this_process("ddlplan tune --use-case mine")
+HOLDER = """
+import sys
+from launch.system.machine_lock import Occupant, timing_alone, training_noticed
+occupant, fail = Occupant.of_this_process("ddlplan theirs"), sys.exit
+with (
+    timing_alone(occupant, waits=False, on_wait=fail, on_trouble=fail)
+    if sys.argv[1] == "times"
+    else training_noticed(occupant, on_disturbed=fail, on_trouble=fail)
+):
+    print("has it", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """Locks of the test's own."""
+    monkeypatch.setenv("DDLPLAN_LOCKS", str(tmp_path))
+    return tmp_path
+
+
+@contextmanager
+def other(what):
+    """Another process that times something, or trains."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, what],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "has it\n"
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+class Heard(list):
+    """What was said, and the pauses that were made; after the first one something happens."""
+
+    def __init__(self, then=lambda: None):
+        super().__init__()
+        self.troubles = []
+        self._then = [then]
+
+    def pause(self, time_s):
+        if self._then:
+            self._then.pop()()
+
+
+def time_alone(heard, occupant=ME, *, waits=True):
+    return timing_alone(
+        occupant,
+        waits=waits,
+        on_wait=heard.append,
+        on_trouble=heard.troubles.append,
+        pause=heard.pause,
+    )
+
+
+def train(heard, occupant=ME):
+    return training_noticed(occupant, on_disturbed=heard.append, on_trouble=heard.troubles.append)
+
+
+@pytest.mark.parametrize("what", ["times", "trains"])
+def test_second_waits_and_says_for_whom_until_that_one_is_killed(what):
+    with other(what) as process:
+
+        def kill():
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait()
+
+        heard = Heard(kill)
+        with time_alone(heard):
+            pass
+    (line,) = heard
+    assert line.startswith(f"waiting for process {process.pid} of {ME.user}, since 20")
+    assert line.endswith("Z: ddlplan theirs")
+    assert heard.troubles == []
+
+
+@pytest.mark.parametrize("what", ["times", "trains"])
+def test_who_does_not_want_to_wait_is_refused(what):
+    refused = pytest.raises(MachineBusyError, match=r"in use by process \d+ of .*: leave out --no-")
+    with other(what), refused, time_alone(Heard(), waits=False):
+        pass
+
+
+def test_training_waits_for_nobody_and_tells_whom_it_disturbs():
+    heard = Heard()
+    with other("times") as process, train(heard):
+        pass
+    (line,) = heard
+    assert f"disturbs the times that are measured by process {process.pid} of" in line
+
+
+def test_trainings_do_not_mind_each_other():
+    heard = Heard()
+    with other("trains"), train(heard), train(heard):
+        pass
+    assert heard == heard.troubles == []
+
+
+def test_place_is_free_again_for_the_same_process():
+    heard = Heard()
+    for _ in range(2):
+        with time_alone(heard, waits=False):
+            pass
+        with train(heard):
+            pass
+    assert heard == heard.troubles == []
+
+
+def test_two_threads_of_one_process_exclude_each_other_too():
+    with time_alone(Heard()), pytest.raises(MachineBusyError), time_alone(Heard(), waits=False):
+        pass
+
+
+def test_ranks_of_one_job_on_one_machine_share_its_place():
+    rank = replace(ME, job="a job")
+    heard = Heard()
+    with time_alone(heard, rank), time_alone(heard, rank, waits=False):
+        pass
+    assert heard == []
+    another = time_alone(heard, replace(rank, job="another"), waits=False)
+    with pytest.raises(MachineBusyError), time_alone(heard, rank), another:
+        pass
+
+
+def test_files_are_open_to_every_user(folder):
+    with time_alone(Heard()), train(Heard()):
+        modes = {file.name: file.stat().st_mode & 0o777 for file in folder.iterdir()}
+    assert modes == {"ddlplan-timing.lock": 0o666, "ddlplan-training-0.lock": 0o666}
+
+
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_links_to_somebody_elses_file_are_not_written_to(folder, link):
+    precious = folder / "precious"
+    precious.write_text("as it was")
+    link(precious, folder / "ddlplan-timing.lock")
+    heard = Heard()
+    with time_alone(heard):
+        pass
+    assert precious.read_text() == "as it was"
+    (trouble,) = heard.troubles
+    assert "ddlplan-timing.lock: " in trouble
+    assert trouble.endswith("let DDLPLAN_LOCKS name a folder that all its users may write to")
+
+
+def test_pipe_in_the_place_of_a_lock_holds_nobody_up(folder):
+    os.mkfifo(folder / "ddlplan-timing.lock")
+    heard = Heard()
+    with time_alone(heard):
+        pass
+    assert "it is no plain file" in heard.troubles[0]
+
+
+def test_text_of_somebody_else_is_not_believed(folder):
+    with ExitStack() as held:
+        held.enter_context(time_alone(Heard()))
+        (folder / "ddlplan-timing.lock").write_text('{"pid": "all of them"}')
+        with pytest.raises(MachineBusyError, match="in use by another process: "):
+            held.enter_context(time_alone(Heard(), waits=False))
+
+
+def test_lock_without_a_folder_is_a_warning(monkeypatch, tmp_path):
+    monkeypatch.setenv("DDLPLAN_LOCKS", str(tmp_path / "missing"))
+    heard = Heard()
+    with time_alone(heard), train(heard):
+        pass
+    assert len(heard.troubles) == 2
+
+
+def test_folder_is_the_same_for_all_users(monkeypatch, tmp_path):
+    """root may write to each, others only to the second."""
+    monkeypatch.delenv("DDLPLAN_LOCKS")
+    folders = [tmp_path / name for name in ("of-root", "of-all")]
+    for folder, mode in zip(folders, (0o755, 0o1777), strict=True):
+        folder.mkdir()
+        folder.chmod(mode)
+    monkeypatch.setattr(machine_lock, "FOLDERS", folders)
+    with time_alone(Heard()):
+        assert [file.parent.name for file in tmp_path.rglob("*.lock")] == ["of-all"]
