@@ -27,7 +27,8 @@ class CaseFacts:
     """Parts that the model can be cut into: 1 where it is not given as consecutive layers."""
 
     digest: str
-    """Changes when the model, the data or the use case's own code does."""
+    """The same as long as the use case's name, its code, the code of the user's that it imports,
+    its model, and the shape and amount of its data are; wherever they lie."""
 
     batch_choices: tuple[int, ...] = ()
     """Node batches that may be tried on a CPU, ascending; the user's limits are in them."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 import os
 import shlex
 import shutil
@@ -25,6 +23,7 @@ from launch.training.averaging.optimizer import check_optimizer, has_fused_form
 from launch.training.averaging.piece_optimizer import is_elementwise
 from launch.training.flop_count import count_flop
 from launch.use_cases._base import UseCase
+from launch.workers.case_digest import digest_case
 from launch.workers.task import Task
 
 _BATCH_WIDE = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
@@ -72,7 +71,7 @@ def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
         has_fused_optimizer=has_fused_form(optimizer),
         updates_in_parts=is_elementwise(optimizer) and case.max_gradient_norm is None,
         has_schedule=case.schedule(optimizer, -(-training // batch)) is not None,
-        digest=_digest(case, model, data, training),
+        digest=digest_case(case, model, datasets),
         pixel_bytes=input_facts.pixel_bytes,
         inputs=input_facts.inputs,
         warnings=input_facts.warnings,
@@ -92,25 +91,6 @@ def _size(dataset: Any, train: bool) -> int:
     if train and size == 0:
         raise UseCaseError("dataset(train=True) is empty: give a folder with samples by --data")
     return int(size)
-
-
-def _digest(case: UseCase, model: nn.Module, data: Path | None, samples: int) -> str:
-    """Hash what makes trials comparable: the code, the model's shape, the amount of data."""
-    digest = hashlib.sha256()
-    digest.update(_source(case))
-    for part in (str(model), str(data), str(samples)):
-        digest.update(part.encode() + b"\0")
-    for name, tensor in model.state_dict().items():
-        digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
-    return "sha256:" + digest.hexdigest()
-
-
-def _source(case: UseCase) -> bytes:
-    subject = getattr(case, "subject", case)
-    try:
-        return Path(inspect.getfile(type(subject))).read_bytes()
-    except (OSError, TypeError):
-        return type(subject).__qualname__.encode()
 
 
 def find_compiler(environment: Mapping[str, str] = os.environ) -> str | None:

@@ -11,9 +11,10 @@ from launch.errors import HostUnreachableError
 from launch.hosts.findings import CheckedHosts
 from launch.hosts.host_line import Host
 from launch.job import Job
-from launch.reports import CheckpointSaved, Noted, Report, Warned, Working
+from launch.reports import CheckpointSaved, Described, Noted, Report, Warned, Working
 from launch.system.run_directory import RunDirectory
 from planner.api._cluster import run_on_all
+from planner.api._use_cases import find_known_place
 from planner.cancellation import Cancellation
 from planner.cluster.links import MeasuredLinks
 from planner.cluster.node_choice import NodeChoice, choose_nodes
@@ -44,6 +45,11 @@ from planner.store import Store
 from planner.trials.reports import Listener, ignore
 from probes.hardware import Hardware
 from probes.node import probe
+
+_CHANGED = (
+    "the use case, its code or its data are not what this plan was measured with: tune again to "
+    "know whether it is still the fastest"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,11 +193,17 @@ def train(prepared: PreparedLaunch, listener: Listener, cancellation: Cancellati
     """Run a prepared training to its end; `launch` has the errors."""
     listener(Working(what="starting mpirun and PyTorch"))
     checkpoint = prepared.job.checkpoint.resume_from
+    known = {plan.stored.use_case_digest for plan in prepared.plans}
+    is_described = None in known  # in plans of the first releases it is not
 
     def on_report(report: Report) -> None:
-        nonlocal checkpoint
+        nonlocal checkpoint, is_described
         if isinstance(report, CheckpointSaved):
             checkpoint = report.path
+        if isinstance(report, Described) and not is_described:
+            is_described = True
+            if report.facts.digest not in known:
+                listener(Warned(message=_CHANGED))
         listener(report)
 
     try:
@@ -267,6 +279,9 @@ class _Launcher:
             use_case, remedy = request.workload.use_case, self._remedy(request, hosts)
             raise NoPlanError(f"no plan for {use_case} in {self.db}: run {remedy}") from error
 
+    def _find_known_place(self, store: Store, request: LaunchRequest) -> str:
+        return find_known_place(store, request.workload, self.listener, self.cancellation)
+
     def _remedy(self, request: LaunchRequest, hosts: Hosts) -> str:
         return suggest_command("tune", request.workload, db=self.db, hosts=hosts)
 
@@ -274,7 +289,8 @@ class _Launcher:
         node, software = probe(quick=True), current_software()
         remedy = self._remedy(request, hosts)
         with Store.open(self.db, create=False) as store:
-            plan = find_plan(store, request, node, software, remedy=remedy)
+            known_as = self._find_known_place(store, request)
+            plan = find_plan(store, request, node, software, remedy=remedy, known_as=known_as)
         plan = replace(plan, host=hosts.names[0])
         job = make_local_job(request, plan, RunDirectory.find_next(RUNS).path)
         if self.starts:
@@ -293,7 +309,14 @@ class _Launcher:
             if self.starts:
                 hosts.access.check_root()
             nodes = {host.name: _get_hardware(checked, host) for host in checked.ranked}
-            plans = find_plans(store, request, nodes, current_software(), remedy=remedy)
+            plans = find_plans(
+                store,
+                request,
+                nodes,
+                current_software(),
+                remedy=remedy,
+                known_as=self._find_known_place(store, request),
+            )
             links = store.latest_links({host: node.fingerprint() for host, node in nodes.items()})
         sizes = [p.stored.gradient_bytes for p in plans if p.stored.gradient_bytes is not None]
         gradient_bytes = max(sizes, default=None)

@@ -13,11 +13,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from launch.workload import Workload
+from planner.cancellation import Cancellation
 from planner.errors import NoPlanError
 from planner.plans.plan_file import read_plan_file
 from planner.plans.software import current_software
 from planner.plans.stored_plan import StoredPlan, stale_reasons
 from planner.store import Store
+from planner.trials.reports import ignore
 from planner.tuning.study import StoredTrial
 from planner.worth.worth import PlanWorth, assess
 from probes.node import probe
@@ -98,6 +101,8 @@ def find_best(use_case: str, node: str | None = None, *, db: str = "planner.db")
     Raises:
         NoPlanError: There is none.
     """
+    from planner.api._use_cases import find_known_place  # not to list plans: it starts workers
+
     software = current_software()
     with Store.open(db, create=False) as store:
         fingerprint: str | None
@@ -106,7 +111,8 @@ def find_best(use_case: str, node: str | None = None, *, db: str = "planner.db")
             node, fingerprint = here.node, here.fingerprint()
         else:
             fingerprint = store.latest_fingerprint(node)
-        stored = store.best_plan(use_case, software=software, fingerprint=fingerprint, node=node)
+        known_as = find_known_place(store, Workload(use_case=use_case), ignore, Cancellation())
+        stored = store.best_plan(known_as, software=software, fingerprint=fingerprint, node=node)
         if stored is None:
             raise NoPlanError(
                 f"no plan for {use_case} on {node}: "

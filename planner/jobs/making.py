@@ -77,7 +77,7 @@ class NodePlan:
     def cluster_node(self) -> ClusterNode:
         """Give what shares are worked out from."""
         plan, cpu = self.stored.plan, self.node.cpu
-        cores = min(cpu.usable_cores, cpu.quota_cores or cpu.usable_cores)
+        cores = cpu.granted_cores
         is_busy = "cpu" in plan.devices and plan.threads >= cores
         return ClusterNode(
             host=self.host,
@@ -137,6 +137,7 @@ def find_plan(
     *,
     remedy: str,
     host: str | None = None,
+    known_as: str | None = None,
 ) -> NodePlan:
     """Give the plan to launch on a node.
 
@@ -147,6 +148,7 @@ def find_plan(
         software: Versions that would run the plan.
         remedy: Command that finds a plan where there is none.
         host: What the host file calls the node; its own name where left out.
+        known_as: Where the same use case lay when its plans were found, if not where it lies now.
 
     Raises:
         NoPlanError: None is stored; the message names the command that finds one.
@@ -160,14 +162,14 @@ def find_plan(
         stored: StoredPlan | None = store.get_plan(request.plan_id)
     else:
         stored = store.best_plan(
-            request.workload.use_case,
+            known_as or use_case,
             fingerprint=node.fingerprint(),
             node=node.node,
             software=software,
         )
     if stored is None:
         raise NoPlanError(f"no plan for {use_case} on {name}: run {remedy}")
-    if stored.use_case != use_case:
+    if stored.use_case != use_case and stored not in store.plans(known_as or use_case):
         raise InvalidPlanError(
             f"plan {stored.id} is for {stored.use_case}, not {use_case}: choose another"
         )
@@ -191,6 +193,7 @@ def find_plans(
     software: Mapping[str, str],
     *,
     remedy: str,
+    known_as: str | None = None,
 ) -> list[NodePlan]:
     """Give the plan of every host, as `find_plan` does for one.
 
@@ -200,6 +203,7 @@ def find_plans(
         nodes: Hardware by the name that the host file has, in the order of the ranks.
         software: Versions that would run the plans, the same on every host.
         remedy: Command that finds plans where there are none.
+        known_as: As in `find_plan`.
 
     Raises:
         NoPlanError: None is stored for some of them; the message names them all.
@@ -210,7 +214,10 @@ def find_plans(
     found, missing = [], []
     for host, node in nodes.items():
         try:
-            found.append(find_plan(store, request, node, software, remedy=remedy, host=host))
+            plan = find_plan(
+                store, request, node, software, remedy=remedy, host=host, known_as=known_as
+            )
+            found.append(plan)
         except NoPlanError:
             if request.plan_id is not None:
                 raise

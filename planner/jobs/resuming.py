@@ -76,7 +76,7 @@ def _check_empty(folder: Path) -> None:
 
 def _check_same(request: LaunchRequest, path: Path, manifest: Manifest) -> None:
     use_case = request.workload.use_case
-    if manifest.use_case != use_case:
+    if Path(manifest.use_case).name != Path(use_case).name:  # it may lie elsewhere by now
         raise CheckpointError(
             f"checkpoint {path} is one of {manifest.use_case}, not of {use_case}: name the "
             "folder of this use case"

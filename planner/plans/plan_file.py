@@ -66,6 +66,7 @@ class _EvidenceDocument:
     """What a plan file holds beside the fields of the plan."""
 
     use_case: str
+    use_case_digest: str | None = None
     node: str
     fingerprint: str
     throughput_samples_per_s: _ThroughputDocument
@@ -122,6 +123,7 @@ def plan_from_json(values: object, *, source: str = "plan") -> StoredPlan:
     samples = found.throughput_samples_per_s.samples
     return StoredPlan(
         use_case=found.use_case,
+        use_case_digest=found.use_case_digest,
         node=found.node,
         fingerprint=found.fingerprint,
         plan=plan,

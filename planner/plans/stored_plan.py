@@ -42,6 +42,12 @@ class StoredPlan:
     """Given by the store; ``None`` until then."""
 
     use_case: str
+    """Where it was found: a name, ``package.module:object`` or ``file.py:object``."""
+
+    use_case_digest: str | None = None
+    """`launch.case_facts.CaseFacts.digest` of it, which is the same wherever it lies; ``None`` for
+    plans of the first releases."""
+
     node: str
     fingerprint: str
     plan: Plan
@@ -74,6 +80,7 @@ class StoredPlan:
         return {
             "id": self.id,
             "use_case": self.use_case,
+            "use_case_digest": self.use_case_digest,
             "node": self.node,
             "fingerprint": self.fingerprint,
             **codec.to_builtins(self.plan),

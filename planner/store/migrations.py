@@ -36,7 +36,20 @@ def _add_facts(connection: Connection) -> None:
     connection.execute(text("ALTER TABLE studies ADD COLUMN facts JSON"))
 
 
-STEPS: tuple[Callable[[Connection], None], ...] = (_add_clusters, _add_early_steps, _add_facts)
+def _add_use_case_digests(connection: Connection) -> None:
+    """Add to plans what their use case is, wherever it lies: version 5.
+
+    The studies of older plans have it in other words, which none of today's is equal to.
+    """
+    connection.execute(text("ALTER TABLE plans ADD COLUMN use_case_digest TEXT"))
+
+
+STEPS: tuple[Callable[[Connection], None], ...] = (
+    _add_clusters,
+    _add_early_steps,
+    _add_facts,
+    _add_use_case_digests,
+)
 """Steps to the next version, the first from version 1 to 2. A step must not use `tables`, which is
 always the newest version."""
 

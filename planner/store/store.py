@@ -190,10 +190,13 @@ class Store:
         return self._earlier(study_id, self.count_finished_trials(study_id))
 
     def find_studies(self, use_case: str, node: str) -> dict[str, EarlierTrials]:
-        """Give the latest study of each key, of a use case on a node."""
+        """Give the latest study of each key, of a use case on a node.
+
+        The use case may lie elsewhere by now, so those of equally named objects are among them.
+        """
         query = (
             select(studies.c.id, studies.c.key, studies.c.finished_trials)
-            .where(studies.c.use_case == use_case, studies.c.node == node)
+            .where(_has_same_object(studies, use_case), studies.c.node == node)
             .order_by(studies.c.generation)
         )
         rows = self._database.fetch(query, dict)
@@ -217,7 +220,8 @@ class Store:
 
     def all_trials(self, use_case: str | None = None, node: str | None = None) -> list[StoredTrial]:
         """Give the trials of every study, in the order in which they ended."""
-        query = _filtered(select(trials).join(studies), studies, use_case, node)
+        query = select(trials).join(studies)
+        query = _filtered(query, studies, studies.c.data, use_case, node)
         return self._database.fetch(query.order_by(trials.c.id), trial_from_row)
 
     def save_plan(self, stored: StoredPlan, *, ends_search: bool = False) -> int:
@@ -233,9 +237,23 @@ class Store:
             return _insert(connection, plans, plan_columns(stored))
 
     def plans(self, use_case: str | None = None, node: str | None = None) -> list[StoredPlan]:
-        """Give the plans in the order of their ids."""
-        query = _filtered(select(plans), plans, use_case, node)
+        """Give the plans in the order of their ids.
+
+        Those of a use case are the ones that were found where it lies, and those of an equal one
+        that lies elsewhere.
+        """
+        query = _filtered(select(plans), plans, plans.c.use_case_digest, use_case, node)
         return self._database.fetch(query.order_by(plans.c.id), plan_from_row)
+
+    def find_namesakes(self, use_case: str) -> dict[str, str]:
+        """Give where objects of the same name as this use case lie, by their digests."""
+        query = (
+            select(plans.c.use_case_digest, plans.c.use_case)
+            .where(_has_same_object(plans, use_case), plans.c.use_case_digest.is_not(None))
+            .order_by(plans.c.id)
+        )
+        rows = self._database.fetch(query, dict)
+        return {row["use_case_digest"]: row["use_case"] for row in rows}
 
     def get_plan(self, plan_id: int) -> StoredPlan:
         """Give one plan.
@@ -342,11 +360,24 @@ def _find(values: Mapping[str, Any] | None, kind: type[T]) -> T | None:
         return None
 
 
+def _has_same_object(table: Table, use_case: str) -> ColumnElement[bool]:
+    """Match a use case, and objects of its name in other files and modules."""
+    _, colon, name = use_case.rpartition(":")
+    same = table.c.use_case == use_case
+    return same | table.c.use_case.endswith(f":{name}", autoescape=True) if colon else same
+
+
 def _filtered(
-    query: Select[Any], table: Table, use_case: str | None, node: str | None
+    query: Select[Any],
+    table: Table,
+    digest: ColumnElement[str],
+    use_case: str | None,
+    node: str | None,
 ) -> Select[Any]:
+    """Keep what is of a use case, one that is equal to it and lies elsewhere included."""
     if use_case is not None:
-        query = query.where(table.c.use_case == use_case)
+        here = table.c.use_case == use_case
+        query = query.where(here | digest.in_(select(digest).where(here, digest.is_not(None))))
     if node is not None:
         query = query.where(table.c.node == node)
     return query

@@ -1,4 +1,4 @@
-"""Tables of the database, version 4, with types that PostgreSQL has too.
+"""Tables of the database, version 5, with types that PostgreSQL has too.
 
 A change to a table needs a step in `migrations`: databases of users are not made again.
 """
@@ -145,6 +145,7 @@ plans = Table(
     Column("step_time", JSON(none_as_null=True)),
     Column("gradient_bytes", BigInteger),
     Column("begins_early", Boolean),
+    Column("use_case_digest", PlainText),
     # Users write down the number of a plan, so the number of a removed one is not used again.
     sqlite_autoincrement=True,
 )

@@ -10,6 +10,7 @@ from typing import Protocol
 from launch.strategies import load_strategy
 from planner.errors import NoPlanError
 from planner.plans.stored_plan import Baseline, StoredPlan, utc_now
+from planner.quantities import format_range
 from planner.search.plan_search import time_per_sample_s
 from planner.trials.result import Role, TrialResult
 from planner.tuning.choice import Candidate, choose
@@ -71,7 +72,11 @@ def conclude(
     best = findings.choose(candidates)
     stored = _stored(findings, best)
     short_budget = None if interrupted else _warn_short_budget(findings)
-    warnings = (short_budget, find_noise_warning(best.measurement))
+    warnings = (
+        _warn_slower(findings, stored),
+        short_budget,
+        find_noise_warning(best.measurement),
+    )
     new = findings.new_results()
     return TuneOutcome(
         plan=replace(stored, id=plan_store.save_plan(stored, ends_search=not interrupted)),
@@ -110,6 +115,7 @@ def _stored(findings: Findings, best: Candidate) -> StoredPlan:
         )
     return StoredPlan(
         use_case=findings.request.workload.use_case,
+        use_case_digest=findings.case.digest,
         node=findings.node.node,
         fingerprint=findings.node.fingerprint(),
         plan=best.plan,
@@ -124,6 +130,30 @@ def _stored(findings: Findings, best: Candidate) -> StoredPlan:
         created_at=utc_now(),
         software=findings.software,
         study_id=findings.study_id,
+    )
+
+
+def _warn_slower(findings: Findings, stored: StoredPlan) -> str | None:
+    """Say what a user must know first: that the search has gained nothing."""
+    request = findings.request
+    named = request.strategies or ()
+    if named and stored.plan.strategy not in named:
+        return (
+            f"no plan of {', '.join(named)} is faster than the baseline, which is stored: "
+            "leave out --strategies to try all"
+        )
+    if stored.speedup is None or stored.speedup.median >= 1:
+        return None
+    limits = {
+        "--strategies": named,
+        "--batch-size": request.batch_size,
+        "--max-batch": request.max_batch,
+    }
+    given = " and ".join(option for option, value in limits.items() if value)
+    remedy = f"leave out {given}" if given else "raise --budget"
+    return (
+        f"the plan found is slower than the baseline, {format_range(stored.speedup)} times as "
+        f"fast: {remedy}"
     )
 
 

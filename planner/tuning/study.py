@@ -23,7 +23,8 @@ class Study:
     """
 
     use_case: str
-    """As it was asked for: a name, ``package.module:object`` or ``file.py:object``."""
+    """As it was asked for: a name, ``package.module:object`` or ``file.py:object``. It is no part
+    of the key: a use case stays the same wherever it lies."""
 
     node: str
     """Host name. Two machines with equal hardware still differ in load, cooling and disks."""
@@ -34,7 +35,7 @@ class Study:
 
     software: Mapping[str, str]
     data: str
-    """What the use case reads, in any words that change when the data does."""
+    """Digest of the use case: `launch.case_facts.CaseFacts.digest`."""
 
     seed: int
     """Seed of the search that began the study."""
@@ -49,7 +50,7 @@ class Study:
         software = dict(self.software)
         if "python" in software:  # a bug-fix release of Python makes no step faster
             software["python"] = release_series(software["python"])
-        facts = [self.use_case, self.node, self.fingerprint, self.precision, software, self.data]
+        facts = [self.data, self.node, self.fingerprint, self.precision, software]
         text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 

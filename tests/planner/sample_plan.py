@@ -13,6 +13,7 @@ NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 SOFTWARE = {"python": "3.11.7", "torch": "2.15.0", "ddlplan": "0.1.0"}
 FOUND = StoredPlan(
     use_case="simplebig",
+    use_case_digest="sha256:cc",
     node="vm",
     fingerprint="sha256:aa",
     plan=Plan(strategy="processes", node_batch=128, processes=2, options={"chunk_bytes": 4096}),

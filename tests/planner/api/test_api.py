@@ -5,12 +5,15 @@ from __future__ import annotations
 import shutil
 import threading
 import time
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from launch.reports import EpochDone, StepDone
+from launch.errors import InvalidPlanError, MachineBusyError
+from launch.reports import EpochDone, Noted, StepDone, Warned
+from launch.system.machine_lock import Occupant, timing_alone
 from planner.api import (
     Cancellation,
     CancelledError,
@@ -27,8 +30,13 @@ from planner.api import (
     probe,
     tune,
 )
+from planner.api.tuning import _find_or_probe_node
 from planner.errors import NoDatabaseError, NoPlanError, StoreError, UsageError
+from planner.exit_codes import classify_error
+from planner.store import Store
 from planner.trials.reports import TrialEnded, TrialProgress, TrialStarted
+from probes.hardware import Speeds
+from probes.node import probe as probe_node
 
 CASES = Path(__file__).parents[1] / "steady_cases.py"
 HERE = Hosts.this_machine(HostAccess(allow_root=True))
@@ -113,6 +121,132 @@ def test_tune_finds_a_plan_that_launch_then_trains_with(folder):
     assert done.prepared.expected_samples_per_s == pytest.approx(
         result.plan.throughput_samples_per_s.median
     )
+
+
+def store_probe(**changes):
+    """Store a probe of this machine, with changes; give the machine as it is."""
+    today = probe_node(quick=True)
+    with Store.open("planner.db") as store:
+        store.save_probe(replace(today, **changes))
+    return today
+
+
+def test_search_takes_only_speeds_from_a_stored_probe(folder):
+    """It pinned its trials to the cores, and took the GPUs, that the probe had seen."""
+    cpu = probe_node(quick=True).cpu
+    old = replace(cpu, core_ids=tuple(900 + core for core in cpu.core_ids))
+    store_probe(cpu=old, speeds=Speeds(fp32_one_core_flop_per_s=5e9))
+    heard = Heard()
+    tune(TuneRequest(workload=steady(), budget_s=12, trials=0), listener=heard)
+    outcomes = {ended.result.outcome for ended in heard.of(TrialEnded)}
+    assert outcomes
+    assert "crash" not in outcomes  # as a trial does that is pinned to core 900
+
+
+def test_probe_without_speeds_is_not_enough(folder):
+    today = store_probe()
+    with Store.open("planner.db") as store:
+        found = _find_or_probe_node(store, today, Heard())
+    assert found.speeds is not None
+
+
+def copy_cases(folder):
+    """Copy the use cases to another folder; give the workload there."""
+    elsewhere = folder / "elsewhere"
+    elsewhere.mkdir()
+    shutil.copy(CASES, elsewhere)
+    return make_workload(f"{elsewhere / CASES.name}:Steady")
+
+
+@pytest.mark.usefixtures("tuned_here")
+def test_use_case_that_was_copied_keeps_its_plans(folder):
+    """It was known by its path: a copy had no plans, and its search began from nothing."""
+    copy = copy_cases(folder)
+    prepared = prepare_launch(LaunchRequest(workload=copy))
+    assert prepared.job.workload == copy
+    assert prepared.plans[0].stored.id == plans.find_best(copy.use_case).stored.id == 1
+    named = prepare_launch(LaunchRequest(workload=copy, plan_id=1))
+    assert named.plans[0].stored == prepared.plans[0].stored
+    trials = len(plans.find_trials())
+    found = tune(TuneRequest(workload=copy, budget_s=12, trials=0))
+    assert found.plan.study_id == 1  # it went on with the study
+    assert found.nodes[0].outcome.trials[:trials]
+    assert {plan.stored.id for plan in plans.find(steady().use_case)} == {1, 2}
+
+
+@pytest.mark.usefixtures("tuned_here")
+def test_changed_copy_has_no_plans(folder):
+    copy = copy_cases(folder)
+    file = folder / "elsewhere" / CASES.name
+    file.write_text(file.read_text().replace("nn.Linear(2, 4)", "nn.Linear(2, 8)"))
+    with pytest.raises(NoPlanError, match=r"no plan for .*elsewhere"):
+        prepare_launch(LaunchRequest(workload=copy))
+    with pytest.raises(InvalidPlanError, match=r"plan 1 is for .*, not .*elsewhere"):
+        prepare_launch(LaunchRequest(workload=copy, plan_id=1))
+
+
+@pytest.mark.usefixtures("tuned_here")
+def test_training_of_code_that_has_changed_since_says_so(folder):
+    file = copy_cases(folder).use_case.removesuffix(":Steady")
+    case = make_workload(f"{file}:Steady")
+    tune(TuneRequest(workload=case, budget_s=12, trials=0))
+    for change, warnings in ((str, 0), (lambda text: text + "\n# another release\n", 1)):
+        Path(file).write_text(change(Path(file).read_text()))
+        heard = Heard()
+        launch(LaunchRequest(workload=case), hosts=HERE, listener=heard)
+        assert sum("tune again" in said.message for said in heard.of(Warned)) == warnings
+
+
+@contextmanager
+def being_timed(command="ddlplan tune --use-case theirs"):
+    """Have the machine's place for timing, as another search would."""
+    theirs = Occupant.of_this_process(command)
+    with timing_alone(theirs, waits=False, on_wait=pytest.fail, on_trouble=pytest.fail):
+        yield
+
+
+def test_second_search_waits_says_for_whom_and_can_be_cancelled(folder):
+    """Two searches at once measured each other, and both stored it."""
+    cancellation = Cancellation()
+    heard = Heard(Noted, cancellation.cancel)
+    request = TuneRequest(workload=steady(), budget_s=12)
+    with being_timed(), pytest.raises(CancelledError):
+        tune(request, listener=heard, cancellation=cancellation)
+    (noted,) = heard.of(Noted)
+    assert noted.message.startswith("waiting for process ")
+    assert noted.message.endswith(": ddlplan tune --use-case theirs")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [lambda: tune(TuneRequest(workload=steady()), waits=False), lambda: probe(waits=False)],
+    ids=["tune", "probe"],
+)
+def test_who_does_not_want_to_wait_is_refused_with_a_code_of_its_own(folder, call):
+    with being_timed(), pytest.raises(MachineBusyError) as refused:
+        call()
+    assert classify_error(refused.value) == (7, "busy")
+    assert probe(quick=True, waits=False).nodes  # which measures nothing
+
+
+@pytest.mark.usefixtures("tuned_here")
+def test_training_says_whose_times_it_disturbs_and_a_search_waits_for_it(folder):
+    cancellation, steps = Cancellation(), threading.Event()
+    heard = Heard(StepDone, steps.set)
+    request = LaunchRequest(workload=steady(), epochs=1000)
+    with being_timed():
+        thread, results = run_in_thread(
+            lambda: launch(request, hosts=HERE, listener=heard, cancellation=cancellation)
+        )
+        assert steps.wait(120)
+    (warned,) = heard.of(Warned)
+    assert "disturbs the times that are measured by process" in warned.message
+    with pytest.raises(MachineBusyError, match=r": ddlplan launch --use-case .*:Steady: "):
+        probe(waits=False)
+    cancellation.cancel()
+    thread.join(END_LIMIT_S)
+    assert isinstance(results[0], CancelledError)
+    probe(waits=False)
 
 
 @pytest.mark.usefixtures("tuned_here")

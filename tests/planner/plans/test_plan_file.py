@@ -42,6 +42,7 @@ def test_a_plan_has_the_keys_that_scripts_rely_on():
     assert FOUND.to_json(stale=False) == {
         "id": 7,
         "use_case": "simplebig",
+        "use_case_digest": "sha256:cc",
         "node": "vm",
         "fingerprint": "sha256:aa",
         "strategy": "processes",

@@ -128,7 +128,6 @@ def test_the_same_command_goes_on_with_its_study(path):
 @pytest.mark.parametrize(
     "change",
     [
-        {"use_case": "complexsmall"},
         {"node": "other"},
         {"fingerprint": "sha256:bb"},
         {"precision": "auto"},
@@ -142,8 +141,11 @@ def test_other_hardware_software_or_data_is_another_study(store, change):
     assert store.get_or_create_study(STUDY) != store.get_or_create_study(replace(STUDY, **change))
 
 
-@pytest.mark.parametrize("change", [{"seed": 7}, {"software": SOFTWARE | {"python": "3.11.9"}}])
-def test_a_seed_or_a_bug_fix_release_of_python_goes_on_with_the_study(store, change):
+@pytest.mark.parametrize(
+    "change",
+    [{"seed": 7}, {"software": SOFTWARE | {"python": "3.11.9"}}, {"use_case": "/copy.py:Case"}],
+)
+def test_a_seed_a_bug_fix_release_of_python_or_another_folder_goes_on_with_the_study(store, change):
     assert store.get_or_create_study(STUDY) == store.get_or_create_study(replace(STUDY, **change))
 
 
@@ -172,7 +174,8 @@ def test_trials_up_to_the_end_of_a_search_are_finished(store):
 
 
 def test_trials_of_all_studies_are_chosen_by_use_case_and_node(store):
-    for study in (STUDY, replace(STUDY, node="other"), replace(STUDY, use_case="complexsmall")):
+    other = replace(STUDY, use_case="complexsmall", data="photos sha256:ee")
+    for study in (STUDY, replace(STUDY, node="other"), other):
         store.add_trial(store.get_or_create_study(study), GOOD)
     assert len(store.all_trials()) == 3
     assert [trial.study_id for trial in store.all_trials("simplebig")] == [1, 2]
@@ -232,10 +235,31 @@ def hardware(*names: str) -> dict[str, str]:
 def test_plans_are_chosen_by_use_case_and_node(store):
     store.save_plan(FOUND)
     store.save_plan(replace(FOUND, node="other"))
-    store.save_plan(replace(FOUND, use_case="complexsmall"))
+    store.save_plan(replace(FOUND, use_case="complexsmall", use_case_digest="sha256:dd"))
     assert [plan.id for plan in store.plans("simplebig")] == [1, 2]
     assert [plan.id for plan in store.plans(node="vm")] == [1, 3]
     assert store.plans("nothing") == []
+
+
+def test_plans_of_an_equal_use_case_elsewhere_are_its_own(store):
+    """It was known by its path: copied to another folder it had no plans."""
+    here, copy, changed = "/here/a.py:Case", "/copy/a.py:Case", "/changed/a.py:Case"
+    store.save_plan(replace(FOUND, use_case=here))
+    store.save_plan(replace(FOUND, use_case=copy))
+    store.save_plan(replace(FOUND, use_case=changed, use_case_digest="sha256:dd"))
+    store.save_plan(replace(FOUND, use_case="/old/a.py:Case", use_case_digest=None))
+    assert [plan.id for plan in store.plans(here)] == [1, 2]
+    assert [plan.id for plan in store.plans("/old/a.py:Case")] == [4]
+    assert store.find_namesakes("/new/b.py:Case") == {"sha256:cc": copy, "sha256:dd": changed}
+    assert store.find_namesakes("/new/b.py:Base_Case") == store.find_namesakes("Case") == {}
+
+
+def test_trials_of_an_equal_use_case_elsewhere_are_its_own(store):
+    for place in ("/here/a.py:Case", "/copy/a.py:Case"):
+        study = replace(STUDY, use_case=place, precision=f"for {place}")
+        store.add_trial(store.get_or_create_study(study), GOOD)
+    assert len(store.all_trials("/here/a.py:Case")) == 2
+    assert len(store.find_studies("/new/a.py:Case", "vm")) == 2
 
 
 @pytest.mark.parametrize("plan_id", [0, -1, 7, 2**63, 10**30])

@@ -1,0 +1,110 @@
+"""What a use case is known by: not where it lies, but what it is."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from launch.reports import Described
+from launch.workers.group import ReportReceived, WorkerGroup, explain_failure
+from launch.workers.task import Purpose, Task
+from launch.workload import Workload
+
+CASE = """
+import torch
+from layers import make_layer
+from torch import nn
+
+
+class Data(torch.utils.data.Dataset):
+    def __init__(self, data):
+        self.values = torch.load(data)
+
+    def __len__(self):
+        return len(self.values)
+
+    def __getitem__(self, index):
+        return self.values[index], 0
+
+
+class Case:
+    name = "case"
+    def model(self):
+        return make_layer()
+    def dataset(self, data, *, train):
+        return Data(data)
+    def loss(self, output, target):
+        return nn.functional.cross_entropy(output, target)
+    def optimizer(self, parameters):
+        return torch.optim.SGD(parameters, lr=0.1)
+"""
+LAYERS = "from torch import nn\n\ndef make_layer():\n    return nn.Linear(4, 3)\n"
+
+
+@pytest.fixture
+def digest(server, tmp_path):
+    """Describe a use case in a process of its own, and give its digest."""
+
+    def describe(folder, data):
+        workload = Workload(use_case=f"{folder}/mycase.py:Case", data=str(data))
+        task = Task(purpose=Purpose.DESCRIBE, workload=workload)
+        with WorkerGroup(server, [task], tmp_path) as group:
+            while event := group.next_event():
+                assert (failure := explain_failure(group, event)) is None, failure
+                match event:
+                    case ReportReceived(report=Described(facts=facts)):
+                        return facts.digest
+        raise AssertionError("it was not described")
+
+    return describe
+
+
+@pytest.fixture
+def case(tmp_path):
+    """A folder with a use case, and its data."""
+    folder = tmp_path / "here"
+    folder.mkdir()
+    (folder / "mycase.py").write_text(CASE)
+    (folder / "layers.py").write_text(LAYERS)
+    torch.save(torch.zeros(8, 4), tmp_path / "data")
+    return folder, tmp_path / "data"
+
+
+def copied(path: Path) -> Path:
+    copy = path.with_name(path.name + "-copy")
+    (shutil.copytree if path.is_dir() else shutil.copy)(path, copy)
+    return copy
+
+
+def test_copy_in_another_folder_with_its_data_elsewhere_is_the_same(case, digest):
+    folder, data = case
+    assert digest(folder, data) == digest(copied(folder), copied(data))
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        pytest.param("mycase.py", "lr=0.1", "lr=0.2", id="its own file"),
+        pytest.param("layers.py", "(4, 3)", "(4, 3, bias=False)", id="a module that it imports"),
+        pytest.param("layers.py", "\n\n", "\n\n# another release\n", id="code of that module"),
+    ],
+)
+def test_changed_code_is_another_use_case(case, digest, file, old, new):
+    folder, data = case
+    before = digest(folder, data)
+    path = copied(folder) / file
+    path.write_text(path.read_text().replace(old, new, 1))
+    assert digest(path.parent, data) != before
+
+
+@pytest.mark.parametrize("shape", [(9, 4), (8, 1, 4)], ids=["amount", "shape"])
+def test_amount_and_shape_of_the_data_count(case, digest, shape):
+    folder, data = case
+    before = digest(folder, data)
+    torch.save(torch.ones(8, 4), data)
+    assert digest(folder, data) == before  # values do not
+    torch.save(torch.zeros(shape), data)
+    assert digest(folder, data) != before
