@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+import select
 import socket
 import time
 from collections.abc import Sequence
@@ -33,8 +34,8 @@ _ACCEPTED, _GOODBYE = b"+", b"."
 class _Endpoint:
     """Where rank 0 listens, and what it takes for one of its ranks."""
 
-    addresses: tuple[str, ...]
-    port: int
+    addresses: tuple[tuple[str, int], ...]
+    """Each with its port."""
     token: str
 
 
@@ -84,18 +85,24 @@ class Keepalive:
 
     def _accept_all(self, ranks: Ranks, networks: Sequence[str]) -> None:
         token = secrets.token_bytes(_TOKEN_BYTES)
-        with _listen() as listener:
+        with contextlib.ExitStack() as listening:
+            listeners = {} if ranks.size == 1 else _listen(_own_addresses(networks), listening)
             endpoint = _Endpoint(
-                addresses=_own_addresses(networks),
-                port=listener.getsockname()[1],
+                addresses=tuple(
+                    (address, one.getsockname()[1]) for address, one in listeners.items()
+                ),
                 token=token.hex(),
             )
             ranks.broadcast(codec.encode(endpoint))
             deadline = time.monotonic() + _SET_UP_LIMIT_S
-            while len(self._connections) < ranks.size - 1 and time.monotonic() < deadline:
-                listener.settimeout(max(0.01, deadline - time.monotonic()))
-                with contextlib.suppress(OSError):
-                    self._accept(listener.accept()[0], token)
+            while len(self._connections) < ranks.size - 1:
+                left_s = max(0.0, deadline - time.monotonic())
+                knocked_at, _, _ = select.select(list(listeners.values()), [], [], left_s)
+                if not knocked_at:
+                    break
+                for listener in knocked_at:
+                    with contextlib.suppress(OSError):
+                        self._accept(listener.accept()[0], token)
 
     def _accept(self, connection: socket.socket, token: bytes) -> None:
         """Accept a rank; a process without the token is none of ours."""
@@ -117,7 +124,7 @@ class Keepalive:
         for address in endpoint.addresses:
             # An address such as a docker bridge's may be another program's, or this host's own.
             with contextlib.suppress(OSError):
-                connection = socket.create_connection((address, endpoint.port), _CONNECT_LIMIT_S)
+                connection = socket.create_connection(address, _CONNECT_LIMIT_S)
                 connection.sendall(handshake)
                 if connection.recv(1) == _ACCEPTED:
                     self._connections[0] = _enable_keepalive(connection)
@@ -125,11 +132,16 @@ class Keepalive:
                 connection.close()
 
 
-def _listen() -> socket.socket:
-    if socket.has_dualstack_ipv6():
+def _listen(addresses: Sequence[str], listening: contextlib.ExitStack) -> dict[str, socket.socket]:
+    """Listen on these addresses and no others, those left out where that is not possible."""
+    listeners = {}
+    for address in addresses:
+        family = socket.AF_INET6 if ip_address(address).version == 6 else socket.AF_INET
         with contextlib.suppress(OSError):
-            return socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True)
-    return socket.create_server(("", 0))
+            listener = listening.enter_context(socket.create_server((address, 0), family=family))
+            listener.settimeout(1.0)  # who knocked may be gone again
+            listeners[address] = listener
+    return listeners
 
 
 def _own_addresses(networks: Sequence[str]) -> tuple[str, ...]:

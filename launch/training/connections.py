@@ -2,21 +2,28 @@
 
 On CPUs over gloo, bound to the loopback interface; tensors of GPUs over NCCL, from device to
 device. The workers find one another by the anonymous file of their group, without a port or path.
+
+gloo takes whoever connects to a port for the worker that it expects there, and any program of the
+machine can connect to a loopback port. So each new connection is used first for a token that only
+the worker at its other end can know.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
-from torch import distributed
+from torch import Tensor, distributed
 
-from launch.errors import LostWorkerError
+from launch.errors import LaunchError, LostWorkerError
 from launch.local_group.group import LocalGroup
 
 _OWN_FAULTS = ("ncclInvalidUsage", "ncclInvalidArgument", "ncclUnhandledCudaError")
 """NCCL's errors about a wrong call of this worker, or about its own GPU."""
+
+_TOKEN_BYTES = 16
 
 
 @contextmanager
@@ -67,6 +74,8 @@ class Connections:
             world_size=group.size,
         )
         self._local_rank = group.local_rank
+        self._tokens = _share_tokens(group)
+        self._check_peers(distributed.group.WORLD, range(group.size))
 
     @translate_lost_workers()
     def sub_group(self, parts: Sequence[Sequence[int]]) -> distributed.ProcessGroup:
@@ -81,9 +90,45 @@ class Connections:
             if self._local_rank in ranks:
                 assert isinstance(made, distributed.ProcessGroup)
                 mine = made
+                self._check_peers(made, ranks)
         assert mine is not None, "every worker is in a group"
         return mine
+
+    def _check_peers(self, group: distributed.ProcessGroup | None, ranks: Sequence[int]) -> None:
+        """Check that each connection of a new group leads to the worker that it should. Collective.
+
+        Raises:
+            LaunchError: One leads to another program.
+        """
+        peers = [rank for rank in ranks if rank != self._local_rank]
+        mine = self._tokens[self._local_rank]
+        sending = [distributed.isend(mine[peer], peer, group=group) for peer in peers]
+        received = torch.empty(_TOKEN_BYTES, dtype=torch.uint8)
+        for peer in peers:
+            distributed.recv(received, peer, group=group)
+            expected = self._tokens[peer, self._local_rank]
+            if not secrets.compare_digest(received.numpy().tobytes(), expected.numpy().tobytes()):
+                raise LaunchError(
+                    f"the connection of worker {self._local_rank} to worker {peer} leads to "
+                    "another program of this machine: start again"
+                )
+        for work in sending:
+            if work is not None:
+                work.wait()
 
     def close(self) -> None:
         """Close the connections. A worker that still waits at the other end fails."""
         distributed.destroy_process_group()
+
+
+def _share_tokens(group: LocalGroup) -> Tensor:
+    """Draw a token for each direction of each pair of workers, which only they can read.
+
+    One for each direction: what a worker sends to a stranger is of no use to that one.
+    """
+    tokens = group.share_bytes(group.size * group.size * _TOKEN_BYTES)
+    if group.local_rank == 0:
+        drawn = bytearray(secrets.token_bytes(tokens.numel()))
+        tokens.copy_(torch.frombuffer(drawn, dtype=torch.uint8))
+    group.barrier()
+    return tokens.view(group.size, group.size, _TOKEN_BYTES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+from pathlib import Path
 
 from ranks_here import run_ranks
 
@@ -64,7 +65,7 @@ def test_stranger_is_not_taken_for_a_rank(monkeypatch):
 
     def knock() -> None:
         alone.is_told.wait()
-        with socket.create_connection(("localhost", alone.where["port"])) as stranger:
+        with socket.create_connection(alone.where["addresses"][0]) as stranger:
             stranger.sendall(bytes(20))
             connected.append(stranger.recv(1))
 
@@ -75,3 +76,25 @@ def test_stranger_is_not_taken_for_a_rank(monkeypatch):
         assert keepalive.find_lost() == ()
     knocking.join()
     assert connected == [b""]
+
+
+def listening_addresses() -> set[str]:
+    """Give the IPv4 addresses on which this process listens."""
+    own = {str(file.readlink()) for file in Path("/proc/self/fd").iterdir() if file.is_symlink()}
+    rows = [line.split() for line in Path("/proc/self/net/tcp").read_text().splitlines()[1:]]
+    listening = [row for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in own]
+    return {socket.inet_ntoa(bytes.fromhex(row[1][:8])[::-1]) for row in listening}
+
+
+def test_rank_listens_on_the_chosen_addresses_alone(monkeypatch):
+    """The story: it listened on every interface of the host, also where no rank could come from."""
+    monkeypatch.setattr("launch.liveness.keepalive._SET_UP_LIMIT_S", 0.5)
+    alone, found = Alone(), []
+    looking = threading.Thread(
+        target=lambda: alone.is_told.wait() and found.append(listening_addresses())
+    )
+    looking.start()
+    Keepalive(alone, ["127.0.0.0/8"]).close()
+    looking.join()
+    assert found == [{"127.0.0.1"}]
+    assert [address for address, _ in alone.where["addresses"]] == ["127.0.0.1"]
