@@ -10,6 +10,7 @@ LaunchError
 |-- HostUnreachableError   a host cannot take part
 |-- CheckpointError        a checkpoint cannot be written or read
 |-- MachineBusyError       something else is timed on this machine, and nobody wants to wait
+|-- NotFiniteError         a loss or a parameter is NaN or infinite
 |-- LostWorkerError        another worker of the node has ended, so that this one cannot continue
 `-- CompilerError          torch.compile cannot compile the model
 """
@@ -55,6 +56,10 @@ class CheckpointError(LaunchError):
 
 class MachineBusyError(LaunchError):
     """Something else is timed on this machine, or a training runs, and nobody wants to wait."""
+
+
+class NotFiniteError(LaunchError):
+    """A loss or a parameter is NaN or infinite."""
 
 
 class LostWorkerError(LaunchError):

@@ -69,6 +69,12 @@ class Job:
     wire: str = "fp32"
     """How gradients travel between nodes: ``bf16`` rounds them to 16 bits."""
 
+    allow_nan: bool = False
+    """Whether to train on where a loss is NaN or infinite."""
+
+    keep_best: bool = False
+    """Whether the weights of the best validation are kept."""
+
     keep_shares: bool = False
     """Whether the nodes keep their shares even where one becomes slower."""
 

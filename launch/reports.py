@@ -115,6 +115,8 @@ class StepsFinished(Report):
     epoch: int
     time_s: float
     """Of that work, after the step."""
+    learning_rates: tuple[float, ...] = ()
+    """Of the last step, for each group of parameters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +149,16 @@ class WeightsSaved(Report):
 
     path: str
     num_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BestWeightsSaved(Report):
+    """The weights of the best validation so far are in a file."""
+
+    path: str
+    epoch: int
+    """From 1."""
+    validation_loss: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,6 +227,11 @@ class EpochDone(Report):
     train_time_s: float
     validation_time_s: float
     throughput_samples_per_s: float
+    learning_rates: tuple[float, ...] = ()
+    """Of the last step, for each group of the optimizer's parameters; empty without a step."""
+    global_batch: int | None = None
+    elapsed_s: float | None = None
+    """Since the run began."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,6 +254,8 @@ class JobFailed(Report):
     """Whether the node, or its network, is lost."""
     is_hang: bool = False
     """Whether the worker runs, and makes no steps."""
+    is_not_finite: bool = False
+    """Whether it stopped because a loss or a parameter is NaN or infinite."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

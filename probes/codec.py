@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from difflib import get_close_matches
 from typing import Annotated, Any, NoReturn, TypeVar
 
 import msgspec
@@ -123,22 +124,32 @@ def convert(values: object, as_type: type[T], *, source: str, allow_unknown_keys
         raise InvalidDocumentError(f"{source}: {_explain(str(error), values)}") from error
     if not allow_unknown_keys:
         known = msgspec.to_builtins(value, enc_hook=_to_builtin)
-        for path in _find_unknown_keys(values, known):
-            raise InvalidDocumentError(f"{source}: {ascii(path)[1:-1]} is no key of it")
+        for path, _ in find_unknown_keys(values, known):
+            raise InvalidDocumentError(f"{source}: {path} is no key of it")
     return value
 
 
-def _find_unknown_keys(given: Any, known: Any, path: str = "") -> Iterator[str]:
-    """Find the keys that were given and that the value made of them does not have."""
+def find_unknown_keys(given: Any, known: Any, path: str = "") -> Iterator[tuple[str, str | None]]:
+    """Find the keys that were given and that the value made of them does not have.
+
+    Args:
+        given: What JSON gave.
+        known: What the value is in JSON.
+        path: Keys that lead to both.
+
+    Yields:
+        The path of each, and the nearest key that the value has there; ``None`` without one.
+    """
     if isinstance(given, dict):
         for key, item in given.items():
             if key not in known:
-                yield path + key
+                near = get_close_matches(key, known, 1)
+                yield ascii(path + key)[1:-1], near[0] if near else None
             else:
-                yield from _find_unknown_keys(item, known[key], f"{path}{key}.")
+                yield from find_unknown_keys(item, known[key], f"{path}{key}.")
     elif isinstance(given, list):
-        for index, (item, made) in enumerate(zip(given, known, strict=True)):
-            yield from _find_unknown_keys(item, made, f"{path.removesuffix('.')}[{index}].")
+        for index, (item, made) in enumerate(zip(given, known, strict=False)):
+            yield from find_unknown_keys(item, made, f"{path.removesuffix('.')}[{index}].")
 
 
 def _refuse_constant(constant: str) -> NoReturn:

@@ -12,8 +12,8 @@ import numpy as np
 
 from launch.checkpoints.folder import (
     MANIFEST,
+    UnreadableCheckpointError,
     check_files,
-    create_private,
     digest_of,
     has_all_files,
 )
@@ -21,6 +21,7 @@ from launch.checkpoints.manifest import FileRecord, Manifest
 from launch.errors import CheckpointError
 from launch.gradient_sync.node_channel.requests import RequestClient
 from launch.local_group.group import LocalGroup
+from launch.system.durable_files import create_private
 
 
 class BroadcastCheckpoint:
@@ -111,5 +112,7 @@ def _digest(path: Path) -> int:
         return 0
     try:
         return int(digest_of(path / MANIFEST)[:15], 16)
+    except UnreadableCheckpointError:
+        raise
     except CheckpointError:
         return 0

@@ -18,13 +18,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
-import os
 import re
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 from launch.checkpoints.manifest import FileRecord, Manifest, NewerCheckpointError
 from launch.errors import CheckpointError
@@ -32,6 +29,13 @@ from launch.errors import CheckpointError
 MANIFEST = "manifest.json"
 _NAME = re.compile(r"step-(\d{8,})")
 _HIDDEN = re.compile(r"\.(old-)?step-\d{8,}")
+_MISSING = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)
+"""Errors that say what is there; others, such as EIO and ESTALE, say that the disk or the file
+server does not answer now."""
+
+
+class UnreadableCheckpointError(CheckpointError):
+    """Whether it is damaged is not known: the disk or the file server does not answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +52,7 @@ def find_latest(folder: Path) -> FoundCheckpoint:
     """Find the newest whole checkpoint; every byte of it is read.
 
     Raises:
-        CheckpointError: There is none, or a newer ddlplan wrote it.
+        CheckpointError: There is none, a newer ddlplan wrote it, or it cannot be read now.
     """
     warnings: list[str] = []
     for path in list_checkpoints(folder):
@@ -57,6 +61,12 @@ def find_latest(folder: Path) -> FoundCheckpoint:
             check_files(path, manifest)
         except NewerCheckpointError as error:
             raise CheckpointError(f"checkpoint {path}: {error}") from error
+        except UnreadableCheckpointError as error:
+            raise CheckpointError(
+                f"checkpoint {path}: {error}, which says nothing of its content: nothing was "
+                "removed; try again when the disk or the file server answers, or move it elsewhere "
+                "to go on from an older one"
+            ) from error
         except CheckpointError as error:
             warnings.append(f"checkpoint {path} is passed over: {error}")
             continue
@@ -102,7 +112,7 @@ def read_manifest(path: Path) -> Manifest:
     try:
         document = (path / MANIFEST).read_bytes()
     except OSError as error:
-        raise CheckpointError(f"its manifest cannot be read ({error.strerror})") from error
+        raise _make_read_error("its manifest", error) from error
     return Manifest.decode(document)
 
 
@@ -120,12 +130,18 @@ def check_files(path: Path, manifest: Manifest) -> None:
 
 
 def has_all_files(path: Path) -> bool:
-    """Whether the files exist in their sizes: the quick half of `check_files`."""
+    """Whether the files exist in their sizes: the quick half of `check_files`.
+
+    Raises:
+        UnreadableCheckpointError: That is not known.
+    """
     try:
         for record in read_manifest(path).files:
             _check_size(path, record)
     except NewerCheckpointError:
         return True
+    except UnreadableCheckpointError:
+        raise
     except CheckpointError:
         return False
     return True
@@ -141,7 +157,7 @@ def digest_of(path: Path) -> str:
         with path.open("rb", buffering=0) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise CheckpointError(f"{path.name} cannot be read ({error.strerror})") from error
+        raise _make_read_error(path.name, error) from error
 
 
 def remove_leftovers(folder: Path) -> None:
@@ -155,7 +171,7 @@ def remove_superseded(folder: Path, step: int, *, max_checkpoints: int) -> None:
     """Remove all but the newest whole checkpoints up to the one of a step.
 
     Those of later steps are removed too: a training that resumed from an earlier one passed them
-    over.
+    over. One that cannot be read now stays.
 
     Args:
         folder: Of the checkpoints.
@@ -164,7 +180,11 @@ def remove_superseded(folder: Path, step: int, *, max_checkpoints: int) -> None:
     """
     count = 0
     for path in list_checkpoints(folder):
-        if step_of(path) <= step and count < max_checkpoints and has_all_files(path):
+        try:
+            is_whole = has_all_files(path)
+        except UnreadableCheckpointError:
+            continue  # it may be whole
+        if step_of(path) <= step and count < max_checkpoints and is_whole:
             count += 1
         else:
             with contextlib.suppress(OSError):  # the new one is whole: that suffices
@@ -179,37 +199,16 @@ def remove(path: Path) -> None:
     shutil.rmtree(hidden, ignore_errors=True)
 
 
-@contextlib.contextmanager
-def write_durably(path: Path) -> Iterator[BinaryIO]:
-    """Open a new file that only the user can read; it is on the disk when the block ends."""
-    with create_private(path) as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def create_private(path: Path) -> BinaryIO:
-    """Create a file that only the user can read."""
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
-
-
-def sync_folder(path: Path) -> None:
-    """Write to the disk which names a folder holds."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some file systems cannot
-            raise
-    finally:
-        os.close(descriptor)
+def _make_read_error(what: str, error: OSError) -> CheckpointError:
+    kind = CheckpointError if error.errno in _MISSING else UnreadableCheckpointError
+    return kind(f"{what} cannot be read ({error.strerror})")
 
 
 def _check_size(path: Path, record: FileRecord) -> None:
     try:
         size = (path / record.name).stat().st_size
     except OSError as error:
-        raise CheckpointError(f"{record.name} cannot be read ({error.strerror})") from error
+        raise _make_read_error(record.name, error) from error
     if size != record.num_bytes:
         raise CheckpointError(
             f"{record.name} has {size} bytes, and {record.num_bytes} were written"

@@ -12,7 +12,7 @@ from launch.errors import CheckpointError
 from probes import codec
 from probes.errors import InvalidDocumentError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +22,19 @@ class FileRecord:
     name: str
     num_bytes: int
     sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BestValidation:
+    """The best validation so far, of a training that keeps its weights."""
+
+    epoch: int
+    """From 1."""
+
+    loss: float
+
+    weights: str
+    """File of the weights that had it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +83,9 @@ class Manifest:
 
     trained_s: float = 0.0
     """Wall clock of the training so far, of all its runs."""
+
+    best: BestValidation | None = None
+    """``None`` where the best weights are not kept, or nothing was validated yet."""
 
     files: tuple[FileRecord, ...] = ()
     schema_version: int = SCHEMA_VERSION

@@ -52,8 +52,8 @@ def encode(value: Any, what: str, store_tensor: StoreTensor | None = None) -> An
     if isinstance(number := _as_number(value), (bool, int, float)):
         return encode(number, what)
     raise CheckpointError(
-        f"{what} is a {type(value).__name__}, which a checkpoint cannot hold: keep numbers, texts, "
-        "tensors, lists and dictionaries, or leave --checkpoint out"
+        f"{what} is a {type(value).__name__}, which a file of ours cannot hold: keep numbers, "
+        "texts, tensors, lists and dictionaries"
     )
 
 

@@ -17,9 +17,9 @@ from typing import BinaryIO
 import torch
 from torch import Tensor
 
-from launch.checkpoints.folder import write_durably
 from launch.checkpoints.manifest import FileRecord
 from launch.errors import CheckpointError
+from launch.system.durable_files import write_durably
 
 _DTYPES = {
     torch.float64: "F64",
@@ -32,8 +32,16 @@ _DTYPES = {
     torch.int8: "I8",
     torch.uint8: "U8",
     torch.bool: "BOOL",
+    torch.complex64: "C64",
+    torch.uint64: "U64",
+    torch.uint32: "U32",
+    torch.uint16: "U16",
+    torch.float8_e4m3fn: "F8_E4M3",
+    torch.float8_e5m2: "F8_E5M2",
 }
 _READ_BYTES = 8 << 20
+_MAX_HEADER_BYTES = 100_000_000
+"""The library refuses to read a longer one."""
 
 
 def write_tensors(
@@ -53,19 +61,26 @@ def write_tensors(
     digest = hashlib.sha256()
     num_bytes = 0
     with write_durably(path) as file:
-        for block in (_header(tensors, metadata), *map(_content, tensors.values())):
+        header = memoryview(encode_header(tensors, metadata))
+        for block in (header, *map(_content, tensors.values())):
             num_bytes += _write(file, block, digest)
     return FileRecord(name=path.name, num_bytes=num_bytes, sha256=digest.hexdigest())
 
 
-def _header(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None) -> memoryview:
+def encode_header(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None) -> bytes:
+    """Give the beginning of a file: names, types and places of the tensors.
+
+    Raises:
+        CheckpointError: A tensor is of a kind that the format does not know, or there is too much
+            metadata.
+    """
     entries: dict[str, object] = {"__metadata__": dict(metadata)} if metadata else {}
     offset = 0
     for name, tensor in tensors.items():
         if tensor.dtype not in _DTYPES or tensor.layout is not torch.strided:
             raise CheckpointError(
                 f"{name} is a tensor of {tensor.dtype}, {tensor.layout}, which safetensors cannot "
-                "hold: leave --checkpoint out"
+                "hold: keep dense tensors of the usual types"
             )
         end = offset + tensor.numel() * tensor.element_size()
         entries[name] = {
@@ -76,7 +91,12 @@ def _header(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None) -
         offset = end
     document = json.dumps(entries).encode()
     document += b" " * (-len(document) % 8)  # so that tensors begin where a number may
-    return memoryview(len(document).to_bytes(8, "little") + document)
+    if len(document) > _MAX_HEADER_BYTES:
+        raise CheckpointError(
+            f"names and other state than tensors take {len(document)} bytes, and safetensors reads "
+            f"at most {_MAX_HEADER_BYTES}: keep large state as tensors"
+        )
+    return len(document).to_bytes(8, "little") + document
 
 
 def _content(tensor: Tensor) -> memoryview:

@@ -55,8 +55,11 @@ def make_part(live: TrainingState, schedules: Sequence[LRScheduler]) -> WorkerPa
     what = "the model's state"
     document: dict[str, Any] = {"others": encode(others, what, _tensor_store(what, tensors))}
     if live.writes_optimizers:
-        document["optimizers"] = [_describe(each, tensors) for each in live.optimizers]
-        document["schedules"] = [_describe_schedule(schedule) for schedule in schedules]
+        try:
+            document["optimizers"] = [_describe(each, tensors) for each in live.optimizers]
+            document["schedules"] = [_describe_schedule(schedule) for schedule in schedules]
+        except CheckpointError as error:
+            raise CheckpointError(f"{error}, or leave --checkpoint out") from error
     elif not others:
         return WorkerPart(weights)
     return WorkerPart(weights, tensors, document)
@@ -75,7 +78,7 @@ def _describe(live: OptimizerParts, tensors: dict[str, Tensor]) -> dict[str, Any
     if type(optimizer).state_dict is not Optimizer.state_dict:
         raise CheckpointError(
             f"optimizer {kind} has a state_dict() of its own, of whose state nobody else knows to "
-            "which parameter it belongs: keep torch's, or leave --checkpoint out"
+            "which parameter it belongs: keep torch's"
         )
     parameters: dict[str, dict[str, Any]] = {}
     for piece in live.pieces:

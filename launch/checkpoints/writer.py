@@ -21,6 +21,7 @@ from launch.checkpoints.tensor_file import write_tensors
 from launch.checkpoints.worker_part import WorkerPart
 from launch.errors import CheckpointError
 from launch.local_group.group import LocalGroup
+from launch.system.durable_files import explain_os_error, make_folders, sync_folder, write_durably
 from probes import codec
 
 _ROW_BYTES = 2048
@@ -93,7 +94,7 @@ class CheckpointWriter:
             self._lock = None
 
     def _lock_folder(self) -> None:
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folders(self._folder, mode=0o700)
         # A file: on NFS a folder cannot be locked, nor what is not open for writing.
         descriptor = os.open(self._folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -123,14 +124,14 @@ class CheckpointWriter:
         return records
 
     def _publish(self, hidden: Path, manifest: Manifest) -> None:
-        with folders.write_durably(hidden / folders.MANIFEST) as file:
+        with write_durably(hidden / folders.MANIFEST) as file:
             file.write(manifest.encode())
-        folders.sync_folder(hidden)
+        sync_folder(hidden)
         path = self._folder / folders.name_of(manifest.step)
         if path.exists():
             folders.remove(path)  # passed over when this training was resumed, and made again
         hidden.rename(path)
-        folders.sync_folder(self._folder)
+        sync_folder(self._folder)
         folders.remove_superseded(
             self._folder, manifest.step, max_checkpoints=self._max_checkpoints
         )
@@ -147,7 +148,9 @@ class CheckpointWriter:
         if self._group.local_rank == 0 or not only_first:
             try:
                 outcome = _Outcome(files=tuple(act() or ()))
-            except (OSError, CheckpointError) as error:
+            except OSError as error:
+                outcome = _Outcome(error=explain_os_error(error)[: _ROW_BYTES // 8])
+            except CheckpointError as error:
                 outcome = _Outcome(error=str(error)[: _ROW_BYTES // 8])
         document = codec.encode(outcome)
         row = self._rows[self._group.local_rank].numpy()

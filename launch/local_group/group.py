@@ -66,7 +66,9 @@ class LocalGroup(ABC):
 class LocalProcessGroup(LocalGroup):
     """Worker processes of one node.
 
-    Worker 0 counts the others at a barrier, and then releases them.
+    Worker 0 counts the others at a barrier, and then releases them. By descriptors: what a worker
+    has written before a barrier the others see after it, on every processor (see
+    `launch.system.memory_fence`).
     """
 
     def __init__(

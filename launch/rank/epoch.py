@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from math import nan
 
@@ -13,10 +14,14 @@ class EpochStatistics:
 
     Args:
         workers: Number of workers, each of which validates its share.
+        global_batch: Samples per step over all nodes.
     """
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers: int, global_batch: int) -> None:
         self._workers = workers
+        self._global_batch = global_batch
+        self._started = time.monotonic()
+        self._learning_rates: tuple[float, ...] = ()
         self._steps: defaultdict[int, list[StepDone]] = defaultdict(list)
         self._finish_s: defaultdict[int, float] = defaultdict(float)
         self._validated: defaultdict[int, list[Validated]] = defaultdict(list)
@@ -28,6 +33,7 @@ class EpochStatistics:
     def add_finish(self, finished: StepsFinished) -> None:
         """Add the work after the last step."""
         self._finish_s[finished.epoch] += finished.time_s
+        self._learning_rates = finished.learning_rates
 
     def add_validation(self, validated: Validated) -> EpochDone | None:
         """Add one worker's validation; return the epoch once all workers have validated."""
@@ -60,4 +66,7 @@ class EpochStatistics:
             train_time_s=train_time_s,
             validation_time_s=max(part.time_s for part in parts),
             throughput_samples_per_s=samples / train_time_s if samples else 0.0,
+            learning_rates=self._learning_rates if samples else (),
+            global_batch=self._global_batch,
+            elapsed_s=time.monotonic() - self._started,
         )

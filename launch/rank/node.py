@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 
+from launch.errors import NotFiniteError
 from launch.gradient_sync.allreduce.statistics import CommunicationStatistics
 from launch.gradient_sync.node_channel.descriptors import SharedDescriptors
 from launch.gradient_sync.node_channel.gradient_layout import GradientLayout
@@ -23,6 +24,7 @@ from launch.reports import (
     StepsFinished,
     StepsPaused,
 )
+from launch.system.durable_files import make_folders
 from launch.system.process_end import is_stopped
 from launch.system.run_directory import RunDirectory
 from launch.workers.fork_server import ForkServer
@@ -92,7 +94,7 @@ class Node:
             LaunchError: The process that starts workers has ended, or the nodes cannot average.
         """
         self._node_job.plan.check_fits(self._cpu.usable_cores)
-        self._directory.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folders(self._directory.path, mode=0o700)
         for log in self._directory.list_logs(self._node_job.host):
             log.unlink()  # on a disk of this host's own, an earlier run may have had this number
         batches = self._job.node_batches
@@ -105,6 +107,8 @@ class Node:
             node_batches=batches if len(batches) > 1 else (),
             has_rank=True,
             weights=str(self._directory.weights) if self._rank == 0 else None,
+            best_weights=str(self._directory.best_weights) if self._job.keep_best else None,
+            allow_nan=self._job.allow_nan,
             hosts=tuple(node.host for node in self._job.nodes),
             checkpoint=self._job.checkpoint,
             checkpoint_copy=str(self._directory.checkpoint_copy(self._node_job.host)),
@@ -238,15 +242,17 @@ class Node:
         if failure is None:
             return None
         self._is_users_fault = failure.users_fault
+        is_not_finite = failure.error == NotFiniteError.__name__
         return JobFailed(
             node=self._node_job.host,
             worker=failure.worker,
             workers=group.size,
-            message=failure.message,
+            message=failure.message.partition(": ")[2] if is_not_finite else failure.message,
             log=str(failure.log),
             log_tail=failure.log_tail,
             signal=failure.signal,
             users_fault=failure.users_fault,
+            is_not_finite=is_not_finite,
         )
 
     def _find_hang(self, group: WorkerGroup, steps: StepServer | None) -> str | None:

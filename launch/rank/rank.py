@@ -36,6 +36,7 @@ from launch.rank.control_signals import ControlSignals
 from launch.rank.node import Node
 from launch.reports import EndRequested, Warned, make_node_failure
 from launch.shares import NodeLimits
+from launch.system.durable_files import explain_os_error
 from launch.system.machine_lock import Occupant, training_noticed
 from launch.system.process_end import die_with_parent
 from launch.system.report_stream import ReportStream
@@ -71,7 +72,7 @@ def main(job_file: Path, cpu: Cpu | None = None, servers: ForkServerPool | None 
         report_stream.send(make_node_failure(socket.gethostname(), message))
         return 1
     hosts = [node.host for node in job.nodes]
-    if fault := _find_misplaced_rank(job, comm.rank):
+    if fault := _find_thread_fault(comm.size) or _find_misplaced_rank(job, comm.rank):
         report_stream.send(make_node_failure(hosts[comm.rank], fault))
         return 1
     node = Node(
@@ -104,6 +105,22 @@ def main(job_file: Path, cpu: Cpu | None = None, servers: ForkServerPool | None 
         if is_done:
             ranks.barrier()  # this notices a host that is lost, MPI's own end does not
         return 0 if is_done else 1
+
+
+def _find_thread_fault(ranks: int) -> str | None:
+    """Explain why MPI's thread level does not suffice, if so.
+
+    The thread that sums gradients, the one that sends heartbeats and the main thread call MPI. A
+    rank without others sends nothing.
+    """
+    level = MPI.Query_thread()
+    if ranks == 1 or level >= MPI.THREAD_MULTIPLE:  # the standard orders the levels
+        return None
+    names = {MPI.THREAD_SINGLE: "single", MPI.THREAD_FUNNELED: "funneled"}
+    return (
+        f"MPI has thread level {names.get(level, 'serialized')} and ranks of several hosts need "
+        "multiple: leave --mpirun and MPI4PY_RC_THREAD_LEVEL out, or use an MPI built with threads"
+    )
 
 
 def _find_misplaced_rank(job: Job, rank: int) -> str | None:
@@ -146,9 +163,7 @@ def _train(
     except LaunchError as error:
         report_stream.send(make_node_failure(host, str(error)))
     except OSError as error:  # its disk is full, or the folder of the run cannot be made there
-        where = "" if error.filename is None else f"{error.filename}: "
-        reason = (error.strerror or str(error)).lower()
-        report_stream.send(make_node_failure(host, f"{where}{reason}"))
+        report_stream.send(make_node_failure(host, explain_os_error(error)))
     except MPI.Exception as error:
         # Another rank has ended, and the connection to it with it. mpirun is about to report how,
         # and ends all ranks; were this one faster to end the job, the cause would be lost.

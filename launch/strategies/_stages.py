@@ -51,7 +51,10 @@ class StagedStrategy(Strategy):
 
     def obstacle(self, case: CaseFacts, node: Hardware) -> str | None:
         if case.max_stages < 2:
-            return f"max_stages={case.max_stages}: the use case gives no layers(): add the method"
+            return (
+                f"max_stages={case.max_stages}: the use case gives no layers(), or one of them has "
+                "get_extra_state(): add the method, or keep such state in buffers"
+            )
         if not self.layouts(case, node):
             return (
                 f"usable_cores={node.cpu.usable_cores}: at least {self.min_workers} workers are "

@@ -8,6 +8,8 @@ import re
 import shutil
 from pathlib import Path
 
+from launch.system.durable_files import make_folders, naming_file, sync_folder
+
 
 class RunDirectory:
     """The files of one run.
@@ -16,6 +18,8 @@ class RunDirectory:
     ``job.json``        what was launched
     ``metrics.jsonl``   one JSON document per epoch
     ``weights.safetensors``
+    ``best-weights.safetensors``
+                        with ``--keep-best``: those of the best validation
     ``<host>-worker<n>.log``
     ``<host>-resumed``  a copy of a checkpoint, while it is read
     ``mpirun.log``      what mpirun wrote to stderr
@@ -28,19 +32,21 @@ class RunDirectory:
         self.job = path / "job.json"
         self.metrics = path / "metrics.jsonl"
         self.weights = path / "weights.safetensors"
+        self.best_weights = path / "best-weights.safetensors"
         self.mpirun_log = path / "mpirun.log"
         self.ssh_config = path / "ssh_config"
 
     @classmethod
     def create(cls, parent: Path) -> RunDirectory:
         """Make the directory of the next number; several runs at once get different ones."""
-        parent.mkdir(parents=True, exist_ok=True)
+        make_folders(parent)
         while True:
             directory = cls.find_next(parent)
             try:
                 directory.path.mkdir(mode=0o700)
             except FileExistsError:
                 continue
+            sync_folder(parent)
             return directory
 
     @classmethod
@@ -90,6 +96,7 @@ def append_line(path: Path, line: bytes) -> None:
     """Add one whole line to a file that only the user can read."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
-        os.write(descriptor, line)
+        with naming_file(path):
+            os.write(descriptor, line)
     finally:
         os.close(descriptor)

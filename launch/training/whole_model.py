@@ -92,6 +92,12 @@ class WholeModel:
             parameter.data = self._shared[id(parameter)]
 
 
+def has_extra_state(module: nn.Module) -> bool:
+    """Whether a module has state that is neither a parameter nor a buffer, by its own account."""
+    usual = nn.Module.get_extra_state
+    return any(type(each).get_extra_state is not usual for each in module.modules())
+
+
 def move_in_place(module: nn.Module, device: torch.device) -> None:
     """Move parameters and buffers to a device; each tensor stays the same object.
 

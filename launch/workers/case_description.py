@@ -22,6 +22,7 @@ from launch.system.allocators import find_allocators
 from launch.training.averaging.optimizer import check_optimizer, has_fused_form
 from launch.training.averaging.piece_optimizer import is_elementwise
 from launch.training.flop_count import count_flop
+from launch.training.whole_model import has_extra_state
 from launch.use_cases._base import UseCase
 from launch.workers.case_digest import digest_case
 from launch.workers.task import Task
@@ -67,7 +68,7 @@ def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
         validation_samples=validation,
         parameter_count=sum(p.numel() for p in trained),
         parameter_bytes=sum(p.numel() * p.element_size() for p in trained),
-        max_stages=len(layers) if (layers := case.layers(model)) is not None else 1,
+        max_stages=_most_stages(case.layers(model)),
         has_fused_optimizer=has_fused_form(optimizer),
         updates_in_parts=is_elementwise(optimizer) and case.max_gradient_norm is None,
         has_schedule=case.schedule(optimizer, -(-training // batch)) is not None,
@@ -79,6 +80,11 @@ def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
         can_compile=find_compiler() is not None and (torch.version.cuda is None or has_triton()),
         flop_per_sample=count_flop(case, model, datasets[0]),
     )
+
+
+def _most_stages(layers: nn.Sequential | None) -> int:
+    """Count the stages that a pipeline may have: they do not exchange state that is no tensor."""
+    return 1 if layers is None or has_extra_state(layers) else len(layers)
 
 
 def _size(dataset: Any, train: bool) -> int:

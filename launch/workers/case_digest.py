@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from launch.data.random_state import seed_generators
 from launch.use_cases._base import UseCase
@@ -50,8 +50,8 @@ def digest_case(case: UseCase, model: nn.Module, datasets: Sequence[Any]) -> str
     for name, code in sorted(_code(subject)):
         add(name, code)
     add(_ADDRESS.sub("", str(model)))
-    for name, tensor in model.state_dict().items():
-        add(f"{name}{tuple(tensor.shape)}{tensor.dtype}")
+    for name, value in model.state_dict().items():
+        add(f"{name}{tuple(value.shape)}{value.dtype}" if isinstance(value, Tensor) else name)
     for dataset in datasets:
         add(str(len(dataset)))
     add(_describe_sample(datasets[0]))

@@ -16,7 +16,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from launch.checkpoints.broadcast import BroadcastCheckpoint
 from launch.checkpoints.checkpoint import Checkpoint
 from launch.checkpoints.folder import read_manifest
-from launch.checkpoints.manifest import Manifest
+from launch.checkpoints.manifest import BestValidation, Manifest
 from launch.checkpoints.restoring import restore
 from launch.checkpoints.worker_part import make_part
 from launch.checkpoints.writer import CheckpointWriter
@@ -27,6 +27,7 @@ from launch.local_group.group import LocalGroup
 from launch.plan import Plan
 from launch.reports import CheckpointSaved, Reporter
 from launch.training.step import TrainStep
+from launch.workers.finiteness import check_finite_parameters
 from launch.workers.task import Task
 from probes import codec
 
@@ -40,6 +41,7 @@ class TrainingProgress:
     position: int = 0
     """Samples of the next one that all nodes have done."""
     step: int = 0
+    best: BestValidation | None = None
 
     def after(self, samples: int) -> TrainingProgress:
         """Give the progress after one more step."""
@@ -113,7 +115,10 @@ class Checkpointer:
             self._group.barrier()
         self._trained_s = manifest.trained_s
         self._saved = TrainingProgress(
-            epoch=manifest.epoch, position=manifest.position, step=manifest.step
+            epoch=manifest.epoch,
+            position=manifest.position,
+            step=manifest.step,
+            best=manifest.best,
         )
         return self._saved
 
@@ -122,9 +127,14 @@ class Checkpointer:
 
         Raises:
             CheckpointError: It cannot be written; on every worker of the node.
+            NotFiniteError: A parameter of this worker is NaN or infinite: no checkpoint.
         """
         if self._writer is None or progress == self._saved:
             return
+        if not self._task.allow_nan:
+            part = make_part(self._step.describe_state(), self._schedules)
+            check_finite_parameters(part.weights, progress.step)
+            self._group.barrier()  # none writes where one has found a NaN
         started = time.perf_counter()
         manifest = self._manifest(progress, split)
         path = self._writer.save(
@@ -177,6 +187,7 @@ class Checkpointer:
             },
             created_at=datetime.now(UTC).isoformat(timespec="seconds"),
             trained_s=self._trained_s + time.monotonic() - self._started,
+            best=progress.best,
         )
 
 

@@ -8,6 +8,7 @@ from typing import SupportsFloat
 
 from launch.reports import Compiled, Reporter, StepDone
 from launch.training.loss import PendingLoss
+from launch.workers.finiteness import check_finite_loss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,6 +16,8 @@ class _PendingStep:
     """A step whose loss may still be computed."""
 
     epoch: int
+    number: int
+    """From 1, since the training began."""
     samples: int
     loss: SupportsFloat
     input_s: float
@@ -30,10 +33,14 @@ class StepTimer:
     Args:
         reporter: Receives the steps, ``None`` for a worker whose steps another one reports.
         is_compiled: Whether the first step compiles.
+        allow_nan: Whether the loss may be NaN or infinite.
     """
 
-    def __init__(self, reporter: Reporter | None, *, is_compiled: bool) -> None:
+    def __init__(
+        self, reporter: Reporter | None, *, is_compiled: bool, allow_nan: bool = True
+    ) -> None:
         self._reporter = reporter
+        self._allow_nan = allow_nan
         self._is_compiled = is_compiled
         self._pending: _PendingStep | None = None
         self._steps = 0
@@ -53,15 +60,27 @@ class StepTimer:
             and not pending.loss.is_known()
         )
 
-    def add(self, *, epoch: int, samples: int, loss: SupportsFloat, input_s: float) -> None:
-        """Add a step that was launched; wait for the one before, or for a CPU's."""
+    def add(
+        self, *, epoch: int, number: int, samples: int, loss: SupportsFloat, input_s: float
+    ) -> None:
+        """Add a step that was launched; wait for the one before, or for a CPU's.
+
+        Raises:
+            NotFiniteError: The loss of the step that was waited for is NaN or infinite.
+        """
         self.finish()
-        self._pending = _PendingStep(epoch=epoch, samples=samples, loss=loss, input_s=input_s)
+        self._pending = _PendingStep(
+            epoch=epoch, number=number, samples=samples, loss=loss, input_s=input_s
+        )
         if not isinstance(loss, PendingLoss):
             self.finish()
 
     def finish(self) -> None:
-        """Wait for the last step that was launched, and report it."""
+        """Wait for the last step that was launched, and report it.
+
+        Raises:
+            NotFiniteError: Its loss is NaN or infinite.
+        """
         if (done := self._pending) is None:
             return
         self._pending = None
@@ -81,6 +100,9 @@ class StepTimer:
             )
             self._report_compiler(time_s, self._reporter)
         self._steps += 1
+        if not self._allow_nan:
+            where = f"of step {done.number} (epoch {done.epoch + 1})"
+            check_finite_loss(loss, f"the training loss {where}")
 
     def _report_compiler(self, step_s: float, reporter: Reporter) -> None:
         """Report the compiler's time, once there is a step without it."""

@@ -54,6 +54,13 @@ class Task:
     weights: str | None = None
     """File in which worker 0 saves the weights."""
 
+    best_weights: str | None = None
+    """File in which worker 0 of the first node saves those of the best validation; the same for all
+    workers. ``None`` where nobody wants it."""
+
+    allow_nan: bool = False
+    """Whether to train on where a loss is NaN or infinite."""
+
     hosts: tuple[str, ...] = ()
     """Names of all nodes, stored in checkpoints."""
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import accumulate, count
+from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.optim import Optimizer
 from torch.utils.data import Dataset
 
+from launch.checkpoints.manifest import BestValidation
+from launch.checkpoints.weights import save_weights
 from launch.data.batch import Batch, num_samples
 from launch.data.loading import load
 from launch.data.prefetch import prefetch
@@ -21,6 +28,7 @@ from launch.gradient_sync.node_channel.requests import Directive, RequestClient
 from launch.local_group.group import LocalGroup
 from launch.plan import Plan
 from launch.reports import (
+    BestWeightsSaved,
     Reporter,
     StepsFinished,
     StepsPaused,
@@ -31,6 +39,7 @@ from launch.reports import (
 from launch.training.step import TrainStep
 from launch.use_cases._base import UseCase
 from launch.workers.checkpointer import Checkpointer, TrainingProgress
+from launch.workers.finiteness import check_finite_loss
 from launch.workers.input import (
     copy_to_device,
     decode_shares,
@@ -40,6 +49,7 @@ from launch.workers.input import (
 )
 from launch.workers.step_timer import StepTimer
 from launch.workers.task import Purpose, Task
+from launch.workers.validation_mean import ValidationMean
 
 Work = Iterator[tuple[Indices, BatchSize]]
 """This worker's samples of each step, and how many all have."""
@@ -88,9 +98,14 @@ class Trainer:
         schedules = [case.schedule(optimizer, steps_per_epoch) for optimizer in step.optimizers]
         self._schedules = [schedule for schedule in schedules if schedule is not None]
         self._device = torch.device(plan.devices[task.local_rank % len(plan.devices)])
+        self._allow_nan = task.allow_nan or task.purpose is not Purpose.TRAIN
         self._step_timer = StepTimer(
-            reporter if task.local_rank == 0 else None, is_compiled=plan.compile
+            reporter if task.local_rank == 0 else None,
+            is_compiled=plan.compile,
+            allow_nan=self._allow_nan,
         )
+        self._learning_rates: list[Any] = []
+        self._validation_mean: ValidationMean | None = None
         self._seed_source = SeedSource(
             seed=task.workload.seed, rank=task.node, local_rank=task.local_rank
         )
@@ -130,6 +145,7 @@ class Trainer:
             reporter=self._reporter,
         )
         self.progress = checkpointer.resume(self._rank)
+        self._validation_mean = ValidationMean(group, self._rank)
         return checkpointer
 
     def save_checkpoint(self, checkpointer: Checkpointer, *, is_needed: bool = False) -> None:
@@ -198,10 +214,17 @@ class Trainer:
             loss = self._step.run(share, size)
             if warning := self._step.take_warning():
                 self._reporter.send(Warned(message=warning))
+            self._learning_rates = _learning_rates(self._step.optimizers)
             for schedule in self._schedules:
                 schedule.step()
-            self._step_timer.add(epoch=epoch, samples=size.total, loss=loss, input_s=input_s)
             self.progress = self.progress.after(size.total)
+            self._step_timer.add(
+                epoch=epoch,
+                number=self.progress.step,
+                samples=size.total,
+                loss=loss,
+                input_s=input_s,
+            )
             if self._rank is not None:
                 directive = self._rank.get_directive()
                 if directive.checkpoint and checkpointer is not None:
@@ -220,7 +243,8 @@ class Trainer:
         self._step.finish()
         if self._task.local_rank == 0:
             time_s = time.perf_counter() - started
-            self._reporter.send(StepsFinished(epoch=epoch, time_s=time_s))
+            rates = tuple(map(float, self._learning_rates))
+            self._reporter.send(StepsFinished(epoch=epoch, time_s=time_s, learning_rates=rates))
 
     def _batches(
         self, work: Work, positions: Iterator[int]
@@ -240,7 +264,11 @@ class Trainer:
 
     @torch.no_grad()
     def validate(self) -> None:
-        """Validate this worker's share of the samples, which ends the epoch."""
+        """Validate this worker's share of the samples, which ends the epoch. Collective.
+
+        Raises:
+            NotFiniteError: The loss is NaN or infinite; on every worker of all nodes.
+        """
         if self._task.local_rank == 0:
             self._reporter.send(StepsPaused())
         started = time.perf_counter()
@@ -266,7 +294,35 @@ class Trainer:
                 time_s=time.perf_counter() - started,
             )
         )
+        assert self._validation_mean is not None, "a training has a checkpointer"
+        loss = self._validation_mean.of(loss_sum, samples)
+        if loss is not None and not self._allow_nan:
+            check_finite_loss(loss, f"the validation loss of epoch {epoch + 1}")
         self.progress = self.progress.next_epoch()
+        if self._task.best_weights is not None and loss is not None and math.isfinite(loss):
+            self._keep_if_best(loss, self._task.best_weights)
+
+    def _keep_if_best(self, loss: float, weights: str) -> None:
+        """Keep the weights if no validation before had a lower loss."""
+        if self.progress.best is not None and loss >= self.progress.best.loss:
+            return
+        best = BestValidation(epoch=self.progress.epoch, loss=loss, weights=weights)
+        self.progress = replace(self.progress, best=best)
+        if self._task.node == 0 and self._task.local_rank == 0:
+            save_weights(self._step.model, Path(weights))
+            self.report_best()
+
+    def report_best(self) -> None:
+        """Report where the weights of the best validation are, if there are any."""
+        if (best := self.progress.best) is None:
+            return
+        if not Path(best.weights).exists():
+            lost = f"the best weights, of epoch {best.epoch}, are not at {best.weights} any more"
+            self._reporter.send(Warned(message=f"{lost}: only better ones will be kept"))
+            return
+        self._reporter.send(
+            BestWeightsSaved(path=best.weights, epoch=best.epoch, validation_loss=best.loss)
+        )
 
     def _validation_batches(self) -> Iterator[Any]:
         every = list(range(self.num_validation_samples))
@@ -282,3 +338,12 @@ class Trainer:
         ):
             if batch is not None:
                 yield batch
+
+
+def _learning_rates(optimizers: Sequence[Optimizer]) -> list[Any]:
+    """Give the learning rate of each group of the first optimizer, which the others have too.
+
+    Nothing waits for a GPU that has it: a schedule is about to change such a rate in place.
+    """
+    rates = [group["lr"] for group in optimizers[0].param_groups if "lr" in group]
+    return [rate.clone() if isinstance(rate, Tensor) else rate for rate in rates]

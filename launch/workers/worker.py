@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from launch.checkpoints.weights import save_weights
+from launch.checkpoints.weights import check_weights, save_weights
 from launch.errors import CheckpointError, LostWorkerError, UseCaseError
 from launch.gradient_sync.node_channel.descriptors import SharedDescriptors
 from launch.gradient_sync.node_channel.requests import RequestClient
@@ -32,10 +32,12 @@ from launch.training.autocast import set_precision
 from launch.training.compiled import set_compiler_cache
 from launch.training.precision.check import PrecisionCheck
 from launch.training.precision.figures import find_obstacle
+from launch.training.step import TrainStep
 from launch.use_cases import resolve
 from launch.use_cases._base import UseCase
 from launch.workers.case_description import describe
 from launch.workers.checkpointer import resolve_plan
+from launch.workers.finiteness import check_finite_parameters
 from launch.workers.task import Purpose, Task
 from launch.workers.trainer import Trainer
 
@@ -96,6 +98,7 @@ def _train(task: Task, case: UseCase, reporter: Reporter, descriptors: SharedDes
     if (layout := group.gradient_layout(samples)) is not None:
         reporter.send(layout)
     checkpointer = trainer.start_checkpointer(group)
+    _check_weights(task, trainer, step)
     nodes = None
     if rank is not None and has_other_nodes:
         nodes = ModelSync(rank, is_source=task.node == 0, local_rank=task.local_rank)
@@ -111,11 +114,25 @@ def _train(task: Task, case: UseCase, reporter: Reporter, descriptors: SharedDes
     else:
         trainer.save_checkpoint(checkpointer)
     if task.weights is not None and task.local_rank == 0:
+        if not task.allow_nan:
+            check_finite_parameters(dict(step.model.named_parameters()), trainer.progress.step)
         size = save_weights(step.model, Path(task.weights))
         reporter.send(WeightsSaved(path=task.weights, num_bytes=size))
     group.barrier()  # no worker waits for this one any more, or reads from its memory
     checkpointer.close()
     step.close()
+
+
+def _check_weights(task: Task, trainer: Trainer, step: TrainStep) -> None:
+    """Check before the first step that the weights can be saved after the last one."""
+    if task.node > 0 or task.local_rank > 0:
+        return
+    if task.best_weights is not None:
+        if not trainer.num_validation_samples:
+            raise UseCaseError("--keep-best and no validation samples: leave it out")
+        trainer.report_best()
+    if task.weights is not None:
+        check_weights(step.model, Path(task.weights))
 
 
 def _configure_process(task: Task) -> None:

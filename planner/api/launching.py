@@ -11,7 +11,18 @@ from launch.errors import HostUnreachableError
 from launch.hosts.findings import CheckedHosts
 from launch.hosts.host_line import Host
 from launch.job import Job
-from launch.reports import CheckpointSaved, Described, Noted, Report, Warned, Working
+from launch.reports import (
+    BestWeightsSaved,
+    CheckpointSaved,
+    Described,
+    EpochDone,
+    Noted,
+    Report,
+    StepDone,
+    Warned,
+    WeightsSaved,
+    Working,
+)
 from launch.system.run_directory import RunDirectory
 from planner.api._cluster import run_on_all
 from planner.api._use_cases import find_known_place
@@ -92,13 +103,25 @@ class PreparedLaunch(Report):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingStopped(Report):
-    """A training did not come to its end, and a later one can resume. It may be restarted now."""
+    """A training did not come to its end. It may be restarted now."""
 
     checkpoint: str | None
-    """The last one."""
+    """The last one, from which a later training can resume; ``None`` where there is none."""
 
     host: str | None
-    """Where that is; ``None`` for this machine."""
+    """Where files are; ``None`` for this machine."""
+
+    steps: int = 0
+    """That this run has made."""
+
+    epochs: int = 0
+    """That this run has done."""
+
+    weights: str | None = None
+    """File of the weights of the last step; ``None`` where they were not stored."""
+
+    best: BestWeightsSaved | None = None
+    """The weights of the best validation, where they are kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,18 +215,27 @@ def launch(
 def train(prepared: PreparedLaunch, listener: Listener, cancellation: Cancellation) -> LaunchResult:
     """Run a prepared training to its end; `launch` has the errors."""
     listener(Working(what="starting mpirun and PyTorch"))
-    checkpoint = prepared.job.checkpoint.resume_from
     known = {plan.stored.use_case_digest for plan in prepared.plans}
     is_described = None in known  # in plans of the first releases it is not
+    left = TrainingStopped(checkpoint=prepared.job.checkpoint.resume_from, host=prepared.host)
 
     def on_report(report: Report) -> None:
-        nonlocal checkpoint, is_described
-        if isinstance(report, CheckpointSaved):
-            checkpoint = report.path
-        if isinstance(report, Described) and not is_described:
-            is_described = True
-            if report.facts.digest not in known:
-                listener(Warned(message=_CHANGED))
+        nonlocal left, is_described
+        match report:
+            case StepDone():
+                left = replace(left, steps=left.steps + 1)
+            case EpochDone():
+                left = replace(left, epochs=left.epochs + 1)
+            case CheckpointSaved(path=path):
+                left = replace(left, checkpoint=path)
+            case WeightsSaved(path=path):
+                left = replace(left, weights=path)
+            case BestWeightsSaved():
+                left = replace(left, best=report)
+            case Described(facts=facts) if not is_described:
+                is_described = True
+                if facts.digest not in known:
+                    listener(Warned(message=_CHANGED))
         listener(report)
 
     try:
@@ -217,7 +249,7 @@ def train(prepared: PreparedLaunch, listener: Listener, cancellation: Cancellati
     except BaseException as error:
         is_accident = isinstance(error, TrainingFailedError) and error.is_accident
         if is_accident or isinstance(error, CancelledError) or not isinstance(error, Exception):
-            listener(TrainingStopped(checkpoint=checkpoint, host=prepared.host))
+            listener(left)
         raise
     return LaunchResult(prepared=prepared, outcome=outcome)
 

@@ -82,8 +82,9 @@ def probe(
         CancelledError: The end was asked for.
     """
     hosts, cancellation = hosts or Hosts.this_machine(), cancellation or Cancellation()
-    for note in hosts.notes:
-        listener(Warned(message=note))
+    for note in (*hosts.notes, Store.find_hazard(db)):
+        if note is not None:
+            listener(Warned(message=note))
     if not hosts.is_local:
         return _probe_hosts(hosts, db, listener, cancellation, quick=quick, waits=waits)
     with Store.open(db) as store:

@@ -112,8 +112,9 @@ def tune(
     """
     hosts, cancellation = hosts or Hosts.this_machine(), cancellation or Cancellation()
     Store.check_location(db)  # before anything is prepared or timed that could not be stored
-    for note in hosts.notes:
-        listener(Warned(message=note))
+    for note in (*hosts.notes, Store.find_hazard(db)):
+        if note is not None:
+            listener(Warned(message=note))
     if not hosts.is_local:
         return _tune_hosts(request, hosts, db, listener, cancellation, waits=waits)
     with machine_alone(listener, cancellation, waits=waits):

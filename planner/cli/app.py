@@ -251,6 +251,12 @@ def launch(
             metavar="DURATION",
         ),
     ] = None,
+    allow_nan: Annotated[
+        bool, faults_option("--allow-nan", help_="Train on where the loss is NaN or infinite.")
+    ] = False,
+    keep_best: Annotated[
+        bool, faults_option("--keep-best", help_="Keep the weights of the best validation too.")
+    ] = False,
     hosts: HostFile = None,
     all_hosts: Annotated[
         bool, hosts_option("--all-hosts", help_="Use every host, though fewer may be faster.")
@@ -303,6 +309,8 @@ def launch(
             every_s=duration_s("--checkpoint-every", checkpoint_every or "10m"),
         ),
         resume=resume,
+        allow_nan=allow_nan,
+        keep_best=keep_best,
         max_restarts=max_restarts,
         hang_timeout_s=None if hang_timeout is None else duration_s("--hang-timeout", hang_timeout),
     )

@@ -26,7 +26,9 @@ def cancel_on_signals(warn: Callable[[str], None]) -> Iterator[Cancellation]:
     SIGINT and SIGTERM let a training end after the step that it makes, with a checkpoint where
     such are written; SIGUSR1 asks for a checkpoint. A second signal, and any that comes while no
     training makes steps, has its usual effect; but SIGUSR1, which would end this process, has
-    none. It is handled and not ignored, because children would inherit that it is ignored.
+    none. It is handled and not ignored, because children would inherit that it is ignored. A signal
+    that was ignored at the start, as a shell without job control has SIGINT ignored for what it
+    starts with ``&``, has no usual effect: it cancels.
 
     Args:
         warn: Takes the hint what a second signal does.
@@ -43,6 +45,8 @@ def cancel_on_signals(warn: Callable[[str], None]) -> Iterator[Cancellation]:
         elif cancellation.is_orderly and not cancellation.is_requested:
             cancellation.cancel(number)
             warn(_SECOND_SIGNAL_HINTS[signal.Signals(number)])
+        elif usual.get(number) is signal.SIG_IGN:
+            cancellation.cancel(number)
         else:
             restore()
             signal.raise_signal(number)

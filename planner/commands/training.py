@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from launch.reports import CheckpointSaved, EpochDone, Report, SharesChanged
+from launch.reports import BestWeightsSaved, CheckpointSaved, EpochDone, Report, SharesChanged
 from planner.api.launching import LaunchResult, PreparedLaunch, TrainingStopped
 from planner.jobs.training import NetworkUse
 from planner.quantities import format_bytes
@@ -47,12 +47,9 @@ class TrainingDisplay(LiveDisplay):
                 self._out.note(_format_shares_change(report, hosts))
             case EpochDone():
                 self._out.write_line(_epoch_line(report, self._epochs))
-            case TrainingStopped(checkpoint=str(path)):
-                there = "" if report.host is None else " there"
-                self._out.note(
-                    f"the last checkpoint is {_shown(Path(path), report.host)}: go on{there} with "
-                    f"--checkpoint {_relative(Path(path).parent)} --resume"
-                )
+            case TrainingStopped():
+                for line in _what_is_left(report):
+                    self._out.note(line)
 
     def _store_checkpoint(self, path: str) -> None:
         """Give the last checkpoint to the JSON of a command that fails."""
@@ -93,10 +90,18 @@ def print_training(
     if line := _network_line(outcome.network):
         out.write_line(f"network    {line}")
     out.write_line(f"weights    {_shown(outcome.weights, host)}")
+    if (best := outcome.best) is not None:
+        out.write_line(f"best       {describe_best(best, host)}")
     if outcome.checkpoint is not None:
         out.write_line(f"checkpoint {_shown(outcome.checkpoint, host)}")
     logs = "beside it" if host is None else f"in {_shown(outcome.run_directory, host)}"
     out.write_line(f"metrics    {_relative(outcome.run_directory / 'metrics.jsonl')}, logs {logs}")
+
+
+def describe_best(best: BestWeightsSaved, host: str | None) -> str:
+    """Name the file of the best weights, and what makes them so."""
+    path = _shown(Path(best.path), host)
+    return f"{path} (epoch {best.epoch}, validation loss {best.validation_loss:.3f})"
 
 
 def outcome_json(result: LaunchResult, expected: float | None) -> dict[str, Any]:
@@ -107,11 +112,41 @@ def outcome_json(result: LaunchResult, expected: float | None) -> dict[str, Any]
         "host": result.prepared.host,
         "weights": None if outcome.weights is None else str(outcome.weights),
         "checkpoint": None if outcome.checkpoint is None else str(outcome.checkpoint),
+        "best_weights": None
+        if outcome.best is None
+        else {
+            "path": outcome.best.path,
+            "epoch": outcome.best.epoch,
+            "validation_loss": outcome.best.validation_loss,
+        },
         "epochs": codec.to_builtins(outcome.epochs, null_for_nan=True),
         "expected_throughput_samples_per_s": expected,
         "measured_throughput_samples_per_s": outcome.throughput_samples_per_s,
         "network": _network_json(outcome.network),
     }
+
+
+def _what_is_left(stopped: TrainingStopped) -> Iterator[str]:
+    """Say what a training leaves that did not come to its end; nothing of one without a step."""
+    host = stopped.host
+    if (best := stopped.best) is not None:
+        yield f"the best weights are in {describe_best(best, host)}"
+    if stopped.checkpoint is not None:
+        path, there = Path(stopped.checkpoint), "" if host is None else " there"
+        yield (
+            f"the last checkpoint is {_shown(path, host)}: go on{there} with "
+            f"--checkpoint {_relative(path.parent)} --resume"
+        )
+    elif stopped.weights is not None:
+        yield (
+            f"the weights of the last step are in {_shown(Path(stopped.weights), host)}; the state "
+            "of the optimizer is lost, so no training can go on from here: --checkpoint keeps it"
+        )
+    elif stopped.steps:
+        yield (
+            f"{stopped.steps} steps are lost, {stopped.epochs} whole epochs among them: neither "
+            "weights nor a checkpoint were stored; --checkpoint keeps what is done"
+        )
 
 
 def _epoch_line(epoch: EpochDone, epochs: int) -> str:

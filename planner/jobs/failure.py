@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from launch.hosts.host_line import Host
 from launch.hosts.ssh import ssh_name
 from launch.mpi.mpirun_log import LOGIN_BROKEN, find_dead_rank, find_lost_host
-from launch.reports import JobFailed, make_lost_host_failure, make_node_failure
+from launch.reports import BestWeightsSaved, JobFailed, make_lost_host_failure, make_node_failure
 from launch.system.process_end import explain_exit
 from planner.errors import TrainingFailedError
 from planner.jobs.placement import Placement
@@ -80,6 +80,33 @@ def explain_no_start(end: MpiRunEnd) -> str:
     if end.silence_s is not None:
         return f"no answer within {end.silence_s:g} s{words}: {_MPI_PORTS}"
     return f"mpirun {_describe_end(end.code)}{words}"
+
+
+def explain_not_finite(
+    cause: JobFailed,
+    checkpoint: Path | str | None,
+    best: BestWeightsSaved | None,
+    host: str | None,
+) -> TrainingFailedError:
+    """Make the error of a training that stopped because it had no numbers any more.
+
+    Args:
+        cause: What `find_root_cause` gave.
+        checkpoint: The last one; none is written of parameters that are not finite.
+        best: The weights of the best validation, where they are kept.
+        host: Where these are; ``None`` for this machine.
+    """
+    where = "" if host is None else f"{host}:"
+    kept = "no checkpoint was written"
+    if checkpoint is not None:
+        kept = f"the last good checkpoint is {where}{checkpoint}"
+    if best is not None:
+        kept += f", the best weights are {where}{best.path}"
+    return TrainingFailedError(
+        f"{cause.message}: the training was stopped, its weights are not stored, and {kept}: lower "
+        "the learning rate in the use case's optimizer, look for such values in its data, or train "
+        "on with --allow-nan"
+    )
 
 
 def explain_end(code: int, log: Path) -> TrainingFailedError:

@@ -54,6 +54,12 @@ class LaunchRequest:
     max_restarts: int = 0
     """How often to go on from the last checkpoint after an accident."""
 
+    allow_nan: bool = False
+    """Train on where a loss is NaN or infinite."""
+
+    keep_best: bool = False
+    """Keep the weights of the best validation."""
+
     hang_timeout_s: float | None = None
     """Time without a step after which a node has failed; ``None``: by the time of its steps."""
 
@@ -261,6 +267,8 @@ def _job(request: LaunchRequest, nodes: Sequence[NodeJob], runs: Path) -> Job:
         hang_timeout_s=request.hang_timeout_s,
         wire=request.wire,
         keep_shares=request.keep_shares,
+        allow_nan=request.allow_nan,
+        keep_best=request.keep_best,
     )
 
 

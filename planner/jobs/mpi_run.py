@@ -15,8 +15,10 @@ from launch.liveness.inactivity import InactivityTimer
 from launch.mpi.job import MpiJob
 from launch.rank.control_signals import CHECKPOINT, STOP
 from launch.reports import EndRequested, JobFailed, Report, StepDone
+from launch.system.durable_files import explain_os_error, naming_file
 from launch.system.run_directory import RunDirectory
 from planner.cancellation import Cancellation
+from planner.errors import RunDirectoryError
 from planner.jobs.failure import find_root_cause
 from planner.jobs.placement import Placement
 
@@ -88,11 +90,17 @@ def run_mpi(
     Raises:
         CancelledError: The job was ended because that was asked for.
         LaunchError: There is no MPI that can do it, or the first host does not take the document.
+        RunDirectoryError: The document cannot be written here.
     """
     placement.prepare(directory)
     arguments = []
     if document is not None:
-        write_private(directory.job, document)
+        try:
+            write_private(directory.job, document)
+        except OSError as error:
+            raise RunDirectoryError(
+                f"files of the run: {explain_os_error(error)}: make room there, or start elsewhere"
+            ) from error
         arguments.append(str(placement.deliver(directory)))
     command = placement.command([program, *arguments], directory, os.environ)
     limits_s = (start_limit_s, silence_limit_s or float("inf"))
@@ -209,5 +217,5 @@ def _read_errors(directory: RunDirectory) -> str:
 def write_private(path: Path, content: bytes) -> None:
     """Write a file that only the user can read."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
+    with naming_file(path), os.fdopen(descriptor, "wb") as file:
         file.write(content)

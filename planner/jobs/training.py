@@ -11,6 +11,7 @@ from launch.job import Job
 from launch.rank.epoch import EpochStatistics
 from launch.reports import (
     Alive,
+    BestWeightsSaved,
     CheckpointSaved,
     EpochDone,
     GradientsSynced,
@@ -21,10 +22,16 @@ from launch.reports import (
     Warned,
     WeightsSaved,
 )
+from launch.system.durable_files import explain_os_error
 from launch.system.run_directory import RunDirectory, append_line
 from planner.cancellation import Cancellation
 from planner.errors import CancelledError, RunDirectoryError
-from planner.jobs.failure import explain_end, explain_root_cause, explain_silence
+from planner.jobs.failure import (
+    explain_end,
+    explain_not_finite,
+    explain_root_cause,
+    explain_silence,
+)
 from planner.jobs.mpi_run import OnReport, run_mpi
 from planner.jobs.placement import Placement
 from probes import codec
@@ -64,6 +71,8 @@ class LaunchOutcome:
     network: NetworkUse
     checkpoint: Path | None = None
     """The last one that was written."""
+    best: BestWeightsSaved | None = None
+    """The weights of the best validation; ``None`` where they are not kept."""
 
     @property
     def throughput_samples_per_s(self) -> float | None:
@@ -135,6 +144,7 @@ def run_job(
             epochs=tuple(received.epochs),
             network=received.network,
             checkpoint=received.checkpoint,
+            best=received.best,
         )
     cancelled = cancellation.make_error() if cancellation.is_requested else None
     if end.end_signal is not None:
@@ -143,9 +153,12 @@ def run_job(
     if cancelled is not None and has_ended_in_order and not received.is_complete:
         raise cancelled
     log = directory.mpirun_log
+    last = received.checkpoint or job.checkpoint.resume_from
+    if cause is not None and cause.is_not_finite:
+        host = None if placement.starts_here else job.nodes[0].host
+        raise explain_not_finite(cause, last, received.best, host)
     error = explain_end(end.code, log) if cause is None else explain_root_cause(cause, log)
     if error.is_accident:
-        last = received.checkpoint or job.checkpoint.resume_from
         error.checkpoint = None if last is None else Path(last)
     if cancelled is not None and error.is_accident:
         on_report(Warned(message=str(error)))
@@ -157,13 +170,15 @@ class _JobReports:
     """What the ranks of a job have reported so far."""
 
     def __init__(self, job: Job, directory: RunDirectory, on_report: OnReport) -> None:
-        self._record = EpochStatistics(sum(node.plan.processes for node in job.nodes))
+        workers = sum(node.plan.processes for node in job.nodes)
+        self._record = EpochStatistics(workers, sum(job.node_batches))
         self._num_epochs = job.epochs - job.checkpoint.done_epochs
         self._metrics = directory.metrics
         self._on_report = on_report
         self.epochs: list[EpochDone] = []
         self.weights: Path | None = None
         self.checkpoint: Path | None = None
+        self.best: BestWeightsSaved | None = None
         self.network = NetworkUse()
         self.has_trained = False
 
@@ -192,14 +207,24 @@ class _JobReports:
                 self._record.add_finish(report)
             case Validated():
                 if epoch := self._record.add_validation(report):
-                    shown = codec.to_builtins(epoch, null_for_nan=True)
-                    append_line(self._metrics, codec.encode(shown) + b"\n")
+                    self._write(epoch)
                     self.epochs.append(epoch)
                     self._on_report(epoch)
             case WeightsSaved(path=path):
                 self.weights = Path(path)
             case CheckpointSaved(path=path):
                 self.checkpoint = Path(path)
+            case BestWeightsSaved():
+                self.best = report
+
+    def _write(self, epoch: EpochDone) -> None:
+        """Add an epoch to the file of metrics; the training goes on where that is not possible."""
+        shown = codec.to_builtins(epoch, null_for_nan=True)
+        try:
+            append_line(self._metrics, codec.encode(shown) + b"\n")
+        except OSError as error:
+            why = explain_os_error(error)
+            self._on_report(Warned(message=f"metrics of epochs are not written: {why}"))
 
 
 def _run_directory(runs: Path) -> RunDirectory:

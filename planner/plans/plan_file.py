@@ -121,7 +121,7 @@ def plan_from_json(values: object, *, source: str = "plan") -> StoredPlan:
     except OverflowError as error:  # in the year 1, east of Greenwich
         raise PlanFileError(f"{source}: created_at: expected a time with its zone") from error
     samples = found.throughput_samples_per_s.samples
-    return StoredPlan(
+    stored = StoredPlan(
         use_case=found.use_case,
         use_case_digest=found.use_case_digest,
         node=found.node,
@@ -137,6 +137,12 @@ def plan_from_json(values: object, *, source: str = "plan") -> StoredPlan:
         created_at=created_at,
         software=found.software,
     )
+    assert isinstance(values, dict), "else it is refused before"
+    known = stored.to_json(stale=False) | {"commands": values.get("commands")}
+    for path, near in codec.find_unknown_keys(values, known):  # else a setting were the default
+        remedy = f"did you mean {near}?" if near else "leave it out, or update ddlplan"
+        raise PlanFileError(f"{source}: {path} is no key of a plan: {remedy}")
+    return stored
 
 
 def _read_plan(values: Mapping[str, Any], source: str) -> Plan:

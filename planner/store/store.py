@@ -19,6 +19,7 @@ from planner.store.location import (
     create_private,
     database_path,
     exists_as_file,
+    find_network_file_system,
     remove_if_empty,
 )
 from planner.store.migrations import bring_up_to_date
@@ -103,6 +104,22 @@ class Store:
         with contextlib.suppress(NoDatabaseError):
             cls.open(url, create=False).close()
         check_writable(database_path(url))
+
+    @staticmethod
+    def find_hazard(url: str) -> str | None:
+        """Warn of a database on a file system where other machines may write to it too.
+
+        Raises:
+            StoreUrlError: ``url`` names no file.
+        """
+        path = database_path(url)
+        if (kind := find_network_file_system(path)) is None:
+            return None
+        return (
+            f"database {path} is on a network file system ({kind}), where SQLite's locks may fail "
+            "and two programs that write at once may damage it: name a file on a local disk with "
+            "--db"
+        )
 
     def close(self) -> None:
         """Close the database."""

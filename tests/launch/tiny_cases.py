@@ -444,6 +444,90 @@ class NotANumber(Sgd):
         return super().loss(output, target) * float("nan")
 
 
+class Diverges(Sgd):
+    """Is not a number from the 13th step on."""
+
+    steps = 0
+
+    def loss(self, output, target):
+        self.steps += torch.is_grad_enabled()
+        return super().loss(output, target) * (float("nan") if self.steps > 12 else 1)
+
+
+class _LastUpdateFails(torch.optim.SGD):
+    """Makes infinite parameters in the last of twenty steps, whose loss is a number."""
+
+    steps = 0
+
+    def step(self, closure=None):
+        super().step(closure)
+        self.steps += 1
+        if self.steps == 20:
+            self.param_groups[0]["params"][0].data.fill_(float("inf"))
+
+
+class DivergesAtLast(Sgd):
+    """The same after the last step, with nothing to validate."""
+
+    def dataset(self, data, *, train: bool):
+        return Pictures(160 if train else 0)
+
+    def optimizer(self, parameters):
+        return _LastUpdateFails(parameters, lr=0.05)
+
+
+class DivergesInValidation(Sgd):
+    """Cannot be validated on a single sample, which one of two workers has left."""
+
+    def loss(self, output, target):
+        loss = super().loss(output, target)
+        return loss if torch.is_grad_enabled() or len(output) > 1 else loss * float("inf")
+
+    def dataset(self, data, *, train: bool):
+        return Pictures(160 if train else 9)
+
+
+class Worsens(Sgd):
+    """Its second validation is the best of four, each of which has two batches."""
+
+    batches = 0
+
+    def loss(self, output, target):
+        loss = super().loss(output, target)
+        if torch.is_grad_enabled():
+            return loss
+        self.batches += 1
+        return loss * 0 + abs((self.batches + 1) // 2 - 2)
+
+
+class Counted(nn.Linear):
+    """Counts its calls, in state that is no tensor."""
+
+    calls = 0
+
+    def forward(self, values):
+        self.calls += self.training
+        return super().forward(values)
+
+    def get_extra_state(self):
+        return {"calls": self.calls}
+
+    def set_extra_state(self, state):
+        self.calls = state["calls"]
+
+
+class Counts(Sgd):
+    def model(self):
+        return nn.Sequential(nn.Flatten(), Counted(192, 3))
+
+
+class Unsaveable(Counts):
+    def model(self):
+        model = super().model()
+        model[1].calls = object()
+        return model
+
+
 class TooLarge(Sgd):
     def loss(self, output, target):
         return super().loss(output, target) + torch.empty(1 << 60, dtype=torch.uint8).sum()

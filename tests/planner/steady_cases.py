@@ -56,6 +56,14 @@ class Fails(Steady):
         raise ArithmeticError("the loss is\nbeyond \x1b[31mme")
 
 
+class Diverges(Steady):
+    """Is no number any more once it has been kept."""
+
+    def loss(self, output, target):
+        is_kept = torch.is_grad_enabled() and any(Path("kept").glob("step-*"))
+        return super().loss(output, target) * (float("nan") if is_kept else 1)
+
+
 class NotANumber(Steady):
     def loss(self, output, target):
         return super().loss(output, target) * float("nan")

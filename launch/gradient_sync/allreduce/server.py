@@ -31,9 +31,10 @@ from launch.gradient_sync.allreduce.socket_wait import SocketWait
 from launch.gradient_sync.allreduce.step_sum import StepSum
 from launch.gradient_sync.node_channel.descriptors import SharedDescriptors
 from launch.gradient_sync.node_channel.gradient_layout import GradientLayout
-from launch.gradient_sync.node_channel.requests import Directive, WorkerRequest
+from launch.gradient_sync.node_channel.requests import Directive, WorkerRequest, float_bits
 from launch.gradient_sync.node_channel.shared_state import SharedStepState
 from launch.gradient_sync.node_channel.step_server import StepServer, StepSyncTimes
+from launch.system.memory_fence import fence
 
 _POLL_S = 0.0005
 """Pause between two polls while the thread waits for the other ranks alone."""
@@ -167,15 +168,19 @@ class AllReduceServer(StepServer):
                 return
             case WorkerRequest.COMPARE_DIGESTS:
                 digests = self._all_gather(np.array([argument], np.int64))
-                is_true = bool((digests == digests[0]).all())
+                reply = int((digests == digests[0]).all())
             case WorkerRequest.BROADCAST:
                 window = self._responder.window[:argument]
                 self._wait(self._comm.Ibcast([window, argument, MPI.BYTE]))
-                is_true = True
+                reply = True
+            case WorkerRequest.ADD:
+                # In the order of the ranks: the same on each of them, to the last bit.
+                values = self._all_gather(np.array([argument], np.int64)).view(np.float64)
+                reply = float_bits(values.sum())
         self._is_odd_step = True
         self.is_waiting = False
         self.replied_at = time.monotonic()
-        self._responder.reply_flag(is_true=is_true)
+        self._responder.reply(reply)
 
     def _next_directive(self) -> Directive:
         directive, self._directive = self._directive, Directive()
@@ -204,6 +209,7 @@ class AllReduceServer(StepServer):
         return has_progressed
 
     def _start_agreement(self, step: _Step, state: SharedStepState) -> None:
+        fence()  # the flags before what they say is there
         step.computed_at = time.monotonic()
         step.waited_s = float(state.waited_s.min())
         self.is_waiting = True

@@ -9,6 +9,7 @@ from launch.gradient_sync.allreduce.bucket_order import BucketOrder
 from launch.gradient_sync.allreduce.bucket_sum import BucketSum
 from launch.gradient_sync.allreduce.buckets import Bucket
 from launch.gradient_sync.node_channel.shared_state import SharedStepState
+from launch.system.memory_fence import fence
 
 
 class StepSum:
@@ -58,6 +59,8 @@ class StepSum:
         before = (self._ready, self._bucket_sum.sent_bytes, self._done)
         while self._ready < len(self._buckets) and self._next_is_ready():
             self._ready += 1
+        if self._ready > before[0]:
+            fence()  # the flags before the gradients
         self._start()
         for flat in self._bucket_sum.take_finished():
             self._take(self._in_flight.pop(id(flat)))
@@ -77,6 +80,7 @@ class StepSum:
 
     def _take(self, bucket: Bucket) -> None:
         bucket.write_back()
+        fence()  # the sums before their flags
         self._done += 1
         for index in bucket.parameters:
             self._missing[index] -= 1

@@ -17,6 +17,7 @@ import numpy as np
 
 from launch.gradient_sync.node_channel.descriptors import REQUEST_BYTES, SharedDescriptors
 from launch.gradient_sync.node_channel.shared_state import Bytes
+from launch.system.memory_fence import fence
 
 _REPLY_WORDS = 8
 _MAX_NODES = 4096
@@ -36,6 +37,9 @@ class WorkerRequest(IntEnum):
 
     BROADCAST = 3
     """Send the window, which node 0's worker 0 has filled, to all nodes."""
+
+    ADD = 4
+    """Add the numbers of the worker 0 of every node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +103,15 @@ class RequestClient:
         self._send(WorkerRequest.COMPARE_DIGESTS, digest)
         return bool(self._memory.reply[0])
 
+    def add(self, value: float) -> float:
+        """Add a number of each node; every worker gets the same sum.
+
+        Args:
+            value: Of this node; only worker 0's counts.
+        """
+        self._send(WorkerRequest.ADD, float_bits(value))
+        return bits_float(int(self._memory.reply[0]))
+
     def broadcast(self, num_bytes: int, *, is_source: bool) -> Iterator[Bytes]:
         """Send bytes from worker 0 of the first node to the other nodes, a window at a time.
 
@@ -132,6 +145,7 @@ class RequestClient:
     def _send(self, request: WorkerRequest, argument: int = 0) -> None:
         replies = self._descriptors.replies[int(self._own_request[0]) % 2]
         self._own_request[1:3] = request, argument
+        fence()  # the request before the number that says that it is there
         self._own_request[0] += 1
         os.eventfd_write(self._descriptors.wakeup, 1)
         os.eventfd_read(replies)
@@ -151,6 +165,7 @@ class Responder:
         """Return the workers' request with worker 0's argument; ``None`` until all have sent it."""
         if int(self._requests[:, 0].min()) == self._replied:
             return None
+        fence()  # the numbers before the requests
         return WorkerRequest(int(self._requests[0, 1])), int(self._requests[0, 2])
 
     def find_missing_workers(self) -> list[int]:
@@ -166,11 +181,21 @@ class Responder:
         self._memory.reply[:2] = directive.flags, len(batches)
         self._release_workers()
 
-    def reply_flag(self, *, is_true: bool) -> None:
+    def reply(self, value: int) -> None:
         """Reply to the other requests."""
-        self._memory.reply[0] = is_true
+        self._memory.reply[0] = value
         self._release_workers()
 
     def _release_workers(self) -> None:
         os.eventfd_write(self._descriptors.replies[self._replied % 2], len(self._requests))
         self._replied += 1
+
+
+def float_bits(value: float) -> int:
+    """Give the bits of a number as an integer, in which form requests and replies have it."""
+    return int(np.float64(value).view(np.int64))
+
+
+def bits_float(bits: int) -> float:
+    """Give the number of which `float_bits` gave the bits."""
+    return float(np.int64(bits).view(np.float64))

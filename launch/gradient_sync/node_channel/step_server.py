@@ -102,7 +102,8 @@ class StepServer:
             self._responder.send_directive(directive)
         else:
             self.replied_at = time.monotonic()
-            self._responder.reply_flag(is_true=True)  # the only node has the model of all
+            # The only node has the model of all, and the sum of all.
+            self._responder.reply(argument if request is WorkerRequest.ADD else True)
 
     def _next_directive(self) -> Directive:
         control_flags, self._control_flags = self._control_flags, 0

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from launch.gradient_sync.node_channel.descriptors import SharedDescriptors
 from launch.gradient_sync.node_channel.gradient_layout import GradientLocation, TensorLayout
 from launch.gradient_sync.node_channel.shared_state import DENSE, NO_GRADIENT, SharedStepState
+from launch.system.memory_fence import fence
 
 
 class CrossNodeReducer:
@@ -77,6 +78,7 @@ class CrossNodeReducer:
 
     def mark_ready(self, index: int) -> None:
         """Set the ready flag of a final gradient: the rank may sum it while others are computed."""
+        fence()  # the gradient before its flag
         self._ready[index] = self._sum_number
         os.eventfd_write(self._descriptors.wakeup, 1)
 
@@ -109,6 +111,7 @@ class CrossNodeReducer:
         self._state.losses[self._participant] = loss
         self._state.is_full[self._participant] = is_full
         self._state.waited_s[self._participant], self._waited_s = self._waited_s, 0.0
+        fence()  # all of these before their flags
         self._ready[:] = self._sum_number
         self._state.done[self._participant] = self._sum_number
         os.eventfd_write(self._descriptors.wakeup, 1)
@@ -117,7 +120,9 @@ class CrossNodeReducer:
 
     def find_summed(self) -> NDArray[np.bool_]:
         """Return for each parameter whether its sum has arrived, after `agree_on_step`."""
-        return np.greater_equal(self._state.summed, self._sum_number)
+        is_summed: NDArray[np.bool_] = np.greater_equal(self._state.summed, self._sum_number)
+        fence()  # the flags before the sums
+        return is_summed
 
     @contextmanager
     def track_wait(self, *, for_node: bool) -> Iterator[None]:

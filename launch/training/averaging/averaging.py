@@ -54,6 +54,12 @@ two cores of a Zen 5 with 32 MiB of L3: 28, 28, 26, 21, 21, 22 ms a step with 1/
 """
 
 
+_NO_LOCKS = (
+    "updates are not left to the next step, so more time is lost to the network: this PyTorch "
+    "cannot lock parameters until their update"
+)
+
+
 class GradientAverager:
     """Sums the replicas' gradients and updates the parameters, each replica its part.
 
@@ -97,9 +103,14 @@ class GradientAverager:
         self._is_elementwise = is_elementwise(optimizer)
         self._chunks: list[Chunk] = []
         update_groups: list[UpdateGroup] = []
+        self._warning: str | None = None
         if self._is_elementwise:
             size = chunk_bytes or CHUNK_BYTES * torch.get_num_threads()
-            if reducer is not None and may_defer_update and clipper is None and locks_hold():
+            may_defer = reducer is not None and may_defer_update and clipper is None
+            has_locks = may_defer and locks_hold()
+            if may_defer and not has_locks and rank == 0:
+                self._warning = _NO_LOCKS
+            if has_locks:
                 update_groups = cut_by_update_group(shared, rank, size)
                 self._chunks = [
                     chunk for update_group in update_groups for chunk in update_group.chunks
@@ -194,7 +205,8 @@ class GradientAverager:
 
     def take_warning(self) -> str | None:
         """Return what a user should know of the last step, once."""
-        return None if self._late is None else self._late.take_warning()
+        warning, self._warning = self._warning, None
+        return warning if self._late is None else self._late.take_warning()
 
     def describe_optimizer(self, model: nn.Module) -> OptimizerParts:
         """Name what the optimizer keeps here, for a checkpoint.

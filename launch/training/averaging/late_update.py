@@ -47,6 +47,7 @@ from launch.gradient_sync.node_channel.shared_state import NO_GRADIENT
 from launch.gradient_sync.worker_sync.reducer import CrossNodeReducer
 from launch.local_group.group import LocalGroup
 from launch.local_group.shared_parameters import SharedParameters
+from launch.system.memory_fence import fence
 from launch.training.averaging.chunks import Chunk, UpdateGroup
 from launch.training.averaging.locked_parameters import LockedParameters
 from launch.training.averaging.piece_optimizer import PieceOptimizer
@@ -324,6 +325,7 @@ class LateUpdate:
             with self._reducer.track_wait(for_node=number not in self._own):
                 while not self._is_updated(number) and self._find_ready(self._own) is None:
                     time.sleep(_POLL_S)
+        fence()  # the numbers before the parameters
         self._awaited.remove(number)
         numbers = self._update_groups[number].parameters
         self._locked.unlock(numbers)
@@ -343,6 +345,7 @@ class LateUpdate:
         """Update this worker's part of a group."""
         self._update(self._update_groups[number].chunks)
         del self._own[number]
+        fence()  # the parameters before the number that says that they are updated
         self._updated[self._group.local_rank, number] = self._step
 
     @torch.no_grad()

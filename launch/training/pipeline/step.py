@@ -48,7 +48,7 @@ from launch.training.pipeline.stage_update import (
 )
 from launch.training.replica import memory_format, prepare_model
 from launch.training.step import TrainStep
-from launch.training.whole_model import WholeModel, move_in_place
+from launch.training.whole_model import WholeModel, has_extra_state, move_in_place
 from launch.use_cases._base import UseCase
 
 
@@ -302,5 +302,10 @@ def _layers_of(case: UseCase, model: nn.Module) -> nn.Sequential:
     if layers is None:
         raise UseCaseError(
             "the use case gives no layers(): add it, or use --strategies without pipeline, hybrid"
+        )
+    if has_extra_state(layers):
+        raise UseCaseError(
+            "layers() have a get_extra_state(), which stages do not exchange: use --strategies "
+            "without pipeline, hybrid"
         )
     return layers

@@ -87,6 +87,19 @@ def test_more_ranks_than_nodes_are_one_line(tmp_path):
     assert "IndexError" not in ended.stderr
 
 
+def test_mpi_that_allows_one_thread_alone_is_refused_in_a_line(tmp_path, monkeypatch):
+    """The story: several threads of a rank call MPI, which may answer anything then."""
+    monkeypatch.setenv("MPI4PY_RC_THREAD_LEVEL", "serialized")
+    job = job_of("Sgd", tmp_path)
+    ended = ranks_of(replace(job, nodes=job.nodes * 2), 2, tmp_path)
+    assert ended.returncode != 0
+    (message,) = messages_of(ended)
+    assert message.startswith(
+        "MPI has thread level serialized and ranks of several hosts need multiple: leave "
+    )
+    assert not (tmp_path / "weights.safetensors").exists()
+
+
 def test_rank_that_is_on_another_host_trains_nothing(tmp_path):
     job = job_of("Sgd", tmp_path)
     job = replace(job, nodes=(replace(job.nodes[0], machine="elsewhere"),))

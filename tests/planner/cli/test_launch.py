@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import signal
 import sqlite3
@@ -39,7 +40,13 @@ def test_launch_trains_and_leaves_weights_metrics_and_logs(tuned, steady):
     run = tuned.folder / "runs" / "1"
     lines = (run / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["epoch"] for line in lines] == [1, 2]
-    assert json.loads(lines[0])["metrics"].keys() == {"accuracy"}
+    first, second = map(json.loads, lines)
+    assert first["metrics"].keys() == {"accuracy"}
+    assert first["learning_rates"] == [0.1]
+    assert first["global_batch"] > 0
+    assert first["train_time_s"] > 0
+    assert first["validation_time_s"] > 0
+    assert 0 < first["elapsed_s"] < second["elapsed_s"]
     assert load_file(run / "weights.safetensors")["0.weight"].shape == (4, 2)
     assert (run / "localhost-worker0.log").exists()
     assert run.stat().st_mode & 0o777 == 0o700
@@ -48,13 +55,77 @@ def test_launch_trains_and_leaves_weights_metrics_and_logs(tuned, steady):
 
 def test_losses_that_are_no_numbers_are_null_in_json(import_for, tuned, cases):
     import_for("NotANumber")
-    ended = tuned.end(launch(tuned, f"{cases}:NotANumber", "--json"))
+    ended = tuned.end(launch(tuned, f"{cases}:NotANumber", "--allow-nan", "--json"))
     assert ended.code == 0, ended.err
     assert ended.document["data"]["epochs"][0]["train_loss"] is None
     metrics = (tuned.folder / "runs" / "1" / "metrics.jsonl").read_text()
     assert json.loads(metrics)["train_loss"] is None
     warnings = " ".join(ended.document["warnings"])  # on a busy machine it is slow as well
     assert "loss of epoch 1 is no number (NaN or infinite): lower the learning rate" in warnings
+
+
+def test_training_that_has_no_numbers_any_more_stops_and_names_the_last_good_checkpoint(
+    import_for, tuned, cases
+):
+    """The story: it made three epochs of NaN, stored the weights and ended with 0."""
+    import_for("Diverges", node_batch=4)
+    keep = ("--epochs", "9999", "--checkpoint", "kept", "--checkpoint-every", "1s", "--keep-best")
+    ended = tuned.end(launch(tuned, f"{cases}:Diverges", *keep, "--json"))
+    assert ended.code == ended.document["error"]["code"] == 1
+    (error,) = ended.errors
+    (newest,) = (tuned.folder / "kept").glob("step-*")
+    assert f"the last good checkpoint is {newest.resolve()}, " in error
+    best = tuned.folder.resolve() / "runs" / "1" / "best-weights.safetensors"
+    assert f"the best weights are {best}: lower the learning rate" in error
+    stopped = (
+        r"error: the training loss of step (\d+) \(epoch \d+\) is nan: the training was stopped"
+    )
+    assert (found := re.match(stopped, error)) is not None
+    assert json.loads((newest / "manifest.json").read_bytes())["step"] == int(found[1]) - 1
+    assert "or train on with --allow-nan" in error
+    assert best.exists()
+    assert not best.with_name("weights.safetensors").exists()
+    tuned.wait_until_all_ended()
+
+
+def test_weights_of_the_best_validation_are_named(tuned, steady):
+    ended = tuned.end(launch(tuned, steady, "--epochs", "2", "--keep-best"))
+    assert ended.code == 0, ended.err
+    (line,) = [line for line in ended.out.splitlines() if line.startswith("best ")]
+    assert line.startswith("best       runs/1/best-weights.safetensors (epoch ")
+    file = tuned.folder / "runs" / "1" / "best-weights.safetensors"
+    assert load_file(file)["0.weight"].shape == (4, 2)
+
+
+def test_interrupt_that_was_ignored_at_the_start_ends_as_an_interrupt(tuned, steady):
+    """The story: a script's ``ddlplan launch &`` ignores SIGINT, and the command said that mpirun
+    had ended with exit code 0 before the training was done."""
+    usual = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        process = launch(tuned, steady, "--epochs", "100000")
+    finally:
+        signal.signal(signal.SIGINT, usual)
+    metrics = tuned.folder / "runs" / "1" / "metrics.jsonl"
+    tuned.wait_until(metrics.exists, "launch")
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGINT)
+    ended = tuned.end(process)
+    assert ended.code == 130
+    assert ended.err.splitlines()[-1] == "interrupted"
+    assert not ended.errors
+    tuned.wait_until_all_ended()
+
+
+def test_interrupt_without_a_checkpoint_says_what_is_left_and_what_is_lost(tuned, steady):
+    process = launch(tuned, steady, "--epochs", "100000")
+    metrics = tuned.folder / "runs" / "1" / "metrics.jsonl"
+    tuned.wait_until(metrics.exists, "launch")
+    process.send_signal(signal.SIGINT)
+    ended = tuned.end(process)
+    assert ended.code == 130
+    (line,) = [line for line in ended.err.splitlines() if "weights of the last step" in line]
+    assert "are in runs/1/weights.safetensors; the state of the optimizer is lost, " in line
+    assert (tuned.folder / "runs" / "1" / "weights.safetensors").exists()
 
 
 def test_dying_worker_ends_the_job_and_shows_its_last_words(import_for, tuned, cases):

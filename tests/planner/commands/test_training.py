@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted_jobs import VALIDATED, WEIGHTS, WHOLE, ScriptedPlacement, job, sending
+from scripted_jobs import VALIDATED, WEIGHTS, WHOLE, ScriptedPlacement, job, sending, step
 
 from launch.job import Job
 from launch.reports import CheckpointSaved, StepDone, Warned
@@ -120,6 +120,14 @@ def test_who_has_an_accident_hears_where_the_training_can_go_on(capsys, tmp_path
     assert (
         "the last checkpoint is kept/step-00000020: go on with --checkpoint kept --resume" in said
     )
+
+
+def test_who_has_an_accident_without_a_checkpoint_hears_what_is_lost(capsys):
+    program = sending(step(1), step(2)) + "os.kill(os.getpid(), signal.SIGKILL)"
+    with pytest.raises(TrainingFailedError):
+        trained(program, job())
+    said = capsys.readouterr().err
+    assert "2 steps are lost, 0 whole epochs among them: neither weights nor a checkpoint" in said
 
 
 def test_who_interrupts_before_the_first_checkpoint_goes_on_where_the_training_did():

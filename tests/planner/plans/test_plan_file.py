@@ -120,8 +120,25 @@ def test_the_document_that_json_output_is_can_be_imported(read):
     assert read(document | {"data": {"plan": plan, "command": "x"}}) == replace(FOUND, id=None)
 
 
-def test_keys_that_a_later_release_adds_are_passed_over(read):
-    assert read(FOUND.to_json(stale=False) | {"energy_j": 3}) == replace(FOUND, id=None)
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("loader_worker", "loader_worker is no key of a plan: did you mean loader_workers?"),
+        ("speedup.ci_hihg", "speedup.ci_hihg is no key of a plan: did you mean ci_high?"),
+        ("energy_j", "energy_j is no key of a plan: leave it out, or update ddlplan"),
+        ("a\x1b[31m", r"a\x1b[31m is no key of a plan: leave it out, or update ddlplan"),
+    ],
+)
+def test_misspelt_key_is_refused_with_the_nearest_one(path, expected):
+    """The story: ``loader_worker`` was passed over, and the plan had no loader processes."""
+    with pytest.raises(PlanFileError) as refused:
+        plan_from_json(changed(path, 2), source="plan file x")
+    assert str(refused.value) == f"plan file x: {expected}"
+
+
+def test_exported_plan_with_its_commands_comes_back_the_same(read):
+    commands = {"torchrun": "torchrun --nproc-per-node 2 script.py"}
+    assert read(FOUND.to_json(stale=False) | {"commands": commands}) == replace(FOUND, id=None)
 
 
 def test_keys_that_an_earlier_release_lacks_have_their_defaults(read):

@@ -1,0 +1,79 @@
+"""Durable files: those of the user alone that are on the disk, and errors that name the file.
+
+A new name is on the disk only once the folder that holds it is synced: fsync(2) of a file "does not
+necessarily ensure that the entry in the directory containing the file has also reached disk".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+
+@contextlib.contextmanager
+def write_durably(path: Path) -> Iterator[BinaryIO]:
+    """Open a new file that only the user can read; its content is on the disk after the block.
+
+    Its name is when `sync_folder` was called for its folder.
+    """
+    with naming_file(path), create_private(path) as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def replace_durably(new: Path, path: Path) -> None:
+    """Give a file, whose content is on the disk, another name in its folder."""
+    new.replace(path)
+    sync_folder(path.parent)
+
+
+def create_private(path: Path) -> BinaryIO:
+    """Create a file that only the user can read."""
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+
+
+def make_folders(path: Path, *, mode: int = 0o777) -> None:
+    """Make a folder with those above it, so that their names are on the disk.
+
+    Args:
+        path: Of the folder; it may be there.
+        mode: Permissions of the folder itself where it is made.
+    """
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(mode=mode, parents=True, exist_ok=True)
+    for folder in missing:
+        sync_folder(folder.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Write to the disk which names a folder holds."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some file systems cannot
+            raise
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def naming_file(path: Path) -> Iterator[None]:
+    """Give errors of writing the name of the file: the kernel knows its number alone."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+def explain_os_error(error: OSError) -> str:
+    """Explain an error of the operating system, with the file where that is known."""
+    where = "" if error.filename is None else f"{error.filename}: "
+    return where + (error.strerror or str(error)).lower()

@@ -1,0 +1,39 @@
+"""Mean of a validation over the workers of all nodes, known to each of them."""
+
+from __future__ import annotations
+
+import torch
+
+from launch.gradient_sync.node_channel.requests import RequestClient
+from launch.local_group.group import LocalGroup
+
+
+class ValidationMean:
+    """Averages over the samples of all workers.
+
+    Collective: every worker of all nodes makes one, and calls `of` with the others.
+
+    Args:
+        group: The workers of this node.
+        rank: Of this node, ``None`` where there is none.
+    """
+
+    def __init__(self, group: LocalGroup, rank: RequestClient | None) -> None:
+        self._group = group
+        self._rank = rank
+        self._sums = group.share_bytes(16 * group.size).view(torch.float64).view(group.size, 2)
+
+    def of(self, loss_sum: float, samples: int) -> float | None:
+        """Give the mean loss; ``None`` where nobody has a sample.
+
+        Args:
+            loss_sum: Of this worker, over its samples.
+            samples: Of this worker.
+        """
+        self._sums[self._group.local_rank] = torch.tensor([loss_sum, samples], dtype=torch.float64)
+        self._group.barrier()
+        loss, count = self._sums.sum(0).tolist()
+        self._group.barrier()  # all have read
+        if self._rank is not None:
+            loss, count = self._rank.add(loss), self._rank.add(count)
+        return loss / count if count else None

@@ -1,0 +1,132 @@
+"""What cannot be saved is found before the first step, and what can is read as it was."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+from launch.checkpoints.weights import check_weights, load_weights, save_weights
+from launch.errors import CheckpointError
+
+
+class Counting(nn.Linear):
+    """Keeps state that is no tensor."""
+
+    def __init__(self, state: object = None) -> None:
+        super().__init__(2, 3)
+        self.state = state
+
+    def get_extra_state(self) -> object:
+        return self.state
+
+    def set_extra_state(self, state: object) -> None:
+        self.state = state
+
+
+@contextmanager
+def files_of_at_most(num_bytes: int) -> Iterator[None]:
+    """Have the kernel refuse to write larger files, as a full disk does."""
+    old_action = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    old_limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, old_limit[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, old_limit)
+        signal.signal(signal.SIGXFSZ, old_action)
+
+
+def test_weights_without_other_state_are_read_by_the_library(tmp_path):
+    model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)).bfloat16()
+    path = tmp_path / "weights.safetensors"
+    check_weights(model, path)
+    assert list(tmp_path.iterdir()) == []
+    assert save_weights(model, path) == path.stat().st_size
+    for found in (load_file(path), load_weights(path)):
+        assert found.keys() == model.state_dict().keys()
+        assert all(torch.equal(found[name], value) for name, value in model.state_dict().items())
+
+
+def test_extra_state_comes_back_as_it_was(tmp_path):
+    """The story: it had no detach(), which was found out after the last epoch."""
+    model = nn.Sequential(Counting({"seen": 3, (1, 2): [0.5, None]}), Counting(torch.arange(3)))
+    inner = nn.Sequential(Counting({"mean": torch.ones(2), "name": "x"}), model)
+    path = tmp_path / "weights.safetensors"
+    check_weights(inner, path)
+    save_weights(inner, path)
+    other = nn.Sequential(Counting(), nn.Sequential(Counting(), Counting()))
+    other.load_state_dict(load_weights(path))
+    assert other[1][0].state == {"seen": 3, (1, 2): [0.5, None]}
+    assert other[1][1].state.tolist() == [0, 1, 2]
+    assert other[0].state["mean"].tolist() == [1, 1]
+    assert torch.equal(other[0].weight, inner[0].weight)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (Counting({"kept": {1, 2}}), "the model's state['_extra_state']['kept'] is a set, which"),
+        (
+            nn.ParameterDict({"w": nn.Parameter(torch.ones(2, 2).to_sparse())}),
+            "w is a tensor of torch.float32, torch.sparse_coo, which safetensors cannot hold: keep",
+        ),
+        (
+            nn.ParameterDict({"w": nn.Parameter(torch.ones(2, dtype=torch.complex128))}),
+            "w is a tensor of torch.complex128, torch.strided, which safetensors cannot hold: keep",
+        ),
+    ],
+)
+def test_what_cannot_be_saved_is_refused_before_it_is_trained(model, message, tmp_path):
+    with pytest.raises(CheckpointError) as refused:
+        check_weights(model, tmp_path / "weights.safetensors")
+    assert str(refused.value).startswith(message)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_folder_that_cannot_be_written_is_named_before_the_training(tmp_path):
+    (tmp_path / "file").touch()
+    path = tmp_path / "file" / "weights.safetensors"
+    with pytest.raises(CheckpointError, match=r"^the weights cannot be written: .*: not a dir"):
+        check_weights(nn.Linear(2, 2), path)
+
+
+def test_disk_that_is_too_small_is_named_before_the_training(tmp_path):
+    wide = nn.Linear(1 << 30, 1 << 20, device="meta")
+    with pytest.raises(CheckpointError, match=rf"take \d+ bytes and {tmp_path} has \d+ left: make"):
+        check_weights(wide, tmp_path / "weights.safetensors")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_disk_that_is_full_at_the_end_names_the_file_and_leaves_none(tmp_path):
+    """The story: "No space left on device" was all that was said."""
+    path = tmp_path / "weights.safetensors"
+    with (
+        files_of_at_most(1 << 16),
+        pytest.raises(
+            CheckpointError, match=rf"written: {tmp_path}/\.weights.safetensors: file too"
+        ),
+    ):
+        save_weights(nn.Linear(256, 256), path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_name_of_the_weights_is_on_the_disk(tmp_path, monkeypatch):
+    """The story: the file was synced and its folder was not, so that its name could be lost."""
+    synced, sync = [], os.fsync
+
+    def record(file: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{file}").readlink().name)
+        sync(file)
+
+    monkeypatch.setattr(os, "fsync", record)
+    save_weights(nn.Linear(2, 2), tmp_path / "weights.safetensors")
+    assert synced == [".weights.safetensors", tmp_path.name]

@@ -1,0 +1,72 @@
+"""A flag in shared memory is set after a fence, and what it stands for is read after another.
+
+The processor of this machine may keep stores in order by itself, so what is seen here is where the
+fences are.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from launch.gradient_sync.node_channel.descriptors import SharedDescriptors
+from launch.gradient_sync.node_channel.requests import RequestClient, Responder, WorkerRequest
+from launch.gradient_sync.node_channel.shared_state import DENSE, SharedStepState
+from launch.gradient_sync.worker_sync.reducer import CrossNodeReducer
+from launch.system.memory_fence import fence
+
+
+@pytest.fixture
+def descriptors():
+    made = SharedDescriptors.create()
+    yield made
+    made.close()
+
+
+def test_request_is_whole_before_its_number_says_that_it_is_there(descriptors, monkeypatch):
+    client, responder = RequestClient(descriptors, 0), Responder(descriptors, 1)
+    seen = []
+
+    def look() -> None:
+        seen.append(client._own_request[:3].tolist())
+        fence()
+
+    monkeypatch.setattr("launch.gradient_sync.node_channel.requests.fence", look)
+    asking = threading.Thread(target=client.is_equal, args=[7])
+    asking.start()
+    while (request := responder.poll_request()) is None:
+        pass
+    responder.reply(1)
+    asking.join()
+    assert request == (WorkerRequest.COMPARE_DIGESTS, 7)
+    kind = int(WorkerRequest.COMPARE_DIGESTS)
+    assert seen == [[0, kind, 7], [1, kind, 7]]  # before it is there, and once it was seen
+
+
+def test_gradient_is_written_before_its_flag_and_summed_ones_are_read_after_theirs(
+    descriptors, monkeypatch
+):
+    model = nn.Linear(2, 1, bias=False)
+    state = SharedStepState(np.zeros(SharedStepState.num_bytes(1, 1), np.uint8), 1, 1)
+    reducer = CrossNodeReducer(state, 0, descriptors, lambda _: 64, model)
+    index = reducer.register_gradient(model.weight, torch.zeros(1, 2))
+    seen = []
+
+    def look() -> None:
+        seen.append((int(state.ready[0, 0]), int(state.done[0]), float(state.losses[0])))
+
+    monkeypatch.setattr("launch.gradient_sync.worker_sync.reducer.fence", look)
+    reducer.mark_ready(index)
+    assert seen == [(0, 0, 0.0)]
+    state.global_loss[0] = 0.5
+    os.eventfd_write(descriptors.agreements[1], 1)  # as the rank does
+    reducer.agree_on_step(0.5, [DENSE], [index], is_full=True)
+    assert seen[1:] == [(1, 0, 0.5)]  # what comes with the step is there before it is done
+    state.summed[0] = 1
+    assert reducer.find_summed().tolist() == [True]
+    assert len(seen) == 3

@@ -1,0 +1,45 @@
+"""Errors of files name the file, and names are on the disk."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from launch.system.durable_files import explain_os_error, make_folders, write_durably
+from launch.system.run_directory import RunDirectory, append_line
+
+
+def test_full_disk_names_the_file():
+    """The story: "No space left on device" was all that a run said of its metrics."""
+    with pytest.raises(OSError, match="/dev/full") as raised:
+        append_line(Path("/dev/full"), b"{}\n")
+    assert raised.value.errno == errno.ENOSPC
+    assert explain_os_error(raised.value) == "/dev/full: no space left on device"
+
+
+def test_error_in_the_middle_of_a_file_names_it(tmp_path):
+    path = tmp_path / "new"
+    with pytest.raises(OSError, match=str(path)), write_durably(path):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_names_of_new_folders_are_on_the_disk(tmp_path, monkeypatch):
+    synced, sync = set(), os.fsync
+
+    def record(file: int) -> None:
+        synced.add(Path(f"/proc/self/fd/{file}").readlink())
+        sync(file)
+
+    monkeypatch.setattr(os, "fsync", record)
+    make_folders(tmp_path / "a" / "b", mode=0o700)
+    assert synced == {tmp_path, tmp_path / "a"}
+    assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
+    synced.clear()
+    run = RunDirectory.create(tmp_path / "runs")
+    assert synced == {tmp_path, run.path.parent}
+    synced.clear()
+    make_folders(tmp_path / "a" / "b")
+    assert synced == set()

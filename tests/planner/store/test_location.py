@@ -1,0 +1,76 @@
+"""On which file system is a database, and is its name on the disk?"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from planner.api import probe
+from planner.store import Store
+from planner.store.location import create_private, find_network_file_system
+
+MOUNTS = """\
+22 1 0:21 / / rw,relatime shared:1 - ext4 /dev/vda1 rw
+23 22 0:22 / /proc rw,nosuid - proc proc rw
+91 22 0:44 / /home rw,relatime - autofs systemd-1 rw,fd=51
+92 91 0:45 /export/home /home rw,relatime shared:60 - nfs4 filer:/export/home rw,vers=4.2
+93 92 8:17 / /home/ann/local\\040disk rw,relatime - xfs /dev/sdb1 rw
+94 22 0:50 / /scratch rw,noatime shared:70 - lustre 10.0.0.1@tcp:/scratch rw
+95 22 0:51 / /mnt/ssh rw,nosuid,nodev - fuse.sshfs ann@far:/ rw,user_id=0
+96 22 0:52 / /scratchy rw - tmpfs tmpfs rw
+"""
+
+
+@pytest.fixture
+def mounts(tmp_path) -> Path:
+    file = tmp_path / "mountinfo"
+    file.write_text(MOUNTS)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/home/ann/planner.db", "nfs4"),
+        ("/home/ann/local disk/planner.db", None),
+        ("/scratch/a/b/planner.db", "lustre"),
+        ("/scratchy/planner.db", None),
+        ("/mnt/ssh/planner.db", "fuse.sshfs"),
+        ("/planner.db", None),
+    ],
+)
+def test_network_file_system_of_a_database_is_found(path, kind, mounts):
+    assert find_network_file_system(Path(path), mounts) == kind
+
+
+def test_database_on_a_network_file_system_is_warned_of_once(tmp_path, mounts, monkeypatch):
+    """The story: two hosts wrote to one file over NFS, whose locks did not hold."""
+    mounts.write_text(
+        f"22 1 0:21 / / rw - ext4 /dev/vda1 rw\n30 22 0:9 / {tmp_path} rw - nfs4 f:/ rw"
+    )
+    found = find_network_file_system
+    monkeypatch.setattr(
+        "planner.store.store.find_network_file_system", lambda path: found(path, mounts)
+    )
+    warned = []
+    db = str(tmp_path / "planner.db")
+    probe(
+        db=db,
+        quick=True,
+        listener=lambda report, host=None: (
+            warned.append(report.message) if hasattr(report, "message") else None
+        ),
+    )
+    assert warned == [Store.find_hazard(db)]
+    assert "is on a network file system (nfs4), where SQLite's locks may fail" in warned[0]
+
+
+def test_name_of_a_new_database_is_on_the_disk(tmp_path, monkeypatch):
+    synced, sync = [], os.fsync
+    monkeypatch.setattr(
+        os, "fsync", lambda file: (synced.append(os.fstat(file).st_ino), sync(file))
+    )
+    create_private(tmp_path / "planner.db")
+    assert tmp_path.stat().st_ino in synced
