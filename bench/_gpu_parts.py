@@ -26,7 +26,7 @@ from launch.job import Job, NodeJob
 from launch.mpi.job import MpiJob
 from launch.mpi.mpirun import find_mpirun
 from launch.plan import Plan
-from launch.reports import EpochDone, JobFailed
+from launch.reports import JobFailed, StepDone
 from launch.use_cases import resolve
 from launch.workload import Workload
 from probes import codec
@@ -300,18 +300,18 @@ def _run_job(ranks: Sequence[tuple[Plan, Sequence[int]]], seconds: float) -> flo
             command += [*([":"] if number else []), *own]
         log = folder / "mpirun.log"
         with MpiJob(command, log) as running:
-            done = []
+            steps: list[StepDone] = []
             for report in running.reports():
                 if isinstance(report, JobFailed):
                     raise BenchError(f"{report.message}\n{report.log_tail}")
-                if isinstance(report, EpochDone):
-                    done.append(report.throughput_samples_per_s)
+                if isinstance(report, StepDone) and report.epoch == 1:
+                    steps.append(report)
             status = running.wait()
-        if status or len(done) != 2:
+        if status or not steps:
             raise BenchError(
                 f"exit code {status} of {' '.join(command)}\n{log.read_text()[-2000:]}"
             )
-        return done[-1]
+        return sum(step.samples for step in steps) / math.fsum(step.time_s for step in steps)
 
 
 def _use_case(model: str, options: Namespace) -> str:

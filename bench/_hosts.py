@@ -101,13 +101,12 @@ class Cluster:
         with _own_folder() as name:
             folder = Path(name)
             job = Job(
-                workload=Workload(use_case=CASE),
+                workload=Workload(use_case=CASE, data=name),
                 nodes=tuple(
                     NodeJob(host=host.name, plan=plan)
                     for host, plan in zip(hosts, plans, strict=True)
                 ),
                 run_directory=name,
-                data=name,
                 keep_shares=True,
                 hang_timeout_s=_LIMIT_S,  # jobs stand still when it is not their turn
             )

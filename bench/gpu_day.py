@@ -222,9 +222,15 @@ def main() -> int:
     if options.part is None:
         signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
         return Day(options).run()
+    from _block import BenchError
     from _gpu_parts import run_part
 
-    print(json.dumps(run_part(options, read_results(options.results)), allow_nan=False))
+    try:
+        found = run_part(options, read_results(options.results))
+    except BenchError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(json.dumps(found, allow_nan=False))
     return 0
 
 
