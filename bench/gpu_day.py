@@ -207,7 +207,7 @@ def _parse() -> argparse.Namespace:
     add("--photos", type=int, help="training photos of AlexNet and VGG16 (5000)")
     add("--part", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    usual = (120.0, 15.0, 2, 5000) if options.device != "cpu" else (25.0, 3.0, 1, 16)
+    usual = (120.0, 15.0, 2, 5000) if options.device != "cpu" else (45.0, 3.0, 1, 16)
     for name, value in zip(("budget", "seconds", "rounds", "photos"), usual, strict=True):
         if getattr(options, name) is None:
             setattr(options, name, value)

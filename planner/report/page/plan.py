@@ -85,7 +85,7 @@ def plan_page(
 
 
 def _sections(stored: StoredPlan, worth: PlanWorth) -> Iterator[str]:
-    yield _section("Against what", _rates(stored, worth), _says(worth))
+    yield _section("Speed against the baselines", _rates(stored, worth), _says(worth))
     if worth.step_parts:
         yield _section("Where a step's time goes", _parts(worth), _step_words(worth))
     if known_variations(worth):
@@ -123,11 +123,13 @@ def _rates(stored: StoredPlan, worth: PlanWorth) -> str:
 
 def _says(worth: PlanWorth) -> str:
     lines = [f"{name}: {value}" for name, value in worth_facts(worth) if name != "not tried"]
-    lines += [
-        f"tuning has paid after {paid}, against {one.name}"
+    paid = [
+        f"{epochs} against {one.name}"
         for one in worth.baselines
-        if (paid := baseline_row(one)["paid"])
+        if (epochs := baseline_row(one)["paid"])
     ]
+    if paid:
+        lines.append(f"tuning has paid after {', '.join(paid)}")
     return "".join(f"<p>{_text(line[0].upper() + line[1:])}.</p>" for line in lines)
 
 
@@ -147,14 +149,16 @@ def _parts(worth: PlanWorth) -> str:
 
 def _step_words(worth: PlanWorth) -> str:
     floors = "; ".join(f"{one.name}: {one.source}" for one in worth.step_parts if one.is_floor)
-    words = f"A step takes {format_seconds(worth.step_s)}. Hollow bars: the least that a part takes"
-    return f'<p class="soft">{_text(words)}{_text(f": {floors}" if floors else "")}.</p>'
+    words = f"A step takes {format_seconds(worth.step_s)}."
+    if floors:
+        words += f" Hollow bars show the least that a part can take ({floors})."
+    return f'<p class="soft">{_text(words)}</p>'
 
 
 def _variations(worth: PlanWorth) -> str:
     marks = [
         Mark(
-            label=f"{one.setting} {one.value} → {one.other}",
+            label=f"{one.setting} → {one.other}",
             value=100 * (one.speed.median - 1),
             low=100 * (one.speed.low - 1),
             high=100 * (one.speed.high - 1),

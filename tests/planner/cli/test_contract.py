@@ -28,7 +28,7 @@ OPTIONS = {
     "launch": "--use-case --data --hosts --epochs --plan --global-batch --dry-run --allow-stale "
     "--db --json",
     "plans list": "--use-case --node --db --json --csv",
-    "plans show": "--db --json",
+    "plans show": "--html --db --json",
     "plans best": "--use-case --node --db --json",
     "plans compare": "--db --json",
     "plans export": "--db --json",
@@ -103,6 +103,24 @@ def test_plan_has_the_documented_keys(tuned):
     assert plan["stale"] is False
     best = tuned.run("plans", "best", "--use-case", plan["use_case"], "--json").document
     assert best == {"schema_version": 1, "command": "plans best", "warnings": [], "data": plan}
+
+
+def test_plan_says_what_it_is_worth_and_one_from_a_file_cannot(tuned, import_for):
+    worth = tuned.data("plans", "show", 1)["worth"]
+    assert worth["trials"] > 0
+    assert worth["tuning_s"] > 0
+    assert {"step_parts", "runner_up", "variations", "baselines"} <= set(worth)
+    imported = import_for("Steady")
+    assert tuned.data("plans", "show", imported)["worth"] is None
+
+
+def test_page_is_written_beside_the_answer(tuned):
+    ended = tuned.run("plans", "show", 1, "--html", "plan.html")
+    assert "tuning took" in ended.out
+    assert (tuned.folder / "plan.html").read_text().startswith("<!doctype html>")
+    ended = tuned.run("plans", "show", 1, "--html", "no/plan.html")
+    assert (ended.code, ended.out) == (2, "")
+    assert "name another file" in ended.err
 
 
 def test_exported_plan_is_imported_as_it_was(tuned):
