@@ -301,7 +301,8 @@ def _run_job(ranks: Sequence[tuple[Plan, Sequence[int]]], seconds: float) -> flo
         log = folder / "mpirun.log"
         with MpiJob(command, log) as running:
             steps: list[StepDone] = []
-            for report in running.reports():
+            while not running.is_over:
+                report = running.next_report(1.0)
                 if isinstance(report, JobFailed):
                     raise BenchError(f"{report.message}\n{report.log_tail}")
                 if isinstance(report, StepDone) and report.epoch == 1:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+from launch.system.durable_files import explain_os_error, replace_durably, write_durably
 from planner.errors import UsageError
 
 
@@ -16,20 +16,13 @@ def write_page(path: Path, text: str) -> None:
     Raises:
         UsageError: The file cannot be written.
     """
+    new = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        if path.is_dir():
-            raise IsADirectoryError(None, "is a folder")
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).replace(path)
-        except BaseException:
-            with suppress(OSError):
-                Path(name).unlink()
-            raise
+        with write_durably(new) as file:
+            file.write(text.encode(errors="backslashreplace"))
+        replace_durably(new, path)
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise UsageError(f"--html {path}: {reason.lower()}: name another file") from error
+        raise UsageError(f"--html {path}: {explain_os_error(error)}: name another file") from error
+    finally:
+        with suppress(OSError):
+            new.unlink()
