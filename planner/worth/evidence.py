@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from launch.plan import Plan
-from planner.trials.result import Outcome, Role, TrialResult
+from planner.trials.result import Role, TrialResult
 from planner.tuning.study import StoredTrial
 from probes.timing import Interval, ratio
 
@@ -27,7 +27,7 @@ class Evidence:
         self._latest: dict[str, TrialResult] = {}
         for trial in self.trials:
             result = trial.result
-            if result.outcome is Outcome.OK and result.measurement is not None:
+            if result.outcome.has_times and result.measurement is not None:
                 self._latest[repr(result.plan)] = result
 
     @property
@@ -36,7 +36,7 @@ class Evidence:
         return math.fsum(trial.result.elapsed_s for trial in self.trials)
 
     def measured(self) -> list[TrialResult]:
-        """Give the latest measurement of each plan that could be chosen."""
+        """Give the latest measurement of each plan with a batch that the search tries."""
         return [result for result in self._latest.values() if result.role is not Role.SHARE]
 
     def find(self, plan: Plan) -> TrialResult | None:

@@ -9,7 +9,7 @@ from typing import Any
 from launch.case_facts import CaseFacts
 from launch.plan import Plan
 from planner.plans.stored_plan import StoredPlan
-from planner.trials.result import TrialResult
+from planner.trials.result import Outcome, TrialResult
 from planner.tuning.study import StoredTrial
 from planner.worth.evidence import Evidence, chance_above_one, interval_json
 from planner.worth.step_parts import StepPart, split_step
@@ -141,7 +141,11 @@ def assess(
 
 
 def _find_runner_up(plan: Plan, evidence: Evidence) -> RunnerUp | None:
-    others = [result for result in evidence.measured() if result.plan != plan]
+    others = [
+        result
+        for result in evidence.measured()
+        if result.plan != plan and result.outcome is Outcome.OK
+    ]
     ranked = sorted(others, key=_time_per_sample_s)
     if not ranked or (lead := evidence.speed_ratio(ranked[0].plan, plan)) is None:
         return None

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from worth_cases import ALL_CORES, BEST, FACTS, NODE, ONE_CORE, STORED, TRIALS, trial
 
+from planner.trials.result import Outcome
 from planner.worth.evidence import chance_above_one
 from planner.worth.step_parts import split_step
 from planner.worth.variations import Basis, only_difference
@@ -73,6 +74,13 @@ def test_settings_that_were_tried_have_their_interval(worth):
     assert (found.value, found.basis) == ("channels_last", Basis.MEASURED)
     assert found.speed.median == pytest.approx(0.95)
     assert found.speed.low < found.speed.median < found.speed.high
+
+
+def test_a_trial_that_was_ended_for_being_slow_shows_what_a_setting_does():
+    ended = trial(9, replace(BEST, fused_optimizer=False), 30.0)
+    ended = replace(ended, result=replace(ended.result, outcome=Outcome.SLOWER))
+    found = variation(assess(STORED, [*TRIALS, ended], FACTS, NODE), "fused_optimizer", "false")
+    assert (found.basis, found.speed.median) == (Basis.MEASURED, pytest.approx(0.75))
 
 
 def test_of_batches_the_nearest_that_was_tried_counts_and_else_the_line(worth):
