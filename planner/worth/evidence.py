@@ -35,6 +35,10 @@ class Evidence:
         """Time of all trials, failed ones included."""
         return math.fsum(trial.result.elapsed_s for trial in self.trials)
 
+    def latest(self) -> list[TrialResult]:
+        """Give the latest measurement of each plan."""
+        return list(self._latest.values())
+
     def measured(self) -> list[TrialResult]:
         """Give the latest measurement of each plan with a batch that the search tries."""
         return [result for result in self._latest.values() if result.role is not Role.SHARE]

@@ -163,7 +163,7 @@ def _find_baselines(
     """Find those that were measured, among the trials; they are known by their settings."""
     found: dict[str, Plan] = {}
     own_batch = facts.default_batch if facts else stored.baseline and stored.baseline.node_batch
-    for result in evidence.measured():
+    for result in evidence.latest():
         if result.plan.node_batch != own_batch:
             continue
         if (name := _name_baseline(result.plan, cores)) is not None:
