@@ -132,20 +132,25 @@ class Launches:
             original.backup(copy)
 
     def import_baseline(self, best: Mapping[str, Any]) -> int:
-        """Store the baseline that a plan was compared with as a plan of its own.
+        """Store one core, which a plan was compared with, as a plan of its own.
 
         Raises:
-            BenchError: The plan has none, or no trial of it is on record.
+            BenchError: The plan was not compared with it.
         """
-        baseline = best["baseline"]
-        if baseline is None:
-            raise BenchError("the plan has no baseline: tune with a larger --budget")
+        compared = {one["name"]: one for one in best["comparisons"]}.get("one_core")
+        if compared is None:
+            raise BenchError("the plan was not raced against one core: tune with a larger --budget")
+        rate = compared["throughput_samples_per_s"]
         document = {
             **best,
-            **_DEFAULTS,
-            "strategy": baseline["strategy"],
-            "node_batch": baseline["node_batch"],
-            "throughput_samples_per_s": self._baseline_throughput(baseline),
+            **compared["plan"],
+            "throughput_samples_per_s": {
+                "median": rate,
+                "ci_low": rate,
+                "ci_high": rate,
+                "samples": 1,
+            },
+            "comparisons": [],
             "speedup": None,
             "baseline": None,
             "peak_memory_bytes": None,
@@ -153,19 +158,6 @@ class Launches:
         file = self._ddlplan.folder / "baseline.json"
         file.write_text(json.dumps(document))
         return int(self._ddlplan.run("plans", "import", file).data["id"])
-
-    def _baseline_throughput(self, baseline: Mapping[str, Any]) -> Mapping[str, Any]:
-        known = baseline["throughput_samples_per_s"]
-        if self._from_file:
-            return {"median": known, "ci_low": known, "ci_high": known, "samples": 1}
-        for trial in self._ddlplan.run("trials", *self._case).data:
-            found = trial["throughput_samples_per_s"]
-            if trial["role"] != "baseline" or found is None:
-                continue
-            if math.isclose(found["median"], known):
-                throughput: Mapping[str, Any] = found
-                return throughput
-        raise BenchError("the baseline's trial is not on record: tune again, with --fresh")
 
     def launch(self, plan_id: int, epochs: int = 1) -> Launched:
         """Train with a plan.

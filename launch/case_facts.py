@@ -64,4 +64,7 @@ class CaseFacts:
     can_compile: bool = False
     """Whether ``torch.compile`` finds a compiler on this node."""
 
+    sample_s: float = 0.0
+    """Time of one sample of a plain step on all cores, roughly; 0 where it is not known."""
+
     warnings: tuple[str, ...] = ()

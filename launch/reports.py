@@ -106,6 +106,8 @@ class StepDone(Report):
     loss: float
     input_s: float = 0.0
     """Part of the time in which this worker waited for its samples."""
+    read_ahead: int = 0
+    """Batches that its loader processes had read by then and that were not used yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

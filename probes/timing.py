@@ -51,11 +51,31 @@ class Measurement:
     """Times of the steps that were discarded."""
 
     samples_s: tuple[float, ...]
-    """Times of the steps that count."""
+    """Times of the steps that count; in a race the mean step of each turn."""
+
+    rounds: tuple[int, ...] = ()
+    """Round of a race in which each sample was taken; empty for a run without turns. Samples of
+    equal rounds were taken side by side."""
+
+    drift: float = 1.0
+    """How slow the machine was meanwhile: step time here / in the race as a whole."""
+
+    starts: int = 1
+    """How often its processes were started for them."""
+
+    spent_s: float | None = None
+    """Time of all steps, where samples are means of several."""
+
+    input_share: float | None = None
+    """Part of the time in which steps waited for their samples."""
 
     def __post_init__(self) -> None:
         if not self.samples_s:
             raise InvalidMeasurementError("samples_s=(): measure at least one step")
+        if self.rounds and len(self.rounds) != len(self.samples_s):
+            raise InvalidMeasurementError(
+                f"{len(self.rounds)} rounds of {len(self.samples_s)} samples: name that of each"
+            )
         _check_times((*self.warmup_s, *self.samples_s))
 
     @property
@@ -66,6 +86,8 @@ class Measurement:
     @property
     def total_s(self) -> float:
         """Time spent in all steps, warm-up included."""
+        if self.spent_s is not None:
+            return self.spent_s
         return math.fsum(self.warmup_s) + math.fsum(self.samples_s)
 
     @property
@@ -140,7 +162,7 @@ def paired_ratio(pairs: Sequence[tuple[float, float]]) -> Interval:
     logs = [math.log(first / second) for first, second in pairs]
     half = math.log(_UNKNOWN_FACTOR)
     if len(logs) > 1:
-        half = _student_quantile(len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
+        half = student_quantile(len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
     centre = fmean(logs)
     return Interval(
         median=math.exp(centre),
@@ -253,7 +275,7 @@ def _low_rank(count: int) -> float:
     return depth - 1 + weight
 
 
-def _student_quantile(degrees: int) -> float:
+def student_quantile(degrees: int) -> float:
     """Quantile 0.975 of Student's t distribution, from the usual table."""
     return _STUDENT[degrees - 1] if degrees <= len(_STUDENT) else 1.96 + 2.4 / degrees
 

@@ -1,7 +1,6 @@
-"""Sequential training: one process, one thread on a CPU or one GPU. The baseline.
+"""Sequential training: one process, one thread on a CPU or one GPU.
 
-Nothing is spread, so nothing is lost to spreading: every other strategy is judged by how much it
-gains over this one.
+Nothing is spread, so nothing is lost to spreading.
 """
 
 from __future__ import annotations

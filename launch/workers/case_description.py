@@ -25,6 +25,7 @@ from launch.training.flop_count import count_flop
 from launch.training.whole_model import has_extra_state
 from launch.use_cases._base import UseCase
 from launch.workers.case_digest import digest_case
+from launch.workers.sample_time import time_sample
 from launch.workers.task import Task
 
 _BATCH_WIDE = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
@@ -79,6 +80,7 @@ def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
         allocators=("default", "retain", *find_allocators()),
         can_compile=find_compiler() is not None and (torch.version.cuda is None or has_triton()),
         flop_per_sample=count_flop(case, model, datasets[0]),
+        sample_s=time_sample(case, model, datasets[0], training),
     )
 
 

@@ -21,7 +21,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -140,7 +140,7 @@ class ForkServer:
         self._ready = True
 
     def start_worker(
-        self, task: Task, output: int, report: int, descriptors: SharedDescriptors
+        self, task: Task, output: int, report: int, permits: int, descriptors: SharedDescriptors
     ) -> int:
         """Fork a worker, leader of a process group of its own.
 
@@ -148,28 +148,35 @@ class ForkServer:
             task: What it does.
             output: Takes its stdout and stderr.
             report: Writing end of the pipe for its reports.
+            permits: Its step permits, which count in trials alone.
             descriptors: Shared with the other workers.
 
         Returns:
             Its process number.
         """
         self.wait_until_ready()
-        numbers = [output, report, *descriptors.numbers()]
+        numbers = [output, report, permits, *descriptors.numbers()]
         with contextlib.suppress(BrokenPipeError):  # the server has ended: receiving raises how
             socket.send_fds(self._socket, [codec.encode(task)], numbers)
         while "started" not in (message := self._receive()):
             self._record_exit(message)
+        # The kernel may give a number again; who had it before has been heard by now.
+        self._exits = [ended for ended in self._exits if ended.pid != message["started"]]
         return message["started"]
 
     def fileno(self) -> int:
         """Descriptor that is readable when a worker has ended, for `select`."""
         return self._socket.fileno()
 
-    def take_exits(self) -> list[WorkerExit]:
-        """Return the workers that have ended since the last call, in order, without waiting."""
+    def take_exits(self, pids: Collection[int]) -> list[WorkerExit]:
+        """Return those of some workers that have ended, in order, without waiting.
+
+        The ends of other workers are kept for whoever asks for them.
+        """
         while select.select([self._socket], [], [], 0)[0]:
             self._record_exit(self._receive())
-        exits, self._exits = self._exits, []
+        exits = [ended for ended in self._exits if ended.pid in pids]
+        self._exits = [ended for ended in self._exits if ended.pid not in pids]
         return exits
 
     @property
@@ -289,7 +296,7 @@ class _Server:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             self._connection.close()
             prefer_for_oom_kill()
-            output, report, *shared = numbers
+            output, report, permits, *shared = numbers
             for standard in (1, 2):
                 os.dup2(output, standard)
             os.close(output)
@@ -297,7 +304,7 @@ class _Server:
             from launch.workers.worker import run
 
             task = codec.decode(message, Task, source="task", allow_unknown_keys=False)
-            status = run(task, report, SharedDescriptors.from_numbers(shared))
+            status = run(task, report, permits, SharedDescriptors.from_numbers(shared))
             sys.stdout.flush()
             sys.stderr.flush()
         finally:

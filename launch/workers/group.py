@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
+import signal
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from launch.reports import Failed, Report, TaskDone
 from launch.system.process_end import explain_exit, kill_group
 from launch.workers.fork_server import DUMP_STACKS, ForkServer, WorkerExit
 from launch.workers.log import BoundedLog, read_tail
+from launch.workers.step_permits import grant_steps, open_permits
 from launch.workers.task import Task
 
 _END_LIMIT_S = 10.0
@@ -72,6 +74,7 @@ class WorkerGroup:
         self._open_logs = list(map(BoundedLog, self._logs))
         self._pipes: dict[int, int] = {}
         self._outputs: dict[int, int] = {}
+        self._permits: list[int] = []
         self._unread = [b""] * len(tasks)
         self._done: set[int] = set()
         self.printed_bytes = 0
@@ -123,8 +126,9 @@ class WorkerGroup:
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while not self._events and self._pids:
+            self._take_exits()  # those that another group of this server was told of
             left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left <= 0:
+            if self._events or (left is not None and left <= 0):
                 break
             for key, _ in self._selector.select(left):
                 if key.fileobj is self._server:
@@ -141,12 +145,31 @@ class WorkerGroup:
         """Whether `next_event` has something to give at once."""
         return bool(self._events)
 
+    def permit_steps(self, count: int) -> None:
+        """Let every worker of a trial make so many steps more."""
+        for permits in self._permits:
+            grant_steps(permits, count)
+
+    def suspend(self) -> None:
+        """Stop every process of the workers where it is: loader processes read ahead no more."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let processes go on that `suspend` stopped."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        for pid in self._pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, number)
+
     def stop(self) -> None:
         """End every worker at once and wait for their ends."""
         for pid in self._pids:
             kill_group(pid)
         deadline = time.monotonic() + _END_LIMIT_S
         with contextlib.suppress(LaunchError):  # the server has ended, and its workers with it
+            self._take_exits()
             while self._pids and time.monotonic() < deadline:
                 self._selector.select(deadline - time.monotonic())
                 self._take_exits()
@@ -155,6 +178,8 @@ class WorkerGroup:
         for pipes in (self._pipes, self._outputs):
             for worker in list(pipes):
                 self._close(pipes, worker)
+        while self._permits:
+            os.close(self._permits.pop())
         for log in self._open_logs:
             log.close()
         self._open_logs.clear()
@@ -182,7 +207,8 @@ class WorkerGroup:
     def _start(self, worker: int, task: Task, descriptors: SharedDescriptors) -> None:
         output, report = (self._open_pipe(pipes, worker) for pipes in (self._outputs, self._pipes))
         try:
-            pid = self._server.start_worker(task, output, report, descriptors)
+            self._permits.append(open_permits())
+            pid = self._server.start_worker(task, output, report, self._permits[-1], descriptors)
         finally:
             os.close(output)
             os.close(report)
@@ -230,7 +256,7 @@ class WorkerGroup:
                 return
 
     def _take_exits(self) -> None:
-        for ended in self._server.take_exits():
+        for ended in self._server.take_exits(self._pids):
             self._record_end(ended)
 
     def _record_end(self, ended: WorkerExit) -> None:

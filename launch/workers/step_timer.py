@@ -21,6 +21,7 @@ class _PendingStep:
     samples: int
     loss: SupportsFloat
     input_s: float
+    read_ahead: int
 
 
 class StepTimer:
@@ -61,7 +62,14 @@ class StepTimer:
         )
 
     def add(
-        self, *, epoch: int, number: int, samples: int, loss: SupportsFloat, input_s: float
+        self,
+        *,
+        epoch: int,
+        number: int,
+        samples: int,
+        loss: SupportsFloat,
+        input_s: float,
+        read_ahead: int = 0,
     ) -> None:
         """Add a step that was launched; wait for the one before, or for a CPU's.
 
@@ -70,7 +78,12 @@ class StepTimer:
         """
         self.finish()
         self._pending = _PendingStep(
-            epoch=epoch, number=number, samples=samples, loss=loss, input_s=input_s
+            epoch=epoch,
+            number=number,
+            samples=samples,
+            loss=loss,
+            input_s=input_s,
+            read_ahead=read_ahead,
         )
         if not isinstance(loss, PendingLoss):
             self.finish()
@@ -96,6 +109,7 @@ class StepTimer:
                     samples=done.samples,
                     loss=loss,
                     input_s=done.input_s,
+                    read_ahead=done.read_ahead,
                 )
             )
             self._report_compiler(time_s, self._reporter)

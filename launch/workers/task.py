@@ -21,7 +21,7 @@ class Purpose(StrEnum):
     """Make a few steps in fp32 and in other precisions, report which of these do not work here."""
 
     TIME = "time"
-    """Train for ever and report each step; the owner ends it."""
+    """Train as many steps as the owner permits and report each; the owner ends it."""
 
     TRAIN = "train"
     """Train for a number of epochs, validate after each, save the weights."""

@@ -18,7 +18,7 @@ from torch.utils.data import Dataset
 from launch.checkpoints.manifest import BestValidation
 from launch.checkpoints.weights import save_weights
 from launch.data.batch import Batch, num_samples
-from launch.data.loading import load
+from launch.data.loading import ReadAhead, load
 from launch.data.prefetch import prefetch
 from launch.data.random_state import RandomUse, SeedSource
 from launch.data.samples import Part, ShareSampler, consecutive_batches, split_evenly
@@ -47,6 +47,7 @@ from launch.workers.input import (
     open_validation,
     trial_samples,
 )
+from launch.workers.step_permits import StepPermits
 from launch.workers.step_timer import StepTimer
 from launch.workers.task import Purpose, Task
 from launch.workers.validation_mean import ValidationMean
@@ -109,6 +110,8 @@ class Trainer:
         self._seed_source = SeedSource(
             seed=task.workload.seed, rank=task.node, local_rank=task.local_rank
         )
+        self._permits: StepPermits | None = None
+        self._read_ahead = ReadAhead()
         self.progress = TrainingProgress()
 
     def _read_sample_batch(self) -> Batch:
@@ -185,8 +188,11 @@ class Trainer:
                 self._sampler.split = NodeSplit(directive.node_batches, self._task.node)
         return True
 
-    def train_endlessly(self) -> None:
+    def train_by_permits(self, permits: StepPermits) -> None:
+        """Train for ever, each step with a permit."""
         step = self._task.split.global_batch
+        self._permits = permits
+        permits.take()
         self._train(self._sampler.endless(self._samples), count(0, step), None)
 
     def _train(
@@ -224,6 +230,7 @@ class Trainer:
                 samples=size.total,
                 loss=loss,
                 input_s=input_s,
+                read_ahead=self._read_ahead.count,
             )
             if self._rank is not None:
                 directive = self._rank.get_directive()
@@ -233,6 +240,10 @@ class Trainer:
                     self._step_timer.start()
                 if directive.stop or directive.node_batches is not None:
                     break
+            if self._permits is not None and not self._permits.try_take():
+                self._step_timer.finish()
+                self._permits.take()
+                self._step_timer.start()
             requested = time.perf_counter()
         self._finish_steps(epoch)
         return directive
@@ -259,7 +270,15 @@ class Trainer:
         workers, is_gpu = self._plan.loader_workers, self._device.type == "cuda"
         epoch = self.progress.epoch
         seeds = (self._seed_source.seed_of(use, epoch, position) for position in positions)
-        batches = load(dataset, work, loader_workers=workers, pin_memory=is_gpu, seeds=seeds)
+        self._read_ahead = ReadAhead()
+        batches = load(
+            dataset,
+            work,
+            loader_workers=workers,
+            pin_memory=is_gpu,
+            seeds=seeds,
+            read_ahead=self._read_ahead,
+        )
         return prefetch(batches, self._device)
 
     @torch.no_grad()

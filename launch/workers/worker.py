@@ -38,13 +38,14 @@ from launch.use_cases._base import UseCase
 from launch.workers.case_description import describe
 from launch.workers.checkpointer import resolve_plan
 from launch.workers.finiteness import check_finite_parameters
+from launch.workers.step_permits import StepPermits
 from launch.workers.task import Purpose, Task
 from launch.workers.trainer import Trainer
 
 _ROOT_CAUSE_GRACE_S = 10.0
 
 
-def run(task: Task, report_descriptor: int, descriptors: SharedDescriptors) -> int:
+def run(task: Task, report_descriptor: int, permits: int, descriptors: SharedDescriptors) -> int:
     """Do a task, report what happens, and give the exit status."""
     reporter = Reporter(report_descriptor)
     try:
@@ -55,7 +56,7 @@ def run(task: Task, report_descriptor: int, descriptors: SharedDescriptors) -> i
             _configure_process(task)
             _check_precisions(task, case, reporter)
         else:
-            _train(task, case, reporter, descriptors)
+            _train(task, case, reporter, StepPermits(permits), descriptors)
     except LostWorkerError as error:
         # The node is about to notice that worker's end, and to end this one too: the cause must
         # come first.
@@ -76,7 +77,13 @@ def _describe_failure(error: Exception) -> Failed:
     return Failed(error=type(error).__name__, message=message, users_fault=users_fault)
 
 
-def _train(task: Task, case: UseCase, reporter: Reporter, descriptors: SharedDescriptors) -> None:
+def _train(
+    task: Task,
+    case: UseCase,
+    reporter: Reporter,
+    permits: StepPermits,
+    descriptors: SharedDescriptors,
+) -> None:
     assert task.plan is not None
     strategy = load_strategy(task.plan.strategy)
     strategy.check(task.plan)
@@ -93,7 +100,7 @@ def _train(task: Task, case: UseCase, reporter: Reporter, descriptors: SharedDes
     trainer = Trainer(task, plan, case, step, reporter, rank)
     trainer.prepare_input(group)
     if task.purpose is Purpose.TIME:
-        trainer.train_endlessly()
+        trainer.train_by_permits(permits)
     samples = {"training": trainer.num_samples, "validation": trainer.num_validation_samples}
     if (layout := group.gradient_layout(samples)) is not None:
         reporter.send(layout)

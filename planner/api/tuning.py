@@ -135,7 +135,7 @@ def _tune_here(
         with Store.open(db) as store:
             node = _find_or_probe_node(store, node, listener)
             findings = Findings(request, prepared.facts, node, software, store)
-            tuner = Tuner(findings, runner.run, listener, checked_s=prepared.checked_s)
+            tuner = Tuner(findings, runner.start, listener, checked_s=prepared.checked_s)
             interrupted = tuner.search()
             outcome = conclude(findings, store, interrupted=interrupted)
             launch_plan_id = _find_launch_plan_id(store, outcome.plan)

@@ -96,11 +96,11 @@ def search_node(
             send(CaseDescribed(facts=prepared.facts, pixel_bytes=prepared.pixel_bytes))
             trial_store = RemoteTrialStore(task.studies, send)
             findings = Findings(request, prepared.facts, node, software, trial_store)
-            tuner = Tuner(findings, runner.run, ignore, checked_s=prepared.checked_s)
+            tuner = Tuner(findings, runner.start, ignore, checked_s=prepared.checked_s)
             if leads:
                 tuner.search()
             else:
-                tuner.measure_baseline()
+                tuner.measure_defaults()
         if not leads:
             directive = directives.get()
             with lock():

@@ -8,6 +8,7 @@ from planner.api.tuning import NodeTuneResult, TuneResult
 from planner.api.tuning import tune as tune_request
 from planner.jobs.hosts import Hosts
 from planner.jobs.suggested_command import suggest_command
+from planner.plans.stored_plan import ComparedPlan
 from planner.quantities import format_duration
 from planner.report.live import LiveDisplay
 from planner.report.nodes import PLAN_COLUMNS, failure_json, links_json, plan_row, write_network
@@ -84,13 +85,18 @@ def _node_json(node: NodeTuneResult, elapsed_s: float) -> dict[str, Any]:
 def _print_plan(outcome: TuneOutcome, then: str, elapsed_s: float, out: Output) -> None:
     stored = outcome.plan
     rate = stored.throughput_samples_per_s
-    if stored.baseline is not None:
-        known = f"{stored.baseline.throughput_samples_per_s:.1f} samples/s"
-        out.write_line(f"baseline   {known}: sequential batch {stored.baseline.node_batch}")
     interval = f"{rate.low:.1f} to {rate.high:.1f}"
     out.write_line(
         f"best plan  {rate.median:.1f} samples/s ({interval}): {describe_plan(stored.plan)}"
     )
+    for compared in stored.comparisons:
+        out.write_line(_comparison_line(compared))
+    if (batch := stored.plan.node_batch) > outcome.default_batch:
+        own = outcome.default_batch
+        out.write_line(
+            f"batch      {batch} in place of {own}: fewer, larger steps, which changes what is "
+            f"learned; --batch-size {own} keeps it"
+        )
     if outcome.compile_s is not None:
         charged = f"charged over {outcome.epochs} epochs"
         out.write_line(
@@ -101,11 +107,6 @@ def _print_plan(outcome: TuneOutcome, then: str, elapsed_s: float, out: Output) 
         interval = f"{rate.low:.1f} to {rate.high:.1f}"
         exact = describe_plan(outcome.exact.plan)
         out.write_line(f"in fp32    {rate.median:.1f} samples/s ({interval}): {exact}")
-    if stored.speedup is not None:
-        gain = stored.speedup
-        out.write_line(
-            f"speedup    {gain.median:.2f} ({gain.low:.2f} to {gain.high:.2f}, 95 % interval)"
-        )
     counts = [
         f"{number} {str(kind).replace('_', ' ')}"
         for kind in Outcome
@@ -119,6 +120,23 @@ def _print_plan(outcome: TuneOutcome, then: str, elapsed_s: float, out: Output) 
     out.write_line(f"stored     plan {stored.id}; next: {then}")
     if outcome.interrupted:
         out.note("stopped early: the same command goes on from here")
+
+
+_LABELS = {
+    "defaults": "defaults",
+    "one_core": "one core",
+    "own_batch": "own batch",
+    "runner_up": "next best",
+}
+"""Of plans that the best one was raced against, as in docs/plans.md."""
+
+
+def _comparison_line(compared: ComparedPlan) -> str:
+    """Say how many times as fast as another plan the best one is."""
+    gain, what = compared.speedup, describe_plan(compared.plan)
+    times = f"{gain.median:.2f} times ({gain.low:.2f} to {gain.high:.2f})"
+    rate = f"{compared.throughput_samples_per_s:.1f}/s"
+    return f"{_LABELS[compared.name]:10} {times} as fast: {rate}, {what}"
 
 
 def _outcome_json(

@@ -14,7 +14,7 @@ from launch.plan import Plan
 from launch.strategies import check_plan
 from planner.errors import PlanFileError
 from planner.plans.measured_steps import MeasuredSteps, StepPoint, steps_from_points
-from planner.plans.stored_plan import Baseline, StoredPlan
+from planner.plans.stored_plan import Baseline, ComparedPlan, StoredPlan
 from probes import codec
 from probes.codec import Count, Moment, Positive
 from probes.errors import InvalidDocumentError
@@ -62,6 +62,14 @@ class _StepsDocument:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _ComparisonDocument:
+    name: str
+    plan: Plan
+    throughput_samples_per_s: Positive
+    speedup: _IntervalDocument
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _EvidenceDocument:
     """What a plan file holds beside the fields of the plan."""
 
@@ -72,6 +80,7 @@ class _EvidenceDocument:
     throughput_samples_per_s: _ThroughputDocument
     speedup: _IntervalDocument | None = None
     baseline: Baseline | None = None
+    comparisons: tuple[_ComparisonDocument, ...] = ()
     peak_memory_bytes: Count | None = None
     step_time: _StepsDocument | None = None
     gradient_bytes: Count | None = None
@@ -130,6 +139,15 @@ def plan_from_json(values: object, *, source: str = "plan") -> StoredPlan:
         throughput_samples_per_s=found.throughput_samples_per_s.to_interval(samples),
         speedup=None if found.speedup is None else found.speedup.to_interval(samples),
         baseline=found.baseline,
+        comparisons=tuple(
+            ComparedPlan(
+                name=one.name,
+                plan=one.plan,
+                throughput_samples_per_s=one.throughput_samples_per_s,
+                speedup=one.speedup.to_interval(samples),
+            )
+            for one in found.comparisons
+        ),
         peak_memory_bytes=found.peak_memory_bytes,
         step_time=None if found.step_time is None else found.step_time.to_steps(),
         gradient_bytes=found.gradient_bytes,

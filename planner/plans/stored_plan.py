@@ -27,11 +27,26 @@ def iso_utc(moment: datetime) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """Plan that speedups refer to, with its throughput."""
+    """Plan that speedups refer to, PyTorch's defaults on the node, with its throughput."""
 
     strategy: str
     node_batch: Count
     throughput_samples_per_s: Positive
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedPlan:
+    """A plan that took turns with the stored one."""
+
+    name: str
+    """``defaults``: PyTorch's defaults on the node; ``one_core``: what the papers compare with;
+    ``own_batch``: the stored plan with the use case's own batch; ``runner_up``: the next best."""
+
+    plan: Plan
+    throughput_samples_per_s: Positive
+
+    speedup: Interval
+    """Its time per sample / the stored plan's, in turns side by side."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +69,7 @@ class StoredPlan:
     throughput_samples_per_s: Interval
 
     speedup: Interval | None
-    """Time of the baseline / time of the plan; ``None`` where the baseline failed."""
+    """Time per sample of the baseline / of the plan; ``None`` where the baseline failed."""
 
     baseline: Baseline | None
     peak_memory_bytes: int | None
@@ -66,6 +81,9 @@ class StoredPlan:
 
     gradient_bytes: int | None = None
     """Size of the gradients; ``None`` for plans of the first release."""
+
+    comparisons: tuple[ComparedPlan, ...] = ()
+    """Plans that it was raced against at last."""
 
     begins_early: bool | None = None
     """Whether a step of several nodes begins before the gradients of the last one are summed;
@@ -87,6 +105,7 @@ class StoredPlan:
             "throughput_samples_per_s": _interval_json(throughput) | {"samples": throughput.count},
             "speedup": None if self.speedup is None else _interval_json(self.speedup),
             "baseline": codec.to_builtins(self.baseline),
+            "comparisons": [_comparison_json(compared) for compared in self.comparisons],
             "peak_memory_bytes": self.peak_memory_bytes,
             "step_time": None if self.step_time is None else self.step_time.to_json(),
             "gradient_bytes": self.gradient_bytes,
@@ -95,6 +114,10 @@ class StoredPlan:
             "software": dict(self.software),
             "stale": stale,
         }
+
+
+def _comparison_json(compared: ComparedPlan) -> dict[str, Any]:
+    return {**codec.to_builtins(compared), "speedup": _interval_json(compared.speedup)}
 
 
 def _interval_json(interval: Interval) -> dict[str, Any]:

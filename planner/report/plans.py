@@ -36,7 +36,7 @@ _FIELDS = (
     *(f"throughput_samples_per_s_{part}" for part in ("median", "ci_low", "ci_high", "samples")),
     *(f"speedup_{part}" for part in ("median", "ci_low", "ci_high")),
     *(f"baseline_{part}" for part in ("strategy", "node_batch", "throughput_samples_per_s")),
-    *("peak_memory_bytes", "created_at"),
+    *("comparisons", "peak_memory_bytes", "created_at"),
     *("step_time_fixed_s", "step_time_per_sample_s", "step_time_points", "gradient_bytes"),
     *("begins_early", "use_case_digest"),
     *(f"software_{part}" for part in ("python", "torch", "ddlplan")),

@@ -36,7 +36,7 @@ _FIELDS = (
     *("id", "study_id", "number", "created_at", "role", "outcome", "reason", "elapsed_s"),
     *("peak_memory_bytes", *PLAN_FIELDS, "parameters"),
     *(f"throughput_samples_per_s_{part}" for part in ("median", "ci_low", "ci_high", "samples")),
-    *("compile_s", "warmup_s", "samples_s", "log_tail"),
+    *("compile_s", "warmup_s", "samples_s", "rounds", "drift", "input_share", "log_tail"),
 )
 
 
@@ -76,6 +76,9 @@ def trial_json(trial: StoredTrial) -> dict[str, Any]:
         "compile_s": result.compile_s,
         "warmup_s": list(measured.warmup_s) if measured else [],
         "samples_s": list(measured.samples_s) if measured else [],
+        "rounds": list(measured.rounds) if measured else [],
+        "drift": measured.drift if measured else None,
+        "input_share": measured.input_share if measured else None,
         "log_tail": result.log_tail,
     }
 

@@ -117,6 +117,7 @@ class PlanSearch:
                 continue
             key = _key(plan)
             if key not in self._known:
+                self._known[key] = None  # while it runs it is not proposed again
                 return Proposal(plan, dict(trial.params), trial)
             self._tell(trial, self._known[key])
         return None

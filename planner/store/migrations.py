@@ -44,11 +44,17 @@ def _add_use_case_digests(connection: Connection) -> None:
     connection.execute(text("ALTER TABLE plans ADD COLUMN use_case_digest TEXT"))
 
 
+def _add_comparisons(connection: Connection) -> None:
+    """Add to plans what they were raced against: version 6."""
+    connection.execute(text("ALTER TABLE plans ADD COLUMN comparisons JSON"))
+
+
 STEPS: tuple[Callable[[Connection], None], ...] = (
     _add_clusters,
     _add_early_steps,
     _add_facts,
     _add_use_case_digests,
+    _add_comparisons,
 )
 """Steps to the next version, the first from version 1 to 2. A step must not use `tables`, which is
 always the newest version."""

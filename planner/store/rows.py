@@ -53,6 +53,7 @@ def plan_from_row(row: Row) -> StoredPlan:
     values = {
         **row,
         "throughput_samples_per_s": row["throughput"],
+        "comparisons": row["comparisons"] or (),
         "step_time": steps and {"step_time": steps, "points": steps["points"]},
     }
     return codec.convert(values, StoredPlan, source="plan")

@@ -146,6 +146,7 @@ plans = Table(
     Column("gradient_bytes", BigInteger),
     Column("begins_early", Boolean),
     Column("use_case_digest", PlainText),
+    Column("comparisons", JSON),
     # Users write down the number of a plan, so the number of a removed one is not used again.
     sqlite_autoincrement=True,
 )

@@ -35,6 +35,14 @@ class Role(StrEnum):
     """Why a trial was run."""
 
     BASELINE = "baseline"
+    """One core, or one GPU: what the papers compare with."""
+
+    DEFAULTS = "defaults"
+    """PyTorch's defaults on this node, with the use case's batch: what speedups refer to."""
+
+    OWN_BATCH = "own_batch"
+    """The best plan with the use case's batch: what the settings gain without a larger batch."""
+
     SEARCH = "search"
     FINAL = "final"
     """A finalist, measured again."""
@@ -46,9 +54,19 @@ class Role(StrEnum):
     """The best plan with a smaller batch: what a step of a share takes. No plan to choose."""
 
     @property
-    def is_unbiased(self) -> bool:
+    def was_started_afresh(self) -> bool:
         """Whether the plan was chosen before this measurement, not by it."""
         return self in (Role.FINAL, Role.EXACT)
+
+    @property
+    def is_rare(self) -> bool:
+        """Whether a few turns are enough: the plan is only compared with."""
+        return self in (Role.BASELINE, Role.OWN_BATCH, Role.SHARE)
+
+    @property
+    def is_for_choice(self) -> bool:
+        """Whether the plan may be chosen: others were measured for comparison alone."""
+        return self not in (Role.SHARE, Role.OWN_BATCH)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +100,9 @@ class TrialResult:
     """What the search drew, by the names it gave; empty where it drew nothing."""
 
     def throughput_samples_per_s(self, training_samples: float = math.inf) -> Interval | None:
-        """Give samples per second with its 95 % interval, ``None`` without evidence of speed.
+        """Give samples per second with its 95 % interval, the machine's drift taken out.
+
+        ``None`` without evidence of speed.
 
         Args:
             training_samples: Samples of a training that begins with compiling; by default so many
@@ -90,13 +110,13 @@ class TrialResult:
         """
         if self.measurement is None or not self.outcome.has_times:
             return None
-        step_s = self.measurement.interval_s()
+        step_s, drift = self.measurement.interval_s(), self.measurement.drift
         batch = self.plan.node_batch
         more_s = (self.compile_s or 0.0) * batch / training_samples
         return Interval(
-            median=batch / (step_s.median + more_s),
-            low=batch / (step_s.high + more_s),
-            high=batch / (step_s.low + more_s),
+            median=batch / (step_s.median / drift + more_s),
+            low=batch / (step_s.high / drift + more_s),
+            high=batch / (step_s.low / drift + more_s),
             count=step_s.count,
         )
 

@@ -1,4 +1,4 @@
-"""Choice among measured plans: the fastest; among equals, the simplest."""
+"""Choice among measured plans: the fastest; of those shown to be as fast, the simplest."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 from launch.plan import Plan
+from planner.trials.comparison import are_equal, compare_results, pair_logs
 from planner.trials.result import Outcome, Role, TrialResult
 from probes.timing import Interval, Measurement
 
-_FINALISTS = 2
+_FINALISTS = 3
+_NEAR = 0.07
+"""How far behind the fastest a plan may be to be raced again: a few turns tell no more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +46,7 @@ class Candidate:
         """
         latest: dict[str, Candidate] = {}
         for result in results:
-            if result.role is Role.SHARE:  # its batch may be one that the user does not want
+            if not result.role.is_for_choice:  # its batch may be one that the user does not want
                 continue
             if candidate := cls._from_result(result, training_samples):
                 latest[repr(result.plan)] = candidate
@@ -75,36 +78,58 @@ def _refutes(result: TrialResult) -> bool:
     In the time that a finalist is given it was measured before: at its limit it got stuck.
     """
     if result.outcome is Outcome.TIME_LIMIT:
-        return result.role is Role.FINAL
+        return result.role.was_started_afresh
     return not result.outcome.has_times
 
 
 def choose(candidates: Sequence[Candidate]) -> Candidate:
     """Choose the best of at least one candidate.
 
-    A plan is faster than another only where the intervals lie apart; of those that may be as fast
-    as the fastest, the simplest is chosen. Where finalists were measured again, the best is one
-    of them, unless another plan's whole interval lies above theirs.
+    Intervals that overlap make no tie: where two plans are not shown to be within 1 % of each
+    other, by turns side by side, the faster one is chosen. Only what rounds must be shown to be
+    faster. Where plans were raced again in a final, the best is one of them.
     """
-    finalists = [c for c in candidates if c.role.is_unbiased]
-    proven = max((c.amortized_throughput.high for c in finalists), default=0.0)
-    field = finalists + [
-        c for c in candidates if not c.role.is_unbiased and c.amortized_throughput.low > proven
-    ]
-    fastest = max(field, key=lambda candidate: candidate.amortized_throughput.median)
-    tied = [c for c in field if c.amortized_throughput.high >= fastest.amortized_throughput.low]
-    return min(tied, key=lambda c: (complexity(c.plan), -c.amortized_throughput.median))
+    finalists = [c for c in candidates if c.role.was_started_afresh] or list(candidates)
+    exact = [c for c in finalists if c.plan.precision == "fp32"]
+    fastest = _rank(finalists)[0]
+    if exact and fastest.plan.precision != "fp32" and not _is_faster(fastest, _rank(exact)[0]):
+        finalists, fastest = exact, _rank(exact)[0]
+    equal = [c for c in finalists if c is fastest or _is_equal(c, fastest)]
+    return min(equal, key=lambda c: (complexity(c.plan), -c.amortized_throughput.median))
+
+
+def find_runner_up(candidates: Sequence[Candidate], best: Candidate) -> Candidate | None:
+    """Give the fastest of the others that was raced against the best."""
+    others = [c for c in _rank(candidates) if c.plan != best.plan and pair_logs(best, c)]
+    return others[0] if others else None
+
+
+def _rank(candidates: Sequence[Candidate]) -> list[Candidate]:
+    return sorted(candidates, key=lambda c: -c.amortized_throughput.median)
+
+
+def _is_faster(candidate: Candidate, other: Candidate) -> bool:
+    """Tell whether a candidate is shown to be faster; by their rates where they never met."""
+    ratio = compare_results(other, candidate)
+    if ratio is None:
+        return candidate.amortized_throughput.low > other.amortized_throughput.high
+    return ratio.low > 1
+
+
+def _is_equal(candidate: Candidate, fastest: Candidate) -> bool:
+    ratio = compare_results(candidate, fastest)
+    return ratio is not None and are_equal(ratio)
 
 
 def find_finalists(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Give those worth measuring again: the fastest, and the next if it may be as fast."""
-    ranked = sorted(candidates, key=lambda candidate: -candidate.amortized_throughput.median)
-    fastest = ranked[:1]
-    return fastest + [
-        c
-        for c in ranked[1:_FINALISTS]
-        if c.amortized_throughput.high >= fastest[0].amortized_throughput.low
-    ]
+    """Give those worth racing again: the fastest two, and the simplest of those that come near."""
+    ranked = _rank(candidates)
+    least = (1 - _NEAR) * ranked[0].amortized_throughput.median
+    near = [c for c in ranked if c.amortized_throughput.median >= least]
+    simplest = min(near, key=lambda c: complexity(c.plan))
+    return (
+        near[:_FINALISTS] if simplest in near[:_FINALISTS] else [*near[: _FINALISTS - 1], simplest]
+    )
 
 
 def complexity(plan: Plan) -> tuple[bool, int, int, bool, int]:

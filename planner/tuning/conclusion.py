@@ -9,15 +9,19 @@ from typing import Protocol
 
 from launch.strategies import load_strategy
 from planner.errors import NoPlanError
-from planner.plans.stored_plan import Baseline, StoredPlan, utc_now
+from planner.plans.stored_plan import Baseline, ComparedPlan, StoredPlan, utc_now
 from planner.quantities import format_range
-from planner.search.plan_search import time_per_sample_s
+from planner.trials.comparison import compare_results, drift_deviation
 from planner.trials.result import Role, TrialResult
-from planner.tuning.choice import Candidate, choose
+from planner.tuning.choice import Candidate, choose, find_runner_up
 from planner.tuning.findings import Findings
 from planner.tuning.step_times import fit_measured_steps
-from planner.tuning.trial_times import TRIALS_PER_BUDGET, TrialTimes
-from probes.timing import find_noise_warning, ratio
+from planner.tuning.trial_times import TrialTimes
+from probes.timing import Interval
+
+_NORMAL_95 = 1.96
+_WAITS_FOR_INPUT = 0.1
+"""Part of the time from which on a user should hear of it."""
 
 
 class PlanStore(Protocol):
@@ -35,7 +39,8 @@ class TuneOutcome:
     """What the search found."""
 
     plan: StoredPlan
-    baseline: TrialResult | None
+    defaults: TrialResult | None
+    """PyTorch's defaults, as this search measured them."""
     trials: tuple[TrialResult, ...]
     """All trials of the study, earlier ones included."""
     new_trials: int
@@ -49,6 +54,8 @@ class TuneOutcome:
     """Time that the best plan takes to compile, ``None`` where it compiles nothing."""
     epochs: int
     """Over which that time is charged."""
+    default_batch: int
+    """The use case's own."""
 
 
 def conclude(
@@ -72,15 +79,11 @@ def conclude(
     best = findings.choose(candidates)
     stored = _stored(findings, best)
     short_budget = None if interrupted else _warn_short_budget(findings)
-    warnings = (
-        _warn_slower(findings, stored),
-        short_budget,
-        find_noise_warning(best.measurement),
-    )
+    warnings = (_warn_slower(findings, stored), short_budget, _warn_input(best))
     new = findings.new_results()
     return TuneOutcome(
         plan=replace(stored, id=plan_store.save_plan(stored, ends_search=not interrupted)),
-        baseline=findings.baseline(),
+        defaults=findings.defaults(),
         trials=tuple(findings.results),
         new_trials=len(new),
         stepping_s=sum(r.measurement.total_s for r in new if r.measurement),
@@ -89,6 +92,7 @@ def conclude(
         exact=_exact(findings, best, candidates),
         compile_s=best.compile_s,
         epochs=findings.request.epochs,
+        default_batch=findings.case.default_batch,
     )
 
 
@@ -103,25 +107,26 @@ def _exact(
 
 
 def _stored(findings: Findings, best: Candidate) -> StoredPlan:
-    baseline = findings.baseline()
+    comparisons = _compare(findings, best)
     speedup = shown = None
-    if baseline is not None and baseline.measurement is not None:
-        scale = best.plan.node_batch / baseline.plan.node_batch
-        speedup = ratio(baseline.measurement, best.measurement, scale=scale)
-        shown = Baseline(
-            strategy=baseline.plan.strategy,
-            node_batch=baseline.plan.node_batch,
-            throughput_samples_per_s=1 / (time_per_sample_s(baseline) or 1.0),
-        )
+    for compared in comparisons:
+        if compared.name == "defaults":
+            speedup = compared.speedup
+            shown = Baseline(
+                strategy=compared.plan.strategy,
+                node_batch=compared.plan.node_batch,
+                throughput_samples_per_s=compared.throughput_samples_per_s,
+            )
     return StoredPlan(
         use_case=findings.request.workload.use_case,
         use_case_digest=findings.case.digest,
         node=findings.node.node,
         fingerprint=findings.node.fingerprint(),
         plan=best.plan,
-        throughput_samples_per_s=best.throughput,
+        throughput_samples_per_s=_with_drift(best.throughput, findings),
         speedup=speedup,
         baseline=shown,
+        comparisons=comparisons,
         peak_memory_bytes=best.peak_memory_bytes,
         step_time=fit_measured_steps(best.plan, findings.current_results() or findings.results),
         gradient_bytes=findings.case.parameter_bytes,
@@ -157,16 +162,73 @@ def _warn_slower(findings: Findings, stored: StoredPlan) -> str | None:
     )
 
 
+def _compare(findings: Findings, best: Candidate) -> tuple[ComparedPlan, ...]:
+    """Give what the best plan was raced against, in turns side by side."""
+    results = findings.current_results() or findings.results
+    roles = {"defaults": Role.DEFAULTS, "one_core": Role.BASELINE, "own_batch": Role.OWN_BATCH}
+    raced: dict[str, TrialResult | Candidate | None] = {
+        name: _last(results, role) for name, role in roles.items()
+    }
+    candidates = findings.current_candidates() or findings.candidates()
+    raced["runner_up"] = find_runner_up(candidates, best)
+    found: list[ComparedPlan] = []
+    for name, other in raced.items():
+        if other is None or other.measurement is None:
+            continue
+        if any(other.plan == compared.plan for compared in found):
+            continue
+        speedup = compare_results(other, best)
+        if other.plan == best.plan:
+            speedup = Interval(median=1.0, low=1.0, high=1.0, count=1)
+        if speedup is not None:
+            rate = best.throughput.median / speedup.median
+            compared = ComparedPlan(
+                name=name, plan=other.plan, throughput_samples_per_s=rate, speedup=speedup
+            )
+            found.append(compared)
+    return tuple(found)
+
+
+def _last(results: Sequence[TrialResult], role: Role) -> TrialResult | None:
+    measured = [r for r in results if r.role is role and r.outcome.has_times and r.measurement]
+    return measured[-1] if measured else None
+
+
+def _with_drift(rate: Interval, findings: Findings) -> Interval:
+    """Widen the interval of a rate by how much the machine's own speed changes.
+
+    A launch runs at another time than the trial: its rate is the plan's times the machine's of
+    then, which is as far from the mean as the rounds of the search were.
+    """
+    deviation = drift_deviation(findings.current_results() or findings.results)
+    machine = _NORMAL_95 * deviation
+    down = math.exp(-math.hypot(machine, math.log(rate.median / rate.low)))
+    up = math.exp(math.hypot(machine, math.log(rate.high / rate.median)))
+    return Interval(
+        median=rate.median, low=rate.median * down, high=rate.median * up, count=rate.count
+    )
+
+
+def _warn_input(best: Candidate) -> str | None:
+    """Say that a plan waits for its input, where it does."""
+    share = best.measurement.input_share or 0.0
+    if share < _WAITS_FOR_INPUT:
+        return None
+    return (
+        f"the best plan waits for its input for {100 * share:.0f} % of the time: faster reading "
+        "(more loader workers, --budget for more trials, a faster disk) would gain more"
+    )
+
+
 def _warn_short_budget(findings: Findings) -> str | None:
     """Warn of a budget that went into the baseline alone, and say which would do."""
     request = findings.request
     results = [result for result in findings.results if result.role is not Role.SHARE]
-    searched = any(r.role is Role.SEARCH or r.plan != findings.baseline_plan for r in results)
+    searched = any(r.role in (Role.SEARCH, Role.FINAL) for r in results)
     if request.trials == 0 or searched:
         return None
-    batch, cores = findings.case.default_batch, findings.node.cpu.usable_cores
-    wide = replace(findings.baseline_plan, threads_per_process=cores)
-    needed_s = findings.spent_s() + TRIALS_PER_BUDGET * TrialTimes(findings).min_s(wide)
+    batch = findings.case.default_batch
+    needed_s = findings.spent_s() + 4 * TrialTimes(findings).min_s(findings.defaults_plan)
     minutes = math.ceil(max(needed_s, 2 * request.budget_s) / 60)
     return (
         f"budget_s={request.budget_s:g} and node_batch={batch}: no time was left to try "

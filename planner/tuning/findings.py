@@ -7,6 +7,7 @@ from typing import Protocol
 
 from launch.case_facts import CaseFacts
 from launch.plan import Plan
+from launch.strategies._gpus import cuda_devices, usable_gpus
 from planner.search.plan_search import time_per_sample_s
 from planner.trials.reports import TrialEnded
 from planner.trials.result import Outcome, Role, TrialResult, with_longest_compile
@@ -52,7 +53,9 @@ class Findings:
         self.software = software
         self.training_samples = float(request.epochs * case.train_samples)
         self.baseline_plan = Plan(strategy="sequential", node_batch=case.default_batch)
-        """The plan of the baseline."""
+        """One core, with the use case's batch."""
+        self.defaults_plan = defaults_plan(case, node)
+        """PyTorch's defaults on this node."""
         self.study = Study(
             use_case=request.workload.use_case,
             node=node.node,
@@ -97,11 +100,27 @@ class Findings:
         """Give the time that an unfinished search of this study has used already."""
         return sum(result.elapsed_s for result in self.current_results())
 
-    def baseline(self) -> TrialResult | None:
-        """Give the baseline of this search: since an earlier one the machine may have changed."""
-        done = [r for r in self.current_results() if r.role is Role.BASELINE]
-        succeeded = [r for r in done if r.outcome is Outcome.OK]
-        return succeeded[-1] if succeeded else None
+    def last_measured(self, role: Role) -> TrialResult | None:
+        """Give the last trial of a role in this search.
+
+        Since an earlier one the machine may have changed.
+        """
+        done = [r for r in self.current_results() if r.role is role and r.outcome is Outcome.OK]
+        return done[-1] if done else None
+
+    def defaults(self) -> TrialResult | None:
+        """Give what PyTorch's defaults showed in this search."""
+        return self.last_measured(Role.DEFAULTS)
+
+    def last_round(self) -> int:
+        """Give the number of the last round of any race of the study."""
+        measured = [result.measurement for result in self.results if result.measurement]
+        return max((number for known in measured for number in known.rounds), default=0)
+
+    def best_candidates(self, count: int) -> list[Candidate]:
+        """Give the fastest plans so far."""
+        rated = sorted(self.candidates(), key=lambda c: -c.amortized_throughput.median)
+        return rated[:count]
 
     def candidates(self) -> list[Candidate]:
         """Give the plans whose speed is known, and that the user's limits allow."""
@@ -135,13 +154,10 @@ class Findings:
         """Tell whether a plan on a GPU has been measured."""
         return any("cpu" not in candidate.plan.devices for candidate in self.candidates())
 
-    def has_only_baseline(self) -> bool:
-        """Tell whether no other plan has been measured."""
-        return all(candidate.plan == self.baseline_plan for candidate in self.candidates())
-
-    def time_of(self, plan: Plan) -> float:
-        """Give the longest trial of a plan that has been tried."""
-        return max(r.elapsed_s for r in self.results if r.plan == plan)
+    def has_only_baselines(self) -> bool:
+        """Tell whether no plan but those that others are compared with has been measured."""
+        known = (self.baseline_plan, self.defaults_plan)
+        return all(candidate.plan in known for candidate in self.candidates())
 
     def time_per_sample_s(self, result: TrialResult) -> float | None:
         """Give what the search minimises, compile time included."""
@@ -158,3 +174,14 @@ class Findings:
             return f"the search ended before a plan within the limits was measured: raise {options}"
         last = (allowed or results)[-1]
         return f"no trial of {len(results)} succeeded, the last one: {last.outcome}, {last.reason}"
+
+
+def defaults_plan(case: CaseFacts, node: Hardware) -> Plan:
+    """Give the plan that PyTorch runs by default: one process, on all cores or on one GPU."""
+    if gpus := usable_gpus(node):
+        devices = cuda_devices(gpus[:1])
+        return Plan(strategy="sequential", node_batch=case.default_batch, devices=devices)
+    cores = node.cpu.usable_cores
+    if cores == 1:
+        return Plan(strategy="sequential", node_batch=case.default_batch)
+    return Plan(strategy="threads", node_batch=case.default_batch, threads_per_process=cores)

@@ -16,7 +16,7 @@ from planner.search.plan_search import find_obstacles
 from planner.trials.reports import Listener
 from planner.trials.runner import TrialRunner
 from planner.tuning.precision_offer import offer_precisions
-from planner.tuning.tune_request import TuneRequest, check_batch
+from planner.tuning.tune_request import TuneRequest, check_batch, check_budget
 from probes.hardware import Hardware
 
 OnMessage = Callable[[str], None]
@@ -56,7 +56,7 @@ def prepare(
     Raises:
         UseCaseError: The use case or its data are at fault.
         LaunchError: The process that loads it was ended from outside.
-        InvalidPlanError: A batch is of more samples than there are.
+        InvalidPlanError: A batch is of more samples than there are, or the budget too small.
         InfeasiblePlanError: The user named a strategy that cannot run here, or none can.
         NoPlanError: Only bf16 is allowed, and no form of it is good here.
     """
@@ -68,6 +68,7 @@ def prepare(
     for warning in facts.warnings:
         listener(Warned(message=warning))
     check_batch(request, facts)
+    check_budget(request, facts)
     _check_strategies(request, facts, node, note, needs_all=needs_all_strategies)
     pixel_bytes = _note_decoded_images(request, facts, note)
     started = time.monotonic()

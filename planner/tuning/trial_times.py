@@ -1,66 +1,89 @@
-"""Time limits of a trial: long enough to measure its plan, short enough for the budget."""
+"""Time limits of a plan in a race: long enough to get warm, short enough for the budget."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from launch.plan import Plan
-from planner.search.plan_search import time_per_sample_s
 from planner.tuning.findings import Findings
+from planner.tuning.race import Entrant, steps_of_turn
 from planner.tuning.tune_request import LARGEST_SHARE
 
-MIN_TRIAL_S, MAX_TRIAL_S = 10.0, 60.0
-TRIALS_PER_BUDGET = 8
-STEPS_TO_JUDGE = 5
+_START_S = 1.0
+_WARMUP_STEPS, _TURNS = 2, 2
+_HOPELESS = 6.0
+"""How many times as long as the best plan a challenger may take, before it is ended while it still
+warms up."""
+
 _COMPILING_S = 90.0
-"""Time that a trial is given beyond its own to compile: AlexNet takes most of a minute."""
+"""Time that a plan is given beyond its own to compile: AlexNet takes most of a minute."""
+
+_LEAST_LIMIT_S, _MOST_USUAL_S = 10.0, 60.0
 
 
 class TrialTimes:
-    """Time limits of the trials of one search, from what it has found.
+    """Times that plans of one search need, from what it has found.
 
     Args:
         findings: Of the search.
+        racing: The plans that run now.
     """
 
-    def __init__(self, findings: Findings) -> None:
+    def __init__(self, findings: Findings, racing: Sequence[Entrant] = ()) -> None:
         self._findings = findings
+        self._racing = racing
         self._budget_s = findings.request.budget_s
 
     def usual_s(self) -> float:
-        """Give the time after which even a noisy trial has had its share of the budget."""
-        return min(max(self._budget_s / TRIALS_PER_BUDGET, MIN_TRIAL_S), MAX_TRIAL_S)
+        """Give the time limit of a plan of which nothing is known."""
+        return min(max(self._budget_s / 6, _LEAST_LIMIT_S), _MOST_USUAL_S)
 
-    def limit_s(self, plan: Plan) -> float:
-        """Give the time that a plan's trial may take."""
-        compiling_s = _COMPILING_S if plan.compile else 0.0
-        return max(self.usual_s(), 2 * self.min_s(plan)) + compiling_s
+    def step_s(self, plan: Plan) -> float:
+        """Estimate the time of a step: measured, else as if the plan were as fast as the best one.
 
-    def min_s(self, plan: Plan) -> float:
-        """Give the time in which a plan as fast as the best one can show it.
-
-        Where that is the baseline, each thread of the plan may be as fast as the baseline's one.
-        Of GPUs nothing is known before a plan on one has been measured.
+        A plan on fewer threads than the best one takes so much longer. Of GPUs nothing is known
+        before a plan on one has been measured.
         """
         findings = self._findings
-        if "cpu" not in plan.devices and not findings.has_gpu_result():
+        known = [(r.plan, r.measurement.median_s) for r in findings.results if r.measurement]
+        known += [(e.plan, e.step_s) for e in self._racing if e.step_s]
+        if measured := [step_s for other, step_s in known if other == plan]:
+            return measured[-1]
+        on_gpu = "cpu" not in plan.devices
+        if on_gpu and all("cpu" in other.devices for other, _ in known):
             return 0.0
-        best, baseline = findings.best_time_s(), findings.baseline()
-        threads = plan.threads if findings.has_only_baseline() else 1
-        known_s = best.median if best else baseline and time_per_sample_s(baseline)
-        return STEPS_TO_JUDGE * (known_s or 0.0) * plan.node_batch / threads
+        if not known:
+            time_s, threads = findings.case.sample_s, findings.node.cpu.usable_cores
+        else:
+            fastest, step_s = min(known, key=lambda pair: pair[1] / pair[0].node_batch)
+            time_s, threads = step_s / fastest.node_batch, fastest.threads
+        return time_s * plan.node_batch * (1.0 if on_gpu else max(1.0, threads / plan.threads))
 
-    def min_repeat_s(self, plan: Plan) -> float:
-        """Give the time in which a plan that was measured shows its speed again, its start too."""
-        tried = [r for r in self._findings.results if r.plan == plan]
-        starts_s = [r.elapsed_s - r.measurement.total_s for r in tried if r.measurement]
-        return self.min_s(plan) + max([0.0, *starts_s])
+    def start_s(self, plan: Plan) -> float:
+        """Estimate the time that a plan takes to start and to get warm."""
+        return _START_S + (_WARMUP_STEPS + 2 * plan.loader_workers) * self.step_s(plan)
+
+    def turn_s(self, plan: Plan) -> float:
+        """Estimate the time of a turn."""
+        step_s = self.step_s(plan)
+        return step_s * steps_of_turn(step_s) if step_s else 0.0
+
+    def limit_s(self, plan: Plan) -> float:
+        """Give the time in which a plan must be warm."""
+        steps = _WARMUP_STEPS + 2 * plan.loader_workers
+        compiling_s = _COMPILING_S if plan.compile else 0.0
+        return max(_LEAST_LIMIT_S, _HOPELESS * steps * self.step_s(plan)) + compiling_s
+
+    def min_s(self, plan: Plan) -> float:
+        """Give the time in which a plan as fast as the best one can show it, beside that one."""
+        if not self.step_s(plan):
+            return 0.0
+        return self.start_s(plan) + 2 * _TURNS * self.turn_s(plan)
 
     def is_affordable(self, plan: Plan) -> bool:
-        """Tell whether a plan on a GPU can be judged in time.
-
-        Batches on CPUs are chosen so before.
-        """
+        """Tell whether a plan can be judged in its part of the budget."""
         request = self._findings.request
         least = request.batch_size or self._findings.case.default_batch
-        if "cpu" in plan.devices or plan.node_batch <= least:
+        if plan.node_batch <= least:
             return True
         return self.min_s(plan) <= LARGEST_SHARE * self._budget_s

@@ -1,50 +1,64 @@
-"""Tuning within a budget: baseline, search, finalists measured again."""
+"""Tuning within a budget: PyTorch's defaults, a race of challengers, and a final of the best."""
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Protocol
+from statistics import fmean
 
 from launch.case_facts import CaseFacts
-from launch.plan import Plan, Setting
+from launch.plan import Plan
 from launch.strategies import strategy_names
 from planner.errors import CancelledError
-from planner.search.plan_search import PlanSearch, time_per_sample_s
+from planner.search.plan_search import PlanSearch, Proposal, time_per_sample_s
+from planner.trials.comparison import PairNoise, fit_log_times
+from planner.trials.contender import StartContender
 from planner.trials.reports import Listener, TrialStarted
 from planner.trials.result import Outcome, Role, TrialResult
 from planner.tuning.choice import find_finalists
 from planner.tuning.findings import Findings
+from planner.tuning.race import Entrant, Race
 from planner.tuning.step_times import find_unmeasured_batches
-from planner.tuning.trial_times import MIN_TRIAL_S, STEPS_TO_JUDGE, TrialTimes
+from planner.tuning.trial_times import TrialTimes
 from planner.tuning.tune_request import allows, limit_choices
-from probes.timing import Interval
 
-_BASELINE_SHARE = 0.5
-_CONFIRMATIONS = 2
-"""Plans of another node that are tried here at most: the first that runs is confirmed."""
-_SHARE_OF_USUAL = 0.5
-"""Part of a usual trial that one with a smaller batch may take: its steps are shorter."""
-_EXACT_FACTOR = 2.5
-"""How much longer a plan may take in fp32: bf16 has twice the peak rate, and half the bytes."""
+_CHALLENGERS = 3
+"""Plans that race beside the incumbent at a time, where memory allows it."""
 
+_MOST_ROUNDS = 4
+"""Rounds after which a challenger that is neither known to be slower nor faster leaves."""
 
-class RunTrial(Protocol):
-    """Runs one plan for a short time, or says what a recorded run of it showed."""
+_LEAST_ROUNDS = 2
+"""Turns that a plan must have had to be evidence."""
 
-    def __call__(
-        self,
-        plan: Plan,
-        *,
-        role: Role,
-        time_limit_s: float,
-        target_s: float,
-        incumbent_s: Interval | None,
-        parameters: Mapping[str, Setting],
-        on_step: Listener,
-    ) -> TrialResult:
-        """Run the plan; a failure is a result."""
+_UNLIKELY = 1.64
+"""Standard errors behind the incumbent from which on more turns are not worth their time: the plan
+leaves without being called slower."""
+
+_STARTS = 2
+"""Times that each plan of the final is started afresh."""
+
+_PUNCTUAL = 0.98
+"""Part of the time left that the final plans with."""
+
+_MARGIN = 1.1
+"""How much longer a final may take than its steps until now would."""
+
+_MOST_FINAL_ROUNDS = 20
+_LEAST_FINAL_SHARE, _FINAL_SHARE = 0.25, 0.45
+"""Part of the budget for the final, at least and at most."""
+
+_RARE_ROUNDS = 2
+"""Turns at each start of plans that are timed for comparison alone."""
+
+_LARGEST_RARE_SHARE = 0.08
+"""Part of the budget that such a plan may take."""
+
+_MEMORY_SHARE = 0.8
+"""Part of the node's memory for all plans side by side."""
 
 
 class Tuner:
@@ -52,7 +66,7 @@ class Tuner:
 
     Args:
         findings: What the study knows, and takes note of each trial.
-        run_trial: Runs a plan.
+        start: Starts the processes of a plan.
         listener: Receives `TrialStarted`, `TrialProgress` and `TrialEnded`.
         checked_s: Time of the budget that checks before the search have taken.
         clock: Seconds that only go forward.
@@ -61,7 +75,7 @@ class Tuner:
     def __init__(
         self,
         findings: Findings,
-        run_trial: RunTrial,
+        start: StartContender,
         listener: Listener,
         *,
         checked_s: float = 0.0,
@@ -69,11 +83,15 @@ class Tuner:
     ) -> None:
         self._findings = findings
         self._request = findings.request
-        self._times = TrialTimes(findings)
-        self._run_trial = run_trial
         self._listener = listener
         self._clock = clock
+        self._race = Race(start, first_round=findings.last_round(), on_step=listener, clock=clock)
+        self._noise = PairNoise()
+        self._entrants: list[Entrant] = []
+        self._proposals: dict[int, Proposal] = {}
+        self._drawn = 0
         self._deadline = clock() + self._request.budget_s - checked_s - findings.spent_s()
+        self._times = TrialTimes(findings, self._entrants)
 
     def search(self) -> bool:
         """Search until the budget is used up; tell whether it was interrupted before.
@@ -84,119 +102,289 @@ class Tuner:
             CancelledError: The search was cancelled before that.
         """
         try:
-            self._search()
-            self._measure_finalists()
-            self._measure_exact()
-            self._measure_shares()
+            with self._closing():
+                self._search()
+                for entrant in list(self._entrants):
+                    self._leave(entrant)
+                self._run_final(self._finalists())
         except (KeyboardInterrupt, CancelledError):
             if not self._findings.candidates():
                 raise
             return True
         return False
 
-    def measure_baseline(self) -> None:
-        """Measure the baseline, unless this search has one."""
-        if self._findings.baseline() is None:
-            limit_s = max(MIN_TRIAL_S, _BASELINE_SHARE * self._remaining_s())
-            self._run(self._findings.baseline_plan, limit_s)
+    def measure_defaults(self) -> None:
+        """Measure PyTorch's defaults, unless this search has."""
+        with self._closing():
+            if self._findings.defaults() is None:
+                self._leave(self._enter_defaults())
 
     def confirm(self, plans: Sequence[Plan]) -> None:
-        """Measure the best plan of a node with equal hardware here; the next where it fails.
-
-        Then the smallest of its shares: what it takes is this node's own, not the other one's.
-        """
-        for plan in plans[:_CONFIRMATIONS]:
-            result = self._run(plan, self._times.limit_s(plan), Role.FINAL)
-            if result.outcome is Outcome.OK:
-                for share in find_unmeasured_batches(plan, self._findings.current_results())[:1]:
-                    self._run(share, self._times.limit_s(share), Role.SHARE)
+        """Race the best plan of a node with equal hardware here; the next where it fails."""
+        for plan in plans[:2]:
+            with self._closing():
+                self._run_final([plan], is_needed=True)
+            if any(candidate.plan == plan for candidate in self._findings.current_candidates()):
                 return
 
+    @contextmanager
+    def _closing(self) -> Iterator[None]:
+        """Keep what is known of the plans that still run, and end them."""
+        try:
+            yield
+        finally:
+            for entrant in list(self._entrants):
+                entrant.close()
+                if len(entrant.turns_s) >= _LEAST_ROUNDS:
+                    self._leave(entrant)
+            self._entrants.clear()
+
+    # The search.
+
     def _search(self) -> None:
-        self.measure_baseline()
-        case = self._with_choices()
+        defaults = self._enter_defaults()
+        self._store(defaults)
+        incumbent = defaults if defaults.failure is None else None
         search = PlanSearch(
             self._request.strategies or strategy_names(),
-            case,
+            self._with_choices(),
             self._findings.node,
-            history=[r for r in self._findings.results if r.role is not Role.SHARE],
+            history=[r for r in self._findings.results if r.role.is_for_choice],
             seed=self._request.workload.seed,
             training_samples=self._findings.training_samples,
             allows=lambda plan: allows(self._request, plan) and self._times.is_affordable(plan),
         )
-        while self._can_continue() and (proposal := search.propose()):
-            spare_s = self._remaining_s() - self._finalists_reserve_s()
-            limit_s = min(self._times.limit_s(proposal.plan), spare_s)
-            if limit_s < self._times.min_s(proposal.plan):
-                break
-            result = self._run(proposal.plan, limit_s, Role.SEARCH, proposal.parameters)
-            search.tell(proposal, result)
-
-    def _measure_finalists(self) -> None:
-        """Measure the best again: the fastest of many noisy times is faster than it really is."""
-        measured = [r.plan for r in self._findings.current_results() if r.role is Role.FINAL]
-        waiting = [
-            c.plan for c in find_finalists(self._findings.candidates()) if c.plan not in measured
-        ]
-        spare_s = self._remaining_s() - self._fp32_reserve_s()
-        while waiting and spare_s < sum(self._times.min_repeat_s(plan) for plan in waiting):
-            waiting.pop()
-        while waiting:
-            spare_s = self._remaining_s() - self._fp32_reserve_s()
-            limit_s = min(self._times.limit_s(waiting[0]), spare_s / len(waiting))
-            self._run(waiting.pop(0), limit_s, Role.FINAL)
-
-    def _measure_exact(self) -> None:
-        """Measure the best plan in fp32 too, so that what its precision gains is no guess."""
-        fp32_plan = self._unmeasured_fp32_plan()
-        if fp32_plan is None or self._remaining_s() < self._times.min_s(fp32_plan):
-            return
-        self._run(fp32_plan, min(self._times.limit_s(fp32_plan), self._remaining_s()), Role.EXACT)
-
-    def _measure_shares(self) -> None:
-        """Measure the best plan with smaller batches: among other nodes it may get such a share."""
-        for plan in self._plans_of_shares():
-            if self._remaining_s() < self._times.min_repeat_s(plan):
+        known = [c.plan for c in self._findings.best_candidates(2) if c.plan != defaults.plan]
+        challengers: list[Entrant] = []
+        while True:
+            while len(challengers) < self._room(incumbent) and (
+                challenger := self._enter_next(search, known)
+            ):
+                if challenger.failure is None:
+                    challengers.append(challenger)
+                else:
+                    self._leave(challenger, search=search)
+            if incumbent is None and challengers:
+                incumbent = challengers.pop(0)
+            if not challengers or incumbent is None:
                 return
-            self._run(plan, min(self._times.limit_s(plan), self._remaining_s()), Role.SHARE)
+            self._race.run_round([incumbent, *challengers], time_limit_s=self._remaining_s())
+            incumbent, challengers = self._judge(incumbent, challengers, search)
 
-    def _plans_of_shares(self) -> list[Plan]:
+    def _judge(
+        self, incumbent: Entrant, challengers: Sequence[Entrant], search: PlanSearch
+    ) -> tuple[Entrant | None, list[Entrant]]:
+        """Let those leave of which enough is known; give who is ahead, and who stays."""
+        if incumbent.failure is not None:
+            self._leave(incumbent, search=search)
+            return None, list(challengers)
+        staying = []
+        for challenger in challengers:
+            if challenger.failure is not None:
+                self._leave(challenger, search=search)
+                continue
+            logs = self._pair_logs(incumbent, challenger)
+            ahead, error = fmean(logs), self._noise.deviation / math.sqrt(len(logs))
+            self._noise.learn(f"{id(incumbent)} {id(challenger)}", logs)
+            sure = self._noise.half_width(len(logs))
+            is_over = len(logs) >= _MOST_ROUNDS or not self._has_time_to_search()
+            if ahead + sure < 0:
+                slower = 100 * (math.exp(-ahead) - 1)
+                reason = f"{slower:.0f} % more time per sample than the best plan beside it"
+                self._leave(challenger, Outcome.SLOWER, reason, search=search)
+            elif ahead - sure > 0 or (is_over and ahead > 0):
+                self._leave(incumbent, search=search)
+                incumbent = challenger
+            elif is_over or (len(logs) >= _LEAST_ROUNDS and ahead + _UNLIKELY * error < 0):
+                self._leave(challenger, search=search)
+            else:
+                staying.append(challenger)
+        return incumbent, staying
+
+    def _pair_logs(self, slow: Entrant, fast: Entrant) -> list[float]:
+        """Give the logarithm of the ratio of their times per sample, compiling charged to both."""
+        samples = self._findings.training_samples
+
+        def cost_s(entrant: Entrant, number: int) -> float:
+            compiling_s = (entrant.contender.compile_s or 0.0) / samples
+            return entrant.turns_s[number] / entrant.plan.node_batch + compiling_s
+
+        common = [number for number in fast.turns_s if number in slow.turns_s]
+        return [math.log(cost_s(slow, n) / cost_s(fast, n)) for n in common]
+
+    def _enter_next(self, search: PlanSearch, known: list[Plan]) -> Entrant | None:
+        """Let the next plan enter: the best of earlier searches first."""
+        if not self._has_time_to_search():
+            return None
+        if known:
+            return self._enter(known.pop(0), Role.SEARCH, self._remaining_s())
+        limit = self._request.trials
+        if limit is not None and self._drawn >= limit:
+            return None
+        if (proposal := search.propose()) is None:
+            return None
+        spare_s = self._remaining_s() - self._final_reserve_s()
+        limit_s = min(self._times.limit_s(proposal.plan), spare_s)
+        if limit_s < self._times.min_s(proposal.plan):
+            return None
+        self._drawn += 1
+        return self._enter(proposal.plan, Role.SEARCH, limit_s, proposal)
+
+    def _room(self, incumbent: Entrant | None) -> int:
+        """Give how many plans can race beside the incumbent."""
+        if self._findings.node.gpus:
+            return 1
+        used = [entrant.contender.peak_memory_bytes or 0 for entrant in self._entrants]
+        largest = max(used, default=0)
+        if not largest:
+            return 1
+        usable = _MEMORY_SHARE * self._findings.node.memory.usable_bytes
+        return max(1, min(_CHALLENGERS, int(usable // largest) - (incumbent is not None)))
+
+    # The final.
+
+    def _finalists(self) -> list[Plan]:
+        """Give the plans that may be the best, and the best in fp32 where rounding was allowed."""
         candidates = self._findings.candidates()
         if not candidates:
             return []
-        best = self._findings.choose(candidates).plan
-        return find_unmeasured_batches(best, self._findings.current_results())
+        plans = [candidate.plan for candidate in find_finalists(candidates)]
+        if self._request.precision == "auto" and plans[0].precision != "fp32":
+            exact = replace(plans[0], precision="fp32")
+            plans = [plans[0], exact, *(plan for plan in plans[1:] if plan != exact)]
+        return plans
 
-    def _unmeasured_fp32_plan(self) -> Plan | None:
-        """Give the best plan with precision fp32, where the user would want to know its speed."""
-        candidates = self._findings.candidates()
-        if self._request.precision != "auto" or not candidates:
-            return None
-        fp32_plan = replace(self._findings.choose(candidates).plan, precision="fp32")
-        measured = any(
-            result.plan == fp32_plan and result.outcome is not Outcome.SLOWER
-            for result in self._findings.current_results()
-        )
-        return None if measured else fp32_plan
+    def _run_final(self, plans: Sequence[Plan], *, is_needed: bool = False) -> None:
+        """Start the finalists and what they are compared with afresh, and race them.
 
-    def _run(
-        self,
-        plan: Plan,
-        limit_s: float,
-        role: Role = Role.BASELINE,
-        parameters: Mapping[str, Setting] | None = None,
-    ) -> TrialResult:
-        best = self._findings.best_time_s()
+        Args:
+            plans: The finalists, the best one first; none: no final.
+            is_needed: Whether it is held however little time is left.
+        """
+        if all(plan == self._findings.defaults_plan for plan in plans):
+            return
+        defaults, rare = self._findings.defaults_plan, self._rare_plans(plans[0])
+        least = 1 if plans[0].precision == "fp32" else min(2, len(plans))
+        for starts, compared, count in _finals(range(len(plans), least - 1, -1), rare):
+            raced = [plan for plan in plans[:count] if plan != defaults] + [defaults]
+            needed_s = starts * self._final_time_s([*raced, *(plan for plan, _ in compared)])
+            if _MARGIN * needed_s < self._remaining_s():
+                break
+        else:
+            if not is_needed:
+                return
+        roles = {repr(plan): role for plan, role in compared}
+        roles |= {repr(defaults): Role.DEFAULTS} | {repr(plan): Role.FINAL for plan in plans}
+        entrants: list[Entrant] = []
+        for start in range(starts):
+            end = self._clock() + _PUNCTUAL * self._remaining_s() / (starts - start)
+            if start == 0:
+                entrants = [
+                    self._enter(plan, roles[repr(plan)], self._times.limit_s(plan))
+                    for plan in [*raced, *(p for p, _ in compared)]
+                ]
+            else:
+                for entrant in (e for e in entrants if e.failure is None):
+                    self._race.restart(entrant, time_limit_s=self._times.limit_s(entrant.plan))
+            self._race_final(entrants, end)
+            for entrant in entrants:
+                entrant.close()
+        for entrant in entrants:
+            self._leave(entrant)
+
+    def _race_final(self, entrants: Sequence[Entrant], end: float) -> None:
+        """Run rounds until the time is up; what is only compared with has a few turns."""
+        for number in range(_MOST_FINAL_ROUNDS):
+            running = [e for e in entrants if number < _RARE_ROUNDS or not e.role.is_rare]
+            round_s = sum(entrant.turn_s for entrant in running if entrant.is_open)
+            if number >= _LEAST_ROUNDS and self._clock() + round_s > end:
+                return
+            self._race.run_round(running)
+
+    def _final_time_s(self, plans: Sequence[Plan]) -> float:
+        """Estimate the least time of one start of some plans, and of the fewest rounds."""
+        turns_s = sum(map(self._times.turn_s, plans))
+        return sum(map(self._times.start_s, plans)) + _LEAST_ROUNDS * turns_s
+
+    def _rare_plans(self, best: Plan) -> list[tuple[Plan, Role]]:
+        """Give the plans that the best one is compared with by a few turns.
+
+        One core, as the papers have it; the best plan with the use case's own batch, which shows
+        what the settings gain apart from the batch; and with the batches that shares of a job with
+        other nodes may have.
+        """
+        findings = self._findings
+        own = replace(best, node_batch=findings.case.default_batch)
+        fits = best.micro_batches * best.replicas <= own.node_batch
+        wanted = [(own, Role.OWN_BATCH)] if fits else []
+        wanted.append((findings.baseline_plan, Role.BASELINE))
+        shares = find_unmeasured_batches(best, findings.current_results())
+        wanted += [(plan, Role.SHARE) for plan in shares]
+        found: dict[str, tuple[Plan, Role]] = {}
+        limit_s = _LARGEST_RARE_SHARE * self._request.budget_s
+        for plan, role in wanted:
+            is_new = plan not in (best, findings.defaults_plan) and repr(plan) not in found
+            if is_new and _STARTS * self._final_time_s([plan]) <= limit_s:
+                found[repr(plan)] = (plan, role)
+        return list(found.values())
+
+    def _final_reserve_s(self) -> float:
+        """Time to set aside for the final."""
+        plans = (self._finalists() or [self._findings.defaults_plan])[:2]
+        plans = [*plans, self._findings.defaults_plan]
+        plans += [plan for plan, _ in self._rare_plans(plans[0])]
+        budget_s = self._request.budget_s
+        needed_s = 1.3 * _MARGIN * _STARTS * self._final_time_s(plans)
+        return min(max(needed_s, _LEAST_FINAL_SHARE * budget_s), _FINAL_SHARE * budget_s)
+
+    # Entering and leaving.
+
+    def _enter_defaults(self) -> Entrant:
+        limit_s = max(self._times.usual_s(), self._remaining_s() / 2)
+        entrant = self._enter(self._findings.defaults_plan, Role.DEFAULTS, limit_s)
+        for _ in range(_LEAST_ROUNDS):
+            self._race.run_round([entrant])
+        return entrant
+
+    def _enter(
+        self, plan: Plan, role: Role, limit_s: float, proposal: Proposal | None = None
+    ) -> Entrant:
         self._listener(TrialStarted(plan=plan, role=role, left_s=self._remaining_s()))
-        result = self._run_trial(
-            plan,
-            role=role,
-            time_limit_s=limit_s,
-            target_s=self._times.usual_s() * (_SHARE_OF_USUAL if role is Role.SHARE else 1.0),
-            incumbent_s=best if role is Role.SEARCH else None,
-            parameters=parameters or {},
-            on_step=self._listener,
-        )
+        parameters = {} if proposal is None else proposal.parameters
+        entrant = self._race.enter(plan, role, time_limit_s=limit_s, parameters=parameters)
+        self._entrants.append(entrant)
+        if proposal is not None:
+            self._proposals[id(entrant)] = proposal
+        return entrant
+
+    def _leave(
+        self,
+        entrant: Entrant,
+        outcome: Outcome | None = None,
+        reason: str | None = None,
+        *,
+        search: PlanSearch | None = None,
+    ) -> None:
+        """End a plan's processes and keep what it showed, unless that is kept already."""
+        entrant.close()
+        result = entrant.result(outcome, reason)
+        self._entrants.remove(entrant)
+        if not entrant.is_stored:
+            result = self._store(entrant, result)
+        proposal = self._proposals.pop(id(entrant), None)
+        if search is not None and proposal is not None:
+            search.tell(proposal, result)
+
+    def _store(self, entrant: Entrant, result: TrialResult | None = None) -> TrialResult:
+        """Keep what a plan has shown so far."""
+        entrant.is_stored = True
+        result = result or entrant.result()
+        if (known := result.measurement) is not None and known.rounds:
+            racing = [one.result() for one in self._entrants]
+            levels = fit_log_times([*self._findings.current_results(), *racing, result])
+            raw = math.log(known.median_s / result.plan.node_batch)
+            drift = math.exp(raw - levels[repr(result.plan)])
+            result = replace(result, measurement=replace(known, drift=drift))
         ended = self._findings.add(result)
         self._listener(ended)
         return ended.result
@@ -204,45 +392,27 @@ class Tuner:
     def _remaining_s(self) -> float:
         return self._deadline - self._clock()
 
-    def _can_continue(self) -> bool:
-        limit = self._request.trials
-        drawn = sum(1 for result in self._findings.current_results() if result.role is Role.SEARCH)
-        if limit is not None and drawn >= limit:
-            return False
-        return self._remaining_s() > self._finalists_reserve_s()
-
-    def _finalists_reserve_s(self) -> float:
-        """Time to set aside for the finalists; a baseline that nothing beats needs none."""
-        if self._findings.has_only_baseline():
-            return 0.0
-        times = [
-            self._findings.time_of(finalist.plan)
-            for finalist in find_finalists(self._findings.candidates())
-        ]
-        return min(sum(times) + self._later_reserve_s(), self._request.budget_s / 3)
-
-    def _later_reserve_s(self) -> float:
-        """Time to set aside for what comes after the finalists."""
-        return self._fp32_reserve_s() + self._shares_reserve_s()
-
-    def _shares_reserve_s(self) -> float:
-        """Time to set aside for the best plan with smaller batches, whose steps are shorter."""
-        if not (plans := self._plans_of_shares()):
-            return 0.0
-        best = self._findings.choose(self._findings.candidates()).plan
-        needed_s = _SHARE_OF_USUAL * len(plans) * self._findings.time_of(best)
-        return min(needed_s, self._request.budget_s / 8)
-
-    def _fp32_reserve_s(self) -> float:
-        """Time to set aside for the best plan in fp32, which is slower."""
-        if self._unmeasured_fp32_plan() is None:
-            return 0.0
-        rounded = self._findings.choose(self._findings.candidates()).plan
-        return min(_EXACT_FACTOR * self._findings.time_of(rounded), self._request.budget_s / 6)
+    def _has_time_to_search(self) -> bool:
+        return self._remaining_s() > self._final_reserve_s()
 
     def _with_choices(self) -> CaseFacts:
         """Put the user's limits into the search space, and leave out what takes too long."""
-        baseline = self._findings.baseline()
-        time_s = (time_per_sample_s(baseline) if baseline else None) or 0.0
-        min_s = STEPS_TO_JUDGE * time_s / self._findings.node.cpu.usable_cores
-        return limit_choices(self._findings.case, self._request, least_time_per_sample_s=min_s)
+        defaults = self._findings.defaults()
+        time_s = (time_per_sample_s(defaults) if defaults else None) or 0.0
+        return limit_choices(
+            self._findings.case, self._request, least_time_per_sample_s=_STEPS_OF_TRIAL * time_s
+        )
+
+
+_STEPS_OF_TRIAL = 5
+"""Steps that a plan makes until it is judged: to get warm, and a few turns."""
+
+
+def _finals(
+    finalists: Sequence[int], rare: Sequence[tuple[Plan, Role]]
+) -> Iterator[tuple[int, Sequence[tuple[Plan, Role]], int]]:
+    """Give starts, plans to compare with and number of finalists, the most telling first."""
+    for starts in range(_STARTS, 0, -1):
+        for compared in range(len(rare), -1, -1):
+            for count in finalists:
+                yield starts, rare[:compared], count

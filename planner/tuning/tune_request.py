@@ -15,6 +15,10 @@ from planner.tuning.choice import Candidate
 
 _BATCH_FACTORS = (1, 2, 4, 8)
 _GPU_BATCH_FACTORS = (1, 2, 4, 8, 16, 32, 64)
+_LEAST_STEPS = 4
+"""Steps in which two plans get warm and have two turns each: 8, of which a plan that is better than
+PyTorch's defaults needs half the time."""
+
 LARGEST_SHARE = 0.25
 """Largest share of the budget that judging one plan may take."""
 _COMPILING_BUDGET_S = 360.0
@@ -96,6 +100,22 @@ def check_batch(request: TuneRequest, case: CaseFacts) -> None:
                 f"{option} {batch} and train_samples={case.train_samples}: "
                 f"use at most {option} {case.train_samples}"
             )
+
+
+def check_budget(request: TuneRequest, case: CaseFacts) -> None:
+    """Check that the budget holds a comparison of two plans at all.
+
+    Raises:
+        InvalidPlanError: It does not; the message names one that does.
+    """
+    batch = request.batch_size or min(case.default_batch, request.max_batch or case.default_batch)
+    least_s = _LEAST_STEPS * batch * case.sample_s
+    if least_s > request.budget_s:
+        raise InvalidPlanError(
+            f"--budget {request.budget_s:g}s: steps of {batch} samples take about "
+            f"{batch * case.sample_s:.0f} s here, so that no two plans can be compared: use "
+            f"--budget {math.ceil(2 * least_s / 60)}m, or a smaller --batch-size"
+        )
 
 
 def choose_from(

@@ -727,3 +727,18 @@ class Random(Sgd):
 
     def dataset(self, data, *, train: bool):
         return Shaken(160) if train else Pictures(10)
+
+
+class SlowPictures(Pictures):
+    """Pictures each of which takes a while to read."""
+
+    def __getitem__(self, index: int):
+        time.sleep(0.004)
+        return super().__getitem__(index)
+
+
+class SlowInput(Sgd):
+    """Waits for its samples."""
+
+    def dataset(self, data, *, train: bool):
+        return SlowPictures(160 if train else 10)

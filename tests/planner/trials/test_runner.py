@@ -1,7 +1,8 @@
-"""One plan run for a short time: how it is measured and how it can fail."""
+"""Plans that are started to be timed: their steps, their pauses, and how they can fail."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 import warnings
@@ -16,10 +17,10 @@ from launch.plan import Plan
 from launch.workers.case_description import find_compiler
 from launch.workers.fork_server_pool import ForkServerPool
 from launch.workload import Workload
+from planner.trials.contender import TrialFailedError
 from planner.trials.result import Outcome
 from planner.trials.runner import TrialRunner
 from probes.node import probe
-from probes.timing import Interval
 
 TINY = Path(__file__).parents[2] / "launch" / "tiny_cases.py"
 ALONE = Plan(strategy="sequential", node_batch=8)
@@ -33,33 +34,68 @@ def runner_of():
         yield lambda case: TrialRunner(Workload(use_case=f"{TINY}:{case}"), node, servers)
 
 
-def test_plan_is_measured_until_it_is_known(runner_of):
-    steps = []
-    result = runner_of("Sgd").run(ALONE, time_limit_s=60, target_s=5, on_step=steps.append)
-    assert result.outcome is Outcome.OK
-    assert len(result.measurement.samples_s) >= 5
-    assert len(result.measurement.warmup_s) >= 1
-    assert len(steps) == len(result.measurement.warmup_s) + len(result.measurement.samples_s)
-    assert result.peak_memory_bytes > 10 * 2**20
-    assert result.throughput_samples_per_s().median > 0
+@contextlib.contextmanager
+def started(runner, plan=ALONE):
+    contender = runner.start(plan)
+    try:
+        yield contender
+    finally:
+        contender.close()
+
+
+def worker_states(runner):
+    server = psutil.Process(runner.server_pid)
+    return {child.status() for child in server.children(recursive=True)}
+
+
+def test_plan_makes_as_many_steps_as_it_is_told_and_then_stands_still(runner_of):
+    runner = runner_of("Sgd")
+    with started(runner) as contender:
+        steps = contender.make_steps(3, time_limit_s=60)
+        assert [step.step for step in steps] == [0, 1, 2]
+        assert all(step.samples == 8 and step.time_s > 0 for step in steps)
+        assert worker_states(runner) == {psutil.STATUS_STOPPED}
+        assert [step.step for step in contender.make_steps(2, time_limit_s=60)] == [3, 4]
+        assert contender.peak_memory_bytes > 10 * 2**20
+
+
+def test_time_in_which_a_plan_stands_still_is_in_no_step(runner_of):
+    with started(runner_of("Sgd")) as contender:
+        contender.make_steps(3, time_limit_s=60)
+        time.sleep(1.0)
+        assert max(step.time_s for step in contender.make_steps(3, time_limit_s=60)) < 1.0
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs 2 cores")
+def test_plans_take_turns_on_the_same_cores(runner_of):
+    runner = runner_of("Sgd")
+    pair = Plan(strategy="processes", node_batch=8, processes=2, replicas=2)
+    with started(runner) as alone, started(runner, pair) as both:
+        for number in range(3):
+            for contender in (alone, both):
+                (step,) = contender.make_steps(1, time_limit_s=60)
+                assert step.step == number
+
+
+def test_loader_processes_of_a_plan_that_stands_still_read_nothing_ahead(runner_of):
+    plan = replace(ALONE, loader_workers=2)
+    with started(runner_of("SlowInput"), plan) as contender:
+        contender.make_steps(6, time_limit_s=60)
+        time.sleep(0.5)  # enough for a dozen batches
+        (step,) = contender.make_steps(1, time_limit_s=60)
+        assert step.input_s > 0.01
+        assert step.read_ahead <= 1
 
 
 @pytest.mark.long
 @pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler, or no headers of Python")
 def test_time_that_a_plan_took_to_compile_is_told(runner_of):
-    compiled = replace(ALONE, compile=True)
-    result = runner_of("Sgd").run(compiled, time_limit_s=200, target_s=1)
-    assert result.outcome is Outcome.OK, result.reason
-    assert 0 < result.compile_s < result.elapsed_s
-    assert runner_of("Sgd").run(ALONE, time_limit_s=60, target_s=1).compile_s is None
-
-
-def test_plan_that_is_far_behind_is_ended_early(runner_of):
-    fast = Interval(median=1e-9, low=1e-9, high=1e-9, count=9)
-    result = runner_of("Sgd").run(ALONE, time_limit_s=60, incumbent_s=fast)
-    assert result.outcome is Outcome.SLOWER
-    assert "more time per sample than the best plan" in result.reason
-    assert len(result.measurement.samples_s) < 5
+    with started(runner_of("Sgd"), replace(ALONE, compile=True)) as contender:
+        contender.make_steps(3, time_limit_s=200)
+        assert contender.compile_s > 0
+    with started(runner_of("Sgd")) as contender:
+        contender.make_steps(3, time_limit_s=60)
+        assert contender.compile_s is None
 
 
 @pytest.mark.parametrize(
@@ -74,38 +110,43 @@ def test_plan_that_is_far_behind_is_ended_early(runner_of):
     ],
 )
 def test_failure_is_a_result_with_its_reason(runner_of, case, outcome, reason):
-    result = runner_of(case).run(ALONE, time_limit_s=60)
-    assert result.outcome is outcome
-    assert reason in result.reason
+    with started(runner_of(case)) as contender, pytest.raises(TrialFailedError) as failed:
+        contender.make_steps(3, time_limit_s=60)
+    assert failed.value.outcome is outcome
+    assert reason in failed.value.reason
 
 
 def test_crash_keeps_the_last_lines_of_the_log(runner_of):
-    result = runner_of("Raises").run(ALONE, time_limit_s=60)
-    assert result.log_tail.splitlines()[-1] == "ArithmeticError: the loss is beyond me"
+    with started(runner_of("Raises")) as contender, pytest.raises(TrialFailedError) as failed:
+        contender.make_steps(1, time_limit_s=60)
+    assert failed.value.log_tail.splitlines()[-1] == "ArithmeticError: the loss is beyond me"
 
 
 def test_hanging_plan_ends_at_its_time_limit_with_all_its_processes(runner_of):
     pair = Plan(strategy="processes", node_batch=8, processes=2, replicas=2)
     if len(os.sched_getaffinity(0)) < 2:
         pair = ALONE
-    result = runner_of("Hangs").run(pair, time_limit_s=1)
-    assert result.outcome is Outcome.TIME_LIMIT
-    server = psutil.Process(runner_of("Hangs").server_pid)
-    assert server.children(recursive=True) == []
+    runner = runner_of("Hangs")
+    with started(runner, pair) as contender, pytest.raises(TrialFailedError) as failed:
+        contender.make_steps(1, time_limit_s=1)
+    assert failed.value.outcome is Outcome.TIME_LIMIT
+    assert worker_states(runner) == set()
 
 
 def test_plan_too_large_for_the_node_is_refused_without_starting(runner_of):
     plan = Plan(strategy="processes", node_batch=4096, processes=4096, replicas=4096)
-    result = runner_of("Sgd").run(plan, time_limit_s=60)
-    assert result.outcome is Outcome.CRASH
-    assert "usable_cores=" in result.reason
+    with pytest.raises(TrialFailedError, match="usable_cores="):
+        runner_of("Sgd").start(plan)
 
 
 def test_trials_go_on_after_the_fork_server_was_killed(runner_of):
     runner = runner_of("Sgd")
-    psutil.Process(runner.server_pid).kill()
-    results = [runner.run(ALONE, time_limit_s=60, target_s=1) for _ in range(2)]
-    assert results[-1].outcome is Outcome.OK
+    with started(runner) as contender:
+        psutil.Process(runner.server_pid).kill()
+        with pytest.raises(TrialFailedError):
+            contender.make_steps(1, time_limit_s=60)
+    with started(runner) as contender:
+        assert len(contender.make_steps(1, time_limit_s=60)) == 1
 
 
 def test_nothing_of_a_killed_fork_server_is_left_open(runner_of):
@@ -116,8 +157,8 @@ def test_nothing_of_a_killed_fork_server_is_left_open(runner_of):
         time.sleep(0.01)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        result = runner.run(ALONE, time_limit_s=60, target_s=1)
-    assert result.outcome is Outcome.OK
+        with started(runner) as contender:
+            assert len(contender.make_steps(1, time_limit_s=60)) == 1
     assert not [found for found in caught if found.category is ResourceWarning]
 
 

@@ -1,0 +1,54 @@
+"""Time of a sample: a rough figure, before any plan is tried, for what a budget can hold."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import time
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import Dataset
+
+from launch.data.batch import num_samples
+from launch.data.loading import load
+from launch.data.split import BatchSize
+from launch.use_cases._base import UseCase
+
+_PASSES = (2, 4, 8)
+"""Samples of each pass: BatchNorm wants two. The first pass finds nothing ready."""
+
+_ENOUGH_S = 1.0
+"""After so long no other pass is made."""
+
+
+def time_sample(case: UseCase, model: nn.Module, dataset: Dataset[Any], samples: int) -> float:
+    """Time a forward and backward pass of a few samples on all cores; 0 where that fails.
+
+    The least time of a few passes, because other work on the machine only adds to it. Small batches
+    take more time per sample than large ones, and the first pass of a process takes longer than
+    those after it: the figure is an upper bound.
+
+    Args:
+        case: What is trained.
+        model: Its model; has gradients afterwards.
+        dataset: Its training samples.
+        samples: How many there are.
+    """
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    model.train()
+    found_s, began = math.inf, time.perf_counter()
+    with contextlib.suppress(Exception):  # a trial tells better what is wrong
+        for count in _PASSES:
+            indices = [index % samples for index in range(count)]
+            work = iter([(indices, BatchSize(len(indices), len(indices)))])
+            batch: Any = next(load(dataset, work, loader_workers=0))[0]
+            started = time.perf_counter()
+            output = model(batch[0])
+            case.loss(output, batch[1]).backward()  # type: ignore[no-untyped-call]
+            found_s = min(found_s, (time.perf_counter() - started) / num_samples(batch))
+            if time.perf_counter() - began > _ENOUGH_S:
+                break
+    return found_s if math.isfinite(found_s) else 0.0

@@ -1,0 +1,305 @@
+"""Race: plans that are kept warm side by side and take turns, so that drift slows all of them.
+
+In a round each contender makes a few steps while the others stand still; every other round goes
+backwards. What counts is the number of turns: neighbouring turns differ as much whether they last
+half a second or seven.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+
+from launch.plan import Plan, Setting
+from launch.reports import StepDone
+from planner.trials.contender import Contender, StartContender, TrialFailedError
+from planner.trials.reports import Listener, TrialProgress, ignore
+from planner.trials.result import Outcome, Role, TrialResult
+from probes.timing import Measurement
+
+_LEAST_TURN_S = 0.25
+"""Shorter turns would be spent in the switch from one plan to the next."""
+
+_LONG_STEP_S = 1.5
+"""A step that takes so long is a turn by itself."""
+
+_LEAST_WARMUP_STEPS = 2
+_MOST_WARMUP_STEPS = 8
+_STILL_WARMING = 0.85
+"""A step that takes less than this part of the one before shows that the plan is not warm yet."""
+
+_PREFETCHED = 2
+"""Batches that torch's DataLoader lets each of its processes read ahead."""
+
+_INPUT_BOUND = 0.05
+"""Part of the time in which a plan waits for its input, from which on it counts as bound by it."""
+
+
+@dataclass(slots=True)
+class Entrant:
+    """A plan in a race: its processes, and the turns that it has had."""
+
+    plan: Plan
+    role: Role
+    contender: Contender
+    parameters: Mapping[str, Setting] = field(default_factory=dict)
+
+    turns_s: dict[int, float] = field(default_factory=dict)
+    """Mean step of each turn, by round."""
+
+    warmup_s: list[float] = field(default_factory=list)
+    elapsed_s: float = 0.0
+    """Time that it took from the others: its start, its warm-up and its turns."""
+
+    spent_s: float = 0.0
+    """Time of its steps alone."""
+
+    starts: int = 1
+    is_open: bool = True
+    is_stored: bool = False
+    """Whether its result is kept."""
+
+    failure: TrialFailedError | None = None
+    _steps: int = 0
+    _input_s: float = 0.0
+    _timed_s: float = 0.0
+    _read_ahead: list[int] = field(default_factory=list)
+
+    @property
+    def step_s(self) -> float:
+        """Time of a step, as far as it is known."""
+        return fmean(list(self.turns_s.values())[-3:] or self.warmup_s[-1:] or [0.0])
+
+    @property
+    def turn_s(self) -> float:
+        """Time of its next turn."""
+        return self.step_s * self.steps_of_turn()
+
+    def steps_of_turn(self) -> int:
+        """Give how many steps its next turn has.
+
+        A plan that waits for its loader processes has its batches in bursts, as many as there are
+        processes: its turn is longer than what they can have read ahead.
+        """
+        step_s = self.step_s
+        steps = steps_of_turn(step_s)
+        if self.plan.loader_workers and self.input_share() > _INPUT_BOUND:
+            steps = max(steps, _PREFETCHED * self.plan.loader_workers + 1)
+        return steps
+
+    def add_warmup(self, steps: Sequence[StepDone]) -> None:
+        """Take note of steps before the first turn."""
+        self.warmup_s += [step.time_s for step in steps]
+        self.spent_s += sum(step.time_s for step in steps)
+        self._input_s, self._timed_s = _sum_input(steps[-1:])
+        self._read_ahead = [steps[-1].read_ahead]
+
+    def add_turn(self, number: int, steps: Sequence[StepDone]) -> None:
+        """Take note of a turn; of many steps the first, which finds cold caches, does not count."""
+        counted = steps[1:] if len(steps) > 3 else steps
+        self.turns_s[number] = fmean(step.time_s for step in counted)
+        input_s, timed_s = _sum_input(steps)
+        self._input_s, self._timed_s = self._input_s + input_s, self._timed_s + timed_s
+        self._steps += len(steps)
+        self.spent_s += timed_s
+        self._read_ahead.append(steps[-1].read_ahead)
+
+    def input_share(self) -> float:
+        """Give the part of the time in which its steps waited for samples."""
+        return self._input_s / self._timed_s if self._timed_s else 0.0
+
+    def read_ahead_factor(self) -> float:
+        """Give by how much steps would take longer without what was read before the first turn.
+
+        Batches that lay ready then, and are used up now, were not loaded in the time of the turns.
+        """
+        if not self._steps or len(self._read_ahead) < 2:
+            return 1.0
+        used_up = max(0, self._read_ahead[0] - self._read_ahead[-1])
+        return self._steps / max(1, self._steps - used_up)
+
+    def measurement(self, drift: float = 1.0) -> Measurement | None:
+        """Give its times; those of the warm-up where it had no turn."""
+        if not self.turns_s:
+            if not self.warmup_s:
+                return None
+            *before, last = self.warmup_s
+            return Measurement(warmup_s=tuple(before), samples_s=(last,), spent_s=self.spent_s)
+        factor = self.read_ahead_factor()
+        return Measurement(
+            warmup_s=tuple(self.warmup_s),
+            samples_s=tuple(time_s * factor for time_s in self.turns_s.values()),
+            rounds=tuple(self.turns_s),
+            drift=drift,
+            starts=self.starts,
+            spent_s=self.spent_s,
+            input_share=self.input_share(),
+        )
+
+    def result(
+        self, outcome: Outcome | None = None, reason: str | None = None, drift: float = 1.0
+    ) -> TrialResult:
+        """Give what its turns have shown."""
+        failed = self.failure
+        return TrialResult(
+            plan=self.plan,
+            role=self.role,
+            outcome=failed.outcome if failed else outcome or Outcome.OK,
+            measurement=self.measurement(drift),
+            peak_memory_bytes=self.contender.peak_memory_bytes,
+            compile_s=self.contender.compile_s,
+            reason=failed.reason if failed else reason,
+            log_tail=failed.log_tail if failed else None,
+            elapsed_s=self.elapsed_s,
+            parameters=self.parameters,
+        )
+
+    def close(self) -> None:
+        """End its processes."""
+        if self.is_open:
+            self.is_open = False
+            self.contender.close()
+
+
+def steps_of_turn(step_s: float) -> int:
+    """Give how many steps a turn has, by the time of one."""
+    return 1 if step_s >= _LONG_STEP_S else max(2, math.ceil(_LEAST_TURN_S / step_s))
+
+
+class Race:
+    """The rounds of one search.
+
+    Args:
+        start: Starts the processes of a plan.
+        first_round: Number of the first round; later than those of earlier races of the study.
+        on_step: Receives a `TrialProgress` after each turn.
+        clock: Seconds that only go forward.
+    """
+
+    def __init__(
+        self,
+        start: StartContender,
+        *,
+        first_round: int = 0,
+        on_step: Listener = ignore,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._start = start
+        self._round = first_round
+        self._on_step = on_step
+        self._clock = clock
+
+    def enter(
+        self,
+        plan: Plan,
+        role: Role,
+        *,
+        time_limit_s: float,
+        parameters: Mapping[str, Setting] | None = None,
+    ) -> Entrant:
+        """Start a plan and warm it up; whether that failed, its `Entrant.failure` tells.
+
+        Warm-up lasts until a step is no longer clearly shorter than the one before, and until what
+        loader processes read ahead during the first, slow steps is used up.
+        """
+        began = self._clock()
+        try:
+            contender = self._start(plan)
+        except TrialFailedError as error:
+            entrant = Entrant(plan, role, _NeverStarted(), parameters or {}, failure=error)
+            entrant.is_open = False
+            entrant.elapsed_s = self._clock() - began
+            return entrant
+        entrant = Entrant(plan, role, contender, parameters or {})
+        try:
+            self._warm_up(entrant, began + time_limit_s)
+        except TrialFailedError as error:
+            entrant.failure = error
+            entrant.close()
+        except BaseException:
+            entrant.close()
+            raise
+        entrant.elapsed_s = self._clock() - began
+        return entrant
+
+    def restart(self, entrant: Entrant, *, time_limit_s: float) -> None:
+        """Start a plan's processes afresh; its turns so far stay."""
+        entrant.close()
+        again = self.enter(entrant.plan, entrant.role, time_limit_s=time_limit_s)
+        entrant.elapsed_s += again.elapsed_s
+        entrant.spent_s += again.spent_s
+        entrant.failure, entrant.is_open = again.failure, again.is_open
+        entrant.starts += 1
+        if again.failure is None:
+            entrant.contender = again.contender
+
+    def run_round(self, entrants: Sequence[Entrant], *, time_limit_s: float = math.inf) -> None:
+        """Give each of them a turn. One that fails is closed, and has its `Entrant.failure`."""
+        self._round += 1
+        order = entrants if self._round % 2 else entrants[::-1]
+        for entrant in order:
+            if entrant.is_open:
+                self._take_turn(entrant, time_limit_s)
+
+    def _warm_up(self, entrant: Entrant, deadline: float) -> None:
+        least = _LEAST_WARMUP_STEPS + _PREFETCHED * entrant.plan.loader_workers
+        most = least + _MOST_WARMUP_STEPS
+        while len(known := entrant.warmup_s) < least or (
+            len(known) < most and known[-1] < _STILL_WARMING * known[-2]
+        ):
+            left = self._clock()
+            count = max(1, min(least - len(known), 1 if not known else least))
+            entrant.add_warmup(
+                entrant.contender.make_steps(count, time_limit_s=max(0.0, deadline - left))
+            )
+            self._report(entrant)
+
+    def _take_turn(self, entrant: Entrant, time_limit_s: float) -> None:
+        began = self._clock()
+        count = entrant.steps_of_turn()
+        limit_s = min(time_limit_s, max(_LEAST_LIMIT_S, _SLOWDOWN * entrant.turn_s))
+        try:
+            steps = entrant.contender.make_steps(count, time_limit_s=limit_s)
+        except TrialFailedError as error:
+            if error.outcome is not Outcome.TIME_LIMIT or limit_s < time_limit_s:
+                entrant.failure = error
+            entrant.close()
+        else:
+            entrant.add_turn(self._round, steps)
+            self._report(entrant)
+        entrant.elapsed_s += self._clock() - began
+
+    def _report(self, entrant: Entrant) -> None:
+        rate = entrant.plan.node_batch / entrant.step_s
+        self._on_step(
+            TrialProgress(
+                steps=len(entrant.warmup_s) + entrant._steps,
+                elapsed_s=entrant.spent_s,
+                throughput_samples_per_s=rate,
+            )
+        )
+
+
+_LEAST_LIMIT_S, _SLOWDOWN = 10.0, 20.0
+"""A turn that takes so much longer than the ones before has got stuck."""
+
+
+class _NeverStarted:
+    """Stands for the processes of a plan that could not be started."""
+
+    peak_memory_bytes: int | None = None
+    compile_s: float | None = None
+
+    def make_steps(self, count: int, *, time_limit_s: float) -> Sequence[StepDone]:
+        """Make none."""
+        return ()
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def _sum_input(steps: Sequence[StepDone]) -> tuple[float, float]:
+    return sum(step.input_s for step in steps), sum(step.time_s for step in steps)

@@ -1,0 +1,141 @@
+"""Plans compared by turns side by side: intervals that hold, and drift that cancels out."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+from statistics import fmean
+
+import pytest
+
+from launch.plan import Plan
+from planner.trials.comparison import (
+    PairNoise,
+    are_equal,
+    compare_results,
+    drift_deviation,
+    fit_log_times,
+    pair_logs,
+    ratio_interval,
+)
+from probes.timing import Measurement
+
+
+@dataclass(frozen=True)
+class Turns:
+    plan: Plan
+    measurement: Measurement
+
+
+def turns(batch: int, times_s: dict[int, float]) -> Turns:
+    measurement = Measurement(samples_s=tuple(times_s.values()), rounds=tuple(times_s))
+    return Turns(Plan(strategy="sequential", node_batch=batch), measurement)
+
+
+def noisy_pairs(rng: random.Random, count: int, autocorrelation: float) -> list[float]:
+    """Draw ratios of two equal plans that take turns, on a machine whose speed wanders."""
+    mood, logs = rng.gauss(0, 1), []
+    for number in range(count):
+        times = []
+        for _ in range(2):
+            mood = autocorrelation * mood + math.sqrt(1 - autocorrelation**2) * rng.gauss(0, 1)
+            times.append(0.1 * mood)
+        first, second = times if number % 2 else times[::-1]
+        logs.append(first - second)
+    return logs
+
+
+def test_two_plans_are_compared_in_the_rounds_that_both_ran_in():
+    slow, fast = turns(10, {1: 2.0, 2: 2.0, 5: 9.0}), turns(20, {2: 2.0, 3: 1.0, 5: 9.0})
+    assert pair_logs(slow, fast) == [pytest.approx(math.log(2)), pytest.approx(math.log(2))]
+
+
+def test_drift_that_slows_both_plans_cancels_out():
+    speed = {number: 1 + number / 10 for number in range(1, 21)}
+    slow = turns(1, {number: 3.0 * slowness for number, slowness in speed.items()})
+    fast = turns(1, {number: 2.0 * slowness for number, slowness in speed.items()})
+    found = compare_results(slow, fast)
+    assert found.median == pytest.approx(1.5)
+    assert found.high / found.low < 1.03
+
+
+def test_single_disturbed_turn_does_not_decide():
+    rng = random.Random(1)
+    quiet = [rng.gauss(0.1, 0.01) for _ in range(12)]
+    disturbed = [*quiet[:-1], 2.0]
+    assert ratio_interval(disturbed).median == pytest.approx(math.exp(0.1), rel=0.01)
+    assert fmean(disturbed) > 0.2
+
+
+@pytest.mark.parametrize("autocorrelation", [0.0, 0.5, 0.8])
+def test_equal_plans_are_rarely_called_different_however_often_one_looks(autocorrelation):
+    rng, wrong, worlds = random.Random(5), 0, 600
+    for _ in range(worlds):
+        noise, logs = PairNoise(), noisy_pairs(rng, 40, autocorrelation)
+        for count in range(1, len(logs) + 1):
+            noise.learn("pair", logs[:count])
+            if abs(fmean(logs[:count])) > noise.half_width(count):
+                wrong += 1
+                break
+    assert wrong / worlds <= 0.05
+
+
+@pytest.mark.parametrize("autocorrelation", [0.0, 0.5, 0.8])
+@pytest.mark.parametrize("count", [6, 20])
+def test_interval_of_a_ratio_holds_the_truth(autocorrelation, count):
+    rng, worlds = random.Random(7), 1500
+    held = 0
+    for _ in range(worlds):
+        found = ratio_interval(noisy_pairs(rng, count, autocorrelation), starts=2)
+        held += found.low <= 1.0 <= found.high
+    assert held / worlds >= 0.93
+
+
+def test_plan_that_is_much_slower_is_known_to_be_after_a_few_turns():
+    noise = PairNoise()
+    for pair in range(5):
+        noise.learn(str(pair), [0.09, -0.09, 0.0, 0.09, -0.09])
+    assert noise.half_width(3) < math.log(1.25)
+    assert PairNoise().half_width(1) == math.inf
+
+
+def test_noise_is_learned_from_every_pair_of_a_search():
+    noise = PairNoise()
+    before = noise.deviation
+    for pair in range(10):
+        noise.learn(str(pair), [0.01, -0.01, 0.0, 0.01])
+    assert noise.deviation < before / 2
+    known = noise.deviation
+    noise.learn("0", [0.01, -0.01, 0.0, 0.01])  # the same pair again is no new evidence
+    assert noise.deviation == pytest.approx(known)
+
+
+def test_equal_is_only_what_is_shown_to_differ_by_no_more_than_a_percent():
+    assert are_equal(ratio_interval([0.001, -0.001, 0.0, 0.001, -0.001] * 4, starts=2))
+    assert not are_equal(ratio_interval([0.1, -0.1, 0.05, -0.05, 0.0], starts=2))
+    assert not are_equal(ratio_interval([0.03] * 20, starts=2))
+
+
+def test_times_of_plans_that_ran_in_different_rounds_are_put_on_one_level():
+    """The second plan ran while the machine was half as fast: it is the faster one."""
+    speed = {1: 1.0, 2: 1.0, 3: 2.0, 4: 2.0}
+    incumbent = turns(1, dict(speed))
+    early = turns(2, {1: 2 * 0.9, 2: 2 * 0.9})
+    late = turns(4, {3: 4 * 0.8 * 2, 4: 4 * 0.8 * 2})
+    levels = fit_log_times([incumbent, early, late])
+    base = levels[repr(incumbent.plan)]
+    assert math.exp(levels[repr(early.plan)] - base) == pytest.approx(0.9)
+    assert math.exp(levels[repr(late.plan)] - base) == pytest.approx(0.8)
+
+
+def test_races_without_a_common_round_keep_their_own_level():
+    levels = fit_log_times([turns(1, {1: 1.0, 2: 1.0}), turns(2, {7: 8.0, 8: 8.0})])
+    assert sorted(map(math.exp, levels.values())) == pytest.approx([1.0, 4.0], rel=0.5)
+
+
+def test_drift_of_the_machine_is_learned_from_its_rounds():
+    steady = [turns(1, dict.fromkeys(range(50), 1.0))]
+    wandering = [turns(1, {number: 1.0 + 0.3 * (number % 2) for number in range(50)})]
+    assert drift_deviation(steady) < 0.02
+    assert 0.1 < drift_deviation(wandering) < 0.2

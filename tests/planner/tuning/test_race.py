@@ -1,0 +1,149 @@
+"""Plans that take turns: their warm-up, their order, and what loader processes read ahead."""
+
+from __future__ import annotations
+
+import pytest
+
+from launch.plan import Plan
+from launch.reports import StepDone
+from planner.trials.contender import TrialFailedError
+from planner.trials.result import Outcome, Role
+from planner.tuning.race import Race
+
+PLAN = Plan(strategy="sequential", node_batch=10)
+
+
+class Scripted:
+    """Makes steps whose times are written down; the last one goes on for ever."""
+
+    peak_memory_bytes = 1
+    compile_s = None
+
+    def __init__(self, name, times_s, log, *, input_s=(0.0,), read_ahead=(0,)) -> None:
+        self._name = name
+        self._times_s = times_s
+        self._input_s = input_s
+        self._read_ahead = read_ahead
+        self._log = log
+        self._made = 0
+        self.is_closed = False
+
+    def make_steps(self, count, *, time_limit_s):
+        self._log.append((self._name, count))
+        steps = []
+        for _ in range(count):
+            time_s, input_s, ahead = (
+                found[min(self._made, len(found) - 1)]
+                for found in (self._times_s, self._input_s, self._read_ahead)
+            )
+            if time_s is None:
+                raise TrialFailedError(Outcome.CRASH, "scripted")
+            self._made += 1
+            steps.append(
+                StepDone(
+                    step=self._made,
+                    epoch=0,
+                    time_s=time_s,
+                    samples=10,
+                    loss=1.0,
+                    input_s=input_s,
+                    read_ahead=ahead,
+                )
+            )
+        return steps
+
+    def close(self):
+        self.is_closed = True
+
+
+def race_of(*contenders):
+    waiting = list(contenders)
+    return Race(lambda plan: waiting.pop(0))
+
+
+def test_every_other_round_goes_backwards():
+    log = []
+    race = race_of(*(Scripted(name, [2.0], log) for name in "abc"))
+    entrants = [race.enter(PLAN, Role.SEARCH, time_limit_s=99) for _ in range(3)]
+    log.clear()
+    race.run_round(entrants)
+    race.run_round(entrants)
+    assert [name for name, _ in log] in (list("abccba"), list("cbaabc"))
+
+
+def test_first_slow_steps_are_warm_up_and_decide_nothing():
+    race = race_of(Scripted("a", [9.0, 5.0, 3.0, 2.9, 2.9], []))
+    entrant = race.enter(PLAN, Role.SEARCH, time_limit_s=99)
+    race.run_round([entrant])
+    known = entrant.measurement()
+    assert known.warmup_s == (9.0, 5.0, 3.0, 2.9)
+    assert known.samples_s == (2.9,)
+
+
+def test_long_step_is_a_turn_by_itself_and_short_ones_share_one():
+    log = []
+    race = race_of(Scripted("long", [4.0], log), Scripted("short", [0.01], log))
+    entrants = [race.enter(PLAN, Role.SEARCH, time_limit_s=99) for _ in range(2)]
+    log.clear()
+    race.run_round(entrants)
+    assert dict(log) == {"long": 1, "short": 25}
+
+
+def test_first_step_after_a_switch_does_not_count_in_a_turn_of_many():
+    times = [0.01] * 2 + [0.5] + [0.01] * 24 + [0.01]
+    race = race_of(Scripted("a", times, []))
+    entrant = race.enter(PLAN, Role.SEARCH, time_limit_s=99)
+    race.run_round([entrant])
+    assert entrant.measurement().samples_s == (pytest.approx(0.01),)
+
+
+def test_what_loader_processes_read_before_the_turns_does_not_count():
+    """Four batches lay ready and were used up: eight steps were made, and four were loaded."""
+    plan = Plan(strategy="sequential", node_batch=10, loader_workers=2)
+    ahead = [0, 4, 4, 4, 4, 4, *[4, 3, 2, 1], *[1, 0, 0, 0]]
+    race = race_of(Scripted("a", [1.0], [], read_ahead=ahead))
+    entrant = race.enter(plan, Role.SEARCH, time_limit_s=99)
+    assert len(entrant.warmup_s) == 6
+    for _ in range(4):
+        race.run_round([entrant])
+    assert entrant.measurement().samples_s == (2.0,) * 4
+
+
+def test_warm_up_is_longer_than_the_queue_of_the_loader_processes():
+    plan = Plan(strategy="sequential", node_batch=10, loader_workers=8)
+    race = race_of(Scripted("a", [1.0], []))
+    assert len(race.enter(plan, Role.SEARCH, time_limit_s=99).warmup_s) == 18
+
+
+def test_turn_of_a_plan_that_waits_for_its_input_is_longer_than_its_queue():
+    log = []
+    plan = Plan(strategy="sequential", node_batch=10, loader_workers=4)
+    race = race_of(Scripted("a", [1.0], log, input_s=[0.5]))
+    entrant = race.enter(plan, Role.SEARCH, time_limit_s=99)
+    log.clear()
+    race.run_round([entrant])
+    assert log == [("a", 9)]
+    assert entrant.measurement().input_share == pytest.approx(0.5)
+
+
+def test_plan_that_fails_in_its_turn_leaves_with_its_reason_and_the_others_go_on():
+    bad, good = Scripted("bad", [1.0, 1.0, None], []), Scripted("good", [1.0], [])
+    race = race_of(bad, good)
+    entrants = [race.enter(PLAN, Role.SEARCH, time_limit_s=99) for _ in range(2)]
+    for _ in range(2):
+        race.run_round(entrants)
+    failed, ended = (entrant.result() for entrant in entrants)
+    assert (failed.outcome, failed.reason, bad.is_closed) == (Outcome.CRASH, "scripted", True)
+    assert (ended.outcome, len(ended.measurement.samples_s)) == (Outcome.OK, 2)
+
+
+def test_plan_started_afresh_keeps_the_turns_that_it_had():
+    first, second = Scripted("a", [2.0], []), Scripted("a", [3.0], [])
+    race = race_of(first, second)
+    entrant = race.enter(PLAN, Role.FINAL, time_limit_s=99)
+    race.run_round([entrant])
+    race.restart(entrant, time_limit_s=99)
+    race.run_round([entrant])
+    assert first.is_closed
+    assert entrant.measurement().samples_s == (2.0, 3.0)
+    assert entrant.measurement().rounds == (1, 2)
