@@ -1,20 +1,16 @@
-"""Step times: warm-up, samples, intervals."""
+"""Measured times: samples, intervals, ratios of pairs."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
-from statistics import fmean, median, quantiles, stdev
+from statistics import fmean, median, stdev
 
 from probes.errors import InvalidMeasurementError
 
 CONFIDENCE = 0.95
-PRECISE_HALF_WIDTH = 0.015
-STEADY_WINDOW = 5
-STEADY_CHANGE = 0.02
-NOISY_SPREAD = 0.10
 
 _UNKNOWN_FACTOR = 2.0
 """How far off a time may be when too few samples show a spread of their own. An assumption."""
@@ -90,22 +86,6 @@ class Measurement:
             return self.spent_s
         return math.fsum(self.warmup_s) + math.fsum(self.samples_s)
 
-    @property
-    def relative_half_width(self) -> float:
-        """Half of the interval over the median; infinite below three samples."""
-        if len(self.samples_s) < min(_WIDENING):
-            return math.inf
-        interval = self.interval_s()
-        return (interval.high - interval.low) / 2 / interval.median
-
-    @property
-    def spread(self) -> float | None:
-        """Interquartile range over the median; ``None`` below four samples."""
-        if len(self.samples_s) < 4:
-            return None
-        first, _, third = quantiles(self.samples_s, n=4, method="inclusive")
-        return (third - first) / self.median_s
-
     def interval_s(self) -> Interval:
         """Give the median with its 95 % interval, which assumes no shape of the noise.
 
@@ -121,29 +101,6 @@ class Measurement:
         ordered = sorted(self.samples_s)
         low, high = _bounds(ordered)
         return Interval(median=median(ordered), low=low, high=high, count=len(ordered))
-
-
-def ratio(slow: Measurement, fast: Measurement, scale: float = 1.0) -> Interval:
-    """Give ``scale * median(slow) / median(fast)`` with its 95 % interval.
-
-    The two intervals are joined by their distances on the log scale, as two sides of a right
-    angle (Zou and Donner, "Construction of confidence limits about effect measures", 2008).
-
-    Args:
-        slow: Usually the baseline.
-        fast: Usually the plan: the result is above 1 where it is the faster one.
-        scale: Evens out unequal work: the plan's batch over the baseline's, for a speedup.
-    """
-    above, below = slow.interval_s(), fast.interval_s()
-    centre = scale * above.median / below.median
-    down = math.hypot(_log_ratio(above.median, above.low), _log_ratio(below.high, below.median))
-    up = math.hypot(_log_ratio(above.high, above.median), _log_ratio(below.median, below.low))
-    return Interval(
-        median=centre,
-        low=centre * math.exp(-down),
-        high=centre * math.exp(up),
-        count=min(above.count, below.count),
-    )
 
 
 def paired_ratio(pairs: Sequence[tuple[float, float]]) -> Interval:
@@ -169,76 +126,6 @@ def paired_ratio(pairs: Sequence[tuple[float, float]]) -> Interval:
         low=math.exp(centre - half),
         high=math.exp(centre + half),
         count=len(logs),
-    )
-
-
-@dataclass(slots=True)
-class StepTimes:
-    """Recorder of step times that finds where warm-up ends.
-
-    The first step is always warm-up. Then the median of a window of five steps slides along; once
-    it has moved by less than 2 % from one step to the next, warm-up is over, in retrospect, where
-    that window starts. So five steps count as soon as the run is warm, and never fewer.
-    """
-
-    times_s: list[float] = field(default_factory=list)
-    """Every step so far."""
-
-    _warmup_steps: int | None = None
-
-    def add(self, time_s: float) -> None:
-        """Record one step.
-
-        Raises:
-            InvalidMeasurementError: The time is not a positive number.
-        """
-        _check_times((time_s,))
-        self.times_s.append(time_s)
-        if self._warmup_steps is None and self._is_steady():
-            self._warmup_steps = len(self.times_s) - STEADY_WINDOW
-
-    @property
-    def is_warm(self) -> bool:
-        """Whether warm-up is over."""
-        return self._warmup_steps is not None
-
-    def is_precise(self, half_width: float = PRECISE_HALF_WIDTH) -> bool:
-        """Whether the interval is narrower than ``+- half_width``, relative to the median."""
-        known = self.measurement()
-        return known is not None and known.relative_half_width <= half_width
-
-    def measurement(self, *, force: bool = False) -> Measurement | None:
-        """Return the measurement so far; ``None`` before warm-up is over, unless forced.
-
-        Args:
-            force: For a run whose time is up: without a steady window, every step but the first
-                counts, and a lone first step counts as it is. Few samples have a wide interval,
-                which shows that such a result is weak. ``None`` only without any step.
-        """
-        warmup_steps = self._warmup_steps
-        if warmup_steps is None:
-            if not force or not self.times_s:
-                return None
-            warmup_steps = min(1, len(self.times_s) - 1)
-        times_s = tuple(self.times_s)
-        return Measurement(warmup_s=times_s[:warmup_steps], samples_s=times_s[warmup_steps:])
-
-    def _is_steady(self) -> bool:
-        if len(self.times_s) < 1 + STEADY_WINDOW + 1:
-            return False
-        before = median(self.times_s[-STEADY_WINDOW - 1 : -1])
-        now = median(self.times_s[-STEADY_WINDOW:])
-        return abs(now - before) < STEADY_CHANGE * before
-
-
-def find_noise_warning(measurement: Measurement) -> str | None:
-    """Give one line with a remedy where step times vary much, else ``None``."""
-    spread = measurement.spread
-    if spread is None or spread < NOISY_SPREAD:
-        return None
-    return (
-        f"step times vary by {100 * spread:.0f} %: another process may be using the cores; "
-        "rerun on a quiet machine or raise --budget"
     )
 
 
@@ -285,10 +172,6 @@ _STUDENT = (
     *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
     *(2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
 )
-
-
-def _log_ratio(upper: float, lower: float) -> float:
-    return math.log(upper / lower)
 
 
 def _check_times(times_s: Iterable[float]) -> None:
