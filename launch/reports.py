@@ -262,7 +262,7 @@ class JobFailed(Report):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndRequested(Report):
-    """The ranks have ended in order on a signal that did not come from who started them."""
+    """The ranks have ended in order on a signal; who started them knows whether it sent one."""
 
     signal: int
 

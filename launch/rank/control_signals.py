@@ -21,7 +21,7 @@ class ControlSignals:
         self._steps: StepServer | None = None
         self._pending: list[int] = []
         self.end_signal: int | None = None
-        """Signal by which someone else than who started the job has requested its end."""
+        """Signal that has requested the end; perhaps not from who started the job."""
 
     def install_handlers(self, *, acts_on_them: bool) -> None:
         """Handle signals from now on, which would else end this process.
@@ -47,7 +47,7 @@ class ControlSignals:
             self._handle(number)
 
     def _handle(self, number: int, _: object = None) -> None:
-        if number not in (CHECKPOINT, STOP):
+        if number != CHECKPOINT:
             self.end_signal = number
         if self._steps is None:
             self._pending.append(number)

@@ -100,6 +100,25 @@ def test_mpi_that_allows_one_thread_alone_is_refused_in_a_line(tmp_path, monkeyp
     assert not (tmp_path / "weights.safetensors").exists()
 
 
+@pytest.mark.parametrize(
+    ("case", "message"),
+    [
+        ("Diverges", "the training loss of step 13 (epoch 1) is nan"),
+        ("DivergesInValidation", "the validation loss of epoch 1 is inf"),
+    ],
+)
+def test_all_nodes_stop_where_there_is_no_number_any_more(case, message, tmp_path):
+    """In validation one sample of nine is left over, on one of the nodes."""
+    job = job_of(case, tmp_path, replace(ALONE, node_batch=4))
+    ended = ranks_of(replace(job, nodes=job.nodes * 2), 2, tmp_path)
+    assert ended.returncode != 0
+    said = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("{")]
+    failed = [report for report in said if report["kind"] == "JobFailed"]
+    assert {report["message"] for report in failed if not report["is_consequence"]} == {message}
+    assert failed[0]["is_not_finite"]
+    assert not (tmp_path / "weights.safetensors").exists()
+
+
 def test_rank_that_is_on_another_host_trains_nothing(tmp_path):
     job = job_of("Sgd", tmp_path)
     job = replace(job, nodes=(replace(job.nodes[0], machine="elsewhere"),))

@@ -97,23 +97,39 @@ def test_weights_of_the_best_validation_are_named(tuned, steady):
     assert load_file(file)["0.weight"].shape == (4, 2)
 
 
-def test_interrupt_that_was_ignored_at_the_start_ends_as_an_interrupt(tuned, steady):
-    """The story: a script's ``ddlplan launch &`` ignores SIGINT, and the command said that mpirun
-    had ended with exit code 0 before the training was done."""
+@pytest.mark.parametrize("has_steps", [True, pytest.param(False, marks=pytest.mark.long)])
+def test_interrupt_that_was_ignored_at_the_start_ends_as_an_interrupt(has_steps, tuned, steady):
+    """The story: a script's ``ddlplan launch &`` ignores SIGINT. One before the first step
+    was ignored, as was every later one."""
     usual = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         process = launch(tuned, steady, "--epochs", "100000")
     finally:
         signal.signal(signal.SIGINT, usual)
-    metrics = tuned.folder / "runs" / "1" / "metrics.jsonl"
-    tuned.wait_until(metrics.exists, "launch")
-    process.send_signal(signal.SIGINT)
+    if has_steps:
+        tuned.wait_until((tuned.folder / "runs" / "1" / "metrics.jsonl").exists, "launch")
+    else:
+        tuned.wait_until(lambda: tuned.processes("launch.rank"), "launch")
     process.send_signal(signal.SIGINT)
     ended = tuned.end(process)
     assert ended.code == 130
     assert ended.err.splitlines()[-1] == "interrupted"
     assert not ended.errors
     tuned.wait_until_all_ended()
+
+
+def test_end_that_someone_else_has_asked_mpirun_for_is_told_as_such(tuned, steady):
+    """The story: "mpirun ended with exit code 0, as where a login to a host breaks" was not true,
+    and counted as an accident to restart after."""
+    process = launch(tuned, steady, "--epochs", "100000")
+    tuned.wait_until((tuned.folder / "runs" / "1" / "metrics.jsonl").exists, "launch")
+    (pid,) = (p for p, line in tuned.processes("prterun").items() if "prterun" in line.split()[0])
+    os.kill(pid, signal.SIGUSR2)
+    ended = tuned.end(process)
+    assert ended.code == 128 + signal.SIGUSR2
+    assert ended.err.splitlines()[-1] == "ended by SIGUSR2"
+    assert "the weights of the last step are in runs/1/weights.safetensors; " in ended.err
+    assert not ended.errors
 
 
 def test_interrupt_without_a_checkpoint_says_what_is_left_and_what_is_lost(tuned, steady):
