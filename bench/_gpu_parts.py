@@ -86,10 +86,11 @@ def run_part(options: Namespace, known: Lines) -> Found:
     Raises:
         BenchError: It found nothing.
     """
-    # Pictures and kernels are made once a day, beside the results.
     cache = options.results.with_suffix(".cache").absolute()
     os.environ["DDLPLAN_CACHE"] = str(cache)
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(cache / "inductor")
+    # A part that was ended while it compiled leaves files that are too short.
+    shutil.rmtree(cache / "inductor", ignore_errors=True)
     if options.device != "cpu" and not (gpus := read_gpus()).gpus:
         raise BenchError(f"no GPU: {gpus.reason}: --device cpu shows on small models that it runs")
     kind, *which = options.part.split()
