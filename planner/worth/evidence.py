@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from launch.plan import Plan
-from planner.trials.result import Role, TrialResult
+from planner.trials.comparison import compare_results
+from planner.trials.result import TrialResult
 from planner.tuning.study import StoredTrial
-from probes.timing import Interval, ratio
+from probes.timing import Interval
 
 _NORMAL_97_5 = 1.96
 
@@ -40,8 +41,8 @@ class Evidence:
         return list(self._latest.values())
 
     def measured(self) -> list[TrialResult]:
-        """Give the latest measurement of each plan with a batch that the search tries."""
-        return [result for result in self._latest.values() if result.role is not Role.SHARE]
+        """Give the latest measurement of each plan that could be chosen."""
+        return [result for result in self._latest.values() if result.role.is_for_choice]
 
     def find(self, plan: Plan) -> TrialResult | None:
         """Give the latest measurement of a plan."""
@@ -50,10 +51,29 @@ class Evidence:
     def speed_ratio(self, plan: Plan, other: Plan) -> Interval | None:
         """Give samples per second of the second plan / of the first; ``None`` if not measured."""
         one, two = self.find(plan), self.find(other)
-        if one is None or two is None or one.measurement is None or two.measurement is None:
+        if one is None or two is None:
             return None
-        scale = other.node_batch / plan.node_batch
-        return ratio(one.measurement, two.measurement, scale=scale)
+        return compare_results(one, two) or _unpaired_ratio(one, two)
+
+
+def _unpaired_ratio(slow: TrialResult, fast: TrialResult) -> Interval | None:
+    """Compare plans that had no round in common, by their rates without the machine's drift.
+
+    The two intervals are joined by their distances on the log scale, as two sides of a right
+    angle (Zou and Donner, "Construction of confidence limits about effect measures", 2008).
+    """
+    below, above = slow.throughput_samples_per_s(), fast.throughput_samples_per_s()
+    if below is None or above is None:
+        return None
+    centre = above.median / below.median
+    down = math.hypot(math.log(above.median / above.low), math.log(below.high / below.median))
+    up = math.hypot(math.log(above.high / above.median), math.log(below.median / below.low))
+    return Interval(
+        median=centre,
+        low=centre * math.exp(-down),
+        high=centre * math.exp(up),
+        count=min(above.count, below.count),
+    )
 
 
 def chance_above_one(value: Interval) -> float:

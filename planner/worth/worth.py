@@ -122,10 +122,13 @@ def assess(
     result = evidence.find(stored.plan)
     if result is None or result.measurement is None:
         return None
-    step_s = result.measurement.median_s
-    input_share = getattr(result.measurement, "input_share", None)
+    step_s = _time_per_sample_s(result) * stored.plan.node_batch
     parts = split_step(
-        stored.plan, step_s, facts, node.speeds if node else None, input_share=input_share
+        stored.plan,
+        step_s,
+        facts,
+        node.speeds if node else None,
+        input_share=result.measurement.input_share,
     )
     return PlanWorth(
         step_s=step_s,
@@ -153,8 +156,9 @@ def _find_runner_up(plan: Plan, evidence: Evidence) -> RunnerUp | None:
 
 
 def _time_per_sample_s(result: TrialResult) -> float:
-    assert result.measurement is not None  # evidence has no others
-    return result.measurement.median_s / result.plan.node_batch
+    rate = result.throughput_samples_per_s()
+    assert rate is not None  # evidence has no others
+    return 1 / rate.median
 
 
 def _find_baselines(
