@@ -89,6 +89,9 @@ class Plan:
     fused_optimizer: bool = False
     """One pass over the parameters instead of one for each operation of the optimizer."""
 
+    onednn_linear: bool = False
+    """Linear layers multiply by oneDNN, on a CPU in fp32; elsewhere they are as they are."""
+
     compile: bool = False
     """Train through ``torch.compile``."""
 

@@ -225,6 +225,9 @@ class Speeds:
 
     bf16_all_cores_flop_per_s: float | None = None
 
+    onednn_product_gain: float | None = None
+    """Time of a matrix product in fp32 as torch makes it / by oneDNN, on one core."""
+
     copy_one_core_bytes_per_s: float | None = None
     """Copy beyond the caches; bytes read and bytes written both count."""
 

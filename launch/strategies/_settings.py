@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 _PIXELS_SHARE = 0.5
 """Largest share of a GPU's free memory for the data set: model and activations want the rest."""
 
+_LEAST_GAIN = 1.1
+"""Of oneDNN's products over MKL's, for linear layers to try them: less is lost in the backward
+pass, half of which stays with MKL."""
+
 _CPU_FACTOR, _GPU_FACTOR = 4, 16
 """Largest batch that is tried first / the default one."""
 
@@ -34,7 +38,11 @@ Settings = Mapping[str, Choices]
 
 
 def cpu_settings(
-    case: CaseFacts, *, micro_batches: Sequence[int] = (1, 2, 4), may_compile: bool = True
+    case: CaseFacts,
+    node: Hardware,
+    *,
+    micro_batches: Sequence[int] = (1, 2, 4),
+    may_compile: bool = True,
 ) -> Settings:
     """List what every CPU strategy varies: batch, input and memory.
 
@@ -43,6 +51,7 @@ def cpu_settings(
 
     Args:
         case: What is trained.
+        node: Where.
         micro_batches: Counts to choose from.
         may_compile: Whether this layout can be compiled, where any can.
     """
@@ -57,6 +66,7 @@ def cpu_settings(
         "allocator": Choices(case.allocators, "retain"),
         "fused_optimizer": _switch(case.has_fused_optimizer, case.has_fused_optimizer),
         **({"compile": _switch(case.can_compile)} if may_compile else {}),
+        "onednn_linear": _switch(_onednn_pays(node)),
     }
 
 
@@ -98,6 +108,8 @@ def draw(trial: Suggest, prefix: str, settings: Settings) -> dict[str, Any]:
     for name, choices in settings.items():
         if name == "loader_workers" and drawn["input"] != "files":
             continue  # decoded pictures are read faster than a process could send them
+        if name == "onednn_linear" and (drawn["precision"] != "fp32" or drawn.get("compile")):
+            continue  # it would change nothing
         drawn[name] = trial.suggest_categorical(f"{prefix}.{name}", choices.values)
     return drawn
 
@@ -105,6 +117,11 @@ def draw(trial: Suggest, prefix: str, settings: Settings) -> dict[str, Any]:
 def first_guess(prefix: str, settings: Settings) -> dict[str, Setting]:
     """Guess what `draw` should draw first."""
     return {f"{prefix}.{name}": choices.first for name, choices in settings.items()}
+
+
+def _onednn_pays(node: Hardware) -> bool:
+    gain = None if node.speeds is None else node.speeds.onednn_product_gain
+    return gain is not None and gain >= _LEAST_GAIN
 
 
 def _batches(case: CaseFacts, batches: Sequence[int], factor: int) -> Choices:

@@ -142,7 +142,7 @@ class StagedStrategy(Strategy):
         case = replace(case, can_compile=False)  # what a stage runs is not one model to compile
         if self._is_on_gpus(node):
             return gpu_settings(case, node, micro_batches=_MICRO_BATCHES)
-        return cpu_settings(case, micro_batches=_MICRO_BATCHES)
+        return cpu_settings(case, node, micro_batches=_MICRO_BATCHES)
 
 
 def check_stages(plan: Plan) -> None:

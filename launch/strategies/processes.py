@@ -39,11 +39,11 @@ class Processes(Strategy):
             processes=processes,
             replicas=processes,
             threads_per_process=threads,
-            **draw(trial, "processes", cpu_settings(case)),
+            **draw(trial, "processes", cpu_settings(case, node)),
         )
 
     def first_guesses(self, case: CaseFacts, node: Hardware) -> list[dict[str, Setting]]:
-        guess = first_guess("processes", cpu_settings(case))
+        guess = first_guess("processes", cpu_settings(case, node))
         return [{"processes.layout": _middle_layout(node), **guess}]
 
     def check(self, plan: Plan) -> None:

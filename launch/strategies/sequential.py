@@ -31,7 +31,7 @@ class Sequential(Strategy):
     def suggest(self, trial: Suggest, case: CaseFacts, node: Hardware) -> Plan:
         device = trial.suggest_categorical("sequential.device", ("cpu", *_gpu(node)))
         settings = (
-            draw(trial, "sequential", cpu_settings(case))
+            draw(trial, "sequential", cpu_settings(case, node))
             if device == "cpu"
             else draw(trial, _ON_GPU, gpu_settings(case, node, may_record=True))
         )
@@ -41,7 +41,7 @@ class Sequential(Strategy):
         on_gpu = first_guess(_ON_GPU, gpu_settings(case, node, may_record=True))
         # More than a few loading processes would only take turns on the one core.
         on_gpu[f"{_ON_GPU}.loader_workers"] = 2
-        on_cpu = first_guess("sequential", cpu_settings(case))
+        on_cpu = first_guess("sequential", cpu_settings(case, node))
         return [
             *({"sequential.device": device, **on_gpu} for device in _gpu(node)),
             {"sequential.device": "cpu", **on_cpu},

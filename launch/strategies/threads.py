@@ -39,11 +39,11 @@ class Threads(Strategy):
             strategy="threads",
             replicas=replicas,
             threads_per_process=replicas * threads,
-            **draw(trial, "threads", cpu_settings(case, may_compile=replicas == 1)),
+            **draw(trial, "threads", cpu_settings(case, node, may_compile=replicas == 1)),
         )
 
     def first_guesses(self, case: CaseFacts, node: Hardware) -> list[dict[str, Setting]]:
-        guess = first_guess("threads", cpu_settings(case))
+        guess = first_guess("threads", cpu_settings(case, node))
         full = layouts(node.cpu.usable_cores, at_least=1)[:2]
         return [{"threads.layout": f"{r}x{t}", **guess} for r, t in full]
 

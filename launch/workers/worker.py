@@ -30,6 +30,7 @@ from launch.strategies import load_strategy
 from launch.system.allocators import set_allocator
 from launch.training.autocast import set_precision
 from launch.training.compiled import set_compiler_cache
+from launch.training.onednn_linear import set_linear
 from launch.training.precision.check import PrecisionCheck
 from launch.training.precision.figures import find_obstacle
 from launch.training.step import TrainStep
@@ -150,6 +151,7 @@ def _configure_process(task: Task) -> None:
     torch.set_num_threads(task.plan.threads_per_process)
     torch.set_num_interop_threads(1)
     set_precision(task.plan)
+    set_linear(task.plan)
     set_allocator(task.plan.allocator)
     if task.plan.compile:
         set_compiler_cache()

@@ -18,6 +18,7 @@ _LONG = {
     "allocator": "{}",
     "fused_optimizer": "fused",
     "precision": "{}",
+    "onednn_linear": "onednn",
     "compile": "compiled",
     "cuda_graph": "graph",
 }
