@@ -157,8 +157,8 @@ def _warn_slower(findings: Findings, stored: StoredPlan) -> str | None:
     given = " and ".join(option for option, value in limits.items() if value)
     remedy = f"leave out {given}" if given else "raise --budget"
     return (
-        f"the plan found is slower than the baseline, {format_range(stored.speedup)} times as "
-        f"fast: {remedy}"
+        f"the plan found is slower than PyTorch's defaults, {format_range(stored.speedup)} times "
+        f"as fast: {remedy}"
     )
 
 
