@@ -5,7 +5,7 @@ agree, on every processor, on what is there. x86 keeps stores in order by itself
 not. Where a process sleeps on a descriptor and reads only after it was woken, none is needed: the
 kernel takes the lock of that descriptor on both sides.
 
-Python has no fence. A lock that is released and taken again is one, in about 0.1 us and without the
+Python has no fence. A lock that is released and taken again is one, in about 0.2 us and without the
 kernel: both are atomic operations with release and with acquire semantics, and no access before the
 first or after the second may pass them. Neither alone would do, and nor would to take first and
 release then: accesses may move into a critical section from both sides.
