@@ -71,7 +71,7 @@ def vary(
         facts: What is trained, and so which values can be tried here; ``None``: as in trials only.
         steps: Its step times with other batches.
     """
-    tried = {repr(one.plan): settings_of(one.plan) for one in evidence.measured()}
+    tried = {repr(one.plan): settings_of(one.plan) for one in evidence.latest()}
     found: dict[tuple[str, str], Variation] = {}
     for setting, other in _neighbours(plan, evidence, facts):
         value, new = (settings_of(each)[setting] for each in (plan, other))
@@ -121,7 +121,7 @@ def _neighbours(
 ) -> Iterator[tuple[str, Plan]]:
     tried = [
         (setting, result.plan)
-        for result in evidence.measured()
+        for result in evidence.latest()
         if (setting := only_difference(plan, result.plan)) is not None
     ]
     yield from ((setting, other) for setting, other in tried if setting not in _COUNTS)
@@ -183,7 +183,7 @@ def _effect(
     """Give by how much a change of a single setting changed the speed, in whichever plans."""
     before: dict[tuple[tuple[str, str], ...], Plan] = {}
     after = dict(before)
-    for result in evidence.measured():
+    for result in evidence.latest():
         settings = tried[repr(result.plan)]
         others = tuple(sorted(item for item in settings.items() if item[0] != setting))
         if settings[setting] == value:

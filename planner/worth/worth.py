@@ -21,6 +21,8 @@ from probes.timing import Interval
 ONE_CORE = "one core"
 DEFAULTS = "PyTorch's defaults"
 OWN_BATCH = "this plan, usual batch"
+_RACED = {"one_core": ONE_CORE, "defaults": DEFAULTS, "own_batch": OWN_BATCH}
+"""By the names of `ComparedPlan`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +135,7 @@ def assess(
     return PlanWorth(
         step_s=step_s,
         step_parts=tuple(parts),
-        runner_up=_find_runner_up(stored.plan, evidence),
+        runner_up=_find_runner_up(stored, evidence),
         variations=tuple(vary(stored.plan, evidence, facts, stored.step_time)),
         baselines=tuple(
             _find_baselines(stored, evidence, facts, node.cpu.usable_cores if node else None)
@@ -143,14 +145,19 @@ def assess(
     )
 
 
-def _find_runner_up(plan: Plan, evidence: Evidence) -> RunnerUp | None:
+def _find_runner_up(stored: StoredPlan, evidence: Evidence) -> RunnerUp | None:
+    """Give the plan that was raced against at last; of older releases the next fastest."""
+    raced = next((one for one in stored.comparisons if one.name == "runner_up"), None)
+    if raced is not None:
+        certainty = chance_above_one(raced.speedup)
+        return RunnerUp(plan=raced.plan, lead=raced.speedup, certainty=certainty)
     others = [
         result
         for result in evidence.measured()
-        if result.plan != plan and result.outcome is Outcome.OK
+        if result.plan != stored.plan and result.outcome is Outcome.OK
     ]
     ranked = sorted(others, key=_time_per_sample_s)
-    if not ranked or (lead := evidence.speed_ratio(ranked[0].plan, plan)) is None:
+    if not ranked or (lead := evidence.speed_ratio(ranked[0].plan, stored.plan)) is None:
         return None
     return RunnerUp(plan=ranked[0].plan, lead=lead, certainty=chance_above_one(lead))
 
@@ -164,7 +171,38 @@ def _time_per_sample_s(result: TrialResult) -> float:
 def _find_baselines(
     stored: StoredPlan, evidence: Evidence, facts: CaseFacts | None, cores: int | None
 ) -> Iterator[KnownBaseline]:
-    """Find those that were measured, among the trials; they are known by their settings."""
+    """Give what the plan was raced against at last, and what only earlier trials show."""
+    raced = {_RACED[one.name]: one for one in stored.comparisons if one.name in _RACED}
+    tried = _find_tried_baselines(stored, evidence, facts, cores)
+    best = stored.throughput_samples_per_s.median
+    for name in _RACED.values():
+        one, plan = raced.get(name), tried.get(name)
+        if one is not None and (name != OWN_BATCH or _is_same_but_batch(one.plan, stored.plan)):
+            plan, speedup = one.plan, one.speedup
+            rate = Interval(
+                median=best / speedup.median,
+                low=best / speedup.high,
+                high=best / speedup.low,
+                count=speedup.count,
+            )
+        elif plan is not None and (found := _compare(stored.plan, plan, evidence)) is not None:
+            rate, speedup = found
+        else:
+            continue
+        if plan != stored.plan:
+            yield KnownBaseline(
+                name=name,
+                plan=plan,
+                throughput_samples_per_s=rate,
+                speedup=speedup,
+                epochs_until_paid=_epochs_until_paid(evidence.elapsed_s, rate, speedup, facts),
+            )
+
+
+def _find_tried_baselines(
+    stored: StoredPlan, evidence: Evidence, facts: CaseFacts | None, cores: int | None
+) -> dict[str, Plan]:
+    """Find baselines among all trials; they are known by their settings."""
     found: dict[str, Plan] = {}
     own_batch = facts.default_batch if facts else stored.baseline and stored.baseline.node_batch
     for result in evidence.latest():
@@ -172,23 +210,22 @@ def _find_baselines(
             continue
         if (name := _name_baseline(result.plan, cores)) is not None:
             found[name] = result.plan
-        elif result.plan == replace(stored.plan, node_batch=result.plan.node_batch):
+        elif _is_same_but_batch(result.plan, stored.plan):
             found[OWN_BATCH] = result.plan
-    for name in (ONE_CORE, DEFAULTS, OWN_BATCH):
-        plan = found.get(name)
-        if plan is None or plan == stored.plan:
-            continue
-        known, speedup = evidence.find(plan), evidence.speed_ratio(plan, stored.plan)
-        rate = None if known is None else known.throughput_samples_per_s()
-        if rate is None or speedup is None:
-            continue
-        yield KnownBaseline(
-            name=name,
-            plan=plan,
-            throughput_samples_per_s=rate,
-            speedup=speedup,
-            epochs_until_paid=_epochs_until_paid(evidence.elapsed_s, rate, speedup, facts),
-        )
+    return found
+
+
+def _compare(best: Plan, plan: Plan, evidence: Evidence) -> tuple[Interval, Interval] | None:
+    """Give the rate of a plan, and by how much the best one is faster."""
+    known, speedup = evidence.find(plan), evidence.speed_ratio(plan, best)
+    rate = None if known is None else known.throughput_samples_per_s()
+    return None if rate is None or speedup is None else (rate, speedup)
+
+
+def _is_same_but_batch(one: Plan, other: Plan) -> bool:
+    return replace(one, node_batch=max(one.node_batch, other.node_batch)) == replace(
+        other, node_batch=max(one.node_batch, other.node_batch)
+    )
 
 
 def _name_baseline(plan: Plan, cores: int | None) -> str | None:

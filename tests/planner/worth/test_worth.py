@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from worth_cases import ALL_CORES, BEST, FACTS, NODE, ONE_CORE, STORED, TRIALS, trial
 
+from planner.plans.stored_plan import ComparedPlan
 from planner.trials.result import Outcome
 from planner.worth.evidence import chance_above_one
 from planner.worth.step_parts import split_step
@@ -61,6 +62,22 @@ def test_runner_up_is_the_fastest_other_plan_of_this_search(worth):
     assert worth.runner_up.plan.strategy == "threads"
     assert worth.runner_up.lead.median == pytest.approx(40 / 39.9, rel=1e-3)
     assert 0.9 < worth.runner_up.certainty < 1
+
+
+def test_what_the_plan_was_raced_against_counts_before_single_trials():
+    lead = Interval(median=1.1, low=1.05, high=1.15, count=9)
+    slower = replace(BEST, node_batch=64)
+    names = {"defaults": ALL_CORES, "own_batch": ONE_CORE, "runner_up": slower}
+    raced = tuple(
+        ComparedPlan(name=name, plan=plan, throughput_samples_per_s=30.0, speedup=lead)
+        for name, plan in names.items()
+    )
+    worth = assess(replace(STORED, comparisons=raced), TRIALS, FACTS, NODE)
+    assert (worth.runner_up.plan, worth.runner_up.lead) == (slower, lead)
+    speedups = {one.name: one.speedup.median for one in worth.baselines}
+    assert speedups[DEFAULTS] == 1.1
+    # Raced was another plan than this one with the usual batch: the trial of that counts.
+    assert speedups[OWN_BATCH] == pytest.approx(40 / 36, rel=1e-3)
 
 
 @pytest.mark.parametrize(("median", "chance"), [(1.0, 0.5), (1.02, 0.975), (0.98, 0.025)])
