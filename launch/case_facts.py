@@ -26,6 +26,9 @@ class CaseFacts:
     max_stages: int
     """Parts that the model can be cut into: 1 where it is not given as consecutive layers."""
 
+    uncut_reason: str | None = None
+    """Why the model cannot be cut, beside a lack of layers."""
+
     digest: str
     """The same as long as the use case's name, its code, the code of the user's that it imports,
     its model, and the shape and amount of its data are; wherever they lie."""
@@ -51,6 +54,12 @@ class CaseFacts:
     updates_in_parts: bool = False
     """Whether parameters can be updated one by one: the optimizer treats each element by itself,
     and the gradient's norm has no limit."""
+
+    updates_at_once: bool = False
+    """Whether the optimizer must see all parameters at once, as for a norm over all gradients."""
+
+    has_weights: bool = False
+    """Whether a batch's loss is a mean over something else than samples."""
 
     has_schedule: bool = False
     """Whether the learning rate changes while training."""

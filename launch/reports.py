@@ -141,6 +141,9 @@ class Validated(Report):
     epoch: int
     samples: int
     loss_sum: float
+    """Of each batch's loss times its weight."""
+    weight: float
+    """Sum of what the losses are means over; the samples, where the use case does not say."""
     metric_sums: Mapping[str, float] = field(default_factory=dict)
     time_s: float
 

@@ -22,8 +22,8 @@ FOREIGN = {"PyTorch", "SQLAlchemy"}
 
 
 def code_of(document: str) -> str:
-    """Give the one Python example of a document."""
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / document).read_text(), re.DOTALL)
+    """Give the last Python example of a document."""
+    *_, code = re.findall(r"```python\n(.*?)```", (ROOT / document).read_text(), re.DOTALL)
     return code
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -89,6 +89,7 @@ def load(
     pin_memory: bool = False,
     seeds: Iterator[int] | None = None,
     read_ahead: ReadAhead | None = None,
+    collate: Callable[[list[Any]], Any] | None = None,
 ) -> Iterator[tuple[Any | None, BatchSize]]:
     """Read the share of each batch from the data set.
 
@@ -100,6 +101,7 @@ def load(
         seeds: One for each batch of ``work``, for the random numbers in its samples; taken right
             after the batch.
         read_ahead: Counts the batches that are read before they are used; only with ``seeds``.
+        collate: Makes a batch of samples; torch's default collation where left out.
 
     Yields:
         The collated share, ``None`` where it is empty, and the size of the whole batch.
@@ -119,7 +121,7 @@ def load(
         # Data sets of decoded pictures give a batch whole.
         collate_fn=_return_batch
         if isinstance(dataset, (DecodedPictures, DevicePictures))
-        else None,
+        else collate,
         num_workers=loader_workers,
         pin_memory=pin_memory,
         # Other threads of this worker are idle while it forks, and a loader leaves the GPU alone;

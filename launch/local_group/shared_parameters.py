@@ -20,7 +20,7 @@ class SharedParameters:
 
     Layout of the shared memory, all parameters of one kind after the other, each aligned::
 
-        parameters | gradients of worker 0 | gradients of worker 1 | ... | kinds | losses
+        parameters | gradients of worker 0 | gradients of worker 1 | ... | kinds | sums
 
     Attributes:
         parameters: The trained parameters in the order of their memory: the model's, but those of
@@ -31,7 +31,8 @@ class SharedParameters:
             of ``values``.
         kinds: uint8 of shape ``(workers, parameters)``: kind of gradient that the step gave, 0
             for none.
-        losses: float64 of shape ``(workers,)``: each worker's part of the step's loss.
+        sums: float64 of shape ``(workers, 2)``: each worker's part of the step's loss, and the
+            weight of that part.
     """
 
     def __init__(self, model: nn.Module, group: LocalGroup) -> None:
@@ -42,9 +43,9 @@ class SharedParameters:
 
         blocks = group.share_bytes(total * (1 + group.size)).view(1 + group.size, total)
         self.values, self.gradients = blocks[0], blocks[1:]
-        small = group.share_bytes(group.size * (8 + len(self.parameters)))
-        self.losses = small[: 8 * group.size].view(torch.float64)
-        self.kinds = small[8 * group.size :].view(group.size, len(self.parameters))
+        small = group.share_bytes(group.size * (16 + len(self.parameters)))
+        self.sums = small[: 16 * group.size].view(torch.float64).view(group.size, 2)
+        self.kinds = small[16 * group.size :].view(group.size, len(self.parameters))
 
         for index, parameter in enumerate(self.parameters):
             shared = self.alone(index)

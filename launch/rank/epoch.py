@@ -48,6 +48,7 @@ class EpochStatistics:
         train_time_s = sum(step.time_s for step in steps)
         train_time_s += self._finish_s.pop(parts[0].epoch, 0.0)
         validated_samples = sum(part.samples for part in parts)
+        validated_weight = sum(part.weight for part in parts)
         names = sorted({name for part in parts for name in part.metric_sums})
         return EpochDone(
             epoch=parts[0].epoch + 1,
@@ -55,8 +56,8 @@ class EpochStatistics:
             train_loss=sum(step.loss * step.samples for step in steps) / samples
             if samples
             else nan,
-            validation_loss=sum(part.loss_sum for part in parts) / validated_samples
-            if validated_samples
+            validation_loss=sum(part.loss_sum for part in parts) / validated_weight
+            if validated_weight
             else None,
             metrics={
                 name: sum(part.metric_sums.get(name, 0.0) for part in parts) / validated_samples

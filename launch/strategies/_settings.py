@@ -98,7 +98,8 @@ def gpu_settings(
         "loader_workers": Choices(loaders, loaders[-1]),
         "fused_optimizer": _switch(case.has_fused_optimizer, case.has_fused_optimizer),
         "compile": _switch(case.can_compile),
-        **({"cuda_graph": _switch(True)} if may_record else {}),
+        # A weight is read from the GPU in each step, which a recorded one cannot.
+        **({"cuda_graph": _switch(not case.has_weights)} if may_record else {}),
     }
 
 

@@ -50,6 +50,10 @@ class StagedStrategy(Strategy):
         """Give the name of the layout to try first."""
 
     def obstacle(self, case: CaseFacts, node: Hardware) -> str | None:
+        if case.uncut_reason is not None:
+            return case.uncut_reason
+        if case.updates_at_once and self._is_on_gpus(node):
+            return "the optimizer must see all parameters at once, and each GPU has some of them"
         if case.max_stages < 2:
             return (
                 f"max_stages={case.max_stages}: the use case gives no layers(), or one of them has "

@@ -16,12 +16,19 @@ from launch.errors import CompilerError
 from launch.system.cache import cache_folder, make_folder
 
 
-def compile_model(model: nn.Module) -> Callable[[Any], Any]:
+def compile_model(model: nn.Module, *, as_module: bool = False) -> Callable[..., Any]:
     """Return a function that computes the same as ``model``, compiled at its first calls.
 
     The model itself stays as it is, for validation and the rest of an epoch: for each of their
     shapes the compiler would run for many seconds.
+
+    Args:
+        model: The model.
+        as_module: Whether to return a module with the attributes of the model, for a caller that
+            needs more than its first argument.
     """
+    if as_module:
+        return torch.compile(model, dynamic=False)
 
     def forward(inputs: Any) -> Any:
         return model(inputs)

@@ -9,7 +9,6 @@ https://docs.pytorch.org/docs/stable/notes/cuda.html#whole-network-capture.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import SupportsFloat
 
 import torch
 from torch import Tensor, nn
@@ -17,8 +16,11 @@ from torch import Tensor, nn
 from launch.data.batch import Batch, leaves, map_tensors
 from launch.data.split import BatchSize
 from launch.errors import InvalidPlanError
+from launch.plan import Plan
+from launch.training.averaging.loss_sum import LossSum
 from launch.training.loss import read_async
 from launch.training.replica import Replica
+from launch.use_cases._base import UseCase
 
 _WARMUP_PASSES = 3
 
@@ -28,15 +30,23 @@ class CudaGraphReplica(Replica):
 
     _recorded: CapturedPass | None = None
 
-    def gradients(self, share: Batch | None, size: BatchSize) -> SupportsFloat:
+    def __init__(self, plan: Plan, case: UseCase, model: nn.Module, device: str) -> None:
+        super().__init__(plan, case, model, device)
+        if self._has_weights:
+            raise InvalidPlanError(
+                "cuda_graph=True and a use case with a weight(batch), which each step reads from "
+                "the GPU: use cuda_graph=False"
+            )
+
+    def gradients(self, share: Batch | None, size: BatchSize) -> LossSum:
         if share is None or not size.is_full:
             return super().gradients(share, size)
         share = self.place(share)
         if self._recorded is None or not self._recorded.fits(share):
             self._recorded = CapturedPass(
-                lambda recorded: self._sum_gradients(recorded, size), self.model, share
+                lambda recorded: self._sum_gradients(recorded, size)[0], self.model, share
             )
-        return read_async(self._recorded.replay(share))
+        return LossSum(read_async(self._recorded.replay(share)))
 
     def passes_to_final(self, share: Batch | None) -> None:
         return None  # no hook runs in a replay

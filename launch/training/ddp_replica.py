@@ -9,15 +9,15 @@ shares.
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Any, SupportsFloat
 
 import torch
 from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from launch.data.batch import Batch, num_samples
+from launch.data.batch import Batch
 from launch.data.split import BatchSize
 from launch.plan import Plan
+from launch.training.averaging.loss_sum import LossSum
 from launch.training.connections import translate_lost_workers
 from launch.training.loss import read_async
 from launch.training.replica import Replica, WeightedLoss
@@ -37,16 +37,20 @@ class DdpReplica(Replica):
         self._loss = self._ddp = self._connect(self._local_loss)
         self._workers = distributed.get_world_size()
 
-    def gradients(self, share: Batch | None, size: BatchSize) -> SupportsFloat:
-        total = torch.zeros((), device=self._device)
-        pieces = [(None, None)] if share is None else self._pieces(share)
-        for number, piece in enumerate(pieces, start=1):
-            samples = 0 if share is None else num_samples(piece)
-            with nullcontext() if number == len(pieces) else self._ddp.no_sync():
-                total += self._backward(piece, samples / size.total * self._workers, size)
+    def gradients(self, share: Batch | None, size: BatchSize) -> LossSum:
+        total = torch.zeros(2, device=self._device)
+        pieces = [] if share is None else list(self._pieces(share, size))
+        counted = [(piece, scale) for piece, scale in pieces if scale] or [(None, 0.0)]
+        for number, (piece, scale) in enumerate(counted, start=1):
+            # DDP averages in the last pass, which must use what the others have used.
+            with nullcontext() if number == len(counted) else self._ddp.no_sync():
+                total[0] += self._backward(piece, scale * self._workers, size)
         self._local_loss.note_gradients()
+        total[0] /= self._workers
+        total[1] = sum(scale for _, scale in counted)
         distributed.all_reduce(total)
-        return read_async(total / self._workers)
+        weight = total[1].item() if self._has_weights else None
+        return LossSum(read_async(total[0]), weight)
 
     def passes_to_final(self, share: Batch | None) -> None:
         return None  # DDP sums it over the workers later
@@ -78,10 +82,10 @@ class _ShareLoss(WeightedLoss):
         with_gradient = (p for p in self._trained if p.grad is not None)
         self._used = [next(with_gradient, *self._used)]
 
-    def forward(self, inputs: Any, targets: Any, weight: float, *, is_full: bool) -> Tensor:
-        if inputs is None:
+    def forward(self, batch: Batch | None, scale: float, *, is_full: bool) -> Tensor:
+        if batch is None:
             # Zero, with a gradient of zeros: DDP begins to average at the first gradient. One
             # suffices, the others count as unused by this worker. It is one of a parameter in use,
             # since a parameter that no worker uses must have no gradient.
             return self._used[0].flatten()[:0].sum()
-        return super().forward(inputs, targets, weight, is_full=is_full)
+        return super().forward(batch, scale, is_full=is_full)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import Any, SupportsFloat
 
 import torch
 from torch import Tensor
+
+from launch.data.batch import Batch
+from launch.errors import UseCaseError
+from launch.training.averaging.loss_sum import LossSum
+from launch.use_cases._base import UseCase
 
 
 class PendingLoss(ABC):
@@ -46,3 +52,39 @@ class DeviceLoss(PendingLoss):
 def read_async(loss: Tensor) -> SupportsFloat:
     """Return the value of a loss, or a `PendingLoss` where a GPU computes it."""
     return DeviceLoss(loss) if loss.is_cuda else loss.item()
+
+
+def weigh(case: UseCase, batch: Batch) -> float:
+    """Return what the mean of a batch's loss is over.
+
+    Raises:
+        UseCaseError: It is no number that losses can be scaled by.
+    """
+    weight = float(case.weight(batch))
+    if not 0 <= weight < math.inf:
+        raise UseCaseError(
+            f"weight(batch) is {weight}: return what the mean of the loss is over, a number of at "
+            "least 0"
+        )
+    return weight
+
+
+def find_mean(total: LossSum) -> SupportsFloat:
+    """Return the mean loss from the sum over all nodes; a `PendingLoss` where that is one."""
+    if not total.weight:
+        return total.loss if total.weight is None else 0.0
+    return _Quotient(total.loss, total.weight)
+
+
+class _Quotient(PendingLoss):
+    """A loss that may still be computed, divided by a weight."""
+
+    def __init__(self, loss: SupportsFloat, weight: float) -> None:
+        self._loss = loss
+        self._weight = weight
+
+    def is_known(self) -> bool:
+        return not isinstance(self._loss, PendingLoss) or self._loss.is_known()
+
+    def __float__(self) -> float:
+        return float(self._loss) / self._weight

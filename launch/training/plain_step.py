@@ -14,9 +14,10 @@ from launch.data.split import BatchSize
 from launch.local_group.group import LocalGroup
 from launch.plan import Plan
 from launch.training.averaging.optimizer import make_optimizer
-from launch.training.averaging.piece_optimizer import is_elementwise
 from launch.training.averaging.staging_buffer import GradientStagingBuffer
+from launch.training.averaging.update_scope import UpdateScope, scope_of_class
 from launch.training.cuda_graph import CudaGraphReplica
+from launch.training.loss import find_mean
 from launch.training.replica import Replica, prepare_model
 from launch.training.shared_step import SharedStep
 from launch.training.step import TrainStep
@@ -49,20 +50,21 @@ class PlainStep(TrainStep):
                 list(self.model.parameters()),
                 group,
                 reducer,
-                gives_sparse=not is_elementwise(self._optimizer),
+                gives_sparse=scope_of_class(self._optimizer) is not UpdateScope.ELEMENT,
             )
 
     def run(self, share: Batch | None, size: BatchSize) -> SupportsFloat:
         self._optimizer.zero_grad()
         if self._staging is not None:
             self._staging.start_step(self._replica.passes_to_final(share))
-        loss = self._replica.gradients(share, size)
+        part = self._replica.gradients(share, size)
         if self._staging is not None:
-            loss = self._staging.all_reduce(loss, is_full=size.is_full)
+            part = self._staging.all_reduce(part, is_full=size.is_full)
+        part.divide_gradients(self.model.parameters())
         if self._max_norm is not None:
             nn.utils.clip_grad_norm_(self.model.parameters(), self._max_norm)
         self._optimizer.step()
-        return loss
+        return find_mean(part)
 
     def place(self, batch: Batch) -> Batch:
         return self._replica.place(batch)

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, SupportsFloat
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from launch.data.batch import Batch, move_batch, num_samples, split_batch
+from launch.data.batch import Batch, move_batch, split_batch
 from launch.data.samples import count_usable_parts
 from launch.data.split import BatchSize
 from launch.errors import InvalidPlanError, UseCaseError
 from launch.plan import Plan
 from launch.training.autocast import autocast
 from launch.training.averaging.aliases import aliases_follow
+from launch.training.averaging.loss_sum import LossSum
 from launch.training.compiled import compile_model, translate_compiler_errors
-from launch.training.loss import read_async
-from launch.use_cases._base import UseCase
+from launch.training.loss import read_async, weigh
+from launch.use_cases._base import UseCase, is_own
 
 
 class Replica:
@@ -25,6 +27,8 @@ class Replica:
 
     def __init__(self, plan: Plan, case: UseCase, model: nn.Module, device: str) -> None:
         self.model = model
+        self._case = case
+        self._has_weights = is_own(case, "weight")
         self._plan = plan
         self._loss: nn.Module = WeightedLoss(plan, case, model, device)
         self._device = torch.device(device)
@@ -34,19 +38,22 @@ class Replica:
         placed: Batch = move_batch(batch, self._device, memory_format(self._plan))
         return placed
 
-    def gradients(self, share: Batch | None, size: BatchSize) -> SupportsFloat:
-        """Compute the gradients of this share's part of the mean loss over all nodes.
+    def gradients(self, share: Batch | None, size: BatchSize) -> LossSum:
+        """Compute the gradients of this share's part of the loss over all nodes.
 
         Returns:
-            That part; a `PendingLoss` where a GPU computes it.
+            That part; its loss is a `PendingLoss` where a GPU computes it.
         """
-        return 0.0 if share is None else read_async(self._sum_gradients(share, size))
+        if share is None:
+            return LossSum(0.0, 0.0 if self._has_weights else None)
+        loss, weight = self._sum_gradients(share, size)
+        return LossSum(read_async(loss), weight)
 
     def count_passes(self, share: Batch | None) -> int:
         """Return the number of backward passes of a share."""
         if share is None:
             return 0
-        return count_usable_parts(num_samples(share), self._plan.micro_batches)
+        return count_usable_parts(self._case.size(share), self._plan.micro_batches)
 
     def passes_to_final(self, share: Batch | None) -> int | None:
         """Return the number of backward passes after which a gradient is final.
@@ -55,20 +62,31 @@ class Replica:
         """
         return self.count_passes(share)
 
-    def _sum_gradients(self, share: Batch, size: BatchSize) -> Tensor:
-        total = torch.zeros((), device=self._device)
-        for piece in self._pieces(share):
-            total += self._backward(piece, num_samples(piece) / size.total, size)
-        return total
+    def _sum_gradients(self, share: Batch, size: BatchSize) -> tuple[Tensor, float | None]:
+        """Add the gradients of a share; return its loss and its weight, see `LossSum`."""
+        total, weights = torch.zeros((), device=self._device), 0.0
+        for piece, scale in self._pieces(share, size):
+            weights += scale
+            if scale:
+                total += self._backward(piece, scale, size)
+        return total, weights if self._has_weights else None
 
-    def _pieces(self, share: Batch) -> list[Batch]:
-        """Cut a share into the plan's micro-batches, fewer where it is small."""
-        return split_batch(share, self.count_passes(share))
+    def _pieces(self, share: Batch, size: BatchSize) -> Iterator[tuple[Batch, float]]:
+        """Cut a share into the plan's micro-batches, fewer where it is small.
 
-    def _backward(self, piece: Batch, weight: float, size: BatchSize) -> Tensor:
-        """Add the gradients of a piece's mean loss times ``weight``; return that loss."""
+        Yields:
+            Each on its device, and the scale of its loss.
+        """
+        samples = self._case.size(share)
+        for piece in split_batch(share, self.count_passes(share), samples):
+            placed = self.place(piece)
+            weight = weigh(self._case, placed) if self._has_weights else self._case.size(piece)
+            yield placed, weight / size.total
+
+    def _backward(self, piece: Batch | None, scale: float, size: BatchSize) -> Tensor:
+        """Add the gradients of a piece's mean loss times ``scale``; return that loss."""
         with self._translating_errors():
-            loss: Tensor = self._loss(*self.place(piece), weight, is_full=size.is_full)
+            loss: Tensor = self._loss(piece, scale, is_full=size.is_full)
             torch.autograd.backward(loss)
         return loss.detach()
 
@@ -82,24 +100,25 @@ class WeightedLoss(nn.Module):
     def __init__(self, plan: Plan, case: UseCase, model: nn.Module, device: str) -> None:
         super().__init__()
         self.model = model
-        self._model_of_full = compile_model(model) if plan.compile else model.__call__
+        # In a table, where torch does not take it for one more module.
+        self._model_of: dict[bool, Callable[..., Any]] = {True: model, False: model}
+        if plan.compile:
+            self._model_of[True] = compile_model(model, as_module=is_own(case, "step"))
         self._case = case
         self._plan = plan
         self._device_type = torch.device(device).type
 
-    def forward(self, inputs: Any, targets: Any, weight: float, *, is_full: bool) -> Tensor:
-        """Return the mean loss over the samples, times ``weight``.
+    def forward(self, batch: Batch, scale: float, *, is_full: bool) -> Tensor:
+        """Return the mean loss over a batch, times ``scale``.
 
         Args:
-            inputs: Of the model.
-            targets: Of the loss, beside the model's output.
-            weight: Share of these samples in those of all nodes.
-            is_full: Whether they are part of a full node batch, whose shapes repeat.
+            batch: On the model's device.
+            scale: Of its loss in that of all nodes.
+            is_full: Whether it is part of a full node batch, whose shapes repeat.
         """
-        model = self._model_of_full if is_full else self.model
         with autocast(self._plan, self._device_type):
-            loss = self._case.loss(model(inputs), targets)
-        return loss * weight
+            loss = self._case.step(self._model_of[is_full], batch)
+        return loss * scale
 
 
 def prepare_model(plan: Plan, model: nn.Module, device: str) -> nn.Module:

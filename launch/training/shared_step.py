@@ -15,6 +15,7 @@ from launch.training.averaging.aliases import aliases_follow
 from launch.training.averaging.averaging import GradientAverager
 from launch.training.averaging.clipping import GradientClipper
 from launch.training.averaging.optimizer import make_optimizer
+from launch.training.averaging.update_scope import find_update_scope
 from launch.training.replica import Replica
 from launch.training.step import TrainStep
 from launch.use_cases._base import UseCase
@@ -31,6 +32,7 @@ class SharedStep(TrainStep):
         self.part = Part(group.local_rank, group.size)
         self._is_first = group.local_rank == 0
         self._replica = Replica(plan, case, model, "cpu")
+        scope = find_update_scope(case.optimizer, model)
         optimizer = make_optimizer(plan, case, model.parameters())
         self.optimizers = [optimizer]
         max_norm = case.max_gradient_norm
@@ -44,14 +46,16 @@ class SharedStep(TrainStep):
                 clipper=clipper,
                 reducer=reducer,
                 may_defer_update=plan.is_eager_on_cpu,
+                scope=scope,
             )
         self._buffers = SharedBuffers(model, group)
 
     def run(self, share: Batch | None, size: BatchSize) -> float:
         self._averager.start_step(self._replica.passes_to_final(share))
         with self._averager.track_uses():
-            loss = float(self._replica.gradients(share, size))
-        return self._averager.step(loss, is_full=size.is_full)
+            part = self._replica.gradients(share, size)
+            loss = float(part.loss)
+        return self._averager.step(loss, part.weight, is_full=size.is_full)
 
     def take_warning(self) -> str | None:
         return self._averager.take_warning()

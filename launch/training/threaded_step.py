@@ -12,7 +12,7 @@ from typing import TypeVar
 import torch
 
 from launch.checkpoints.training_state import TrainingState
-from launch.data.batch import Batch, num_samples, split_batch
+from launch.data.batch import Batch, split_batch
 from launch.data.samples import Part, count_usable_parts
 from launch.data.split import BatchSize
 from launch.local_group.group import LocalGroup, LocalThreadGroup
@@ -35,6 +35,7 @@ class ThreadedStep(TrainStep):
     part = Part(0, 1)
 
     def __init__(self, plan: Plan, case: UseCase, group: LocalGroup) -> None:
+        self._case = case
         model = prepare_model(plan, case.model(), "cpu")
         threads = plan.threads_per_process // plan.replicas
         cores = [group.cores[i * threads : (i + 1) * threads] for i in range(plan.replicas)]
@@ -89,9 +90,9 @@ class ThreadedStep(TrainStep):
 
     def _split(self, share: Batch | None) -> list[Batch | None]:
         count = len(self._replicas)
-        samples = 0 if share is None else num_samples(share)
+        samples = 0 if share is None else self._case.size(share)
         pieces: list[Batch | None] = (
-            list(split_batch(share, count_usable_parts(samples, count))) if samples else []
+            list(split_batch(share, count_usable_parts(samples, count), samples)) if samples else []
         )
         return pieces + [None] * (count - len(pieces))
 

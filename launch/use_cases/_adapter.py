@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from inspect import signature
 from math import inf
 from typing import Any, cast
 
 from launch.errors import UseCaseError
-from launch.use_cases._base import UseCase
+from launch.use_cases._base import UseCase, takes_epochs
 from launch.use_cases._imports import run_user_code
 
 _REQUIRED = {
@@ -19,13 +20,45 @@ _REQUIRED = {
 _CALLS: dict[str, tuple[int, dict[str, Any]]] = {
     "model": (0, {}),
     "dataset": (1, {"train": True}),
+    "collate": (1, {}),
+    "size": (1, {}),
+    "step": (2, {}),
+    "weight": (1, {}),
     "loss": (2, {}),
     "optimizer": (1, {}),
-    "schedule": (2, {}),
+    "schedule": (3, {}),
     "layers": (1, {}),
     "metrics": (2, {}),
     "prepare": (2, {}),
 }
+_MEMBERS = ("name", "default_batch", "max_gradient_norm", *_CALLS)
+_ELSEWHERE = {
+    "build_model": "model",
+    "get_model": "model",
+    "train_dataset": "dataset",
+    "train_dataloader": "dataset",
+    "get_dataset": "dataset",
+    "collate_fn": "collate",
+    "training_step": "step",
+    "train_step": "step",
+    "criterion": "loss",
+    "loss_fn": "loss",
+    "compute_loss": "loss",
+    "configure_optimizers": "optimizer",
+    "make_optimizer": "optimizer",
+    "lr_scheduler": "schedule",
+    "scheduler": "schedule",
+    "configure_schedule": "schedule",
+    "batch_size": "default_batch",
+    "compute_metrics": "metrics",
+    "loss_weight": "weight",
+    "num_tokens": "weight",
+    "num_samples": "size",
+    "prepare_data": "prepare",
+    "max_grad_norm": "max_gradient_norm",
+    "gradient_clip_val": "max_gradient_norm",
+}
+"""Names of other libraries for what the contract has."""
 
 
 class _UseCaseAdapter(UseCase):
@@ -37,7 +70,7 @@ class _UseCaseAdapter(UseCase):
 
     def __init__(self, own: object) -> None:
         self.subject = own
-        for member in ("name", "default_batch", "max_gradient_norm", *_CALLS):
+        for member in _MEMBERS:
             if hasattr(own, member):
                 setattr(self, member, getattr(own, member))
 
@@ -49,13 +82,44 @@ def adapt_use_case(found: object, spec: str) -> UseCase:
         UseCaseError: Something that is required is missing or cannot be called as agreed.
     """
     own = run_user_code(spec, found) if isinstance(found, type) else found
-    if lacking := [text for name, text in _REQUIRED.items() if not _has(own, name)]:
-        raise UseCaseError(f"use case {spec} lacks {', '.join(lacking)}: add what is missing")
+    lacking = [name for name in _REQUIRED if not _has(own, name)]
+    if _has(own, "step") and "loss" in lacking:
+        lacking.remove("loss")
+    if lacking:
+        near = {meant: found for found, meant in find_lookalikes(own, similarity=0.7).items()}
+        texts = [
+            _REQUIRED[name] + (f" (is {near[name]} meant?)" if name in near else "")
+            for name in lacking
+        ]
+        raise UseCaseError(f"use case {spec} lacks {', '.join(texts)}: add what is missing")
     case = own if isinstance(own, UseCase) else _UseCaseAdapter(own)
     _check_values(case, spec)
     for name in _CALLS:
         _check_call(case, name, spec)
     return case
+
+
+def find_lookalikes(own: object, *, similarity: float = 0.85) -> dict[str, str]:
+    """Find what looks like a part of the contract: names of other libraries, and misspelt ones.
+
+    Args:
+        own: The use case.
+        similarity: From which two names count as one misspelt, at most 1.
+
+    Returns:
+        By its name, what it should be called; nothing that is there under its right name too.
+    """
+    kinds = [kind for kind in type(own).__mro__ if kind not in (UseCase, object)]
+    names = set(getattr(own, "__dict__", ())).union(*map(vars, kinds))
+    missing = [member for member in _MEMBERS if member not in names]
+    found = {}
+    for name in sorted(names - set(_MEMBERS)):
+        near = get_close_matches(name, missing, n=1, cutoff=similarity)
+        is_method = callable(getattr(own, name, None)) and not name.startswith("_")
+        meant = _ELSEWHERE.get(name) or (near[0] if near and is_method else None)
+        if meant in missing:
+            found[name] = meant
+    return found
 
 
 def _has(own: object, name: str) -> bool:
@@ -83,6 +147,8 @@ def _check_values(case: UseCase, spec: str) -> None:
 
 def _check_call(case: UseCase, name: str, spec: str) -> None:
     count, keywords = _CALLS[name]
+    if name == "schedule" and not takes_epochs(case):
+        count = 2
     method = getattr(case, name)
     if not callable(method):
         raise UseCaseError(f"use case {spec}: {name} must be a method: define it with def {name}")

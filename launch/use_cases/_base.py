@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from torch import Tensor, nn
@@ -41,9 +42,10 @@ class UseCase:
         """Open the training or the validation samples: a map-style dataset with a length.
 
         Runs in every worker and must be quick: slow work belongs into `prepare`. Samples
-        are pairs of input and target that torch's default collation can stack. Every node and
-        every worker must find the same samples in the same order. A dataset that also has the
-        methods of `launch.data.pictures.Pictures` is decoded once instead of in every epoch.
+        are pairs of input and target that torch's default collation can stack, or whatever
+        `collate` and `step` know. Every node and every worker must find the same samples in the
+        same order. A dataset that also has the methods of `launch.data.pictures.Pictures` is
+        decoded once instead of in every epoch.
 
         Args:
             data: The folder or file that the user named with ``--data``, if any.
@@ -54,16 +56,68 @@ class UseCase:
         """
         raise NotImplementedError
 
+    def collate(self, samples: Sequence[Any]) -> Any:
+        """Make a batch of samples, such as padded text; torch's default collation. Optional.
+
+        A batch nests tensors in dicts, lists and tuples. It is cut into shares and micro-batches
+        along the first dimension of each tensor, which counts samples, and along lists of as many
+        texts, numbers or other things. Tensors without dimensions go to all parts. Runs in the
+        loading processes too.
+        """
+        from torch.utils.data import default_collate
+
+        return default_collate(list(samples))
+
+    def size(self, batch: Any) -> int:
+        """Count the samples of a batch: the first dimension of its first tensor. Optional."""
+        from launch.data.batch import num_samples
+
+        return num_samples(batch)
+
+    def step(self, model: Callable[..., Any], batch: Any) -> Tensor:
+        """Compute the mean loss over a batch, a scalar; ``loss(model(input), target)``. Optional.
+
+        For batches that are no pairs, and for losses that need more than an output. `loss` is not
+        needed then. A pipeline cannot cut it: `pipeline` and `hybrid` are left out. In validation,
+        `metrics` is given the model's last output, and the batch as its target.
+
+        Args:
+            model: To be called; in compiled plans, a module that stands for the model.
+            batch: On the model's device.
+        """
+        inputs, target = batch
+        return self.loss(model(inputs), target)
+
+    def weight(self, batch: Any) -> float | Tensor:
+        """Give what the mean of a batch's loss is over; the number of samples. Optional.
+
+        The tokens of padded text, the labels that are not ignored, the sum of the labels' class
+        weights: the loss times it must add up over parts of a batch. Gradients and losses of
+        micro-batches, workers and nodes are added with it, and divided by their sum. A part whose
+        weight is 0 is left out; a step in which all are 0 changes nothing, and its loss is 0.
+
+        Args:
+            batch: On the model's device. On a GPU, the step waits for the number.
+        """
+        return self.size(batch)
+
     def loss(self, output: Any, target: Any) -> Tensor:
-        """Compute the mean loss over the batch, a scalar: only means of shares add up."""
+        """Compute the mean loss over the batch, a scalar: only means of shares add up.
+
+        The mean is over the samples, or over what `weight` gives.
+        """
         raise NotImplementedError
 
     def optimizer(self, parameters: Iterable[nn.Parameter]) -> Optimizer:
         """Make the optimizer of these parameters."""
         raise NotImplementedError
 
-    def schedule(self, optimizer: Optimizer, steps_per_epoch: int) -> LRScheduler | None:
+    def schedule(
+        self, optimizer: Optimizer, steps_per_epoch: int, epochs: int
+    ) -> LRScheduler | None:
         """Make the schedule of the learning rate, ``None`` for a constant one. Optional.
+
+        ``epochs`` may be left out of the arguments. A trial gives more epochs than it trains.
 
         Its ``step()`` is called after every optimizer step. One is made in each worker, for the
         optimizer of that worker's part, so that it may depend on the settings of the optimizer's
@@ -94,3 +148,20 @@ class UseCase:
             UseCaseError: The data cannot be made ready.
         """
         return
+
+
+def is_own(case: UseCase, name: str) -> bool:
+    """Whether a use case has a method of its own, in place of the contract's default."""
+    method = getattr(case, name)
+    return getattr(method, "__func__", method) is not getattr(UseCase, name)
+
+
+def takes_epochs(case: UseCase) -> bool:
+    """Whether a use case's `UseCase.schedule` wants the number of epochs."""
+    try:
+        signature(case.schedule).bind(None, None, None)
+    except TypeError:
+        return False
+    except ValueError:  # some callables written in C have none
+        return True
+    return True

@@ -72,15 +72,21 @@ def make_import_error(origin: Path | str, error: BaseException) -> UseCaseError:
     if isinstance(error, SyntaxError):
         where = f"{error.filename or origin}, line {error.lineno}"
         return UseCaseError(f"use case {origin} cannot be read: {error.msg} ({where}): fix it")
+    line = find_users_line(error, origin)
+    where = f" ({line})" if line else ""
+    said = " ".join(str(error).split())
+    what = f"{type(error).__name__}: {said}" if said else type(error).__name__
+    return UseCaseError(f"use case {origin} fails: {what}{where}: fix it")
+
+
+def find_users_line(error: BaseException, origin: Path | str) -> str | None:
+    """Find file and line of a user's code in which an exception was raised, the innermost."""
     lines = [
         f"{frame.f_code.co_filename}, line {line}"
         for frame, line in walk_tb(error.__traceback__)
         if _is_users(frame.f_code.co_filename, origin)
     ]
-    where = f" ({lines[-1]})" if lines else ""
-    said = " ".join(str(error).split())
-    what = f"{type(error).__name__}: {said}" if said else type(error).__name__
-    return UseCaseError(f"use case {origin} fails: {what}{where}: fix it")
+    return lines[-1] if lines else None
 
 
 def _is_users(filename: str, origin: Path | str) -> bool:

@@ -12,20 +12,24 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from launch.case_facts import CaseFacts
-from launch.data.input_facts import describe_input
+from launch.data.batch import leaves
+from launch.data.input_facts import InputDescription, describe_input
+from launch.description.case_digest import digest_case
+from launch.description.flop_count import count_flop
+from launch.description.loss_check import check_loss
+from launch.description.sample_time import time_sample
 from launch.errors import UseCaseError
 from launch.reports import Reporter
 from launch.system.allocators import find_allocators
 from launch.training.averaging.optimizer import check_optimizer, has_fused_form
-from launch.training.averaging.piece_optimizer import is_elementwise
-from launch.training.flop_count import count_flop
+from launch.training.averaging.update_scope import UpdateScope, find_update_scope
+from launch.training.schedule import make_schedule
 from launch.training.whole_model import has_extra_state
-from launch.use_cases._base import UseCase
-from launch.workers.case_digest import digest_case
-from launch.workers.sample_time import time_sample
+from launch.use_cases._adapter import find_lookalikes
+from launch.use_cases._base import UseCase, is_own
 from launch.workers.task import Task
 
 _BATCH_WIDE = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
@@ -60,20 +64,35 @@ def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
     datasets = [case.dataset(data, train=train) for train in (True, False)]
     training, validation = map(_size, datasets, (True, False))
     batch = min(case.default_batch, training)
+    scope = find_update_scope(case.optimizer, model)
     optimizer = case.optimizer(model.parameters())
     check_optimizer(optimizer)
-    input_facts = describe_input(*datasets)
+    schedule = make_schedule(
+        case, optimizer, steps_per_epoch=-(-training // batch), epochs=max(1, task.epochs)
+    )
+    digest = digest_case(case, model, datasets)
+    if task.plan is None:  # nothing is planned yet
+        for found, meant in find_lookalikes(getattr(case, "subject", case)).items():
+            reporter.warning(f"{found} of {name} is never used: is {meant} meant?")
+        check_loss(case, model, datasets[0], name)
+    # What a use case collates by itself, decoded pictures do not pass.
+    input_facts = InputDescription() if is_own(case, "collate") else describe_input(*datasets)
+    uncut_reason = _find_uncut_reason(case, datasets[0])
+    layers = None if uncut_reason else case.layers(model)
     return CaseFacts(
         default_batch=batch,
         train_samples=training,
         validation_samples=validation,
         parameter_count=sum(p.numel() for p in trained),
         parameter_bytes=sum(p.numel() * p.element_size() for p in trained),
-        max_stages=_most_stages(case.layers(model)),
+        max_stages=_most_stages(layers),
+        uncut_reason=uncut_reason,
+        has_weights=is_own(case, "weight"),
         has_fused_optimizer=has_fused_form(optimizer),
-        updates_in_parts=is_elementwise(optimizer) and case.max_gradient_norm is None,
-        has_schedule=case.schedule(optimizer, -(-training // batch)) is not None,
-        digest=digest_case(case, model, datasets),
+        updates_in_parts=scope is UpdateScope.ELEMENT and case.max_gradient_norm is None,
+        updates_at_once=scope is UpdateScope.MODEL,
+        has_schedule=schedule is not None,
+        digest=digest,
         pixel_bytes=input_facts.pixel_bytes,
         inputs=input_facts.inputs,
         warnings=input_facts.warnings,
@@ -87,6 +106,23 @@ def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
 def _most_stages(layers: nn.Sequential | None) -> int:
     """Count the stages that a pipeline may have: they do not exchange state that is no tensor."""
     return 1 if layers is None or has_extra_state(layers) else len(layers)
+
+
+def _find_uncut_reason(case: UseCase, dataset: Any) -> str | None:
+    """Find why the model cannot be cut into stages, beside a lack of layers."""
+    if is_own(case, "step"):
+        return (
+            "the use case has a step() of its own, which cannot be cut into stages: give "
+            "loss(output, target) in its place"
+        )
+    if not is_own(case, "collate"):
+        return None
+    some = [case.collate([dataset[index]] * 2) for index in range(min(len(dataset), 8))]
+    shapes = {
+        tuple(tuple(leaf.shape) for leaf in leaves(batch[0]) if isinstance(leaf, Tensor))
+        for batch in some
+    }
+    return None if len(shapes) == 1 else "the inputs of its batches differ in shape: pad them alike"
 
 
 def _size(dataset: Any, train: bool) -> int:

@@ -16,21 +16,27 @@ from launch.data.split import Indices
 from launch.errors import UseCaseError
 from launch.local_group.group import LocalGroup
 from launch.plan import Plan
+from launch.use_cases._base import UseCase, is_own
 
 _TRIAL_SAMPLES = 1024
 """Samples that a trial repeats. Their pictures, 150 MB of 224 x 224, are more than a core's
 caches hold, and are decoded before the first step, so that a short trial times reading alone."""
 
 
-def open_training(plan: Plan, dataset: Dataset[Any]) -> Dataset[Any]:
+def open_training(plan: Plan, case: UseCase, dataset: Dataset[Any]) -> Dataset[Any]:
     """Open the training samples for the input of a plan.
 
     Raises:
-        UseCaseError: The data set has no pictures that can be decoded once, or the disk is too
-            small.
+        UseCaseError: The data set has no pictures that can be decoded once, the use case makes its
+            batches itself, or the disk is too small.
     """
     if plan.input == "files":
         return dataset
+    if is_own(case, "collate"):
+        raise UseCaseError(
+            f"plan with input={plan.input} and a use case with its own collate(samples), which "
+            "decoded pictures do not pass: use input=files"
+        )
     if not isinstance(dataset, Pictures):
         raise UseCaseError(
             f"plan with input={plan.input} and a {type(dataset).__name__} without "

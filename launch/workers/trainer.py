@@ -17,7 +17,7 @@ from torch.utils.data import Dataset
 
 from launch.checkpoints.manifest import BestValidation
 from launch.checkpoints.weights import save_weights
-from launch.data.batch import Batch, num_samples
+from launch.data.batch import Batch
 from launch.data.loading import ReadAhead, load
 from launch.data.prefetch import prefetch
 from launch.data.random_state import RandomUse, SeedSource
@@ -36,6 +36,9 @@ from launch.reports import (
     Validated,
     Warned,
 )
+from launch.training.judge import Judge
+from launch.training.loss import weigh
+from launch.training.schedule import make_schedule
 from launch.training.step import TrainStep
 from launch.use_cases._base import UseCase
 from launch.workers.checkpointer import Checkpointer, TrainingProgress
@@ -54,6 +57,10 @@ from launch.workers.validation_mean import ValidationMean
 
 Work = Iterator[tuple[Indices, BatchSize]]
 """This worker's samples of each step, and how many all have."""
+
+_TRIAL_EPOCHS = 1000
+"""Epochs that a schedule is made for in a trial, which ends after some steps: schedules fail when
+they are asked for more steps than they were made for."""
 
 _SAMPLE_BATCH = 2
 """Samples of a batch that shows types and shapes."""
@@ -84,7 +91,7 @@ class Trainer:
         self._step = step
         self._reporter = reporter
         data = task.workload.data_path
-        self._training = open_training(plan, case.dataset(data, train=True))
+        self._training = open_training(plan, case, case.dataset(data, train=True))
         self._validation = open_validation(plan, case.dataset(data, train=False))
         step.prepare(self._read_sample_batch)
         if step.facts and task.local_rank == 0:
@@ -96,7 +103,11 @@ class Trainer:
         self.num_samples = samples
         self.num_validation_samples = len(self._validation)  # type: ignore[arg-type]
         steps_per_epoch = -(-samples // task.split.global_batch)
-        schedules = [case.schedule(optimizer, steps_per_epoch) for optimizer in step.optimizers]
+        epochs = _TRIAL_EPOCHS if task.purpose is Purpose.TIME else task.epochs
+        schedules = [
+            make_schedule(case, optimizer, steps_per_epoch=steps_per_epoch, epochs=epochs)
+            for optimizer in step.optimizers
+        ]
         self._schedules = [schedule for schedule in schedules if schedule is not None]
         self._device = torch.device(plan.devices[task.local_rank % len(plan.devices)])
         self._allow_nan = task.allow_nan or task.purpose is not Purpose.TRAIN
@@ -117,7 +128,9 @@ class Trainer:
     def _read_sample_batch(self) -> Batch:
         samples = list(range(min(_SAMPLE_BATCH, len(self._training))))  # type: ignore[arg-type]
         work = iter([(samples, BatchSize(len(samples), len(samples)))])
-        batch: Batch | None = next(load(self._training, work, loader_workers=0))[0]
+        batch: Batch | None = next(
+            load(self._training, work, loader_workers=0, collate=self._case.collate)
+        )[0]
         assert batch is not None, "it has samples"
         return batch
 
@@ -278,6 +291,7 @@ class Trainer:
             pin_memory=is_gpu,
             seeds=seeds,
             read_ahead=self._read_ahead,
+            collate=self._case.collate,
         )
         return prefetch(batches, self._device)
 
@@ -293,28 +307,30 @@ class Trainer:
         started = time.perf_counter()
         epoch = self.progress.epoch
         self._seed_source.seed_generators_for(RandomUse.VALIDATION, epoch)
-        model = self._step.model
-        model.eval()
-        loss_sum, samples, metric_sums = 0.0, 0, dict[str, float]()
+        self._step.model.eval()
+        judge = Judge(self._case, self._step.model)
+        loss_sum, weight_sum, samples, metric_sums = 0.0, 0.0, 0, dict[str, float]()
         for batch in self._validation_batches():
-            inputs, targets = self._step.place(batch)
-            output = model(inputs)
-            count = num_samples(batch)
+            placed, count = self._step.place(batch), self._case.size(batch)
+            batch_loss, metrics = judge.judge(placed)
             samples += count
-            loss_sum += self._case.loss(output, targets).item() * count
-            for name, value in self._case.metrics(output, targets).items():
+            if weight := weigh(self._case, placed):
+                loss_sum += batch_loss * weight
+                weight_sum += weight
+            for name, value in metrics.items():
                 metric_sums[name] = metric_sums.get(name, 0.0) + float(value) * count
         self._reporter.send(
             Validated(
                 epoch=epoch,
                 samples=samples,
                 loss_sum=loss_sum,
+                weight=weight_sum,
                 metric_sums=metric_sums,
                 time_s=time.perf_counter() - started,
             )
         )
         assert self._validation_mean is not None, "a training has a checkpointer"
-        loss = self._validation_mean.of(loss_sum, samples)
+        loss = self._validation_mean.of(loss_sum, weight_sum)
         if loss is not None and not self._allow_nan:
             check_finite_loss(loss, f"the validation loss of epoch {epoch + 1}")
         self.progress = self.progress.next_epoch()

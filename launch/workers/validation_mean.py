@@ -9,7 +9,7 @@ from launch.local_group.group import LocalGroup
 
 
 class ValidationMean:
-    """Averages over the samples of all workers.
+    """Averages over what the workers have, each with its weight.
 
     Collective: every worker of all nodes makes one, and calls `of` with the others.
 
@@ -23,14 +23,14 @@ class ValidationMean:
         self._rank = rank
         self._sums = group.share_bytes(16 * group.size).view(torch.float64).view(group.size, 2)
 
-    def of(self, loss_sum: float, samples: int) -> float | None:
-        """Give the mean loss; ``None`` where nobody has a sample.
+    def of(self, loss_sum: float, weight: float) -> float | None:
+        """Give the mean loss; ``None`` where nobody has a weight.
 
         Args:
-            loss_sum: Of this worker, over its samples.
-            samples: Of this worker.
+            loss_sum: Of this worker's batches, each times its weight.
+            weight: Sum of these weights: of the samples, where the use case does not say.
         """
-        self._sums[self._group.local_rank] = torch.tensor([loss_sum, samples], dtype=torch.float64)
+        self._sums[self._group.local_rank] = torch.tensor([loss_sum, weight], dtype=torch.float64)
         self._group.barrier()
         loss, count = self._sums.sum(0).tolist()
         self._group.barrier()  # all have read

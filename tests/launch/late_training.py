@@ -35,10 +35,16 @@ class QuietReducer:
         return
 
     def agree_on_step(
-        self, loss: float, kinds: Sequence[int], indices: Sequence[int], *, is_full: bool
-    ) -> float:
+        self,
+        loss: float,
+        weight: float,
+        kinds: Sequence[int],
+        indices: Sequence[int],
+        *,
+        is_full: bool,
+    ) -> tuple[float, float]:
         self._kinds = kinds
-        return loss
+        return loss, weight
 
     def global_kinds(self, indices: Sequence[int]) -> Sequence[int]:
         return self._kinds

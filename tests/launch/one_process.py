@@ -6,9 +6,10 @@ from functools import cache
 
 import torch
 from conftest import SEED
-from torch.utils.data import default_collate
 
+from launch.data.batch import map_tensors
 from launch.data.samples import epoch_batches
+from launch.training.schedule import make_schedule
 from launch.use_cases._adapter import adapt_use_case
 
 TOLERANCE = 1e-4
@@ -26,20 +27,25 @@ def trained_alone(
 def _trained_alone(
     kind: type, node_batch: int, epochs: int, dtype: torch.dtype
 ) -> dict[str, torch.Tensor]:
+    def in_type(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.to(dtype) if tensor.is_floating_point() else tensor
+
     case = adapt_use_case(kind(), "tiny")
     torch.manual_seed(SEED)
     model = case.model().to(dtype)
     optimizer = case.optimizer(model.parameters())
     samples = case.dataset(None, train=True)
-    schedule = case.schedule(optimizer, -(-len(samples) // node_batch))
+    steps = -(-len(samples) // node_batch)
+    schedule = make_schedule(case, optimizer, steps_per_epoch=steps, epochs=epochs)
     for epoch in range(epochs):
         for batch in epoch_batches(len(samples), node_batch, seed=SEED, epoch=epoch):
-            inputs, targets = default_collate([samples[index] for index in batch])
+            collated = case.collate([samples[index] for index in batch])
             optimizer.zero_grad()
-            case.loss(model(inputs.to(dtype)), targets).backward()
+            case.step(model, map_tensors(collated, in_type)).backward()
             if case.max_gradient_norm is not None:
                 torch.nn.utils.clip_grad_norm_(model.parameters(), case.max_gradient_norm)
-            optimizer.step()
+            if float(case.weight(collated)):  # nothing to learn from is no reason to move
+                optimizer.step()
             if schedule is not None:
                 schedule.step()
     return model.state_dict()

@@ -64,7 +64,7 @@ def step(number: int) -> StepDone:
     return StepDone(step=number, epoch=0, time_s=0.1, samples=8, loss=1.0)
 
 
-VALIDATED = Validated(epoch=0, samples=4, loss_sum=4.0, time_s=0.1)
+VALIDATED = Validated(epoch=0, samples=4, loss_sum=4.0, weight=4.0, time_s=0.1)
 WEIGHTS = WeightsSaved(path="/far/runs/1/weights.safetensors", num_bytes=8)
 WHOLE = sending(step(1), VALIDATED, VALIDATED, WEIGHTS)
 """One epoch of both nodes, to its end."""

@@ -1,4 +1,4 @@
-"""Agreement of the nodes on a step: loss, times, gradient kinds and control flags.
+"""Agreement of the nodes on a step: loss, its weight, times, gradient kinds and control flags.
 
 It is made when the last node has computed its gradients; most of their sums may be in flight.
 """
@@ -31,7 +31,8 @@ class Agreement:
         self._kinds = state.kinds.max(0)
         self._highest = np.empty_like(self._kinds)
         is_full = state.is_full.min()
-        self._own_values = np.array([state.losses.sum(), computed_s, control_flags, is_full])
+        loss, weight = state.losses.sum(), state.weights.sum()
+        self._own_values = np.array([loss, weight, computed_s, control_flags, is_full])
         self._all_values: NDArray[Any] = np.empty((comm.size, len(self._own_values)))
         self._requests = [
             comm.Iallreduce(self._kinds, self._highest, MPI.MAX),
@@ -44,20 +45,20 @@ class Agreement:
             return False
         self._state.global_kinds[:] = self._highest
         # In the order of the ranks: the same on each of them, to the last bit.
-        self._state.global_loss[0] = self._all_values[:, 0].sum()
+        self._state.global_loss[:] = self._all_values[:, :2].sum(0)
         return True
 
     @property
     def computed_s(self) -> tuple[float, ...]:
         """Time that each node took to compute its gradients."""
-        return tuple(self._all_values[:, 1].tolist())
+        return tuple(self._all_values[:, 2].tolist())
 
     @property
     def control_flags(self) -> int:
         """Flags that are set on any node."""
-        return int(np.bitwise_or.reduce(self._all_values[:, 2].astype(np.int64)))
+        return int(np.bitwise_or.reduce(self._all_values[:, 3].astype(np.int64)))
 
     @property
     def is_full(self) -> bool:
         """Whether no node's share was of the rest of an epoch, smaller than the others."""
-        return bool(self._all_values[:, 3].all())
+        return bool(self._all_values[:, 4].all())

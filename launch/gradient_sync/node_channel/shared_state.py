@@ -33,7 +33,8 @@ class SharedStepState:
             `NO_GRADIENT`, `DENSE` or between.
         summed: int64 of shape ``(parameters,)``: number of the latest sum over all nodes that is
             where the workers read it.
-        losses: float64 of shape ``(participants,)``: part of the mean loss.
+        losses: float64 of shape ``(participants,)``: part of the loss.
+        weights: float64 of shape ``(participants,)``: weight of that part, where parts have one.
         waits_for_node: uint8 of shape ``(participants,)``: 1 while a participant has done its
             part of a late update and waits for the others of its node.
         waited_s: float64 of shape ``(participants,)``: time that each has waited, during this step,
@@ -41,7 +42,7 @@ class SharedStepState:
         is_full: uint8 of shape ``(participants,)``: 0 where the step was the rest of an epoch,
             smaller than the others.
         global_kinds: uint8 of shape ``(parameters,)``: highest kind over all nodes.
-        global_loss: float64 of shape ``(1,)``: sum over all nodes.
+        global_loss: float64 of shape ``(2,)``: sums of losses and weights over all nodes.
     """
 
     def __init__(self, memory: Bytes, participants: int, parameters: int) -> None:
@@ -52,7 +53,7 @@ class SharedStepState:
             for shape, start in zip(shapes, starts, strict=False)
         ]
         self.ready, self.done, self.summed, *parts = parts
-        self.losses, self.waited_s, self.global_loss, *parts = parts
+        self.losses, self.weights, self.waited_s, self.global_loss, *parts = parts
         self.kinds, self.global_kinds, self.waits_for_node, self.is_full = parts
 
     @staticmethod
@@ -72,7 +73,8 @@ def _shapes(participants: int, parameters: int) -> list[_Shape]:
         (np.int64, (parameters,)),
         (np.float64, (participants,)),
         (np.float64, (participants,)),
-        (np.float64, (1,)),
+        (np.float64, (participants,)),
+        (np.float64, (2,)),
         (np.uint8, (participants, parameters)),
         (np.uint8, (parameters,)),
         (np.uint8, (participants,)),

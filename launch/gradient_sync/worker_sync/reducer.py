@@ -83,32 +83,46 @@ class CrossNodeReducer:
         os.eventfd_write(self._descriptors.wakeup, 1)
 
     def all_reduce(
-        self, loss: float, kinds: Sequence[int], indices: Sequence[int], *, is_full: bool
-    ) -> float:
+        self,
+        loss: float,
+        weight: float,
+        kinds: Sequence[int],
+        indices: Sequence[int],
+        *,
+        is_full: bool,
+    ) -> tuple[float, float]:
         """Wait for the sum over all nodes: `agree_on_step`, then `finish`."""
-        mean_loss = self.agree_on_step(loss, kinds, indices, is_full=is_full)
+        sums = self.agree_on_step(loss, weight, kinds, indices, is_full=is_full)
         self.finish()
-        return mean_loss
+        return sums
 
     def agree_on_step(
-        self, loss: float, kinds: Sequence[int], indices: Sequence[int], *, is_full: bool
-    ) -> float:
+        self,
+        loss: float,
+        weight: float,
+        kinds: Sequence[int],
+        indices: Sequence[int],
+        *,
+        is_full: bool,
+    ) -> tuple[float, float]:
         """Set every ready flag, and wait until all nodes have done so.
 
         The sums may still be in flight: see `find_summed` and `finish`.
 
         Args:
-            loss: This participant's part of the mean loss.
+            loss: This participant's part of the loss.
+            weight: Of that part.
             kinds: Of its gradients in this step.
             indices: Their parameters.
             is_full: Whether the step was not the rest of an epoch, smaller than the others.
 
         Returns:
-            The sum of the loss.
+            The sums of the loss and of the weights.
         """
         self._kinds[:] = 0
         self._kinds[np.asarray(indices, dtype=np.int64)] = kinds
         self._state.losses[self._participant] = loss
+        self._state.weights[self._participant] = weight
         self._state.is_full[self._participant] = is_full
         self._state.waited_s[self._participant], self._waited_s = self._waited_s, 0.0
         fence()  # all of these before their flags
@@ -116,7 +130,8 @@ class CrossNodeReducer:
         self._state.done[self._participant] = self._sum_number
         os.eventfd_write(self._descriptors.wakeup, 1)
         os.eventfd_read(self._descriptors.agreements[self._sum_number % 2])
-        return float(self._state.global_loss[0])
+        loss, weight = self._state.global_loss.tolist()
+        return loss, weight
 
     def find_summed(self) -> NDArray[np.bool_]:
         """Return for each parameter whether its sum has arrived, after `agree_on_step`."""

@@ -42,7 +42,9 @@ from launch.training.averaging.clipping import GradientClipper, square_sum
 from launch.training.averaging.final_gradients import FinalGradients
 from launch.training.averaging.late_update import LateUpdate
 from launch.training.averaging.locked_parameters import locks_hold
-from launch.training.averaging.piece_optimizer import PieceOptimizer, is_elementwise
+from launch.training.averaging.loss_sum import mean_of
+from launch.training.averaging.piece_optimizer import PieceOptimizer
+from launch.training.averaging.update_scope import UpdateScope, scope_of_class
 
 CHUNK_BYTES = 4 << 20
 """Parameters of one call of the optimizer, for each thread.
@@ -65,7 +67,8 @@ class GradientAverager:
 
     Collective: every replica of ``group`` builds one over equal models and optimizers, and calls
     `start_step` and `step` in every step. Each scales its loss by its share of the node batch, so
-    that the sum of the gradients is the gradient of the mean.
+    that the sum of the gradients is the gradient of the mean, or by a weight: see
+    `launch.training.averaging.loss_sum.LossSum`.
 
     Between steps the optimizer's groups hold this replica's part, in pieces. During a step it is
     called for one chunk after the other and sees that chunk alone, unless hooks watch its steps:
@@ -79,6 +82,8 @@ class GradientAverager:
             nodes: the forward passes are then made within `track_uses`. It does not with an
             optimizer that is not elementwise, a norm that has a limit, hooks, or parameters that
             are used in ways that cannot be seen.
+        scope: What of the parameters the optimizer must see together; found by its class where it
+            is left out.
         chunk_bytes: See `CHUNK_BYTES`, a multiple of `launch.local_group.shared_parameters`'
             alignment.
     """
@@ -92,6 +97,7 @@ class GradientAverager:
         clipper: GradientClipper | None = None,
         reducer: CrossNodeReducer | None = None,
         may_defer_update: bool = False,
+        scope: UpdateScope | None = None,
         chunk_bytes: int | None = None,
     ) -> None:
         self._group = group
@@ -100,7 +106,8 @@ class GradientAverager:
         self._reducer = reducer
         self._shared = shared = SharedParameters(model, group)
         rank = group.local_rank
-        self._is_elementwise = is_elementwise(optimizer)
+        scope = scope or scope_of_class(optimizer)
+        self._is_elementwise = scope is UpdateScope.ELEMENT
         self._chunks: list[Chunk] = []
         update_groups: list[UpdateGroup] = []
         self._warning: str | None = None
@@ -119,7 +126,10 @@ class GradientAverager:
                 self._chunks = list(cut_evenly(shared, rank, size, is_summed=reducer is not None))
             self._whole = merge_chunks(self._chunks, shared, 0 if reducer else rank)
         else:
-            self._whole = assign_whole(shared, rank, is_summed=reducer is not None)
+            is_alone = scope is UpdateScope.MODEL
+            self._whole = assign_whole(
+                shared, rank, is_summed=reducer is not None, is_alone=is_alone
+            )
         self._pieces = PieceOptimizer(optimizer, shared.parameters, self._whole.pieces)
         self._kinds = shared.kinds[rank].numpy()
         self._mine = [shared.in_shape(shared.gradients[rank], i) for i in range(len(self._kinds))]
@@ -153,15 +163,17 @@ class GradientAverager:
         self._is_begun = False
         self._final.start_step(passes)
 
-    def step(self, loss: float, *, is_full: bool = True) -> float:
+    def step(self, loss: float, weight: float | None = None, *, is_full: bool = True) -> float:
         """Sum the gradients of all replicas and update the parameters.
 
         Args:
-            loss: This replica's part of the loss, scaled by its share of the node batch.
+            loss: This replica's part of the loss, scaled as its gradients are.
+            weight: Of that part: gradients and loss are divided by the sum of all. ``None`` on
+                every replica where that is 1.
             is_full: Whether the step was not the rest of an epoch, smaller than the others.
 
         Returns:
-            The sum over all replicas: the mean loss over all samples, the same for each.
+            The mean loss over all samples, the same for each.
         """
         self._begin()
         for kind, gradient in zip(self._kinds, self._mine, strict=True):
@@ -171,20 +183,25 @@ class GradientAverager:
             if self._late is not None:
                 self._late.check_memory()
             kinds = self._kinds.tolist()
-            mean_loss = self._reducer.agree_on_step(loss, kinds, self._indices, is_full=is_full)
-            kinds = self._reducer.global_kinds(self._indices)
+            sums = self._reducer.agree_on_step(
+                loss, weight or 0.0, kinds, self._indices, is_full=is_full
+            )
+            mean_loss, scale = mean_of(sums[0], None if weight is None else sums[1])
+            kinds = _drop_unweighted(self._reducer.global_kinds(self._indices), scale)
             if self._late is not None and self._late.can_defer:
-                self._late.defer(kinds)
+                self._late.defer(kinds, scale)
                 return mean_loss
             self._reducer.finish()
-            self._update(kinds)
+            self._update(kinds, scale)
             if self._late is not None:
                 self._late.learn()
         else:
-            self._shared.losses[self._group.local_rank] = loss
+            self._shared.sums[self._group.local_rank, 0] = loss
+            self._shared.sums[self._group.local_rank, 1] = weight or 0.0
             self._group.barrier()
-            mean_loss = float(self._shared.losses.sum())
-            self._update(self._shared.kinds.amax(0).tolist())
+            loss_sum, weight_sum = self._shared.sums.sum(0).tolist()
+            mean_loss, scale = mean_of(loss_sum, None if weight is None else weight_sum)
+            self._update(_drop_unweighted(self._shared.kinds.amax(0).tolist(), scale), scale)
         self._group.barrier()
         return mean_loss
 
@@ -241,21 +258,25 @@ class GradientAverager:
             self._is_begun = True
 
     @torch.no_grad()
-    def _update(self, kinds: Sequence[int]) -> None:
+    def _update(self, kinds: Sequence[int], scale: float | None) -> None:
         """Sum and update this replica's part.
 
         Args:
             kinds: Of the gradient of each parameter, over all replicas. One that has none is left
                 alone by the optimizer, as it would be in one process: momentum does not move it.
+            scale: Factor of the summed gradients, ``None`` for 1.
         """
         if len(self._chunks) < 2 or self._pieces.has_hooks:
-            # Even where this part is empty: a schedule expects to see a step.
-            factor = self._clip([self._whole])
+            factor = self._clip([self._whole], scale)
             self._sum(self._whole, factor, kinds)
-            self._pieces.step()
+            if self._whole.pieces or self._is_elementwise:
+                # Even where this part is empty: a schedule expects to see a step.
+                self._pieces.step()
+            else:
+                self._pieces.pretend_step()  # a norm over no parameters may be an error
             _drop_gradients(self._whole)
             return
-        factor = self._clip(self._chunks)
+        factor = self._clip(self._chunks, scale)
         with self._pieces.in_parts() as step:
             for chunk in self._chunks:
                 self._sum(chunk, factor, kinds)
@@ -263,29 +284,32 @@ class GradientAverager:
                 _drop_gradients(chunk)
 
     def _sum(self, chunk: Chunk, factor: float | None, kinds: Sequence[int]) -> None:
-        """Give the pieces of a chunk their gradients, summed, or scaled where they are already."""
+        """Give the pieces of a chunk their gradients, summed unless they are, and scaled."""
         for span in chunk.spans:
-            if factor is None:
-                span.sum_into(span.total)
-            else:
+            if self._clipper is not None and factor is not None:
                 torch.mul(span.own, factor, out=span.total)
+                continue
+            span.sum_into(span.total)
+            if factor is not None:
+                span.total.mul_(factor)
         for piece in chunk.pieces:
             piece.owned.grad = self._gradient(piece, kinds[piece.index])
 
-    def _clip(self, chunks: Sequence[Chunk]) -> float | None:
+    def _clip(self, chunks: Sequence[Chunk], scale: float | None) -> float | None:
         """Leave the sums in this replica's own buffer, and give the factor to scale them by.
 
         With them in the buffer the other replicas' gradients are read once, not twice. Nothing
-        is done where the norm has no limit.
+        is summed where the norm has no limit.
         """
         if self._clipper is None:
-            return None
+            return scale
         squares = 0.0
+        factor = 1.0 if scale is None else scale
         for chunk in chunks:
             for span in chunk.spans:
                 span.sum_into(span.own)
                 squares += square_sum([span.own])
-        return self._clipper.factor(squares)
+        return self._clipper.factor(squares * factor**2) * factor
 
     def _gradient(self, piece: Piece, kind: int) -> Tensor | None:
         if kind == NO_GRADIENT:
@@ -321,6 +345,11 @@ class GradientAverager:
                 reducer.mark_ready(number)
 
         return store_gradient
+
+
+def _drop_unweighted(kinds: list[int], scale: float | None) -> list[int]:
+    """Return the kinds of gradient of a step, none where nothing in it has a weight."""
+    return [NO_GRADIENT] * len(kinds) if scale == 0 else kinds
 
 
 def _drop_gradients(chunk: Chunk) -> None:

@@ -162,7 +162,9 @@ def _cut(
         yield Chunk(spans=[span], pieces=[piece for piece in pieces if piece.owned.numel()])
 
 
-def assign_whole(shared: SharedParameters, rank: int, *, is_summed: bool = False) -> Chunk:
+def assign_whole(
+    shared: SharedParameters, rank: int, *, is_summed: bool = False, is_alone: bool = False
+) -> Chunk:
     """Return one worker's share of whole parameters, summed in its own gradient buffer.
 
     The largest parameters are assigned first, each to the worker that has least so far.
@@ -171,12 +173,14 @@ def assign_whole(shared: SharedParameters, rank: int, *, is_summed: bool = False
         shared: Memory to assign.
         rank: Worker of the share.
         is_summed: Whether the first buffer will hold the sum already.
+        is_alone: Whether the first worker gets all of them.
     """
     loads = [0] * len(shared.gradients)
     spans, pieces = [], []
     sizes = [p.numel() * p.element_size() for p in shared.parameters]
-    for index in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
-        lightest = loads.index(min(loads))
+    order = range(len(sizes)) if is_alone else sorted(range(len(sizes)), key=lambda i: -sizes[i])
+    for index in order:
+        lightest = 0 if is_alone else loads.index(min(loads))
         loads[lightest] += sizes[index]
         if lightest != rank:
             continue

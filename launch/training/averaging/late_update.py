@@ -149,6 +149,7 @@ class LateUpdate:
         self._reducer = reducer
         self._pieces = pieces
         self._kinds: Sequence[int] = ()
+        self._scale: float | None = None
         self._settings: Sequence[dict[str, Any]] = ()
         self._step = 0
         """Steps that were agreed on."""
@@ -216,13 +217,14 @@ class LateUpdate:
                 self._turn_off(_Reason.UNTESTED)
             self._group.barrier()
 
-    def defer(self, kinds: Sequence[int]) -> None:
+    def defer(self, kinds: Sequence[int], scale: float | None) -> None:
         """Leave the update of the step that was just agreed on to the next one.
 
         Args:
             kinds: Of the gradient of each parameter, over all nodes.
+            scale: Factor of the gradients, ``None`` for 1.
         """
-        self._kinds, self._settings = kinds, self._pieces.settings()
+        self._kinds, self._settings, self._scale = kinds, self._pieces.settings(), scale
         self._own = dict.fromkeys(range(len(self._update_groups)))
         self._awaited = set(self._own)
         self._is_pending = True
@@ -353,6 +355,9 @@ class LateUpdate:
         # Not in the precision of the forward pass, in the middle of which this may be.
         with torch.autocast("cpu", enabled=False), self._pieces.in_parts(self._settings) as step:
             for chunk in chunks:
+                for span in chunk.spans:
+                    if self._scale is not None:
+                        span.total.mul_(self._scale)
                 for piece in chunk.pieces:
                     has_gradient = self._kinds[piece.index] != NO_GRADIENT
                     piece.owned.grad = piece.gradient if has_gradient else None

@@ -6,38 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim import optimizer as torch_optimizer
 
 from launch.local_group.shared_parameters import flat_view
 from launch.training.averaging.chunks import Piece
-
-_ELEMENTWISE = frozenset(
-    {
-        torch.optim.SGD,
-        torch.optim.Adam,
-        torch.optim.AdamW,
-        torch.optim.Adamax,
-        torch.optim.NAdam,
-        torch.optim.RAdam,
-        torch.optim.RMSprop,
-        torch.optim.Rprop,
-        torch.optim.Adagrad,
-        torch.optim.Adadelta,
-        torch.optim.ASGD,
-    }
-)
-"""Optimizers that treat each element by itself, so that a tensor may be cut anywhere.
-
-By exact class: a subclass may do anything.
-"""
-
-
-def is_elementwise(optimizer: Optimizer) -> bool:
-    """Whether the optimizer updates a piece of a tensor as it would in the whole tensor."""
-    return type(optimizer) in _ELEMENTWISE
 
 
 class PieceOptimizer:
@@ -86,16 +60,15 @@ class PieceOptimizer:
     @property
     def has_hooks(self) -> bool:
         """Whether the optimizer's steps have hooks, which expect to see it complete."""
-        return bool(
-            self._optimizer._optimizer_step_pre_hooks
-            or self._optimizer._optimizer_step_post_hooks
-            or torch_optimizer._global_optimizer_pre_hooks
-            or torch_optimizer._global_optimizer_post_hooks
-        )
+        return has_hooks(self._optimizer)
 
     def step(self) -> None:
         """Update all pieces that have a gradient."""
         self._optimizer.step()
+
+    def pretend_step(self) -> None:
+        """Let schedules believe in a step of an optimizer that has nothing to update here."""
+        self._optimizer._opt_called = True  # type: ignore[attr-defined]
 
     def settings(self) -> list[dict[str, Any]]:
         """Copy the groups' settings as they are now, such as a learning rate that will change."""
@@ -137,6 +110,16 @@ class PieceOptimizer:
             if (number := self._group_of.get(piece.index)) is not None:
                 chosen.setdefault(number, []).append(piece.owned)
         return chosen
+
+
+def has_hooks(optimizer: Optimizer) -> bool:
+    """Whether something else is called with an optimizer's steps."""
+    return bool(
+        optimizer._optimizer_step_pre_hooks
+        or optimizer._optimizer_step_post_hooks
+        or torch_optimizer._global_optimizer_pre_hooks
+        or torch_optimizer._global_optimizer_post_hooks
+    )
 
 
 def _cut_state(state: dict[str, Any], parameter: Tensor, piece: Piece) -> dict[str, Any]:

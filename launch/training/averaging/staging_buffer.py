@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import SupportsFloat
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +13,7 @@ from launch.gradient_sync.worker_sync.reducer import CrossNodeReducer, gradient_
 from launch.local_group.alignment import aligned
 from launch.local_group.group import LocalGroup
 from launch.training.averaging.final_gradients import FinalGradients
+from launch.training.averaging.loss_sum import LossSum
 
 
 class GradientStagingBuffer:
@@ -78,24 +78,24 @@ class GradientStagingBuffer:
         self._final.start_step(passes)
 
     @torch.no_grad()
-    def all_reduce(self, loss: SupportsFloat, *, is_full: bool) -> float:
+    def all_reduce(self, part: LossSum, *, is_full: bool) -> LossSum:
         """Replace the gradients of the parameters by the sums over all nodes.
 
         Args:
-            loss: This node's part of the mean loss; the first worker's counts.
+            part: This node's part of the loss; the first worker's counts.
             is_full: Whether the step was not the rest of an epoch, smaller than the others.
 
         Returns:
-            The sum of the loss.
+            The sum over all nodes.
         """
         if self._is_first:
-            mean_loss = self._send_rest(loss, is_full=is_full)
+            loss, weight = self._send_rest(part, is_full=is_full)
         else:
-            mean_loss = self._reducer.all_reduce(0.0, [], [], is_full=is_full)
+            loss, weight = self._reducer.all_reduce(0.0, 0.0, [], [], is_full=is_full)
         self._receive(self._reducer.find_kinds(self._parameters))
-        return mean_loss
+        return LossSum(loss, None if part.weight is None else weight)
 
-    def _send_rest(self, loss: SupportsFloat, *, is_full: bool) -> float:
+    def _send_rest(self, part: LossSum, *, is_full: bool) -> tuple[float, float]:
         kinds = [gradient_kind(parameter.grad) for parameter in self._parameters]
         for number, is_sent in enumerate(self._is_sent):
             if not is_sent:
@@ -103,7 +103,8 @@ class GradientStagingBuffer:
         self._is_sent = [False] * len(self._parameters)
         self._copier.finish()
         # The loss comes last: to read it is to wait until the GPU has computed everything.
-        return self._reducer.all_reduce(float(loss), kinds, self._indices, is_full=is_full)
+        loss, weight = float(part.loss), part.weight or 0.0
+        return self._reducer.all_reduce(loss, weight, kinds, self._indices, is_full=is_full)
 
     def _send(self, number: int) -> None:
         gradient = self._parameters[number].grad

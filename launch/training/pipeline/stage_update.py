@@ -15,7 +15,9 @@ from launch.gradient_sync.worker_sync.reducer import CrossNodeReducer
 from launch.local_group.group import LocalGroup
 from launch.training.averaging.averaging import GradientAverager
 from launch.training.averaging.clipping import GradientClipper, square_sum
+from launch.training.averaging.loss_sum import LossSum, mean_of
 from launch.training.averaging.staging_buffer import GradientStagingBuffer
+from launch.training.averaging.update_scope import UpdateScope
 
 _BUCKET_BYTES = 25 << 20  # as DDP's: large enough for the link, small enough to start early
 
@@ -36,11 +38,12 @@ class StageUpdate(ABC):
         """Describe the optimizer's state for a checkpoint, by names of the whole model."""
 
     @abstractmethod
-    def finish(self, loss: float, *, is_full: bool) -> float | None:
+    def finish(self, part: LossSum, *, is_full: bool) -> float | None:
         """Sum the gradients of all replicas of this stage, and update the parameters.
 
         Args:
-            loss: This worker's part of the mean loss.
+            part: This worker's part of the loss. Its weight is that of the replica, on each stage
+                where this is the only node; else on the last stage alone, and 0 on the others.
             is_full: Whether the step was not the rest of an epoch, smaller than the others.
 
         Returns:
@@ -58,7 +61,8 @@ class SingleUpdate(StageUpdate):
     def start(self) -> None:
         self._optimizer.zero_grad()
 
-    def finish(self, loss: float, *, is_full: bool) -> None:
+    def finish(self, part: LossSum, *, is_full: bool) -> None:
+        part.divide_gradients(_parameters(self._optimizer))
         if self._clipper is not None:
             clip(_gradients(self._optimizer), self._clipper)
         self._optimizer.step()
@@ -70,7 +74,8 @@ class SingleUpdate(StageUpdate):
 class SharedUpdate(StageUpdate):
     """Update of replicas on CPUs, which share the parameters of the stage.
 
-    Collective: every worker of ``group`` makes one, over equal stages.
+    Collective: every worker of ``group`` makes one, over equal modules: equal stages, or the whole
+    model where an optimizer must see it.
     """
 
     def __init__(
@@ -80,17 +85,18 @@ class SharedUpdate(StageUpdate):
         group: LocalGroup,
         clipper: GradientClipper | None,
         reducer: CrossNodeReducer | None,
+        scope: UpdateScope,
     ) -> None:
         self._has_other_nodes = reducer is not None
         self._averager = GradientAverager(
-            module, optimizer, group, clipper=clipper, reducer=reducer
+            module, optimizer, group, clipper=clipper, reducer=reducer, scope=scope
         )
 
     def start(self) -> None:
         self._averager.start_step()
 
-    def finish(self, loss: float, *, is_full: bool) -> float | None:
-        mean_loss = self._averager.step(loss, is_full=is_full)
+    def finish(self, part: LossSum, *, is_full: bool) -> float | None:
+        mean_loss = self._averager.step(float(part.loss), part.weight, is_full=is_full)
         return mean_loss if self._has_other_nodes else None
 
     def describe_optimizer(self, model: nn.Module) -> OptimizerParts:
@@ -126,13 +132,17 @@ class ReducedUpdate(StageUpdate):
         self._optimizer.zero_grad()
 
     @torch.no_grad()
-    def finish(self, loss: float, *, is_full: bool) -> float | None:
+    def finish(self, part: LossSum, *, is_full: bool) -> float | None:
         device = self._parameters[0].device
-        ready = torch.tensor([p.grad is not None for p in self._parameters], dtype=torch.int32)
-        ready = ready.to(device)
-        distributed.all_reduce(ready, group=self._group)
+        has_gradient = [float(p.grad is not None) for p in self._parameters]
+        sums = torch.tensor(
+            [float(part.loss), part.weight or 0.0, *has_gradient], dtype=torch.float64
+        ).to(device)
+        distributed.all_reduce(sums, group=self._group)
+        loss, weight, *ready = sums.tolist()
+        part = LossSum(loss, None if part.weight is None else weight)
         gradients = []
-        for parameter, replicas in zip(self._parameters, ready.tolist(), strict=True):
+        for parameter, replicas in zip(self._parameters, ready, strict=True):
             # A parameter without a gradient on any replica has none, as in one process.
             if replicas:
                 if parameter.grad is None:
@@ -144,20 +154,17 @@ class ReducedUpdate(StageUpdate):
             flat = torch.cat([gradient.reshape(-1) for gradient in bucket])
             distributed.all_reduce(flat, group=self._group)
             parts = torch.split(flat, [gradient.numel() for gradient in bucket])
-            for gradient, part in zip(bucket, parts, strict=True):
-                gradient.copy_(part.view(gradient.shape))
-        mean_loss = None
+            for gradient, summed in zip(bucket, parts, strict=True):
+                gradient.copy_(summed.view(gradient.shape))
         if self._staging is not None:
             # The sum of all replicas, since the staging buffer counts the first one's loss alone.
-            part = torch.tensor(loss, device=device)
-            distributed.all_reduce(part, group=self._group)
-            mean_loss = self._staging.all_reduce(float(part), is_full=is_full)
-            gradients = [p.grad for p in self._parameters if p.grad is not None]
+            part = self._staging.all_reduce(part, is_full=is_full)
+        part.divide_gradients(self._parameters)
         if self._clipper is not None:
             counts = distributed.get_rank(self._group) == 0
-            clip(gradients, self._clipper, counts=counts)
+            clip(_gradients(self._optimizer), self._clipper, counts=counts)
         self._optimizer.step()
-        return mean_loss
+        return None if self._staging is None else mean_of(float(part.loss), part.weight)[0]
 
     def describe_optimizer(self, model: nn.Module) -> OptimizerParts:
         return OptimizerParts.of_parameters(self._optimizer, model)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from launch.checkpoints.training_state import TrainingState
-from launch.data.batch import Batch, move_batch, split_batch
+from launch.data.batch import Batch, leaves, map_tensors, move_batch, split_batch
 from launch.data.samples import Part, count_equal_parts
 from launch.data.split import BatchSize
 from launch.errors import InvalidPlanError, UseCaseError
@@ -24,9 +24,12 @@ from launch.plan import Plan
 from launch.training.autocast import autocast
 from launch.training.averaging.aliases import find_shared_parameter
 from launch.training.averaging.clipping import GradientClipper
+from launch.training.averaging.loss_sum import LossSum, mean_of
 from launch.training.averaging.optimizer import make_optimizer
 from launch.training.averaging.staging_buffer import GradientStagingBuffer
+from launch.training.averaging.update_scope import UpdateScope, find_update_scope
 from launch.training.connections import Connections, translate_lost_workers
+from launch.training.loss import weigh
 from launch.training.pipeline.cut import (
     Cut,
     LayerCost,
@@ -39,7 +42,7 @@ from launch.training.pipeline.cut import (
 )
 from launch.training.pipeline.layers import boundary_specs, layer_costs, measure_layers
 from launch.training.pipeline.pipelining import MicroBatchPipeline, StageModule
-from launch.training.pipeline.pytree import receive_pytree, send_pytree
+from launch.training.pipeline.pytree import flatten, receive_pytree, send_pytree
 from launch.training.pipeline.stage_update import (
     ReducedUpdate,
     SharedUpdate,
@@ -49,7 +52,7 @@ from launch.training.pipeline.stage_update import (
 from launch.training.replica import memory_format, prepare_model
 from launch.training.step import TrainStep
 from launch.training.whole_model import WholeModel, has_extra_state, move_in_place
-from launch.use_cases._base import UseCase
+from launch.use_cases._base import UseCase, is_own
 
 
 class PipelineStep(TrainStep):
@@ -78,11 +81,19 @@ class PipelineStep(TrainStep):
         self._same_stage_group = self._connections.sub_group(self._same_stage_ranks)
         self._last_rank = int(ranks[self._replica, -1])
         self._first_rank = int(ranks[self._replica, 0])
-        # Two rows in turn: a replica that is ahead by one step writes to the one that is not read.
-        losses = group.share_bytes(2 * 8 * plan.replicas).view(torch.float64)
-        self._losses = losses.view(2, plan.replicas)
+        # Two in turn: a replica that is ahead by one step writes to the one that is not read.
+        sums = group.share_bytes(2 * 2 * 8 * plan.replicas).view(torch.float64)
+        self._sums = sums.view(2, 2, plan.replicas)
+        self._has_weights = is_own(case, "weight")
+        self._scope = find_update_scope(case.optimizer, self.model)
         self._steps = 0
         self._pipes: dict[tuple[int, int], MicroBatchPipeline] = {}
+
+        if self._scope is UpdateScope.MODEL and (self._has_copies or self._device.type != "cpu"):
+            raise InvalidPlanError(
+                f"strategy={plan.strategy} and an optimizer whose update depends on all parameters "
+                "at once, which no stage has: use another strategy"
+            )
 
     def prepare(self, read_few: Callable[[], Batch]) -> None:
         self._example = self.place(read_few())[0]
@@ -100,7 +111,8 @@ class PipelineStep(TrainStep):
                 parameter.data = parameter.detach().clone()
         others = set(self.model.parameters()) - set(self._own.parameters())
         self._others = list(others) if self._device.type != "cpu" else []
-        optimizer = make_optimizer(self._plan, self._case, self._own.parameters())
+        updated = self.model if self._scope is UpdateScope.MODEL else self._own
+        optimizer = make_optimizer(self._plan, self._case, updated.parameters())
         self.optimizers = [optimizer]
         self._update = self._make_update(optimizer)
         self.facts = {
@@ -114,19 +126,30 @@ class PipelineStep(TrainStep):
 
     def run(self, share: Batch | None, batch: BatchSize) -> float:
         self._whole.release_copies(self._others)
-        losses = self._losses[self._steps % 2]
+        losses, weights = sums = self._sums[self._steps % 2]
         self._steps += 1
         self._update.start()
-        loss = 0.0
-        if size := self._share.size_of(batch.node):
-            loss = self._run_pipeline(share, size, batch)
+        loss, size = 0.0, self._share.size_of(batch.node)
+        if self._stage == 0:
+            weights[self._replica] = 0.0
+        if size:
+            loss = self._run_pipeline(share, size, batch, weights)
         is_last = self._stage == self._stages - 1
         if is_last:
             losses[self._replica] = loss
+        weight = None
+        if self._has_weights:  # written by the first stage before its activations came
+            counts = size and (is_last or self._counts_on_each_stage)
+            weight = float(weights[self._replica]) if counts else 0.0
         with translate_lost_workers():
-            loss_of_all = self._update.finish(loss if is_last else 0.0, is_full=batch.is_full)
+            loss_of_all = self._update.finish(
+                LossSum(loss if is_last else 0.0, weight), is_full=batch.is_full
+            )
         self._group.barrier()
-        return float(losses.sum()) if loss_of_all is None else loss_of_all
+        if loss_of_all is not None:
+            return loss_of_all
+        loss, total = sums.sum(1).tolist()
+        return mean_of(loss, total if self._has_weights else None)[0]
 
     def place(self, batch: Batch) -> Batch:
         placed: Batch = move_batch(batch, self._device, memory_format(self._plan))
@@ -153,27 +176,58 @@ class PipelineStep(TrainStep):
     def close(self) -> None:
         self._connections.close()
 
-    def _run_pipeline(self, share: Batch | None, size: int, batch: BatchSize) -> float:
+    def _run_pipeline(
+        self, share: Batch | None, size: int, batch: BatchSize, weights: Tensor
+    ) -> float:
         count = count_equal_parts(size, self._plan.micro_batches)
         pipe = self._pipe(size // count, count)
-        self._scale = size / count / batch.total
         inputs: list[Any] = []
         targets: list[Any] = []
         sending = []
         if self._stage == 0:
             assert share is not None
+            pieces = split_batch(share, count, size)
+            scales = [size / count / batch.total] * count
+            if self._has_weights:
+                scales = [weigh(self._case, self.place(one)) / batch.total for one in pieces]
+                weights[self._replica] = sum(scales)
             with translate_lost_workers():
-                sending = send_pytree(share[1], self._last_rank, self._pipeline, "targets")
-            inputs = [self.place((piece, ()))[0] for piece in split_batch(share[0], count)]
+                sending = send_pytree(
+                    (share[1], scales), self._last_rank, self._pipeline, "targets"
+                )
+            inputs = [self.place(piece[0]) for piece in pieces]
+            self._check_shapes(inputs[0])
         elif self._stage == self._stages - 1:
             with translate_lost_workers():
-                received = receive_pytree(self._first_rank, self._pipeline)
-            targets = [self.place(((), piece))[1] for piece in split_batch(received, count)]
+                received, scales = receive_pytree(self._first_rank, self._pipeline)
+            pieces = split_batch(received, count, size)
+            targets = [
+                (self.place(piece), scale) for piece, scale in zip(pieces, scales, strict=True)
+            ]
         loss = pipe.run(inputs, targets)
         for work in sending:
             with translate_lost_workers():
                 work.wait()
         return loss
+
+    @property
+    def _counts_on_each_stage(self) -> bool:
+        """Whether each stage adds up the weights of its replicas by itself."""
+        return self._reducer is None and self._scope is not UpdateScope.MODEL
+
+    def _check_shapes(self, inputs: Any) -> None:
+        """Refuse what the stages have not agreed on the shapes of.
+
+        Raises:
+            UseCaseError: Its samples have another shape than the first ones.
+        """
+        shapes, expected = map(_sample_shapes, (inputs, self._example))
+        if shapes != expected:
+            raise UseCaseError(
+                f"samples of shape {shapes}, and the first ones have {expected}: a pipeline needs "
+                "inputs of one shape; pad them to one length, or use --strategies without "
+                "pipeline, hybrid"
+            )
 
     def _pipe(self, size: int, count: int) -> MicroBatchPipeline:
         """Return the pipeline for so many micro-batches of a size; an epoch's last differ."""
@@ -198,8 +252,14 @@ class PipelineStep(TrainStep):
             )
         return self._pipes[size, count]
 
-    def _loss(self, output: Any, target: Any) -> Tensor:
-        return self._case.loss(output, target) * self._scale
+    def _loss(self, output: Any, target: tuple[Any, float]) -> Tensor:
+        targets, scale = target
+        if scale:
+            return self._case.loss(output, targets) * scale
+        # Zero, with a gradient of zeros: the stages before wait for one.
+        tensors = flatten(output, "outputs of a model", strict=False)[1]
+        empty = [one.flatten()[:0].sum() for one in tensors if one.requires_grad]
+        return torch.stack(empty).sum()
 
     def _measure(self) -> list[LayerCost]:
         size = Part(0, self._plan.replicas).size_of(self._plan.node_batch)
@@ -243,11 +303,17 @@ class PipelineStep(TrainStep):
     def _make_update(self, optimizer: Optimizer) -> StageUpdate:
         norm = self._case.max_gradient_norm
         clipper = None if norm is None else GradientClipper(norm, self._group)
+        if self._scope is UpdateScope.MODEL:
+            return SharedUpdate(
+                self.model, optimizer, self._group, clipper, self._reducer, self._scope
+            )
         if self._plan.replicas == 1 and self._reducer is None:
             return SingleUpdate(optimizer, clipper)
         same_stage = SubGroup(self._group, self._same_stage_ranks, self._wait_for_same_stage)
         if not self._has_copies and self._device.type == "cpu":
-            return SharedUpdate(self._own, optimizer, same_stage, clipper, self._reducer)
+            return SharedUpdate(
+                self._own, optimizer, same_stage, clipper, self._reducer, self._scope
+            )
         staging = None
         if self._reducer is not None:
             staging = GradientStagingBuffer(list(self._own.parameters()), same_stage, self._reducer)
@@ -271,15 +337,19 @@ class PipelineStep(TrainStep):
 
 def repeat_samples(batch: Any, size: int) -> Any:
     """Make a batch of any size by repeating samples."""
-    if isinstance(batch, Tensor):
-        indices = torch.arange(size, device=batch.device) % batch.size(0)
-        spec = torch.channels_last if _is_channels_last(batch) else torch.contiguous_format
-        return batch.index_select(0, indices).contiguous(memory_format=spec)
-    if isinstance(batch, dict):
-        return {key: repeat_samples(value, size) for key, value in batch.items()}
-    if isinstance(batch, (tuple, list)):
-        return type(batch)(repeat_samples(value, size) for value in batch)
-    return batch
+
+    def repeat(tensor: Tensor) -> Tensor:
+        if not tensor.dim():
+            return tensor
+        indices = torch.arange(size, device=tensor.device) % tensor.size(0)
+        spec = torch.channels_last if _is_channels_last(tensor) else torch.contiguous_format
+        return tensor.index_select(0, indices).contiguous(memory_format=spec)
+
+    return map_tensors(batch, repeat)
+
+
+def _sample_shapes(batch: Any) -> list[tuple[int, ...]]:
+    return [tuple(leaf.shape[1:]) for leaf in leaves(batch) if isinstance(leaf, Tensor)]
 
 
 def _identities(module: nn.Module) -> set[int]:
@@ -298,6 +368,11 @@ def _shared_memory_error(plan: Plan, what: str) -> InvalidPlanError:
 
 
 def _layers_of(case: UseCase, model: nn.Module) -> nn.Sequential:
+    if is_own(case, "step"):
+        raise UseCaseError(
+            "the use case has a step() of its own, which cannot be cut into stages: use "
+            "--strategies without pipeline, hybrid, or give loss(output, target) in its place"
+        )
     layers = case.layers(model)
     if layers is None:
         raise UseCaseError(

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
-from launch.data.batch import Batch, num_samples
+from launch.data.batch import Batch
 from launch.data.loading import load
 from launch.data.split import BatchSize
 from launch.plan import MEMORY_FORMATS, Plan
@@ -68,15 +68,16 @@ class _Samples:
     """Training samples from the whole data set, the same ones each time."""
 
     def __init__(self, case: UseCase, data: Path | None) -> None:
+        self._case = case
         self._dataset = case.dataset(data, train=True)
         self.count = len(self._dataset)  # type: ignore[arg-type]
 
     def read(self, size: int) -> Batch:
         chosen = [self.count * number // size for number in range(size)]
         work = iter([(chosen, BatchSize(size, size))])
-        ((batch, _),) = load(self._dataset, work, loader_workers=0)
+        ((batch, _),) = load(self._dataset, work, loader_workers=0, collate=self._case.collate)
         assert batch is not None
-        return batch  # type: ignore[no-any-return]
+        return batch
 
 
 class _Pair:
@@ -88,6 +89,7 @@ class _Pair:
 
     def __init__(self, plan: Plan, case: UseCase, model: nn.Module) -> None:
         self._plan = plan
+        self._case = case
         device = plan.devices[0]
         self._model = prepare_model(plan, model, device)
         for module in self._model.modules():
@@ -131,8 +133,8 @@ class _Pair:
     def _step(self, replica: Replica, batch: Batch) -> tuple[float, dict[str, Tensor]]:
         self._model.zero_grad(set_to_none=True)
         torch.manual_seed(0)
-        count = num_samples(batch)
-        loss = replica.gradients(batch, BatchSize(count, count))
+        count = self._case.size(batch)
+        loss = replica.gradients(batch, BatchSize(count, count)).loss
         parameters = self._model.named_parameters()
         return float(loss), {name: p.grad for name, p in parameters if p.grad is not None}
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict, UserDict, namedtuple
 from itertools import islice
 
 import pytest
 import torch
 
-from launch.data.batch import move_batch, num_samples, split_batch
+from launch.data.batch import describe_batch, move_batch, num_samples, split_batch
 from launch.data.loading import load
 from launch.data.samples import Part, ShareSampler, epoch_batches, split_evenly
 from launch.data.split import BatchSize, NodeSplit
+from launch.errors import UseCaseError
 
 
 class Numbers(torch.utils.data.Dataset):
@@ -117,3 +119,40 @@ def test_last_batch_is_cut_in_the_same_proportions_and_leaves_no_single_sample()
     cut = [NodeSplit((8, 4, 2), node).of(batch) for node in range(3)]
     assert [len(mine) for mine, _ in cut] == [5, 2, 0]
     assert [size for _, size in cut] == [BatchSize(n, 7, is_full=False) for n in (5, 2, 0)]
+
+
+Pair = namedtuple("Pair", ["inputs", "names"])
+
+
+@pytest.mark.parametrize("table", [dict, OrderedDict, UserDict])
+def test_a_batch_of_any_nesting_is_cut_with_the_texts_of_its_samples(table):
+    values = torch.arange(10).view(5, 2)
+    batch = Pair(table(ids=[values, values + 1]), [*"abcde"])
+    first, second = split_batch(batch, 2)
+    assert type(first) is Pair
+    assert type(first.inputs) is table
+    assert (first.names, second.names) == ([*"abc"], [*"de"])
+    assert torch.equal(second.inputs["ids"][1], values[3:] + 1)
+    assert num_samples(batch) == 5
+
+
+def test_tensors_without_dimensions_and_settings_go_to_every_part():
+    batch = (torch.zeros(4), torch.tensor(3), "name", [1, 2, 3])
+    for part in split_batch(batch, 2):
+        assert part[1:] == (torch.tensor(3), "name", [1, 2, 3])
+
+
+def test_a_tensor_that_counts_something_else_than_samples_is_refused_with_what_the_batch_is():
+    batch = {"ids": torch.zeros(4, 9), "mask": torch.zeros(9, 9)}
+    with pytest.raises(UseCaseError, match=r"4 samples is \{ids: float32 4x9, mask: float32 9x9\}"):
+        split_batch(batch, 2)
+
+
+def test_a_batch_without_tensors_has_no_size_and_says_so():
+    with pytest.raises(UseCaseError, match=r"a batch is 2 str, without a tensor .*size\(batch\)"):
+        num_samples(["a", "b"])
+
+
+def test_a_batch_is_described_by_types_and_shapes():
+    batch = [torch.zeros(2, 3), {"n": torch.tensor(1), "names": ["a", "b"]}, None]
+    assert describe_batch(batch) == "(float32 2x3, {n: int64 scalar, names: 2 str}, NoneType)"

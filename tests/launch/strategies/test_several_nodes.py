@@ -33,6 +33,17 @@ MIXES = {
     "four": [PAIR, ALONE, THREADS, PIPELINE],
 }
 CASES = ["AdamW", "Groups", "WholeTensors", "Tied", "Uneven", "Clipped", "Scheduled", "Sparse"]
+CASES += ["ClassWeights", "IgnoredLabels", "ClippedLabels", "PaddedText", "GlobalNorm"]
+WEIGHTED = {
+    f"{case} of {mix}": Spec(case, plans)
+    for case, mix in [
+        ("TokenMean", "threads and stages"),
+        ("IgnoredLabels", "grids"),
+        ("GlobalNorm", "threads and stages"),
+        ("ClassWeights", "copies"),
+    ]
+    for plans in [MIXES[mix]]
+}
 UNEQUAL = [replace(ALONE, node_batch=2), TURNED]
 BELIEVED = StepTime(fixed_s=0.0, per_sample_s=0.001)
 """Of both nodes alike, which is wrong."""
@@ -52,6 +63,7 @@ SPECS = {
     **{mix: Spec("Gradient", plans) for mix, plans in MIXES.items()},
     **{case: Spec(case, UNEQUAL, 3 if case == "Uneven" else 1) for case in CASES},
     **SLOW,
+    **WEIGHTED,
     "rounded": Spec("Sgd", UNEQUAL, 2, {"wire": "bf16"}),
     "rounded and clipped": Spec("Clipped", [PAIR, TURNED], 2, {"wire": "bf16"}),
     "rests": Spec("Rests", [replace(ALONE, node_batch=8)] * 2, 40, step_time=BELIEVED),
@@ -92,6 +104,15 @@ def test_weights_of_unequal_nodes_equal_those_of_one_process(case, trained):
     spec = SPECS[case]
     alone = trained_alone(getattr(tiny_cases, case)(), spec.global_batch, spec.epochs)
     assert largest_error(trained(case).weights, alone) < TOLERANCE
+
+
+@pytest.mark.parametrize(
+    "name", [long(name) if len(spec.plans) > 2 else name for name, spec in WEIGHTED.items()]
+)
+def test_what_a_loss_is_a_mean_over_counts_in_every_strategy_of_several_nodes(name, trained):
+    spec = SPECS[name]
+    alone = trained_alone(getattr(tiny_cases, spec.case)(), spec.global_batch)
+    assert largest_error(trained(name).weights, alone) < TOLERANCE
 
 
 @pytest.mark.parametrize("name", SLOW)

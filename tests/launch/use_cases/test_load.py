@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from launch.errors import UseCaseError
+from launch.training.schedule import make_schedule
 from launch.use_cases import resolve
+from launch.use_cases._base import is_own
 
 TINY = """
 import torch
@@ -207,7 +209,32 @@ def test_class_that_cannot_be_made_is_told(write):
 def test_missing_methods_are_all_named(write):
     own = TINY.replace("def loss", "def lost").replace("def optimizer", "def optimiser")
     text = message(f"{write(own)}:Tiny")
-    assert text.endswith("lacks loss(output, target), optimizer(parameters): add what is missing")
+    assert text.endswith(
+        "lacks loss(output, target) (is lost meant?), optimizer(parameters) (is optimiser meant?): "
+        "add what is missing"
+    )
+
+
+def test_a_step_of_ones_own_needs_no_loss(write):
+    own = TINY.replace("def loss(self, output, target)", "def step(self, model, batch)")
+    case = load_use_case(f"{write(own)}:Tiny")
+    assert is_own(case, "step")
+    assert not is_own(case, "weight")
+
+
+@pytest.mark.parametrize("more", ["", ", epochs", ", *others"])
+def test_a_schedule_may_ask_for_the_epochs_and_need_not(write, more):
+    last = {"": "None", ", epochs": "epochs", ", *others": "others[0]"}[more]
+    own = TINY + f"\nTiny.schedule = lambda self, optimizer, steps{more}: (steps, {last})\n"
+    case = load_use_case(f"{write(own)}:Tiny")
+    made = make_schedule(case, None, steps_per_epoch=5, epochs=3)
+    assert made == (5, 3 if more else None)
+
+
+def test_a_name_of_another_library_counts_as_missing_with_the_right_one(write):
+    own = TINY.replace("def loss", "def training_step").replace("def model", "def build_model")
+    text = message(f"{write(own)}:Tiny")
+    assert "lacks model() (is build_model meant?), loss(output, target): add" in text
 
 
 def test_inherited_placeholder_counts_as_missing(write):

@@ -2,41 +2,50 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 import tiny_cases
 import torch
+from described_cases import described
 
 from launch.errors import UseCaseError
-from launch.reports import Report, Reporter, Warned
-from launch.use_cases._adapter import adapt_use_case
-from launch.workers.case_description import describe
-from launch.workers.task import Purpose, Task
-from launch.workload import Workload
-
-
-def said_of(case: type) -> list[Report]:
-    """Describe a use case, and give what is reported meanwhile."""
-    reads, writes = os.pipe()
-    try:
-        task = Task(purpose=Purpose.DESCRIBE, workload=Workload(use_case=case.__name__))
-        describe(task, adapt_use_case(case, "tiny"), Reporter(writes))
-    finally:
-        os.close(writes)
-        with os.fdopen(reads, "rb") as pipe:
-            lines = pipe.read().splitlines()
-    return [Report.decode(line) for line in lines]
+from launch.reports import Warned
 
 
 def test_a_model_with_batch_norm_is_warned_of_parts_on_hosts_replicas_and_micro_batches():
-    (warned,) = [said for said in said_of(tiny_cases.Normed) if isinstance(said, Warned)]
+    (warned,) = [said for said in described(tiny_cases.Normed) if isinstance(said, Warned)]
     assert "every host, replica and micro-batch applies to its own part" in warned.message
     assert "one host with replicas=1 and micro_batches=1" in warned.message
 
 
 def test_a_model_without_batch_norm_is_not():
-    assert not [said for said in said_of(tiny_cases.Sgd) if isinstance(said, Warned)]
+    assert not [said for said in described(tiny_cases.Sgd) if isinstance(said, Warned)]
+
+
+class Lookalikes:
+    name = "tiny"
+    batch_size = 4
+    model, dataset = tiny_cases.Sgd.model, tiny_cases.Sgd.dataset
+    loss, optimizer = tiny_cases.Sgd.loss, tiny_cases.Sgd.optimizer
+    collate_fn = staticmethod(list)
+
+    def training_step(self, batch):
+        return 0
+
+    def schedul(self, optimizer, steps_per_epoch):
+        return None
+
+    def sample(self):
+        return 0
+
+
+def test_a_method_that_looks_like_one_of_the_contract_is_named():
+    said = [said.message for said in described(Lookalikes) if isinstance(said, Warned)]
+    assert said == [
+        "batch_size of Lookalikes is never used: is default_batch meant?",
+        "collate_fn of Lookalikes is never used: is collate meant?",
+        "schedul of Lookalikes is never used: is schedule meant?",
+        "training_step of Lookalikes is never used: is step meant?",
+    ]
 
 
 class ManySteps(tiny_cases.Sgd):
@@ -46,4 +55,4 @@ class ManySteps(tiny_cases.Sgd):
 
 def test_an_optimizer_that_evaluates_the_model_by_itself_is_refused_before_the_search():
     with pytest.raises(UseCaseError, match=r"optimizer LBFGS .*'closure'.*: use"):
-        said_of(ManySteps)
+        described(ManySteps)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from launch.training.flop_count import count_flop
+from launch.description.flop_count import count_flop
 from launch.use_cases._base import UseCase
 
 

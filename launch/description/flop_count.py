@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils.data import default_collate
 from torch.utils.flop_counter import FlopCounterMode
 
 from launch.use_cases._base import UseCase
@@ -28,10 +27,10 @@ def count_flop(case: UseCase, model: nn.Module, dataset: Any) -> float | None:
     """
     count = min(_SAMPLES, len(dataset))
     try:
-        inputs, targets = default_collate([dataset[index] for index in range(count)])
+        batch = case.collate([dataset[index] for index in range(count)])
         with FlopCounterMode(display=False) as counter:
             # Not on the device ``meta``: a user's code in C++ would read memory that is not there.
-            torch.autograd.backward(case.loss(model.train()(inputs), targets))
+            torch.autograd.backward(case.step(model.train(), batch))
     except Exception:  # noqa: BLE001 - what fails here is told where it is needed
         return None
     return counter.get_total_flops() / count or None

@@ -12,7 +12,6 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset
 
-from launch.data.batch import num_samples
 from launch.data.loading import load
 from launch.data.split import BatchSize
 from launch.use_cases._base import UseCase
@@ -44,11 +43,10 @@ def time_sample(case: UseCase, model: nn.Module, dataset: Dataset[Any], samples:
         for count in _PASSES:
             indices = [index % samples for index in range(count)]
             work = iter([(indices, BatchSize(len(indices), len(indices)))])
-            batch: Any = next(load(dataset, work, loader_workers=0))[0]
+            batch: Any = next(load(dataset, work, loader_workers=0, collate=case.collate))[0]
             started = time.perf_counter()
-            output = model(batch[0])
-            case.loss(output, batch[1]).backward()  # type: ignore[no-untyped-call]
-            found_s = min(found_s, (time.perf_counter() - started) / num_samples(batch))
+            torch.autograd.backward(case.step(model, batch))
+            found_s = min(found_s, (time.perf_counter() - started) / count)
             if time.perf_counter() - began > _ENOUGH_S:
                 break
     return found_s if math.isfinite(found_s) else 0.0

@@ -1,0 +1,266 @@
+"""Check of a loss: that of a batch is the mean of its halves', each with its weight.
+
+Micro-batches, workers and nodes compute the gradients of parts of a batch, and add them. That gives
+the gradient of the whole batch only where the loss is a mean over samples, or over what the use
+case's ``weight`` gives. Sums, class weights, ignored labels and token means are none: without a
+word they train another model with each plan.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.dropout import _DropoutNd
+from torch.utils.data import Dataset
+
+from launch.data.batch import Batch, describe_batch, move_batch, split_batch
+from launch.errors import UseCaseError
+from launch.training.loss import weigh
+from launch.use_cases._base import UseCase, is_own
+from launch.use_cases._imports import find_users_line
+
+_SAMPLES, _FEW_SAMPLES = 7, 4
+"""Samples of the batch: an odd number, so that its halves differ, where that does not take long."""
+
+_LONG_S = 1.0
+"""Time of two samples from which a model takes long."""
+
+_GRADIENT_ELEMENTS = 1 << 20
+"""Elements of the gradients that are compared: those of the last parameters."""
+
+_LOSS_TOLERANCE = 1e-3
+_GRADIENT_TOLERANCE = 1e-2
+"""Relative differences. Kernels for different batches differ by up to 1e-3, in TF32 on GPUs too;
+halves of seven samples with different weights, by 0.1 and more."""
+
+_NOISE_FACTOR = 10.0
+"""Tolerance of a step that draws random numbers, in differences between two seeds."""
+
+
+def check_loss(case: UseCase, model: nn.Module, dataset: Dataset[Any], spec: str) -> None:
+    """Compare the loss of a batch with those of its halves.
+
+    Args:
+        case: What is trained.
+        model: Fresh; its buffers may change.
+        dataset: Training samples.
+        spec: Name of the use case in errors.
+
+    Raises:
+        UseCaseError: The user's code fails on a batch, or the loss does not add up.
+    """
+    devices = ["cuda", "cpu"] if torch.cuda.is_available() else ["cpu"]
+    with torch.random.fork_rng(devices=[]):
+        for device in devices:
+            try:
+                _LossCheck(case, model, dataset, spec, torch.device(device)).run()
+            except _RunError as error:
+                if device == devices[-1]:
+                    raise UseCaseError(str(error)) from error.__cause__
+            else:
+                break
+            finally:
+                model.to("cpu")
+
+
+class _RunError(Exception):
+    """The user's code has failed on a batch, perhaps only on this device."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Figures:
+    """What a step makes of a batch."""
+
+    loss: float
+    weight: float
+    gradients: Sequence[Tensor]
+
+    @property
+    def is_finite(self) -> bool:
+        return math.isfinite(self.loss) and all(bool(g.isfinite().all()) for g in self.gradients)
+
+
+class _LossCheck:
+    def __init__(
+        self,
+        case: UseCase,
+        model: nn.Module,
+        dataset: Dataset[Any],
+        spec: str,
+        device: torch.device,
+    ) -> None:
+        self._case = case
+        self._dataset = dataset
+        self._spec = spec
+        self._device = device
+        self._model = model.to(device)
+        self._trained = [p for p in model.parameters() if p.requires_grad]
+        sizes = torch.tensor([p.numel() for p in reversed(self._trained)]).cumsum(0)
+        last = max(1, int((sizes <= _GRADIENT_ELEMENTS).sum()))
+        self._chosen = self._trained[-last:]
+
+    def run(self) -> None:
+        most = min(self._case.default_batch, len(self._dataset))  # type: ignore[arg-type]
+        started = time.perf_counter()
+        self._set_mode(is_training=True)
+        if not self._measure(self._read(min(2, most)), seed=0).gradients:
+            self._chosen = self._trained  # the last ones are not in use
+        is_slow = time.perf_counter() - started > _LONG_S
+        size = min(_FEW_SAMPLES if is_slow else _SAMPLES, most)
+        batch = self._read(size)
+        if size < _FEW_SAMPLES:
+            return
+        halves = self._split(batch, size)
+        if (reason := self._find_reason(batch, halves)) is None:
+            return
+        self._set_mode(is_training=False)  # where a layer looks at the whole batch in training
+        with suppress(_RunError):  # there are models that can only be trained
+            reason = self._find_reason(batch, halves)
+        if reason is not None:
+            raise UseCaseError(f"use case {self._spec}: {reason}{self._where()}")
+
+    def _read(self, size: int) -> Batch:
+        """Read samples from the whole data set, and make them a batch."""
+        count = len(self._dataset)  # type: ignore[arg-type]
+        indices = [count * number // size for number in range(size)]
+        read = getattr(self._dataset, "__getitems__", None)
+        try:
+            samples = read(indices) if read else [self._dataset[index] for index in indices]
+        except Exception as error:
+            raise self._error("dataset(train=True) fails at a sample", error) from error
+        try:
+            batch = self._case.collate(samples)
+        except Exception as error:
+            shown = f"samples like {describe_batch(samples[0])}"
+            raise self._error(f"collate(samples) fails at {size} {shown}", error) from error
+        try:
+            found = self._case.size(batch)
+        except Exception as error:
+            raise self._error("size(batch) fails", error, batch) from error
+        if found != size:
+            raise _RunError(
+                f"use case {self._spec}: {size} samples make {describe_batch(batch)}, of which "
+                f"size(batch) is {found}: return tensors whose first dimension is {size} from "
+                f"collate(samples), or {size} from size(batch)"
+            )
+        return batch
+
+    def _split(self, batch: Batch, size: int) -> list[Batch]:
+        try:
+            return split_batch(batch, 2, size)
+        except UseCaseError as error:
+            raise UseCaseError(f"use case {self._spec}: {error}") from error
+
+    def _set_mode(self, *, is_training: bool) -> None:
+        """Set the mode of the model; without what depends on chance or on the whole batch."""
+        self._model.train(is_training)
+        for module in self._model.modules():
+            if isinstance(module, (_DropoutNd, _NormBase)):
+                module.eval()
+
+    def _find_reason(self, batch: Batch, halves: Sequence[Batch]) -> str | None:
+        """Find why a batch is not the mean of its halves; ``None`` where it is, or none is finite.
+
+        Raises:
+            _RunError: The user's code fails.
+        """
+        whole = self._measure(batch, seed=0)
+        parts = [self._measure(half, seed=0) for half in halves]
+        counted = [part for part in parts if part.weight]
+        if not whole.weight or not all(one.is_finite for one in (whole, *counted)):
+            return None
+        weights = sum(part.weight for part in parts)
+        if abs(weights - whole.weight) > _LOSS_TOLERANCE * whole.weight:
+            return (
+                f"weight(batch) is {whole.weight:g}, and of the batch's halves "
+                f"{' and '.join(f'{part.weight:g}' for part in parts)}: return what adds up, such "
+                "as the number of labels that count"
+            )
+        other = self._measure(batch, seed=1)
+        loss_error, gradient_error = _compare(whole, counted)
+        loss_noise, gradient_noise = _compare(whole, [other])
+        if (
+            loss_error <= _LOSS_TOLERANCE + _NOISE_FACTOR * loss_noise
+            and gradient_error <= _GRADIENT_TOLERANCE + _NOISE_FACTOR * gradient_noise
+        ):
+            return None
+        return self._explain(whole, counted, gradient_error)
+
+    def _explain(self, whole: _Figures, parts: Sequence[_Figures], gradient_error: float) -> str:
+        mean = sum(part.loss * part.weight for part in parts) / whole.weight
+        total = sum(part.loss for part in parts)
+        found = (
+            f"the loss of a batch is {whole.loss:.5g}, and the mean of its halves' is {mean:.5g}; "
+            f"their gradients differ by {100 * gradient_error:.2g} %"
+        )
+        if abs(total - whole.loss) <= _LOSS_TOLERANCE * abs(whole.loss):
+            return f"{found}. It is a sum: return the mean, as reduction='mean' does"
+        if is_own(self._case, "weight"):
+            return f"{found}, each with its weight(batch): return what the mean of the loss is over"
+        return (
+            f"{found}. It is no mean over samples: return what it is a mean over from "
+            "weight(batch), such as the labels that ignore_index leaves, the sum of their class "
+            "weights, or the tokens; or return a mean over samples"
+        )
+
+    def _measure(self, batch: Batch, seed: int) -> _Figures:
+        torch.manual_seed(seed)
+        try:
+            placed = move_batch(batch, self._device, torch.preserve_format)
+            loss = self._case.step(self._model, placed)
+            if not isinstance(loss, Tensor) or loss.dim():
+                is_tensor = isinstance(loss, Tensor)
+                shown = describe_batch(loss) if is_tensor else type(loss).__name__
+                raise UseCaseError(f"the loss is {shown}: return a scalar, the mean")
+            gradients = torch.autograd.grad(loss, self._chosen, allow_unused=True)
+        except Exception as error:
+            name = "step(model, batch)" if is_own(self._case, "step") else "the model or the loss"
+            raise self._error(f"{name} fails", error, batch) from error
+        try:
+            weight = weigh(self._case, placed)
+        except Exception as error:
+            raise self._error("weight(batch) fails", error, batch) from error
+        dense = [g.to_dense() if g.is_sparse else g for g in gradients if g is not None]
+        return _Figures(loss.item(), weight, dense)
+
+    def _error(self, what: str, error: Exception, batch: Batch = None) -> _RunError:
+        said = " ".join(str(error).split())[:500]
+        kind = "" if isinstance(error, UseCaseError) else f"{type(error).__name__}: "
+        line = find_users_line(error, self._spec)
+        of = "" if batch is None else f" on a batch of {describe_batch(batch)}"
+        return _RunError(
+            f"use case {self._spec}: {what}{of}: {kind}{said}{f' ({line})' if line else ''}: fix it"
+        )
+
+    def _where(self) -> str:
+        """Give file and line of the loss."""
+        method = getattr(self._case, "step" if is_own(self._case, "step") else "loss")
+        code = getattr(method, "__code__", None)
+        return f" ({code.co_filename}, line {code.co_firstlineno})" if code else ""
+
+
+def _compare(whole: _Figures, parts: Sequence[_Figures]) -> tuple[float, float]:
+    """Return the relative differences of loss and gradients between a batch and its parts."""
+    total = sum(part.weight for part in parts)
+    mean = sum(part.loss * part.weight for part in parts) / total
+    size = max(abs(whole.loss), sum(abs(part.loss) * part.weight for part in parts) / total)
+    loss_error = abs(mean - whole.loss) / size if size else 0.0
+    difference = square = 0.0
+    if any(len(part.gradients) != len(whole.gradients) for part in parts):
+        return loss_error, 0.0  # parameters that not every batch uses
+    for number, gradient in enumerate(whole.gradients):
+        mine = [part.gradients[number] * (part.weight / total) for part in parts]
+        difference += float((sum(mine) - gradient).double().square().sum())
+        square += max(
+            float(gradient.double().square().sum()),
+            sum(float(one.double().norm()) for one in mine) ** 2,
+        )
+    return loss_error, math.sqrt(difference / square) if square else 0.0
