@@ -314,9 +314,9 @@ class Tuner:
         other nodes may have.
         """
         findings = self._findings
-        own = replace(best, node_batch=findings.case.default_batch)
-        fits = best.micro_batches * best.replicas <= own.node_batch
-        wanted = [(own, Role.OWN_BATCH)] if fits else []
+        own_batch = findings.case.default_batch
+        fits = best.micro_batches * best.replicas <= own_batch
+        wanted = [(replace(best, node_batch=own_batch), Role.OWN_BATCH)] if fits else []
         wanted.append((findings.baseline_plan, Role.BASELINE))
         shares = find_unmeasured_batches(best, findings.current_results())
         wanted += [(plan, Role.SHARE) for plan in shares]
