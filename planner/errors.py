@@ -9,6 +9,7 @@ PlannerError
 |   `-- StoreNewerError           a newer ddlplan made it
 |-- StoreUrlError             the name of a database is invalid
 |-- PlanFileError             a plan file cannot be read
+|-- GridFileError             a file of recorded trials cannot be read or written
 |-- NoPlanError               no plan: none stored, or no trial succeeded
 |   `-- NoDatabaseError           no database either: nothing was tuned yet
 |-- RunDirectoryError         there is no place for the files of a run
@@ -62,6 +63,10 @@ class StoreUrlError(PlannerError):
 
 class PlanFileError(PlannerError):
     """A plan file cannot be read: the message has the key and the expected value."""
+
+
+class GridFileError(PlannerError):
+    """A file of recorded trials cannot be read or written."""
 
 
 class NoPlanError(PlannerError):

@@ -18,6 +18,7 @@ _CODES: dict[type[Exception], tuple[int, str]] = {
     errors.StoreNewerError: (6, "newer"),
     errors.StoreUrlError: (2, "database_url"),
     errors.PlanFileError: (2, "plan_file"),
+    errors.GridFileError: (2, "grid_file"),
     errors.NoPlanError: (3, "no_plan"),
     errors.RunDirectoryError: (2, "run_directory"),
     errors.StalePlanError: (5, "stale_plan"),

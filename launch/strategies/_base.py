@@ -51,6 +51,14 @@ class Strategy(ABC):
         Each is complete: drawing exactly these values from `suggest` gives a plan.
         """
 
+    def interactions(self) -> Sequence[tuple[str, str]]:
+        """Name pairs of settings of which one changes what the other is worth.
+
+        The search takes all others to count each by itself. The second may be ``layout``: then the
+        setting's worth depends on the number of workers. Options are named as in the plan.
+        """
+        return (("input", "layout"), ("allocator", "layout"), ("memory_format", "precision"))
+
     @abstractmethod
     def check(self, plan: Plan) -> None:
         """Check that `build` can make a step of a plan that names this strategy.

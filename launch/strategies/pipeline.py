@@ -37,14 +37,16 @@ class Pipeline(StagedStrategy):
 
     def guess_layout(self, case: CaseFacts, node: Hardware) -> str:
         layouts = self.layouts(case, node)
-        return max(layouts, key=lambda name: _cores_at_work(layouts[name]))
+        on_gpus = self.is_on_gpus(node)
+        return max(layouts, key=lambda name: _workers_at_work(layouts[name], on_gpus=on_gpus))
 
     def check(self, plan: Plan) -> None:
         require(plan, replicas=1)
         check_stages(plan)
 
 
-def _cores_at_work(layout: Layout) -> float:
-    """Count the cores that work on average: those of all stages, less the share of the bubble."""
+def _workers_at_work(layout: Layout, *, on_gpus: bool) -> float:
+    """Count the GPUs, or cores, that work on average: all stages', less the bubble's share."""
     _, stages, threads = layout
-    return stages * threads * FIRST_MICRO_BATCHES / (FIRST_MICRO_BATCHES + stages - 1)
+    workers = stages if on_gpus else stages * threads
+    return workers * FIRST_MICRO_BATCHES / (FIRST_MICRO_BATCHES + stages - 1)

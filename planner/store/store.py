@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Self, TypeVar
 
@@ -13,6 +14,12 @@ from launch.case_facts import CaseFacts
 from planner.cluster.links import MeasuredLinks
 from planner.errors import NoDatabaseError, NoPlanError, StoreError, StoreLockedError
 from planner.plans.stored_plan import StoredPlan, find_best, stale_reasons, utc_now
+from planner.search.likeness import (
+    LEAST_LIKENESS,
+    SimilarTrials,
+    case_likeness,
+    node_likeness,
+)
 from planner.store.database import Database
 from planner.store.location import (
     check_writable,
@@ -45,6 +52,9 @@ LOCK_TIMEOUT_S = 60.0
 """Wait for other writers: theirs take milliseconds, so only a stuck one takes this long."""
 
 _MAX_ID = 2**63 - 1
+_MOST_STUDIES, _MOST_SIMILAR = 200, 200
+"""Studies that are looked at, the latest ones, and trials of those that are alike: what reading
+takes stays below a second."""
 
 
 class Store:
@@ -204,7 +214,8 @@ class Store:
         """Give the study to continue, or a fresh one, with its trials."""
         begin = self.begin_study_afresh if fresh else self.get_or_create_study
         study_id = begin(study)
-        return self._earlier(study_id, self.count_finished_trials(study_id))
+        earlier = self._earlier(study_id, self.count_finished_trials(study_id))
+        return earlier if fresh else replace(earlier, similar=self.find_similar(study))
 
     def find_studies(self, use_case: str, node: str) -> dict[str, EarlierTrials]:
         """Give the latest study of each key, of a use case on a node.
@@ -218,6 +229,52 @@ class Store:
         )
         rows = self._database.fetch(query, dict)
         return {row["key"]: self._earlier(row["id"], row["finished_trials"]) for row in rows}
+
+    def find_similar(self, study: Study) -> tuple[SimilarTrials, ...]:
+        """Give trials of studies of machines and use cases that are alike, the most alike first.
+
+        So many that a search can begin at once, however large the database is.
+        """
+        node = self.latest_probe(study.fingerprint, node=study.node)
+        if node is None:
+            return ()
+        query = select(
+            studies.c.id,
+            studies.c.key,
+            studies.c.use_case,
+            studies.c.data,
+            studies.c.node,
+            studies.c.fingerprint,
+        ).order_by(studies.c.id.desc())
+        rows = self._database.fetch(query.limit(_MOST_STUDIES), dict)
+        machines = {(row["fingerprint"], row["node"]) for row in rows}
+        alike = {
+            (fingerprint, name): node_likeness(node, other)
+            for fingerprint, name in machines
+            if (other := self.latest_probe(fingerprint, node=name)) is not None
+        }
+        ranked = sorted(
+            (
+                (
+                    alike.get((row["fingerprint"], row["node"]), 0.0)
+                    * case_likeness(study.use_case, study.data, row["use_case"], row["data"]),
+                    row["id"],
+                )
+                for row in rows
+                if row["key"] != study.key
+            ),
+            reverse=True,
+        )
+        found: list[SimilarTrials] = []
+        for likeness, study_id in ranked:
+            left = _MOST_SIMILAR - sum(len(one.results) for one in found)
+            if likeness < LEAST_LIKENESS or left <= 0:
+                break
+            latest = select(trials).where(trials.c.study_id == study_id)
+            latest = latest.order_by(trials.c.number.desc()).limit(left)
+            results = tuple(t.result for t in self._database.fetch(latest, trial_from_row))
+            found.append(SimilarTrials(study_id=study_id, likeness=likeness, results=results))
+        return tuple(found)
 
     def _earlier(self, study_id: int, finished: int) -> EarlierTrials:
         results = tuple(stored.result for stored in self.trials(study_id))

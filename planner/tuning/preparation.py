@@ -12,7 +12,7 @@ from launch.reports import Noted, Warned
 from launch.strategies import strategy_names
 from launch.system.cache import cache_folder
 from planner.quantities import format_bytes
-from planner.search.plan_search import find_obstacles
+from planner.search.space import find_obstacles
 from planner.trials.reports import Listener
 from planner.trials.runner import TrialRunner
 from planner.tuning.precision_offer import offer_precisions

@@ -10,6 +10,7 @@ from datetime import datetime
 
 from launch.case_facts import CaseFacts
 from planner.plans.software import release_series
+from planner.search.likeness import SimilarTrials
 from planner.trials.result import TrialResult
 
 
@@ -82,3 +83,6 @@ class EarlierTrials:
 
     finished: int = 0
     """So many of them, the first ones, belong to searches that ended."""
+
+    similar: tuple[SimilarTrials, ...] = ()
+    """Trials of other machines and use cases, the most alike first."""

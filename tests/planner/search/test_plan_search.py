@@ -2,95 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import pytest
+from imagined_machines import CASE, Machine, node_of
 
-from launch.case_facts import CaseFacts
 from launch.plan import Plan
 from launch.strategies import strategy_names
-from planner.search.plan_search import PlanSearch, find_obstacles
-from planner.trials.result import Outcome, Role, TrialResult
-from probes import codec
-from probes.hardware import CoreLimit, Cpu, Gpu, Hardware, Memory
-from probes.timing import Measurement
-
-CASE = CaseFacts(
-    default_batch=32,
-    train_samples=5418,
-    validation_samples=585,
-    parameter_count=57_000_000,
-    parameter_bytes=228_000_000,
-    max_stages=8,
-    digest="sha256:1",
-    batch_choices=(32, 64, 128, 256),
-    inputs=("files", "cache"),
-    pixel_bytes=900_000_000,
-    allocators=("default", "retain", "jemalloc"),
-    has_fused_optimizer=True,
-    can_compile=True,
-)
-
-
-def node_of(cores: int) -> Hardware:
-    cpu = Cpu(
-        architecture="x86_64",
-        logical_cores=cores,
-        usable_cores=cores,
-        core_ids=tuple(range(cores)),
-        limits=(CoreLimit(source="test", cores=cores),),
-    )
-    return Hardware(node="n1", cpu=cpu, memory=Memory(total_bytes=2**33, usable_bytes=2**33))
-
-
-class Machine:
-    """Takes a known time for each sample; every setting counts by itself.
-
-    Args:
-        parts: Processes or replicas that suit it best.
-        fixed: Share of the time of a step of 32 samples that does not grow with the batch.
-        factors: What a setting makes of the time, by its value.
-    """
-
-    def __init__(self, parts: int, fixed: float, **factors: float) -> None:
-        self.parts = parts
-        self.fixed = fixed
-        self.factors = {"cache": 0.85, "fused": 0.97, "channels_last": 0.9, **factors}
-
-    def sample_s(self, plan: Plan) -> float:
-        parts = max(plan.processes, plan.replicas)
-        time_s = (1 + 0.06 * abs(math.log2(parts / self.parts))) / plan.threads
-        time_s *= 1 + self.fixed * 32 / plan.node_batch
-        time_s *= 1 + 0.03 * (plan.micro_batches - 1)
-        time_s *= 1.5 if plan.strategy in ("pipeline", "hybrid") else 1.0
-        said = (plan.input, plan.allocator, plan.memory_format, plan.precision)
-        on = {"fused": plan.fused_optimizer, "compiled": plan.compile, "l": plan.loader_workers > 0}
-        for name in (*said, *(name for name, holds in on.items() if holds)):
-            time_s *= self.factors.get(name, 1.0)
-        return time_s
-
-    def result(self, plan: Plan, parameters=None, outcome: Outcome = Outcome.OK) -> TrialResult:
-        step_s = self.sample_s(plan) * plan.node_batch
-        return TrialResult(
-            plan=plan,
-            role=Role.SEARCH,
-            outcome=outcome,
-            measurement=Measurement(warmup_s=(step_s,), samples_s=(step_s,) * 3),
-            elapsed_s=1.0,
-            parameters=parameters or {},
-        )
-
-    def search(self, search: PlanSearch, trials: int) -> list[Plan]:
-        tried = []
-        for _ in range(trials):
-            proposal = search.propose()
-            if proposal is None:
-                break
-            search.tell(proposal, self.result(proposal.plan, proposal.parameters))
-            tried.append(proposal.plan)
-        return tried
-
+from planner.search.plan_search import WORTHWHILE_GAIN, PlanSearch
+from planner.search.space import find_obstacles
+from planner.trials.result import Outcome, TrialResult
+from probes.hardware import Memory
 
 MACHINES = [
     Machine(parts=2, fixed=0.1, retain=0.88),
@@ -118,43 +40,83 @@ def fastest_there_is(machine: Machine, cores: int) -> float:
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize(("cores", "near"), [(2, 1.02), (8, 1.10)])
-def test_fifteen_trials_lead_near_the_best_plan_there_is(machine, cores, near):
-    search = PlanSearch(strategy_names(), CASE, node_of(cores))
+@pytest.mark.parametrize("cores", [2, 8])
+def test_fifteen_trials_lead_near_the_best_plan_there_is(machine, cores):
+    case = replace(CASE, can_compile=False)  # it takes as long as all of these trials together
+    machine.factors.pop("compiled", None)
+    search = PlanSearch(strategy_names(), case, node_of(cores))
     tried = machine.search(search, 15)
-    found = min(map(machine.sample_s, tried))
-    assert found < near * fastest_there_is(machine, cores)
+    assert min(map(machine.sample_s, tried)) < 1.03 * fastest_there_is(machine, cores)
 
 
-def test_first_guesses_come_first_whole_models_before_stages():
-    tried = MACHINES[0].search(PlanSearch(strategy_names(), CASE, node_of(2)), 4)
-    assert tried[0].threads == 2
-    assert {plan.strategy for plan in tried[:3]} == {"threads", "processes"}
+def test_first_come_plans_that_use_the_whole_machine_whole_models_before_stages():
+    tried = MACHINES[0].search(PlanSearch(strategy_names(), CASE, node_of(2)), 2)
+    assert {plan.threads for plan in tried} == {2}
+    assert {plan.strategy for plan in tried} <= {"threads", "processes"}
 
 
-def changes(one: Plan, other: Plan) -> list[str]:
-    values, others = codec.to_builtins(one), codec.to_builtins(other)
-    return [name for name, value in values.items() if others[name] != value]
+class Deceptive(Machine):
+    """Threads are ahead with what is guessed first; processes are once other settings suit them."""
+
+    def sample_s(self, plan: Plan) -> float:
+        time_s = super().sample_s(plan)
+        if plan.strategy != "processes":
+            return time_s
+        return time_s * (1.1 if plan.memory_format == "channels_last" else 0.65)
 
 
-def test_setting_that_made_no_difference_is_not_tried_again_while_others_wait():
-    machine = Machine(parts=2, fixed=0.3, retain=0.9)
-    machine.factors["fused"] = 1.0
-    search = PlanSearch(("processes",), CASE, node_of(8))
-    tried = machine.search(search, 25)
-    best, fused = tried[0], []
-    for number, plan in enumerate(tried[1:], start=1):
-        if changes(best, plan) == ["fused_optimizer"]:
-            fused.append(number)
-        best = min(best, plan, key=machine.sample_s)
-    assert len(fused) <= 1
+def test_strategy_that_is_behind_at_first_is_improved_as_well():
+    """The story: only the single best plan got neighbours, and a search stayed in `threads`, 28 %
+    from the best."""
+    machine = Deceptive(parts=2, fixed=0.1, channels_last=0.97)
+    tried = machine.search(PlanSearch(("threads", "processes"), CASE, node_of(2)), 20)
+    best = min(tried, key=machine.sample_s)
+    assert (best.strategy, best.memory_format) == ("processes", "contiguous")
+
+
+class FastLoading(Machine):
+    """Files by two loading processes beat decoded pictures; by none they are slow."""
+
+    def sample_s(self, plan: Plan) -> float:
+        factors = {0: 1.3, 1: 1.1, 2: 0.7}
+        read = 1.0 if plan.input == "cache" else factors[plan.loader_workers]
+        return read * super().sample_s(plan)
+
+
+def test_decoded_pictures_are_left_for_files_with_loading_processes_in_one_step():
+    """The story: that takes two changes at once, of which the first alone makes it slower."""
+    machine = FastLoading(parts=2, fixed=0.1, cache=1.0)
+    tried = machine.search(PlanSearch(("processes",), CASE, node_of(4)), 20)
+    best = min(tried, key=machine.sample_s)
+    assert (best.input, best.loader_workers) == ("files", 2)
+
+
+class OneAllocatorEach(Machine):
+    """An allocator that does nothing for threads makes processes faster."""
+
+    def sample_s(self, plan: Plan) -> float:
+        gains = plan.strategy == "processes" and plan.allocator == "jemalloc"
+        return super().sample_s(plan) * (0.85 if gains else 1.0)
+
+
+def test_change_that_brought_nothing_in_one_plan_is_tried_where_it_would():
+    machine = OneAllocatorEach(parts=2, fixed=0.1)
+    threads = Plan(strategy="threads", node_batch=128, threads_per_process=2)
+    history = [
+        machine.result(threads),
+        machine.result(replace(threads, allocator="jemalloc")),
+        machine.result(replace(threads, allocator="retain")),
+    ]
+    search = PlanSearch(("threads", "processes"), CASE, node_of(2), history=history)
+    best = min(machine.search(search, 20), key=machine.sample_s)
+    assert (best.strategy, best.allocator) == ("processes", "jemalloc")
 
 
 def test_strategy_that_has_clearly_lost_is_left_alone():
     machine = MACHINES[0]
     search = PlanSearch(("sequential", "threads", "processes"), CASE, node_of(2))
     tried = machine.search(search, 30)
-    assert [plan.strategy for plan in tried].count("sequential") == 1
+    assert [plan.strategy for plan in tried].count("sequential") <= 1
 
 
 def test_what_the_user_does_not_allow_is_never_proposed():
@@ -163,6 +125,151 @@ def test_what_the_user_does_not_allow_is_never_proposed():
         ("threads", "processes"), case, node_of(2), allows=lambda plan: plan.precision == "bf16"
     )
     assert {plan.precision for plan in MACHINES[0].search(search, 12)} == {"bf16"}
+
+
+def test_no_plan_is_proposed_twice():
+    search = PlanSearch(("threads", "processes"), CASE, node_of(2))
+    tried = MACHINES[0].search(search, 40)
+    assert len({repr(plan) for plan in tried}) == 40
+
+
+def test_space_that_is_used_up_has_no_next_plan():
+    case = replace(
+        CASE,
+        batch_choices=(32,),
+        inputs=("cache",),
+        allocators=("default", "retain"),
+        has_fused_optimizer=False,
+        can_compile=False,
+    )
+    search = PlanSearch(("sequential",), case, node_of(1))
+    assert len(MACHINES[0].search(search, 50)) == 12  # micro-batches, memory format, allocator
+    assert search.propose() is None
+    assert search.expected_gain() == 0
+
+
+def test_several_proposals_may_be_open_at_once_and_differ():
+    search = PlanSearch(strategy_names(), CASE, node_of(4))
+    machine = MACHINES[0]
+    machine.search(search, 3)
+    opened = [search.propose() for _ in range(4)]
+    assert len({repr(proposal.plan) for proposal in opened}) == 4
+    for proposal in reversed(opened):
+        search.tell(proposal, machine.result(proposal.plan, proposal.parameters))
+    assert search.expected_gain() > 0
+
+
+def test_expected_gain_falls_below_what_is_worth_a_trial():
+    machine = MACHINES[0]
+    search = PlanSearch(("threads", "processes"), CASE, node_of(2))
+    machine.search(search, 2)
+    assert search.expected_gain() > WORTHWHILE_GAIN
+    tried = 0
+    while search.expected_gain() > WORTHWHILE_GAIN:
+        tried += len(machine.search(search, 1))
+    assert tried < 40
+    found = machine.sample_s(search.find_best())
+    assert found < 1.02 * fastest_there_is(machine, 2)
+
+
+def test_node_that_is_known_has_nothing_to_gain():
+    machine = MACHINES[0]
+    first = PlanSearch(("threads", "processes"), CASE, node_of(2))
+    history = []
+    while first.expected_gain() > WORTHWHILE_GAIN:
+        proposal = first.propose()
+        history.append(machine.result(proposal.plan, proposal.parameters))
+        first.tell(proposal, history[-1])
+    again = PlanSearch(("threads", "processes"), CASE, node_of(2), history=history, seed=1)
+    assert again.expected_gain() < WORTHWHILE_GAIN
+    assert again.find_best() == first.find_best()
+
+
+def test_time_of_a_plan_that_was_not_tried_is_predicted_with_its_doubt():
+    machine = MACHINES[0]
+    search = PlanSearch(("threads", "processes"), CASE, node_of(2))
+    untried = Plan(
+        strategy="processes", node_batch=64, processes=2, replicas=2, memory_format="channels_last"
+    )
+    before = search.predict(untried)
+    tried = machine.search(search, 12)
+    after = search.predict(untried)
+    assert untried not in tried
+    assert after.deviation < before.deviation
+    low, high = after.interval_s
+    assert low < machine.sample_s(untried) < high
+    known = search.predict(tried[0])
+    assert known.median_s == pytest.approx(machine.sample_s(tried[0]), rel=0.03)
+
+
+def test_batch_follows_from_what_two_batches_show():
+    """`T(n) = a + b n`: with a fixed part of 30 % of a step of 32, 256 is worth its trial; with one
+    of 0.1 % it is not."""
+    for fixed, is_large in ((0.3, True), (0.001, False)):
+        machine = Machine(parts=2, fixed=fixed)
+        plan = Plan(strategy="processes", node_batch=32, processes=2, replicas=2, input="cache")
+        history = [machine.result(plan), machine.result(replace(plan, node_batch=64))]
+        search = PlanSearch(("processes",), CASE, node_of(2), history=history)
+        known, large = (search.predict(replace(plan, node_batch=n)).median_s for n in (64, 256))
+        assert (large < 0.93 * known) is is_large
+
+
+def test_plan_that_cannot_fit_is_never_tried():
+    small = replace(node_of(2), memory=Memory(total_bytes=2**33, usable_bytes=2**33))
+    machine = MACHINES[0]
+
+    def result(plan: Plan, parameters=None) -> TrialResult:
+        peak = int(1e9 + 60e6 * plan.node_batch / plan.micro_batches)
+        return replace(machine.result(plan, parameters), peak_memory_bytes=peak)
+
+    plan = Plan(strategy="processes", node_batch=32, processes=2, replicas=2)
+    history = [result(plan), result(replace(plan, node_batch=64))]
+    search = PlanSearch(("processes",), CASE, small, history=history)
+    batches = []
+    for _ in range(25):
+        proposal = search.propose()
+        batches.append(proposal.plan.node_batch / proposal.plan.micro_batches)
+        search.tell(proposal, result(proposal.plan, proposal.parameters))
+    assert max(batches) <= 128  # 256 would take 16 of 8 GiB
+
+
+def test_what_fails_is_avoided_and_the_search_goes_on():
+    machine = MACHINES[0]
+    search = PlanSearch(("threads", "processes"), CASE, node_of(2))
+    tried = []
+    for _ in range(20):
+        proposal = search.propose()
+        fails = proposal.plan.strategy == "processes"
+        outcome = Outcome.CRASH if fails else Outcome.OK
+        search.tell(proposal, machine.result(proposal.plan, proposal.parameters, outcome))
+        tried.append(proposal.plan.strategy)
+    assert tried.count("processes") <= 6
+
+
+class FasterOnGpu(Machine):
+    def sample_s(self, plan: Plan) -> float:
+        on_gpus = super().sample_s(plan) * plan.threads / (30 * len(plan.devices))
+        return super().sample_s(plan) if "cpu" in plan.devices else on_gpus
+
+
+def test_cpu_is_left_alone_once_a_gpu_has_won():
+    """The story: plans for CPUs were tried after a GPU had won."""
+    machine = FasterOnGpu(parts=4, fixed=0.1)
+    node = node_of(16, gpus=4)
+    baseline = machine.result(Plan(strategy="sequential", node_batch=32))
+    search = PlanSearch(strategy_names(), CASE, node, history=[baseline])
+    tried = machine.search(search, 15)
+    on_cpu = [plan for plan in tried[1:] if "cpu" in plan.devices]
+    assert on_cpu == []
+
+
+def test_first_guesses_leave_no_gpu_idle():
+    """The story: a guess for 4 GPUs left two of them idle."""
+    machine = FasterOnGpu(parts=4, fixed=0.1)
+    tried = machine.search(PlanSearch(strategy_names(), CASE, node_of(16, gpus=4)), 2)
+    assert [len(plan.devices) for plan in tried] == [4, 4]
+    search = PlanSearch(("pipeline",), CASE, node_of(16, gpus=4))
+    assert len(search.propose().plan.devices) == 4
 
 
 def earlier(plan: Plan, **parameters: object) -> TrialResult:
@@ -210,11 +317,11 @@ def test_trials_of_a_release_with_fewer_settings_are_built_on():
         {"threads.memory_format": "contiguous"},
     ],
 )
-def test_earlier_trials_that_todays_space_does_not_hold_are_left_out(gone):
+def test_earlier_trials_that_todays_space_does_not_hold_are_known_but_not_drawn(gone):
     history = [earlier(OLD_PLAN, **{**OLD, **gone}), MACHINES[0].result(OLD_PLAN)]
     search = PlanSearch(("threads",), CASE, node_of(2), history=history)
-    assert all(trial.value is None for trial in search._study.trials)
-    assert len(MACHINES[0].search(search, 6)) == 6
+    assert search._study.trials[0].params == {}
+    assert OLD_PLAN not in MACHINES[0].search(search, 6)
 
 
 def test_what_cannot_run_here_says_why():
@@ -223,22 +330,9 @@ def test_what_cannot_run_here_says_why():
     assert obstacles["threads"] == "usable_cores=1: threads need at least 2 cores"
 
 
-def test_one_core_is_not_tried_where_the_baseline_shows_that_it_cannot_win():
+def test_what_was_learned_is_said_in_words():
     machine = MACHINES[0]
-    baseline = machine.result(Plan(strategy="sequential", node_batch=32))
-    search = PlanSearch(strategy_names(), CASE, node_of(8), history=[baseline])
-    assert "sequential" not in {plan.strategy for plan in machine.search(search, 15)}
-
-
-class FasterOnGpu(Machine):
-    def sample_s(self, plan: Plan) -> float:
-        return super().sample_s(plan) / (1 if "cpu" in plan.devices else 50)
-
-
-def test_settings_of_a_gpu_are_changed_in_the_order_of_what_they_gain():
-    gpu = Gpu(nvml_index=0, cuda_index=0, name="imagined", uuid="GPU-0")
-    search = PlanSearch(("sequential",), CASE, replace(node_of(2), gpus=(gpu,)))
-    tried = FasterOnGpu(parts=1, fixed=0.1).search(search, 4)
-    assert [plan.devices for plan in tried[:2]] == [("cuda:0",), ("cpu",)]
-    changed = [changes(tried[0], plan) for plan in tried[2:]]
-    assert changed == [["cuda_graph"], ["node_batch"]]
+    search = PlanSearch(("threads", "processes"), CASE, node_of(2))
+    machine.search(search, 20)
+    lines = search.explain(200)
+    assert any(line.startswith("cpu: allocator=retain  -") for line in lines)

@@ -1,0 +1,262 @@
+"""Effects: what each term of a plan does to its time, learned from trials.
+
+The logarithm of a plan's time per sample is a sum: of the effects of its terms; of
+``log(1 + r load)``, which is ``T(n) = a + b n`` for all batches at once; and of a small deviation
+of the plan's own, for what no sum of terms explains. All are normal before the first trial, and a
+trial shows the sum with some noise, so all are normal after it (Bayesian linear regression: Bishop,
+"Pattern Recognition and Machine Learning", 2006, section 3.3). ``r`` is inside of a logarithm; it
+is learned by repeating the regression with that term linear around the last estimate.
+
+The noise and the size of the plans' own deviations are those that make the trials likeliest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from launch.plan import Plan
+from planner.search.prior import Belief
+from planner.search.space import plan_key
+from planner.search.terms import PlanTerms, terms_of
+
+Array = NDArray[np.float64]
+
+_NOISES = (0.005, 0.01, 0.02, 0.04, 0.08, 0.16)
+_USUAL_NOISE, _DOUBT = 0.03, 1.5
+_OWN_DEVIATIONS = (0.01, 0.02, 0.04)
+_LEAST_VARIANCE = 1e-12
+_ROUNDS = 3
+_LARGEST_STEP = 1.0
+"""Of an estimate of ``log r`` between two rounds, so that they do not swing."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedTime:
+    """What one trial showed."""
+
+    plan: Plan
+    log_s: float
+    """Logarithm of the time per sample."""
+
+    weight: float = 1.0
+    """Part of a trial that it counts as: less than 1 where it is of a machine or a use case that
+    is only alike (a power prior: Ibrahim and Chen, 2000)."""
+
+    study: str = ""
+    """Whatever has a speed of its own; ``""`` is this search."""
+
+    @classmethod
+    def of(cls, plan: Plan, time_s: float, *, weight: float = 1.0, study: str = "") -> Self:
+        """Take down a time per sample in seconds."""
+        return cls(plan, math.log(time_s), weight, study)
+
+
+@dataclass(frozen=True, slots=True)
+class PredictedTime:
+    """What is known of a plan's time per sample, tried or not."""
+
+    median_s: float
+    deviation: float
+    """Standard deviation of the logarithm; without that of a single trial."""
+
+    @property
+    def interval_s(self) -> tuple[float, float]:
+        """95 % of what may be."""
+        factor = math.exp(1.96 * self.deviation)
+        return self.median_s / factor, self.median_s * factor
+
+
+@dataclass(slots=True)
+class TermColumns:
+    """Columns of the regression, one for each term that has come up.
+
+    Args:
+        belief: Gives what is believed of a term before any trial.
+    """
+
+    belief: Callable[[str], Belief]
+    index: dict[str, int] = field(default_factory=dict)
+    means: list[float] = field(default_factory=list)
+    variances: list[float] = field(default_factory=list)
+    rows: dict[tuple[str, str], TermRow] = field(default_factory=dict)
+
+    def row(self, plan: Plan, key: str, study: str = "") -> TermRow:
+        """Give the terms of a plan as columns and sizes."""
+        if (key, study) not in self.rows:
+            terms = terms_of(plan)
+            sizes = {f"level {study}": 1.0, **terms.sizes}
+            columns = np.array([self._column(name) for name in sizes], dtype=np.intp)
+            fixed = np.array([self._column(name) for name in terms.fixed], dtype=np.intp)
+            values = np.array(list(sizes.values()))
+            self.rows[key, study] = TermRow(key, columns, values, fixed, terms)
+        return self.rows[key, study]
+
+    def _column(self, name: str) -> int:
+        if name not in self.index:
+            belief = self.belief(name)
+            self.index[name] = len(self.index)
+            self.means.append(belief.mean)
+            self.variances.append(belief.deviation**2)
+        return self.index[name]
+
+
+@dataclass(frozen=True, slots=True)
+class TermRow:
+    """Terms of one plan, as columns of the regression."""
+
+    key: str
+    columns: NDArray[np.intp]
+    sizes: Array
+    fixed: NDArray[np.intp]
+    terms: PlanTerms
+
+
+class Effects:
+    """Learned effects.
+
+    Args:
+        columns: Terms that have come up so far, and what was believed of them.
+        observed: What trials showed.
+    """
+
+    def __init__(self, columns: TermColumns, observed: Sequence[ObservedTime]) -> None:
+        self._columns = columns
+        self._rows = [columns.row(one.plan, plan_key(one.plan), one.study) for one in observed]
+        self._log_s = np.array([one.log_s for one in observed])
+        self._spread = np.array([1 / one.weight for one in observed])
+        self._estimate = np.array(columns.means)
+        self.noise, self._own = _USUAL_NOISE, _OWN_DEVIATIONS[1]
+        if observed:
+            self._learn()
+
+    def predict(self, plans: Sequence[tuple[Plan, str]]) -> tuple[Array, Array]:
+        """Give the mean and the standard deviation of the log time per sample of plans.
+
+        Args:
+            plans: Plans, each with its key.
+        """
+        rows = [self._columns.row(plan, key) for plan, key in plans]
+        matrix, mean, shared = self._expect(rows)
+        variance = (matrix**2) @ self._believed().variances + self._own**2
+        if self._rows:
+            variance = variance - np.einsum("ij,jk,ik->i", shared, self._inverse, shared)
+        return mean, np.sqrt(np.maximum(variance, _LEAST_VARIANCE))
+
+    def covariance(self, plans: Sequence[tuple[Plan, str]]) -> tuple[Array, Array]:
+        """Give the means of the log times per sample of plans, and how they vary together."""
+        rows = [self._columns.row(plan, key) for plan, key in plans]
+        matrix, mean, shared = self._expect(rows)
+        together = (matrix * self._believed().variances) @ matrix.T
+        together += self._own**2 * np.eye(len(rows))
+        if self._rows:
+            together = together - shared @ self._inverse @ shared.T
+        return mean, together
+
+    def _expect(self, rows: Sequence[TermRow]) -> tuple[Array, Array, Array]:
+        """Give the terms and the means of plans, and what they have in common with the trials."""
+        matrix, offset = self._matrix(rows)
+        mean = offset + matrix @ self._believed().means
+        if not self._rows:
+            return matrix, mean, np.zeros((len(rows), 0))
+        shared = self._shared(matrix, self._same(rows))
+        return matrix, mean + shared @ self._solved, shared
+
+    def coefficients(self) -> dict[str, Belief]:
+        """Give what is believed of each term now, by its name."""
+        believed = self._believed()
+        means, variances = believed.means, believed.variances
+        if self._rows:
+            scaled = self._scaled
+            means = means + scaled.T @ self._solved
+            variances = variances - np.einsum("ji,jk,ki->i", scaled, self._inverse, scaled)
+        return {
+            name: Belief(float(means[i]), float(math.sqrt(max(variances[i], 0.0))))
+            for name, i in self._columns.index.items()
+            if i < len(means)
+        }
+
+    def _learn(self) -> None:
+        same = self._same(self._rows)
+        for _ in range(_ROUNDS):
+            believed = self._believed()
+            matrix, offset = self._matrix(self._rows)
+            rest = self._log_s - offset - matrix @ believed.means
+            self._scaled = matrix * believed.variances
+            explained = self._scaled @ matrix.T
+            self.noise, self._own = self._likeliest(explained, same, rest)
+            self._inverse = np.linalg.inv(self._total(explained, same, self.noise, self._own))
+            self._solved = self._inverse @ rest
+            moved = believed.means + self._scaled.T @ self._solved - self._estimate
+            self._estimate = self._estimate + np.clip(moved, -_LARGEST_STEP, _LARGEST_STEP)
+        # The last round's estimate is for the next; predictions use the one that it was made with.
+        self._estimate = self._estimate - np.clip(moved, -_LARGEST_STEP, _LARGEST_STEP)
+
+    def _likeliest(self, explained: Array, same: Array, rest: Array) -> tuple[float, float]:
+        def surprise(chosen: tuple[float, float]) -> float:
+            noise, own = chosen
+            lower = np.linalg.cholesky(self._total(explained, same, noise, own))
+            scaled = np.linalg.solve(lower, rest)
+            doubt = (math.log(noise / _USUAL_NOISE) / _DOUBT) ** 2
+            return float(scaled @ scaled + 2 * np.log(np.diag(lower)).sum() + doubt)
+
+        return min(product(_NOISES, _OWN_DEVIATIONS), key=surprise)
+
+    def _total(self, explained: Array, same: Array, noise: float, own: float) -> Array:
+        return np.asarray(explained + own**2 * same + np.diag(noise**2 * self._spread))
+
+    def _shared(self, matrix: Array, same: Array) -> Array:
+        """Give the covariance of plans and trials, before the trials."""
+        width = self._scaled.shape[1]  # terms that came up later have nothing in common with these
+        return np.asarray(matrix[:, :width] @ self._scaled.T + self._own**2 * same)
+
+    def _same(self, rows: Sequence[TermRow]) -> Array:
+        """Say which of these plans is the plan of which trial."""
+        keys = np.array([hash(row.key) for row in rows])
+        known = np.array([hash(row.key) for row in self._rows])
+        return np.asarray(np.equal.outer(keys, known), dtype=np.float64)
+
+    def _matrix(self, rows: Sequence[TermRow]) -> tuple[Array, Array]:
+        """Give the sizes of all terms in each row, and what is added to their sum."""
+        width = len(self._columns.index)
+        estimate = self._believed_estimate(width)
+        matrix, offset = np.zeros((len(rows), width)), np.zeros(len(rows))
+        for i, row in enumerate(rows):
+            matrix[i, row.columns] = row.sizes
+            log_fixed = float(estimate[row.fixed].sum())
+            waiting = math.exp(log_fixed) * row.terms.load
+            slope = waiting / (1 + waiting)
+            matrix[i, row.fixed] = slope
+            offset[i] = row.terms.bubble + math.log1p(waiting) - slope * log_fixed
+        return matrix, offset
+
+    def _believed_estimate(self, width: int) -> Array:
+        later = self._columns.means[len(self._estimate) : width]
+        return np.concatenate([self._estimate, later]) if later else self._estimate
+
+    def _believed(self) -> _Believed:
+        return _Believed(np.array(self._columns.means), np.array(self._columns.variances))
+
+
+@dataclass(frozen=True, slots=True)
+class _Believed:
+    means: Array
+    variances: Array
+
+
+def explain(coefficients: Mapping[str, Belief], most: int = 20) -> list[str]:
+    """Say in lines what was learned, the surest first: ``cpu: allocator=retain -12 % +- 2 %``."""
+    ranked = sorted(
+        (item for item in coefficients.items() if not item[0].startswith("level")),
+        key=lambda item: -abs(item[1].mean) / max(item[1].deviation, 1e-9),
+    )
+    return [
+        f"{name}  {100 * math.expm1(belief.mean):+.1f} % +- {100 * belief.deviation:.1f} %"
+        for name, belief in ranked[:most]
+    ]

@@ -1,0 +1,106 @@
+"""Memory of plans: those that cannot fit are not tried.
+
+``peak = base * workers + state * parameters * copies + activations * samples at once``: a process
+with its libraries, what a copy of the model keeps (parameters, gradients, the optimizer's state),
+and what a sample keeps between its forward and its backward pass. Each is learned from trials by
+the same regression as times are; the last one needs two batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from launch.case_facts import CaseFacts
+from launch.plan import Plan
+from launch.strategies._gpus import usable_gpus
+from planner.search.terms import kind_of
+from planner.trials.result import Outcome, TrialResult
+from probes.hardware import Hardware
+
+_BASE_BYTES, _STATE, _SAMPLE_BYTES = 4e8, 3.0, 1e6
+"""What is believed before the first trial. A process with torch takes 0.4 GB; gradients and the
+optimizer's state are as large as the parameters each."""
+
+_DOUBTS = (2e8, 1.5, 5e7)
+_ACCURACY = 0.08
+"""Standard deviation of a measured peak / the peak: allocators keep more or less for later."""
+
+
+class MemoryModel:
+    """Memory of plans on one node.
+
+    Args:
+        case: What is trained.
+        node: Where.
+    """
+
+    def __init__(self, case: CaseFacts, node: Hardware) -> None:
+        self._parameter_bytes = max(case.parameter_bytes, 1)
+        self._limit_bytes = node.memory.usable_bytes
+        free = [gpu.free_bytes or gpu.memory_bytes for gpu in usable_gpus(node)]
+        self._gpu_bytes = min((one for one in free if one), default=None)
+        self._has_peaks = False
+        self._failed: list[Plan] = []
+        self._mean = np.array([_BASE_BYTES, _STATE, _SAMPLE_BYTES])
+        self._covariance = np.diag(np.square(_DOUBTS))
+
+    def learn(self, results: Sequence[TrialResult]) -> None:
+        """Learn from more trials."""
+        for result in results:
+            if result.outcome is Outcome.OUT_OF_MEMORY:
+                self._failed.append(result.plan)
+            elif result.peak_memory_bytes and kind_of(result.plan) == "cpu":
+                self._add_peak(result.plan, result.peak_memory_bytes)
+
+    def peak_bytes(self, plan: Plan) -> float:
+        """Give the expected peak of a plan on CPUs."""
+        return float(self._parts(plan) @ self._mean)
+
+    def may_fit(self, plan: Plan) -> bool:
+        """Tell whether a plan is expected to need no more memory than there is.
+
+        Of a GPU's memory only its end is seen: what has not fitted there does not with more
+        samples at once.
+        """
+        if any(_needs_as_much(plan, failed) for failed in self._failed):
+            return False
+        if kind_of(plan) == "gpu":
+            stages = max(1, plan.processes // plan.replicas)
+            return self._gpu_bytes is None or self._parameter_bytes / stages <= self._gpu_bytes
+        return not self._has_peaks or self.peak_bytes(plan) <= self._limit_bytes
+
+    def _add_peak(self, plan: Plan, peak_bytes: int) -> None:
+        """Take in one peak: a step of a Kalman filter, which is the regression, row by row."""
+        self._has_peaks = True
+        parts = self._parts(plan)
+        spread = self._covariance @ parts
+        gain = spread / (parts @ spread + (_ACCURACY * peak_bytes) ** 2)
+        self._mean = np.maximum(self._mean + gain * (peak_bytes - parts @ self._mean), 0.0)
+        self._covariance = self._covariance - np.outer(gain, spread)
+
+    def _parts(self, plan: Plan) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        copies = plan.replicas * self._parameter_bytes
+        return np.array([plan.processes, copies, _samples_at_once(plan)], dtype=np.float64)
+
+
+def _samples_at_once(plan: Plan) -> float:
+    """Count the samples whose activations are kept at one time, on the whole node.
+
+    Stages keep those of as many micro-batches as there are stages, with the schedule 1F1B.
+    """
+    stages = max(1, plan.processes // plan.replicas)
+    kept = plan.micro_batches if plan.options.get("schedule") == "gpipe" else stages
+    return plan.node_batch * min(1.0, kept / plan.micro_batches)
+
+
+def _needs_as_much(plan: Plan, failed: Plan) -> bool:
+    """Tell whether a plan is one that ran out of memory, but with as many samples or more."""
+    is_alike = (plan.strategy, plan.devices, plan.precision) == (
+        failed.strategy,
+        failed.devices,
+        failed.precision,
+    )
+    more_samples = _samples_at_once(plan) >= _samples_at_once(failed)
+    return is_alike and plan.processes >= failed.processes and more_samples

@@ -1,0 +1,114 @@
+"""Prior of the search: what is believed of each term before any trial has shown it."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+from launch.case_facts import CaseFacts
+from probes.hardware import Hardware, Speeds
+
+
+@dataclass(frozen=True, slots=True)
+class Belief:
+    """A normal distribution of one coefficient."""
+
+    mean: float
+    deviation: float
+
+
+_SETTINGS = {
+    "input": Belief(0.0, 0.3),
+    "precision": Belief(0.0, 0.25),
+    "compile": Belief(0.0, 0.15),
+    "cuda_graph": Belief(0.0, 0.15),
+    "memory_format": Belief(0.0, 0.10),
+    "allocator": Belief(0.0, 0.08),
+    "fused_optimizer": Belief(0.0, 0.04),
+}
+"""What each value of a setting may change, as logarithms: about as much as it was seen to change
+on machines where it was measured (bench/README.md)."""
+
+_OTHER_SETTING = Belief(0.0, 0.05)
+_OWN_SHARE = 0.5
+"""Deviation of what a term does in one strategy beside what it does in all / that of the latter."""
+
+_GUESSED = -0.02
+"""Value that a strategy guesses first: a little better than another one."""
+
+_LEVEL = Belief(0.0, 6.0)
+_GPU_IN_CORES = 30.0
+"""Speed of a GPU / that of a core. An assumption, with a wide deviation."""
+
+_DOUBLED = {
+    "workers": Belief(-0.85 * math.log(2), 0.12),
+    "replicas": Belief(0.0, 0.06),
+    "stages": Belief(0.15, 0.12),
+    "micro-batches": Belief(0.02, 0.05),
+}
+"""What a doubling changes. Two workers do 1.8 times the work of one; a cut is never equal."""
+
+_FIXED = {"cpu": Belief(math.log(3.0), 1.0), "gpu": Belief(math.log(16.0), 1.2)}
+"""Fixed part of a step, in samples of one worker."""
+
+_OWN_FIXED = Belief(0.0, 0.5)
+_KINDS = {"cpu": Belief(0.0, 0.5), "gpu": Belief(-math.log(_GPU_IN_CORES), 1.5)}
+
+_DOUBLING = re.compile(r"\d+ to \d+ (\S+)")
+_LAYOUT = re.compile(r"\d+x\d+x\d+")
+
+
+class Prior:
+    """What is believed of each term, from the limits that the probe found.
+
+    Args:
+        case: What is trained.
+        node: Where.
+        guessed: Names of the terms of the strategies' first guesses.
+    """
+
+    def __init__(self, case: CaseFacts, node: Hardware, guessed: frozenset[str]) -> None:
+        self._speeds = node.speeds or Speeds()
+        self._guessed = guessed
+
+    def belief(self, name: str) -> Belief:
+        """Give what is believed of the coefficient of a term."""
+        if name.startswith("level"):
+            return _LEVEL
+        if name.startswith("on "):
+            return _KINDS[name.removeprefix("on ")]
+        place, _, what = name.partition(": ")
+        if not what:
+            return Belief(0.0, 0.15)
+        is_own = " on " in place
+        if what == "fixed part":
+            return _OWN_FIXED if is_own else _FIXED[place]
+        if what == "batch doubled":
+            return Belief(0.0, 0.01)
+        if _LAYOUT.fullmatch(what):
+            return Belief(0.0, 0.04)
+        if ", " in what:
+            return Belief(0.0, _OWN_SHARE * self._setting(what).deviation / 2)
+        if doubled := _DOUBLING.fullmatch(what):
+            belief = _DOUBLED[doubled[1]]
+            is_shared = is_own and doubled[1] in ("replicas", "stages")
+            return Belief(0.0, _OWN_SHARE * belief.deviation) if is_shared else belief
+        belief = self._setting(what)
+        if is_own:
+            return Belief(0.0, _OWN_SHARE * belief.deviation)
+        mean = belief.mean + self._limit(place, what)
+        return Belief(mean + (_GUESSED if name in self._guessed else 0.0), belief.deviation)
+
+    def _setting(self, what: str) -> Belief:
+        return _SETTINGS.get(what.partition("=")[0], _OTHER_SETTING)
+
+    def _limit(self, kind: str, what: str) -> float:
+        """Give what a measured limit says of a value: half of what it would allow at most."""
+        exact, rounded = (
+            self._speeds.fp32_all_cores_flop_per_s,
+            self._speeds.bf16_all_cores_flop_per_s,
+        )
+        if kind == "cpu" and what.startswith("precision=bf16") and exact and rounded:
+            return -0.5 * math.log(rounded / exact)
+        return -0.3 if kind == "gpu" and what == "precision=bf16" else 0.0

@@ -1,0 +1,359 @@
+"""Sampler: chooses the next plan of an Optuna study, by what is learned from its trials.
+
+Next is the plan that promises most improvement per second of its trial: the expected improvement
+over the best plan known (Jones, Schonlau and Welch, "Efficient global optimization", 1998), times
+the chance that it works, over the time that its trial takes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution
+from optuna.trial import FrozenTrial, TrialState
+
+from launch.plan import Plan
+from planner.search.effects import Array, Effects, ObservedTime, PredictedTime, TermColumns
+from planner.search.prior import Prior
+from planner.search.space import DrawnPlan, PlanSpace, plan_key
+from planner.search.terms import kind_of, terms_of
+from probes import codec
+
+PLAN = "plan"
+"""Attribute of a trial of the study: its plan, where it was not drawn here."""
+
+WEIGHT = "weight"
+"""Attribute of a trial: how many whole trials its time counts for, 1 where it is missing."""
+
+_ROUNDS, _BEAM, _RANDOM = 5, 6, 6
+"""Rounds of changing one setting of the most promising plans, how many of them, and how many plans
+are drawn at random to begin with beside guesses and the best so far."""
+
+_BEST_KEPT = 4
+_LOOKS = 12
+"""Plans for which the best batch of a trial is looked for."""
+
+_LEAST_DEVIATION = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """What is to be tried next, and the largest gain that any plan is expected to bring."""
+
+    drawn: DrawnPlan | None
+    gain: float
+
+
+class PlanSampler(optuna.samplers.BaseSampler):
+    """Draws whole plans, as Optuna's relative sampling does.
+
+    Args:
+        space: The plans that there are.
+        earlier: Trials of other studies.
+        seed: For the plans that are drawn at random.
+        trial_s: Gives the time of a plan's trial from its time per sample, in seconds.
+        chance: Gives the chance that a plan works, 0 where it must not be tried.
+    """
+
+    def __init__(
+        self,
+        space: PlanSpace,
+        *,
+        earlier: Sequence[ObservedTime] = (),
+        seed: int = 0,
+        trial_s: Callable[[Plan, float], float] = lambda _plan, _time_s: 1.0,
+        chance: Callable[[Plan], float] = lambda _: 1.0,
+    ) -> None:
+        self._space = space
+        self._earlier = list(earlier)
+        self._trial_s = trial_s
+        self._chance = chance
+        self._generator = np.random.default_rng(seed)
+        guessed = {name for guess in space.guesses for name in terms_of(guess.plan).sizes}
+        self._columns = TermColumns(Prior(space.case, space.node, frozenset(guessed)).belief)
+        self._known_at: tuple[tuple[int, TrialState], ...] = ((-1, TrialState.FAIL),)
+        self._effects = Effects(self._columns, [])
+        self._next: _Choice | None = None
+        self._plans: dict[int, Plan] = {}
+
+    def infer_relative_search_space(
+        self, study: optuna.Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        """Give the choices that make the next plan."""
+        drawn = self.choose(study, without=trial.number)
+        if drawn is None:
+            return {}
+        return {name: CategoricalDistribution(one) for name, one in drawn.choices.items()}
+
+    def sample_relative(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """Give its values."""
+        drawn = self.choose(study, without=trial.number)
+        return {} if drawn is None else dict(drawn.parameters)
+
+    def sample_independent(
+        self,
+        study: optuna.Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
+    ) -> Any:
+        """Draw what no plan of the space has."""
+        assert isinstance(param_distribution, CategoricalDistribution)
+        choices = param_distribution.choices
+        return choices[self._generator.integers(len(choices))]
+
+    def reseed_rng(self) -> None:
+        """Begin another series of random numbers."""
+        self._generator = np.random.default_rng()
+
+    def choose(self, study: optuna.Study, *, without: int | None = None) -> DrawnPlan | None:
+        """Choose the next plan, ``None`` where none is left.
+
+        Args:
+            study: The study, with trials that run as well.
+            without: Number of the trial that the plan is for.
+        """
+        return self._look(study, without).drawn
+
+    def expected_gain(self, study: optuna.Study) -> float:
+        """Give what the best untried plan is expected to gain, as a part of the time."""
+        return self._look(study, None).gain
+
+    def predict(self, study: optuna.Study, plan: Plan) -> PredictedTime:
+        """Give what is known of a plan's time per sample."""
+        self._learn(study, None)
+        mean, deviation = self._effects.predict([(plan, plan_key(plan))])
+        return PredictedTime(math.exp(mean[0]), float(deviation[0]))
+
+    def effects(self, study: optuna.Study) -> Effects:
+        """Give what was learned."""
+        self._learn(study, None)
+        return self._effects
+
+    def forget_choice(self) -> None:
+        """Choose anew: what may be tried, or what a trial takes, has changed."""
+        self._next = None
+
+    def _look(self, study: optuna.Study, without: int | None) -> _Choice:
+        self._learn(study, without)
+        if self._next is None:
+            self._next = self._find_next(study, without)
+        return self._next
+
+    def _learn(self, study: optuna.Study, without: int | None) -> None:
+        """Fit the effects again where the trials are not those of the last time."""
+        trials = [t for t in study.get_trials(deepcopy=False) if t.number != without]
+        state = tuple((t.number, t.state) for t in trials)
+        if state == self._known_at:
+            return
+        self._known_at, self._next = state, None
+        done = [
+            ObservedTime(plan, math.log(trial.value), weight=trial.user_attrs.get(WEIGHT, 1.0))
+            for trial in trials
+            if trial.state is TrialState.COMPLETE and trial.value is not None
+            if (plan := self._plan_of(trial)) is not None
+        ]
+        self._effects = Effects(self._columns, [*self._earlier, *done])
+        running = [
+            plan
+            for trial in trials
+            if trial.state is TrialState.RUNNING and (plan := self._plan_of(trial)) is not None
+        ]
+        if running and done:
+            # What runs is taken to show what is expected of it, so that others are tried beside it.
+            means, _ = self._effects.predict([(plan, plan_key(plan)) for plan in running])
+            expected = [ObservedTime(p, float(m)) for p, m in zip(running, means, strict=True)]
+            self._effects = Effects(self._columns, [*self._earlier, *done, *expected])
+
+    def _plan_of(self, trial: FrozenTrial) -> Plan | None:
+        """Give the plan of a trial, of this sampler or an earlier one."""
+        if trial.number not in self._plans:
+            if PLAN in trial.user_attrs:
+                plan = codec.convert(trial.user_attrs[PLAN], Plan, source="plan")
+            else:
+                drawn = self._space.find(trial.params)
+                if drawn is None or len(trial.params) < len(drawn.parameters):
+                    return None
+                plan = drawn.plan
+            self._plans[trial.number] = plan
+        return self._plans[trial.number]
+
+    def _find_next(self, study: optuna.Study, without: int | None) -> _Choice:
+        """Climb from guesses, the best plans so far and random ones, one change at a time."""
+        pool = _Pool(self._effects, self._best_log_s(study), self._trial_s, self._chance)
+        # Before the first trial the gain over nothing says nothing: the expected time decides.
+        score = pool.per_second if self._done(study) else pool.speed
+        tried = self._tried(study, without)
+        known = self._best_known(study)
+        pool.add([*self._space.guesses, *known, *self._random()])
+        if self._space.only is not None:
+            pool.add(self._space.only)
+        else:
+            pool.expand(self._space, known)
+            for _ in range(_ROUNDS):
+                promising = pool.ranked(score)[:_BEAM]
+                if not pool.expand(self._space, promising):
+                    break
+        allowed = [
+            drawn
+            for drawn in pool.ranked(score)
+            if drawn.key not in tried and self._chance(drawn.plan) > 0
+        ]
+        if not allowed:
+            return _Choice(self._find_anything(tried), 0.0)
+        chosen = allowed[0]
+        if score is pool.per_second:
+            looks = [self._find_look(drawn, pool, tried) for drawn in allowed[:_LOOKS]]
+            chosen = max(looks, key=lambda look: look[0])[1]
+        return _Choice(chosen, max(pool.gain[drawn.key] for drawn in allowed))
+
+    def _find_look(
+        self, target: DrawnPlan, pool: _Pool, tried: set[str]
+    ) -> tuple[float, DrawnPlan]:
+        """Find the batch with which a plan is best looked at, and what that is worth per second.
+
+        A step of a small batch is short and shows most of what the plan's settings do. What a trial
+        may change of what is expected of the plan itself, is by how much both vary together over
+        the deviation of the trial (Frazier, Powell and Dayanik, "The knowledge-gradient policy for
+        correlated normal beliefs", 2009).
+        """
+        (name,) = [name for name in target.parameters if name.endswith(".node_batch")]
+        batches = [n for n in target.choices[name] if n != target.parameters[name]]
+        if self._space.only is not None:
+            batches = []
+        others = [self._space.find({**target.parameters, name: n}) for n in batches]
+        looks = [target] + [
+            other
+            for other in others
+            if other is not None and other.key not in tried and self._chance(other.plan) > 0
+        ]
+        mean, together = self._effects.covariance([(look.plan, look.key) for look in looks])
+        shown = together[0] / np.sqrt(np.diag(together) + self._effects.noise**2)
+        # A trial of the plan itself gains over the best that was tried. One with another batch only
+        # tells which plan to try then: it gains over what is expected of the best of all.
+        lead = np.full(len(looks), pool.expected_log_s() - mean[0])
+        lead[0] = pool.best_log_s - mean[0]
+        gains = expected_improvement(lead, np.maximum(np.abs(shown), _LEAST_DEVIATION))
+        worth = [
+            gain * self._chance(look.plan) / self._trial_s(look.plan, math.exp(min(one, 50.0)))
+            for look, gain, one in zip(looks, gains, mean, strict=True)
+        ]
+        best = int(np.argmax(worth))
+        return worth[best], looks[best]
+
+    def _random(self) -> list[DrawnPlan]:
+        drawn = [self._space.draw_randomly(self._generator) for _ in range(_RANDOM)]
+        return [one for one in drawn if one is not None]
+
+    def _find_anything(self, tried: set[str]) -> DrawnPlan | None:
+        """Draw until something new comes up, or nothing does for a long time."""
+        for _ in range(200):
+            drawn = self._space.draw_randomly(self._generator)
+            if drawn and drawn.key not in tried and self._chance(drawn.plan) > 0:
+                return drawn
+        return None
+
+    def _tried(self, study: optuna.Study, without: int | None) -> set[str]:
+        trials = (t for t in study.get_trials(deepcopy=False) if t.number != without)
+        plans = (self._plan_of(trial) for trial in trials)
+        return {plan_key(plan) for plan in plans if plan is not None}
+
+    def _done(self, study: optuna.Study) -> list[Plan]:
+        """Give the plans whose time is known and that might be chosen."""
+        complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+        plans = {plan_key(p): p for t in complete if (p := self._plan_of(t)) is not None}
+        return [plan for plan in plans.values() if self._chance(plan) > 0]
+
+    def _best_log_s(self, study: optuna.Study) -> float:
+        """Give the time of the best plan so far; of the best guess before there is one."""
+        plans = self._done(study) or [guess.plan for guess in self._space.guesses]
+        means, _ = self._effects.predict([(plan, plan_key(plan)) for plan in plans])
+        return float(means.min()) if plans else 0.0
+
+    def _best_known(self, study: optuna.Study) -> list[DrawnPlan]:
+        """Give the best plans that were tried, and the best of each strategy and device."""
+        done = self._done(study)
+        if not done:
+            return []
+        means, _ = self._effects.predict([(plan, plan_key(plan)) for plan in done])
+        ranked = [done[i] for i in np.argsort(means)]
+        leading = {(plan.strategy, kind_of(plan)): plan for plan in reversed(ranked)}
+        chosen = [*ranked[:_BEST_KEPT], *leading.values()]
+        found = [self._space.find_plan(plan, self._parameters(study, plan)) for plan in chosen]
+        return list({one.key: one for one in found if one is not None}.values())
+
+    def _parameters(self, study: optuna.Study, plan: Plan) -> dict[str, Any]:
+        for trial in study.get_trials(deepcopy=False):
+            if trial.params and self._plan_of(trial) == plan:
+                return dict(trial.params)
+        return {}
+
+
+class _Pool:
+    """Plans that were looked at, each with what it promises."""
+
+    def __init__(
+        self,
+        effects: Effects,
+        best_log_s: float,
+        trial_s: Callable[[Plan, float], float],
+        chance: Callable[[Plan], float],
+    ) -> None:
+        self._effects = effects
+        self.best_log_s = best_log_s
+        self._trial_s = trial_s
+        self._chance = chance
+        self._drawn: dict[str, DrawnPlan] = {}
+        self._expanded: set[str] = set()
+        self.speed: dict[str, float] = {}
+        self.gain: dict[str, float] = {}
+        self.per_second: dict[str, float] = {}
+
+    def add(self, every: Sequence[DrawnPlan]) -> None:
+        new = list({drawn.key: drawn for drawn in every if drawn.key not in self._drawn}.values())
+        if not new:
+            return
+        means, deviations = self._effects.predict([(drawn.plan, drawn.key) for drawn in new])
+        gains = expected_improvement(self.best_log_s - means, deviations)
+        for drawn, mean, gain in zip(new, means, gains, strict=True):
+            self._drawn[drawn.key] = drawn
+            self.speed[drawn.key] = -float(mean)
+            self.gain[drawn.key] = float(gain) * max(self._chance(drawn.plan), 1e-3)
+            trial_s = self._trial_s(drawn.plan, math.exp(min(mean, 50.0)))
+            self.per_second[drawn.key] = self.gain[drawn.key] / trial_s
+
+    def expand(self, space: PlanSpace, every: Sequence[DrawnPlan]) -> bool:
+        """Add the neighbours of plans; tell whether any of the plans was new here."""
+        left = [drawn for drawn in every if drawn.key not in self._expanded]
+        self._expanded.update(drawn.key for drawn in left)
+        self.add([other for drawn in left for other in space.neighbours(drawn)])
+        return bool(left)
+
+    def expected_log_s(self) -> float:
+        """Give the expected time of the best plan, tried or not."""
+        return min(self.best_log_s, -max(self.speed.values()))
+
+    def ranked(self, score: dict[str, float]) -> list[DrawnPlan]:
+        """Give the plans by what they promise, then by their expected time."""
+        order = sorted(self._drawn, key=lambda key: (-score[key], -self.speed[key]))
+        return [self._drawn[key] for key in order]
+
+
+def expected_improvement(lead: Array, deviation: Array) -> Array:
+    """Give the mean of ``max(0, lead + deviation * normal)``.
+
+    Args:
+        lead: By how much the logarithm of a time is expected to be below the best.
+        deviation: Of that logarithm.
+    """
+    scaled = lead / deviation
+    density = np.exp(-0.5 * scaled**2) / math.sqrt(2 * math.pi)
+    below = np.array([0.5 * math.erfc(-value / math.sqrt(2)) for value in scaled])
+    return np.asarray(deviation * (scaled * below + density), dtype=np.float64)

@@ -1,0 +1,114 @@
+"""Grid: recorded trials of one use case on one node, on which a search can be replayed."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from launch.case_facts import CaseFacts
+from launch.plan import Plan
+from launch.strategies import check_plan
+from planner.errors import GridFileError
+from planner.trials.result import TrialResult
+from probes import codec
+from probes.errors import InvalidDocumentError
+from probes.hardware import Hardware
+
+_VERSION = 1
+_MOST_BYTES = 2**28
+_DIGITS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """Trials of many plans, with all their samples, so with their noise.
+
+    Raises:
+        InvalidDocumentError: It holds no plan with times.
+    """
+
+    about: str
+    """One line: what was recorded, and how."""
+
+    is_synthetic: bool
+    """Whether a stated model made the times, and no machine."""
+
+    use_case: str
+    case: CaseFacts
+    node: Hardware
+    software: Mapping[str, str]
+    results: tuple[TrialResult, ...]
+
+    def __post_init__(self) -> None:
+        if not any(result.measurement for result in self.results):
+            raise InvalidDocumentError("results: expected at least one trial with times")
+
+
+def write_grid(grid: Grid, path: Path) -> None:
+    """Write a grid as one JSON document, times to five digits.
+
+    Raises:
+        GridFileError: The file cannot be written.
+    """
+    values: dict[str, Any] = {"schema_version": _VERSION, **codec.to_builtins(grid)}
+    values["results"] = [_shorten(result) for result in values["results"]]
+    try:
+        path.write_text(json.dumps(values, separators=(",", ":")) + "\n", encoding="utf-8")
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        raise GridFileError(f"{path}: {_reason(error)}") from error
+
+
+def read_grid(path: Path) -> Grid:
+    """Read a grid.
+
+    Raises:
+        GridFileError: The file cannot be read, or is no grid.
+    """
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise GridFileError(f"{path}: it is no regular file: name one that trials export wrote")
+        if path.stat().st_size > _MOST_BYTES:
+            raise GridFileError(f"{path}: expected at most {_MOST_BYTES} bytes")
+        values = codec.decode(path.read_bytes(), dict[str, Any], source=str(path))
+        if values.get("schema_version") != _VERSION:
+            found = codec.shorten(values.get("schema_version"))
+            raise GridFileError(f"{path}: schema_version={found}: expected {_VERSION}")
+        grid = codec.convert(values, Grid, source=str(path))
+        for result in grid.results:
+            check_plan(result.plan)
+    except InvalidDocumentError as error:
+        raise GridFileError(str(error)) from error
+    except (OSError, ValueError) as error:
+        raise GridFileError(f"{path}: {_reason(error)}") from error
+    return grid
+
+
+def _shorten(result: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what a reader fills in by itself, and digits that were not measured."""
+    plan = {name: value for name, value in result["plan"].items() if value != _DEFAULTS.get(name)}
+    kept = {name: value for name, value in result.items() if value not in (None, {}, [])}
+    shortened: dict[str, Any] = _round({**kept, "plan": plan})
+    return shortened
+
+
+def _round(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.{_DIGITS}g}")
+    if isinstance(value, dict):
+        return {name: _round(inner) for name, inner in value.items()}
+    return [_round(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "strerror", None) or error).lower()
+
+
+_DEFAULTS = {
+    each.name: codec.to_builtins(each.default)
+    for each in fields(Plan)
+    if each.default is not MISSING
+} | {"options": {}}

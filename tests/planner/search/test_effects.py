@@ -1,0 +1,91 @@
+"""What is learned of settings from trials, held against known effects."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from imagined_machines import CASE, node_of
+
+from launch.plan import Plan
+from planner.search.effects import Effects, ObservedTime, TermColumns
+from planner.search.prior import Belief, Prior
+from planner.search.space import plan_key
+
+PLAIN = Plan(strategy="processes", node_batch=64, processes=2, replicas=2)
+
+
+def columns() -> TermColumns:
+    return TermColumns(Prior(CASE, node_of(2), frozenset()).belief)
+
+
+def predict(effects: Effects, plan: Plan) -> tuple[float, float]:
+    mean, deviation = effects.predict([(plan, plan_key(plan))])
+    return float(mean[0]), float(deviation[0])
+
+
+def test_effect_of_a_setting_is_what_it_changed():
+    fast = replace(PLAIN, allocator="retain")
+    known = [ObservedTime(PLAIN, -3.0), ObservedTime(fast, -3.1)] * 4
+    effects = Effects(columns(), known)
+    changed = predict(effects, fast)[0] - predict(effects, PLAIN)[0]
+    assert changed == pytest.approx(-0.1, abs=0.02)
+
+
+def test_effect_counts_for_other_strategies_with_more_doubt():
+    fast = replace(PLAIN, allocator="retain")
+    other = Plan(strategy="threads", node_batch=64, threads_per_process=2)
+    known = [ObservedTime(PLAIN, -3.0), ObservedTime(fast, -3.2), ObservedTime(other, -3.0)]
+    effects = Effects(columns(), known)
+    mean, doubt = predict(effects, replace(other, allocator="retain"))
+    assert -3.2 < mean < -3.05
+    assert doubt > predict(effects, fast)[1]
+
+
+def test_fixed_part_of_a_step_is_found_from_two_batches():
+    """`T(n) = a + b n`, here with a = 16 b: what takes 1.5 at 32 takes 1.0625 at 256."""
+    known = [
+        ObservedTime(replace(PLAIN, node_batch=n), math.log(1 + 16 / n)) for n in (32, 64, 128)
+    ]
+    mean, doubt = predict(Effects(columns(), known * 2), replace(PLAIN, node_batch=512))
+    assert mean == pytest.approx(math.log(1 + 16 / 512), abs=0.05)
+    assert doubt < 0.08
+
+
+def test_noise_is_estimated_from_trials_of_one_plan():
+    generator = np.random.default_rng(0)
+    for deviation, bounds in ((0.005, (0.005, 0.01)), (0.1, (0.08, 0.16))):
+        known = [ObservedTime(PLAIN, x) for x in generator.normal(-3, deviation, 30)]
+        assert bounds[0] <= Effects(columns(), known).noise <= bounds[1]
+
+
+def test_trial_of_another_machine_counts_as_a_part_of_one():
+    fast = replace(PLAIN, memory_format="channels_last")
+    here = ObservedTime(PLAIN, -3.0)
+    gains = []
+    for weight in (0.02, 0.5):
+        there = [
+            ObservedTime(PLAIN, -5.0, weight=weight, study="other"),
+            ObservedTime(fast, -5.2, weight=weight, study="other"),
+        ]
+        effects = Effects(columns(), [here, *there])
+        gains.append(predict(effects, PLAIN)[0] - predict(effects, fast)[0])
+        assert predict(effects, PLAIN)[0] == pytest.approx(-3.0, abs=0.05)
+    assert 0 < gains[0] < gains[1] < 0.2
+
+
+def test_without_trials_what_is_believed_counts():
+    slow = Plan(strategy="sequential", node_batch=64)
+    wide = Plan(strategy="threads", node_batch=64, threads_per_process=2)
+    effects = Effects(columns(), [])
+    assert predict(effects, wide)[0] < predict(effects, slow)[0] - 0.3
+
+
+def test_coefficients_have_names():
+    fast = replace(PLAIN, allocator="retain")
+    known = [ObservedTime(PLAIN, -3.0), ObservedTime(fast, -3.2)] * 5
+    coefficients = Effects(columns(), known).coefficients()
+    assert coefficients["cpu: allocator=retain"].mean < coefficients["cpu: allocator=default"].mean
+    assert isinstance(coefficients["on cpu"], Belief)
