@@ -32,7 +32,7 @@ class FailureCounts:
         A setting that has worked is doubted little for failures beside others; one that never has
         is doubted more with each failure.
         """
-        return min(map(self._chance_with, _causes(plan)))
+        return min(map(self._chance_with, _causes(plan))) if self._failed else 1.0
 
     def _chance_with(self, cause: str) -> float:
         worked, failed = self._worked[cause], self._failed[cause]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cache
 
 from launch.plan import Plan
 from launch.strategies import load_strategy, strategy_names
@@ -111,6 +112,7 @@ def _doublings(count: int, unit: str) -> Iterator[tuple[str, float]]:
         yield f"{2**power} to {2 ** (power + 1)} {unit}", min(1.0, math.log2(count) - power)
 
 
+@cache
 def _interactions(strategy: str) -> Sequence[tuple[str, str]]:
     """Give the pairs of settings that a strategy names; none where today has no such strategy."""
     return load_strategy(strategy).interactions() if strategy in strategy_names() else ()
