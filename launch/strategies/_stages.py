@@ -52,7 +52,7 @@ class StagedStrategy(Strategy):
     def obstacle(self, case: CaseFacts, node: Hardware) -> str | None:
         if case.uncut_reason is not None:
             return case.uncut_reason
-        if case.updates_at_once and self._is_on_gpus(node):
+        if case.updates_at_once and self.is_on_gpus(node):
             return "the optimizer must see all parameters at once, and each GPU has some of them"
         if case.max_stages < 2:
             return (

@@ -55,8 +55,8 @@ __all__ = sorted([*_MODULES, "plans"])  # mypy goes by the imports above
 
 
 def __getattr__(name: str) -> Any:
-    if name == "plans":
-        return import_module("planner.api.plans")
+    if name in ("grids", "plans"):
+        return import_module(f"planner.api.{name}")
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_MODULES[name]), name)

@@ -11,13 +11,11 @@ from planner.cli.grouped_help import GroupedCommand
 from planner.cli.options import (
     DEFAULT_DATABASE,
     AllowRoot,
-    AsCsv,
     AsJson,
     Database,
     DataFolder,
     HostFile,
-    MaybeCase,
-    MaybeNode,
+    MaybeTuned,
     Mpirun,
     NeededCase,
     NoWait,
@@ -32,13 +30,12 @@ from planner.cli.options import (
     what_option,
 )
 from planner.cli.plans import plans_app
+from planner.cli.trials import trials_app
 from planner.cli.values import (
     check_data,
-    check_one_format,
     duration_s,
     find_hosts,
     one_of,
-    stored_name,
     strategies_named,
 )
 from planner.errors import UsageError
@@ -57,6 +54,7 @@ app = typer.Typer(
     context_settings=_SETTINGS,
 )
 app.add_typer(plans_app, name="plans")
+app.add_typer(trials_app, name="trials")
 
 
 def _show_version(is_asked: bool) -> None:
@@ -112,7 +110,7 @@ def probe(
 @app.command(cls=GroupedCommand)
 def tune(
     *,
-    use_case: NeededCase,
+    use_case: MaybeTuned = None,
     data: DataFolder = None,
     seed: Seed = 0,
     epochs: Annotated[
@@ -152,6 +150,12 @@ def tune(
         bool,
         search_option("--no-cache", help_="Decode the files in every epoch; store no pictures."),
     ] = False,
+    replay: Annotated[
+        Path | None,
+        search_option(
+            "--replay", help_="Search on what trials export wrote; runs nothing.", metavar="FILE"
+        ),
+    ] = None,
     fresh: Annotated[bool, search_option("--fresh", help_="Ignore earlier trials.")] = False,
     no_wait: NoWait = False,
     hosts: HostFile = None,
@@ -164,14 +168,19 @@ def tune(
 ) -> None:
     """Search for the fastest way to train a use case."""
     from launch.use_cases import make_workload
+    from launch.workload import Workload
 
     out = start_output("tune", as_json=json)
     found = find_hosts(hosts, ssh_config, mpirun, allow_root=allow_run_as_root)
     check_data(data, found)
     if batch_size is not None and max_batch is not None:
         raise typer.BadParameter("--batch-size and --max-batch exclude each other: give one")
+    if use_case is None and replay is None:
+        raise typer.BadParameter("Missing option '--use-case'")
     checked: dict[str, Any] = {
-        "workload": make_workload(use_case, data=data, seed=seed, data_is_here=found.is_local),
+        "workload": Workload(use_case=str(replay), seed=seed)
+        if use_case is None
+        else make_workload(use_case, data=data, seed=seed, data_is_here=found.is_local),
         "budget_s": duration_s("--budget", budget),
         "precision": one_of("--precision", precision, ("fp32", "bf16", "auto")),
         "strategies": strategies_named(strategies),
@@ -190,6 +199,11 @@ def tune(
         epochs=epochs,
         verbose=verbose,
     )
+    if replay is not None:
+        from planner.commands.grids import replay_grid
+
+        replay_grid(request, replay, out)
+        return
     if not found.is_local:
         found.access.check_mpirun()
     from planner.commands.tune import tune as tune_request
@@ -315,23 +329,6 @@ def launch(
         hang_timeout_s=None if hang_timeout is None else duration_s("--hang-timeout", hang_timeout),
     )
     launch_job(request, found, db, out, dry_run=dry_run)
-
-
-@app.command(cls=GroupedCommand)
-def trials(
-    *,
-    use_case: MaybeCase = None,
-    node: MaybeNode = None,
-    db: Database = DEFAULT_DATABASE,
-    json: AsJson = False,
-    csv: AsCsv = False,
-) -> None:
-    """Show every trial, failed ones with their reason."""
-    from planner.commands.plans import show_trials
-
-    out = start_output("trials", as_json=json)
-    check_one_format(json=json, csv=csv)
-    show_trials(db, out, use_case and stored_name(use_case), node, as_csv=csv)
 
 
 @app.command("use-cases", cls=GroupedCommand)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 DEFAULT_GROUP = "Output"
 
@@ -18,12 +18,25 @@ class GroupedCommand(TyperCommand):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the arguments and each group, in the order of the first option of each."""
-        groups: dict[str, list[tuple[str, str]]] = {}
-        for parameter in self.get_params(ctx):
-            default = "Arguments" if parameter.param_type_name == "argument" else DEFAULT_GROUP
-            title = getattr(parameter, "rich_help_panel", None) or default
-            if (record := parameter.get_help_record(ctx)) is not None:
-                groups.setdefault(title, []).append(record)
-        for title, records in groups.items():
-            with formatter.section(title):
-                formatter.write_dl(records)
+        _write_groups(self, ctx, formatter)
+
+
+class GroupedGroup(TyperGroup):
+    """A command with commands below it, whose own options are shown in groups as well."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the groups of its options, and its commands."""
+        _write_groups(self, ctx, formatter)
+        self.format_commands(ctx, formatter)
+
+
+def _write_groups(command: TyperCommand | TyperGroup, ctx: Any, formatter: Any) -> None:
+    groups: dict[str, list[tuple[str, str]]] = {}
+    for parameter in command.get_params(ctx):
+        default = "Arguments" if parameter.param_type_name == "argument" else DEFAULT_GROUP
+        title = getattr(parameter, "rich_help_panel", None) or default
+        if (record := parameter.get_help_record(ctx)) is not None:
+            groups.setdefault(title, []).append(record)
+    for title, records in groups.items():
+        with formatter.section(title):
+            formatter.write_dl(records)

@@ -54,6 +54,8 @@ Database = Annotated[str, option("--db", help_="Database: a path or sqlite:///pa
 AsJson = Annotated[bool, option("--json", help_="One JSON document on stdout.")]
 AsCsv = Annotated[bool, option("--csv", help_="CSV on stdout.")]
 NeededCase = Annotated[str, what_option("--use-case", help_=_CASE_HELP, metavar="NAME")]
+MaybeTuned = Annotated[str | None, what_option("--use-case", help_=_CASE_HELP, metavar="NAME")]
+"""Needed too, but where a recorded search names it."""
 MaybeCase = Annotated[
     str | None, option("--use-case", help_="Only of this use case.", metavar="NAME")
 ]

@@ -29,7 +29,7 @@ def tune(request: TuneRequest, hosts: Hosts, db: str, out: Output, *, waits: boo
         "launch", request.workload, db=db, plan_id=result.launch_plan_id, hosts=where
     )
     if hosts.is_local:
-        _show_here(result, then, out)
+        show_here(result, then, out)
     else:
         if result.links is None and not result.interrupted:
             measures = suggest_command("probe", db=db, hosts=hosts)
@@ -39,7 +39,8 @@ def tune(request: TuneRequest, hosts: Hosts, db: str, out: Output, *, waits: boo
         raise KeyboardInterrupt
 
 
-def _show_here(result: TuneResult, then: str, out: Output) -> None:
+def show_here(result: TuneResult, then: str, out: Output) -> None:
+    """Show what was found on one machine."""
     (node,) = result.nodes
     assert node.outcome is not None
     for warning in node.outcome.warnings:

@@ -30,7 +30,7 @@ from probes.hardware import Hardware
 WORTHWHILE_GAIN = 0.01
 """Part of the time below which a gain is not worth a trial: trials do not tell less apart."""
 
-_STEPS = 5
+_STEPS = 4
 """Steps of a trial, first ones included."""
 
 _START_S, _COMPILE_S, _MOST_S = 5.0, 60.0, 120.0
@@ -107,9 +107,13 @@ class PlanSearch:
         for result in history:
             self._add_history(result)
 
-    def propose(self) -> Proposal | None:
-        """Give the next plan to try, ``None`` when nothing new is left to draw."""
-        self._sampler.forget_choice()
+    def propose(self, fits: Callable[[Plan], bool] = lambda _: True) -> Proposal | None:
+        """Give the next plan to try, ``None`` when nothing new is left to draw.
+
+        Args:
+            fits: Tells whether a plan's trial fits into the time that is left.
+        """
+        self._sampler.forget_choice(fits)
         if self._sampler.choose(self._study) is None:
             return None
         trial = self._study.ask()

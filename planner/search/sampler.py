@@ -79,6 +79,7 @@ class PlanSampler(optuna.samplers.BaseSampler):
         self._known_at: tuple[tuple[int, TrialState], ...] = ((-1, TrialState.FAIL),)
         self._effects = Effects(self._columns, [])
         self._next: _Choice | None = None
+        self._fits: Callable[[Plan], bool] = lambda _: True
         self._plans: dict[int, Plan] = {}
 
     def infer_relative_search_space(
@@ -137,9 +138,14 @@ class PlanSampler(optuna.samplers.BaseSampler):
         self._learn(study, None)
         return self._effects
 
-    def forget_choice(self) -> None:
-        """Choose anew: what may be tried, or what a trial takes, has changed."""
+    def forget_choice(self, fits: Callable[[Plan], bool] = lambda _: True) -> None:
+        """Choose anew: what may be tried, or what a trial takes, has changed.
+
+        Args:
+            fits: Tells whether a plan's trial fits into the time that is left.
+        """
         self._next = None
+        self._fits = fits
 
     def _look(self, study: optuna.Study, without: int | None) -> _Choice:
         self._learn(study, without)
@@ -204,7 +210,7 @@ class PlanSampler(optuna.samplers.BaseSampler):
         allowed = [
             drawn
             for drawn in pool.ranked(score)
-            if drawn.key not in tried and self._chance(drawn.plan) > 0
+            if drawn.key not in tried and self._may_try(drawn.plan)
         ]
         if not allowed:
             return _Choice(self._find_anything(tried), 0.0)
@@ -232,7 +238,7 @@ class PlanSampler(optuna.samplers.BaseSampler):
         looks = [target] + [
             other
             for other in others
-            if other is not None and other.key not in tried and self._chance(other.plan) > 0
+            if other is not None and other.key not in tried and self._may_try(other.plan)
         ]
         mean, together = self._effects.covariance([(look.plan, look.key) for look in looks])
         shown = together[0] / np.sqrt(np.diag(together) + self._effects.noise**2)
@@ -248,6 +254,9 @@ class PlanSampler(optuna.samplers.BaseSampler):
         best = int(np.argmax(worth))
         return worth[best], looks[best]
 
+    def _may_try(self, plan: Plan) -> bool:
+        return self._chance(plan) > 0 and self._fits(plan)
+
     def _random(self) -> list[DrawnPlan]:
         drawn = [self._space.draw_randomly(self._generator) for _ in range(_RANDOM)]
         return [one for one in drawn if one is not None]
@@ -256,7 +265,7 @@ class PlanSampler(optuna.samplers.BaseSampler):
         """Draw until something new comes up, or nothing does for a long time."""
         for _ in range(200):
             drawn = self._space.draw_randomly(self._generator)
-            if drawn and drawn.key not in tried and self._chance(drawn.plan) > 0:
+            if drawn and drawn.key not in tried and self._may_try(drawn.plan):
                 return drawn
         return None
 
@@ -308,7 +317,8 @@ class _Pool:
     ) -> None:
         self._effects = effects
         self.best_log_s = best_log_s
-        self._trial_s = trial_s
+        self._take_s = trial_s
+        self.trial_s: dict[str, float] = {}
         self._chance = chance
         self._drawn: dict[str, DrawnPlan] = {}
         self._expanded: set[str] = set()
@@ -326,8 +336,8 @@ class _Pool:
             self._drawn[drawn.key] = drawn
             self.speed[drawn.key] = -float(mean)
             self.gain[drawn.key] = float(gain) * max(self._chance(drawn.plan), 1e-3)
-            trial_s = self._trial_s(drawn.plan, math.exp(min(mean, 50.0)))
-            self.per_second[drawn.key] = self.gain[drawn.key] / trial_s
+            self.trial_s[drawn.key] = self._take_s(drawn.plan, math.exp(min(mean, 50.0)))
+            self.per_second[drawn.key] = self.gain[drawn.key] / self.trial_s[drawn.key]
 
     def expand(self, space: PlanSpace, every: Sequence[DrawnPlan]) -> bool:
         """Add the neighbours of plans; tell whether any of the plans was new here."""

@@ -68,6 +68,8 @@ class Findings:
         )
         begun = trial_store.begin_search(self.study, fresh=request.fresh)
         self.study_id = begun.study_id
+        self.similar = begun.similar
+        """Trials of machines and use cases that are alike."""
         self.results = with_longest_compile(begun.results)
         self._trial_store = trial_store
         self._earlier = len(self.results)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from statistics import fmean
 
 from launch.case_facts import CaseFacts
-from launch.plan import Plan
+from launch.plan import Plan, Setting
 from launch.strategies import strategy_names
 from planner.errors import CancelledError
 from planner.search.plan_search import PlanSearch, Proposal, time_per_sample_s
@@ -70,6 +70,7 @@ class Tuner:
         listener: Receives `TrialStarted`, `TrialProgress` and `TrialEnded`.
         checked_s: Time of the budget that checks before the search have taken.
         clock: Seconds that only go forward.
+        only: What is drawn for the only plans that may be searched; ``None``: all.
     """
 
     def __init__(
@@ -80,7 +81,9 @@ class Tuner:
         *,
         checked_s: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
+        only: Sequence[Mapping[str, Setting]] | None = None,
     ) -> None:
+        self._only = only
         self._findings = findings
         self._request = findings.request
         self._listener = listener
@@ -90,6 +93,7 @@ class Tuner:
         self._entrants: list[Entrant] = []
         self._proposals: dict[int, Proposal] = {}
         self._drawn = 0
+        self._leader: Plan | None = None
         self._deadline = clock() + self._request.budget_s - checked_s - findings.spent_s()
         self._times = TrialTimes(findings, self._entrants)
 
@@ -150,6 +154,8 @@ class Tuner:
             self._with_choices(),
             self._findings.node,
             history=[r for r in self._findings.results if r.role.is_for_choice],
+            similar=self._findings.similar,
+            only=self._only,
             seed=self._request.workload.seed,
             training_samples=self._findings.training_samples,
             allows=lambda plan: allows(self._request, plan) and self._times.is_affordable(plan),
@@ -166,6 +172,7 @@ class Tuner:
                     self._leave(challenger, search=search)
             if incumbent is None and challengers:
                 incumbent = challengers.pop(0)
+            self._leader = None if incumbent is None else incumbent.plan
             if not challengers or incumbent is None:
                 return
             self._race.run_round([incumbent, *challengers], time_limit_s=self._remaining_s())
@@ -221,12 +228,13 @@ class Tuner:
         limit = self._request.trials
         if limit is not None and self._drawn >= limit:
             return None
-        if (proposal := search.propose()) is None:
-            return None
         spare_s = self._remaining_s() - self._final_reserve_s()
-        limit_s = min(self._times.limit_s(proposal.plan), spare_s)
-        if limit_s < self._times.min_s(proposal.plan):
+        proposal = search.propose(
+            lambda plan: self._times.min_s(plan) <= min(self._times.limit_s(plan), spare_s)
+        )
+        if proposal is None:
             return None
+        limit_s = min(self._times.limit_s(proposal.plan), spare_s)
         self._drawn += 1
         return self._enter(proposal.plan, Role.SEARCH, limit_s, proposal)
 
@@ -249,6 +257,8 @@ class Tuner:
         if not candidates:
             return []
         plans = [candidate.plan for candidate in find_finalists(candidates)]
+        if self._leader in [candidate.plan for candidate in candidates]:  # it won its races
+            plans = [self._leader, *(plan for plan in plans if plan != self._leader)][: len(plans)]
         if self._request.precision == "auto" and plans[0].precision != "fp32":
             exact = replace(plans[0], precision="fp32")
             plans = [plans[0], exact, *(plan for plan in plans[1:] if plan != exact)]

@@ -1,0 +1,178 @@
+"""Recorded grids: trials written to a file, and searches replayed on them.
+
+Example:
+    >>> from pathlib import Path
+    >>> from planner.api import TuneRequest, Workload, grids
+    >>> grids.export("simplebig", Path("grid.json"))  # doctest: +SKIP
+    >>> request = TuneRequest(workload=Workload(use_case="simplebig"), budget_s=180)
+    >>> found = grids.replay(Path("grid.json"), request)  # doctest: +SKIP
+    >>> found.plan.throughput_samples_per_s.median  # doctest: +SKIP
+    61.3
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from launch.case_facts import CaseFacts
+from launch.plan import PRECISIONS
+from planner.api.tuning import NodeTuneResult, TuneResult
+from planner.errors import NoPlanError
+from planner.plans.software import current_software
+from planner.plans.stored_plan import StoredPlan
+from planner.store import Store
+from planner.trials.grid import Grid, read_grid, write_grid
+from planner.trials.replay import Replay
+from planner.trials.reports import Listener, ignore
+from planner.trials.result import Role, TrialResult
+from planner.tuning.conclusion import conclude
+from planner.tuning.findings import Findings
+from planner.tuning.study import EarlierTrials, Study
+from planner.tuning.tune import Tuner
+from planner.tuning.tune_request import TuneRequest
+from probes.node import probe
+
+_BATCHES_PER_EPOCH = 100
+"""Samples of the data set, told in largest batches, where trials do not say how many there are."""
+
+
+def export(use_case: str, path: Path, node: str | None = None, *, db: str = "planner.db") -> Grid:
+    """Write the trials of the latest study of a use case to a file.
+
+    What is not in trials, such as the number of samples, is assumed.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from planner.api import grids
+        >>> grids.export("simplebig", Path("grid.json"))  # doctest: +SKIP
+
+    Args:
+        use_case: As `make_workload` spells it.
+        path: Of the file.
+        node: On this node; this machine where left out.
+        db: Database.
+
+    Raises:
+        NoPlanError: There are no trials.
+        GridFileError: The file cannot be written.
+        StoreError: The database cannot be used.
+    """
+    here = probe(quick=True)
+    name = node or here.node
+    with Store.open(db, create=False) as store:
+        studies = store.find_studies(use_case, name)
+        known = [found for found in studies.values() if found.results]
+        fingerprint = store.latest_fingerprint(name)
+        hardware = store.latest_probe(fingerprint, node=name) if fingerprint else None
+    if not known or hardware is None:
+        raise NoPlanError(f"no trials of {use_case} on {name}: run ddlplan tune first")
+    latest = max(known, key=lambda found: found.study_id)
+    timed = [r for r in latest.results if r.measurement is not None]
+    grid = Grid(
+        about=f"{len(timed)} trials of {use_case} on {name}, exported from a database",
+        is_synthetic=False,
+        use_case=use_case,
+        case=_facts(latest.results),
+        node=hardware,
+        software=current_software(),
+        results=latest.results,
+    )
+    write_grid(grid, path)
+    return grid
+
+
+def replay(
+    path: Path, request: TuneRequest, *, seed: int = 0, listener: Listener = ignore
+) -> TuneResult:
+    """Search on recorded trials. Nothing is run, waited for or stored.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from planner.api import TuneRequest, Workload, grids
+        >>> request = TuneRequest(workload=Workload(use_case="simplebig"), budget_s=180)
+        >>> grids.replay(Path("grid.json"), request)  # doctest: +SKIP
+
+    Args:
+        path: The file.
+        request: What to search, and for how long by the recorded times.
+        seed: Of the places from which recorded steps are played.
+        listener: Receives each trial.
+
+    Raises:
+        GridFileError: The file cannot be read.
+        NoPlanError: No trial succeeded.
+    """
+    grid = read_grid(path)
+    return replay_grid(grid, request, seed=seed, listener=listener)
+
+
+def replay_grid(
+    grid: Grid, request: TuneRequest, *, seed: int = 0, listener: Listener = ignore
+) -> TuneResult:
+    """Search on a grid that has been read; see `replay`."""
+    machine, store = Replay(grid, seed=seed), _NoStore()
+    findings = Findings(request, grid.case, grid.node, grid.software, store)
+    tuner = Tuner(
+        findings,
+        machine.start,
+        listener,
+        clock=machine.clock,
+        only=[result.parameters for result in grid.results if result.parameters],
+    )
+    outcome = conclude(findings, store, interrupted=tuner.search())
+    found = NodeTuneResult(host=grid.node.node, outcome=outcome)
+    return TuneResult(nodes=(found,), elapsed_s=machine.now_s, interrupted=outcome.interrupted)
+
+
+class _NoStore:
+    """Keeps nothing: replayed trials are on disk already."""
+
+    def begin_search(self, study: Study, *, fresh: bool) -> EarlierTrials:
+        """Begin with nothing."""
+        return EarlierTrials(study_id=0)
+
+    def add_trial(self, study_id: int, result: TrialResult) -> int:
+        """Leave a trial."""
+        return 0
+
+    def save_plan(self, stored: StoredPlan, *, ends_search: bool = False) -> int:
+        """Leave a plan."""
+        return 0
+
+    def finish_search(self, study_id: int) -> None:
+        """Do nothing."""
+
+
+def _facts(results: Sequence[TrialResult]) -> CaseFacts:
+    """Find out what could be chosen from what was."""
+    plans = [result.plan for result in results]
+    on_cpu = [plan for plan in plans if "cpu" in plan.devices]
+    on_gpus = [plan for plan in plans if "cpu" not in plan.devices]
+    baselines = [r.plan.node_batch for r in results if r.role is Role.BASELINE]
+    default_batch = baselines[-1] if baselines else min(plan.node_batch for plan in plans)
+    largest = max(plan.node_batch for plan in plans)
+    has_pictures = any(plan.input != "files" for plan in plans)
+    return CaseFacts(
+        default_batch=default_batch,
+        train_samples=_BATCHES_PER_EPOCH * largest,
+        validation_samples=0,
+        parameter_count=0,
+        parameter_bytes=0,
+        max_stages=max(plan.processes // plan.replicas for plan in plans),
+        digest="recorded",
+        batch_choices=tuple(sorted({plan.node_batch for plan in on_cpu})) or (default_batch,),
+        gpu_batch_choices=tuple(sorted({plan.node_batch for plan in on_gpus})),
+        precisions=_in_order(PRECISIONS, (plan.precision for plan in on_cpu)) or ("fp32",),
+        gpu_precisions=_in_order(PRECISIONS, (plan.precision for plan in on_gpus)) or ("fp32",),
+        pixel_bytes=1 if has_pictures else None,
+        has_fused_optimizer=any(plan.fused_optimizer for plan in plans),
+        inputs=_in_order(("files", "cache"), (plan.input for plan in plans)) or ("files",),
+        allocators=tuple(sorted({plan.allocator for plan in plans})),
+        can_compile=any(plan.compile for plan in plans),
+    )
+
+
+def _in_order(known: Sequence[str], found: Iterable[str]) -> tuple[str, ...]:
+    names = set(found)
+    return tuple(name for name in known if name in names)

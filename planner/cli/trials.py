@@ -1,0 +1,58 @@
+"""Command line of ``ddlplan trials``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from planner.cli.grouped_help import GroupedCommand, GroupedGroup
+from planner.cli.options import (
+    DEFAULT_DATABASE,
+    AsCsv,
+    AsJson,
+    Database,
+    MaybeCase,
+    MaybeNode,
+    NeededCase,
+)
+from planner.cli.values import check_one_format, stored_name
+from planner.report.output import start_output
+
+trials_app = typer.Typer(cls=GroupedGroup, invoke_without_command=True, rich_markup_mode=None)
+
+
+@trials_app.callback()
+def trials(
+    context: typer.Context,
+    *,
+    use_case: MaybeCase = None,
+    node: MaybeNode = None,
+    db: Database = DEFAULT_DATABASE,
+    json: AsJson = False,
+    csv: AsCsv = False,
+) -> None:
+    """Show every trial, failed ones with their reason."""
+    if context.invoked_subcommand is not None:
+        return
+    from planner.commands.plans import show_trials
+
+    out = start_output("trials", as_json=json)
+    check_one_format(json=json, csv=csv)
+    show_trials(db, out, use_case and stored_name(use_case), node, as_csv=csv)
+
+
+@trials_app.command("export", cls=GroupedCommand)
+def trials_export(
+    file: Annotated[Path, typer.Argument(help="To write; tune --replay reads it.")],
+    *,
+    use_case: NeededCase,
+    node: MaybeNode = None,
+    db: Database = DEFAULT_DATABASE,
+    json: AsJson = False,
+) -> None:
+    """Write the trials of the latest study of a use case to a file, with every sample."""
+    from planner.commands.grids import export_grid
+
+    export_grid(db, start_output("trials export", as_json=json), stored_name(use_case), node, file)
