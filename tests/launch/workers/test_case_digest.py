@@ -37,7 +37,7 @@ class Case:
     def dataset(self, data, *, train):
         return Data(data)
     def loss(self, output, target):
-        return nn.functional.cross_entropy(output, target)
+        return nn.functional.cross_entropy(output.flatten(1), target)
     def optimizer(self, parameters):
         return torch.optim.SGD(parameters, lr=0.1)
 """
