@@ -176,7 +176,7 @@ def tune(
     if batch_size is not None and max_batch is not None:
         raise typer.BadParameter("--batch-size and --max-batch exclude each other: give one")
     if use_case is None and replay is None:
-        raise typer.BadParameter("Missing option '--use-case'")
+        raise UsageError("Missing option '--use-case': see ddlplan tune --help")
     checked: dict[str, Any] = {
         "workload": Workload(use_case=str(replay), seed=seed)
         if use_case is None

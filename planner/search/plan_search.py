@@ -33,7 +33,7 @@ WORTHWHILE_GAIN = 0.01
 _STEPS = 4
 """Steps of a trial, first ones included."""
 
-_START_S, _COMPILE_S, _MOST_S = 5.0, 60.0, 120.0
+_START_S, _COMPILE_S, _MOST_S = 5.0, 20.0, 120.0
 """Time to start a trial, to compile its plan and of a whole trial at most, before any is known."""
 
 _MOST_OF_A_STUDY = 12.0

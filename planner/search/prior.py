@@ -21,7 +21,7 @@ class Belief:
 _SETTINGS = {
     "input": Belief(0.0, 0.3),
     "precision": Belief(0.0, 0.25),
-    "compile": Belief(0.0, 0.15),
+    "compile": Belief(0.0, 0.25),
     "cuda_graph": Belief(0.0, 0.15),
     "memory_format": Belief(0.0, 0.10),
     "allocator": Belief(0.0, 0.08),

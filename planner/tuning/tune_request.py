@@ -13,7 +13,7 @@ from launch.workload import Workload
 from planner.trials.result import Role, TrialResult
 from planner.tuning.choice import Candidate
 
-_BATCH_FACTORS = (1, 2, 4, 8, 16, 32)
+_BATCH_FACTORS = (1, 2, 4, 8)
 _GPU_BATCH_FACTORS = (1, 2, 4, 8, 16, 32, 64)
 _LEAST_STEPS = 4
 """Steps in which two plans get warm and have two turns each: 8, of which a plan that is better than

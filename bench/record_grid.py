@@ -1,0 +1,124 @@
+"""Record a grid: many plans of a use case on this machine, for searches to be replayed on.
+
+Plans are started one after the other, in random order, and make a fixed number of steps each. Run
+it on a quiet machine: it takes an hour and more.
+"""
+
+from __future__ import annotations
+
+import time
+from argparse import ArgumentParser
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from launch.case_facts import CaseFacts
+from launch.plan import Plan
+from launch.strategies import strategy_names
+from launch.use_cases import make_workload
+from launch.workers.fork_server_pool import ForkServerPool
+from planner.plans.software import current_software
+from planner.search.space import DrawnPlan, PlanSpace
+from planner.trials.contender import StartContender, TrialFailedError
+from planner.trials.grid import Grid, write_grid
+from planner.trials.result import Outcome, Role, TrialResult
+from planner.trials.runner import TrialRunner
+from planner.tuning.findings import defaults_plan
+from probes.hardware import Hardware
+from probes.node import probe
+from probes.timing import Measurement
+
+_WARMUP_STEPS = 3
+_MOST_S = 60.0
+
+
+def main() -> None:
+    """Record, and write after each plan what there is."""
+    parser = ArgumentParser(description="Record a grid of plans.")
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--use-case", required=True)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--plans", type=int, default=150)
+    parser.add_argument("--steps", type=int, default=12, help="of each plan that count (12)")
+    parser.add_argument("--batches", default="", help="to choose from, such as 32,64,128")
+    arguments = parser.parse_args()
+    workload = make_workload(arguments.use_case, data=arguments.data, seed=0)
+    node = probe()
+    with ForkServerPool() as servers:
+        runner = TrialRunner(workload, node, servers)
+        facts = runner.describe()
+        batches = tuple(int(n) for n in arguments.batches.split(",") if n)
+        usual = tuple(facts.default_batch * factor for factor in (1, 2, 4, 8))
+        facts = replace(facts, batch_choices=batches or usual)
+        results: list[TrialResult] = []
+        for number, drawn in enumerate(_choose(facts, node, arguments.plans), start=1):
+            results.append(_run(runner.start, drawn, arguments.steps))
+            print(f"{number}: {results[-1].outcome} {results[-1].elapsed_s:.1f} s", flush=True)
+            if any(result.measurement for result in results):
+                grid = Grid(
+                    about=f"recorded: {number} plans of {workload.use_case} on {node.cpu.model}",
+                    is_synthetic=False,
+                    use_case=workload.use_case,
+                    case=facts,
+                    node=node,
+                    software=current_software(),
+                    results=tuple(results),
+                )
+                write_grid(grid, arguments.file)
+
+
+def _choose(facts: CaseFacts, node: Hardware, count: int) -> list[DrawnPlan]:
+    """Choose PyTorch's defaults, guesses, their neighbours and random plans, in random order."""
+    space = PlanSpace(strategy_names(), facts, node)
+    generator = np.random.default_rng(0)
+    plain = (
+        Plan(strategy="sequential", node_batch=facts.default_batch),
+        defaults_plan(facts, node),
+    )
+    found = [space.find_plan(plan, {}) for plan in plain]
+    found += [other for guess in space.guesses for other in (guess, *space.neighbours(guess))]
+    chosen = {drawn.key: drawn for drawn in found[: count * 2 // 3] if drawn is not None}
+    while len(chosen) < count:
+        drawn = space.draw_randomly(generator)
+        if drawn is not None:
+            chosen[drawn.key] = drawn
+    every = list(chosen.values())
+    return [every[i] for i in generator.permutation(len(every))]
+
+
+def _run(start: StartContender, drawn: DrawnPlan, steps: int) -> TrialResult:
+    """Run a plan; a failure is a result."""
+    began = time.monotonic()
+    outcome, reason, log_tail = Outcome.OK, None, None
+    measurement, peak_bytes, compile_s = None, None, None
+    try:
+        contender = start(drawn.plan)
+        try:
+            made = contender.make_steps(_WARMUP_STEPS, time_limit_s=_MOST_S)
+            warmup_s = tuple(step.time_s for step in made)
+            counted = max(3, min(steps, int(_MOST_S / warmup_s[-1])))
+            made = contender.make_steps(counted, time_limit_s=4 * _MOST_S)
+            times_s = tuple(step.time_s for step in made)
+            measurement = Measurement(warmup_s=warmup_s, samples_s=times_s)
+            peak_bytes, compile_s = contender.peak_memory_bytes, contender.compile_s
+        finally:
+            contender.close()
+    except TrialFailedError as error:
+        outcome, reason, log_tail = error.outcome, error.reason, error.log_tail
+    return TrialResult(
+        plan=drawn.plan,
+        role=Role.SEARCH,
+        outcome=outcome,
+        measurement=measurement,
+        peak_memory_bytes=peak_bytes,
+        compile_s=compile_s,
+        reason=reason,
+        log_tail=log_tail,
+        elapsed_s=time.monotonic() - began,
+        parameters=drawn.parameters,
+    )
+
+
+if __name__ == "__main__":
+    main()
