@@ -9,6 +9,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from launch.use_cases._base import UseCase
+
 _KEPT = []
 
 
@@ -21,7 +23,7 @@ class Samples(torch.utils.data.Dataset):
         return torch.randn(3, 16, 16, generator=generator), index % 4
 
 
-class Sound:
+class Sound(UseCase):
     """Convolutions of one shape twice, a bias in front of BatchNorm, dropout, linear layers."""
 
     name = "sound"
