@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean, median, stdev
 from typing import Protocol
 
@@ -33,11 +33,15 @@ its memory lies, and which cores it shares a cache with, lasts as long as they d
 _TRIMMED = 0.2
 """Part of the pairs that is left out at either end."""
 
-_PRIOR_DRIFT = 0.05
+_PRIOR_DRIFT = 0.09
 """Standard deviation of the logarithm of the machine's speed before any is known: two runs of one
 plan of 25 s each differ by 9 % on a virtual machine with nothing else on it."""
 
+_PRIOR_ROUNDS = 12
+"""Rounds that this counts for: the minutes of a search show little of how slow an hour later is."""
+
 _FITTING_PASSES = 20
+_NORMAL_95 = 1.96
 
 _DEPENDENCE = 1.05
 """Widens intervals a little: pairs that follow one another share part of the machine's mood, so
@@ -147,7 +151,7 @@ def ratio_interval(logs: Sequence[float], *, starts: int = 1) -> Interval | None
     error = math.sqrt(squares / (len(inner) * (len(inner) - 1))) if len(inner) > 1 else math.inf
     half = math.hypot(
         _DEPENDENCE * student_quantile(len(inner) - 1) * error,
-        1.96 * _START_DEVIATION * math.sqrt(2 / starts),
+        _NORMAL_95 * _START_DEVIATION * math.sqrt(2 / starts),
     )
     return Interval(
         median=math.exp(centre),
@@ -180,7 +184,23 @@ def drift_deviation(results: Sequence[Timed]) -> float:
     drift = list(_fit(results)[1].values())
     squares = (len(drift) - 1) * stdev(drift) ** 2 if len(drift) > 1 else 0.0
     degrees = max(0, len(drift) - 1)
-    return math.sqrt((_PRIOR_PAIRS * _PRIOR_DRIFT**2 + squares) / (_PRIOR_PAIRS + degrees))
+    return math.sqrt((_PRIOR_ROUNDS * _PRIOR_DRIFT**2 + squares) / (_PRIOR_ROUNDS + degrees))
+
+
+def rate_interval(rate: Interval, drift: float) -> Interval:
+    """Widen the interval of a rate by how much the machine's own speed changes.
+
+    A launch runs at another time than the trials: its rate is the plan's times the machine's of
+    then, which is as far from the mean as the rounds of the search were.
+
+    Args:
+        rate: What the turns showed.
+        drift: `drift_deviation` of the search.
+    """
+    machine = _NORMAL_95 * drift
+    down = math.exp(-math.hypot(machine, math.log(rate.median / rate.low)))
+    up = math.exp(math.hypot(machine, math.log(rate.high / rate.median)))
+    return replace(rate, low=rate.median * down, high=rate.median * up)
 
 
 def _fit(results: Sequence[Timed]) -> tuple[dict[str, float], dict[int, float]]:

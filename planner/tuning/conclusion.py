@@ -11,7 +11,7 @@ from launch.strategies import load_strategy
 from planner.errors import NoPlanError
 from planner.plans.stored_plan import Baseline, ComparedPlan, StoredPlan, utc_now
 from planner.quantities import format_range
-from planner.trials.comparison import compare_results, drift_deviation
+from planner.trials.comparison import compare_results, drift_deviation, rate_interval
 from planner.trials.result import Role, TrialResult
 from planner.tuning.choice import Candidate, choose, find_runner_up
 from planner.tuning.findings import Findings
@@ -19,7 +19,6 @@ from planner.tuning.step_times import fit_measured_steps
 from planner.tuning.trial_times import TrialTimes
 from probes.timing import Interval
 
-_NORMAL_95 = 1.96
 _WAITS_FOR_INPUT = 0.1
 """Part of the time from which on a user should hear of it."""
 
@@ -108,6 +107,7 @@ def _exact(
 
 def _stored(findings: Findings, best: Candidate) -> StoredPlan:
     comparisons = _compare(findings, best)
+    results = findings.current_results() or findings.results
     speedup = shown = None
     for compared in comparisons:
         if compared.name == "defaults":
@@ -123,12 +123,12 @@ def _stored(findings: Findings, best: Candidate) -> StoredPlan:
         node=findings.node.node,
         fingerprint=findings.node.fingerprint(),
         plan=best.plan,
-        throughput_samples_per_s=_with_drift(best.throughput, findings),
+        throughput_samples_per_s=rate_interval(best.throughput, drift_deviation(results)),
         speedup=speedup,
         baseline=shown,
         comparisons=comparisons,
         peak_memory_bytes=best.peak_memory_bytes,
-        step_time=fit_measured_steps(best.plan, findings.current_results() or findings.results),
+        step_time=fit_measured_steps(best.plan, results),
         gradient_bytes=findings.case.parameter_bytes,
         begins_early=findings.case.updates_in_parts
         and load_strategy(best.plan.strategy).begins_early(best.plan),
@@ -192,21 +192,6 @@ def _compare(findings: Findings, best: Candidate) -> tuple[ComparedPlan, ...]:
 def _last(results: Sequence[TrialResult], role: Role) -> TrialResult | None:
     measured = [r for r in results if r.role is role and r.outcome.has_times and r.measurement]
     return measured[-1] if measured else None
-
-
-def _with_drift(rate: Interval, findings: Findings) -> Interval:
-    """Widen the interval of a rate by how much the machine's own speed changes.
-
-    A launch runs at another time than the trial: its rate is the plan's times the machine's of
-    then, which is as far from the mean as the rounds of the search were.
-    """
-    deviation = drift_deviation(findings.current_results() or findings.results)
-    machine = _NORMAL_95 * deviation
-    down = math.exp(-math.hypot(machine, math.log(rate.median / rate.low)))
-    up = math.exp(math.hypot(machine, math.log(rate.high / rate.median)))
-    return Interval(
-        median=rate.median, low=rate.median * down, high=rate.median * up, count=rate.count
-    )
 
 
 def _warn_input(best: Candidate) -> str | None:

@@ -142,7 +142,9 @@ class Training:
         return self.start_tasks(make_worker_tasks(task, self._node.cpu.core_ids))
 
     def start_tasks(self, tasks: list[Task]) -> WorkerGroup:
-        return WorkerGroup(self._server, tasks, self._directory)
+        group = WorkerGroup(self._server, tasks, self._directory)
+        group.permit_steps(10**6)  # as many as a trial could want
+        return group
 
     def reports(self, kind: type) -> list[object]:
         """Give what was reported of one kind."""

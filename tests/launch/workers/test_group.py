@@ -244,6 +244,8 @@ leaves = Task(purpose=Purpose.TIME, workload=Workload(use_case="{_TINY}:Leaves")
 logs = Path(sys.argv[1])
 with ForkServer() as server, WorkerGroup(server, [keeps], logs) as group:
     others = WorkerGroup(server, [leaves], logs) if sys.argv[2:] else group
+    for started in (group, others):
+        started.permit_steps(9)
     print(server.pid, *group.pids, *others.pids, flush=True)
     time.sleep(3600)
 """

@@ -135,7 +135,7 @@ def test_races_without_a_common_round_keep_their_own_level():
 
 
 def test_drift_of_the_machine_is_learned_from_its_rounds():
-    steady = [turns(1, dict.fromkeys(range(50), 1.0))]
-    wandering = [turns(1, {number: 1.0 + 0.3 * (number % 2) for number in range(50)})]
+    steady = [turns(1, dict.fromkeys(range(500), 1.0))]
+    wandering = [turns(1, {number: 1.0 + 0.3 * (number % 2) for number in range(500)})]
     assert drift_deviation(steady) < 0.02
     assert 0.1 < drift_deviation(wandering) < 0.2
