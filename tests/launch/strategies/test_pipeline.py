@@ -195,7 +195,7 @@ def test_gpus_are_taken_where_there_are_enough(tiny_facts, gpu_node, two_cores):
         )
 
     three_gpus = replace(gpu_node, gpus=gpu_node.gpus[:3])
-    assert first("pipeline", three_gpus).devices == ("cuda:0", "cuda:1")
+    assert first("pipeline", three_gpus).devices == ("cuda:0", "cuda:1", "cuda:2")
     assert first("hybrid", three_gpus).devices == ("cpu",)
     assert first("hybrid", gpu_node).devices == ("cuda:0", "cuda:1", "cuda:2", "cuda:3")
     assert first("pipeline", two_cores).devices == ("cpu",)
