@@ -11,9 +11,10 @@ from statistics import fmean
 
 from launch.case_facts import CaseFacts
 from launch.plan import Plan, Setting
+from launch.reports import Noted
 from launch.strategies import strategy_names
 from planner.errors import CancelledError
-from planner.search.plan_search import PlanSearch, Proposal, time_per_sample_s
+from planner.search.plan_search import WORTHWHILE_GAIN, PlanSearch, Proposal, time_per_sample_s
 from planner.trials.comparison import PairNoise, fit_log_times
 from planner.trials.contender import StartContender
 from planner.trials.reports import Listener, TrialStarted
@@ -33,6 +34,9 @@ _MOST_ROUNDS = 4
 
 _LEAST_ROUNDS = 2
 """Turns that a plan must have had to be evidence."""
+
+_LEAST_TRIALS = 10
+"""Trials of the study before a search may end because nothing promises to gain."""
 
 _UNLIKELY = 1.64
 """Standard errors behind the incumbent from which on more turns are not worth their time: the plan
@@ -93,6 +97,7 @@ class Tuner:
         self._entrants: list[Entrant] = []
         self._proposals: dict[int, Proposal] = {}
         self._drawn = 0
+        self._is_done = False
         self._leader: Plan | None = None
         self._deadline = clock() + self._request.budget_s - checked_s - findings.spent_s()
         self._times = TrialTimes(findings, self._entrants)
@@ -192,7 +197,7 @@ class Tuner:
                 continue
             logs = self._pair_logs(incumbent, challenger)
             ahead, error = fmean(logs), self._noise.deviation / math.sqrt(len(logs))
-            self._noise.learn(f"{id(incumbent)} {id(challenger)}", logs)
+            self._noise.learn(f"{incumbent.plan} {challenger.plan}", logs)
             sure = self._noise.half_width(len(logs))
             is_over = len(logs) >= _MOST_ROUNDS or not self._has_time_to_search()
             if ahead + sure < 0:
@@ -228,6 +233,8 @@ class Tuner:
         limit = self._request.trials
         if limit is not None and self._drawn >= limit:
             return None
+        if self._knows_enough(search):
+            return None
         spare_s = self._remaining_s() - self._final_reserve_s()
         proposal = search.propose(
             lambda plan: self._times.min_s(plan) <= min(self._times.limit_s(plan), spare_s)
@@ -237,6 +244,16 @@ class Tuner:
         limit_s = min(self._times.limit_s(proposal.plan), spare_s)
         self._drawn += 1
         return self._enter(proposal.plan, Role.SEARCH, limit_s, proposal)
+
+    def _knows_enough(self, search: PlanSearch) -> bool:
+        """Tell whether no untried plan is expected to gain what trials can show."""
+        if len(self._findings.results) < _LEAST_TRIALS or self._is_done:
+            return self._is_done
+        self._is_done = search.expected_gain() < WORTHWHILE_GAIN
+        if self._is_done:
+            gain = f"{100 * WORTHWHILE_GAIN:.0f} %"
+            self._listener(Noted(message=f"no untried plan is expected to gain more than {gain}"))
+        return self._is_done
 
     def _room(self, incumbent: Entrant | None) -> int:
         """Give how many plans can race beside the incumbent."""
