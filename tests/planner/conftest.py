@@ -183,6 +183,8 @@ def import_for(tuned: CommandLine) -> Callable[..., int]:
     def do(case: str = "Steady", **changes: Any) -> int:
         document = tuned.data("plans", "export", 1)
         document |= {"use_case": f"{CASES}:{case}", **changes}
+        if case != "Steady":
+            document["use_case_digest"] = None
         file = tuned.folder.parent / "plan.json"
         file.write_text(json.dumps(document))
         return int(tuned.data("plans", "import", file)["id"])

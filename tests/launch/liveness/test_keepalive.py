@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+from collections.abc import Collection
 from pathlib import Path
 
 from ranks_here import run_ranks
@@ -78,9 +79,14 @@ def test_stranger_is_not_taken_for_a_rank(monkeypatch):
     assert connected == [b""]
 
 
-def listening_addresses() -> set[str]:
-    """Give the IPv4 addresses on which this process listens."""
-    own = {str(file.readlink()) for file in Path("/proc/self/fd").iterdir() if file.is_symlink()}
+def open_sockets() -> set[str]:
+    """Give what this process has open, as the kernel names it."""
+    return {str(file.readlink()) for file in Path("/proc/self/fd").iterdir() if file.is_symlink()}
+
+
+def listening_addresses(*, but: Collection[str] = ()) -> set[str]:
+    """Give the IPv4 addresses on which this process listens, ``but`` for some sockets."""
+    own = open_sockets().difference(but)
     rows = [line.split() for line in Path("/proc/self/net/tcp").read_text().splitlines()[1:]]
     listening = [row for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in own]
     return {socket.inet_ntoa(bytes.fromhex(row[1][:8])[::-1]) for row in listening}
@@ -90,8 +96,9 @@ def test_rank_listens_on_the_chosen_addresses_alone(monkeypatch):
     """The story: it listened on every interface of the host, also where no rank could come from."""
     monkeypatch.setattr("launch.liveness.keepalive._SET_UP_LIMIT_S", 0.5)
     alone, found = Alone(), []
+    before = open_sockets()  # of MPI, where another test has started it in this process
     looking = threading.Thread(
-        target=lambda: alone.is_told.wait() and found.append(listening_addresses())
+        target=lambda: alone.is_told.wait() and found.append(listening_addresses(but=before))
     )
     looking.start()
     Keepalive(alone, ["127.0.0.0/8"]).close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -61,20 +62,24 @@ class Stranger(LocalProcessGroup):
         return torch.zeros(num_bytes, dtype=torch.uint8)
 
 
+def open_files() -> set[str]:
+    return {str(file.readlink()) for file in Path("/proc/self/fd").iterdir() if file.is_symlink()}
+
+
 def connect(
     rank: int, kind: type[LocalProcessGroup], descriptors: SharedDescriptors, result
 ) -> None:
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    inherited = open_files()  # of the process that runs the tests
     try:
         opened = Connections(kind(rank, 2, (), descriptors), torch.device("cpu"))
         opened.sub_group([[0, 1]])
         rows = Path("/proc/self/net/tcp").read_text().splitlines()[1:]
-        own = {
-            str(file.readlink()) for file in Path("/proc/self/fd").iterdir() if file.is_symlink()
-        }
+        own = open_files() - inherited
         result.send({row.split()[1][:8] for row in rows if f"socket:[{row.split()[9]}]" in own})
     except LaunchError as error:
         result.send(str(error))
+    time.sleep(600)  # until it is killed: its end would break the other one's connections
 
 
 def connected(kinds: list[type[LocalProcessGroup]]) -> list[object]:

@@ -101,13 +101,13 @@ def test_failed_trials_are_kept_with_their_reason_and_the_search_goes_on(probed,
     assert ended.document["data"]["trials"]["crash"] == 2
 
 
-def test_no_plan_where_every_trial_fails(probed, cases):
+def test_use_case_whose_loss_fails_is_refused_before_any_trial(probed, cases):
     ended = probed.end(tune(probed, f"{cases}:Fails", "--trials", "1", "--json"))
-    assert ended.code == ended.document["error"]["code"] == 3
+    assert ended.code == ended.document["error"]["code"] == 2
     assert len(ended.errors) == 1
     assert "ArithmeticError" in ended.errors[0]
     assert "\x1b" not in ended.err
-    assert {trial["outcome"] for trial in probed.data("trials")} == {"crash"}
+    assert count_trials(probed) == 0
     assert probed.data("plans", "list") == []
 
 

@@ -58,6 +58,7 @@ def test_a_plan_has_the_keys_that_scripts_rely_on():
         "memory_format": "channels_last",
         "input": "files",
         "fused_optimizer": False,
+        "onednn_linear": False,
         "compile": False,
         "cuda_graph": False,
         "options": {"chunk_bytes": 4096, "name": "x", "share": 0.5, "pin": True},

@@ -65,7 +65,7 @@ def test_gradient_is_written_before_its_flag_and_summed_ones_are_read_after_thei
     assert seen == [(0, 0, 0.0)]
     state.global_loss[0] = 0.5
     os.eventfd_write(descriptors.agreements[1], 1)  # as the rank does
-    reducer.agree_on_step(0.5, [DENSE], [index], is_full=True)
+    reducer.agree_on_step(0.5, 8.0, [DENSE], [index], is_full=True)
     assert seen[1:] == [(1, 0, 0.5)]  # what comes with the step is there before it is done
     state.summed[0] = 1
     assert reducer.find_summed().tolist() == [True]
