@@ -173,6 +173,8 @@ class ForkServer:
 
         The ends of other workers are kept for whoever asks for them.
         """
+        if self._socket.fileno() < 0:
+            raise LaunchError("the process that starts workers has ended")
         while select.select([self._socket], [], [], 0)[0]:
             self._record_exit(self._receive())
         exits = [ended for ended in self._exits if ended.pid in pids]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from queue import SimpleQueue
@@ -102,7 +103,9 @@ def search_node(
             else:
                 tuner.measure_defaults()
         if not leads:
+            waited = time.monotonic()
             directive = directives.get()
+            tuner.extend(time.monotonic() - waited)
             with lock():
                 match directive:
                     case ConfirmPlans() as confirm:

@@ -89,7 +89,11 @@ def choose(candidates: Sequence[Candidate]) -> Candidate:
     other, by turns side by side, the faster one is chosen. Only what rounds must be shown to be
     faster. Where plans were raced again in a final, the best is one of them.
     """
-    finalists = [c for c in candidates if c.role.was_started_afresh] or list(candidates)
+    again = [c for c in candidates if c.role.was_started_afresh]
+    beside = [
+        c for c in candidates if c.role is Role.DEFAULTS and any(pair_logs(c, f) for f in again)
+    ]
+    finalists = again + beside if again else list(candidates)
     exact = [c for c in finalists if c.plan.precision == "fp32"]
     fastest = _rank(finalists)[0]
     if exact and fastest.plan.precision != "fp32" and not _is_faster(fastest, _rank(exact)[0]):

@@ -68,7 +68,7 @@ def prepare(
     for warning in facts.warnings:
         listener(Warned(message=warning))
     check_batch(request, facts)
-    check_budget(request, facts)
+    check_budget(request, facts, node)
     _check_strategies(request, facts, node, note, needs_all=needs_all_strategies)
     pixel_bytes = _note_decoded_images(request, facts, note)
     started = time.monotonic()

@@ -59,14 +59,23 @@ class Entrant:
 
     starts: int = 1
     is_open: bool = True
+    is_parked: bool = False
+    """Whether its processes are ended until its next turn, so that others have its memory."""
+
     is_stored: bool = False
-    """Whether its result is kept."""
+    """Whether its result is kept, with the turns and the time that it had by then."""
+
+    stored_turns: int = 0
+    stored_s: float = 0.0
 
     failure: TrialFailedError | None = None
     _steps: int = 0
     _input_s: float = 0.0
     _timed_s: float = 0.0
     _read_ahead: list[int] = field(default_factory=list)
+    _used_up: int = 0
+    _peak_bytes: int | None = None
+    _compile_s: float | None = None
 
     @property
     def step_s(self) -> float:
@@ -107,6 +116,24 @@ class Entrant:
         self.spent_s += timed_s
         self._read_ahead.append(steps[-1].read_ahead)
 
+    def begin_again(self, again: Entrant) -> None:
+        """Go on with the processes of another start."""
+        self._used_up += self._read_ahead_used()
+        self._read_ahead = again._read_ahead
+        self._peak_bytes, self._compile_s = self.peak_memory_bytes, self.compile_s
+        self.contender = again.contender
+
+    @property
+    def peak_memory_bytes(self) -> int | None:
+        """Highest memory over all starts."""
+        return max(self._peak_bytes or 0, self.contender.peak_memory_bytes or 0) or None
+
+    @property
+    def compile_s(self) -> float | None:
+        """Longest time to compile over all starts: later ones find the kernels in the cache."""
+        known = [t for t in (self._compile_s, self.contender.compile_s) if t is not None]
+        return max(known, default=None)
+
     def input_share(self) -> float:
         """Give the part of the time in which its steps waited for samples."""
         return self._input_s / self._timed_s if self._timed_s else 0.0
@@ -116,10 +143,11 @@ class Entrant:
 
         Batches that lay ready then, and are used up now, were not loaded in the time of the turns.
         """
-        if not self._steps or len(self._read_ahead) < 2:
-            return 1.0
-        used_up = max(0, self._read_ahead[0] - self._read_ahead[-1])
-        return self._steps / max(1, self._steps - used_up)
+        used_up = self._used_up + self._read_ahead_used()
+        return self._steps / max(1, self._steps - used_up) if self._steps else 1.0
+
+    def _read_ahead_used(self) -> int:
+        return max(0, self._read_ahead[0] - self._read_ahead[-1]) if self._read_ahead else 0
 
     def measurement(self, drift: float = 1.0) -> Measurement | None:
         """Give its times; those of the warm-up where it had no turn."""
@@ -149,16 +177,28 @@ class Entrant:
             role=self.role,
             outcome=failed.outcome if failed else outcome or Outcome.OK,
             measurement=self.measurement(drift),
-            peak_memory_bytes=self.contender.peak_memory_bytes,
-            compile_s=self.contender.compile_s,
+            peak_memory_bytes=self.peak_memory_bytes,
+            compile_s=self.compile_s,
             reason=failed.reason if failed else reason,
             log_tail=failed.log_tail if failed else None,
             elapsed_s=self.elapsed_s,
             parameters=self.parameters,
         )
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it has turns to come."""
+        return self.is_open or self.is_parked
+
+    def park(self) -> None:
+        """End its processes until its next turn."""
+        if self.is_open:
+            self.close()
+            self.is_parked = True
+
     def close(self) -> None:
         """End its processes."""
+        self.is_parked = False
         if self.is_open:
             self.is_open = False
             self.contender.close()
@@ -191,6 +231,8 @@ class Race:
         self._round = first_round
         self._on_step = on_step
         self._clock = clock
+        self.is_apart = False
+        """Whether two plans do not fit into memory at once: then each turn is a start."""
 
     def enter(
         self,
@@ -234,15 +276,24 @@ class Race:
         entrant.failure, entrant.is_open = again.failure, again.is_open
         entrant.starts += 1
         if again.failure is None:
-            entrant.contender = again.contender
+            entrant.begin_again(again)
 
-    def run_round(self, entrants: Sequence[Entrant], *, time_limit_s: float = math.inf) -> None:
-        """Give each of them a turn. One that fails is closed, and has its `Entrant.failure`."""
+    def run_round(self, entrants: Sequence[Entrant], *, until: float = math.inf) -> None:
+        """Give each of them a turn. One that fails is closed, and has its `Entrant.failure`.
+
+        Args:
+            entrants: Those that are closed have no turn.
+            until: Time of the clock at which a turn is cut short, though not below some seconds.
+        """
         self._round += 1
         order = entrants if self._round % 2 else entrants[::-1]
         for entrant in order:
+            if entrant.is_parked:
+                self.restart(entrant, time_limit_s=max(_LEAST_LIMIT_S, until - self._clock()))
             if entrant.is_open:
-                self._take_turn(entrant, time_limit_s)
+                self._take_turn(entrant, max(_LEAST_LIMIT_S, until - self._clock()))
+            if self.is_apart:
+                entrant.park()
 
     def _warm_up(self, entrant: Entrant, deadline: float) -> None:
         least = _LEAST_WARMUP_STEPS + _PREFETCHED * entrant.plan.loader_workers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 
 from launch.plan import Plan
 from planner.tuning.findings import Findings
@@ -10,6 +11,9 @@ from planner.tuning.race import Entrant, steps_of_turn
 from planner.tuning.tune_request import LARGEST_SHARE
 
 _START_S = 1.0
+_OVERHEADS = 3
+"""Times that a plan may take to start, of what others took."""
+
 _WARMUP_STEPS, _TURNS = 2, 2
 _HOPELESS = 6.0
 """How many times as long as the best plan a challenger may take, before it is ended while it still
@@ -61,7 +65,8 @@ class TrialTimes:
 
     def start_s(self, plan: Plan) -> float:
         """Estimate the time that a plan takes to start and to get warm."""
-        return _START_S + (_WARMUP_STEPS + 2 * plan.loader_workers) * self.step_s(plan)
+        steps = _WARMUP_STEPS + 2 * plan.loader_workers
+        return self._overhead_s() + steps * self.step_s(plan)
 
     def turn_s(self, plan: Plan) -> float:
         """Estimate the time of a turn."""
@@ -72,7 +77,17 @@ class TrialTimes:
         """Give the time in which a plan must be warm."""
         steps = _WARMUP_STEPS + 2 * plan.loader_workers
         compiling_s = _COMPILING_S if plan.compile else 0.0
-        return max(_LEAST_LIMIT_S, _HOPELESS * steps * self.step_s(plan)) + compiling_s
+        warmup_s = max(_LEAST_LIMIT_S, _HOPELESS * steps * self.step_s(plan))
+        return warmup_s + _OVERHEADS * self._overhead_s() + compiling_s
+
+    def _overhead_s(self) -> float:
+        """Give the time that a plan's processes took to start, data set included."""
+        starts_s = [
+            (r.elapsed_s - r.measurement.total_s) / r.measurement.starts
+            for r in self._findings.results
+            if r.measurement
+        ]
+        return max(_START_S, median(starts_s)) if starts_s else _START_S
 
     def min_s(self, plan: Plan) -> float:
         """Give the time in which a plan as fast as the best one can show it, beside that one."""

@@ -15,7 +15,7 @@ from launch.reports import Noted
 from launch.strategies import strategy_names
 from planner.errors import CancelledError
 from planner.search.plan_search import WORTHWHILE_GAIN, PlanSearch, Proposal, time_per_sample_s
-from planner.trials.comparison import PairNoise, fit_log_times
+from planner.trials.comparison import PairNoise, compare_results, fit_log_times
 from planner.trials.contender import StartContender
 from planner.trials.reports import Listener, TrialStarted
 from planner.trials.result import Outcome, Role, TrialResult
@@ -35,6 +35,11 @@ _MOST_ROUNDS = 4
 _LEAST_ROUNDS = 2
 """Turns that a plan must have had to be evidence."""
 
+_MOST_HISTORY = 300
+"""Trials that the search learns from: fitting takes time with the cube of their number."""
+
+_LEAST_LIMIT_S = 10.0
+
 _LEAST_TRIALS = 10
 """Trials of the study before a search may end because nothing promises to gain."""
 
@@ -44,6 +49,10 @@ leaves without being called slower."""
 
 _STARTS = 2
 """Times that each plan of the final is started afresh."""
+
+_ROUNDS_TO_SETTLE, _SETTLED = 8, 0.015
+"""Rounds after which a start of the final may end, and the half width of its ratios' intervals
+from which on more rounds are not worth their time."""
 
 _PUNCTUAL = 0.98
 """Part of the time left that the final plans with."""
@@ -97,7 +106,6 @@ class Tuner:
         self._entrants: list[Entrant] = []
         self._proposals: dict[int, Proposal] = {}
         self._drawn = 0
-        self._is_done = False
         self._leader: Plan | None = None
         self._deadline = clock() + self._request.budget_s - checked_s - findings.spent_s()
         self._times = TrialTimes(findings, self._entrants)
@@ -121,6 +129,10 @@ class Tuner:
                 raise
             return True
         return False
+
+    def extend(self, waited_s: float) -> None:
+        """Add time to the budget that was spent in waiting for others."""
+        self._deadline += waited_s
 
     def measure_defaults(self) -> None:
         """Measure PyTorch's defaults, unless this search has."""
@@ -153,12 +165,16 @@ class Tuner:
     def _search(self) -> None:
         defaults = self._enter_defaults()
         self._store(defaults)
-        incumbent = defaults if defaults.failure is None else None
+        # Plans that the user does not want must not drive out those that are wanted.
+        is_wanted = allows(self._request, defaults.plan)
+        incumbent = defaults if defaults.failure is None and is_wanted else None
+        if incumbent is None:
+            self._leave(defaults)
         search = PlanSearch(
             self._request.strategies or strategy_names(),
             self._with_choices(),
             self._findings.node,
-            history=[r for r in self._findings.results if r.role.is_for_choice],
+            history=self._history(),
             similar=self._findings.similar,
             only=self._only,
             seed=self._request.workload.seed,
@@ -177,11 +193,17 @@ class Tuner:
                     self._leave(challenger, search=search)
             if incumbent is None and challengers:
                 incumbent = challengers.pop(0)
+                continue
             self._leader = None if incumbent is None else incumbent.plan
             if not challengers or incumbent is None:
                 return
-            self._race.run_round([incumbent, *challengers], time_limit_s=self._remaining_s())
+            self._race.run_round([incumbent, *challengers], until=self._deadline)
             incumbent, challengers = self._judge(incumbent, challengers, search)
+
+    def _history(self) -> list[TrialResult]:
+        """Give the latest trial of each plan that may be chosen: what a model is fitted to."""
+        latest = {repr(r.plan): r for r in self._findings.results if r.role.is_for_choice}
+        return list(latest.values())[-_MOST_HISTORY:]
 
     def _judge(
         self, incumbent: Entrant, challengers: Sequence[Entrant], search: PlanSearch
@@ -196,6 +218,13 @@ class Tuner:
                 self._leave(challenger, search=search)
                 continue
             logs = self._pair_logs(incumbent, challenger)
+            if not logs:
+                if challenger.is_running and incumbent.is_running:
+                    staying.append(challenger)
+                else:
+                    reason = "no turn until the budget ended: raise --budget"
+                    self._leave(challenger, Outcome.TIME_LIMIT, reason, search=search)
+                continue
             ahead, error = fmean(logs), self._noise.deviation / math.sqrt(len(logs))
             self._noise.learn(f"{incumbent.plan} {challenger.plan}", logs)
             sure = self._noise.half_width(len(logs))
@@ -218,7 +247,7 @@ class Tuner:
         samples = self._findings.training_samples
 
         def cost_s(entrant: Entrant, number: int) -> float:
-            compiling_s = (entrant.contender.compile_s or 0.0) / samples
+            compiling_s = (entrant.compile_s or 0.0) / samples
             return entrant.turns_s[number] / entrant.plan.node_batch + compiling_s
 
         common = [number for number in fast.turns_s if number in slow.turns_s]
@@ -229,7 +258,9 @@ class Tuner:
         if not self._has_time_to_search():
             return None
         if known:
-            return self._enter(known.pop(0), Role.SEARCH, self._remaining_s())
+            plan = known.pop(0)
+            spare_s = self._remaining_s() - self._final_reserve_s()
+            return self._enter(plan, Role.SEARCH, min(self._times.limit_s(plan), spare_s))
         limit = self._request.trials
         if limit is not None and self._drawn >= limit:
             return None
@@ -247,19 +278,19 @@ class Tuner:
 
     def _knows_enough(self, search: PlanSearch) -> bool:
         """Tell whether no untried plan is expected to gain what trials can show."""
-        if len(self._findings.results) < _LEAST_TRIALS or self._is_done:
-            return self._is_done
-        self._is_done = search.expected_gain() < WORTHWHILE_GAIN
-        if self._is_done:
-            gain = f"{100 * WORTHWHILE_GAIN:.0f} %"
-            self._listener(Noted(message=f"no untried plan is expected to gain more than {gain}"))
-        return self._is_done
+        timed = sum(1 for r in self._findings.results if r.outcome.has_times and r.measurement)
+        is_racing = any(id(entrant) in self._proposals for entrant in self._entrants)
+        if timed < _LEAST_TRIALS or is_racing or search.expected_gain() >= WORTHWHILE_GAIN:
+            return False
+        gain = f"{100 * WORTHWHILE_GAIN:.0f} %"
+        self._listener(Noted(message=f"no untried plan is expected to gain more than {gain}"))
+        return True
 
     def _room(self, incumbent: Entrant | None) -> int:
         """Give how many plans can race beside the incumbent."""
         if self._findings.node.gpus:
             return 1
-        used = [entrant.contender.peak_memory_bytes or 0 for entrant in self._entrants]
+        used = [entrant.peak_memory_bytes or 0 for entrant in self._entrants]
         largest = max(used, default=0)
         if not largest:
             return 1
@@ -301,18 +332,21 @@ class Tuner:
             if not is_needed:
                 return
         roles = {repr(plan): role for plan, role in compared}
-        roles |= {repr(defaults): Role.DEFAULTS} | {repr(plan): Role.FINAL for plan in plans}
+        roles |= {repr(plan): Role.FINAL for plan in plans} | {repr(defaults): Role.DEFAULTS}
         entrants: list[Entrant] = []
         for start in range(starts):
             end = self._clock() + _PUNCTUAL * self._remaining_s() / (starts - start)
             if start == 0:
                 entrants = [
-                    self._enter(plan, roles[repr(plan)], self._times.limit_s(plan))
+                    self._enter(plan, roles[repr(plan)], self._limit_s(plan, end))
                     for plan in [*raced, *(p for p, _ in compared)]
                 ]
             else:
                 for entrant in (e for e in entrants if e.failure is None):
-                    self._race.restart(entrant, time_limit_s=self._times.limit_s(entrant.plan))
+                    entrant.is_parked = self._race.is_apart
+                    if self._race.is_apart:
+                        continue
+                    self._race.restart(entrant, time_limit_s=self._limit_s(entrant.plan, end))
             self._race_final(entrants, end)
             for entrant in entrants:
                 entrant.close()
@@ -323,10 +357,17 @@ class Tuner:
         """Run rounds until the time is up; what is only compared with has a few turns."""
         for number in range(_MOST_FINAL_ROUNDS):
             running = [e for e in entrants if number < _RARE_ROUNDS or not e.role.is_rare]
-            round_s = sum(entrant.turn_s for entrant in running if entrant.is_open)
+            round_s = sum(entrant.turn_s for entrant in running if entrant.is_running)
             if number >= _LEAST_ROUNDS and self._clock() + round_s > end:
                 return
-            self._race.run_round(running)
+            # One look a start: an interval that is looked at until it is narrow holds less often.
+            if number == _ROUNDS_TO_SETTLE and _are_settled(running):
+                return
+            self._race.run_round(running, until=end)
+
+    def _limit_s(self, plan: Plan, end: float) -> float:
+        """Give the time in which a plan of the final must be warm."""
+        return min(self._times.limit_s(plan), max(_LEAST_LIMIT_S, end - self._clock()))
 
     def _final_time_s(self, plans: Sequence[Plan]) -> float:
         """Estimate the least time of one start of some plans, and of the fewest rounds."""
@@ -379,6 +420,15 @@ class Tuner:
         self._listener(TrialStarted(plan=plan, role=role, left_s=self._remaining_s()))
         parameters = {} if proposal is None else proposal.parameters
         entrant = self._race.enter(plan, role, time_limit_s=limit_s, parameters=parameters)
+        others = [other for other in self._entrants if other.is_open]
+        if others and entrant.failure and entrant.failure.outcome is Outcome.OUT_OF_MEMORY:
+            # It may be the others that have its memory: then each has its turns alone.
+            self._race.is_apart = True
+            for other in others:
+                other.park()
+            entrant = self._race.enter(plan, role, time_limit_s=limit_s, parameters=parameters)
+        if self._race.is_apart:
+            entrant.park()
         self._entrants.append(entrant)
         if proposal is not None:
             self._proposals[id(entrant)] = proposal
@@ -396,7 +446,7 @@ class Tuner:
         entrant.close()
         result = entrant.result(outcome, reason)
         self._entrants.remove(entrant)
-        if not entrant.is_stored:
+        if not entrant.is_stored or len(entrant.turns_s) > entrant.stored_turns:
             result = self._store(entrant, result)
         proposal = self._proposals.pop(id(entrant), None)
         if search is not None and proposal is not None:
@@ -404,8 +454,10 @@ class Tuner:
 
     def _store(self, entrant: Entrant, result: TrialResult | None = None) -> TrialResult:
         """Keep what a plan has shown so far."""
-        entrant.is_stored = True
         result = result or entrant.result()
+        result = replace(result, elapsed_s=entrant.elapsed_s - entrant.stored_s)
+        entrant.is_stored, entrant.stored_turns = True, len(entrant.turns_s)
+        entrant.stored_s = entrant.elapsed_s
         if (known := result.measurement) is not None and known.rounds:
             racing = [one.result() for one in self._entrants]
             levels = fit_log_times([*self._findings.current_results(), *racing, result])
@@ -433,6 +485,13 @@ class Tuner:
 
 _STEPS_OF_TRIAL = 5
 """Steps that a plan makes until it is judged: to get warm, and a few turns."""
+
+
+def _are_settled(entrants: Sequence[Entrant]) -> bool:
+    """Tell whether the first plan's speed is known well enough next to each of the others."""
+    first, *others = (entrant.result() for entrant in entrants)
+    ratios = [compare_results(other, first) for other in others]
+    return all(ratio and ratio.high - ratio.low <= 2 * _SETTLED * ratio.median for ratio in ratios)
 
 
 def _finals(

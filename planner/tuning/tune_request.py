@@ -12,6 +12,7 @@ from launch.plan import Plan
 from launch.workload import Workload
 from planner.trials.result import Role, TrialResult
 from planner.tuning.choice import Candidate
+from probes.hardware import Hardware
 
 _BATCH_FACTORS = (1, 2, 4, 8)
 _GPU_BATCH_FACTORS = (1, 2, 4, 8, 16, 32, 64)
@@ -102,12 +103,14 @@ def check_batch(request: TuneRequest, case: CaseFacts) -> None:
             )
 
 
-def check_budget(request: TuneRequest, case: CaseFacts) -> None:
-    """Check that the budget holds a comparison of two plans at all.
+def check_budget(request: TuneRequest, case: CaseFacts, node: Hardware) -> None:
+    """Check that the budget holds a comparison of two plans at all, on a node without GPUs.
 
     Raises:
         InvalidPlanError: It does not; the message names one that does.
     """
+    if node.gpus:  # the use case was timed on the CPU
+        return
     batch = request.batch_size or min(case.default_batch, request.max_batch or case.default_batch)
     least_s = _LEAST_STEPS * batch * case.sample_s
     if least_s > request.budget_s:

@@ -587,9 +587,54 @@ def test_node_with_equal_hardware_confirms_a_plan_in_few_trials(store, recorded)
 
 
 def test_plan_that_fails_on_the_other_node_yields_to_the_next(store, recorded):
-    first, second = (Plan(strategy="sequential", node_batch=batch) for batch in (64, 128))
+    first, second = (
+        Plan(strategy="threads", node_batch=batch, threads_per_process=2) for batch in (64, 128)
+    )
     recorded.fail = lambda plan: Outcome.OUT_OF_MEMORY if plan == first else None
     other = Search(store, recorded, node=OTHER_NODE)
     other.tuner.measure_defaults()
     other.tuner.confirm([first, second])
     assert conclude(other.findings, store).plan.plan == second
+
+
+def test_plans_that_do_not_fit_into_memory_at_once_have_their_turns_alone(store, recorded):
+    """As on a GPU: what one plan holds is missing to the next."""
+    start, running = recorded.start, []
+
+    def start_alone(plan: Plan):
+        contender = start(plan)
+        if running:
+            raise TrialFailedError(Outcome.OUT_OF_MEMORY, "another plan has it")
+        running.append(contender)
+        contender.close = lambda: running.clear()
+        return contender
+
+    recorded.start = start_alone
+    outcome = tuner(store, recorded).tune()
+    assert {result.outcome for result in outcome.trials} <= {Outcome.OK, Outcome.SLOWER}
+    assert len({repr(result.plan) for result in outcome.trials}) > 3
+    assert outcome.plan.speedup.median > 1.1
+
+
+def test_plans_that_the_user_does_not_want_drive_out_none_that_is_wanted(store, recorded):
+    """PyTorch's defaults were ahead of every plan of the one strategy that was asked for."""
+    known = recorded.sample_s
+    recorded.sample_s = lambda plan: known(plan) * (1.5 if plan.strategy == "sequential" else 1)
+    request = replace(REQUEST, strategies=("sequential",))
+    found = tuner(store, recorded, request).tune().plan
+    assert found.plan.strategy == "sequential"
+    assert found.speedup.median < 1
+
+
+def test_defaults_that_are_nearly_the_best_stay_what_others_are_compared_with(store, recorded):
+    recorded.sample_s = lambda plan: 0.01 * (1 + 0.001 * plan.processes)
+    found = tuner(store, recorded).tune().plan
+    assert found.baseline is not None
+    assert found.speedup.median == pytest.approx(1.0, rel=0.01)
+
+
+def test_slow_start_of_a_use_case_costs_no_plan_its_trial(store, recorded):
+    recorded.start_s = 11.0
+    outcome = tuner(store, recorded, replace(REQUEST, budget_s=600)).tune()
+    assert Outcome.TIME_LIMIT not in {result.outcome for result in outcome.trials}
+    assert outcome.plan.plan.threads == 2
