@@ -77,6 +77,14 @@ class NoDatabaseError(NoPlanError):
     """There is no database: nothing was tuned yet."""
 
 
+class NoJobError(PlannerError):
+    """No job has this number."""
+
+
+class NoTrainingError(PlannerError):
+    """No training has this number."""
+
+
 class RunDirectoryError(PlannerError):
     """There is no place for the files of a run."""
 

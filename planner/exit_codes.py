@@ -20,6 +20,8 @@ _CODES: dict[type[Exception], tuple[int, str]] = {
     errors.PlanFileError: (2, "plan_file"),
     errors.GridFileError: (2, "grid_file"),
     errors.NoPlanError: (3, "no_plan"),
+    errors.NoJobError: (2, "no_job"),
+    errors.NoTrainingError: (2, "no_training"),
     errors.RunDirectoryError: (2, "run_directory"),
     errors.StalePlanError: (5, "stale_plan"),
     errors.RefusedError: (7, "refused"),

@@ -49,12 +49,54 @@ def _add_comparisons(connection: Connection) -> None:
     connection.execute(text("ALTER TABLE plans ADD COLUMN comparisons JSON"))
 
 
+_JOBS_AND_TRAININGS = (
+    """CREATE TABLE trainings (
+        id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+        started_at TEXT NOT NULL, use_case TEXT NOT NULL, data TEXT, seed BIGINT NOT NULL,
+        epochs INTEGER NOT NULL, hosts JSON NOT NULL, expected_samples_per_s FLOAT,
+        machine TEXT NOT NULL, run_directory TEXT NOT NULL, process JSON, state TEXT NOT NULL,
+        ended_at TEXT, error TEXT, epochs_done JSON NOT NULL, steps BIGINT NOT NULL,
+        checkpoint TEXT, weights TEXT
+    )""",
+    """CREATE TABLE usage (
+        id INTEGER NOT NULL PRIMARY KEY,
+        training_id INTEGER NOT NULL REFERENCES trainings (id), host TEXT NOT NULL,
+        series JSON NOT NULL, UNIQUE (training_id, host)
+    )""",
+    """CREATE TABLE jobs (
+        id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+        kind TEXT NOT NULL, created_at TEXT NOT NULL, machine TEXT NOT NULL, user TEXT NOT NULL,
+        title TEXT NOT NULL, request JSON NOT NULL, is_detached BOOLEAN NOT NULL, folder TEXT,
+        state TEXT NOT NULL, process JSON, heartbeat_at TEXT, started_at TEXT, ended_at TEXT,
+        cancel_requested_at TEXT, exit_code INTEGER, error TEXT,
+        study_id INTEGER REFERENCES studies (id),
+        training_id INTEGER REFERENCES trainings (id), plan_id INTEGER,
+        progress JSON, progress_at TEXT
+    )""",
+    "CREATE INDEX jobs_of_machine ON jobs (machine, state)",
+    """CREATE TABLE events (
+        id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+        created_at TEXT NOT NULL, topic TEXT NOT NULL, subject_id INTEGER NOT NULL
+    )""",
+)
+
+
+def _add_jobs_and_trainings(connection: Connection) -> None:
+    """Add jobs, trainings with their use of the machine, and the log of changes: version 7.
+
+    The first version that PostgreSQL has, so that no step needs its words.
+    """
+    for statement in _JOBS_AND_TRAININGS:
+        connection.execute(text(statement))
+
+
 STEPS: tuple[Callable[[Connection], None], ...] = (
     _add_clusters,
     _add_early_steps,
     _add_facts,
     _add_use_case_digests,
     _add_comparisons,
+    _add_jobs_and_trainings,
 )
 """Steps to the next version, the first from version 1 to 2. A step must not use `tables`, which is
 always the newest version."""

@@ -14,6 +14,7 @@ from launch.case_facts import CaseFacts
 from planner.cluster.links import MeasuredLinks
 from planner.errors import NoDatabaseError, NoPlanError, StoreError, StoreLockedError
 from planner.plans.stored_plan import StoredPlan, find_best, stale_reasons, utc_now
+from planner.records.event_record import Topic
 from planner.search.likeness import (
     LEAST_LIKENESS,
     SimilarTrials,
@@ -21,6 +22,8 @@ from planner.search.likeness import (
     node_likeness,
 )
 from planner.store.database import Database
+from planner.store.event_log import EventLog, record_event
+from planner.store.job_store import JobStore
 from planner.store.location import (
     check_writable,
     create_private,
@@ -40,6 +43,7 @@ from planner.store.rows import (
     trial_from_row,
 )
 from planner.store.tables import links, nodes, plans, probes, studies, trials
+from planner.store.training_store import TrainingStore
 from planner.trials.result import TrialResult
 from planner.tuning.study import EarlierTrials, StoredTrial, Study
 from probes import codec
@@ -63,6 +67,9 @@ class Store:
     def __init__(self, database: Database, now: Callable[[], datetime]) -> None:
         self._database = database
         self._now = now
+        self.jobs = JobStore(database, now)
+        self.trainings = TrainingStore(database, now)
+        self.events = EventLog(database)
 
     @classmethod
     def open(
@@ -147,6 +154,7 @@ class Store:
             node_id = self._record_node(connection, hardware.node, hardware.fingerprint())
             values = {"node_id": node_id, "hardware": codec.to_builtins(hardware)}
             connection.execute(probes.insert().values(created_at=self._now(), **values))
+            record_event(connection, Topic.MACHINE, node_id, self._now)
 
     def latest_probe(self, fingerprint: str, *, node: str | None = None) -> Hardware | None:
         """Give the last probe of this hardware, on this node where one is named.
@@ -197,6 +205,7 @@ class Store:
         """Mark a search as finished, so that the next one of its study is a new one."""
         with self._database.write() as connection:
             _finish_search(connection, study_id)
+            record_event(connection, Topic.STUDY, study_id, self._now)
 
     def count_finished_trials(self, study_id: int) -> int:
         """Count the trials of a study, its first ones, that belong to finished searches."""
@@ -285,6 +294,7 @@ class Store:
         with self._database.write() as connection:
             number = _next(connection, trials, "number", trials.c.study_id == study_id, first=0)
             values = {"study_id": study_id, "number": number, "created_at": self._now()}
+            record_event(connection, Topic.STUDY, study_id, self._now)
             return _insert(connection, trials, values | trial_columns(result))
 
     def trials(self, study_id: int) -> list[StoredTrial]:
@@ -308,7 +318,10 @@ class Store:
         with self._database.write() as connection:
             if ends_search:
                 _finish_search(connection, stored.study_id)
-            return _insert(connection, plans, plan_columns(stored))
+                record_event(connection, Topic.STUDY, stored.study_id, self._now)
+            plan_id = _insert(connection, plans, plan_columns(stored))
+            record_event(connection, Topic.PLAN, plan_id, self._now)
+            return plan_id
 
     def plans(self, use_case: str | None = None, node: str | None = None) -> list[StoredPlan]:
         """Give the plans in the order of their ids.
@@ -380,7 +393,9 @@ class Store:
     def save_links(self, measured: MeasuredLinks) -> int:
         """Save a measurement of the network between hosts and return its id."""
         with self._database.write() as connection:
-            return _insert(connection, links, links_columns(measured))
+            links_id = _insert(connection, links, links_columns(measured))
+            record_event(connection, Topic.LINKS, links_id, self._now)
+            return links_id
 
     def latest_links(self, hosts: Mapping[str, str]) -> MeasuredLinks | None:
         """Give the last measurement of all these hosts, perhaps with others.
@@ -402,6 +417,7 @@ class Store:
         self.get_plan(plan_id)
         with self._database.write() as connection:
             connection.execute(plans.delete().where(plans.c.id == plan_id))
+            record_event(connection, Topic.PLAN, plan_id, self._now)
 
     def _record_node(self, connection: Connection, name: str, fingerprint: str) -> int:
         query = select(nodes.c.id).where(nodes.c.name == name, nodes.c.fingerprint == fingerprint)

@@ -1,4 +1,4 @@
-"""Tables of the database, version 5, with types that PostgreSQL has too.
+"""Tables of the database, version 7, with types that PostgreSQL has too.
 
 A change to a table needs a step in `migrations`: databases of users are not made again.
 """
@@ -161,3 +161,79 @@ links = Table(
     Column("measurement", JSON, nullable=False),
 )
 """Measurements of the network between hosts, one row each."""
+
+trainings = Table(
+    "trainings",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("started_at", UtcTime, nullable=False),
+    Column("use_case", PlainText, nullable=False),
+    Column("data", PlainText),
+    Column("seed", BigInteger, nullable=False),
+    Column("epochs", Integer, nullable=False),
+    Column("hosts", JSON, nullable=False),
+    Column("expected_samples_per_s", Float),
+    Column("machine", PlainText, nullable=False),
+    Column("run_directory", PlainText, nullable=False),
+    Column("process", JSON(none_as_null=True)),
+    Column("state", PlainText, nullable=False),
+    Column("ended_at", UtcTime),
+    Column("error", PlainText),
+    Column("epochs_done", JSON, nullable=False),
+    Column("steps", BigInteger, nullable=False),
+    Column("checkpoint", PlainText),
+    Column("weights", PlainText),
+    sqlite_autoincrement=True,
+)
+
+usage = Table(
+    "usage",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("training_id", ForeignKey("trainings.id"), nullable=False),
+    Column("host", PlainText, nullable=False),
+    Column("series", JSON, nullable=False),
+    UniqueConstraint("training_id", "host"),
+)
+"""Use of each host over a training, one row a host; the series has a bounded length."""
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("kind", PlainText, nullable=False),
+    Column("created_at", UtcTime, nullable=False),
+    Column("machine", PlainText, nullable=False),
+    Column("user", PlainText, nullable=False),
+    Column("title", PlainText, nullable=False),
+    Column("request", JSON, nullable=False),
+    Column("is_detached", Boolean, nullable=False),
+    Column("folder", PlainText),
+    Column("state", PlainText, nullable=False),
+    Column("process", JSON(none_as_null=True)),
+    Column("heartbeat_at", UtcTime),
+    Column("started_at", UtcTime),
+    Column("ended_at", UtcTime),
+    Column("cancel_requested_at", UtcTime),
+    Column("exit_code", Integer),
+    Column("error", PlainText),
+    Column("study_id", ForeignKey("studies.id")),
+    Column("training_id", ForeignKey("trainings.id")),
+    # No foreign key: a plan may be removed, and the job that found it stays.
+    Column("plan_id", Integer),
+    Column("progress", JSON(none_as_null=True)),
+    Column("progress_at", UtcTime),
+    Index("jobs_of_machine", "machine", "state"),
+    sqlite_autoincrement=True,
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("created_at", UtcTime, nullable=False),
+    Column("topic", PlainText, nullable=False),
+    Column("subject_id", Integer, nullable=False),
+    sqlite_autoincrement=True,
+)
+"""Changes, the latest `event_log.MOST_EVENTS`; each is written with what it tells of."""

@@ -1,0 +1,1 @@
+"""Records: jobs, trainings and events as the database holds them."""

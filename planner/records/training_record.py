@@ -1,0 +1,72 @@
+"""Training record: a training with its plans, its epochs and what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from launch.plan import Plan
+from launch.reports import EpochDone
+from launch.system.process_identity import ProcessIdentity
+
+
+class TrainingState(StrEnum):
+    """How far a training is."""
+
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    INTERRUPTED = "interrupted"
+    """Its processes are gone, and nothing says how they ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingHost:
+    """One host of a training."""
+
+    host: str
+    plan_id: int | None
+    plan: Plan
+    """As it trained: with its share of the global batch."""
+
+    plan_samples_per_s: float
+    """Throughput that its stored plan has alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingRecord:
+    """A training as stored, from its first step on."""
+
+    id: int | None = None
+    """Given by the store; ``None`` until then."""
+
+    started_at: datetime
+    use_case: str
+    data: str | None
+    seed: int
+    epochs: int
+    hosts: tuple[TrainingHost, ...]
+    """In the order of the ranks."""
+
+    expected_samples_per_s: float | None
+    """``None`` where it was not known."""
+
+    machine: str
+    """Name of the machine that started it."""
+
+    run_directory: str
+    """Absolute path, on the first host."""
+
+    process: ProcessIdentity | None = None
+    """That started it."""
+
+    state: TrainingState = TrainingState.RUNNING
+    ended_at: datetime | None = None
+    error: str | None = None
+    epochs_done: tuple[EpochDone, ...] = ()
+    steps: int = 0
+    checkpoint: str | None = None
+    weights: str | None = None

@@ -1,0 +1,56 @@
+"""Event log: what changed in the database, written in the transaction that changes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from sqlalchemy import Connection, func, select
+
+from planner.records.event_record import EventRecord, Topic
+from planner.store.database import Database
+from planner.store.tables import events
+from probes import codec
+
+MOST_EVENTS = 10_000
+"""Older ones are removed: a reader that was away for longer reads everything anew."""
+
+_PRUNED_EVERY = 256
+
+
+def record_event(
+    connection: Connection, topic: Topic, subject_id: int | None, now: Callable[[], datetime]
+) -> None:
+    """Add a change to the log, within the transaction of ``connection``."""
+    if subject_id is None:
+        return
+    values = {"created_at": now(), "topic": str(topic), "subject_id": subject_id}
+    key = connection.execute(events.insert().values(**values)).inserted_primary_key
+    assert key is not None  # an insert of one row always gives it
+    if key[0] % _PRUNED_EVERY == 0:
+        connection.execute(events.delete().where(events.c.id <= key[0] - MOST_EVENTS))
+
+
+class EventLog:
+    """Reads the log of a database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def newest(self) -> int:
+        """Give the number of the newest event; 0 where there is none."""
+        query = select(func.max(events.c.id).label("id"))
+        (found,) = self._database.fetch(query, lambda row: int(row["id"] or 0))
+        return found
+
+    def after(self, event_id: int, *, most: int = 1000) -> list[EventRecord]:
+        """Give the events after one, oldest first."""
+        query = select(events).where(events.c.id > event_id).order_by(events.c.id).limit(most)
+        return self._database.fetch(
+            query, lambda row: codec.convert(row, EventRecord, source="event")
+        )
+
+    def has(self, event_id: int) -> bool:
+        """Whether an event is still in the log, so that `after` gives all that came later."""
+        query = select(events.c.id).where(events.c.id == event_id)
+        return bool(self._database.fetch(query, lambda row: int(row["id"])))

@@ -1,0 +1,176 @@
+"""Job store: rows of ``jobs``, with every change of state made where no other process interferes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import select
+
+from launch.system.process_identity import ProcessIdentity
+from planner.errors import NoJobError
+from planner.records.event_record import Topic
+from planner.records.job_record import JobRecord, JobState
+from planner.store.database import Database
+from planner.store.event_log import record_event
+from planner.store.tables import jobs
+from probes import codec
+
+_TIMES = (
+    "created_at",
+    "heartbeat_at",
+    "started_at",
+    "ended_at",
+    "cancel_requested_at",
+    "progress_at",
+)
+_MAX_ID = 2**63 - 1
+
+
+class JobStore:
+    """Jobs of a database."""
+
+    def __init__(self, database: Database, now: Callable[[], datetime]) -> None:
+        self._database = database
+        self._now = now
+
+    def add(self, record: JobRecord) -> JobRecord:
+        """Save a new job; give it with its number."""
+        values: dict[str, Any] = codec.to_builtins(record)
+        del values["id"]
+        values |= {name: getattr(record, name) for name in _TIMES}
+        with self._database.write() as connection:
+            key = connection.execute(jobs.insert().values(**values)).inserted_primary_key
+            assert key is not None  # an insert of one row always gives it
+            record_event(connection, Topic.JOB, key[0], self._now)
+        return replace(record, id=int(key[0]))
+
+    def get(self, job_id: int) -> JobRecord:
+        """Give one job.
+
+        Raises:
+            NoJobError: No job has this number.
+        """
+        found = []
+        if 0 < job_id <= _MAX_ID:
+            found = self._database.fetch(select(jobs).where(jobs.c.id == job_id), _from_row)
+        if not found:
+            raise NoJobError(f"no job {job_id}: ddlplan jobs list shows which there are")
+        return found[0]
+
+    def find(
+        self,
+        *,
+        machine: str | None = None,
+        states: Collection[JobState] | None = None,
+        before: int | None = None,
+        most: int | None = None,
+    ) -> list[JobRecord]:
+        """Give jobs, the newest first.
+
+        Args:
+            machine: Of this machine.
+            states: In one of these states.
+            before: With a lower number.
+            most: At most so many.
+        """
+        query = select(jobs).order_by(jobs.c.id.desc()).limit(most)
+        if machine is not None:
+            query = query.where(jobs.c.machine == machine)
+        if states is not None:
+            query = query.where(jobs.c.state.in_([str(state) for state in states]))
+        if before is not None:
+            query = query.where(jobs.c.id < before)
+        return self._database.fetch(query, _from_row)
+
+    def start(self, job_id: int, process: ProcessIdentity | None) -> bool:
+        """Mark a queued job as running; false where it is not queued any more."""
+        values = {
+            "state": str(JobState.RUNNING),
+            "started_at": self._now(),
+            "heartbeat_at": self._now(),
+            "process": codec.to_builtins(process),
+        }
+        return self._change(job_id, values, from_states=[JobState.QUEUED])
+
+    def beat(self, job_id: int) -> None:
+        """Note that a job is alive. It is no event."""
+        with self._database.write() as connection:
+            this = jobs.update().where(jobs.c.id == job_id)
+            connection.execute(this.values(heartbeat_at=self._now()))
+
+    def set_process(self, job_id: int, process: ProcessIdentity | None) -> None:
+        """Note who waits for the turn of a job that is queued."""
+        self._change(job_id, {"process": codec.to_builtins(process), "heartbeat_at": self._now()})
+
+    def set_progress(
+        self,
+        job_id: int,
+        progress: Mapping[str, Any] | None,
+        *,
+        study_id: int | None = None,
+        training_id: int | None = None,
+        plan_id: int | None = None,
+    ) -> None:
+        """Note what a job does now, and what it made or uses where that is given."""
+        values = {"study_id": study_id, "training_id": training_id, "plan_id": plan_id}
+        given = {name: value for name, value in values.items() if value is not None}
+        at = {"progress": progress, "progress_at": self._now(), "heartbeat_at": self._now()}
+        self._change(job_id, {**at, **given})
+
+    def request_cancel(self, job_id: int) -> bool:
+        """Ask for the end of a job; false where it is over, or was asked before.
+
+        Raises:
+            NoJobError: No job has this number.
+        """
+        if self.get(job_id).cancel_requested_at is not None:
+            return False
+        return self._change(
+            job_id,
+            {"cancel_requested_at": self._now()},
+            from_states=[JobState.QUEUED, JobState.RUNNING],
+        )
+
+    def end(
+        self,
+        job_id: int,
+        state: JobState,
+        *,
+        exit_code: int | None = None,
+        error: str | None = None,
+        ended_at: datetime | None = None,
+    ) -> bool:
+        """Mark a job as over; false where it was over before, which then stays."""
+        return self._change(
+            job_id,
+            {
+                "state": str(state),
+                "ended_at": ended_at or self._now(),
+                "exit_code": exit_code,
+                "error": error,
+            },
+            from_states=[JobState.QUEUED, JobState.RUNNING],
+        )
+
+    def _change(
+        self,
+        job_id: int,
+        values: Mapping[str, Any],
+        *,
+        from_states: Collection[JobState] | None = None,
+    ) -> bool:
+        query = jobs.update().where(jobs.c.id == job_id)
+        if from_states is not None:
+            query = query.where(jobs.c.state.in_([str(state) for state in from_states]))
+        with self._database.write() as connection:
+            changed = connection.execute(query.values(**values)).rowcount > 0
+            if changed:
+                record_event(connection, Topic.JOB, job_id, self._now)
+        return changed
+
+
+def _from_row(row: Mapping[str, Any]) -> JobRecord:
+    return codec.convert(row, JobRecord, source="job")
