@@ -1,4 +1,4 @@
-"""Job store: rows of ``jobs``, with every change of state made where no other process interferes."""
+"""Job store: rows of ``jobs``; each change of a state is one transaction."""
 
 from __future__ import annotations
 
