@@ -99,7 +99,8 @@ def _show_result(result: LaunchResult, probes: str, out: Output) -> None:
         remedy = (
             "the plan's trials: another process may be using the cores; if it always is, tune again"
         )
-        print_training(result, expected, out, verb="expected", remedy=remedy)
+        interval = prepared.plans[0].stored.throughput_samples_per_s
+        print_training(result, expected, out, verb="expected", remedy=remedy, interval=interval)
     else:
         measured = result.outcome.throughput_samples_per_s
         if expected is None and measured is not None:

@@ -14,6 +14,7 @@ from planner.quantities import format_bytes
 from planner.report.live import LiveDisplay
 from planner.report.output import Output
 from probes import codec
+from probes.timing import Interval
 
 _NOTABLE_PERCENT = 10
 _TELLING_S = 2.0
@@ -58,7 +59,13 @@ class TrainingDisplay(LiveDisplay):
 
 
 def print_training(
-    result: LaunchResult, expected: float | None, out: Output, *, verb: str, remedy: str
+    result: LaunchResult,
+    expected: float | None,
+    out: Output,
+    *,
+    verb: str,
+    remedy: str,
+    interval: Interval | None = None,
 ) -> None:
     """Write how a training went.
 
@@ -68,6 +75,8 @@ def print_training(
         out: Where to write it.
         verb: What the evidence did: ``expected`` or ``predicted``.
         remedy: What to do about a training that was much slower.
+        interval: That holds the throughput of 95 % of trainings, drift of the machine included;
+            ``None`` where it is not known.
     """
     outcome, host = result.outcome, result.prepared.host
     trained = [epoch for epoch in outcome.epochs if epoch.samples]
@@ -82,10 +91,12 @@ def print_training(
     measured = outcome.throughput_samples_per_s
     if expected is not None and measured is not None:
         off = 100 * (measured / expected - 1)
+        span = "" if interval is None else f" ({interval.low:.1f} to {interval.high:.1f})"
         out.write_line(
-            f"{verb:<10} {expected:.1f} samples/s, measured {measured:.1f} ({off:+.1f} %)"
+            f"{verb:<10} {expected:.1f} samples/s{span}, measured {measured:.1f} ({off:+.1f} %)"
         )
-        if off < -_NOTABLE_PERCENT and trained[-1].train_time_s >= _TELLING_S:
+        is_slow = off < -_NOTABLE_PERCENT and (interval is None or measured < interval.low)
+        if is_slow and trained[-1].train_time_s >= _TELLING_S:
             out.warn(f"training was {-off:.0f} % slower than {remedy}")
     if line := _network_line(outcome.network):
         out.write_line(f"network    {line}")

@@ -11,7 +11,7 @@ from launch.reports import EpochDone
 from launch.system.process_identity import ProcessIdentity
 
 
-class TrainingState(StrEnum):
+class TrainingStatus(StrEnum):
     """How far a training is."""
 
     RUNNING = "running"
@@ -63,7 +63,7 @@ class TrainingRecord:
     process: ProcessIdentity | None = None
     """That started it."""
 
-    state: TrainingState = TrainingState.RUNNING
+    state: TrainingStatus = TrainingStatus.RUNNING
     ended_at: datetime | None = None
     error: str | None = None
     epochs_done: tuple[EpochDone, ...] = ()

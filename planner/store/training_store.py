@@ -12,7 +12,7 @@ from sqlalchemy import select
 from launch.reports import EpochDone
 from planner.errors import NoTrainingError
 from planner.records.event_record import Topic
-from planner.records.training_record import TrainingRecord, TrainingState
+from planner.records.training_record import TrainingRecord, TrainingStatus
 from planner.store.database import Database
 from planner.store.event_log import record_event
 from planner.store.tables import trainings, usage
@@ -59,7 +59,7 @@ class TrainingStore:
         self,
         *,
         use_case: str | None = None,
-        states: Collection[TrainingState] | None = None,
+        states: Collection[TrainingStatus] | None = None,
         before: int | None = None,
         most: int | None = None,
     ) -> list[TrainingRecord]:
@@ -118,13 +118,13 @@ class TrainingStore:
     def end(
         self,
         training_id: int,
-        state: TrainingState,
+        state: TrainingStatus,
         *,
         error: str | None = None,
         ended_at: datetime | None = None,
     ) -> bool:
         """Mark a training as over; false where it was over before, which then stays."""
-        running = trainings.c.state == str(TrainingState.RUNNING)
+        running = trainings.c.state == str(TrainingStatus.RUNNING)
         this = trainings.update().where(trainings.c.id == training_id, running)
         values = {"state": str(state), "error": error, "ended_at": ended_at or self._now()}
         with self._database.write() as connection:

@@ -17,6 +17,7 @@ from planner.cancellation import Cancellation
 from planner.commands.training import TrainingDisplay, outcome_json, print_training
 from planner.errors import TrainingFailedError
 from planner.report.output import Output
+from probes.timing import Interval
 
 SAVED = CheckpointSaved(path="/far/kept/step-00000020", step=20, time_s=0.1)
 
@@ -27,7 +28,12 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def trained(
-    program: str, what: Job, out: Output | None = None, *, starts_here: bool = True
+    program: str,
+    what: Job,
+    out: Output | None = None,
+    *,
+    starts_here: bool = True,
+    interval: Interval | None = None,
 ) -> dict[str, Any]:
     """Run a job to its end, say how it went, and give that as values."""
     out = out or Output("launch", as_json=False)
@@ -36,7 +42,7 @@ def trained(
     with TrainingDisplay(out, epochs=what.epochs) as display:
         display(prepared)
         training = train(prepared, display, Cancellation())
-    print_training(training, 8.0, out, verb="expected", remedy="ever")
+    print_training(training, 8.0, out, verb="expected", remedy="ever", interval=interval)
     return outcome_json(training, 8.0)
 
 
@@ -86,6 +92,17 @@ def test_training_is_called_slow_only_where_an_epoch_was_long_enough(capsys, ste
     slow = StepDone(step=1, epoch=0, time_s=step_s, samples=8, loss=1.0)
     trained(sending(slow, VALIDATED, VALIDATED, WEIGHTS), job())
     assert ("slower than ever" in capsys.readouterr().err) is is_judged
+
+
+@pytest.mark.parametrize(("low", "is_slow"), [(3.9, False), (4.1, True)])
+def test_training_within_the_interval_of_its_plan_is_not_called_slow(capsys, low, is_slow):
+    """The story: a launch within the stored interval was blamed on another process."""
+    slow = StepDone(step=1, epoch=0, time_s=2.0, samples=8, loss=1.0)
+    promised = Interval(median=8.0, low=low, high=12.0, count=4)
+    trained(sending(slow, VALIDATED, VALIDATED, WEIGHTS), job(), interval=promised)
+    said = capsys.readouterr()
+    assert f"8.0 samples/s ({low} to 12.0), measured 4.0" in said.out
+    assert ("slower than ever" in said.err) is is_slow
 
 
 class Interrupted(Output):
