@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from launch.job import CheckpointConfig as CheckpointConfig
     from launch.use_cases import make_workload as make_workload
     from launch.workload import Workload as Workload
+    from planner.api import machines as machines
     from planner.api import plans as plans
+    from planner.api import studies as studies
+    from planner.api import together as together
     from planner.api.launching import LaunchResult as LaunchResult
     from planner.api.launching import PreparedLaunch as PreparedLaunch
     from planner.api.launching import launch as launch
@@ -51,11 +54,12 @@ _NAMES = {
     "planner.tuning.tune_request": "TuneRequest",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
-__all__ = sorted([*_MODULES, "plans"])  # mypy goes by the imports above
+_PARTS = ("machines", "plans", "studies", "together")
+__all__ = sorted([*_MODULES, *_PARTS])  # mypy goes by the imports above
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("grids", "plans"):
+    if name in (*_PARTS, "grids"):
         return import_module(f"planner.api.{name}")
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

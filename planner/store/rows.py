@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from planner.cluster.links import MeasuredLinks
 from planner.plans.stored_plan import StoredPlan
 from planner.trials.result import TrialResult
 from planner.tuning.study import StoredTrial, Study
 from probes import codec
+from probes.errors import InvalidDocumentError
+
+T = TypeVar("T")
 
 Row = Mapping[str, Any]
+
+
+def find_document(values: Mapping[str, Any] | None, kind: type[T]) -> T | None:
+    """Read a document; ``None`` where there is none, or one of another release's form."""
+    try:
+        return None if values is None else codec.convert(values, kind, source=kind.__name__)
+    except InvalidDocumentError:
+        return None
 
 
 def study_columns(study: Study) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from sqlalchemy import ColumnElement, Connection, Select, Table, func, select
 
@@ -21,6 +21,7 @@ from planner.search.likeness import (
     case_likeness,
     node_likeness,
 )
+from planner.store.catalog import Catalog
 from planner.store.database import Database
 from planner.store.event_log import EventLog, record_event
 from planner.store.job_store import JobStore
@@ -34,6 +35,7 @@ from planner.store.location import (
 )
 from planner.store.migrations import bring_up_to_date
 from planner.store.rows import (
+    find_document,
     links_columns,
     links_from_row,
     plan_columns,
@@ -47,10 +49,7 @@ from planner.store.training_store import TrainingStore
 from planner.trials.result import TrialResult
 from planner.tuning.study import EarlierTrials, StoredTrial, Study
 from probes import codec
-from probes.errors import InvalidDocumentError
 from probes.hardware import Hardware
-
-T = TypeVar("T")
 
 LOCK_TIMEOUT_S = 60.0
 """Wait for other writers: theirs take milliseconds, so only a stuck one takes this long."""
@@ -70,6 +69,7 @@ class Store:
         self.jobs = JobStore(database, now)
         self.trainings = TrainingStore(database, now)
         self.events = EventLog(database)
+        self.catalog = Catalog(database)
 
     @classmethod
     def open(
@@ -166,7 +166,7 @@ class Store:
         if node is not None:
             query = query.where(nodes.c.name == node)
         query = query.order_by(probes.c.id.desc()).limit(1)
-        found = self._database.fetch(query, lambda row: _find(row["hardware"], Hardware))
+        found = self._database.fetch(query, lambda row: find_document(row["hardware"], Hardware))
         return found[0] if found else None
 
     def latest_fingerprint(self, node: str) -> str | None:
@@ -216,7 +216,7 @@ class Store:
     def case_facts(self, study_id: int) -> CaseFacts | None:
         """Give what a study knows of its use case; ``None`` where a first release made it."""
         query = select(studies.c.facts).where(studies.c.id == study_id)
-        found = self._database.fetch(query, lambda row: _find(row["facts"], CaseFacts))
+        found = self._database.fetch(query, lambda row: find_document(row["facts"], CaseFacts))
         return found[0] if found else None
 
     def begin_search(self, study: Study, *, fresh: bool) -> EarlierTrials:
@@ -440,14 +440,6 @@ def _finish_search(connection: Connection, study_id: int | None) -> None:
     count = select(func.count()).where(trials.c.study_id == study_id).scalar_subquery()
     this = studies.update().where(studies.c.id == study_id)
     connection.execute(this.values(finished_trials=count))
-
-
-def _find(values: Mapping[str, Any] | None, kind: type[T]) -> T | None:
-    """Read a document; ``None`` where there is none, or one of another release's form."""
-    try:
-        return None if values is None else codec.convert(values, kind, source=kind.__name__)
-    except InvalidDocumentError:
-        return None
 
 
 def _has_same_object(table: Table, use_case: str) -> ColumnElement[bool]:

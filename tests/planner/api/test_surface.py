@@ -13,19 +13,21 @@ import pytest
 
 from launch.use_cases import _locations
 from planner import api
-from planner.api import plans, probing
+from planner.api import machines, plans, probing, studies, together
 
 ROOT = Path(__file__).parents[3]
+PARTS = (machines, plans, studies, together)
 
 
 def functions():
     found = {name: getattr(api, name) for name in api.__all__}
-    of_plans = {f"plans.{name}": each for name, each in vars(plans).items() if name[0] != "_"}
-    return {
-        name: each
-        for name, each in (found | of_plans).items()
-        if inspect.isfunction(each) and (each.__module__ == plans.__name__ or name in found)
+    of_parts = {
+        f"{part.__name__.rpartition('.')[2]}.{name}": each
+        for part in PARTS
+        for name, each in vars(part).items()
+        if name[0] != "_" and getattr(each, "__module__", None) == part.__name__
     }
+    return {name: each for name, each in (found | of_parts).items() if inspect.isfunction(each)}
 
 
 def test_every_name_that_is_listed_is_there_and_says_what_it_is():

@@ -1,0 +1,45 @@
+"""Machines that the database knows, with what was measured of them.
+
+Example:
+    >>> from planner.api import machines
+    >>> [machine.name for machine in machines.find()]  # doctest: +SKIP
+    ['node1', 'node2']
+"""
+
+from __future__ import annotations
+
+from planner.cluster.links import MeasuredLinks
+from planner.records.machine_record import MachineRecord
+from planner.store import Store
+
+
+def find(*, db: str = "planner.db") -> list[MachineRecord]:
+    """Give every machine by name; one that has other hardware now is there twice.
+
+    Example:
+        >>> from planner.api import machines
+        >>> [machine.hardware.cpu.usable_cores for machine in machines.find()]  # doctest: +SKIP
+        [16, 8]
+
+    Raises:
+        NoDatabaseError: There is no database.
+        StoreError: The database cannot be used.
+    """
+    with Store.open(db, create=False) as store:
+        return store.catalog.machines()
+
+
+def find_networks(*, db: str = "planner.db") -> list[MeasuredLinks]:
+    """Give the measurements of networks between hosts, the latest first.
+
+    Example:
+        >>> from planner.api import machines
+        >>> machines.find_networks()[0].links[0].bytes_per_s  # doctest: +SKIP
+        117440512.0
+
+    Raises:
+        NoDatabaseError: There is no database.
+        StoreError: The database cannot be used.
+    """
+    with Store.open(db, create=False) as store:
+        return store.catalog.links()

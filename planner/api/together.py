@@ -1,0 +1,106 @@
+"""Hosts together: what is predicted of every set of hosts whose network was measured.
+
+Example:
+    >>> from planner.api import together
+    >>> found = together.predict("simplebig")  # doctest: +SKIP
+    >>> found.choice.chosen.hosts  # doctest: +SKIP
+    ('node1', 'node2')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from launch.errors import LaunchError
+from launch.workload import Workload
+from planner.cluster.links import MeasuredLinks
+from planner.cluster.node_choice import NodeChoice, choose_nodes
+from planner.cluster.sync_cost import SyncCostModel
+from planner.errors import PlannerError
+from planner.jobs.making import LaunchRequest, NodePlan, cluster_nodes, find_plans
+from planner.plans.software import current_software
+from planner.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostsTogether:
+    """A measured network, and what its hosts would reach together."""
+
+    network: MeasuredLinks
+    use_case: str | None
+    """``None`` where there is no plan of any."""
+
+    plans: Sequence[NodePlan] = ()
+    choice: NodeChoice | None = None
+    reason: str | None = None
+    """Why nothing can be predicted; ``None`` where it can."""
+
+
+def predict(
+    use_case: str | None = None,
+    *,
+    hosts: Sequence[str] | None = None,
+    global_batch: int | None = None,
+    db: str = "planner.db",
+) -> HostsTogether | None:
+    """Predict how fast the hosts of a measured network train together; start nothing.
+
+    Example:
+        >>> from planner.api import together
+        >>> together.predict("simplebig").choice.gains[1].gain  # doctest: +SKIP
+        0.42
+
+    Args:
+        use_case: As `make_workload` spells it; else the one with the latest plan on one of them.
+        hosts: Of a network that was measured with just these; else the last one.
+        global_batch: Samples of a step; else the sum of the plans' batches.
+        db: Database.
+
+    Returns:
+        ``None`` where no such network was measured.
+
+    Raises:
+        NoDatabaseError: There is no database.
+        StoreError: The database cannot be used.
+    """
+    with Store.open(db, create=False) as store:
+        networks = store.catalog.links()
+        wanted = None if hosts is None else set(hosts)
+        network = next((one for one in networks if wanted in (None, set(one.hosts))), None)
+        if network is None:
+            return None
+        machines = {
+            one.fingerprint: one.hardware for one in store.catalog.machines() if one.hardware
+        }
+        nodes = {host: machines.get(mark) for host, mark in network.hardware.items()}
+        if use_case is None:
+            plans = [plan for plan in store.plans() if plan.fingerprint in machines]
+            here = set(network.fingerprints)
+            plans = [plan for plan in plans if plan.fingerprint in here]
+            use_case = plans[-1].use_case if plans else None
+        if use_case is None:
+            why = "no plan of any of these hosts is stored: tune them first"
+            return HostsTogether(network=network, use_case=None, reason=why)
+        known = {host: node for host, node in nodes.items() if node is not None}
+        if missing := [host for host in nodes if host not in known]:
+            why = f"no probe of {', '.join(missing)} is stored: run ddlplan probe there"
+            return HostsTogether(network=network, use_case=use_case, reason=why)
+        request = LaunchRequest(
+            workload=Workload(use_case=use_case), allow_stale=True, global_batch=global_batch
+        )
+        try:
+            found = find_plans(store, request, known, current_software(), remedy="ddlplan tune")
+            choice = _choose(found, network, global_batch)
+        except (PlannerError, LaunchError) as error:
+            return HostsTogether(network=network, use_case=use_case, reason=str(error))
+        return HostsTogether(network=network, use_case=use_case, plans=found, choice=choice)
+
+
+def _choose(
+    plans: Sequence[NodePlan], network: MeasuredLinks, global_batch: int | None
+) -> NodeChoice:
+    nodes, _ = cluster_nodes(plans, global_batch)
+    sizes = [p.stored.gradient_bytes for p in plans if p.stored.gradient_bytes is not None]
+    cost = SyncCostModel(network) if network.links else None
+    return choose_nodes(nodes, cost, max(sizes, default=None), global_batch=global_batch)

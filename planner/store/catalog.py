@@ -1,0 +1,110 @@
+"""Catalog: machines, studies and measured networks of a database, for those who look around."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import func, select
+
+from launch.case_facts import CaseFacts
+from planner.cluster.links import MeasuredLinks
+from planner.errors import NoPlanError
+from planner.records.machine_record import MachineRecord
+from planner.records.study_record import StudyRecord
+from planner.store.database import Database
+from planner.store.rows import find_document, links_from_row
+from planner.store.tables import links, nodes, probes, studies, trials
+from probes import codec
+from probes.hardware import Hardware
+
+_MAX_ID = 2**63 - 1
+
+
+class Catalog:
+    """Reads what a database has."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def machines(self) -> list[MachineRecord]:
+        """Give every machine with its last probe, by name, the latest of a name first."""
+        last = select(func.max(probes.c.id).label("id")).group_by(probes.c.node_id).subquery()
+        latest = select(probes).join(last, last.c.id == probes.c.id).subquery()
+        query = (
+            select(nodes, latest.c.hardware, latest.c.created_at.label("probed_at"))
+            .outerjoin(latest, latest.c.node_id == nodes.c.id)
+            .order_by(nodes.c.name, nodes.c.last_seen.desc(), nodes.c.id.desc())
+        )
+        seen: set[str] = set()
+
+        def decode(row: Mapping[str, Any]) -> MachineRecord:
+            is_current = row["name"] not in seen
+            seen.add(row["name"])
+            hardware = find_document(row["hardware"], Hardware)
+            values = {**row, "hardware": hardware and row["hardware"], "is_current": is_current}
+            return codec.convert(values, MachineRecord, source="machine")
+
+        return self._database.fetch(query, decode)
+
+    def studies(self, *, before: int | None = None, most: int | None = None) -> list[StudyRecord]:
+        """Give studies, the newest first.
+
+        Args:
+            before: With a lower number.
+            most: At most so many.
+        """
+        query = select(studies).order_by(studies.c.id.desc()).limit(most)
+        if before is not None:
+            query = query.where(studies.c.id < before)
+        rows = self._database.fetch(query, dict)
+        return self._with_trials(rows)
+
+    def study(self, study_id: int) -> StudyRecord:
+        """Give one study.
+
+        Raises:
+            NoPlanError: None has this number.
+        """
+        rows = []
+        if 0 < study_id <= _MAX_ID:
+            rows = self._database.fetch(select(studies).where(studies.c.id == study_id), dict)
+        if not rows:
+            raise NoPlanError(f"no study {study_id}: ddlplan tune begins one")
+        return self._with_trials(rows)[0]
+
+    def links(self) -> list[MeasuredLinks]:
+        """Give the measurements of networks, the latest first."""
+        return self._database.fetch(select(links).order_by(links.c.id.desc()), links_from_row)
+
+    def _with_trials(self, rows: list[dict[str, Any]]) -> list[StudyRecord]:
+        ids = [row["id"] for row in rows]
+        counted = (
+            select(
+                trials.c.study_id,
+                trials.c.outcome,
+                func.count().label("number"),
+                func.max(trials.c.created_at).label("last"),
+            )
+            .where(trials.c.study_id.in_(ids))
+            .group_by(trials.c.study_id, trials.c.outcome)
+        )
+        outcomes: dict[int, dict[str, int]] = {}
+        last: dict[int, Any] = {}
+        for row in self._database.fetch(counted, dict) if ids else ():
+            study_id = row["study_id"]
+            outcomes.setdefault(study_id, {})[row["outcome"]] = row["number"]
+            last[study_id] = max(row["last"], last.get(study_id, row["last"]))
+        return [
+            codec.convert(
+                {
+                    **row,
+                    "facts": find_document(row["facts"], CaseFacts) and row["facts"],
+                    "outcomes": outcomes.get(row["id"], {}),
+                    "last_trial_at": last.get(row["id"]),
+                },
+                StudyRecord,
+                source="study",
+            )
+            for row in rows
+        ]
