@@ -1,4 +1,4 @@
-"""Which photos does a bench train on, where all of a use case's would take too long?"""
+"""Folder with the first photos of a use case, where all of them would take too long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fast is each host of a testbed by itself, and what would be predicted of them together?"""
+"""Speeds of the hosts of a testbed, each by itself, and what is predicted of them together."""
 
 from __future__ import annotations
 

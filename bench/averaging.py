@@ -1,4 +1,4 @@
-"""How fast do two workers agree on one gradient and update the weights?
+"""Time in which two workers average their gradients and update the weights.
 
 Three things hold the same gradients of AlexNet (57.0 M parameters) against one another:
 

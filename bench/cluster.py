@@ -1,4 +1,4 @@
-"""How well does the prediction say how fast hosts train together, and which of them should?
+"""Predictions of how fast hosts train together, and which should, held against trainings.
 
 Hosts of one machine, see `tests/hosts/testbed`, of up to one core each, train AlexNet in many
 settings: one to four hosts, of equal and unequal speed, over links of several rates, with several

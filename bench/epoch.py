@@ -1,4 +1,4 @@
-"""How much faster does the plan that was found train, from photo files to stored weights?
+"""Speedup of the plan that was found, from photo files to stored weights.
 
 Tunes (or takes a plan that was found before), then alternates whole `ddlplan launch` commands of
 the baseline and of the best plan. Of a launch of one epoch counts the time from the start of the

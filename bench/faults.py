@@ -1,4 +1,4 @@
-"""Does a job on several hosts end well when something dies? Who is named, how soon, what is left?
+"""Ends of jobs on several hosts when something dies: who is named, how soon, what is left.
 
 Trains on hosts of one machine, see `tests/hosts/testbed`, and at a random moment kills a random
 worker, a rank, or mpirun, or cuts off a host's network. After each kill it is looked at

@@ -1,4 +1,4 @@
-"""How fast do pictures come out of the cache, and for how long does a training step wait for them?
+"""Rate of pictures from the cache, and the time for which a training step waits for them.
 
 * cache: `launch.data`, one pinned worker a core, each reading its share of node batches of 128 as
   the trainer does, as uint8. What the training step adds, flips and normalising to fp32, is timed

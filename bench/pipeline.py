@@ -1,4 +1,4 @@
-"""How near does a two-stage pipeline on two cores come to what its cut allows?
+"""Throughput of a two-stage pipeline on two cores, as a share of what its cut allows.
 
 For AlexNet and VGG16, with ddlplan's own workers, on the same photos:
 

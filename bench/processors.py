@@ -1,4 +1,4 @@
-"""What does training together take of each host's processor, beyond what training alone takes?
+"""Processor time of training together, beyond what training alone takes on each host.
 
 Two hosts of one machine, see `tests/hosts/testbed`, train AlexNet: each by itself, and in one job
 with the shares that follow from that. For both, the processor time of the worker and of the rank is

@@ -1,4 +1,4 @@
-"""How much faster does the plan that was found train than what one would run otherwise?
+"""Speedup of the plan that was found over what one would run otherwise.
 
 The rivals are scripts as their users write them, in `rivals/`: plain PyTorch, torchrun with DDP,
 Accelerate, Lightning, and Horovod where it is installed. All train AlexNet on the same photos with

@@ -1,4 +1,4 @@
-"""How far from the best plan does the search end, and how much sooner than other samplers?
+"""Regret of the plan that a search chooses, and how much sooner ours comes near than others do.
 
 Machines are imagined (`_worlds.py`): a stated model gives the time of a step, noise comes on top,
 and a clock is wound in place of waiting. All samplers get the same trials on the same machines:

@@ -1,4 +1,4 @@
-"""How much faster are hosts of unequal speed with shares that let all finish together?
+"""Speedup of unequal hosts by shares that let all finish together.
 
 Two hosts of one core each, on one machine: see `tests/hosts/testbed`. One of them may use its core
 only half, or a quarter, of the time. AlexNet is trained on both, once with equal shares of the

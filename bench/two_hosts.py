@@ -1,4 +1,4 @@
-"""How near does training on two hosts come to what their cores and their link allow?
+"""Training on two hosts, as a share of what their cores and their link allow.
 
 Two hosts of one core each, on one machine: see `tests/hosts/testbed`. With AlexNet, whose
 gradients are 228 MB, a step cannot be shorter than

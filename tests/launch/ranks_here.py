@@ -1,4 +1,4 @@
-"""How do tests run the ranks of an MPI program, all of them on this machine?"""
+"""Runs the ranks of an MPI program, all of them on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several hosts on one machine: what does ddlplan do on a cluster?
+"""Testbed: several hosts on one machine, as ddlplan meets them on a cluster.
 
 A host is a set of namespaces with its own network, name, /dev/shm and scratch folder, an sshd with
 keys made for it, and a control group. A switch, in a namespace too, joins the hosts. This machine

@@ -1,4 +1,4 @@
-"""Why can there be no testbed here?"""
+"""Reasons for which there can be no testbed here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How are the system's programs run?"""
+"""Calls of the system's programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does the testbed hold what tests rely on?"""
+"""The testbed holds what tests rely on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which command starts a program on another host, and what does ssh make of it?"""
+"""The command that starts a program on another host, and what ssh makes of it."""
 
 from __future__ import annotations
 

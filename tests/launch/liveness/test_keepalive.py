@@ -1,4 +1,4 @@
-"""Is a rank missed when it is gone, and only then?"""
+"""A rank is missed when it is gone, and only then."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which command starts a program on every node?"""
+"""The command that starts a program on every node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does a program run on several hosts, and does it end there?"""
+"""A program runs on several hosts, and ends there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What do ranks exchange, and at what cost to the workers beside them?"""
+"""What ranks send each other, and what that costs the workers beside them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does a command take along what it has started?"""
+"""A command that ends takes along what it has started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""On which file system is a database, and is its name on the disk?"""
+"""The file system of a database is known, and its name is on the disk."""
 
 from __future__ import annotations
 
