@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -18,6 +19,11 @@ sys.path.append(
 from testbed import Testbed, find_obstacle
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell starts what it runs in the background so, and programs inherit it: no test of Ctrl-C
+    # would see one.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
