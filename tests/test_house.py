@@ -29,6 +29,8 @@ HOMES = {
         "planner/cluster_tuning/rank.py",
     ),
     "sqlalchemy": "planner/store/",
+    "starlette": "planner/service/",
+    "uvicorn": "planner/service/",
     "msgspec": "probes/codec.py",
 }
 

@@ -27,6 +27,7 @@ from planner.cli.options import (
     option,
     plan_option,
     search_option,
+    serve_option,
     what_option,
 )
 from planner.cli.plans import plans_app
@@ -36,6 +37,7 @@ from planner.cli.values import (
     duration_s,
     find_hosts,
     one_of,
+    stored_name,
     strategies_named,
 )
 from planner.errors import UsageError
@@ -381,6 +383,63 @@ def doctor(
     from planner.commands.doctor_hosts import examine_hosts
 
     examine_hosts(found, db, out, workload=workload)
+
+
+@app.command(cls=GroupedCommand)
+def serve(
+    *,
+    host: Annotated[
+        str, serve_option("--host", help_="Address to listen on.", metavar="ADDRESS")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, serve_option("--port", help_="0 takes any that is free.", min=0, max=65535)
+    ] = 0,
+    allow_actions: Annotated[
+        bool,
+        serve_option("--allow-actions", help_="Let it start and end jobs; else it only shows."),
+    ] = False,
+    use_case: Annotated[
+        list[str] | None,
+        serve_option(
+            "--use-case",
+            help_="One that may be tuned and trained, beside the built-in ones; may be repeated.",
+            metavar="NAME",
+        ),
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        serve_option(
+            "--token-file",
+            help_="Token for scripts and for signing in; made where it is missing.",
+            parser=named,
+            metavar="FILE",
+        ),
+    ] = None,
+    public_url: Annotated[
+        list[str] | None,
+        serve_option(
+            "--public-url",
+            help_="Address of a proxy in front, as https://lab.example; may be repeated.",
+            metavar="URL",
+        ),
+    ] = None,
+    open_: Annotated[bool, serve_option("--open", help_="Open it in a browser.")] = False,
+    db: Database = DEFAULT_DATABASE,
+) -> None:
+    """Show machines, searches, plans and trainings as pages, and as an API."""
+    from planner.commands.serve import serve as serve_settings
+    from planner.service.settings import ServiceSettings
+
+    settings = ServiceSettings(
+        db=db,
+        host=host,
+        port=port,
+        allow_actions=allow_actions,
+        token_file=token_file,
+        use_cases=tuple(stored_name(name) for name in use_case or ()),
+        public_urls=tuple(public_url or ()),
+    )
+    serve_settings(settings, start_output("serve", as_json=False), opens=open_)
 
 
 def _show_summaries(command: str, summaries: dict[str, str], *, as_json: bool) -> None:

@@ -47,6 +47,7 @@ search_option = partial(option, group="Search")
 plan_option = partial(option, group="Plan")
 faults_option = partial(option, group="Checkpoints and faults")
 hosts_option = partial(option, group="Hosts")
+serve_option = partial(option, group="Server")
 
 _CASE_HELP = "Built-in name, package.module:object or file.py:object."
 

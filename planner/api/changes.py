@@ -1,0 +1,66 @@
+"""Changes: what was added to a database, for those who follow it.
+
+Example:
+    >>> from planner.api import changes
+    >>> follower = changes.Follower()
+    >>> place = follower.read(None).newest  # doctest: +SKIP
+    >>> [change.topic for change in follower.read(place).events]  # doctest: +SKIP
+    [<Topic.STUDY: 'study'>]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from planner.errors import NoDatabaseError, StoreError
+from planner.records.event_record import EventRecord
+from planner.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeBatch:
+    """Changes after a place in the log."""
+
+    newest: int
+    """Number of the newest change there is; 0 without one."""
+
+    events: Sequence[EventRecord] = ()
+    """Oldest first; there may be more."""
+
+    is_whole: bool = True
+    """False where changes between the place and these are not in the log any more."""
+
+
+class Follower:
+    """Reads the log of changes again and again.
+
+    Args:
+        db: Database, which need not be there yet.
+    """
+
+    def __init__(self, db: str = "planner.db") -> None:
+        self._db = db
+        self._store: Store | None = None
+
+    def read(self, after: int | None) -> ChangeBatch:
+        """Give what came after a change; with ``None`` only which is the newest.
+
+        Raises:
+            StoreError: The database cannot be used.
+        """
+        try:
+            if self._store is None:
+                self._store = Store.open(self._db, create=False)
+            log = self._store.events
+            newest = log.newest()
+            if after is None or newest <= after:
+                return ChangeBatch(newest=newest)
+            events = log.after(after)
+            is_whole = bool(events) and events[0].id == after + 1
+            return ChangeBatch(newest=newest, events=events, is_whole=is_whole or log.has(after))
+        except NoDatabaseError:
+            return ChangeBatch(newest=0)
+        except StoreError:
+            self._store = None  # it may have been replaced
+            raise

@@ -1,0 +1,1 @@
+"""Service: the planner over HTTP, as an API and as pages."""

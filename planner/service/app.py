@@ -1,0 +1,109 @@
+"""The application: every route of the service, behind the guard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from starlette.routing import Router
+
+from planner.api import changes
+from planner.service.addresses import Addresses
+from planner.service.answers import HTML, Answer, App
+from planner.service.attempts import WrongTokens
+from planner.service.calls import Answering, Call
+from planner.service.credentials import Credentials
+from planner.service.documents import RequestError
+from planner.service.entrance import Entrance
+from planner.service.events import EventStreams
+from planner.service.guard import Guard
+from planner.service.guarded_route import FORM, GuardedRoute
+from planner.service.pages.assets import find_asset
+from planner.service.pages.site import PageRequest, Site
+from planner.service.settings import Bounds, ServiceSettings
+from planner.service.work import WorkerThreads
+
+_THREADS = 4
+_FOR_EVER = {b"cache-control": b"private, max-age=31536000, immutable"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """The application with what ends its streams."""
+
+    app: App
+    routes: tuple[GuardedRoute, ...]
+    streams: EventStreams
+
+
+def make_service(
+    settings: ServiceSettings,
+    *,
+    addresses: Addresses,
+    credentials: Credentials,
+    cookie: str,
+    bounds: Bounds,
+    on_used: Callable[[], None],
+) -> Service:
+    """Put the application together.
+
+    Args:
+        settings: What is served.
+        addresses: Names of the server.
+        credentials: Who may read.
+        cookie: Name of the cookie.
+        bounds: Sizes and times.
+        on_used: Called when the token for one use was used.
+    """
+    threads = WorkerThreads(_THREADS, most_waiting=bounds.waiting)
+    streams = EventStreams(changes.Follower(settings.db).read, threads, bounds)
+    wrong_tokens = WrongTokens(bounds.wrong_tokens, bounds.wrong_tokens_per_s)
+    entrance = Entrance(credentials, wrong_tokens, cookie=cookie, on_used=on_used)
+    routes = (
+        *_page_routes(settings, threads),
+        GuardedRoute("/static/{name}", Answering(_give_asset, None)),
+        GuardedRoute(
+            "/sign-in",
+            entrance.sign_in,
+            methods=("POST",),
+            content_types=(FORM,),
+            is_open=True,
+            body_bytes=4096,
+        ),
+        GuardedRoute("/api/v1/events", streams, methods=("GET",), command="events"),
+    )
+    router = Router(routes=list(routes), redirect_slashes=False)
+    guard = Guard(
+        router,
+        routes=routes,
+        addresses=addresses,
+        credentials=credentials,
+        bounds=bounds,
+        allow_actions=settings.allow_actions,
+        entrance=entrance,
+        wrong_tokens=wrong_tokens,
+    )
+    return Service(app=guard, routes=routes, streams=streams)
+
+
+def _page_routes(settings: ServiceSettings, threads: WorkerThreads) -> list[GuardedRoute]:
+    site = Site(
+        settings.db, allows_actions=settings.allow_actions, use_cases=tuple(settings.use_cases)
+    )
+
+    def make(path: str) -> GuardedRoute:
+        def answer(call: Call) -> Answer:
+            request = PageRequest(path=call.path, numbers=call.numbers, query=call.query)
+            page = site.show(path, request)
+            return Answer(status=page.status, body=page.html.encode(), content_type=HTML)
+
+        return GuardedRoute(path.replace("{id}", "{id:int}"), Answering(answer, threads))
+
+    return [make(path) for path in site.paths]
+
+
+def _give_asset(call: Call) -> Answer:
+    asset = find_asset(call.names["name"])
+    if asset is None:
+        raise RequestError(404, "there is nothing at this address")
+    return Answer(body=asset.content, content_type=asset.content_type.encode(), headers=_FOR_EVER)

@@ -1,0 +1,186 @@
+"""Events: what changes in the database, sent to every browser and script that follows.
+
+One poller reads the log for all, while there is somebody who follows. It keeps the latest events; a
+reader has a place among them and no queue of its own, so that one who reads slowly costs nothing
+and learns that it has missed some.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from planner.api.changes import ChangeBatch
+from planner.errors import PlannerError
+from planner.plans.stored_plan import iso_utc
+from planner.records.event_record import EventRecord
+from planner.service.answers import Message, Receive, Scope, Send
+from planner.service.documents import RequestError
+from planner.service.settings import Bounds
+from planner.service.work import WorkerThreads
+
+_MOST_KEPT = 2000
+_RETRY_MS = 2000
+
+
+ReadChanges = Callable[[int | None], ChangeBatch]
+"""As `planner.api.changes.Follower.read`."""
+
+
+class EventStreams:
+    """Sends events to those who follow.
+
+    Args:
+        read: Reads the log.
+        threads: Where that is done.
+        bounds: Of the streams.
+    """
+
+    def __init__(self, read: ReadChanges, threads: WorkerThreads, bounds: Bounds) -> None:
+        self._read = read
+        self._threads = threads
+        self._bounds = bounds
+        self._kept: deque[EventRecord] = deque(maxlen=_MOST_KEPT)
+        self._newest: int | None = None
+        self._changed = asyncio.Event()
+        self._readers = 0
+        self._poller: asyncio.Task[None] | None = None
+        self._has_ended = False
+        self._beginning = asyncio.Lock()
+
+    def end(self) -> None:
+        """End all streams, because the server ends."""
+        self._has_ended = True
+        self._changed.set()
+        if self._poller is not None:
+            self._poller.cancel()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request with a stream, until the client or the server ends it.
+
+        Raises:
+            RequestError: Too many follow already, or the place to begin at is no number.
+        """
+        place = _read_place(scope)
+        if self._readers >= self._bounds.readers:
+            raise RequestError(
+                503, "too many follow the events already", headers={b"retry-after": b"5"}
+            )
+        self._readers += 1
+        try:
+            async with self._beginning:
+                if self._poller is None:
+                    self._begin(await self._threads.run(lambda: self._read(None)))
+            gone = asyncio.ensure_future(_wait_until_gone(receive))
+            try:
+                await self._send_all(place, gone, send)
+            finally:
+                gone.cancel()
+        finally:
+            self._readers -= 1
+            if self._readers == 0 and self._poller is not None:
+                self._poller.cancel()
+                self._poller = None
+
+    def _begin(self, batch: ChangeBatch) -> None:
+        self._kept.clear()
+        self._newest = batch.newest
+        self._poller = asyncio.ensure_future(self._poll())
+
+    async def _poll(self) -> None:
+        while True:
+            await asyncio.sleep(self._bounds.poll_s)
+            known = self._newest or 0
+            try:
+                batch = await self._threads.run(lambda after=known: self._read(after))  # type: ignore[misc]
+            except (PlannerError, RequestError):
+                continue  # pages say what is the matter with the database
+            if batch.newest == known:
+                continue
+            if not batch.is_whole or batch.newest < known:
+                self._kept.clear()
+                self._newest = batch.newest
+            else:
+                self._kept.extend(batch.events)
+                self._newest = batch.events[-1].id
+            self._changed.set()
+            self._changed = asyncio.Event()
+
+    async def _send_all(self, place: int | None, gone: asyncio.Future[None], send: Send) -> None:
+        headers = [(b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await _write(send, f"retry: {_RETRY_MS}\n\n")
+        if place is None:
+            place = self._newest or 0
+        while not self._has_ended and not gone.done():
+            changed = self._changed
+            text, place = await self._catch_up(place)
+            if text:
+                await _write(send, text)
+                continue
+            waited = asyncio.ensure_future(changed.wait())
+            done, _ = await asyncio.wait(
+                (waited, gone),
+                timeout=self._bounds.heartbeat_s,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            waited.cancel()
+            if not done:
+                await _write(send, ": still here\n\n")
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _catch_up(self, place: int) -> tuple[str, int]:
+        """Give what a reader at a place has missed, and its new place."""
+        newest = self._newest or 0
+        if place == newest:
+            return "", place
+        if place < newest and self._kept and self._kept[0].id <= place + 1:
+            events: Sequence[EventRecord] = [one for one in self._kept if one.id > place]
+        elif place < newest:
+            batch = await self._threads.run(lambda: self._read(place))
+            if not batch.is_whole or not batch.events:
+                return _reset(newest), newest
+            events = batch.events
+        else:  # of another database, or of one that was replaced
+            return _reset(newest), newest
+        return "".join(map(_change, events)), events[-1].id
+
+
+def _change(event: EventRecord) -> str:
+    data = {
+        "id": event.id,
+        "created_at": iso_utc(event.created_at),
+        "topic": str(event.topic),
+        "subject_id": event.subject_id,
+    }
+    return f"id: {event.id}\nevent: change\ndata: {json.dumps(data)}\n\n"
+
+
+def _reset(newest: int) -> str:
+    return f"id: {newest}\nevent: reset\ndata: {json.dumps({'id': newest})}\n\n"
+
+
+def _read_place(scope: Scope) -> int | None:
+    """Give the number of the last event that a reader has seen."""
+    said = dict(scope["headers"]).get(b"last-event-id", b"").decode("latin-1")
+    if not said:
+        query = scope["query_string"].decode("latin-1")
+        said = next((p[6:] for p in query.split("&") if p.startswith("after=")), "")
+    if not said:
+        return None
+    if not (said.isascii() and said.isdecimal() and len(said) <= 18):
+        raise RequestError(400, "Last-Event-ID: expected the number of an event")
+    return int(said)
+
+
+async def _wait_until_gone(receive: Receive) -> None:
+    while True:
+        message: Message = await receive()
+        if message["type"] == "http.disconnect":
+            return
+
+
+async def _write(send: Send, text: str) -> None:
+    await send({"type": "http.response.body", "body": text.encode(), "more_body": True})

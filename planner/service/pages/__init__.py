@@ -1,0 +1,1 @@
+"""Pages of the service: what each shows, its template, and what all of them have in common."""

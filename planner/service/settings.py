@@ -1,0 +1,67 @@
+"""Settings of a server: what it serves, on which address, and to whom."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceSettings:
+    """What ``ddlplan serve`` was started with."""
+
+    db: str = "planner.db"
+    host: str = "127.0.0.1"
+    """Address or name that it listens on."""
+
+    port: int = 0
+    """0 takes any that is free."""
+
+    allow_actions: bool = False
+    """Whether jobs may be started and ended, and plans imported and removed."""
+
+    token_file: Path | None = None
+    """Holds the token that scripts send and people type."""
+
+    use_cases: Sequence[str] = ()
+    """Those that may be tuned and trained, as `launch.use_cases.make_workload` spells them."""
+
+    public_urls: Sequence[str] = ()
+    """Addresses under which a proxy in front shows it, such as ``https://lab.example``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """Sizes, numbers and times beyond which a request is refused or a connection ended."""
+
+    url_bytes: int = 4096
+    header_bytes: int = 16 * 1024
+    headers: int = 64
+    body_bytes: int = 2**20
+    """As large as a plan file may be."""
+
+    connections: int = 512
+    readers: int = 256
+    """Open event streams."""
+
+    waiting: int = 256
+    """Requests that wait for a thread."""
+
+    head_s: float = 10.0
+    """For all headers of a request to come, counted from the connection or the last answer."""
+
+    body_s: float = 10.0
+    write_s: float = 15.0
+    """For a client to read some of what is sent."""
+
+    heartbeat_s: float = 15.0
+    """Between lines that keep an event stream open."""
+
+    poll_s: float = 0.5
+    """Between looks for new events, while somebody follows them."""
+
+    wrong_tokens: int = 10
+    """Of one address, at once; then one more every six seconds."""
+
+    wrong_tokens_per_s: float = 1 / 6
