@@ -129,6 +129,24 @@ def convert(values: object, as_type: type[T], *, source: str, allow_unknown_keys
     return value
 
 
+def json_schemas(types: Sequence[type], template: str) -> dict[str, Any]:
+    """Give JSON Schemas of what `to_builtins` makes of values of these types, by their names.
+
+    Every key is there, also where a value has a default.
+
+    Args:
+        types: Dataclasses; those that they hold are described too.
+        template: What one refers to another by, with ``{name}`` in it.
+    """
+    _, found = msgspec.json.schema_components(types, ref_template=template)
+    for schema in found.values():
+        if "properties" in schema:
+            schema["required"] = list(schema["properties"])
+        for inner in schema.get("properties", {}).values():
+            inner.pop("default", None)
+    return dict(found)
+
+
 def find_unknown_keys(given: Any, known: Any, path: str = "") -> Iterator[tuple[str, str | None]]:
     """Find the keys that were given and that the value made of them does not have.
 

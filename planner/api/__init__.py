@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from planner.api import plans as plans
     from planner.api import studies as studies
     from planner.api import together as together
+    from planner.api import trainings as trainings
     from planner.api.launching import LaunchResult as LaunchResult
     from planner.api.launching import PreparedLaunch as PreparedLaunch
     from planner.api.launching import launch as launch
@@ -54,12 +55,12 @@ _NAMES = {
     "planner.tuning.tune_request": "TuneRequest",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
-_PARTS = ("machines", "plans", "studies", "together")
+_PARTS = ("machines", "plans", "studies", "together", "trainings")
 __all__ = sorted([*_MODULES, *_PARTS])  # mypy goes by the imports above
 
 
 def __getattr__(name: str) -> Any:
-    if name in (*_PARTS, "grids"):
+    if name in (*_PARTS, "changes", "grids"):
         return import_module(f"planner.api.{name}")
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

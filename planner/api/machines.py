@@ -9,6 +9,7 @@ Example:
 from __future__ import annotations
 
 from planner.cluster.links import MeasuredLinks
+from planner.errors import NoPlanError
 from planner.records.machine_record import MachineRecord
 from planner.store import Store
 
@@ -27,6 +28,24 @@ def find(*, db: str = "planner.db") -> list[MachineRecord]:
     """
     with Store.open(db, create=False) as store:
         return store.catalog.machines()
+
+
+def get(machine_id: int, *, db: str = "planner.db") -> MachineRecord:
+    """Give one machine.
+
+    Example:
+        >>> from planner.api import machines
+        >>> machines.get(1).name  # doctest: +SKIP
+        'node1'
+
+    Raises:
+        NoPlanError: None has this number.
+        StoreError: The database cannot be used.
+    """
+    found = next((one for one in find(db=db) if one.id == machine_id), None)
+    if found is None:
+        raise NoPlanError(f"no machine {machine_id}: ddlplan probe makes one known")
+    return found
 
 
 def find_networks(*, db: str = "planner.db") -> list[MeasuredLinks]:

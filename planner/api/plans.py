@@ -67,7 +67,38 @@ def find(
         StoreError: The database cannot be used.
     """
     with Store.open(db, create=False) as store:
-        return [_judge(store, stored) for stored in store.plans(use_case, node)]
+        return _judge_all(store, store.plans(use_case, node))
+
+
+def find_latest(
+    use_case: str | None = None,
+    node: str | None = None,
+    *,
+    before: int | None = None,
+    most: int | None = None,
+    db: str = "planner.db",
+) -> list[FoundPlan]:
+    """Give stored plans, the newest first, in parts.
+
+    Example:
+        >>> from planner.api import plans
+        >>> [plan.stored.id for plan in plans.find_latest(most=2)]  # doctest: +SKIP
+        [3, 1]
+
+    Args:
+        use_case: Only of this one, as it was spelled.
+        node: Only of this node.
+        before: With a lower number.
+        most: At most so many.
+        db: Database.
+
+    Raises:
+        NoDatabaseError: There is no database.
+        StoreError: The database cannot be used.
+    """
+    with Store.open(db, create=False) as store:
+        found = store.catalog.plans(use_case=use_case, node=node, before=before, most=most)
+        return _judge_all(store, found)
 
 
 def get(plan_id: int, *, db: str = "planner.db") -> FoundPlan:
@@ -170,10 +201,57 @@ def find_trials(
         return store.all_trials(use_case, node)
 
 
+def find_latest_trials(
+    study_id: int | None = None,
+    use_case: str | None = None,
+    node: str | None = None,
+    *,
+    before: int | None = None,
+    most: int | None = None,
+    db: str = "planner.db",
+) -> Sequence[StoredTrial]:
+    """Give trials, the newest first, in parts.
+
+    Example:
+        >>> from planner.api import plans
+        >>> plans.find_latest_trials(study_id=3, most=1)[0].number  # doctest: +SKIP
+        60
+
+    Args:
+        study_id: Only of this study.
+        use_case: Only of this one, as it was spelled.
+        node: Only of this node.
+        before: With a lower number.
+        most: At most so many.
+        db: Database.
+
+    Raises:
+        NoPlanError: There is no such study.
+        StoreError: The database cannot be used.
+    """
+    with Store.open(db, create=False) as store:
+        if study_id is not None:
+            store.catalog.study(study_id)  # or it raises
+        return store.catalog.trials(
+            study_id=study_id, use_case=use_case, node=node, before=before, most=most
+        )
+
+
 def _judge(store: Store, stored: StoredPlan) -> FoundPlan:
-    fingerprint = store.latest_fingerprint(stored.node)
-    reasons = stale_reasons(stored, fingerprint=fingerprint, software=current_software())
-    return FoundPlan(stored=stored, stale_reasons=tuple(reasons))
+    return _judge_all(store, [stored])[0]
+
+
+def _judge_all(store: Store, found: Sequence[StoredPlan]) -> list[FoundPlan]:
+    fingerprints, software = store.catalog.fingerprints(), current_software()
+    return [
+        FoundPlan(
+            stored=one,
+            stale_reasons=stale_reasons(
+                one, fingerprint=fingerprints.get(one.node), software=software
+            ),
+        )
+        for one in found
+    ]
 
 
 def _judge_with_trials(store: Store, stored: StoredPlan) -> FoundPlan:

@@ -34,7 +34,12 @@ class FoundStudy:
 
 
 def find(
-    *, before: int | None = None, most: int | None = None, db: str = "planner.db"
+    use_case: str | None = None,
+    node: str | None = None,
+    *,
+    before: int | None = None,
+    most: int | None = None,
+    db: str = "planner.db",
 ) -> list[StudyRecord]:
     """Give studies without their trials, the newest first.
 
@@ -44,6 +49,8 @@ def find(
         'simplebig'
 
     Args:
+        use_case: Only of this one, as it was spelled.
+        node: Only on this node.
         before: With a lower number.
         most: At most so many.
         db: Database.
@@ -53,7 +60,23 @@ def find(
         StoreError: The database cannot be used.
     """
     with Store.open(db, create=False) as store:
-        return store.catalog.studies(before=before, most=most)
+        return store.catalog.studies(use_case=use_case, node=node, before=before, most=most)
+
+
+def get_record(study_id: int, *, db: str = "planner.db") -> StudyRecord:
+    """Give one study without its trials.
+
+    Example:
+        >>> from planner.api import studies
+        >>> studies.get_record(3).outcomes  # doctest: +SKIP
+        {'ok': 55, 'oom': 6}
+
+    Raises:
+        NoPlanError: None has this number.
+        StoreError: The database cannot be used.
+    """
+    with Store.open(db, create=False) as store:
+        return store.catalog.study(study_id)
 
 
 def get(study_id: int, *, db: str = "planner.db") -> FoundStudy:

@@ -428,7 +428,7 @@ def serve(
 ) -> None:
     """Show machines, searches, plans and trainings as pages, and as an API."""
     from planner.commands.serve import serve as serve_settings
-    from planner.service.settings import ServiceSettings
+    from planner.service.requests.settings import ServiceSettings
 
     settings = ServiceSettings(
         db=db,

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from launch.plan import Plan
 from planner.api import plans
 from planner.api.plans import FoundPlan
 from planner.errors import NoDatabaseError
+from planner.plans.plain_commands import plain_commands
 from planner.report.comparison import compare as compare_plans
 from planner.report.comparison import comparison_text
 from planner.report.output import Output
@@ -112,24 +112,6 @@ def remove(db: str, out: Output, plan_id: int) -> None:
     plans.remove(plan_id, db=db)
     out.write_line(f"removed plan {plan_id}")
     out.finish({"id": plan_id})
-
-
-def plain_commands(plan: Plan) -> dict[str, str]:
-    """Give command lines that start a script of one's own in the layout of a plan.
-
-    They set processes, threads and devices. Batch and memory format are the script's to set.
-    """
-    per_process = plan.threads_per_process
-    script = "YOUR_SCRIPT.py"
-    mpirun = [
-        *("mpirun", "-n", str(plan.processes), "--bind-to", "core"),
-        *("--map-by", f"slot:PE={per_process}", "-x", f"OMP_NUM_THREADS={per_process}"),
-    ]
-    return {
-        "torchrun": f"OMP_NUM_THREADS={per_process} torchrun --standalone "
-        f"--nproc-per-node={plan.processes} {script}",
-        "mpirun": f"{' '.join(mpirun)} python {script}",
-    }
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from planner.errors import UsageError
 from planner.report.output import Output
-from planner.service.settings import ServiceSettings
+from planner.service.requests.settings import ServiceSettings
 from planner.store import Store
 
 _LIBRARIES = ("starlette", "uvicorn", "jinja2")
@@ -29,7 +29,7 @@ def serve(settings: ServiceSettings, out: Output, *, opens: bool) -> None:
     """
     if missing := [name for name in _LIBRARIES if find_spec(name) is None]:
         raise UsageError(f"no {', '.join(missing)} installed: pip install 'ddlplan[serve]'")
-    from planner.service.addresses import is_loopback
+    from planner.service.guard.addresses import is_loopback
     from planner.service.server import serve as serve_settings
 
     Store.check_location(settings.db)

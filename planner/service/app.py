@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from starlette.routing import Router
 
 from planner.api import changes
-from planner.service.addresses import Addresses
-from planner.service.answers import HTML, Answer, App
-from planner.service.attempts import WrongTokens
-from planner.service.calls import Answering, Call
-from planner.service.credentials import Credentials
-from planner.service.documents import RequestError
-from planner.service.entrance import Entrance
+from planner.service.endpoints.openapi import describe_api
+from planner.service.endpoints.reading import reading_endpoints
 from planner.service.events import EventStreams
-from planner.service.guard import Guard
-from planner.service.guarded_route import FORM, GuardedRoute
+from planner.service.guard.addresses import Addresses
+from planner.service.guard.attempts import WrongTokens
+from planner.service.guard.credentials import Credentials
+from planner.service.guard.entrance import Entrance
+from planner.service.guard.guard import Guard
 from planner.service.pages.assets import find_asset
 from planner.service.pages.site import PageRequest, Site
-from planner.service.settings import Bounds, ServiceSettings
-from planner.service.work import WorkerThreads
+from planner.service.requests.answers import HTML, Answer, App
+from planner.service.requests.calls import Answering, Call
+from planner.service.requests.documents import RequestError
+from planner.service.requests.guarded_route import FORM, GuardedRoute
+from planner.service.requests.settings import Bounds, ServiceSettings
+from planner.service.requests.work import WorkerThreads
 
 _THREADS = 4
 _FOR_EVER = {b"cache-control": b"private, max-age=31536000, immutable"}
@@ -70,6 +73,7 @@ def make_service(
             is_open=True,
             body_bytes=4096,
         ),
+        *_api_routes(settings, threads),
         GuardedRoute("/api/v1/events", streams, methods=("GET",), command="events"),
     )
     router = Router(routes=list(routes), redirect_slashes=False)
@@ -100,6 +104,24 @@ def _page_routes(settings: ServiceSettings, threads: WorkerThreads) -> list[Guar
         return GuardedRoute(path.replace("{id}", "{id:int}"), Answering(answer, threads))
 
     return [make(path) for path in site.paths]
+
+
+def _api_routes(settings: ServiceSettings, threads: WorkerThreads) -> list[GuardedRoute]:
+    endpoints = reading_endpoints(settings)
+    described = json.dumps(describe_api(endpoints), separators=(",", ":")).encode()
+    return [
+        GuardedRoute("/api/v1/openapi.json", Answering(lambda _: Answer(body=described), None)),
+        *(
+            GuardedRoute(
+                f"/api/v1{endpoint.path.replace('{id}', '{id:int}')}",
+                Answering(endpoint.call, threads),
+                methods=("POST",) if endpoint.is_action else ("GET", "HEAD"),
+                is_action=endpoint.is_action,
+                command=endpoint.command,
+            )
+            for endpoint in endpoints
+        ),
+    ]
 
 
 def _give_asset(call: Call) -> Answer:

@@ -11,7 +11,7 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from planner.service.settings import Bounds
+from planner.service.requests.settings import Bounds
 
 
 class BoundedConnection(H11Protocol):

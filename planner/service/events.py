@@ -16,10 +16,10 @@ from planner.api.changes import ChangeBatch
 from planner.errors import PlannerError
 from planner.plans.stored_plan import iso_utc
 from planner.records.event_record import EventRecord
-from planner.service.answers import Message, Receive, Scope, Send
-from planner.service.documents import RequestError
-from planner.service.settings import Bounds
-from planner.service.work import WorkerThreads
+from planner.service.requests.answers import Message, Receive, Scope, Send
+from planner.service.requests.documents import RequestError
+from planner.service.requests.settings import Bounds
+from planner.service.requests.work import WorkerThreads
 
 _MOST_KEPT = 2000
 _RETRY_MS = 2000

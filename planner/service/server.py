@@ -12,11 +12,11 @@ from types import FrameType
 import uvicorn
 
 from planner.errors import UsageError
-from planner.service.addresses import Addresses, is_loopback
 from planner.service.app import Service, make_service
 from planner.service.connection import BoundedConnection, connection_class
-from planner.service.credentials import Credentials, read_token_file
-from planner.service.settings import Bounds, ServiceSettings
+from planner.service.guard.addresses import Addresses, is_loopback
+from planner.service.guard.credentials import Credentials, read_token_file
+from planner.service.requests.settings import Bounds, ServiceSettings
 
 _BACKLOG = 256
 _GRACE_S = 0.4

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import Select, Table, func, select
 
 from launch.case_facts import CaseFacts
 from planner.cluster.links import MeasuredLinks
 from planner.errors import NoPlanError
+from planner.plans.stored_plan import StoredPlan
 from planner.records.machine_record import MachineRecord
 from planner.records.study_record import StudyRecord
 from planner.store.database import Database
-from planner.store.rows import find_document, links_from_row
-from planner.store.tables import links, nodes, probes, studies, trials
+from planner.store.rows import find_document, links_from_row, plan_from_row, trial_from_row
+from planner.store.tables import links, nodes, plans, probes, studies, trials
+from planner.tuning.study import StoredTrial
 from probes import codec
 from probes.hardware import Hardware
 
@@ -47,17 +49,30 @@ class Catalog:
 
         return self._database.fetch(query, decode)
 
-    def studies(self, *, before: int | None = None, most: int | None = None) -> list[StudyRecord]:
+    def fingerprints(self) -> dict[str, str]:
+        """Give the hardware that each node had most recently, by its name."""
+        query = select(nodes.c.name, nodes.c.fingerprint).order_by(nodes.c.last_seen, nodes.c.id)
+        rows = self._database.fetch(query, dict)
+        return {row["name"]: row["fingerprint"] for row in rows}
+
+    def studies(
+        self,
+        *,
+        use_case: str | None = None,
+        node: str | None = None,
+        before: int | None = None,
+        most: int | None = None,
+    ) -> list[StudyRecord]:
         """Give studies, the newest first.
 
         Args:
+            use_case: Of this use case, as it was spelled.
+            node: On this node.
             before: With a lower number.
             most: At most so many.
         """
-        query = select(studies).order_by(studies.c.id.desc()).limit(most)
-        if before is not None:
-            query = query.where(studies.c.id < before)
-        rows = self._database.fetch(query, dict)
+        query = _newest(select(studies), studies, before, most)
+        rows = self._database.fetch(_only(query, studies, use_case, node), dict)
         return self._with_trials(rows)
 
     def study(self, study_id: int) -> StudyRecord:
@@ -72,6 +87,41 @@ class Catalog:
         if not rows:
             raise NoPlanError(f"no study {study_id}: ddlplan tune begins one")
         return self._with_trials(rows)[0]
+
+    def plans(
+        self,
+        *,
+        use_case: str | None = None,
+        node: str | None = None,
+        before: int | None = None,
+        most: int | None = None,
+    ) -> list[StoredPlan]:
+        """Give plans, the newest first; see `studies`."""
+        query = _newest(select(plans), plans, before, most)
+        return self._database.fetch(_only(query, plans, use_case, node), plan_from_row)
+
+    def trials(
+        self,
+        *,
+        study_id: int | None = None,
+        use_case: str | None = None,
+        node: str | None = None,
+        before: int | None = None,
+        most: int | None = None,
+    ) -> list[StoredTrial]:
+        """Give trials, the newest first; see `studies`.
+
+        Args:
+            study_id: Of this study.
+            use_case: Of studies of this use case, as it was spelled.
+            node: Of studies on this node.
+            before: With a lower number.
+            most: At most so many.
+        """
+        query = _newest(select(trials).join(studies), trials, before, most)
+        if study_id is not None:
+            query = query.where(trials.c.study_id == study_id)
+        return self._database.fetch(_only(query, studies, use_case, node), trial_from_row)
 
     def links(self) -> list[MeasuredLinks]:
         """Give the measurements of networks, the latest first."""
@@ -108,3 +158,14 @@ class Catalog:
             )
             for row in rows
         ]
+
+
+def _newest(query: Select[Any], table: Table, before: int | None, most: int | None) -> Select[Any]:
+    query = query.order_by(table.c.id.desc()).limit(most)
+    return query if before is None else query.where(table.c.id < before)
+
+
+def _only(query: Select[Any], table: Table, use_case: str | None, node: str | None) -> Select[Any]:
+    if use_case is not None:
+        query = query.where(table.c.use_case == use_case)
+    return query if node is None else query.where(table.c.node == node)

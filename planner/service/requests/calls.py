@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import parse_qs
 
-from planner.service.answers import Answer, Receive, Scope, Send
-from planner.service.documents import RequestError
-from planner.service.work import WorkerThreads
+from planner.service.requests.answers import Answer, Receive, Scope, Send
+from planner.service.requests.documents import RequestError
+from planner.service.requests.work import WorkerThreads
 
 _MAX_ID = 2**53
 _MOST_FIELDS = 100

@@ -8,7 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 
-from planner.service.documents import RequestError
+from planner.service.requests.documents import RequestError
 
 _MOST_CLIENTS = 4096
 

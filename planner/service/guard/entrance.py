@@ -16,10 +16,10 @@ import re
 from collections.abc import Callable, Mapping
 from urllib.parse import parse_qs, quote
 
-from planner.service.answers import HTML, Answer, Receive, Scope, Send
-from planner.service.attempts import WrongTokens
-from planner.service.credentials import SESSION_S, Credentials
-from planner.service.documents import CHALLENGE, RequestError
+from planner.service.guard.attempts import WrongTokens
+from planner.service.guard.credentials import SESSION_S, Credentials
+from planner.service.requests.answers import HTML, Answer, Receive, Scope, Send
+from planner.service.requests.documents import CHALLENGE, RequestError
 
 _NEXT = re.compile(r"/(?!/)[A-Za-z0-9._~/-]*(?:\?[A-Za-z0-9._~/%&=+,:;!*()@$-]*)?")
 _STYLE = (

@@ -15,14 +15,14 @@ import traceback
 from collections.abc import Sequence
 from urllib.parse import unquote_to_bytes
 
-from planner.service.addresses import Addresses, is_loopback
-from planner.service.answers import HTML, Answer, App, Message, Receive, Scope, Send
-from planner.service.attempts import WrongTokens
-from planner.service.credentials import Credentials
-from planner.service.documents import CHALLENGE, RequestError, error_document
-from planner.service.entrance import Entrance
-from planner.service.guarded_route import GuardedRoute, find_routes
-from planner.service.settings import Bounds
+from planner.service.guard.addresses import Addresses, is_loopback
+from planner.service.guard.attempts import WrongTokens
+from planner.service.guard.credentials import Credentials
+from planner.service.guard.entrance import Entrance
+from planner.service.requests.answers import HTML, Answer, App, Message, Receive, Scope, Send
+from planner.service.requests.documents import CHALLENGE, RequestError, error_document
+from planner.service.requests.guarded_route import GuardedRoute, find_routes
+from planner.service.requests.settings import Bounds
 
 _ONCE_ONLY = (
     b"host",

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from planner.service.documents import RequestError
+from planner.service.requests.documents import RequestError
 
 T = TypeVar("T")
 

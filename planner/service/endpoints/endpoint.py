@@ -1,0 +1,156 @@
+"""Endpoints: addresses of the API as values, each with its function and the shape of its data."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlencode
+
+from planner.errors import (
+    NoDatabaseError,
+    NoJobError,
+    NoPlanError,
+    NoTrainingError,
+    PlannerError,
+    StoreError,
+    UsageError,
+)
+from planner.exit_codes import classify_error
+from planner.quantities import printable
+from planner.service.endpoints.shapes import Shape
+from planner.service.requests.answers import Answer
+from planner.service.requests.calls import Call
+from planner.service.requests.documents import RequestError, data_document
+
+PER_PAGE, MOST_PER_PAGE = 50, 500
+_STATUS = {
+    NoPlanError: 404,
+    NoJobError: 404,
+    NoTrainingError: 404,
+    UsageError: 400,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """A value in the query of an address."""
+
+    name: str
+    about: str
+    is_number: bool = False
+    choices: Sequence[str] = ()
+    is_needed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What an endpoint has found."""
+
+    data: Any
+    warnings: Sequence[str] = ()
+    next_before: int | None = None
+    """Where the rest of a list begins; ``None`` where this is its end."""
+
+
+Values = Mapping[str, Any]
+"""Checked values: those of the query and of the address by their names, and ``body``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """An address of the API."""
+
+    path: str
+    """Below ``/api/v1``, with ``{id}`` in it."""
+
+    command: str
+    """What would print its document."""
+
+    about: str
+    answer: Callable[[Values], Found]
+    shape: Shape
+    parameters: Sequence[Parameter] = ()
+    is_list: bool = False
+    is_action: bool = False
+    body: Shape | None = None
+    """Of an action."""
+
+    errors: Sequence[int] = field(default=())
+    """Statuses that it may have beside those of every endpoint."""
+
+    @property
+    def method(self) -> str:
+        """GET, or POST of an action."""
+        return "POST" if self.is_action else "GET"
+
+    def call(self, call: Call) -> Answer:
+        """Answer a request.
+
+        Raises:
+            RequestError: It cannot be.
+        """
+        values = self._read(call)
+        try:
+            found = self.answer(values)
+        except NoDatabaseError as error:
+            if not self.is_list:
+                raise _refused(error) from error
+            found = Found(data=[], warnings=["nothing is stored yet: run ddlplan tune first"])
+        except PlannerError as error:
+            raise _refused(error) from error
+        next_page = None
+        if found.next_before is not None:
+            given = {p.name: values[p.name] for p in self.parameters if values[p.name] is not None}
+            next_page = _address(call.path, {**given, "before": found.next_before})
+        body = data_document(
+            self.command,
+            found.data,
+            warnings=found.warnings,
+            next_page=next_page,
+            is_list=self.is_list,
+        )
+        return Answer(body=body)
+
+    def _read(self, call: Call) -> dict[str, Any]:
+        known = {one.name: one for one in self.parameters}
+        if unknown := sorted(call.query.keys() - known):
+            names = ", ".join(known) or "none"
+            raise RequestError(400, f"{printable(unknown[0][:60])} is no parameter here: {names}")
+        values: dict[str, Any] = {
+            one.name: _read_value(one, call.query.get(one.name, ())) for one in self.parameters
+        }
+        return {**values, **call.numbers, "body": call.body}
+
+
+def _read_value(parameter: Parameter, given: Sequence[str]) -> str | int | None:
+    name = parameter.name
+    if len(given) > 1:
+        raise RequestError(400, f"{name} is there more than once")
+    if not given or not given[0]:
+        if parameter.is_needed:
+            raise RequestError(400, f"{name} is missing: {parameter.about}")
+        return None
+    text = given[0]
+    if parameter.is_number:
+        if not (text.isascii() and text.isdecimal() and len(text) <= 15 and int(text) > 0):
+            raise RequestError(400, f"{name}: expected a whole number above 0")
+        return int(text)
+    if parameter.choices and text not in parameter.choices:
+        raise RequestError(400, f"{name}: choose one of {', '.join(parameter.choices)}")
+    return text
+
+
+def _refused(error: PlannerError) -> RequestError:
+    code, kind = classify_error(error) or (8, "bug")
+    if isinstance(error, StoreError):
+        sys.stderr.write(f"error: {printable(str(error))}\n")
+        message = "the database cannot be used: the terminal of ddlplan serve says why"
+        return RequestError(503, message, code=code, kind=kind)
+    status = next((_STATUS[base] for base in type(error).__mro__ if base in _STATUS), 400)
+    return RequestError(status, str(error), code=code, kind=kind)
+
+
+def _address(path: str, query: Mapping[str, Any]) -> str:
+    return f"{path}?{urlencode(query)}"

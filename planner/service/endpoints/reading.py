@@ -1,0 +1,332 @@
+"""Endpoints that read: machines, studies, trials, plans, trainings, networks, and what there is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from launch.strategies import strategy_summaries
+from launch.use_cases import use_case_summaries
+from planner.api import machines, plans, studies, together, trainings
+from planner.api.plans import FoundPlan
+from planner.api.together import HostsTogether
+from planner.cluster.links import MeasuredLinks
+from planner.plans.plain_commands import plain_commands
+from planner.records.machine_record import MachineRecord
+from planner.records.study_record import StudyRecord
+from planner.records.training_record import TrainingRecord, TrainingStatus
+from planner.report.comparison import compare
+from planner.report.node_choice import choice_json
+from planner.report.nodes import links_json
+from planner.report.trials import trial_json
+from planner.service.endpoints import shapes
+from planner.service.endpoints.endpoint import (
+    MOST_PER_PAGE,
+    PER_PAGE,
+    Endpoint,
+    Found,
+    Parameter,
+    Values,
+)
+from planner.service.endpoints.shapes import ANYTHING, TEXT, both, by_name, fields, many, of
+from planner.service.requests.settings import ServiceSettings
+
+_PAGED = (
+    Parameter(name="before", about="only what has a lower number", is_number=True),
+    Parameter(
+        name="limit",
+        about=f"at most so many, {PER_PAGE} by default and {MOST_PER_PAGE} at most",
+        is_number=True,
+    ),
+)
+_USE_CASE = Parameter(name="use_case", about="only of this use case")
+_NODE = Parameter(name="node", about="only of this machine")
+_EXPORTED = both(shapes.PLAN, fields(commands=by_name(TEXT)))
+
+
+def reading_endpoints(settings: ServiceSettings) -> list[Endpoint]:
+    """Give all endpoints that only read."""
+    db = settings.db
+
+    def machine_list(values: Values) -> Found:
+        return Found(data=machines.find(db=db))
+
+    def machine(values: Values) -> Found:
+        return Found(data=machines.get(values["id"], db=db))
+
+    def study_list(values: Values) -> Found:
+        return _page(
+            values,
+            lambda before, most: studies.find(
+                values["use_case"], values["node"], before=before, most=most, db=db
+            ),
+            lambda one: one.id,
+        )
+
+    def study(values: Values) -> Found:
+        return Found(data=studies.get_record(values["id"], db=db))
+
+    def trial_list(values: Values) -> Found:
+        return _page(
+            values,
+            lambda before, most: plans.find_latest_trials(
+                values.get("id"),
+                values.get("use_case"),
+                values.get("node"),
+                before=before,
+                most=most,
+                db=db,
+            ),
+            lambda one: one.id,
+            trial_json,
+        )
+
+    def plan_list(values: Values) -> Found:
+        return _page(
+            values,
+            lambda before, most: plans.find_latest(
+                values["use_case"], values["node"], before=before, most=most, db=db
+            ),
+            lambda one: one.stored.id or 0,
+            _plan_json,
+        )
+
+    def plan(values: Values) -> Found:
+        found = plans.get(values["id"], db=db)
+        return Found(data={**_plan_json(found), "worth": found.worth and found.worth.to_json()})
+
+    def plan_export(values: Values) -> Found:
+        found = plans.get(values["id"], db=db)
+        return Found(data={**_plan_json(found), "commands": plain_commands(found.stored.plan)})
+
+    def plan_comparison(values: Values) -> Found:
+        first, second = (plans.get(values[name], db=db) for name in ("first", "second"))
+        comparison = compare(first.stored, second.stored)
+        return Found(
+            data=comparison.to_json(first_stale=first.is_stale, second_stale=second.is_stale),
+            warnings=comparison.warnings,
+        )
+
+    def training_list(values: Values) -> Found:
+        states = None if values["state"] is None else [TrainingStatus(values["state"])]
+        return _page(
+            values,
+            lambda before, most: trainings.find(
+                values["use_case"], states=states, before=before, most=most, db=db
+            ),
+            lambda one: one.id or 0,
+        )
+
+    def training(values: Values) -> Found:
+        return Found(data=trainings.get(values["id"], db=db))
+
+    def training_usage(values: Values) -> Found:
+        return Found(data=trainings.get_usage(values["id"], db=db))
+
+    def network_list(values: Values) -> Found:
+        found = machines.find_networks(db=db)
+        return Found(data=[_network_json(one) for one in found[:MOST_PER_PAGE]])
+
+    def hosts(values: Values) -> Found:
+        named = values["hosts"]
+        found = together.predict(
+            values["use_case"],
+            hosts=named.split(",") if named else None,
+            global_batch=values["global_batch"],
+            db=db,
+        )
+        return Found(data=found and _together_json(found))
+
+    return [
+        Endpoint(
+            path="/machines",
+            command="machines list",
+            about="Machines with what was measured of them, by name.",
+            answer=machine_list,
+            shape=many(of(MachineRecord)),
+            is_list=True,
+        ),
+        Endpoint(
+            path="/machines/{id}",
+            command="machines show",
+            about="A machine.",
+            answer=machine,
+            shape=of(MachineRecord),
+        ),
+        Endpoint(
+            path="/studies",
+            command="studies list",
+            about="Studies with how many of their trials ended how, the newest first.",
+            answer=study_list,
+            shape=many(of(StudyRecord)),
+            parameters=(_USE_CASE, _NODE, *_PAGED),
+            is_list=True,
+        ),
+        Endpoint(
+            path="/studies/{id}",
+            command="studies show",
+            about="A study.",
+            answer=study,
+            shape=of(StudyRecord),
+        ),
+        Endpoint(
+            path="/studies/{id}/trials",
+            command="trials",
+            about="Trials of a study, the newest first, failed ones with their reason.",
+            answer=trial_list,
+            shape=many(shapes.TRIAL),
+            parameters=_PAGED,
+            is_list=True,
+        ),
+        Endpoint(
+            path="/trials",
+            command="trials",
+            about="Trials of all studies, the newest first.",
+            answer=trial_list,
+            shape=many(shapes.TRIAL),
+            parameters=(_USE_CASE, _NODE, *_PAGED),
+            is_list=True,
+        ),
+        Endpoint(
+            path="/plans",
+            command="plans list",
+            about="Stored plans, the newest first.",
+            answer=plan_list,
+            shape=many(shapes.PLAN),
+            parameters=(_USE_CASE, _NODE, *_PAGED),
+            is_list=True,
+        ),
+        Endpoint(
+            path="/plans/compare",
+            command="plans compare",
+            about="Two plans side by side.",
+            answer=plan_comparison,
+            shape=shapes.COMPARISON,
+            parameters=(
+                Parameter(name="first", about="a plan", is_number=True, is_needed=True),
+                Parameter(name="second", about="another", is_number=True, is_needed=True),
+            ),
+        ),
+        Endpoint(
+            path="/plans/{id}",
+            command="plans show",
+            about="A plan with what it is worth.",
+            answer=plan,
+            shape=both(shapes.PLAN, fields(worth=shapes.maybe(shapes.WORTH))),
+        ),
+        Endpoint(
+            path="/plans/{id}/export",
+            command="plans export",
+            about="A plan as plans import takes it, with commands that need no ddlplan.",
+            answer=plan_export,
+            shape=_EXPORTED,
+        ),
+        Endpoint(
+            path="/trainings",
+            command="runs list",
+            about="Trainings, the newest first.",
+            answer=training_list,
+            shape=many(of(TrainingRecord)),
+            parameters=(
+                _USE_CASE,
+                Parameter(
+                    name="state",
+                    about="only in this state",
+                    choices=[str(state) for state in TrainingStatus],
+                ),
+                *_PAGED,
+            ),
+            is_list=True,
+        ),
+        Endpoint(
+            path="/trainings/{id}",
+            command="runs show",
+            about="A training with its epochs.",
+            answer=training,
+            shape=of(TrainingRecord),
+        ),
+        Endpoint(
+            path="/trainings/{id}/usage",
+            command="runs usage",
+            about="What each host of a training used over time.",
+            answer=training_usage,
+            shape=by_name(ANYTHING),
+        ),
+        Endpoint(
+            path="/networks",
+            command="networks list",
+            about="Measurements of the network between hosts, the latest first.",
+            answer=network_list,
+            shape=many(shapes.NETWORK),
+            is_list=True,
+        ),
+        Endpoint(
+            path="/hosts",
+            command="hosts",
+            about="How fast each set of the hosts of a measured network would train together.",
+            answer=hosts,
+            shape=shapes.maybe(shapes.TOGETHER),
+            parameters=(
+                _USE_CASE,
+                Parameter(name="hosts", about="of a network of just these, with commas"),
+                Parameter(name="global_batch", about="samples of a step", is_number=True),
+            ),
+        ),
+        Endpoint(
+            path="/use-cases",
+            command="use-cases",
+            about="Use cases that this server may tune and train.",
+            answer=lambda _: Found(data=_use_cases(settings)),
+            shape=many(shapes.SUMMARY),
+            is_list=True,
+        ),
+        Endpoint(
+            path="/strategies",
+            command="strategies",
+            about="Parallel strategies.",
+            answer=lambda _: Found(data=_summaries(strategy_summaries())),
+            shape=many(shapes.SUMMARY),
+            is_list=True,
+        ),
+    ]
+
+
+def _page(
+    values: Values,
+    find: Callable[[int | None, int], Sequence[Any]],
+    number: Callable[[Any], int],
+    to_json: Callable[[Any], Any] = lambda one: one,
+) -> Found:
+    """Give a part of a list, the newest first, and where the rest begins."""
+    limit = min(values["limit"] or PER_PAGE, MOST_PER_PAGE)
+    found = find(values["before"], limit + 1)
+    shown = found[:limit]
+    rest = number(shown[-1]) if len(found) > limit else None
+    return Found(data=[to_json(one) for one in shown], next_before=rest)
+
+
+def _plan_json(found: FoundPlan) -> dict[str, Any]:
+    return found.stored.to_json(stale=found.is_stale)
+
+
+def _network_json(measured: MeasuredLinks) -> dict[str, Any]:
+    return {**(links_json(measured) or {}), "measured_at": measured.measured_at}
+
+
+def _together_json(found: HostsTogether) -> dict[str, Any]:
+    return {
+        "network": _network_json(found.network),
+        "use_case": found.use_case,
+        "plans": [{"host": one.host, "plan_id": one.stored.id} for one in found.plans],
+        "choice": found.choice and choice_json(found.choice),
+        "reason": found.reason,
+    }
+
+
+def _use_cases(settings: ServiceSettings) -> list[dict[str, str]]:
+    own = dict.fromkeys(settings.use_cases, "yours, named by --use-case")
+    return _summaries({**use_case_summaries(), **own})
+
+
+def _summaries(found: dict[str, str]) -> list[dict[str, str]]:
+    return [{"name": name, "summary": summary} for name, summary in found.items()]
