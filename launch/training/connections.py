@@ -103,18 +103,19 @@ class Connections:
         peers = [rank for rank in ranks if rank != self._local_rank]
         mine = self._tokens[self._local_rank]
         sending = [distributed.isend(mine[peer], peer, group=group) for peer in peers]
-        received = torch.empty(_TOKEN_BYTES, dtype=torch.uint8)
-        for peer in peers:
-            distributed.recv(received, peer, group=group)
+        received = torch.empty(len(peers), _TOKEN_BYTES, dtype=torch.uint8)
+        for row, peer in zip(received, peers, strict=True):
+            distributed.recv(row, peer, group=group)
+        for work in sending:  # first: a worker that ends at once would leave its peer without one
+            if work is not None:
+                work.wait()
+        for row, peer in zip(received, peers, strict=True):
             expected = self._tokens[peer, self._local_rank]
-            if not secrets.compare_digest(received.numpy().tobytes(), expected.numpy().tobytes()):
+            if not secrets.compare_digest(row.numpy().tobytes(), expected.numpy().tobytes()):
                 raise LaunchError(
                     f"the connection of worker {self._local_rank} to worker {peer} leads to "
                     "another program of this machine: start again"
                 )
-        for work in sending:
-            if work is not None:
-                work.wait()
 
     def close(self) -> None:
         """Close the connections. A worker that still waits at the other end fails."""

@@ -235,8 +235,10 @@ def test_answer_tells_that_the_plan_is_stale_and_what_was_changed_in_it(import_f
     ended = tuned.end(launch(tuned, steady, *arguments))
     assert ended.code == 0, ended.err
     assert "plan 2 (stale, made with torch 1.0.0" in ended.err
-    plan = ended.document["data"]["plan"]
+    answer = ended.document["data"]
+    plan = answer["plan"]
     assert (plan["id"], plan["stale"], plan["node_batch"]) == (2, True, 12)
+    assert answer["expected_throughput_samples_per_s"] is None
 
 
 def test_best_plan_is_the_one_of_this_machine_as_it_is_now(import_for, tuned, steady):
