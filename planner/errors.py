@@ -81,6 +81,10 @@ class NoJobError(PlannerError):
     """No job has this number."""
 
 
+class SupervisorError(PlannerError):
+    """A job was stored and could not be started."""
+
+
 class NoTrainingError(PlannerError):
     """No training has this number."""
 

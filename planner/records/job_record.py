@@ -10,9 +10,6 @@ from typing import Any
 
 from launch.system.process_identity import ProcessIdentity
 
-DEAD_AFTER_S = 10.0
-"""A job of another machine that has not been heard of for so long is said to be interrupted."""
-
 
 class JobKind(StrEnum):
     """Command of a job."""
@@ -90,6 +87,6 @@ class JobRecord:
     """What it made or used, as far as known."""
 
     progress: Mapping[str, Any] | None = None
-    """What it does now, in the form that its kind has."""
+    """What it does now: `planner.records.progress`."""
 
     progress_at: datetime | None = None

@@ -105,6 +105,10 @@ class JobStore:
         """Note who waits for the turn of a job that is queued."""
         self._change(job_id, {"process": codec.to_builtins(process), "heartbeat_at": self._now()})
 
+    def set_folder(self, job_id: int, folder: str) -> None:
+        """Note where the log of a job is."""
+        self._change(job_id, {"folder": folder})
+
     def set_progress(
         self,
         job_id: int,
@@ -118,7 +122,7 @@ class JobStore:
         values = {"study_id": study_id, "training_id": training_id, "plan_id": plan_id}
         given = {name: value for name, value in values.items() if value is not None}
         at = {"progress": progress, "progress_at": self._now(), "heartbeat_at": self._now()}
-        self._change(job_id, {**at, **given})
+        self._change(job_id, {**at, **given}, from_states=[JobState.RUNNING])
 
     def request_cancel(self, job_id: int) -> bool:
         """Ask for the end of a job; false where it is over, or was asked before.

@@ -1,0 +1,68 @@
+"""Progress of a job: what a search or a training does now, as other programs are shown it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from launch.plan import Plan
+from probes.timing import Interval
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContenderStanding:
+    """A plan in the race: how it stands against the fastest so far, or why it has left."""
+
+    plan: Plan
+    throughput_samples_per_s: float | None
+    """``None`` before its first turn."""
+
+    speedup: Interval | None = None
+    """Time of a step of the incumbent per sample / its own; ``None`` of the incumbent itself."""
+
+    is_leading: bool = False
+    reason: str | None = None
+    """Why it has left; ``None`` of one that still takes turns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchProgress:
+    """A search under way."""
+
+    doing: str
+    """In a few words."""
+
+    budget_s: float
+    left_s: float | None
+    """Of the budget; ``None`` before the first trial."""
+
+    trials: int
+    """That have ended."""
+
+    best_samples_per_s: float | None = None
+    trial: Plan | None = None
+    """Plan that is being tried."""
+
+    standings: tuple[ContenderStanding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingProgress:
+    """A training under way."""
+
+    doing: str
+    epochs: int
+    epoch: int = 1
+    """From 1."""
+
+    steps: int = 0
+    """In all epochs."""
+
+    samples: int = 0
+    """Of this epoch, by now."""
+
+    samples_in_epoch: int | None = None
+    loss: float | None = None
+    """Of the last step; ``None`` before it, and where it is not finite."""
+
+    throughput_samples_per_s: float | None = None
+    """Of the last steps."""

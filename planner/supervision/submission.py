@@ -1,0 +1,85 @@
+"""Submission of a job: its row, its folder, and a supervisor that is nobody's child."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from planner.errors import PlannerError, SupervisorError
+from planner.plans.stored_plan import utc_now
+from planner.records.job_record import JobKind, JobRecord, JobState
+from planner.store import Store
+from planner.supervision.job_folder import JOBS, JobFolder
+from planner.supervision.options import make_arguments
+
+
+def submit(
+    store: Store, db: str, kind: JobKind, request: Mapping[str, Any], jobs: Path = JOBS
+) -> JobRecord:
+    """Store a job and start its supervisor; both outlive this process.
+
+    Args:
+        store: Opened from ``db``.
+        db: Database, as the command is to be told.
+        kind: Command.
+        request: Its options: `planner.supervision.options`.
+        jobs: Folder of jobs; the command runs in the folder that holds it.
+
+    Raises:
+        UsageError: An option is none that a job can have.
+        RunDirectoryError: The folder cannot be made.
+        SupervisorError: The supervisor could not be started.
+    """
+    arguments = make_arguments(kind, request)
+    record = store.jobs.add(
+        JobRecord(
+            kind=kind,
+            created_at=utc_now(),
+            machine=platform.node(),
+            user=user_name(),
+            title=shlex.join(["ddlplan", *arguments]),
+            request=dict(request),
+            is_detached=True,
+        )
+    )
+    assert record.id is not None  # the store has given it
+    try:
+        folder = JobFolder.create(record.id, jobs)
+        store.jobs.set_folder(record.id, str(folder.path))
+        _start_supervisor(db, record.id, folder, jobs.absolute().parent)
+    except PlannerError as error:
+        store.jobs.end(record.id, JobState.FAILED, error=str(error))
+        raise
+    return store.jobs.get(record.id)
+
+
+def user_name() -> str:
+    """Give the name of the user, or the number where the system has no name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
+
+
+def _start_supervisor(db: str, job_id: int, folder: JobFolder, working: Path) -> None:
+    command = [sys.executable, "-P", "-m", "planner.supervision", db, str(job_id)]
+    with folder.log.open("ab") as log:
+        code = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=working,
+            check=False,
+        ).returncode
+    if code:
+        tail = folder.read_log(-2000).text.strip().splitlines()
+        why = tail[-1] if tail else f"exit code {code}"
+        raise SupervisorError(f"job {job_id} could not be started: {why}")
