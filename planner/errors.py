@@ -81,6 +81,10 @@ class NoJobError(PlannerError):
     """No job has this number."""
 
 
+class ConflictError(PlannerError):
+    """Something is not in a state in which that can be done."""
+
+
 class SupervisorError(PlannerError):
     """A job was stored and could not be started."""
 

@@ -21,6 +21,7 @@ _CODES: dict[type[Exception], tuple[int, str]] = {
     errors.GridFileError: (2, "grid_file"),
     errors.NoPlanError: (3, "no_plan"),
     errors.NoJobError: (2, "no_job"),
+    errors.ConflictError: (2, "conflict"),
     errors.SupervisorError: (1, "supervisor"),
     errors.NoTrainingError: (2, "no_training"),
     errors.RunDirectoryError: (2, "run_directory"),

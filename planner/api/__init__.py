@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from launch.job import CheckpointConfig as CheckpointConfig
     from launch.use_cases import make_workload as make_workload
     from launch.workload import Workload as Workload
+    from planner.api import jobs as jobs
     from planner.api import machines as machines
     from planner.api import plans as plans
     from planner.api import studies as studies
@@ -55,7 +56,7 @@ _NAMES = {
     "planner.tuning.tune_request": "TuneRequest",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
-_PARTS = ("machines", "plans", "studies", "together", "trainings")
+_PARTS = ("jobs", "machines", "plans", "studies", "together", "trainings")
 __all__ = sorted([*_MODULES, *_PARTS])  # mypy goes by the imports above
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from planner.errors import (
+    ConflictError,
     NoDatabaseError,
     NoJobError,
     NoPlanError,
@@ -29,6 +30,7 @@ _STATUS = {
     NoPlanError: 404,
     NoJobError: 404,
     NoTrainingError: 404,
+    ConflictError: 409,
     UsageError: 400,
 }
 

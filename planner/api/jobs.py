@@ -1,0 +1,143 @@
+"""Jobs: searches and trainings that run or ran, those without a terminal included.
+
+Example:
+    >>> from planner.api import jobs
+    >>> [job.title for job in jobs.find(most=1)]  # doctest: +SKIP
+    ['ddlplan tune --use-case=simplebig']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from planner.errors import ConflictError, UsageError
+from planner.records.job_record import JobKind, JobRecord, JobState
+from planner.store import Store
+from planner.supervision.job_folder import MOST_LOG_BYTES, JobFolder, LogPart
+from planner.supervision.states import true_jobs
+from planner.supervision.submission import submit as submit_to
+
+
+def submit(kind: JobKind, request: Mapping[str, Any], *, db: str = "planner.db") -> JobRecord:
+    """Start a command that outlives this program; jobs of one machine run one after another.
+
+    Example:
+        >>> from planner.api import jobs
+        >>> job = jobs.submit(JobKind.TUNE, {"use_case": "simplebig"})  # doctest: +SKIP
+        >>> job.state  # doctest: +SKIP
+        <JobState.QUEUED: 'queued'>
+
+    Args:
+        kind: Which command.
+        request: Its options by their long names, with underscores: `planner.supervision.options`.
+        db: Database, made where it is missing.
+
+    Raises:
+        UsageError: An option is none that a job can have.
+        RunDirectoryError: The folder for its log cannot be made.
+        SupervisorError: It could not be started.
+        StoreError: The database cannot be used.
+    """
+    with Store.open(db) as store:
+        return submit_to(store, db, kind, request)
+
+
+def find(
+    *,
+    states: Collection[JobState] | None = None,
+    before: int | None = None,
+    most: int | None = None,
+    db: str = "planner.db",
+) -> list[JobRecord]:
+    """Give jobs, the newest first, each in its true state.
+
+    Example:
+        >>> from planner.api import jobs
+        >>> [job.state for job in jobs.find()]  # doctest: +SKIP
+        [<JobState.RUNNING: 'running'>, <JobState.DONE: 'done'>]
+
+    Args:
+        states: Only those that were stored in one of these states.
+        before: With a lower number.
+        most: At most so many.
+        db: Database.
+
+    Raises:
+        NoDatabaseError: There is no database.
+        StoreError: The database cannot be used.
+    """
+    with Store.open(db, create=False) as store:
+        return list(true_jobs(store, store.jobs.find(states=states, before=before, most=most)))
+
+
+def get(job_id: int, *, db: str = "planner.db") -> JobRecord:
+    """Give one job in its true state.
+
+    Example:
+        >>> from planner.api import jobs
+        >>> jobs.get(1).exit_code  # doctest: +SKIP
+        0
+
+    Raises:
+        NoJobError: No job has this number.
+        StoreError: The database cannot be used.
+    """
+    with Store.open(db, create=False) as store:
+        return next(true_jobs(store, [store.jobs.get(job_id)]))
+
+
+def read_log(
+    job_id: int, *, offset: int = 0, most_bytes: int = MOST_LOG_BYTES, db: str = "planner.db"
+) -> LogPart:
+    """Read a part of what a job has written.
+
+    Example:
+        >>> from planner.api import jobs
+        >>> jobs.read_log(1, offset=-200).text  # doctest: +SKIP
+        'stored     plan 1; next: ddlplan launch --use-case simplebig'
+
+    Args:
+        job_id: Its number.
+        offset: First byte; below 0 it counts from the end.
+        most_bytes: At most so many, and never more than `MOST_LOG_BYTES`.
+        db: Database.
+
+    Raises:
+        NoJobError: No job has this number.
+        UsageError: It has no log, or one on another machine.
+        StoreError: The database cannot be used.
+    """
+    job = get(job_id, db=db)
+    if job.folder is None:
+        raise UsageError(f"job {job_id} has no log: it writes to the terminal that started it")
+    folder = JobFolder(Path(job.folder))
+    if not folder.path.is_dir():
+        raise UsageError(f"the log of job {job_id} is in {folder.path} on {job.machine}, not here")
+    return folder.read_log(offset, most_bytes)
+
+
+def cancel(job_id: int, *, db: str = "planner.db") -> JobRecord:
+    """Ask for the end of a job; its supervisor sees to it, wherever that runs.
+
+    Example:
+        >>> from planner.api import jobs
+        >>> jobs.cancel(2).cancel_requested_at is not None  # doctest: +SKIP
+        True
+
+    Raises:
+        NoJobError: No job has this number.
+        ConflictError: It is over, or a terminal runs it, which ends it by Ctrl-C.
+        StoreError: The database cannot be used.
+    """
+    job = get(job_id, db=db)
+    if job.state.is_over:
+        raise ConflictError(f"job {job_id} is over: it is {job.state}")
+    if not job.is_detached:
+        raise ConflictError(
+            f"job {job_id} runs in a terminal of {job.user} on {job.machine}: Ctrl-C there ends it"
+        )
+    with Store.open(db, create=False) as store:
+        store.jobs.request_cancel(job_id)
+        return next(true_jobs(store, [store.jobs.get(job_id)]))
