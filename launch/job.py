@@ -26,6 +26,9 @@ class NodeJob:
     machine: str | None = None
     """Own name of the host; ``None`` where it is not known."""
 
+    gpu_uuids: tuple[str, ...] = ()
+    """GPUs of the plan, whose use is reported."""
+
 
 DEFAULT_CHECKPOINT_INTERVAL_S = 600.0
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from launch.case_facts import CaseFacts
 from probes import codec
 from probes.errors import InvalidDocumentError
+from probes.sampling.host_sampler import HostUse
 
 _KINDS: dict[str, type[Report]] = {}
 """Every kind of report by its name, as far as its module was imported."""
@@ -215,6 +216,31 @@ class GradientsSynced(Report):
     """By one node."""
     waited_s: float
     """Time in which that node had nothing to do but wait for the sum."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepSums:
+    """Steps that have ended, added up."""
+
+    steps: int
+    time_s: float
+    input_s: float
+    """Part of the time in which the node's first worker waited for its samples."""
+    sync_s: float
+    """Part of the time in which the node had nothing to do but wait for the sums of gradients."""
+    samples: int
+    """Of all nodes."""
+    loss_sum: float
+    """Of each step's loss times its samples."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostUsed(Report):
+    """What a node used since its last such report, and the steps of that time. Once a second."""
+
+    rank: int
+    use: HostUse
+    steps: StepSums
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,13 +67,13 @@ def read_gpus(nvml: Any = None, own_pids: Collection[int] | None = None, root: P
     except Exception as error:  # noqa: BLE001 - a broken installation raises what it likes
         return Gpus(reason=f"{_explain_absence(error, root)}; {_REMEDY}")
     try:
-        return _read_all(_Nvml(nvml), {os.getpid()} if own_pids is None else own_pids)
+        return _read_all(Nvml(nvml), {os.getpid()} if own_pids is None else own_pids)
     finally:
-        _Nvml(nvml).query("nvmlShutdown")
+        Nvml(nvml).query("nvmlShutdown")
 
 
 @dataclass(frozen=True, slots=True)
-class _Nvml:
+class Nvml:
     """NVML with failures turned into ``None``."""
 
     module: Any
@@ -91,7 +91,7 @@ class _Nvml:
         return answer.decode() if isinstance(answer, bytes) else answer, None
 
 
-def _read_all(nvml: _Nvml, own_pids: Collection[int]) -> Gpus:
+def _read_all(nvml: Nvml, own_pids: Collection[int]) -> Gpus:
     driver = nvml.query("nvmlSystemGetDriverVersion")
     count, error = nvml.try_query("nvmlDeviceGetCount")
     if not count:
@@ -116,7 +116,7 @@ def _read_all(nvml: _Nvml, own_pids: Collection[int]) -> Gpus:
     )
 
 
-def _read_gpu(nvml: _Nvml, index: int, handle: Any, own_pids: Collection[int]) -> Gpu:
+def _read_gpu(nvml: Nvml, index: int, handle: Any, own_pids: Collection[int]) -> Gpu:
     memory = nvml.query("nvmlDeviceGetMemoryInfo", handle)
     capability = nvml.query("nvmlDeviceGetCudaComputeCapability", handle)
     mig_modes = nvml.query("nvmlDeviceGetMigMode", handle)  # current and pending
@@ -138,7 +138,7 @@ def _read_gpu(nvml: _Nvml, index: int, handle: Any, own_pids: Collection[int]) -
 
 
 def _read_processes(
-    nvml: _Nvml, handle: Any, own_pids: Collection[int]
+    nvml: Nvml, handle: Any, own_pids: Collection[int]
 ) -> tuple[GpuProcess, ...] | None:
     running = nvml.query("nvmlDeviceGetComputeRunningProcesses", handle)
     if running is None:
@@ -150,7 +150,7 @@ def _read_processes(
     )
 
 
-def _read_links(nvml: _Nvml, found: list[tuple[Gpu, Any]]) -> Iterator[GpuLink]:
+def _read_links(nvml: Nvml, found: list[tuple[Gpu, Any]]) -> Iterator[GpuLink]:
     for (first, first_handle), (second, second_handle) in combinations(found, 2):
         pair = (first_handle, second_handle)
         # a query for peers, not for the far end of a link, also works through a switch

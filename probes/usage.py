@@ -1,14 +1,13 @@
-"""Resources that processes use while they run, as pidstat and sar show them.
+"""Resources that processes use while they run, as pidstat shows them.
 
-Callers take a sample, and later another one. Read by our own code: psutil would open more files for
-each sample, during trials, and tests read recorded trees.
+Read by our own code: psutil would open more files, during trials, and tests read recorded trees.
+`probes.sampling` looks at the same processes again and again.
 """
 
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,44 +18,6 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
-    """One sample. Times and bytes are totals since some start: only differences mean anything."""
-
-    time_s: float
-    """When it was taken, on the clock of the sampler."""
-
-    processes: int
-    threads: int
-
-    resident_bytes: int | None
-    """Memory of the processes, shared pages counted once; `resident_bytes`."""
-
-    cpu_s: float
-    """Processor time of the processes and of their children that have ended."""
-
-    io_wait_s: float
-    """Time in which cores of the machine waited for a disk."""
-
-    received_bytes: int
-    """Through all interfaces of the machine but loopback."""
-
-    sent_bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UsageRates:
-    """Rates of use between two samples."""
-
-    elapsed_s: float
-    busy_cores: float
-    """Cores that the processes used, on average."""
-
-    io_wait_cores: float
-    received_bytes_per_s: float
-    sent_bytes_per_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Process:
     """The fields of ``/proc/<pid>/stat`` that are needed here; proc_pid_stat(5)."""
 
@@ -64,7 +25,6 @@ class _Process:
     parent: int
     group: int
     cpu_ticks: int
-    threads: int
 
 
 def resident_bytes(pids: Iterable[int], root: Path = ROOT) -> int | None:
@@ -105,31 +65,10 @@ def find_group(*groups: int, root: Path = ROOT) -> tuple[int, ...]:
 
 
 def group_cpu_s(*groups: int, root: Path = ROOT) -> float:
-    """Give the processor time of process groups and their descendants, as `Usage.cpu_s` has it."""
+    """Give the processor time of process groups, their descendants, and children that ended."""
     processes = list(_processes(root))
     members = [process for process in processes if process.group in groups]
     return sum(p.cpu_ticks for p in _with_descendants(members, processes)) / _TICKS_PER_S
-
-
-def sample_usage(
-    pids: Iterable[int], root: Path = ROOT, clock: Callable[[], float] = time.monotonic
-) -> Usage:
-    """Take a sample of some processes and of the machine; processes that have ended are left out.
-
-    Take whole trees: the time of a child that ended is then in its parent's account, not lost.
-    """
-    processes = [found for pid in pids if (found := _read_process(root / f"proc/{pid}"))]
-    received_bytes, sent_bytes = _network_bytes(root)
-    return Usage(
-        time_s=clock(),
-        processes=len(processes),
-        threads=sum(process.threads for process in processes),
-        resident_bytes=resident_bytes((process.pid for process in processes), root),
-        cpu_s=sum(process.cpu_ticks for process in processes) / _TICKS_PER_S,
-        io_wait_s=_io_wait_s(root),
-        received_bytes=received_bytes,
-        sent_bytes=sent_bytes,
-    )
 
 
 def interrupts_s(cores: Collection[int] | None = None, root: Path = ROOT) -> float:
@@ -148,29 +87,6 @@ def interrupts_s(cores: Collection[int] | None = None, root: Path = ROOT) -> flo
         fields = table.get(f"cpu{core}", "").split()
         ticks += sum(int(field) for field in fields[5:7])
     return ticks / _TICKS_PER_S
-
-
-def usage_between(earlier: Usage, later: Usage) -> UsageRates:
-    """Compute the rates between two samples of the same processes.
-
-    Args:
-        earlier: First sample.
-        later: Second sample, taken some time after it.
-    """
-    elapsed_s = later.time_s - earlier.time_s
-
-    def rate(name: str) -> float:
-        # a total can fall: a process ended outside of a tree, an interface was removed
-        change: float = getattr(later, name) - getattr(earlier, name)
-        return max(0.0, change) / elapsed_s if elapsed_s > 0 else 0.0
-
-    return UsageRates(
-        elapsed_s=elapsed_s,
-        busy_cores=rate("cpu_s"),
-        io_wait_cores=rate("io_wait_s"),
-        received_bytes_per_s=rate("received_bytes"),
-        sent_bytes_per_s=rate("sent_bytes"),
-    )
 
 
 def _process_bytes(directory: Path) -> int | None:
@@ -202,7 +118,7 @@ def _read_process(directory: Path) -> _Process | None:
     # the name in brackets may hold spaces and brackets: what follows the last one is regular
     _, _, rest = (read_text(directory / "stat") or "").rpartition(")")
     fields = rest.split()
-    if len(fields) < 18:
+    if len(fields) < 15:
         return None
     return _Process(
         pid=int(directory.name),
@@ -210,21 +126,4 @@ def _read_process(directory: Path) -> _Process | None:
         group=int(fields[2]),
         # own user and system time, and that of children which ended and were waited for
         cpu_ticks=sum(int(field) for field in fields[11:15]),
-        threads=int(fields[17]),
     )
-
-
-def _io_wait_s(root: Path) -> float:
-    fields = read_table(root / "proc/stat").get("cpu", "").split()
-    return int(fields[4]) / _TICKS_PER_S if len(fields) > 4 else 0.0
-
-
-def _network_bytes(root: Path) -> tuple[int, int]:
-    received_bytes = sent_bytes = 0
-    for line in (read_text(root / "proc/net/dev") or "").splitlines():
-        name, _, counters = line.partition(":")
-        fields = counters.split()
-        if len(fields) >= 9 and name.strip() != "lo":
-            received_bytes += int(fields[0])
-            sent_bytes += int(fields[8])
-    return received_bytes, sent_bytes

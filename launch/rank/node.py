@@ -17,6 +17,7 @@ from launch.gradient_sync.node_channel.step_server import StepServer, StepSyncTi
 from launch.job import Job
 from launch.liveness.hang import DATA_TIMEOUT_S, IdleWatchdog, StepWatchdog
 from launch.rank.control_signals import ControlSignals
+from launch.rank.usage import UsageReporter
 from launch.reports import (
     JobFailed,
     Report,
@@ -114,7 +115,10 @@ class Node:
             checkpoint_copy=str(self._directory.checkpoint_copy(self._node_job.host)),
         )
         first = replace(task, purpose=Purpose.DESCRIBE)
-        with ForkServerPool() if servers is None else nullcontext(servers) as fork_servers:
+        with (
+            ForkServerPool() if servers is None else nullcontext(servers) as fork_servers,
+            UsageReporter(self._job, self._rank, self._send_report) as self._usage,
+        ):
             trains = fork_servers.get(
                 self._node_job.plan.allocator
             )  # loads torch while the other describes
@@ -159,7 +163,13 @@ class Node:
     @contextmanager
     def _serving(self, descriptors: SharedDescriptors, workers: int) -> Iterator[StepServer]:
         statistics = CommunicationStatistics(self._send_report) if self._rank == 0 else None
-        steps = self._make_server(descriptors, workers, statistics or _ignore)
+
+        def on_sync(times: StepSyncTimes) -> None:
+            self._usage.add_sync(times)
+            if statistics is not None:
+                statistics(times)
+
+        steps = self._make_server(descriptors, workers, on_sync)
         thread = Thread(target=self._serve, args=[steps], name="steps")
         thread.start()
         self._control_signals.attach(steps)
@@ -190,6 +200,7 @@ class Node:
                     self._send_report(self._explain_hang(hang, group, steps))
                     return False
                 poll_at = time.monotonic() + _POLL_S
+                self._usage.poll()
                 if steps is not None:
                     self._request_due_checkpoint(steps)
             event = group.next_event(_POLL_S)
@@ -224,6 +235,7 @@ class Node:
             case StepDone() as step:
                 self._has_trained = True
                 self._step_watchdog.add_step(step.time_s)
+                self._usage.add_step(step)
                 if self._rank == 0:  # every node makes the same steps
                     self._send_report(step)
             case StepsFinished() as finished:
@@ -280,7 +292,3 @@ class Node:
             log_tail=group.log_tail(late[0]),
             is_hang=True,
         )
-
-
-def _ignore(_: StepSyncTimes) -> None:
-    return

@@ -33,7 +33,7 @@ from probes import codec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingProgress:
+class TrainingPosition:
     """Progress of a training."""
 
     epoch: int = 0
@@ -43,11 +43,11 @@ class TrainingProgress:
     step: int = 0
     best: BestValidation | None = None
 
-    def after(self, samples: int) -> TrainingProgress:
+    def after(self, samples: int) -> TrainingPosition:
         """Give the progress after one more step."""
         return replace(self, position=self.position + samples, step=self.step + 1)
 
-    def next_epoch(self) -> TrainingProgress:
+    def next_epoch(self) -> TrainingPosition:
         """Give the progress when an epoch is done."""
         return replace(self, epoch=self.epoch + 1, position=0)
 
@@ -88,7 +88,7 @@ class Checkpointer:
         self._reporter = reporter
         self._started = time.monotonic()
         self._trained_s = 0.0
-        self._saved: TrainingProgress | None = None
+        self._saved: TrainingPosition | None = None
         self._writer: CheckpointWriter | None = None
         folder, self._resume_from = task.checkpoint.folder, task.checkpoint.resume_from
         if folder is not None and task.node == 0:  # all nodes have the same state
@@ -96,14 +96,14 @@ class Checkpointer:
             is_resumed = self._resume_from is not None
             self._writer = CheckpointWriter(Path(folder), group, is_resumed=is_resumed)
 
-    def resume(self, rank: RequestClient | None) -> TrainingProgress:
+    def resume(self, rank: RequestClient | None) -> TrainingPosition:
         """Load the checkpoint that the task names, if any; return its progress.
 
         Raises:
             CheckpointError: It is one of another training.
         """
         if self._resume_from is None:
-            return TrainingProgress()
+            return TrainingPosition()
         with (
             self._readable(Path(self._resume_from), rank) as path,
             Checkpoint(path) as checkpoint,
@@ -114,7 +114,7 @@ class Checkpointer:
             restore(self._step.describe_state(), self._schedules, checkpoint, global_batch=batch)
             self._group.barrier()
         self._trained_s = manifest.trained_s
-        self._saved = TrainingProgress(
+        self._saved = TrainingPosition(
             epoch=manifest.epoch,
             position=manifest.position,
             step=manifest.step,
@@ -122,7 +122,7 @@ class Checkpointer:
         )
         return self._saved
 
-    def save(self, progress: TrainingProgress, split: NodeSplit) -> None:
+    def save(self, progress: TrainingPosition, split: NodeSplit) -> None:
         """Write a checkpoint, unless the last one has the same progress.
 
         Raises:
@@ -166,7 +166,7 @@ class Checkpointer:
                 f"{self._samples}: use the data that it was made with"
             )
 
-    def _manifest(self, progress: TrainingProgress, split: NodeSplit) -> Manifest:
+    def _manifest(self, progress: TrainingPosition, split: NodeSplit) -> Manifest:
         assert self._task.plan is not None
         return Manifest(
             use_case=self._task.workload.use_case,

@@ -41,7 +41,7 @@ from launch.training.loss import weigh
 from launch.training.schedule import make_schedule
 from launch.training.step import TrainStep
 from launch.use_cases._base import UseCase
-from launch.workers.checkpointer import Checkpointer, TrainingProgress
+from launch.workers.checkpointer import Checkpointer, TrainingPosition
 from launch.workers.finiteness import check_finite_loss
 from launch.workers.input import (
     copy_to_device,
@@ -123,7 +123,7 @@ class Trainer:
         )
         self._permits: StepPermits | None = None
         self._read_ahead = ReadAhead()
-        self.progress = TrainingProgress()
+        self.progress = TrainingPosition()
 
     def _read_sample_batch(self) -> Batch:
         samples = list(range(min(_SAMPLE_BATCH, len(self._training))))  # type: ignore[arg-type]

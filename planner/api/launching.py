@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -23,6 +24,7 @@ from launch.reports import (
     WeightsSaved,
     Working,
 )
+from launch.system.process_identity import ProcessIdentity
 from launch.system.run_directory import RunDirectory
 from planner.api._cluster import run_on_all
 from planner.api._use_cases import find_known_place
@@ -52,7 +54,10 @@ from planner.jobs.suggested_command import suggest_command
 from planner.jobs.training import RUNS, LaunchOutcome, run_job
 from planner.jobs.world_check import check_world
 from planner.plans.software import current_software
+from planner.plans.stored_plan import utc_now
+from planner.records.training_record import TrainingHost, TrainingRecord
 from planner.store import Store
+from planner.trainings.recorder import TrainingRecorder
 from planner.trials.reports import Listener, ignore
 from probes.hardware import Hardware
 from probes.node import probe
@@ -100,6 +105,32 @@ class PreparedLaunch(Report):
         is_same = self.plans[0].stored.plan == self.job.nodes[0].plan
         return self.predicted_samples_per_s if is_same else None
 
+    def make_record(self) -> TrainingRecord:
+        """Give what is recorded of the training as it begins."""
+        job, plans = self.job, {plan.host: plan.stored for plan in self.plans}
+        hosts = (
+            TrainingHost(
+                host=node.host,
+                plan_id=plans[node.host].id,
+                plan=node.plan,
+                plan_samples_per_s=plans[node.host].throughput_samples_per_s.median,
+            )
+            for node in job.nodes
+        )
+        return TrainingRecord(
+            started_at=utc_now(),
+            use_case=job.workload.use_case,
+            data=job.workload.data,
+            seed=job.workload.seed,
+            epochs=job.epochs,
+            hosts=tuple(hosts),
+            expected_samples_per_s=self.expected_samples_per_s,
+            machine=platform.node(),
+            run_directory=job.run_directory,
+            process=ProcessIdentity.of(),
+            checkpoint=job.checkpoint.resume_from,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingStopped(Report):
@@ -130,6 +161,13 @@ class LaunchResult:
 
     prepared: PreparedLaunch
     outcome: LaunchOutcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingRecorded(Report):
+    """The database has a row of the training, from its first step on."""
+
+    training_id: int
 
 
 def prepare_launch(
@@ -169,6 +207,10 @@ def launch(
     Files are written below ``runs/`` in the working folder. A training that is cancelled ends
     after its step, with a checkpoint where such are written; a second cancel ends it at once.
 
+    From its first step on the training has a row in the database, which `trainings` reads. Each
+    restart after an accident is a training of its own: it may have other hosts and shares, and has
+    a run directory of its own. A database that cannot be written stops no training.
+
     Example:
         >>> from planner.api import CheckpointConfig, LaunchRequest, launch, make_workload
         >>> workload = make_workload("simplebig", data="photos")
@@ -182,7 +224,8 @@ def launch(
         request: What to train, and how.
         db: Database with the plans.
         hosts: Where; this machine where left out.
-        listener: Receives warnings, the `PreparedLaunch`, and each step and epoch.
+        listener: Receives warnings, the `PreparedLaunch`, the number of the `TrainingRecorded`,
+            and each step and epoch.
         cancellation: Ends the training, from any thread.
 
     Raises:
@@ -212,8 +255,16 @@ def launch(
     )
 
 
-def train(prepared: PreparedLaunch, listener: Listener, cancellation: Cancellation) -> LaunchResult:
-    """Run a prepared training to its end; `launch` has the errors."""
+def train(
+    prepared: PreparedLaunch, db: str, listener: Listener, cancellation: Cancellation
+) -> LaunchResult:
+    """Run a prepared training to its end, and record it; `launch` has the errors."""
+    recorder = TrainingRecorder(
+        db,
+        prepared.make_record(),
+        on_recorded=lambda number: listener(TrainingRecorded(training_id=number)),
+        warn=lambda message: listener(Warned(message=message)),
+    )
     listener(Working(what="starting mpirun and PyTorch"))
     known = {plan.stored.use_case_digest for plan in prepared.plans}
     is_described = None in known  # in plans of the first releases it is not
@@ -236,6 +287,7 @@ def train(prepared: PreparedLaunch, listener: Listener, cancellation: Cancellati
                 is_described = True
                 if facts.digest not in known:
                     listener(Warned(message=_CHANGED))
+        recorder.add(report)
         listener(report)
 
     try:
@@ -247,10 +299,12 @@ def train(prepared: PreparedLaunch, listener: Listener, cancellation: Cancellati
             cancellation=cancellation,
         )
     except BaseException as error:
+        recorder.end(error)
         is_accident = isinstance(error, TrainingFailedError) and error.is_accident
         if is_accident or isinstance(error, CancelledError) or not isinstance(error, Exception):
             listener(left)
         raise
+    recorder.end(None)
     return LaunchResult(prepared=prepared, outcome=outcome)
 
 
@@ -278,7 +332,7 @@ class _Launcher:
         if unjoined is not None:
             names = [node.host for node in prepared.job.nodes]
             check_world(unjoined, hosts.access, self.listener, self.cancellation, names)
-        return train(prepared, self.listener, self.cancellation)
+        return train(prepared, self.db, self.listener, self.cancellation)
 
     def find_good_hosts(self, request: LaunchRequest, hosts: Hosts) -> Sequence[Host]:
         """Give the hosts that pass their checks now."""

@@ -8,11 +8,13 @@ Example:
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Mapping
-from typing import Any
 
 from planner.records.training_record import TrainingRecord, TrainingStatus
+from planner.records.usage_record import HostUsage
 from planner.store import Store
+from planner.supervision.states import true_trainings
 
 
 def find(
@@ -23,7 +25,7 @@ def find(
     most: int | None = None,
     db: str = "planner.db",
 ) -> list[TrainingRecord]:
-    """Give trainings, the newest first.
+    """Give trainings, the newest first, each in its true state.
 
     Example:
         >>> from planner.api import trainings
@@ -42,11 +44,16 @@ def find(
         StoreError: The database cannot be used.
     """
     with Store.open(db, create=False) as store:
-        return store.trainings.find(use_case=use_case, states=states, before=before, most=most)
+        if states is not None:  # some that are stored as running may be over
+            running = store.trainings.find(states=[TrainingStatus.RUNNING])
+            deque(true_trainings(store, running), maxlen=0)
+        found = store.trainings.find(use_case=use_case, states=states, before=before, most=most)
+        true = list(true_trainings(store, found))
+    return [each for each in true if states is None or each.state in states]
 
 
 def get(training_id: int, *, db: str = "planner.db") -> TrainingRecord:
-    """Give one training.
+    """Give one training in its true state.
 
     Example:
         >>> from planner.api import trainings
@@ -58,21 +65,23 @@ def get(training_id: int, *, db: str = "planner.db") -> TrainingRecord:
         StoreError: The database cannot be used.
     """
     with Store.open(db, create=False) as store:
-        return store.trainings.get(training_id)
+        return next(true_trainings(store, [store.trainings.get(training_id)]))
 
 
-def get_usage(training_id: int, *, db: str = "planner.db") -> Mapping[str, Any]:
-    """Give what each host of a training used over time.
+def get_usage(training_id: int, *, db: str = "planner.db") -> Mapping[str, HostUsage]:
+    """Give what each host of a training used over time, the hosts in the order of their ranks.
 
     Example:
         >>> from planner.api import trainings
-        >>> list(trainings.get_usage(1))  # doctest: +SKIP
-        ['node1']
+        >>> used = trainings.get_usage(1)["node1"]  # doctest: +SKIP
+        >>> list(zip(used.time_s, used.busy_cores.mean))[:2]  # doctest: +SKIP
+        [(1.5, 0.98), (2.5, 1.96)]
 
     Raises:
         NoTrainingError: None has this number.
         StoreError: The database cannot be used.
     """
     with Store.open(db, create=False) as store:
-        store.trainings.get(training_id)  # or it raises
-        return store.trainings.usage(training_id)
+        record = store.trainings.get(training_id)
+        found = store.trainings.usage(training_id)
+    return {each.host: found[each.host] for each in record.hosts if each.host in found}

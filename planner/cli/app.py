@@ -31,6 +31,7 @@ from planner.cli.options import (
     what_option,
 )
 from planner.cli.plans import plans_app
+from planner.cli.runs import runs_app
 from planner.cli.trials import trials_app
 from planner.cli.values import (
     check_data,
@@ -57,6 +58,7 @@ app = typer.Typer(
 )
 app.add_typer(plans_app, name="plans")
 app.add_typer(trials_app, name="trials")
+app.add_typer(runs_app, name="runs")
 
 
 def _show_version(is_asked: bool) -> None:
@@ -81,6 +83,7 @@ def _handle_root_options(
 
 
 @plans_app.callback()
+@runs_app.callback()
 def _show_help(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
         typer.echo(context.get_help(), err=True)

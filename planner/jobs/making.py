@@ -8,6 +8,7 @@ from pathlib import Path
 
 from launch.errors import InvalidPlanError
 from launch.job import CheckpointConfig, Job, NodeJob
+from launch.plan import Plan
 from launch.shares import NodeLimits
 from launch.strategies import check_plan, load_strategy
 from launch.workload import Workload
@@ -279,6 +280,14 @@ def _node_job(plan: NodePlan, share: int) -> NodeJob:
         step_time=plan.steps.step_time,
         max_batch=max(plan.max_batch, share),
         machine=plan.node.node,
+        gpu_uuids=_find_gpus(plan.stored.plan, plan.node),
+    )
+
+
+def _find_gpus(plan: Plan, node: Hardware) -> tuple[str, ...]:
+    """Find the GPUs of a plan: it has CUDA's numbers, and NVML has others."""
+    return tuple(
+        gpu.uuid for gpu in node.gpus if gpu.uuid and f"cuda:{gpu.cuda_index}" in plan.devices
     )
 
 

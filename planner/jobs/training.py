@@ -47,6 +47,13 @@ RUNS = Path("runs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunBegun(Report):
+    """The job has a directory, and its ranks are about to start."""
+
+    run_directory: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkUse:
     """What the first node reported of its gradient syncs, summed over the training."""
 
@@ -114,6 +121,7 @@ def run_job(
     cancellation = cancellation or Cancellation()
     directory = _run_directory(runs)
     job = replace(job, run_directory=str(directory.path), networks=placement.networks)
+    on_report(RunBegun(run_directory=job.run_directory))
     received = _JobReports(job, directory, on_report)
     end = run_mpi(
         placement,

@@ -63,10 +63,16 @@ class TrainingRecord:
     process: ProcessIdentity | None = None
     """That started it."""
 
+    heartbeat_at: datetime | None = None
+    """When that process last wrote how far it is."""
+
     state: TrainingStatus = TrainingStatus.RUNNING
     ended_at: datetime | None = None
     error: str | None = None
     epochs_done: tuple[EpochDone, ...] = ()
     steps: int = 0
     checkpoint: str | None = None
+    """The last one, on the first host; that from which it went on, until it has written one."""
+
     weights: str | None = None
+    """File of them, on the first host."""

@@ -54,9 +54,9 @@ _JOBS_AND_TRAININGS = (
         id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
         started_at TEXT NOT NULL, use_case TEXT NOT NULL, data TEXT, seed BIGINT NOT NULL,
         epochs INTEGER NOT NULL, hosts JSON NOT NULL, expected_samples_per_s FLOAT,
-        machine TEXT NOT NULL, run_directory TEXT NOT NULL, process JSON, state TEXT NOT NULL,
-        ended_at TEXT, error TEXT, epochs_done JSON NOT NULL, steps BIGINT NOT NULL,
-        checkpoint TEXT, weights TEXT
+        machine TEXT NOT NULL, run_directory TEXT NOT NULL, process JSON, heartbeat_at TEXT,
+        state TEXT NOT NULL, ended_at TEXT, error TEXT, epochs_done JSON NOT NULL,
+        steps BIGINT NOT NULL, checkpoint TEXT, weights TEXT
     )""",
     """CREATE TABLE usage (
         id INTEGER NOT NULL PRIMARY KEY,

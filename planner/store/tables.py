@@ -176,6 +176,7 @@ trainings = Table(
     Column("machine", PlainText, nullable=False),
     Column("run_directory", PlainText, nullable=False),
     Column("process", JSON(none_as_null=True)),
+    Column("heartbeat_at", UtcTime),
     Column("state", PlainText, nullable=False),
     Column("ended_at", UtcTime),
     Column("error", PlainText),

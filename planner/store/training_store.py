@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
+from math import nan
 from typing import Any
 
 from sqlalchemy import select
@@ -13,12 +14,14 @@ from launch.reports import EpochDone
 from planner.errors import NoTrainingError
 from planner.records.event_record import Topic
 from planner.records.training_record import TrainingRecord, TrainingStatus
+from planner.records.usage_record import HostUsage
 from planner.store.database import Database
 from planner.store.event_log import record_event
 from planner.store.tables import trainings, usage
 from probes import codec
 
 _MAX_ID = 2**63 - 1
+_TIMES = ("started_at", "heartbeat_at", "ended_at")
 
 
 class TrainingStore:
@@ -32,7 +35,7 @@ class TrainingStore:
         """Save a training that begins; give it with its number."""
         values: dict[str, Any] = codec.to_builtins(record)
         del values["id"]
-        values |= {"started_at": record.started_at, "ended_at": record.ended_at}
+        values |= {name: getattr(record, name) for name in _TIMES}
         with self._database.write() as connection:
             key = connection.execute(trainings.insert().values(**values)).inserted_primary_key
             assert key is not None  # an insert of one row always gives it
@@ -88,9 +91,9 @@ class TrainingStore:
         steps: int | None = None,
         checkpoint: str | None = None,
         weights: str | None = None,
-        usage_series: Mapping[str, Any] | None = None,
+        usage_series: Mapping[str, HostUsage] | None = None,
     ) -> None:
-        """Save how far a training is; what is not given stays.
+        """Save how far a training is, and that it was heard of; what is not given stays.
 
         Args:
             training_id: Which.
@@ -104,15 +107,16 @@ class TrainingStore:
         if epochs_done is not None:
             values["epochs_done"] = codec.to_builtins(tuple(epochs_done), null_for_nan=True)
         given = {name: value for name, value in values.items() if value is not None}
+        series = {host: codec.to_builtins(each) for host, each in (usage_series or {}).items()}
+        this = trainings.update().where(trainings.c.id == training_id)
         with self._database.write() as connection:
-            if given:
-                this = trainings.update().where(trainings.c.id == training_id)
-                connection.execute(this.values(**given))
-            for host, series in (usage_series or {}).items():
+            connection.execute(this.values(heartbeat_at=self._now(), **given))
+            for host, document in series.items():
                 this_host = (usage.c.training_id == training_id) & (usage.c.host == host)
-                connection.execute(usage.delete().where(this_host))
-                row = {"training_id": training_id, "host": host, "series": series}
-                connection.execute(usage.insert().values(**row))
+                changed = usage.update().where(this_host).values(series=document)
+                if not connection.execute(changed).rowcount:
+                    row = {"training_id": training_id, "host": host, "series": document}
+                    connection.execute(usage.insert().values(**row))
             record_event(connection, Topic.TRAINING, training_id, self._now)
 
     def end(
@@ -133,12 +137,23 @@ class TrainingStore:
                 record_event(connection, Topic.TRAINING, training_id, self._now)
         return changed
 
-    def usage(self, training_id: int) -> dict[str, Any]:
-        """Give the series of use of each host of a training."""
+    def usage(self, training_id: int) -> dict[str, HostUsage]:
+        """Give what each host of a training used, by the names of the hosts."""
         query = select(usage.c.host, usage.c.series).where(usage.c.training_id == training_id)
-        rows = self._database.fetch(query.order_by(usage.c.id), dict)
-        return {row["host"]: row["series"] for row in rows}
+        return dict(self._database.fetch(query.order_by(usage.c.host), _usage_from_row))
 
 
-def _from_row(row: Mapping[str, Any]) -> TrainingRecord:
+def _from_row(row: dict[str, Any]) -> TrainingRecord:
+    row["epochs_done"] = [_with_nan(epoch) for epoch in row["epochs_done"]]
     return codec.convert(row, TrainingRecord, source="training")
+
+
+def _with_nan(epoch: Mapping[str, Any]) -> dict[str, Any]:
+    """Give an epoch with NaN where JSON has null: PostgreSQL's JSON has no NaN."""
+    metrics = {name: nan if v is None else v for name, v in epoch["metrics"].items()}
+    loss = nan if epoch["train_loss"] is None else epoch["train_loss"]
+    return {**epoch, "train_loss": loss, "metrics": metrics}
+
+
+def _usage_from_row(row: Mapping[str, Any]) -> tuple[str, HostUsage]:
+    return row["host"], codec.convert(row["series"], HostUsage, source="usage")

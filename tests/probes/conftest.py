@@ -1,9 +1,12 @@
 """Recorded trees of /proc and /sys, written where a probe is told to look."""
 
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+
+sys.path.append(str(Path(__file__).parent))
 
 
 @pytest.fixture

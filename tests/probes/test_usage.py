@@ -2,18 +2,7 @@ import os
 import subprocess
 import sys
 
-import pytest
-
-from probes.usage import (
-    Usage,
-    find_group,
-    find_tree,
-    interrupts_s,
-    mapped_bytes,
-    resident_bytes,
-    sample_usage,
-    usage_between,
-)
+from probes.usage import find_group, find_tree, interrupts_s, mapped_bytes, resident_bytes
 
 MIB = 2**20
 
@@ -21,20 +10,6 @@ MIB = 2**20
 def stat(pid, parent, group, *, name="python", ticks=(0, 0, 0, 0), threads=1):
     counters = " ".join(map(str, ticks))
     return f"{pid} ({name}) S {parent} {group} 1 0 -1 0 0 0 0 0 {counters} 20 0 {threads} 0 9 1 1\n"
-
-
-def sample(**changes):
-    values = {
-        "time_s": 0.0,
-        "processes": 1,
-        "threads": 1,
-        "resident_bytes": 0,
-        "cpu_s": 0.0,
-        "io_wait_s": 0.0,
-        "received_bytes": 0,
-        "sent_bytes": 0,
-    }
-    return Usage(**values | changes)
 
 
 # Memory
@@ -115,60 +90,6 @@ def test_child_of_this_process_is_in_its_tree_and_in_its_own_group():
     finally:
         child.communicate(b"\n")
     assert find_group(child.pid) == ()
-
-
-# Samples
-
-
-def test_sample_adds_up_processes_and_reads_the_machine(tree):
-    ticks_per_s = os.sysconf("SC_CLK_TCK")
-    files = {
-        "proc/10/stat": stat(10, 1, 10, ticks=(100, 20, 30, 50), threads=3),
-        "proc/10/smaps_rollup": "Pss: 100 kB\n",
-        "proc/11/stat": stat(11, 10, 10, ticks=(200, 0, 0, 0), threads=2),
-        "proc/11/smaps_rollup": "Pss: 28 kB\n",
-        "proc/stat": "cpu  900 0 80 7000 250 0 0 0 0 0\ncpu0 1 1 1 1 1 0 0 0 0 0\n",
-        "proc/net/dev": (
-            "Inter-|   Receive                |  Transmit\n"
-            " face |bytes packets errs drop fifo frame compressed multicast|bytes packets\n"
-            "    lo: 999 1 0 0 0 0 0 0 999 1 0 0 0 0 0 0\n"
-            "  eth0:1000 1 0 0 0 0 0 0 70 1 0 0 0 0 0 0\n"
-            "  eth1: 500 1 0 0 0 0 0 0 7 1 0 0 0 0 0 0\n"
-        ),
-    }
-    assert sample_usage([10, 11, 99], tree(files), clock=lambda: 12.0) == Usage(
-        time_s=12.0,
-        processes=2,
-        threads=5,
-        resident_bytes=128 * 1024,
-        cpu_s=400 / ticks_per_s,
-        io_wait_s=250 / ticks_per_s,
-        received_bytes=1500,
-        sent_bytes=77,
-    )
-
-
-def test_rates_are_differences_over_time():
-    earlier = sample(time_s=10.0, cpu_s=5.0, io_wait_s=1.0, received_bytes=100, sent_bytes=10)
-    later = sample(time_s=14.0, cpu_s=12.0, io_wait_s=2.0, received_bytes=500, sent_bytes=30)
-    rates = usage_between(earlier, later)
-    assert rates.elapsed_s == 4.0
-    assert rates.busy_cores == 1.75
-    assert rates.io_wait_cores == 0.25
-    assert (rates.received_bytes_per_s, rates.sent_bytes_per_s) == (100.0, 5.0)
-
-
-@pytest.mark.parametrize("elapsed_s", [0.0, 1.0])
-def test_rates_are_never_negative_and_need_no_time_between(elapsed_s):
-    rates = usage_between(sample(cpu_s=5.0), sample(time_s=elapsed_s, cpu_s=4.0))
-    assert rates.busy_cores == 0.0
-
-
-def test_busy_process_shows_processor_time():
-    before = sample_usage([os.getpid()])
-    while (after := sample_usage([os.getpid()])).cpu_s - before.cpu_s < 0.03:
-        sum(range(10_000))
-    assert usage_between(before, after).busy_cores > 0
 
 
 def test_mapped_memory_counts_a_shared_page_for_each_process(tree):

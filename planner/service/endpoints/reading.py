@@ -15,6 +15,7 @@ from planner.plans.plain_commands import plain_commands
 from planner.records.machine_record import MachineRecord
 from planner.records.study_record import StudyRecord
 from planner.records.training_record import TrainingRecord, TrainingStatus
+from planner.records.usage_record import HostUsage
 from planner.report.comparison import compare
 from planner.report.node_choice import choice_json
 from planner.report.nodes import links_json
@@ -28,7 +29,7 @@ from planner.service.endpoints.endpoint import (
     Parameter,
     Values,
 )
-from planner.service.endpoints.shapes import ANYTHING, TEXT, both, by_name, fields, many, of
+from planner.service.endpoints.shapes import TEXT, both, by_name, fields, many, of
 from planner.service.requests.settings import ServiceSettings
 
 _PAGED = (
@@ -250,7 +251,7 @@ def reading_endpoints(settings: ServiceSettings) -> list[Endpoint]:
             command="runs usage",
             about="What each host of a training used over time.",
             answer=training_usage,
-            shape=by_name(ANYTHING),
+            shape=by_name(of(HostUsage)),
         ),
         Endpoint(
             path="/networks",

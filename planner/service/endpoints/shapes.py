@@ -18,6 +18,7 @@ from planner.records.job_record import JobRecord
 from planner.records.machine_record import MachineRecord
 from planner.records.study_record import StudyRecord
 from planner.records.training_record import TrainingRecord
+from planner.records.usage_record import HostUsage
 from planner.worth.step_parts import StepPart
 from probes import codec
 
@@ -27,6 +28,7 @@ _TEMPLATE = "#/components/schemas/{name}"
 _TYPES = (
     Baseline,
     EventRecord,
+    HostUsage,
     JobRecord,
     MachineRecord,
     Plan,

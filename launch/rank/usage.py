@@ -1,0 +1,78 @@
+"""Usage of a node while it trains: sampled where its rank watches the workers, and reported."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from launch.gradient_sync.node_channel.step_server import StepSyncTimes
+from launch.job import Job
+from launch.reports import HostUsed, Report, StepDone, StepSums
+from probes.sampling.host_sampler import HostSampler
+
+_MOST_REPORTS_PER_S = 64
+"""Of all nodes: rank 0's host passes them on to whoever started the job."""
+
+
+class UsageReporter:
+    """Reports about once a second what a node uses, and what its steps wait for.
+
+    Use it in a ``with`` block, whose end is the last report.
+
+    Args:
+        job: The job.
+        rank: Of the node.
+        send_report: Takes the reports.
+    """
+
+    def __init__(self, job: Job, rank: int, send_report: Callable[[Report], None]) -> None:
+        self._rank = rank
+        self._send_report = send_report
+        self._sampler = HostSampler(
+            os.getpid(),
+            gpu_uuids=job.nodes[rank].gpu_uuids,
+            every_s=max(1.0, len(job.nodes) / _MOST_REPORTS_PER_S),
+        )
+        self._clear()
+        self._sync_s = self._reported_sync_s = 0.0
+        """Totals, as another thread adds to the first one."""
+
+    def __enter__(self) -> UsageReporter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.poll(is_last=True)
+        self._sampler.close()
+
+    def add_step(self, step: StepDone) -> None:
+        """Add a step of the first worker."""
+        self._steps += 1
+        self._time_s += step.time_s
+        self._input_s += step.input_s
+        self._samples += step.samples
+        self._loss_sum += step.loss * step.samples
+
+    def add_sync(self, times: StepSyncTimes) -> None:
+        """Add what the node waited for others."""
+        self._sync_s += times.waited_s
+
+    def poll(self, *, is_last: bool = False) -> None:
+        """Report, where that is due."""
+        if (use := self._sampler.poll(is_last=is_last)) is None:
+            return
+        sync_s = self._sync_s
+        steps = StepSums(
+            steps=self._steps,
+            time_s=self._time_s,
+            input_s=self._input_s,
+            sync_s=sync_s - self._reported_sync_s,
+            samples=self._samples,
+            loss_sum=self._loss_sum,
+        )
+        self._reported_sync_s = sync_s
+        self._clear()
+        self._send_report(HostUsed(rank=self._rank, use=use, steps=steps))
+
+    def _clear(self) -> None:
+        self._steps, self._samples = 0, 0
+        self._time_s = self._input_s = self._loss_sum = 0.0

@@ -1,0 +1,224 @@
+"""Trainings as a table, and one by one with hosts, epochs and what they used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from math import isfinite
+
+from launch.reports import EpochDone
+from planner.plans.stored_plan import utc_now
+from planner.quantities import format_bytes, format_duration, format_number
+from planner.records.training_record import TrainingHost, TrainingRecord, TrainingStatus
+from planner.records.usage_record import HostUsage, UsageCurve
+from planner.report.plan_line import describe_plan
+from planner.report.table import Column, Row, Terminal, render_facts, render_table
+
+_STYLES = {
+    TrainingStatus.DONE: "green",
+    TrainingStatus.FAILED: "red",
+    TrainingStatus.INTERRUPTED: "red",
+    TrainingStatus.RUNNING: "bold",
+}
+
+
+def _state_style(state: str) -> str:
+    return _STYLES.get(TrainingStatus(state), "")
+
+
+_RUNS = (
+    Column(key="id", title="ID", right=True),
+    Column(key="use_case", title="USE CASE", may_cut=True),
+    Column(key="state", title="STATE", style=_state_style),
+    Column(key="epochs", title="EPOCHS", right=True),
+    Column(key="loss", title="LOSS", right=True),
+    Column(key="validation", title="VALIDATION", right=True, may_drop=True),
+    Column(key="rate", title="SAMPLES/S", right=True),
+    Column(key="hosts", title="HOSTS", may_cut=True),
+    Column(key="started", title="STARTED"),
+    Column(key="time", title="TIME", right=True, may_drop=True),
+    Column(key="error", title="ERROR", is_remark=True),
+)
+_HOSTS = (
+    Column(key="host", title="HOST", may_cut=True),
+    Column(key="plan", title="PLAN", right=True),
+    Column(key="settings", title="SETTINGS", may_cut=True),
+    Column(key="alone", title="SAMPLES/S ALONE", right=True),
+)
+_EPOCHS = (
+    Column(key="epoch", title="EPOCH", right=True),
+    Column(key="loss", title="LOSS", right=True),
+    Column(key="validation", title="VALIDATION", right=True),
+    Column(key="metrics", title="METRICS", may_cut=True),
+    Column(key="rate", title="SAMPLES/S", right=True),
+    Column(key="time", title="TIME", right=True),
+)
+_USE = (
+    Column(key="host", title="HOST", may_cut=True),
+    Column(key="cores", title="CORES", right=True),
+    Column(key="memory", title="MEMORY", right=True),
+    Column(key="threads", title="THREADS", right=True, may_drop=True),
+    Column(key="input", title="INPUT WAIT", right=True),
+    Column(key="sync", title="SYNC WAIT", right=True),
+    Column(key="disk", title="I/O WAIT", right=True),
+    Column(key="received", title="IN/S", right=True),
+    Column(key="sent", title="OUT/S", right=True),
+    Column(key="gpu", title="GPU", right=True),
+    Column(key="power", title="POWER", right=True, may_drop=True),
+)
+_MOST_EPOCHS = 20
+"""The last ones; the JSON has all."""
+
+
+def runs_table(records: Sequence[TrainingRecord], terminal: Terminal) -> str:
+    """Give trainings as a table, a line each, and the errors of those that failed."""
+    return render_table([_run_row(record) for record in records], _RUNS, terminal)
+
+
+def run_text(record: TrainingRecord, usage: Mapping[str, HostUsage], terminal: Terminal) -> str:
+    """Give one training with its hosts, its epochs and what it used on average."""
+    parts = [
+        render_facts(run_facts(record), terminal),
+        render_table([_host_row(host) for host in record.hosts], _HOSTS, terminal),
+    ]
+    if record.epochs_done:
+        rows = [_epoch_row(epoch) for epoch in record.epochs_done[-_MOST_EPOCHS:]]
+        parts.append(render_table(rows, _EPOCHS, terminal))
+    if used := [_use_row(host, use) for host, use in usage.items() if use.time_s]:
+        parts.append(render_table(used, _USE, terminal))
+    return "\n".join(parts)
+
+
+def run_facts(record: TrainingRecord) -> list[tuple[str, str]]:
+    """Give a training as names and texts."""
+    facts = [
+        ("training", str(record.id)),
+        ("use case", record.use_case),
+        ("data", record.data or "the use case's own"),
+        ("seed", str(record.seed)),
+        ("state", f"{record.state}: {record.error}" if record.error else str(record.state)),
+        ("started", f"{record.started_at:%Y-%m-%d %H:%M:%S} UTC on {record.machine}"),
+        ("time", _duration(record)),
+        ("epochs", f"{_epochs(record)}, {record.steps} steps"),
+        ("speed", _speed(record)),
+        ("run directory", record.run_directory),
+    ]
+    files = (("weights", record.weights), ("checkpoint", record.checkpoint))
+    return facts + [(name, path) for name, path in files if path is not None]
+
+
+def _run_row(record: TrainingRecord) -> Row:
+    last = _last_trained(record.epochs_done)
+    return {
+        "id": str(record.id),
+        "use_case": record.use_case,
+        "state": str(record.state),
+        "epochs": _epochs(record),
+        "loss": _loss(None if last is None else last.train_loss),
+        "validation": _loss(record.epochs_done[-1].validation_loss if record.epochs_done else None),
+        "rate": _number(None if last is None else last.throughput_samples_per_s),
+        "hosts": " ".join(host.host for host in record.hosts),
+        "started": f"{record.started_at:%Y-%m-%d %H:%M}",
+        "time": _duration(record),
+        "error": record.error or "",
+    }
+
+
+def _host_row(host: TrainingHost) -> Row:
+    return {
+        "host": host.host,
+        "plan": "" if host.plan_id is None else str(host.plan_id),
+        "settings": describe_plan(host.plan),
+        "alone": _number(host.plan_samples_per_s),
+    }
+
+
+def _epoch_row(epoch: EpochDone) -> Row:
+    return {
+        "epoch": str(epoch.epoch),
+        "loss": _loss(epoch.train_loss) if epoch.samples else "",
+        "validation": _loss(epoch.validation_loss),
+        "metrics": "  ".join(f"{name} {value:.3f}" for name, value in epoch.metrics.items()),
+        "rate": _number(epoch.throughput_samples_per_s),
+        "time": format_duration(epoch.train_time_s + epoch.validation_time_s),
+    }
+
+
+def _use_row(host: str, use: HostUsage) -> Row:
+    utilisation = [_mean(use, gpu.utilisation) for gpu in use.gpus]
+    power = [watts for gpu in use.gpus if (watts := _mean(use, gpu.power_w)) is not None]
+    return {
+        "host": host,
+        "cores": _decimal(_mean(use, use.busy_cores)),
+        "memory": _bytes(_maximum(use.memory_bytes)),
+        "threads": _whole(_maximum(use.threads)),
+        "input": _percent(_mean(use, use.input_wait)),
+        "sync": _percent(_mean(use, use.sync_wait)),
+        "disk": _decimal(_mean(use, use.io_wait_cores)),
+        "received": _bytes(_mean(use, use.received_bytes_per_s)),
+        "sent": _bytes(_mean(use, use.sent_bytes_per_s)),
+        "gpu": " ".join(filter(None, map(_percent, utilisation))),
+        "power": f"{sum(power):.0f} W" if power else "",
+    }
+
+
+def _mean(use: HostUsage, curve: UsageCurve | None) -> float | None:
+    """Give the mean of a curve over the time in which it is known."""
+    if curve is None:
+        return None
+    lengths = (later - earlier for earlier, later in pairwise((0.0, *use.time_s)))
+    known = [(v, s) for v, s in zip(curve.mean, lengths, strict=True) if v is not None and s > 0]
+    whole_s = sum(length_s for _, length_s in known)
+    return sum(value * length_s for value, length_s in known) / whole_s if whole_s else None
+
+
+def _maximum(curve: UsageCurve | None) -> float | None:
+    return None if curve is None else max(v for v in curve.maximum if v is not None)
+
+
+def _last_trained(epochs: Iterable[EpochDone]) -> EpochDone | None:
+    return next((epoch for epoch in reversed(tuple(epochs)) if epoch.samples), None)
+
+
+def _epochs(record: TrainingRecord) -> str:
+    done = max((epoch.epoch for epoch in record.epochs_done), default=0)
+    return f"{done}/{record.epochs}"
+
+
+def _duration(record: TrainingRecord) -> str:
+    ended = record.ended_at or record.heartbeat_at or utc_now()
+    if record.state is TrainingStatus.RUNNING:
+        ended = utc_now()
+    return format_duration(max(0.0, (ended - record.started_at).total_seconds()))
+
+
+def _speed(record: TrainingRecord) -> str:
+    last, expected = _last_trained(record.epochs_done), record.expected_samples_per_s
+    if last is None:
+        return "not known: no epoch is done"
+    measured = f"{_number(last.throughput_samples_per_s)} samples/s in the last epoch"
+    return measured if expected is None else f"{measured}, expected {_number(expected)}"
+
+
+def _loss(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}" if isfinite(value) else "NaN"
+
+
+def _number(value: float | None) -> str:
+    return format_number(value) if value else ""
+
+
+def _decimal(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
+
+
+def _whole(value: float | None) -> str:
+    return "" if value is None else f"{value:.0f}"
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.0f} %"
+
+
+def _bytes(value: float | None) -> str:
+    return "" if value is None else format_bytes(round(value))

@@ -1,0 +1,1 @@
+"""Sampling: what processes, their machine and its GPUs use while they run."""

@@ -1,0 +1,152 @@
+"""`ddlplan runs`: trainings as they were launched, with what they used, running ones included."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from planner.store import Store
+
+AS_ROOT = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+
+
+@pytest.fixture
+def launch(tuned, cases):
+    def do(case="Steady", *arguments, run=tuned.run):
+        return run("launch", "--use-case", f"{cases}:{case}", *AS_ROOT, *arguments)
+
+    return do
+
+
+def test_training_is_listed_and_shown_with_its_epochs_and_what_it_used(tuned, launch, cases):
+    ended = launch("Steady", "--epochs", "2")
+    assert ended.code == 0, ended.err
+    (listed,) = tuned.data("runs", "list")
+    shown = tuned.data("runs", "show", 1)
+    assert listed == shown
+    assert (shown["state"], shown["error"]) == ("done", None)
+    assert (shown["use_case"], shown["epochs"]) == (f"{cases}:Steady", 2)
+    assert [epoch["epoch"] for epoch in shown["epochs_done"]] == [1, 2]
+    metrics = (tuned.folder / "runs" / "1" / "metrics.jsonl").read_text().splitlines()
+    assert shown["epochs_done"] == [json.loads(line) for line in metrics]
+    assert (
+        shown["steps"]
+        == sum(epoch["samples"] for epoch in shown["epochs_done"])
+        // (shown["hosts"][0]["plan"]["node_batch"])
+    )
+    (host,) = shown["hosts"]
+    assert (host["host"], host["plan_id"]) == ("localhost", 1)
+    assert shown["expected_samples_per_s"] == host["plan_samples_per_s"]
+    assert shown["run_directory"] == str(tuned.folder.resolve() / "runs" / "1")
+    assert shown["weights"].endswith("runs/1/weights.safetensors")
+
+    with Store.open(str(tuned.folder / "planner.db")) as store:
+        usage = store.trainings.usage(1)["localhost"]
+    assert usage.time_s
+    assert max(usage.memory_bytes.maximum) > 2**20
+    assert max(usage.processes.maximum) >= 3
+    assert all(loss > 0 for loss in usage.loss.mean if loss is not None)
+    assert any(usage.samples_per_s.mean)
+    assert usage.sync_wait is None
+
+    text = tuned.run("runs", "show", 1).out
+    assert "state          done" in text
+    assert f"weights        {shown['weights']}" in text
+    assert "INPUT WAIT" in text
+    assert "SYNC WAIT" not in text
+
+
+def test_failed_training_is_listed_with_its_reason(import_for, tuned, launch):
+    import_for("Dies")
+    assert launch("Dies").code == 1
+    (listed,) = tuned.data("runs", "list")
+    assert listed["state"] == "failed"
+    assert "killed by signal 9 (SIGKILL)" in listed["error"]
+    assert "killed by signal 9 (SIGKILL)" in tuned.run("runs", "list").out
+    assert tuned.data("runs", "list", "--state", "done") == []
+
+
+def test_use_case_that_fails_before_its_first_step_leaves_no_training(import_for, tuned, launch):
+    import_for("Fails")
+    assert launch("Fails").code == 1
+    ended = tuned.run("runs", "list")
+    assert (ended.code, ended.out) == (0, "")
+    assert "no trainings: ddlplan launch makes one" in ended.err
+
+
+def test_training_is_seen_while_it_runs_and_after_it_was_cancelled(tuned, launch):
+    process = launch("Steady", "--epochs", "100000", run=tuned.start)
+    tuned.wait_until(lambda: tuned.query("SELECT id FROM trainings"), "a training")
+    tuned.wait_until(lambda: tuned.query("SELECT id FROM usage"), "its use")
+    (running,) = tuned.data("runs", "list", "--state", "running")
+    assert running["state"] == "running"
+    assert running["heartbeat_at"] is not None
+    process.send_signal(signal.SIGINT)
+    assert tuned.end(process).code == 130
+    (over,) = tuned.data("runs", "list")
+    assert (over["state"], over["error"]) == ("cancelled", None)
+    assert over["steps"] >= running["steps"]
+
+
+def test_training_that_was_killed_is_interrupted(tuned, launch):
+    process = launch("Steady", "--epochs", "100000", run=tuned.start)
+    tuned.wait_until(lambda: tuned.query("SELECT id FROM trainings"), "a training")
+    process.kill()
+    tuned.end(process)
+    tuned.wait_until_all_ended()
+    assert tuned.data("runs", "list", "--state", "running") == []
+    (over,) = tuned.data("runs", "list", "--state", "interrupted")
+    assert "gone without a word" in over["error"]
+
+
+def test_each_restart_after_an_accident_is_a_training_of_its_own(import_for, tuned, launch):
+    import_for("Dies")
+    arguments = ("--checkpoint", "kept", "--checkpoint-every", "1s", "--max-restarts", "1")
+    assert launch("Dies", *arguments).code == 1
+    second, first = tuned.data("runs", "list")
+    assert (first["state"], second["state"]) == ("failed", "failed")
+    assert first["run_directory"].endswith("runs/1")
+    assert second["run_directory"].endswith("runs/2")
+
+
+def test_training_goes_on_while_another_program_has_locked_the_database(tuned, launch):
+    with closing(sqlite3.connect(tuned.folder / "planner.db", isolation_level=None)) as other:
+        process = launch("Steady", "--epochs", "3", run=tuned.start)
+        metrics = tuned.folder / "runs" / "1" / "metrics.jsonl"
+        tuned.wait_until((tuned.folder / "runs" / "1" / "job.json").exists, "the job")
+        other.execute("BEGIN IMMEDIATE")
+        tuned.wait_until(
+            lambda: metrics.exists() and len(metrics.read_text().splitlines()) == 3, ""
+        )
+        other.execute("ROLLBACK")
+    ended = tuned.end(process)
+    assert ended.code == 0, ended.err
+    assert "not fully recorded" not in ended.err
+    (listed,) = tuned.data("runs", "list")
+    assert (listed["state"], len(listed["epochs_done"])) == ("done", 3)
+
+
+def test_table_fits_a_narrow_terminal(tuned, launch):
+    assert launch("Steady").code == 0
+    with Store.open(str(tuned.folder / "planner.db")) as store:
+        (record,) = store.trainings.find()
+    from planner.report.runs import run_text, runs_table
+    from planner.report.table import Terminal
+
+    text = runs_table([record], Terminal(width=80)) + run_text(record, {}, Terminal(width=80))
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_no_database_and_no_training_are_told(ddlplan, tuned):
+    missing = ddlplan.run("runs", "list", "--db", "elsewhere.db", "--json")
+    assert (missing.code, missing.document["data"]) == (0, [])
+    assert "no plans in elsewhere.db" in missing.document["warnings"][0]
+    ended = tuned.run("runs", "show", 7)
+    assert ended.code == 2
+    assert ended.errors == ["error: no training 7: ddlplan runs list shows which there are"]
+    assert tuned.run("runs", "list", "--state", "odd").code == 2

@@ -1,0 +1,38 @@
+"""The pace of work that is repeated."""
+
+from __future__ import annotations
+
+from probes.sampling.pace import Pace
+
+
+class Clock:
+    """Stands still, until it is moved."""
+
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+def test_work_is_due_at_once_and_then_after_its_interval():
+    clock, cost = Clock(), Clock()
+    pace = Pace(2.0, 0.001, clock=clock, cost_clock=cost)
+    assert pace.is_due
+    with pace.working():
+        pass
+    clock.now += 1.9
+    assert not pace.is_due
+    clock.now += 0.1
+    assert pace.is_due
+
+
+def test_what_costs_much_comes_seldom():
+    clock, cost = Clock(), Clock()
+    pace = Pace(1.0, 0.001, clock=clock, cost_clock=cost)
+    with pace.working():
+        cost.now += 0.01
+    clock.now += 9.9
+    assert not pace.is_due
+    clock.now += 0.2
+    assert pace.is_due
