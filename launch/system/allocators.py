@@ -83,6 +83,24 @@ def allocator_environment(
     return {"LD_PRELOAD": f"{library} {others}".strip(), **_SETTINGS[allocator]}
 
 
+def plain_environment(allocator: str) -> dict[str, str]:
+    """Return variables that choose an allocator for a program that is none of ours.
+
+    A library is named without its folder: the loader of any machine knows where it lies, and says
+    so where it is missing.
+    """
+    if allocator == "retain":  # as `_retain_freed_memory`, in the words of mallopt(3)
+        return {
+            "MALLOC_ARENA_MAX": "1",
+            "MALLOC_MMAP_MAX_": "0",
+            "MALLOC_TOP_PAD_": str(64 << 20),
+            "MALLOC_TRIM_THRESHOLD_": str(2**31 - 1),
+        }
+    if not is_preloaded(allocator):
+        return {}
+    return {"LD_PRELOAD": _FILES[allocator][0], **_SETTINGS[allocator]}
+
+
 def set_allocator(allocator: str) -> None:
     """Configure this process's allocator for a plan.
 

@@ -92,11 +92,24 @@ def plans_compare(
 
 
 @plans_app.command("export", cls=GroupedCommand)
-def plans_export(plan_id: PlanId, *, db: Database = DEFAULT_DATABASE, json: AsJson = False) -> None:
-    """Write a plan as JSON, with the commands that need no ddlplan."""
+def plans_export(
+    plan_id: PlanId,
+    *,
+    format_: Annotated[
+        str,
+        option(
+            "--format",
+            help_="json, which plans import reads; or mpirun, torchrun, sbatch, shell, python.",
+            metavar="FORMAT",
+        ),
+    ] = "json",
+    db: Database = DEFAULT_DATABASE,
+    json: AsJson = False,
+) -> None:
+    """Write a plan as JSON, or as what runs without ddlplan."""
     from planner.commands.plans import export
 
-    export(db, start_output("plans export", as_json=json), plan_id)
+    export(db, start_output("plans export", as_json=json), plan_id, format_)
 
 
 @plans_app.command("import", cls=GroupedCommand)

@@ -8,10 +8,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from planner.api import plans
 from planner.api.plans import FoundPlan
 from planner.errors import NoDatabaseError
+from planner.exports.formats import JSON, export_text, find_format
 from planner.plans.plain_commands import plain_commands
 from planner.report.comparison import compare as compare_plans
 from planner.report.comparison import comparison_text
@@ -90,13 +92,19 @@ def compare(db: str, out: Output, first_id: int, second_id: int) -> None:
     out.finish(comparison.to_json(first_stale=first.is_stale, second_stale=second.is_stale))
 
 
-def export(db: str, out: Output, plan_id: int) -> None:
-    """Write a plan as JSON, which ``plans import`` reads, with commands that need no ddlplan."""
+def export(db: str, out: Output, plan_id: int, format_name: str) -> None:
+    """Write a plan as JSON, which ``plans import`` reads, or as what runs without ddlplan."""
+    chosen = find_format(format_name)
     found = plans.get(plan_id, db=db)
-    document = found.stored.to_json(stale=found.is_stale)
-    document["commands"] = plain_commands(found.stored.plan)
+    document: dict[str, Any] = found.stored.to_json(stale=found.is_stale)
+    if chosen == JSON:
+        document["commands"] = plain_commands(found.stored.plan)
+        text = json.dumps(document, indent=2, allow_nan=False) + "\n"
+    else:
+        text = export_text(found.stored, chosen)
+        document = {"id": plan_id, "format": chosen, "text": text}
     if not out.as_json:
-        sys.stdout.write(json.dumps(document, indent=2, allow_nan=False) + "\n")
+        sys.stdout.write(text)
     out.finish(document)
 
 

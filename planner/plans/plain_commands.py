@@ -2,22 +2,52 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Mapping
+
 from launch.plan import Plan
+from launch.system import allocators
+
+SCRIPT = "YOUR_SCRIPT.py"
 
 
 def plain_commands(plan: Plan) -> dict[str, str]:
     """Give command lines that start a script of one's own in the layout of a plan.
 
-    They set processes, threads and devices. Batch and memory format are the script's to set.
+    They set processes, threads, devices and the allocator. Batch and memory format are the
+    script's to set.
     """
-    per_process = plan.threads_per_process
-    script = "YOUR_SCRIPT.py"
-    mpirun = [
-        *("mpirun", "-n", str(plan.processes), "--bind-to", "core"),
-        *("--map-by", f"slot:PE={per_process}", "-x", f"OMP_NUM_THREADS={per_process}"),
-    ]
+    variables = plain_environment(plan)
     return {
-        "torchrun": f"OMP_NUM_THREADS={per_process} torchrun --standalone "
-        f"--nproc-per-node={plan.processes} {script}",
-        "mpirun": f"{' '.join(mpirun)} python {script}",
+        "torchrun": f"{_assignments(variables)} {torchrun_command(plan)} {SCRIPT}",
+        "mpirun": f"{_mpirun_command(plan, variables)} python {SCRIPT}",
     }
+
+
+def plain_environment(plan: Plan) -> dict[str, str]:
+    """Give the variables with which the processes of a plan start."""
+    variables = {"OMP_NUM_THREADS": str(plan.threads_per_process)}
+    if gpus := gpus_of(plan):
+        variables["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
+    return variables | allocators.plain_environment(plan.allocator)
+
+
+def torchrun_command(plan: Plan) -> str:
+    """Give the command that starts the processes of a plan, without their script."""
+    return f"torchrun --standalone --nproc-per-node={plan.processes}"
+
+
+def gpus_of(plan: Plan) -> list[str]:
+    """Give the numbers of the GPUs of a plan, each once."""
+    found = [device.partition(":")[2] for device in plan.devices if device != "cpu"]
+    return list(dict.fromkeys(found))
+
+
+def _mpirun_command(plan: Plan, variables: Mapping[str, str]) -> str:
+    pinned = ["--bind-to", "core", "--map-by", f"slot:PE={plan.threads_per_process}"]
+    passed = [word for item in variables.items() for word in ("-x", "=".join(item))]
+    return shlex.join(["mpirun", "-n", str(plan.processes), *pinned, *passed])
+
+
+def _assignments(variables: Mapping[str, str]) -> str:
+    return " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items())

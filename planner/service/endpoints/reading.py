@@ -11,6 +11,7 @@ from planner.api import machines, plans, studies, together, trainings
 from planner.api.plans import FoundPlan
 from planner.api.together import HostsTogether
 from planner.cluster.links import MeasuredLinks
+from planner.exports.formats import JSON, TEXT_FORMATS, export_text, find_format
 from planner.plans.plain_commands import plain_commands
 from planner.records.machine_record import MachineRecord
 from planner.records.study_record import StudyRecord
@@ -42,7 +43,10 @@ _PAGED = (
 )
 _USE_CASE = Parameter(name="use_case", about="only of this use case")
 _NODE = Parameter(name="node", about="only of this machine")
-_EXPORTED = both(shapes.PLAN, fields(commands=by_name(TEXT)))
+_EXPORTED = shapes.either(
+    both(shapes.PLAN, fields(commands=by_name(TEXT))),
+    fields(id=shapes.WHOLE, format=TEXT, text=TEXT),
+)
 
 
 def reading_endpoints(settings: ServiceSettings) -> list[Endpoint]:
@@ -98,7 +102,11 @@ def reading_endpoints(settings: ServiceSettings) -> list[Endpoint]:
 
     def plan_export(values: Values) -> Found:
         found = plans.get(values["id"], db=db)
-        return Found(data={**_plan_json(found), "commands": plain_commands(found.stored.plan)})
+        chosen = find_format(values["format"] or JSON)
+        if chosen == JSON:
+            return Found(data={**_plan_json(found), "commands": plain_commands(found.stored.plan)})
+        text = export_text(found.stored, chosen)
+        return Found(data={"id": found.stored.id, "format": chosen, "text": text})
 
     def plan_comparison(values: Values) -> Found:
         first, second = (plans.get(values[name], db=db) for name in ("first", "second"))
@@ -218,9 +226,16 @@ def reading_endpoints(settings: ServiceSettings) -> list[Endpoint]:
         Endpoint(
             path="/plans/{id}/export",
             command="plans export",
-            about="A plan as plans import takes it, with commands that need no ddlplan.",
+            about="A plan as plans import takes it, or as a text that runs without ddlplan.",
             answer=plan_export,
             shape=_EXPORTED,
+            parameters=(
+                Parameter(
+                    name="format",
+                    about=f"{JSON} by default",
+                    choices=(JSON, *TEXT_FORMATS),
+                ),
+            ),
         ),
         Endpoint(
             path="/trainings",

@@ -62,6 +62,11 @@ def both(*parts: Shape) -> Shape:
     return {"allOf": list(parts)}
 
 
+def either(*shapes: Shape) -> Shape:
+    """Describe what has one of several shapes."""
+    return {"anyOf": list(shapes)}
+
+
 def many(item: Shape) -> Shape:
     """Describe a list."""
     return {"type": "array", "items": item}
@@ -69,7 +74,7 @@ def many(item: Shape) -> Shape:
 
 def maybe(shape: Shape) -> Shape:
     """Describe what may be ``null``."""
-    return {"anyOf": [shape, {"type": "null"}]}
+    return either(shape, {"type": "null"})
 
 
 def by_name(value: Shape) -> Shape:

@@ -1,0 +1,63 @@
+"""Batch script of a plan, for Slurm: the plan's processes as ranks of srun, or ddlplan itself."""
+
+from __future__ import annotations
+
+import shlex
+
+from planner.exports.head import head_lines
+from planner.exports.shell_script import exports, notes, script_settings
+from planner.plans.plain_commands import gpus_of, plain_environment
+from planner.plans.stored_plan import StoredPlan
+from planner.quantities import printable
+
+
+def batch_script(stored: StoredPlan) -> str:
+    """Give a script for ``sbatch``.
+
+    With a script of one's own as its argument srun starts the processes of the plan, which find in
+    their environment what torchrun would give them. Without one, ``ddlplan launch`` trains the use
+    case by the plan, one rank for each node. No ``--hint`` and no ``--threads-per-core``: srun
+    would take them for steps of ddlplan too, and give them a part of the cores.
+    """
+    plan = stored.plan
+    # Slurm sets the GPUs of a job itself, by other numbers than those of the plan's machine.
+    variables = plain_environment(plan)
+    variables.pop("CUDA_VISIBLE_DEVICES", None)
+    gpus = [f"#SBATCH --gres=gpu:{len(gpus_of(plan))}"] if gpus_of(plan) else []
+    use_case = shlex.quote(printable(stored.use_case))
+    lines = [
+        "#!/bin/bash",
+        *(f"# {line}" for line in head_lines(stored)),
+        "# Submit it where the environment of PyTorch is active:",
+        "#   sbatch plan.sbatch YOUR_SCRIPT.py ARGUMENTS   srun starts your script; no ddlplan",
+        "#   sbatch plan.sbatch                            ddlplan launch trains the use case",
+        "# --nodes=N before plan.sbatch takes more nodes of this hardware.",
+        *notes(plan),
+        f"#SBATCH --job-name=plan-{stored.id}",
+        "#SBATCH --nodes=1",
+        f"#SBATCH --ntasks-per-node={plan.processes}",
+        f"#SBATCH --cpus-per-task={plan.threads_per_process}",
+        *gpus,
+        "#SBATCH --exclusive",
+        "#SBATCH --mem=0",
+        "#SBATCH --time=04:00:00",
+        "set -eu",
+        'if [ "$#" -eq 0 ]; then',
+        "\t# A rank of ddlplan takes all cores of its node; srun before 22.05 would give it these.",
+        "\tunset SLURM_CPUS_PER_TASK",
+        "\t# The database is planner.db of this folder; DDLPLAN_DB names another one.",
+        f"\texec ddlplan launch --use-case {use_case} --plan {stored.id}",
+        "fi",
+        *exports(variables),
+        *exports(script_settings(plan)),
+        'MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
+        "export MASTER_ADDR",
+        "export MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))",
+        f"export WORLD_SIZE=$((SLURM_JOB_NUM_NODES * {plan.processes}))",
+        f"export LOCAL_WORLD_SIZE={plan.processes}",
+        f'exec srun --ntasks="$WORLD_SIZE" --ntasks-per-node={plan.processes} \\',
+        f"\t--cpus-per-task={plan.threads_per_process} --cpu-bind=cores "
+        "--kill-on-bad-exit=1 --export=ALL \\",
+        '\tbash -c \'RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID exec python "$@"\' python "$@"',
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,301 @@
+"""An exported plan runs by itself: its processes really start, with what the plan sets."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import sample_plan
+import slurm_stand_in
+
+from launch.plan import Plan
+from planner.errors import UsageError
+from planner.exports.formats import TEXT_FORMATS, export_text, find_format
+from planner.plans.plain_commands import plain_commands
+
+PLAN = Plan(
+    strategy="processes",
+    node_batch=65,
+    processes=2,
+    replicas=2,
+    micro_batches=4,
+    memory_format="channels_last",
+    allocator="retain",
+    fused_optimizer=True,
+    input="cache",
+)
+STORED = replace(sample_plan.FOUND, id=7, plan=PLAN)
+ON_GPUS = Plan(
+    strategy="gpu_data",
+    node_batch=64,
+    processes=2,
+    replicas=2,
+    threads_per_process=4,
+    devices=("cuda:1", "cuda:3"),
+    precision="bf16",
+    options={"cudnn_benchmark": True},
+)
+PLANS = {
+    "processes": PLAN,
+    "threads": Plan(
+        strategy="threads",
+        node_batch=64,
+        replicas=2,
+        threads_per_process=4,
+        allocator="tcmalloc",
+        precision="bf16_internal",
+        onednn_linear=True,
+    ),
+    "stages": Plan(
+        strategy="pipeline",
+        node_batch=64,
+        processes=2,
+        micro_batches=8,
+        compile=False,
+        options={"schedule": "gpipe", "cut": "measured"},
+    ),
+    "GPUs": ON_GPUS,
+    "compiled": Plan(strategy="sequential", node_batch=8, compile=True, allocator="jemalloc"),
+}
+GUARD_S = 120
+
+SUM = """
+import json, os, sys
+from pathlib import Path
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+rank = torch.tensor([float(dist.get_rank() + 1)])
+dist.all_reduce(rank)
+about = {name: os.environ[name] for name in os.environ if name.startswith(("PLAN_", "MALLOC_"))}
+about |= {"sum": rank.item(), "threads": torch.get_num_threads(), "more": sys.argv[2:]}
+Path(sys.argv[1], os.environ["LOCAL_RANK"]).write_text(json.dumps(about))
+dist.destroy_process_group()
+"""
+
+BY_MODULE = """
+import json, os, sys
+from pathlib import Path
+import plan_settings as plan
+import torch
+
+model = plan.prepare(torch.nn.Conv2d(3, 4, 3))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1, **plan.OPTIMIZER)
+with plan.autocast():
+    loss = model(torch.ones(plan.BATCH, 3, 8, 8)).mean()
+loss.backward()
+optimizer.step()
+about = {
+    "batch": plan.BATCH,
+    "threads": torch.get_num_threads(),
+    "cores": sorted(os.sched_getaffinity(0)),
+    "is_channels_last": model.weight.is_contiguous(memory_format=torch.channels_last),
+    "ddlplan": [name for name in sys.modules if name.partition(".")[0] in ("planner", "launch")],
+}
+Path(sys.argv[1], str(plan.LOCAL_RANK)).write_text(json.dumps(about))
+"""
+
+VARIABLES = """
+import json, os, sys
+from pathlib import Path
+
+about = {**os.environ, "cores": sorted(os.sched_getaffinity(0)), "more": sys.argv[2:]}
+Path(sys.argv[1], os.environ.get("LOCAL_RANK", "OMPI")).write_text(json.dumps(about))
+"""
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A folder for scripts, with the programs of this environment and of Slurm in front."""
+    slurm_stand_in.install(tmp_path / "slurm")
+    programs = f"{tmp_path / 'slurm'}:{Path(sys.executable).parent}"
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"):
+        monkeypatch.setenv(name, "1")
+    (tmp_path / "out").mkdir()
+    return tmp_path
+
+
+def run(place: Path, *command: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    ended = subprocess.run(
+        command, cwd=place, capture_output=True, text=True, timeout=GUARD_S, check=False
+    )
+    assert ended.returncode == code, ended.stderr
+    return ended
+
+
+def reports(place: Path) -> list[dict]:
+    return [json.loads(file.read_text()) for file in sorted((place / "out").iterdir())]
+
+
+@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
+@pytest.mark.parametrize("text_format", TEXT_FORMATS)
+def test_every_plan_is_exported_as_code_that_can_be_read(plan, text_format, place):
+    text = export_text(replace(STORED, plan=plan), text_format)
+    assert text.endswith("\n")
+    if text_format == "python":
+        assert len(text.splitlines()) < 65, "one screen"
+        compile(text, "plan.py", "exec")
+    else:
+        file = place / "plan.sh"
+        file.write_text(text)
+        run(place, "bash", "-n", str(file))
+
+
+HOSTILE = 'x\'\n$(touch owned)\n"""\nimport os;`touch owned`\x1b[2J\u2028#'
+
+
+@pytest.mark.parametrize("text_format", ["sbatch", "shell", "python"])
+def test_names_that_are_code_stay_comments_and_arguments(text_format, place):
+    text = export_text(replace(STORED, use_case=HOSTILE, node=HOSTILE), text_format)
+    assert text.replace("\n", "").replace("\t", "").isprintable()
+    plain = export_text(STORED, text_format)
+    assert len(text.splitlines()) == len(plain.splitlines())
+    (place / "plan").write_text(text)
+    if text_format == "python":
+        run(place, sys.executable, "plan")
+    else:
+        for word in ("ddlplan", "torchrun"):  # what it would start says what it got
+            (place / "slurm" / word).write_text('#!/bin/sh\nprintf "%s\\n" "$@" > got\n')
+            (place / "slurm" / word).chmod(0o755)
+        run(place, "bash", "plan", *(["x.py"] if text_format == "shell" else []))
+    assert not (place / "owned").exists()
+    if text_format == "sbatch":
+        assert "$(touch owned)" in (place / "got").read_text()
+
+
+def test_a_script_is_told_what_to_do_without_an_argument(place):
+    (place / "plan.sh").write_text(export_text(STORED, "shell"))
+    assert "usage: sh plan.sh YOUR_SCRIPT.py" in run(place, "sh", "plan.sh", code=2).stderr
+
+
+def test_what_only_ddlplan_does_is_said(place):
+    assert "input=cache" in export_text(STORED, "shell")
+    threads = export_text(replace(STORED, plan=PLANS["threads"]), "python")
+    assert "2 replicas in one process" in threads
+    assert "onednn_linear" in threads
+    assert "cut into 2 stages" in export_text(replace(STORED, plan=PLANS["stages"]), "sbatch")
+
+
+def test_gpus_are_named_to_torchrun_and_counted_for_slurm():
+    on_gpus = replace(STORED, plan=ON_GPUS)
+    assert "CUDA_VISIBLE_DEVICES=1,3 torchrun" in export_text(on_gpus, "torchrun")
+    assert "-x CUDA_VISIBLE_DEVICES=1,3" in export_text(on_gpus, "mpirun")
+    batch = export_text(on_gpus, "sbatch")
+    assert "#SBATCH --gres=gpu:2\n" in batch
+    assert "CUDA_VISIBLE_DEVICES" not in batch
+
+
+def test_an_allocator_is_preloaded_by_its_name_alone():
+    commands = plain_commands(PLANS["threads"])
+    assert "LD_PRELOAD=libtcmalloc_minimal.so.4 " in commands["torchrun"]
+    assert "-x LD_PRELOAD=libtcmalloc_minimal.so.4 " in commands["mpirun"]
+    script = export_text(replace(STORED, plan=PLANS["threads"]), "shell")
+    assert "libtcmalloc_minimal.so.4${LD_PRELOAD:+:$LD_PRELOAD}\n" in script
+
+
+def test_an_unknown_format_is_refused_with_those_there_are():
+    assert find_format("slurm") == "sbatch"
+    with pytest.raises(UsageError, match="one of json, mpirun, torchrun, sbatch, shell, python"):
+        find_format("yaml")
+
+
+@pytest.mark.long
+def test_the_shell_script_starts_processes_that_sum_by_gloo(place):
+    (place / "plan.sh").write_text(export_text(STORED, "shell"))
+    (place / "train.py").write_text(SUM)
+    run(place, "sh", "plan.sh", "train.py", "out", "--lr", "0.1 and more")
+    first, second = reports(place)
+    assert first == second
+    assert first["sum"] == 3.0
+    assert first["threads"] == 1
+    assert first["more"] == ["--lr", "0.1 and more"]
+    assert first["PLAN_NODE_BATCH"] == "65"
+    assert first["PLAN_MEMORY_FORMAT"] == "channels_last"
+    assert first["MALLOC_MMAP_MAX_"] == "0"
+
+
+@pytest.mark.long
+def test_the_module_sets_up_the_processes_of_the_torchrun_line(place):
+    (place / "plan_settings.py").write_text(export_text(STORED, "python"))
+    (place / "train.py").write_text(BY_MODULE)
+    line = export_text(STORED, "torchrun").strip().replace("YOUR_SCRIPT.py", "train.py out")
+    run(place, "bash", "-c", line)
+    first, second = reports(place)
+    assert (first["batch"], second["batch"]) == (33, 32)
+    assert first["threads"] == second["threads"] == 1
+    assert first["is_channels_last"]
+    assert first["ddlplan"] == []
+    if len(os.sched_getaffinity(0)) >= 2:
+        assert len(first["cores"]) == len(second["cores"]) == 1
+        assert first["cores"] != second["cores"]
+
+
+def test_the_mpirun_line_starts_the_processes(place):
+    (place / "train.py").write_text(VARIABLES.replace("LOCAL_RANK", "OMPI_COMM_WORLD_RANK"))
+    words = shlex.split(export_text(STORED, "mpirun"))
+    if len(os.sched_getaffinity(0)) < 2:
+        words.insert(1, "--oversubscribe")
+    run(place, *words[:-1], "train.py", "out")
+    first, second = reports(place)
+    assert first["OMP_NUM_THREADS"] == second["OMP_NUM_THREADS"] == "1"
+    assert first["MALLOC_ARENA_MAX"] == "1"
+
+
+def test_the_batch_script_gives_srun_what_torchrun_would_give(place):
+    (place / "plan.sbatch").write_text(export_text(STORED, "sbatch"))
+    (place / "plan.sbatch").chmod(0o755)
+    (place / "train.py").write_text(VARIABLES)
+    run(place, "sbatch", "./plan.sbatch", "train.py", "out", "a b")
+    found = reports(place)
+    assert [one["RANK"] for one in found] == [one["LOCAL_RANK"] for one in found] == ["0", "1"]
+    for one in found:
+        assert one["WORLD_SIZE"] == one["LOCAL_WORLD_SIZE"] == "2"
+        assert one["MASTER_ADDR"] == one["SLURM_JOB_NODELIST"]
+        assert one["MASTER_PORT"] == "24711"
+        assert one["OMP_NUM_THREADS"] == "1"
+        assert one["PLAN_MICRO_BATCHES"] == "4"
+        assert one["more"] == ["a b"]
+    if len(os.sched_getaffinity(0)) >= 2:
+        assert found[0]["cores"] != found[1]["cores"]
+
+
+@pytest.mark.long
+def test_ranks_of_the_batch_script_sum_by_gloo(place):
+    (place / "plan.sbatch").write_text(export_text(STORED, "sbatch"))
+    (place / "plan.sbatch").chmod(0o755)
+    (place / "train.py").write_text(SUM)
+    run(place, "sbatch", "./plan.sbatch", "train.py", "out")
+    assert [one["sum"] for one in reports(place)] == [3.0, 3.0]
+
+
+@pytest.mark.long
+def test_the_batch_script_without_a_script_trains_by_ddlplan(place, tuned):
+    ended = tuned.run("plans", "export", 1, "--format", "slurm")
+    assert ended.code == 0, ended.err
+    batch = tuned.folder / "plan.sbatch"
+    batch.write_text(ended.out)
+    batch.chmod(0o755)
+    trained = run(tuned.folder, "sbatch", "./plan.sbatch")
+    assert "epoch 1/1" in trained.stdout
+    assert (tuned.folder / "runs/1/weights.safetensors").exists()
+
+
+def test_a_format_is_chosen_on_the_command_line(tuned):
+    document = tuned.data("plans", "export", 1)
+    assert set(document["commands"]) == {"mpirun", "torchrun"}
+    ended = tuned.run("plans", "export", 1, "--format", "torchrun")
+    assert ended.out == document["commands"]["torchrun"] + "\n"
+    as_json = tuned.data("plans", "export", 1, "--format", "slurm")
+    assert as_json["format"] == "sbatch"
+    assert as_json["text"].startswith("#!/bin/bash\n")
+    refused = tuned.run("plans", "export", 1, "--format", "yaml")
+    assert refused.code == 2
+    assert len(refused.errors) == 1
