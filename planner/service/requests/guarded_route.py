@@ -38,6 +38,7 @@ class GuardedRoute(Route):
         command: str = "serve",
     ) -> None:
         super().__init__(path, endpoint, methods=list(methods), include_in_schema=False)
+        self.app = endpoint  # Starlette takes a method for one that maps a request to a response
         self.allowed = tuple(methods)
         self.content_types = tuple(content_types)
         self.is_action = is_action
