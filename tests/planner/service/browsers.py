@@ -1,0 +1,113 @@
+"""A headless Chromium, driven by Selenium, that keeps what it asked for and complained about."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+
+def _find_obstacle() -> str | None:
+    for program in ("chromium", "chromedriver"):
+        if shutil.which(program) is None:
+            return f"no {program}: install chromium and chromium-driver"
+    try:
+        importlib.import_module("selenium")
+    except ImportError:
+        return "no selenium: pip install 'ddlplan[dev]'"
+    return None
+
+
+class Browser:
+    """Chromium with a profile of its own.
+
+    Attributes:
+        driver: Selenium's.
+    """
+
+    def __init__(self, driver: Any) -> None:
+        self.driver = driver
+
+    def open(self, url: str) -> None:
+        self.driver.get(url)
+
+    @property
+    def text(self) -> str:
+        """What can be read on the page."""
+        return str(self.driver.find_element("css selector", "body").text)
+
+    def all(self, selector: str) -> list[Any]:
+        """Give the elements of a CSS selector."""
+        return list(self.driver.find_elements("css selector", selector))
+
+    def one(self, selector: str) -> Any:
+        """Give the first element of a CSS selector."""
+        return self.driver.find_element("css selector", selector)
+
+    def errors(self) -> list[str]:
+        """Give what the console has said since the last call, but for refused pages themselves."""
+        found = [one for one in self.driver.get_log("browser") if one["level"] == "SEVERE"]
+        messages = [one["message"] for one in found]
+        return [one for one in messages if " 401 " not in one and "/favicon.ico " not in one]
+
+    def requested_hosts(self) -> set[str]:
+        """Give the hosts that were asked for anything since the last call."""
+        found = set()
+        for entry in self.driver.get_log("performance"):
+            message = json.loads(entry["message"])["message"]
+            if message["method"] == "Network.requestWillBeSent":
+                url = urlsplit(message["params"]["request"]["url"])
+                if url.scheme in ("http", "https", "ws", "wss"):
+                    found.add(url.netloc)
+        return found
+
+
+@contextlib.contextmanager
+def chromium(
+    folder: Path, *, resolve: str | None = None, size: str = "1280,900"
+) -> Iterator[Browser]:
+    """Run a browser; skip the test where there is none, or fail where CI promised one.
+
+    Args:
+        folder: For its profile.
+        resolve: Host name that means this machine, whose certificate may be its own.
+        size: Of its window.
+    """
+    if (obstacle := _find_obstacle()) is not None:
+        if os.environ.get("SERVICE_TOOLS") == "required":
+            pytest.fail(f"SERVICE_TOOLS=required, but {obstacle}")
+        pytest.skip(obstacle)
+    from selenium.webdriver import Chrome, ChromeOptions
+    from selenium.webdriver.chrome.service import Service
+
+    options = ChromeOptions()
+    options.binary_location = str(shutil.which("chromium"))
+    profile = folder / "profile"
+    for argument in (
+        *("--headless=new", f"--user-data-dir={profile}", f"--window-size={size}"),
+        *("--disable-dev-shm-usage", "--disable-gpu", "--no-first-run"),
+        *("--disable-background-networking", "--disable-component-update"),
+    ):
+        options.add_argument(argument)
+    if os.geteuid() == 0:
+        options.add_argument("--no-sandbox")  # it refuses root with one; a container is around it
+    if resolve is not None:
+        options.add_argument(f"--host-resolver-rules=MAP {resolve} 127.0.0.1")
+        options.accept_insecure_certs = True
+    options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
+    service = Service(str(shutil.which("chromedriver")), env={**os.environ, "HOME": str(folder)})
+    driver = Chrome(options=options, service=service)
+    driver.set_page_load_timeout(60)
+    try:
+        yield Browser(driver)
+    finally:
+        driver.quit()
+        shutil.rmtree(profile, ignore_errors=True)
