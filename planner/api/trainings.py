@@ -11,10 +11,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Mapping
 
+from launch.system.log_part import MOST_LOG_BYTES, LogPart
 from planner.records.training_record import TrainingRecord, TrainingStatus
 from planner.records.usage_record import HostUsage
 from planner.store import Store
 from planner.supervision.states import true_trainings
+from planner.trainings import logs
+from planner.trainings.logs import TrainingLog
 
 
 def find(
@@ -85,3 +88,53 @@ def get_usage(training_id: int, *, db: str = "planner.db") -> Mapping[str, HostU
         record = store.trainings.get(training_id)
         found = store.trainings.usage(training_id)
     return {each.host: found[each.host] for each in record.hosts if each.host in found}
+
+
+def list_logs(training_id: int, *, db: str = "planner.db") -> list[TrainingLog]:
+    """List the logs that a training has left on this machine, mpirun's first.
+
+    Example:
+        >>> from planner.api import trainings
+        >>> [log.name for log in trainings.list_logs(1)]  # doctest: +SKIP
+        ['mpirun.log', 'node1-worker0.log']
+
+    Raises:
+        NoTrainingError: None has this number.
+        UsageError: Another machine started it.
+        StoreError: The database cannot be used.
+    """
+    with Store.open(db, create=False) as store:
+        record = store.trainings.get(training_id)
+    return logs.list_logs(record)
+
+
+def read_log(
+    training_id: int,
+    name: str,
+    *,
+    offset: int = 0,
+    most_bytes: int = MOST_LOG_BYTES,
+    db: str = "planner.db",
+) -> LogPart:
+    """Read a part of a log of a training.
+
+    Example:
+        >>> from planner.api import trainings
+        >>> trainings.read_log(1, "node1-worker0.log", offset=-80).text  # doctest: +SKIP
+        'downloading the tokens'
+
+    Args:
+        training_id: Its number.
+        name: One of those that `list_logs` gives; no other file is read.
+        offset: First byte; below 0 it counts from the end.
+        most_bytes: At most so many, and never more than `MOST_LOG_BYTES`.
+        db: Database.
+
+    Raises:
+        NoTrainingError: None has this number.
+        UsageError: It has no such log, or another machine started it.
+        StoreError: The database cannot be used.
+    """
+    with Store.open(db, create=False) as store:
+        record = store.trainings.get(training_id)
+    return logs.read_log(record, name, offset, most_bytes)

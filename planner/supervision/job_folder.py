@@ -14,6 +14,9 @@ from launch.system.durable_files import (
     replace_durably,
     write_durably,
 )
+from launch.system.log_part import MOST_LOG_BYTES as MOST_LOG_BYTES
+from launch.system.log_part import LogPart as LogPart
+from launch.system.log_part import read_log_part
 from planner.errors import RunDirectoryError
 from planner.records.job_record import JobState
 from probes import codec
@@ -21,9 +24,6 @@ from probes.errors import InvalidDocumentError
 
 JOBS = Path("jobs")
 """Folder of the jobs, in the working folder."""
-
-MOST_LOG_BYTES = 256 * 1024
-"""Of one look at a log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,21 +34,6 @@ class ExitRecord:
     exit_code: int | None
     error: str | None
     ended_at: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogPart:
-    """Part of a log."""
-
-    text: str
-    offset: int
-    """Byte at which the part begins."""
-
-    next_offset: int
-    """Byte at which the next part begins."""
-
-    size: int
-    """Bytes of the log when this was read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,28 +97,4 @@ class JobFolder:
             offset: First byte; below 0 it counts from the end.
             most_bytes: At most so many, and never more than `MOST_LOG_BYTES`.
         """
-        most_bytes = max(1, min(most_bytes, MOST_LOG_BYTES))
-        try:
-            with self.log.open("rb") as file:
-                size = file.seek(0, os.SEEK_END)
-                first = max(0, size + offset) if offset < 0 else min(offset, size)
-                file.seek(first)
-                content = file.read(most_bytes)
-        except FileNotFoundError:
-            return LogPart(text="", offset=0, next_offset=0, size=0)
-        # A character that the part cuts in two belongs to the next part.
-        content = _whole_characters(content) or content
-        text = content.decode("utf-8", "replace")
-        return LogPart(text=text, offset=first, next_offset=first + len(content), size=size)
-
-
-def _whole_characters(content: bytes) -> bytes:
-    """Leave out a character at the end whose last bytes are missing."""
-    for back in range(1, min(4, len(content)) + 1):
-        byte = content[-back]
-        if byte < 0x80:
-            break
-        if byte >= 0xC0:
-            length = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
-            return content[:-back] if length > back else content
-    return content
+        return read_log_part(self.log, offset, most_bytes)
