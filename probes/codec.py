@@ -25,6 +25,9 @@ T = TypeVar("T")
 Count = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 """A whole number of at least 1; beyond 2**53, other JSON readers round."""
 
+Natural = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
+"""A whole number from 0, as large as a seed may be."""
+
 Positive = Annotated[float, msgspec.Meta(gt=0, le=1e300)]
 """A finite number above 0; Python reads 1e999 as infinity."""
 
@@ -129,7 +132,9 @@ def convert(values: object, as_type: type[T], *, source: str, allow_unknown_keys
     return value
 
 
-def json_schemas(types: Sequence[type], template: str) -> dict[str, Any]:
+def json_schemas(
+    types: Sequence[type], template: str, *, for_reading: bool = False
+) -> dict[str, Any]:
     """Give JSON Schemas of what `to_builtins` makes of values of these types, by their names.
 
     Every key is there, also where a value has a default.
@@ -137,10 +142,14 @@ def json_schemas(types: Sequence[type], template: str) -> dict[str, Any]:
     Args:
         types: Dataclasses; those that they hold are described too.
         template: What one refers to another by, with ``{name}`` in it.
+        for_reading: Describe what `convert` reads without unknown keys: those with a default may be
+            left out.
     """
     _, found = msgspec.json.schema_components(types, ref_template=template)
     for schema in found.values():
-        if "properties" in schema:
+        if "properties" in schema and for_reading:
+            schema["additionalProperties"] = False
+        elif "properties" in schema:
             schema["required"] = list(schema["properties"])
         for inner in schema.get("properties", {}).values():
             inner.pop("default", None)

@@ -16,7 +16,8 @@ from planner.errors import ConflictError, UsageError
 from planner.records.job_record import JobKind, JobRecord, JobState
 from planner.store import Store
 from planner.supervision.job_folder import MOST_LOG_BYTES, JobFolder, LogPart
-from planner.supervision.states import true_jobs
+from planner.supervision.resuming import resume_request
+from planner.supervision.states import true_jobs, true_trainings
 from planner.supervision.submission import submit as submit_to
 
 
@@ -141,3 +142,41 @@ def cancel(job_id: int, *, db: str = "planner.db") -> JobRecord:
     with Store.open(db, create=False) as store:
         store.jobs.request_cancel(job_id)
         return next(true_jobs(store, [store.jobs.get(job_id)]))
+
+
+def resume(
+    training_id: int,
+    *,
+    use_cases: Collection[str] | None = None,
+    where: Mapping[str, Any] | None = None,
+    hosts: Mapping[str, Any] | None = None,
+    db: str = "planner.db",
+) -> JobRecord:
+    """Go on with a training from its newest checkpoint, as a job.
+
+    Example:
+        >>> from planner.api import jobs
+        >>> jobs.resume(3).title  # doctest: +SKIP
+        'ddlplan launch --use-case=simplebig --epochs=9 --checkpoint=/home/ada/ck --resume'
+
+    Args:
+        training_id: Its number.
+        use_cases: Whose code may run; any where left out.
+        where: Options that say how machines are reached.
+        hosts: Options that name the hosts of a training of several.
+        db: Database.
+
+    Raises:
+        NoTrainingError: No training has this number.
+        ConflictError: It cannot be resumed as it is.
+        RefusedError: Its use case is none of these.
+        StoreError: The database cannot be used.
+    """
+    with Store.open(db, create=False) as store:
+        training = next(true_trainings(store, [store.trainings.get(training_id)]))
+        unfinished = store.jobs.find(states=[JobState.QUEUED, JobState.RUNNING])
+        related = [*true_jobs(store, unfinished), *store.jobs.find(training_id=training_id)]
+        request = resume_request(
+            training, related, use_cases=use_cases, where=where or {}, hosts=hosts
+        )
+        return submit_to(store, db, JobKind.LAUNCH, request)

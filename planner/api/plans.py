@@ -9,14 +9,15 @@ Example:
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from launch.workload import Workload
 from planner.cancellation import Cancellation
 from planner.errors import NoPlanError
-from planner.plans.plan_file import read_plan_file
+from planner.plans.plan_file import plan_from_document, read_plan_file
 from planner.plans.software import current_software
 from planner.plans.stored_plan import StoredPlan, stale_reasons
 from planner.store import Store
@@ -166,8 +167,23 @@ def import_file(file: Path, *, db: str = "planner.db") -> FoundPlan:
         PlanFileError: The file cannot be read.
     """
     stored = read_plan_file(file)  # first: a file that is no good must not make a database
-    with Store.open(db) as store:
-        return _judge(store, store.get_plan(store.save_plan(stored)))
+    return _save(stored, db)
+
+
+def import_document(document: Mapping[str, Any], *, db: str = "planner.db") -> FoundPlan:
+    """Store a plan from what a file of ``ddlplan plans export`` holds.
+
+    Example:
+        >>> import json
+        >>> from planner.api import plans
+        >>> document = json.loads(Path("plan.json").read_text())  # doctest: +SKIP
+        >>> plans.import_document(document).stored.id  # doctest: +SKIP
+        5
+
+    Raises:
+        PlanFileError: It is no plan.
+    """
+    return _save(plan_from_document(document), db)
 
 
 def remove(plan_id: int, *, db: str = "planner.db") -> None:
@@ -235,6 +251,11 @@ def find_latest_trials(
         return store.catalog.trials(
             study_id=study_id, use_case=use_case, node=node, before=before, most=most
         )
+
+
+def _save(stored: StoredPlan, db: str) -> FoundPlan:
+    with Store.open(db) as store:
+        return _judge(store, store.get_plan(store.save_plan(stored)))
 
 
 def _judge(store: Store, stored: StoredPlan) -> FoundPlan:

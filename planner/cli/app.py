@@ -409,6 +409,18 @@ def serve(
             metavar="NAME",
         ),
     ] = None,
+    data: Annotated[
+        Path | None, serve_option("--data", help_="Data of these use cases.", metavar="PATH")
+    ] = None,
+    hosts: Annotated[
+        Path | None,
+        serve_option(
+            "--hosts", help_="Hosts that jobs may run on, beside this machine.", metavar="FILE"
+        ),
+    ] = None,
+    ssh_config: SshConfig = None,
+    mpirun: Mpirun = None,
+    allow_run_as_root: AllowRoot = False,
     token_file: Annotated[
         Path | None,
         serve_option(
@@ -430,6 +442,8 @@ def serve(
     db: Database = DEFAULT_DATABASE,
 ) -> None:
     """Show machines, searches, plans and trainings as pages, and as an API."""
+    found = find_hosts(hosts, ssh_config, mpirun, allow_root=allow_run_as_root)
+    check_data(data, found)
     from planner.commands.serve import serve as serve_settings
     from planner.service.requests.settings import ServiceSettings
 
@@ -440,6 +454,11 @@ def serve(
         allow_actions=allow_actions,
         token_file=token_file,
         use_cases=tuple(stored_name(name) for name in use_case or ()),
+        data=data,
+        hosts=hosts,
+        ssh_config=ssh_config,
+        mpirun=mpirun,
+        allow_run_as_root=allow_run_as_root,
         public_urls=tuple(public_url or ()),
     )
     serve_settings(settings, start_output("serve", as_json=False), opens=open_)

@@ -101,14 +101,24 @@ def read_plan_file(path: str | Path) -> StoredPlan:
         document = codec.decode(content, dict[str, Any], source=name, allow_nan=False)
     except InvalidDocumentError as error:
         raise PlanFileError(f"{error}: name one that plans export wrote") from error
+    return plan_from_document(document, source=name)
+
+
+def plan_from_document(document: Mapping[str, Any], *, source: str = "plan") -> StoredPlan:
+    """Read a plan from what a plan file holds.
+
+    Raises:
+        PlanFileError: It is no plan.
+    """
     if "schema_version" not in document:
-        return plan_from_json(document, source=name)
+        return plan_from_json(document, source=source)
     if (version := document["schema_version"]) != 1:
-        raise PlanFileError(f"{name}: schema_version={version!r}: expected 1, update ddlplan")
+        shown = codec.shorten(version)
+        raise PlanFileError(f"{source}: schema_version={shown}: expected 1, update ddlplan")
     plan = document.get("data")
     if isinstance(plan, dict) and isinstance(plan.get("plan"), dict):
         plan = plan["plan"]
-    return plan_from_json(plan, source=name)
+    return plan_from_json(plan, source=source)
 
 
 def plan_from_json(values: object, *, source: str = "plan") -> StoredPlan:

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from starlette.routing import Router
 
 from planner.api import changes
+from planner.service.endpoints.jobs import job_endpoints
 from planner.service.endpoints.openapi import describe_api
+from planner.service.endpoints.plan_changes import plan_change_endpoints
 from planner.service.endpoints.reading import reading_endpoints
 from planner.service.events import EventStreams
 from planner.service.guard.addresses import Addresses
@@ -107,7 +109,11 @@ def _page_routes(settings: ServiceSettings, threads: WorkerThreads) -> list[Guar
 
 
 def _api_routes(settings: ServiceSettings, threads: WorkerThreads) -> list[GuardedRoute]:
-    endpoints = reading_endpoints(settings)
+    endpoints = [
+        *reading_endpoints(settings),
+        *job_endpoints(settings),
+        *plan_change_endpoints(settings),
+    ]
     described = json.dumps(describe_api(endpoints), separators=(",", ":")).encode()
     return [
         GuardedRoute("/api/v1/openapi.json", Answering(lambda _: Answer(body=described), None)),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from planner.service.requests.settings import Bounds
@@ -19,7 +20,10 @@ class BoundedConnection(H11Protocol):
 
     bounds = Bounds()
     _waits_since = 0.0
-    _writes_since: float | None = None
+    _unread = 0
+    """Bytes that its client had not taken yet when it last took some."""
+
+    _unread_since = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -31,32 +35,33 @@ class BoundedConnection(H11Protocol):
         self._waits_since = self.loop.time()
         super().on_response_complete()
 
-    def pause_writing(self) -> None:
-        self._writes_since = self.loop.time()
-        super().pause_writing()
-
-    def resume_writing(self) -> None:
-        self._writes_since = None
-        super().resume_writing()
+    def send_400_response(self, msg: str) -> None:
+        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            self.transport.abort()  # an answer is under way, or was given: there is no second one
+        else:
+            super().send_400_response(msg)
 
     @property
-    def is_idle(self) -> bool:
-        """Whether no request is being answered: its client has yet to send one, whole."""
-        return self.cycle is None or self.cycle.response_complete
+    def is_waiting(self) -> bool:
+        """Whether its client has yet to send a request, whole."""
+        return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
 
     def end_if_slow(self) -> None:
-        """End it if its client takes too long."""
-        now = self.loop.time()
-        if (self._writes_since is not None and now - self._writes_since > self.bounds.write_s) or (
-            self.is_idle and now - self._waits_since > self.bounds.head_s
+        """End it if its client takes too long to send a request, or to read an answer."""
+        now, unread = self.loop.time(), self.transport.get_write_buffer_size()
+        if unread == 0 or unread <= self._unread - self.bounds.read_bytes or not self._unread:
+            self._unread, self._unread_since = unread, now
+        is_between = self.cycle is None or self.cycle.response_complete
+        if (unread and now - self._unread_since > self.bounds.write_s) or (
+            is_between and not unread and now - self._waits_since > self.bounds.head_s
         ):
             self.transport.abort()
 
     def _make_room(self) -> None:
         """End the connection that has waited longest for a request, perhaps this one."""
-        idle = [one for one in self.connections if isinstance(one, BoundedConnection)]
-        idle = [one for one in idle if one.is_idle and not one.transport.is_closing()]
-        oldest = min(idle, key=lambda one: one._waits_since, default=self)
+        found = [one for one in self.connections if isinstance(one, BoundedConnection)]
+        found = [one for one in found if one.is_waiting and not one.transport.is_closing()]
+        oldest = min(found, key=lambda one: one._waits_since, default=self)
         oldest.transport.abort()
 
 

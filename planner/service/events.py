@@ -72,7 +72,7 @@ class EventStreams:
         try:
             async with self._beginning:
                 if self._poller is None:
-                    self._begin(await self._threads.run(lambda: self._read(None)))
+                    self._begin(await self._read_log(None))
             gone = asyncio.ensure_future(_wait_until_gone(receive))
             try:
                 await self._send_all(place, gone, send)
@@ -84,6 +84,12 @@ class EventStreams:
                 self._poller.cancel()
                 self._poller = None
 
+    async def _read_log(self, after: int | None) -> ChangeBatch:
+        try:
+            return await self._threads.run(lambda: self._read(after))
+        except PlannerError as error:
+            raise RequestError(503, "the database cannot be used now") from error
+
     def _begin(self, batch: ChangeBatch) -> None:
         self._kept.clear()
         self._newest = batch.newest
@@ -94,8 +100,8 @@ class EventStreams:
             await asyncio.sleep(self._bounds.poll_s)
             known = self._newest or 0
             try:
-                batch = await self._threads.run(lambda after=known: self._read(after))  # type: ignore[misc]
-            except (PlannerError, RequestError):
+                batch = await self._read_log(known)
+            except RequestError:
                 continue  # pages say what is the matter with the database
             if batch.newest == known:
                 continue
@@ -139,7 +145,7 @@ class EventStreams:
         if place < newest and self._kept and self._kept[0].id <= place + 1:
             events: Sequence[EventRecord] = [one for one in self._kept if one.id > place]
         elif place < newest:
-            batch = await self._threads.run(lambda: self._read(place))
+            batch = await self._read_log(place)
             if not batch.is_whole or not batch.events:
                 return _reset(newest), newest
             events = batch.events

@@ -65,6 +65,7 @@ class JobStore:
         *,
         machine: str | None = None,
         states: Collection[JobState] | None = None,
+        training_id: int | None = None,
         before: int | None = None,
         most: int | None = None,
     ) -> list[JobRecord]:
@@ -72,6 +73,7 @@ class JobStore:
 
         Args:
             machine: Of this machine.
+            training_id: Of this training.
             states: In one of these states.
             before: With a lower number.
             most: At most so many.
@@ -81,6 +83,8 @@ class JobStore:
             query = query.where(jobs.c.machine == machine)
         if states is not None:
             query = query.where(jobs.c.state.in_([str(state) for state in states]))
+        if training_id is not None:
+            query = query.where(jobs.c.training_id == training_id)
         if before is not None:
             query = query.where(jobs.c.id < before)
         return self._database.fetch(query, _from_row)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
+from launch.errors import LaunchError
 from planner.errors import (
     ConflictError,
     NoDatabaseError,
@@ -15,24 +17,40 @@ from planner.errors import (
     NoPlanError,
     NoTrainingError,
     PlannerError,
+    RefusedError,
+    RunDirectoryError,
+    StalePlanError,
     StoreError,
-    UsageError,
+    SupervisorError,
 )
-from planner.exit_codes import classify_error
+from planner.exit_codes import BUG, classify_error
 from planner.quantities import printable
 from planner.service.endpoints.shapes import Shape
 from planner.service.requests.answers import Answer
+from planner.service.requests.bodies import read_object
 from planner.service.requests.calls import Call
 from planner.service.requests.documents import RequestError, data_document
+from probes.errors import InvalidDocumentError
 
-PER_PAGE, MOST_PER_PAGE = 50, 500
 _STATUS = {
     NoPlanError: 404,
     NoJobError: 404,
     NoTrainingError: 404,
     ConflictError: 409,
-    UsageError: 400,
+    RefusedError: 403,
+    StalePlanError: 409,
 }
+"""Of errors that are not the request's own fault, which is 400."""
+
+_OWN_FAULTS: Mapping[type[Exception], str] = {
+    StoreError: "the database cannot be used",
+    InvalidDocumentError: "something in the database cannot be read",
+    RunDirectoryError: "there is no place for the files of a job",
+    SupervisorError: "the job could not be started",
+}
+"""Errors whose messages say more than a request should be told, and what is said instead."""
+
+_NUMBER = re.compile(r"-?[0-9]{1,15}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +60,9 @@ class Parameter:
     name: str
     about: str
     is_number: bool = False
+    least: int | None = 1
+    """Smallest number; ``None`` allows those below 0."""
+
     choices: Sequence[str] = ()
     is_needed: bool = False
 
@@ -55,9 +76,12 @@ class Found:
     next_before: int | None = None
     """Where the rest of a list begins; ``None`` where this is its end."""
 
+    address: str | None = None
+    """Of what an action has made."""
+
 
 Values = Mapping[str, Any]
-"""Checked values: those of the query and of the address by their names, and ``body``."""
+"""Checked values: those of the query and of the address by their names, ``body`` and ``key``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +103,11 @@ class Endpoint:
     body: Shape | None = None
     """Of an action."""
 
-    errors: Sequence[int] = field(default=())
-    """Statuses that it may have beside those of every endpoint."""
+    has_key: bool = False
+    """Whether a request may name itself by a key, so that it is done once."""
+
+    status: int = 200
+    """Of an answer that is no error."""
 
     @property
     def method(self) -> str:
@@ -100,7 +127,7 @@ class Endpoint:
             if not self.is_list:
                 raise _refused(error) from error
             found = Found(data=[], warnings=["nothing is stored yet: run ddlplan tune first"])
-        except PlannerError as error:
+        except (PlannerError, LaunchError, InvalidDocumentError) as error:
             raise _refused(error) from error
         next_page = None
         if found.next_before is not None:
@@ -113,7 +140,8 @@ class Endpoint:
             next_page=next_page,
             is_list=self.is_list,
         )
-        return Answer(body=body)
+        address = {} if found.address is None else {b"location": found.address.encode()}
+        return Answer(status=self.status, body=body, headers=address)
 
     def _read(self, call: Call) -> dict[str, Any]:
         known = {one.name: one for one in self.parameters}
@@ -123,7 +151,7 @@ class Endpoint:
         values: dict[str, Any] = {
             one.name: _read_value(one, call.query.get(one.name, ())) for one in self.parameters
         }
-        return {**values, **call.numbers, "body": call.body}
+        return {**values, **call.numbers, "key": call.key, "body": read_object(call.body)}
 
 
 def _read_value(parameter: Parameter, given: Sequence[str]) -> str | int | None:
@@ -136,20 +164,23 @@ def _read_value(parameter: Parameter, given: Sequence[str]) -> str | int | None:
         return None
     text = given[0]
     if parameter.is_number:
-        if not (text.isascii() and text.isdecimal() and len(text) <= 15 and int(text) > 0):
-            raise RequestError(400, f"{name}: expected a whole number above 0")
-        return int(text)
+        number = int(text) if _NUMBER.fullmatch(text) else None
+        if number is None or (parameter.least is not None and number < parameter.least):
+            above = "" if parameter.least is None else f" of at least {parameter.least}"
+            raise RequestError(400, f"{name}: expected a whole number{above}")
+        return number
     if parameter.choices and text not in parameter.choices:
         raise RequestError(400, f"{name}: choose one of {', '.join(parameter.choices)}")
     return text
 
 
-def _refused(error: PlannerError) -> RequestError:
-    code, kind = classify_error(error) or (8, "bug")
-    if isinstance(error, StoreError):
-        sys.stderr.write(f"error: {printable(str(error))}\n")
-        message = "the database cannot be used: the terminal of ddlplan serve says why"
-        return RequestError(503, message, code=code, kind=kind)
+def _refused(error: Exception) -> RequestError:
+    code, kind = classify_error(error) or (BUG, "bug")
+    for base, said in _OWN_FAULTS.items():
+        if isinstance(error, base):
+            sys.stderr.write(f"error: {printable(str(error))}\n")
+            message = f"{said}: the terminal of ddlplan serve says why"
+            return RequestError(503, message, code=code, kind=kind)
     status = next((_STATUS[base] for base in type(error).__mro__ if base in _STATUS), 400)
     return RequestError(status, str(error), code=code, kind=kind)
 

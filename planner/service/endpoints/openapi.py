@@ -34,6 +34,14 @@ _EVENTS = (
     "`reset` where more changed than the log holds. The stream goes on after `Last-Event-ID`."
 )
 
+_KEY = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "of the client's choice: a request that is sent again starts no second job",
+    "schema": {"type": "string", "maxLength": 200},
+}
+
 
 def describe_api(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
     """Give the document."""
@@ -46,6 +54,7 @@ def describe_api(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
     paths["/api/v1/openapi.json"] = {
         "get": {
             "summary": "This document.",
+            "operationId": "get_openapi",
             "responses": _responses({}, "application/json", "This document."),
         }
     }
@@ -84,8 +93,14 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
         "parameters": [
             *(in_path if "{id}" in endpoint.path else []),
             *(_parameter(one) for one in endpoint.parameters),
+            *([_KEY] if endpoint.has_key else []),
         ],
-        "responses": _responses(document, "application/json", f"As {endpoint.command} prints it."),
+        "responses": _responses(
+            document,
+            "application/json",
+            f"As {endpoint.command} prints it.",
+            status=endpoint.status,
+        ),
     }
     if endpoint.body is not None:
         operation["requestBody"] = {
@@ -96,8 +111,9 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
 
 
 def _parameter(parameter: Parameter) -> dict[str, Any]:
-    schema: dict[str, Any] = {"type": "integer", "minimum": 1} if parameter.is_number else {}
-    schema = schema or {"type": "string"}
+    schema: dict[str, Any] = {"type": "integer" if parameter.is_number else "string"}
+    if parameter.is_number and parameter.least is not None:
+        schema["minimum"] = parameter.least
     if parameter.choices:
         schema["enum"] = list(parameter.choices)
     return {
@@ -112,6 +128,7 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
 def _events() -> dict[str, Any]:
     return {
         "summary": _EVENTS,
+        "operationId": "get_events",
         "parameters": [
             {
                 "name": name,
@@ -126,11 +143,11 @@ def _events() -> dict[str, Any]:
     }
 
 
-def _responses(schema: Shape, content_type: str, about: str) -> dict[str, Any]:
+def _responses(
+    schema: Shape, content_type: str, about: str, *, status: int = 200
+) -> dict[str, Any]:
     error = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
     return {
-        "200": {"description": about, "content": {content_type: {"schema": schema}}},
-        **{
-            str(status): {"description": said, "content": error} for status, said in _ERRORS.items()
-        },
+        str(status): {"description": about, "content": {content_type: {"schema": schema}}},
+        **{str(code): {"description": said, "content": error} for code, said in _ERRORS.items()},
     }

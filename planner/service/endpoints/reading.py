@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from launch.strategies import strategy_summaries
@@ -22,25 +21,11 @@ from planner.report.node_choice import choice_json
 from planner.report.nodes import links_json
 from planner.report.trials import trial_json
 from planner.service.endpoints import shapes
-from planner.service.endpoints.endpoint import (
-    MOST_PER_PAGE,
-    PER_PAGE,
-    Endpoint,
-    Found,
-    Parameter,
-    Values,
-)
+from planner.service.endpoints.endpoint import Endpoint, Found, Parameter, Values
+from planner.service.endpoints.paging import MOST_PER_PAGE, PAGED, page
 from planner.service.endpoints.shapes import TEXT, both, by_name, fields, many, of
 from planner.service.requests.settings import ServiceSettings
 
-_PAGED = (
-    Parameter(name="before", about="only what has a lower number", is_number=True),
-    Parameter(
-        name="limit",
-        about=f"at most so many, {PER_PAGE} by default and {MOST_PER_PAGE} at most",
-        is_number=True,
-    ),
-)
 _USE_CASE = Parameter(name="use_case", about="only of this use case")
 _NODE = Parameter(name="node", about="only of this machine")
 _EXPORTED = shapes.either(
@@ -60,7 +45,7 @@ def reading_endpoints(settings: ServiceSettings) -> list[Endpoint]:
         return Found(data=machines.get(values["id"], db=db))
 
     def study_list(values: Values) -> Found:
-        return _page(
+        return page(
             values,
             lambda before, most: studies.find(
                 values["use_case"], values["node"], before=before, most=most, db=db
@@ -72,7 +57,7 @@ def reading_endpoints(settings: ServiceSettings) -> list[Endpoint]:
         return Found(data=studies.get_record(values["id"], db=db))
 
     def trial_list(values: Values) -> Found:
-        return _page(
+        return page(
             values,
             lambda before, most: plans.find_latest_trials(
                 values.get("id"),
@@ -87,7 +72,7 @@ def reading_endpoints(settings: ServiceSettings) -> list[Endpoint]:
         )
 
     def plan_list(values: Values) -> Found:
-        return _page(
+        return page(
             values,
             lambda before, most: plans.find_latest(
                 values["use_case"], values["node"], before=before, most=most, db=db
@@ -118,7 +103,7 @@ def reading_endpoints(settings: ServiceSettings) -> list[Endpoint]:
 
     def training_list(values: Values) -> Found:
         states = None if values["state"] is None else [TrainingStatus(values["state"])]
-        return _page(
+        return page(
             values,
             lambda before, most: trainings.find(
                 values["use_case"], states=states, before=before, most=most, db=db
@@ -168,7 +153,7 @@ def reading_endpoints(settings: ServiceSettings) -> list[Endpoint]:
             about="Studies with how many of their trials ended how, the newest first.",
             answer=study_list,
             shape=many(of(StudyRecord)),
-            parameters=(_USE_CASE, _NODE, *_PAGED),
+            parameters=(_USE_CASE, _NODE, *PAGED),
             is_list=True,
         ),
         Endpoint(
@@ -184,7 +169,7 @@ def reading_endpoints(settings: ServiceSettings) -> list[Endpoint]:
             about="Trials of a study, the newest first, failed ones with their reason.",
             answer=trial_list,
             shape=many(shapes.TRIAL),
-            parameters=_PAGED,
+            parameters=PAGED,
             is_list=True,
         ),
         Endpoint(
@@ -193,7 +178,7 @@ def reading_endpoints(settings: ServiceSettings) -> list[Endpoint]:
             about="Trials of all studies, the newest first.",
             answer=trial_list,
             shape=many(shapes.TRIAL),
-            parameters=(_USE_CASE, _NODE, *_PAGED),
+            parameters=(_USE_CASE, _NODE, *PAGED),
             is_list=True,
         ),
         Endpoint(
@@ -202,7 +187,7 @@ def reading_endpoints(settings: ServiceSettings) -> list[Endpoint]:
             about="Stored plans, the newest first.",
             answer=plan_list,
             shape=many(shapes.PLAN),
-            parameters=(_USE_CASE, _NODE, *_PAGED),
+            parameters=(_USE_CASE, _NODE, *PAGED),
             is_list=True,
         ),
         Endpoint(
@@ -250,7 +235,7 @@ def reading_endpoints(settings: ServiceSettings) -> list[Endpoint]:
                     about="only in this state",
                     choices=[str(state) for state in TrainingStatus],
                 ),
-                *_PAGED,
+                *PAGED,
             ),
             is_list=True,
         ),
@@ -305,20 +290,6 @@ def reading_endpoints(settings: ServiceSettings) -> list[Endpoint]:
             is_list=True,
         ),
     ]
-
-
-def _page(
-    values: Values,
-    find: Callable[[int | None, int], Sequence[Any]],
-    number: Callable[[Any], int],
-    to_json: Callable[[Any], Any] = lambda one: one,
-) -> Found:
-    """Give a part of a list, the newest first, and where the rest begins."""
-    limit = min(values["limit"] or PER_PAGE, MOST_PER_PAGE)
-    found = find(values["before"], limit + 1)
-    shown = found[:limit]
-    rest = number(shown[-1]) if len(found) > limit else None
-    return Found(data=[to_json(one) for one in shown], next_before=rest)
 
 
 def _plan_json(found: FoundPlan) -> dict[str, Any]:

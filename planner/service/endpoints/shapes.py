@@ -19,6 +19,13 @@ from planner.records.machine_record import MachineRecord
 from planner.records.study_record import StudyRecord
 from planner.records.training_record import TrainingRecord
 from planner.records.usage_record import HostUsage
+from planner.service.endpoints.job_options import (
+    DoctorOptions,
+    LaunchOptions,
+    ProbeOptions,
+    TuneOptions,
+)
+from planner.supervision.job_folder import LogPart
 from planner.worth.step_parts import StepPart
 from probes import codec
 
@@ -30,6 +37,7 @@ _TYPES = (
     EventRecord,
     HostUsage,
     JobRecord,
+    LogPart,
     MachineRecord,
     Plan,
     StepPart,
@@ -37,6 +45,7 @@ _TYPES = (
     StudyRecord,
     TrainingRecord,
 )
+_REQUESTS = (DoctorOptions, LaunchOptions, ProbeOptions, TuneOptions)
 
 TEXT: Shape = {"type": "string"}
 WHOLE: Shape = {"type": "integer"}
@@ -49,6 +58,12 @@ TIME: Shape = {"type": "string", "format": "date-time"}
 def of(kind: type) -> Shape:
     """Refer to the shape of a type of ours."""
     assert kind in _TYPES, "else it is not described"
+    return {"$ref": _TEMPLATE.format(name=kind.__name__)}
+
+
+def of_request(kind: type) -> Shape:
+    """Refer to the shape of what a request says."""
+    assert kind in _REQUESTS, "else it is not described"
     return {"$ref": _TEMPLATE.format(name=kind.__name__)}
 
 
@@ -188,6 +203,7 @@ TOGETHER = fields(
     reason=maybe(TEXT),
 )
 SUMMARY = fields(name=TEXT, summary=TEXT)
+NOTHING: Shape = {"type": "object", "additionalProperties": False}
 REMOVED = fields(id=WHOLE)
 ERROR = fields(
     schema_version={"const": 1},
@@ -207,6 +223,7 @@ def document(data: Shape, *, is_list: bool) -> Shape:
 def components() -> Mapping[str, Shape]:
     """Give the shapes that others refer to, by their names."""
     found = codec.json_schemas(_TYPES, _TEMPLATE)
+    found |= codec.json_schemas(_REQUESTS, _TEMPLATE, for_reading=True)
     for name in ("EpochDone", "TrainingRecord"):
         for shape in found[name]["properties"].values():  # a loss may be NaN, which JSON has not
             _allow_null(shape)

@@ -151,7 +151,10 @@ def _checked(there: str) -> str:
 
 
 def _first(query: bytes, name: str) -> str:
-    found = parse_qs(query.decode("latin-1"), max_num_fields=16, errors="replace")
+    try:
+        found = parse_qs(query.decode("latin-1"), max_num_fields=16, errors="replace")
+    except ValueError:  # there are more
+        return ""
     return found.get(name, [""])[0]
 
 

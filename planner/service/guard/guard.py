@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Sequence
 from urllib.parse import unquote_to_bytes
 
+from planner.quantities import printable
 from planner.service.guard.addresses import Addresses, is_loopback
 from planner.service.guard.attempts import WrongTokens
 from planner.service.guard.credentials import Credentials
@@ -33,6 +34,7 @@ _ONCE_ONLY = (
     b"authorization",
     b"cookie",
     b"last-event-id",
+    b"idempotency-key",
     b"sec-fetch-site",
     b"sec-fetch-mode",
     b"sec-fetch-dest",
@@ -115,7 +117,7 @@ class Guard:
                 raise
             await _refuse(scope, refusal, send_safely)
         except Exception:  # what no one expected is a bug of ours
-            sys.stderr.write(traceback.format_exc())
+            sys.stderr.write(_describe_bug())
             if is_started:
                 raise
             message = "a bug in ddlplan: the terminal of ddlplan serve says more"
@@ -276,6 +278,12 @@ def _is_text(query: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return not any(character < " " or character == "\x7f" for character in text)
+
+
+def _describe_bug() -> str:
+    """Give the traceback, indented: a request may have put lines of its own into its message."""
+    lines = traceback.format_exc().splitlines()
+    return "".join(["bug:\n", *(f"    {printable(line)}\n" for line in lines)])
 
 
 async def _refuse(scope: Scope, refusal: RequestError, send: Send) -> None:

@@ -12,6 +12,7 @@ from planner.service.requests.work import WorkerThreads
 
 _MAX_ID = 2**53
 _MOST_FIELDS = 100
+_MOST_KEY = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +26,8 @@ class Call:
     names: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, Sequence[str]] = field(default_factory=dict)
     body: bytes = b""
+    key: str | None = None
+    """By which the request names itself, so that it is done once: ``Idempotency-Key``."""
 
 
 class Answering:
@@ -64,10 +67,14 @@ async def _read_call(scope: Scope, receive: Receive) -> Call:
     except ValueError:
         raise RequestError(400, f"the query has more than {_MOST_FIELDS} fields") from None
     body = (await receive())["body"] if scope["method"] == "POST" else b""
+    key = dict(scope["headers"]).get(b"idempotency-key", b"").decode("latin-1")
+    if len(key) > _MOST_KEY:
+        raise RequestError(400, f"Idempotency-Key: expected at most {_MOST_KEY} characters")
     return Call(
         path=scope["path"],
         numbers=numbers,
         names={name: value for name, value in given.items() if isinstance(value, str)},
         query=query,
         body=body,
+        key=key or None,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +28,33 @@ class ServiceSettings:
     use_cases: Sequence[str] = ()
     """Those that may be tuned and trained, as `launch.use_cases.make_workload` spells them."""
 
+    data: Path | None = None
+    """Data of these use cases."""
+
+    hosts: Path | None = None
+    """Host file of the machines on which jobs may run, beside this one."""
+
+    ssh_config: Path | None = None
+    mpirun: str | None = None
+    allow_run_as_root: bool = False
+
     public_urls: Sequence[str] = ()
     """Addresses under which a proxy in front shows it, such as ``https://lab.example``."""
+
+    @property
+    def access(self) -> dict[str, Any]:
+        """Options of every job: how machines are reached."""
+        given = {
+            "ssh_config": self.ssh_config and str(self.ssh_config.absolute()),
+            "mpirun": self.mpirun,
+            "allow_run_as_root": self.allow_run_as_root,
+        }
+        return {name: value for name, value in given.items() if value}
+
+    @property
+    def host_options(self) -> dict[str, Any] | None:
+        """Options of a job on several hosts; ``None`` where there is this machine alone."""
+        return None if self.hosts is None else {"hosts": str(self.hosts.absolute())}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +79,8 @@ class Bounds:
 
     body_s: float = 10.0
     write_s: float = 15.0
-    """For a client to read some of what is sent."""
+    read_bytes: int = 16 * 1024
+    """A client has to read so much of an answer in that time."""
 
     heartbeat_s: float = 15.0
     """Between lines that keep an event stream open."""

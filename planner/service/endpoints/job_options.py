@@ -1,0 +1,114 @@
+"""Options of jobs that a request may name: what, how long and how, but no file, program or host.
+
+They are those of the commands, by their long names. What would be a path is taken from what the
+server was started with, or made by it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from launch.strategies import strategy_names
+from planner.quantities import parse_duration_s
+from probes.codec import Count, Natural
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneOptions:
+    """Options of a search."""
+
+    use_case: str
+    """A built-in one, or one that the server was started with."""
+
+    on_hosts: bool = False
+    """On the hosts that the server was started with, in place of its own machine."""
+
+    seed: Natural | None = None
+    epochs: Count | None = None
+    budget: str | None = None
+    trials: Natural | None = None
+    strategies: str | None = None
+    batch_size: Count | None = None
+    max_batch: Count | None = None
+    precision: Literal["fp32", "bf16", "auto"] | None = None
+    no_cache: bool = False
+    fresh: bool = False
+    verbose: bool = False
+    no_wait: bool = False
+
+    def __post_init__(self) -> None:
+        _check_duration("budget", self.budget)
+        if self.batch_size is not None and self.max_batch is not None:
+            raise ValueError("batch_size and max_batch exclude each other: give one")
+        known = strategy_names()
+        for name in (self.strategies or known[0]).split(","):
+            if name.strip() not in known:
+                raise ValueError(f"strategies: choose from {', '.join(known)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchOptions:
+    """Options of a training."""
+
+    use_case: str
+    """A built-in one, or one that the server was started with."""
+
+    on_hosts: bool = False
+    """On the hosts that the server was started with, in place of its own machine."""
+
+    checkpoint: bool = False
+    """Write checkpoints into a folder that the server makes, so that it can be resumed."""
+
+    seed: Natural | None = None
+    epochs: Count | None = None
+    plan: Count | None = None
+    global_batch: Count | None = None
+    allow_stale: bool = False
+    checkpoint_every: str | None = None
+    max_restarts: Natural | None = None
+    hang_timeout: str | None = None
+    allow_nan: bool = False
+    keep_best: bool = False
+    all_hosts: bool = False
+    keep_shares: bool = False
+    wire: Literal["fp32", "bf16"] | None = None
+
+    def __post_init__(self) -> None:
+        _check_duration("checkpoint_every", self.checkpoint_every)
+        _check_duration("hang_timeout", self.hang_timeout)
+        if self.checkpoint_every is not None and not self.checkpoint:
+            raise ValueError("checkpoint_every and no checkpoint: set that to true")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeOptions:
+    """Options of a probe."""
+
+    on_hosts: bool = False
+    """On the hosts that the server was started with, in place of its own machine."""
+
+    quick: bool = False
+    no_wait: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorOptions:
+    """Options of a check."""
+
+    on_hosts: bool = False
+    """On the hosts that the server was started with, in place of its own machine."""
+
+    use_case: str | None = None
+    """A built-in one, or one that the server was started with."""
+
+
+def _check_duration(name: str, text: str | None) -> None:
+    if text is None:
+        return
+    try:
+        if len(text) > 20:
+            raise ValueError
+        parse_duration_s(text)
+    except ValueError:
+        raise ValueError(f"{name}: expected a duration such as 90, 90s, 5m or 1h") from None

@@ -1,0 +1,231 @@
+"""Endpoints of jobs: what runs and ran, what it wrote, and what starts and ends it."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from launch.use_cases import use_case_names
+from planner.api import jobs, plans
+from planner.errors import UsageError
+from planner.records.job_record import JobKind, JobRecord, JobState
+from planner.service.endpoints import shapes
+from planner.service.endpoints.endpoint import Endpoint, Found, Parameter, Values
+from planner.service.endpoints.job_options import (
+    DoctorOptions,
+    LaunchOptions,
+    ProbeOptions,
+    TuneOptions,
+)
+from planner.service.endpoints.paging import PAGED, page
+from planner.service.endpoints.repeats import start_once
+from planner.service.endpoints.shapes import many, of
+from planner.service.requests.documents import RequestError
+from planner.service.requests.settings import ServiceSettings
+from planner.supervision.job_folder import MOST_LOG_BYTES, LogPart
+from probes import codec
+from probes.errors import InvalidDocumentError
+
+_CHECKPOINTS = Path("checkpoints")
+"""Folder of the checkpoints of trainings that were started here, in the working folder."""
+
+_OPTIONS = {
+    JobKind.TUNE: (TuneOptions, "Search for the fastest way to train a use case, as a job."),
+    JobKind.LAUNCH: (LaunchOptions, "Train with stored plans, as a job."),
+    JobKind.PROBE: (ProbeOptions, "Measure what machines can do, as a job."),
+    JobKind.DOCTOR: (DoctorOptions, "Check that machines can do a job, as a job."),
+}
+_OWN_WORDS = ("use_case", "on_hosts", "checkpoint")
+"""Options that mean something else here than on the command line."""
+
+
+def job_endpoints(settings: ServiceSettings) -> list[Endpoint]:
+    """Give all endpoints of jobs."""
+    db = settings.db
+    one_at_a_time = threading.Lock()  # or two requests could resume one training
+
+    def job_list(values: Values) -> Found:
+        states = None if values["state"] is None else [JobState(values["state"])]
+        return page(
+            values,
+            lambda before, most: jobs.find(states=states, before=before, most=most, db=db),
+            lambda one: one.id or 0,
+        )
+
+    def job(values: Values) -> Found:
+        return Found(data=jobs.get(values["id"], db=db))
+
+    def job_log(values: Values) -> Found:
+        part = jobs.read_log(
+            values["id"],
+            offset=values["offset"] or 0,
+            most_bytes=values["limit"] or MOST_LOG_BYTES,
+            db=db,
+        )
+        return Found(data=part)
+
+    def cancel(values: Values) -> Found:
+        _expect_nothing(values["body"])
+        return Found(data=jobs.cancel(values["id"], db=db))
+
+    def resume(values: Values) -> Found:
+        _expect_nothing(values["body"])
+        with one_at_a_time:
+            started = jobs.resume(
+                values["id"],
+                use_cases=_use_cases(settings),
+                where=settings.access,
+                hosts=settings.host_options,
+                db=db,
+            )
+        return _queued(started)
+
+    def starting(kind: JobKind) -> Endpoint:
+        options, about = _OPTIONS[kind]
+
+        def start(values: Values) -> Found:
+            given: TuneOptions | LaunchOptions | ProbeOptions | DoctorOptions
+            try:
+                given = codec.convert(
+                    values["body"], options, source=str(kind), allow_unknown_keys=False
+                )
+            except InvalidDocumentError as error:
+                raise RequestError(400, str(error), kind="usage") from error
+            request = make_request(given, settings)
+            if "plan" in request:
+                plans.get(request["plan"], db=db)  # or there is none
+
+            def submit() -> int:
+                return jobs.submit(kind, request, db=db).id or 0
+
+            said = {"kind": kind, **values["body"]}
+            number = start_once(values["key"], said, submit, db=db)
+            return _queued(jobs.get(number, db=db))
+
+        return Endpoint(
+            path=f"/jobs/{kind}",
+            command="jobs show",
+            about=about,
+            answer=start,
+            shape=of(JobRecord),
+            is_action=True,
+            body=shapes.of_request(options),
+            has_key=True,
+            status=202,
+        )
+
+    return [
+        Endpoint(
+            path="/jobs",
+            command="jobs list",
+            about="Jobs, the newest first.",
+            answer=job_list,
+            shape=many(of(JobRecord)),
+            parameters=(
+                Parameter(
+                    name="state",
+                    about="only in this state",
+                    choices=[str(state) for state in JobState],
+                ),
+                *PAGED,
+            ),
+            is_list=True,
+        ),
+        Endpoint(
+            path="/jobs/{id}",
+            command="jobs show",
+            about="A job.",
+            answer=job,
+            shape=of(JobRecord),
+        ),
+        Endpoint(
+            path="/jobs/{id}/log",
+            command="jobs logs",
+            about="A part of what a job has written; the next one begins at next_offset.",
+            answer=job_log,
+            shape=of(LogPart),
+            parameters=(
+                Parameter(
+                    name="offset",
+                    about="first byte; below 0 it counts from the end",
+                    is_number=True,
+                    least=None,
+                ),
+                Parameter(
+                    name="limit",
+                    about=f"at most so many bytes, {MOST_LOG_BYTES} by default and at most",
+                    is_number=True,
+                ),
+            ),
+        ),
+        *map(starting, _OPTIONS),
+        Endpoint(
+            path="/jobs/{id}/cancel",
+            command="jobs cancel",
+            about="Ask for the end of a job. A training writes a checkpoint before it ends.",
+            answer=cancel,
+            shape=of(JobRecord),
+            is_action=True,
+            body=shapes.NOTHING,
+            status=202,
+        ),
+        Endpoint(
+            path="/trainings/{id}/resume",
+            command="jobs show",
+            about="Go on with a training from its newest checkpoint, as a job.",
+            answer=resume,
+            shape=of(JobRecord),
+            is_action=True,
+            body=shapes.NOTHING,
+            status=202,
+        ),
+    ]
+
+
+def make_request(
+    given: TuneOptions | LaunchOptions | ProbeOptions | DoctorOptions, settings: ServiceSettings
+) -> dict[str, Any]:
+    """Give the options of a command for those of a request.
+
+    Raises:
+        UsageError: The server was not started with what they need.
+    """
+    request: dict[str, Any] = dict(settings.access)
+    for field in fields(given):
+        value = getattr(given, field.name)
+        if field.name not in _OWN_WORDS and value is not None and value is not False:
+            request[field.name] = value
+    if (use_case := getattr(given, "use_case", None)) is not None:
+        if use_case not in _use_cases(settings):
+            raise UsageError(
+                "use_case: it is none of those at /api/v1/use-cases: start the server with it as "
+                "--use-case"
+            )
+        request["use_case"] = use_case
+        if settings.data is not None and use_case in settings.use_cases:
+            request["data"] = str(settings.data.absolute())
+    if given.on_hosts:
+        if settings.host_options is None:
+            raise UsageError("on_hosts: start the server with --hosts, which names them")
+        request |= settings.host_options
+    if getattr(given, "checkpoint", False):
+        folder = _CHECKPOINTS / f"training-{secrets.token_hex(4)}"
+        request["checkpoint"] = str(folder.absolute())
+    return request
+
+
+def _use_cases(settings: ServiceSettings) -> list[str]:
+    return [*use_case_names(), *settings.use_cases]
+
+
+def _queued(job: JobRecord) -> Found:
+    return Found(data=job, address=f"/api/v1/jobs/{job.id}")
+
+
+def _expect_nothing(body: Mapping[str, Any]) -> None:
+    if body:
+        raise RequestError(400, "nothing is expected in the body but {}")

@@ -1,0 +1,136 @@
+"""A database with something of every kind, every text of which may be a hostile one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from sample_plan import FOUND, NOON, SOFTWARE
+from worth_cases import FACTS, NODE, TRIALS
+
+from launch.plan import Plan
+from launch.reports import EpochDone
+from planner.cluster.links import HostAllReduce, HostLink, MeasuredLinks
+from planner.records.job_record import JobKind, JobRecord, JobState
+from planner.records.training_record import TrainingHost, TrainingRecord, TrainingStatus
+from planner.store import Store
+from planner.trials.result import Outcome
+from planner.tuning.study import Study
+
+CHECKPOINT = "/data/checkpoints/step-00000400"
+
+
+def fill(db: Path, text: str = "", *, machine: str = "elsewhere") -> None:
+    """Store something of every kind.
+
+    Args:
+        db: The database, made here.
+        text: Is put into every text that a user or a job can have chosen.
+        machine: Started the trainings and jobs.
+    """
+    case = f"simplebig{text}"
+    hardware = replace(NODE, node=f"vm{text}")
+    study = Study(
+        use_case=case,
+        node=hardware.node,
+        fingerprint=hardware.fingerprint(),
+        precision="fp32",
+        software=SOFTWARE,
+        data="sha256:dd",
+        seed=0,
+        facts=FACTS,
+    )
+    found = replace(
+        FOUND,
+        plan=replace(FOUND.plan, replicas=2),
+        use_case=case,
+        node=hardware.node,
+        fingerprint=hardware.fingerprint(),
+    )
+    with Store.open(str(db)) as store:
+        store.save_probe(hardware)
+        study_id = store.get_or_create_study(study)
+        for trial in TRIALS:
+            store.add_trial(study_id, trial.result)
+        failed = replace(
+            TRIALS[0].result,
+            outcome=Outcome.CRASH,
+            measurement=None,
+            reason=f"it fell{text}",
+            log_tail=f"Traceback{text}",
+        )
+        store.add_trial(study_id, failed)
+        for stored in (found, replace(found, study_id=study_id)):
+            store.save_plan(stored)
+        hosts = (f"n1{text}", f"n2{text}")
+        store.save_links(
+            MeasuredLinks(
+                hosts=hosts,
+                fingerprints=("sha256:a", "sha256:b"),
+                measured_at=NOON,
+                links=(HostLink(first=hosts[0], second=hosts[1], latency_s=1e-4, bytes_per_s=1e9),),
+                sums=(
+                    HostAllReduce(message_bytes=4096, time_s=1e-3, cpu_s=(1e-3,), interrupts_s=()),
+                ),
+            )
+        )
+        for state in TrainingStatus:
+            training = store.trainings.add(_training(case, text, machine))
+            assert training.id is not None
+            store.trainings.update(
+                training.id,
+                epochs_done=[_epoch(1, 0.9), _epoch(2, 0.8)],
+                steps=800,
+                checkpoint=CHECKPOINT,
+                usage_series={hosts[0]: {"every_s": 1.0, "cpu": [0.5, 0.9]}},
+            )
+            if state is not TrainingStatus.RUNNING:
+                store.trainings.end(training.id, state, error=f"it ended{text}")
+        for kind in JobKind:
+            job = store.jobs.add(
+                JobRecord(
+                    kind=kind,
+                    created_at=NOON,
+                    machine=machine,
+                    user=f"ada{text}",
+                    title=f"ddlplan {kind} --use-case={case}",
+                    request={"use_case": case},
+                    is_detached=True,
+                )
+            )
+            assert job.id is not None
+            store.jobs.end(job.id, JobState.FAILED, exit_code=1, error=f"it failed{text}")
+
+
+def _training(case: str, text: str, machine: str) -> TrainingRecord:
+    return TrainingRecord(
+        started_at=NOON,
+        use_case=case,
+        data=f"/data/photos{text}",
+        seed=3,
+        epochs=9,
+        hosts=(
+            TrainingHost(
+                host=f"n1{text}",
+                plan_id=1,
+                plan=Plan(strategy="sequential", node_batch=32),
+                plan_samples_per_s=20.0,
+            ),
+        ),
+        expected_samples_per_s=20.0,
+        machine=machine,
+        run_directory=f"/data/runs/1{text}",
+    )
+
+
+def _epoch(number: int, loss: float) -> EpochDone:
+    return EpochDone(
+        epoch=number,
+        train_loss=loss,
+        validation_loss=loss,
+        metrics={"accuracy": loss},
+        samples=3200,
+        train_time_s=10.0,
+        validation_time_s=1.0,
+        throughput_samples_per_s=320.0,
+    )

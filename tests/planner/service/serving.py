@@ -1,0 +1,221 @@
+"""A real server for tests: `ddlplan serve` as a process, asked over real sockets."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import psutil
+
+GUARD_S = 60.0
+JSON = "application/json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """An answer."""
+
+    status: int
+    headers: Mapping[str, str]
+    """By their names in small letters."""
+
+    body: bytes
+
+    @property
+    def document(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def data(self) -> Any:
+        return self.document["data"]
+
+    @property
+    def message(self) -> str:
+        return self.document["error"]["message"]
+
+
+class Serving:
+    """A server that runs in a folder of its own.
+
+    Args:
+        folder: Where it runs; its database is ``planner.db``, its output is in ``out`` and ``err``.
+        options: Further ones.
+        has_token_file: Whether it is started with one.
+    """
+
+    def __init__(self, folder: Path, *options: str, has_token_file: bool = True) -> None:
+        self.folder = folder
+        self.token = ""
+        words = ["serve", *options]
+        if has_token_file:
+            self.token = secrets.token_urlsafe(32)
+            file = folder / "token"
+            file.write_text(self.token)
+            file.chmod(0o600)
+            words += ["--token-file", str(file)]
+        with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "planner", *words],
+                cwd=folder,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+            )
+        self.wait_for(lambda: "\n" in self.out)
+        self.address = self.out.split()[0]
+        self.port = int(self.address.split(":")[2].split("/")[0])
+
+    @property
+    def out(self) -> str:
+        return (self.folder / "out").read_text()
+
+    @property
+    def err(self) -> str:
+        return (self.folder / "err").read_text()
+
+    @property
+    def memory_bytes(self) -> int:
+        return psutil.Process(self.process.pid).memory_info().rss
+
+    def ask(
+        self,
+        path: str,
+        *,
+        method: str | None = None,
+        body: Any = None,
+        token: str | None = "",
+        **headers: str | None,
+    ) -> Reply:
+        """Send a request: a POST where there is a body, which is sent as JSON.
+
+        Args:
+            path: With its query.
+            method: Another one than GET or POST.
+            body: Bytes, or what becomes JSON.
+            token: Of the token file by default; ``None`` sends none.
+            headers: With underscores; ``None`` leaves one out.
+        """
+        given: dict[str, str | None] = {"host": f"127.0.0.1:{self.port}"}
+        if token is not None:
+            given["authorization"] = f"Bearer {token or self.token}"
+        if body is not None:
+            body = body if isinstance(body, bytes) else json.dumps(body).encode()
+            given["content-type"] = JSON
+            given["content-length"] = str(len(body))
+        given |= {name.replace("_", "-"): value for name, value in headers.items()}
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=GUARD_S)
+        try:
+            connection.putrequest(
+                method or ("GET" if body is None else "POST"),
+                path,
+                skip_host=True,
+                skip_accept_encoding=True,
+            )
+            for name, value in given.items():
+                if value is not None:
+                    connection.putheader(name, value)
+            connection.endheaders(body)
+            answer = connection.getresponse()
+            found = {name.lower(): value for name, value in answer.getheaders()}
+            return Reply(status=answer.status, headers=found, body=answer.read())
+        finally:
+            connection.close()
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=GUARD_S)
+
+    def send_raw(self, request: bytes) -> bytes:
+        """Send bytes and give all that comes back until the server closes the connection."""
+        with self.connect() as connection:
+            connection.sendall(request)
+            return read_all(connection)
+
+    def head(self, *lines: str, method: str = "GET", path: str = "/api/v1/plans") -> bytes:
+        """Give the head of a request with the right host and token."""
+        text = [f"{method} {path} HTTP/1.1", f"Host: 127.0.0.1:{self.port}"]
+        text += [f"Authorization: Bearer {self.token}", *lines, "", ""]
+        return "\r\n".join(text).encode("latin-1")
+
+    def check_that_it_serves(self) -> None:
+        assert self.process.poll() is None, self.err
+        assert self.ask("/api/v1/strategies").status == 200
+
+    def wait_for_job(self, number: int) -> Any:
+        """Wait until a job is over and give it."""
+        found: Any = {}
+
+        def is_over() -> bool:
+            nonlocal found
+            found = self.ask(f"/api/v1/jobs/{number}").data
+            return found["ended_at"] is not None
+
+        self.wait_for(is_over)
+        return found
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """End it and give its exit status."""
+        self.process.send_signal(number)
+        return self.process.wait(GUARD_S)
+
+    def wait_for(self, is_so: Callable[[], object]) -> None:
+        deadline = time.monotonic() + GUARD_S
+        while not is_so():
+            assert self.process.poll() is None, self.err
+            assert time.monotonic() < deadline, "waited in vain"
+            time.sleep(0.05)
+
+
+def sign_in(server: Serving) -> str:
+    """Sign in with the token of the token file and give the cookie as a browser sends it."""
+    reply = server.ask(
+        "/sign-in",
+        method="POST",
+        body=urlencode({"token": server.token, "next": "/"}).encode(),
+        token=None,
+        content_type="application/x-www-form-urlencoded",
+        origin=f"http://127.0.0.1:{server.port}",
+    )
+    assert reply.status == 303, reply
+    return reply.headers["set-cookie"].partition(";")[0]
+
+
+def read_all(connection: socket.socket) -> bytes:
+    """Read until the other side closes the connection."""
+    found = bytearray()
+    try:
+        while part := connection.recv(65536):
+            found += part
+    except ConnectionError:
+        pass
+    return bytes(found)
+
+
+def statuses(answer: bytes) -> list[int]:
+    """Give the statuses of all answers in what came over a connection."""
+    return [int(part[:3]) for part in answer.split(b"HTTP/1.1 ")[1:]]
+
+
+@contextmanager
+def serving(folder: Path, *options: str, has_token_file: bool = True) -> Iterator[Serving]:
+    """Start a server and end it."""
+    server = Serving(folder, *options, has_token_file=has_token_file)
+    try:
+        yield server
+    finally:
+        if server.process.poll() is None:
+            server.process.kill()
+            server.process.wait()

@@ -1,0 +1,362 @@
+"""Actions: what a request may start, end and change, and what it may not say."""
+
+from __future__ import annotations
+
+import json
+import platform
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import jsonschema
+import pytest
+from filled_store import fill
+from serving import Serving, serving
+
+from planner.records.training_record import TrainingStatus
+from planner.store import Store
+
+CASES = Path(__file__).parents[1] / "steady_cases.py"
+STEADY = f"{CASES}:Steady"
+
+
+@pytest.fixture(scope="module")
+def acting(tmp_path_factory, own_locks) -> Iterator[Serving]:
+    """A server that was started with a use case, data and hosts."""
+    folder = tmp_path_factory.mktemp("acting")
+    (folder / "photos").mkdir()
+    (folder / "hosts.txt").write_text("localhost\n")
+    options = ["--allow-actions", "--use-case", STEADY, "--data", "photos", "--hosts", "hosts.txt"]
+    with serving(folder, *options) as started:
+        yield started
+        for job in started.ask("/api/v1/jobs?state=running").data:
+            started.ask(f"/api/v1/jobs/{job['id']}/cancel", body={})
+
+
+def check(server: Serving, path: str, reply) -> None:
+    described = server.ask("/api/v1/openapi.json").document
+    operation = described["paths"][path]["post"]
+    schema = operation["responses"][str(reply.status)]["content"]["application/json"]["schema"]
+    whole = {**schema, "components": described["components"]}
+    jsonschema.validate(reply.document, whole, cls=jsonschema.Draft202012Validator)
+
+
+def test_a_job_is_queued_run_and_its_log_is_read_in_parts(acting):
+    reply = acting.ask("/api/v1/jobs/probe", body={"quick": True})
+    check(acting, "/api/v1/jobs/probe", reply)
+    assert reply.status == 202
+    number = reply.data["id"]
+    assert reply.headers["location"] == f"/api/v1/jobs/{number}"
+    assert reply.data["title"] == "ddlplan probe --quick"
+    job = acting.wait_for_job(number)
+    assert (job["state"], job["exit_code"]) == ("done", 0)
+
+    whole = acting.ask(f"/api/v1/jobs/{number}/log").data
+    assert whole["next_offset"] == whole["size"] > 0
+    text, offset = "", 0
+    while offset < whole["size"]:
+        part = acting.ask(f"/api/v1/jobs/{number}/log?offset={offset}&limit=7").data
+        assert part["offset"] == offset
+        assert 0 < part["next_offset"] - offset <= 7
+        text, offset = text + part["text"], part["next_offset"]
+    assert text == whole["text"]
+    tail = acting.ask(f"/api/v1/jobs/{number}/log?offset=-5").data
+    assert whole["text"].encode().endswith(tail["text"].encode())
+    assert acting.ask(f"/api/v1/jobs/{number}/log?offset=99999999").data["text"] == ""
+    assert acting.ask(f"/api/v1/jobs/{number}/log?limit=99999999").data == whole
+
+
+def test_options_of_the_server_are_added_and_those_of_the_request_checked(acting):
+    searched = acting.ask(
+        "/api/v1/jobs/tune",
+        body={"use_case": STEADY, "budget": "12s", "trials": 1, "strategies": "threads,sequential"},
+    )
+    check(acting, "/api/v1/jobs/tune", searched)
+    assert searched.data["request"] == {
+        "use_case": STEADY,
+        "data": str(acting.folder / "photos"),
+        "budget": "12s",
+        "trials": 1,
+        "strategies": "threads,sequential",
+    }
+    cancelled = acting.ask(f"/api/v1/jobs/{searched.data['id']}/cancel", body={})
+    check(acting, "/api/v1/jobs/{id}/cancel", cancelled)
+    assert cancelled.status == 202
+    assert cancelled.data["cancel_requested_at"] is not None
+    assert acting.wait_for_job(searched.data["id"])["state"] == "cancelled"
+    again = acting.ask(f"/api/v1/jobs/{searched.data['id']}/cancel", body={})
+    check(acting, "/api/v1/jobs/{id}/cancel", again)
+    assert again.status == 409
+
+    checked = acting.ask("/api/v1/jobs/doctor", body={"on_hosts": True, "use_case": "simplebig"})
+    assert checked.data["request"] == {
+        "use_case": "simplebig",
+        "hosts": str(acting.folder / "hosts.txt"),
+    }
+    acting.ask(f"/api/v1/jobs/{checked.data['id']}/cancel", body={})
+
+
+def test_a_request_that_is_sent_again_with_its_key_starts_no_second_job(acting):
+    def send(body, key="a key of ours") -> tuple[int, int | None]:
+        reply = acting.ask("/api/v1/jobs/probe", body=body, idempotency_key=key)
+        return reply.status, reply.document.get("data", {}).get("id")
+
+    first = send({"quick": True})
+    assert first[0] == 202
+    assert send({"quick": True}) == first
+    assert send({"quick": False})[0] == 409
+    assert send({"quicker": True}, "another")[0] == 400
+    assert send({"quick": True}, "another")[1] not in (None, first[1])
+    assert send({"quick": True}, "a" * 201)[0] == 400
+    with ThreadPoolExecutor(8) as threads:
+        sent = list(threads.map(lambda _: send({"quick": True}, "../../third"), range(8)))
+    assert {status for status, _ in sent} <= {202, 409}
+    assert len({number for _, number in sent} - {None}) == 1
+    for job in acting.ask("/api/v1/jobs?state=queued").data:
+        acting.ask(f"/api/v1/jobs/{job['id']}/cancel", body={})
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "reason"),
+    [
+        ("tune", {}, "use_case is missing"),
+        ("tune", {"use_case": 1}, "expected a text"),
+        ("tune", {"use_case": "nothing"}, "/api/v1/use-cases"),
+        ("tune", {"use_case": "os:system"}, "/api/v1/use-cases"),
+        ("tune", {"use_case": "/etc/passwd"}, "/api/v1/use-cases"),
+        ("tune", {"use_case": f"{CASES}:Fails"}, "/api/v1/use-cases"),
+        ("tune", {"use_case": "--db=/tmp/other.db"}, "/api/v1/use-cases"),
+        ("tune", {"use_case": "simplebig", "data": "/etc"}, "data is no key"),
+        ("tune", {"use_case": "simplebig", "hosts": "/etc/hosts"}, "hosts is no key"),
+        ("tune", {"use_case": "simplebig", "ssh_config": "/tmp/a"}, "ssh_config is no key"),
+        ("tune", {"use_case": "simplebig", "mpirun": "/bin/sh"}, "mpirun is no key"),
+        ("tune", {"use_case": "simplebig", "allow_run_as_root": True}, "is no key"),
+        ("tune", {"use_case": "simplebig", "set": ["a=b"]}, "set is no key"),
+        ("tune", {"use_case": "simplebig", "db": "/tmp/other.db"}, "db is no key"),
+        ("tune", {"use_case": "simplebig", "replay": "/etc/passwd"}, "replay is no key"),
+        ("tune", {"use_case": "simplebig", "--db": "x"}, "is no key"),
+        ("tune", {"use_case": "simplebig", "budget": "5 weeks"}, "expected a duration"),
+        ("tune", {"use_case": "simplebig", "budget": "9" * 400}, "expected a duration"),
+        ("tune", {"use_case": "simplebig", "budget": "0"}, "expected a duration"),
+        ("tune", {"use_case": "simplebig", "trials": -1}, "trials=-1"),
+        ("tune", {"use_case": "simplebig", "trials": 1.5}, "trials=1.5"),
+        ("tune", {"use_case": "simplebig", "trials": True}, "trials=True"),
+        ("tune", {"use_case": "simplebig", "batch_size": 0}, "batch_size=0"),
+        ("tune", {"use_case": "simplebig", "batch_size": 10**30}, "batch_size="),
+        ("tune", {"use_case": "simplebig", "batch_size": 4, "max_batch": 8}, "exclude each other"),
+        ("tune", {"use_case": "simplebig", "precision": "fp8"}, "precision"),
+        ("tune", {"use_case": "simplebig", "strategies": "piepline"}, "choose from"),
+        ("tune", {"use_case": "simplebig", "strategies": "threads,--db=x"}, "choose from"),
+        ("tune", {"use_case": "simplebig", "fresh": "yes"}, "expected true or false"),
+        ("launch", {"use_case": "simplebig", "checkpoint": "/etc"}, "expected true or false"),
+        ("launch", {"use_case": "simplebig", "checkpoint_every": "5m"}, "no checkpoint"),
+        ("launch", {"use_case": "simplebig", "resume": True}, "resume is no key"),
+        ("launch", {"use_case": "simplebig", "plan": 99}, "no plan 99"),
+        ("launch", {"use_case": "simplebig", "wire": "fp8"}, "wire"),
+        ("launch", {"use_case": "simplebig", "hang_timeout": "-5"}, "expected a duration"),
+        ("probe", {"use_case": "simplebig"}, "use_case is no key"),
+        ("doctor", {"use_case": "os:system"}, "/api/v1/use-cases"),
+        ("doctor", {"data": "/etc"}, "data is no key"),
+    ],
+)
+def test_a_request_can_say_nothing_else(server, kind, body, reason):
+    before = server.ask("/api/v1/jobs").data
+    reply = server.ask(f"/api/v1/jobs/{kind}", body=body)
+    check(server, f"/api/v1/jobs/{kind}", reply)
+    assert reply.status == (404 if "plan" in body else 400)
+    assert reason in reply.message
+    assert reply.message.isprintable()
+    assert server.ask("/api/v1/jobs").data == before
+
+
+def test_jobs_on_hosts_need_hosts_that_the_server_was_started_with(server):
+    reply = server.ask("/api/v1/jobs/probe", body={"on_hosts": True})
+    assert reply.status == 400
+    assert "--hosts" in reply.message
+
+
+def test_what_the_document_allows_is_what_is_allowed(server):
+    described = server.ask("/api/v1/openapi.json").document
+    for kind in ("tune", "launch", "probe", "doctor"):
+        operation = described["paths"][f"/api/v1/jobs/{kind}"]["post"]
+        schema = operation["requestBody"]["content"]["application/json"]["schema"]
+        check_body = jsonschema.Draft202012Validator(
+            {**schema, "components": described["components"]}
+        )
+        assert check_body.is_valid({"use_case": "simplebig"}) == (kind != "probe")
+        for wrong in ({"data": "/etc"}, {"mpirun": "/bin/sh"}, {"use_case": 1}, {"seed": -1}, []):
+            assert not check_body.is_valid(wrong), (kind, wrong)
+
+
+def test_a_job_that_is_not_there_cannot_be_ended(server):
+    for path in (
+        "/api/v1/jobs/{id}/cancel",
+        "/api/v1/trainings/{id}/resume",
+        "/api/v1/plans/{id}/remove",
+    ):
+        reply = server.ask(path.replace("{id}", "99"), body={})
+        check(server, path, reply)
+        assert reply.status == 404
+        assert server.ask(path.replace("{id}", "1"), body={"force": True}).status == 400
+
+
+def test_a_plan_goes_out_and_comes_back(server):
+    exported = server.ask("/api/v1/plans/1/export")
+    for body in (exported.data, exported.document):
+        reply = server.ask("/api/v1/plans/import", body=body)
+        check(server, "/api/v1/plans/import", reply)
+        assert reply.status == 201
+        address = reply.headers["location"]
+        assert address == f"/api/v1/plans/{reply.data['id']}"
+        again = server.ask(f"{address}/export").data
+        assert {**again, "id": 1} == exported.data
+
+        removed = server.ask(f"{address}/remove", body={})
+        check(server, "/api/v1/plans/{id}/remove", removed)
+        assert (removed.status, removed.data) == (200, {"id": reply.data["id"]})
+        assert server.ask(address).status == 404
+        assert server.ask(f"{address}/remove", body={}).status == 404
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"use_case": "\x1b[31m"},
+        {"use_case": ""},
+        {"node": "a" * 5000},
+        {"node": None},
+        {"strategy": "nothing"},
+        {"processes": 0},
+        {"processes": 10**30},
+        {"node_batch": "128"},
+        {"created_at": "yesterday"},
+        {"created_at": "0001-01-01T00:00:00+23:59"},
+        {"throughput_samples_per_s": {"median": 1e999, "ci_low": 1, "ci_high": 2, "samples": 1}},
+        {"software": {"a\nb": "1"}},
+        {"fancy": 1},
+        {"__class__": "a"},
+    ],
+)
+def test_a_plan_that_is_none_is_not_stored(server, change):
+    before = server.ask("/api/v1/plans").data
+    body = {**server.ask("/api/v1/plans/1/export").data, **change}
+    reply = server.ask("/api/v1/plans/import", body=json.dumps(body).encode())
+    check(server, "/api/v1/plans/import", reply)
+    assert reply.status == 400
+    assert reply.message.isprintable()
+    assert server.ask("/api/v1/plans").data == before
+
+
+@pytest.fixture
+def resuming(tmp_path, own_locks) -> Iterator[tuple[Serving, Path]]:
+    """A server whose database has trainings of this machine, one in each state."""
+    fill(tmp_path / "planner.db", machine=platform.node())
+    folder = tmp_path / "checkpoints"
+    (folder / "step-00000400").mkdir(parents=True)
+    with Store.open(str(tmp_path / "planner.db")) as store:
+        for training in store.trainings.find():
+            assert training.id is not None
+            store.trainings.update(training.id, checkpoint=str(folder / "step-00000400"))
+    with serving(tmp_path, "--allow-actions") as started:
+        yield started, folder
+
+
+def number_of(server: Serving, state: TrainingStatus) -> int:
+    return server.ask(f"/api/v1/trainings?state={state}").data[0]["id"]
+
+
+def test_a_training_is_resumed_once_from_what_is_stored(resuming):
+    server, folder = resuming
+    path = f"/api/v1/trainings/{number_of(server, TrainingStatus.CANCELLED)}/resume"
+    with ThreadPoolExecutor(8) as threads:
+        replies = list(threads.map(lambda _: server.ask(path, body={}), range(8)))
+    assert sorted(reply.status for reply in replies) == [202] + [409] * 7
+    (reply,) = [reply for reply in replies if reply.status == 202]
+    check(server, "/api/v1/trainings/{id}/resume", reply)
+    assert reply.data["request"] == {
+        "use_case": "simplebig",
+        "data": "/data/photos",
+        "epochs": 9,
+        "checkpoint": str(folder),
+        "resume": True,
+    }
+    job = server.wait_for_job(reply.data["id"])
+    assert job["state"] == "failed"  # there are no such photos
+
+
+@pytest.mark.parametrize("state", [TrainingStatus.RUNNING, TrainingStatus.DONE])
+def test_a_training_that_runs_or_is_done_is_not_resumed(resuming, state):
+    server, _ = resuming
+    reply = server.ask(f"/api/v1/trainings/{number_of(server, state)}/resume", body={})
+    assert reply.status == 409
+    assert str(state) in reply.message
+
+
+def test_a_training_without_checkpoint_is_not_resumed(resuming):
+    server, folder = resuming
+    (folder / "step-00000400").rmdir()
+    number = number_of(server, TrainingStatus.FAILED)
+    reply = server.ask(f"/api/v1/trainings/{number}/resume", body={})
+    assert reply.status == 409
+    assert "no checkpoint" in reply.message
+
+
+def test_a_training_of_another_machine_is_not_resumed(server):
+    number = number_of(server, TrainingStatus.FAILED)
+    reply = server.ask(f"/api/v1/trainings/{number}/resume", body={})
+    assert reply.status == 409
+    assert "elsewhere" in reply.message
+
+
+def test_code_that_only_the_database_names_is_not_run(tmp_path, own_locks):
+    fill(tmp_path / "planner.db", machine=platform.node())
+    with Store.open(str(tmp_path / "planner.db")) as store:
+        training = replace(
+            store.trainings.get(3), id=None, use_case=STEADY, state=TrainingStatus.RUNNING
+        )
+        number = store.trainings.add(training).id
+        assert number is not None
+        store.trainings.update(number, checkpoint="/data/step-1")
+        store.trainings.end(number, TrainingStatus.FAILED)
+    with serving(tmp_path, "--allow-actions") as started:
+        reply = started.ask(f"/api/v1/trainings/{number}/resume", body={})
+        assert reply.status == 403
+        assert "--use-case" in reply.message
+
+
+def test_after_a_killed_server_everything_is_as_before(tmp_path, own_locks):
+    fill(tmp_path / "planner.db")
+    with serving(tmp_path, "--allow-actions", "--use-case", STEADY) as first:
+        job = first.ask("/api/v1/jobs/tune", body={"use_case": STEADY, "budget": "60s"}).data
+        waiting = first.ask("/api/v1/jobs/probe", body={"quick": True}).data
+        before = {path: first.ask(path).data for path in stable_paths(first)}
+        first.stop(signal.SIGKILL)
+    file = str(tmp_path / "token")
+    with serving(
+        tmp_path,
+        "--allow-actions",
+        "--use-case",
+        STEADY,
+        "--token-file",
+        file,
+        has_token_file=False,
+    ) as second:
+        second.token = Path(file).read_text()
+        for path, data in before.items():
+            assert second.ask(path).data == data, path
+        numbers = [one["id"] for one in second.ask("/api/v1/jobs").data]
+        assert numbers[:2] == [waiting["id"], job["id"]]
+        assert second.ask(f"/api/v1/jobs/{job['id']}").data["state"] in ("queued", "running")
+        assert second.ask(f"/api/v1/jobs/{job['id']}/cancel", body={}).status == 202
+        assert second.wait_for_job(job["id"])["state"] == "cancelled"
+        assert second.wait_for_job(waiting["id"])["state"] == "done"
+        assert [one["id"] for one in second.ask("/api/v1/jobs").data] == numbers
+
+
+def stable_paths(server: Serving) -> list[str]:
+    described = server.ask("/api/v1/openapi.json").document["paths"]
+    paths = [path for path, methods in described.items() if "get" in methods]
+    skipped = ("/events", "/openapi.json", "/jobs", "/log", "/compare")
+    return [path.replace("{id}", "1") for path in paths if not path.endswith(skipped)]

@@ -1,0 +1,190 @@
+"""Events: each change reaches everybody who follows, from where they left off."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pytest
+from filled_store import fill
+from serving import Serving, read_all, serving
+
+from planner.store import Store
+
+
+@pytest.fixture
+def followed(tmp_path, own_locks) -> Iterator[Serving]:
+    fill(tmp_path / "planner.db")
+    with serving(tmp_path) as started:
+        yield started
+
+
+@dataclass
+class Stream:
+    """An open event stream."""
+
+    connection: socket.socket
+    text: str = ""
+
+    def wait_for(self, part: str) -> str:
+        """Read until a text has come, and give all that has."""
+        while part not in self.text:
+            found = self.connection.recv(65536)
+            assert found, f"it ended: {self.text}"
+            self.text += found.decode()
+        return self.text
+
+    def events(self) -> list[tuple[str, dict]]:
+        """Give kind and data of what has come whole."""
+        found = []
+        for block in self.text.split("\n\n")[:-1]:
+            lines = dict(line.split(": ", 1) for line in block.split("\n") if ": " in line)
+            if "event" in lines:
+                data = json.loads(lines["data"])
+                assert lines["id"] == str(data["id"])
+                found.append((lines["event"], data))
+        return found
+
+
+@contextmanager
+def follow(server: Serving, *lines: str, query: str = "") -> Iterator[Stream]:
+    with server.connect() as connection:
+        connection.sendall(server.head(*lines, path=f"/api/v1/events{query}"))
+        stream = Stream(connection)
+        stream.wait_for("retry:")
+        stream.text = stream.text.partition("\r\n\r\n")[2]
+        yield stream
+
+
+def change(server: Serving) -> int:
+    """Change something, and give the number of that change."""
+    with Store.open(str(server.folder / "planner.db")) as store:
+        store.jobs.beat(1)
+        plan = store.plans()[0]
+        store.save_plan(plan)
+        return store.events.newest()
+
+
+def test_a_change_reaches_all_who_follow(followed):
+    with follow(followed) as one, follow(followed) as another:
+        number = change(followed)
+        for stream in (one, another):
+            stream.wait_for(f"id: {number}\n")
+            stream.wait_for("\n\n")
+            assert [kind for kind, _ in stream.events()] == ["change"]
+            ((_, data),) = stream.events()
+            assert (data["topic"], data["id"]) == ("plan", number)
+
+
+def test_a_stream_goes_on_where_its_reader_left_off(followed):
+    first = change(followed)
+    later = [change(followed), change(followed)]
+    for place in ({"query": f"?after={first}"}, {"lines": [f"Last-Event-ID: {first}"]}):
+        with follow(followed, *place.get("lines", ()), query=place.get("query", "")) as stream:
+            stream.wait_for(f"id: {later[-1]}\n")
+            assert [data["id"] for _, data in stream.events()][:1] == later[:1]
+            final = change(followed)
+            stream.wait_for(f"id: {final}\n")
+            later.append(final)
+    with follow(followed, f"Last-Event-ID: {first}", query="?after=1") as stream:
+        stream.wait_for(f"id: {later[-1]}\nevent")
+        stream.wait_for("\n\n")
+        assert stream.events()[0][1]["id"] == first + 1
+
+
+def test_who_begins_anew_gets_nothing_old(followed):
+    change(followed)
+    with follow(followed) as stream:
+        number = change(followed)
+        stream.wait_for(f"id: {number}\n")
+        assert len([line for line in stream.text.splitlines() if line.startswith("id:")]) == 1
+
+
+def test_who_missed_more_than_the_log_holds_begins_afresh(followed):
+    number = change(followed)
+    change(followed)
+    with sqlite3.connect(followed.folder / "planner.db") as connection:
+        connection.execute("DELETE FROM events WHERE id <= ?", [number])
+    with follow(followed, "Last-Event-ID: 1") as stream:
+        stream.wait_for("event: reset")
+        stream.wait_for(f"id: {number + 1}\n")
+        after = change(followed)
+        stream.wait_for(f"id: {after}\n")
+
+
+def test_a_place_of_another_database_begins_afresh(followed):
+    number = change(followed)
+    with follow(followed, "Last-Event-ID: 999999") as stream:
+        stream.wait_for(f"id: {number}\nevent: reset")
+
+
+@pytest.mark.parametrize(
+    "place", ["-1", "1.5", "a", "9" * 30, "1 2", "٣".encode().decode("latin-1")]
+)
+def test_a_place_that_is_none_is_refused(followed, place):
+    assert followed.ask("/api/v1/events", last_event_id=place).status == 400
+
+
+def test_a_database_that_comes_later_is_followed(tmp_path, own_locks):
+    with serving(tmp_path) as started, follow(started) as stream:
+        fill(tmp_path / "planner.db")
+        stream.wait_for("event: ")
+
+
+def test_streams_end_with_the_server_within_a_second(followed):
+    with follow(followed) as one, follow(followed) as another:
+        began = time.monotonic()
+        assert followed.stop() == 0
+        took_s = time.monotonic() - began
+        assert read_all(one.connection) == read_all(another.connection) == b"0\r\n\r\n"
+    assert took_s < 5  # it is one second on a quiet machine
+
+
+def test_many_follow_at_once(followed):
+    place = change(followed)
+    streams = []
+    with pytest.MonkeyPatch.context():
+        for _ in range(100):
+            connection = followed.connect()
+            connection.sendall(followed.head(path="/api/v1/events"))
+            streams.append(Stream(connection))
+        for stream in streams:
+            stream.wait_for("retry:")
+        number = change(followed)
+        assert number > place
+        for stream in streams:
+            stream.wait_for(f"id: {number}\n")
+        assert followed.ask("/api/v1/plans").status == 200
+        for stream in streams:
+            stream.connection.close()
+    followed.check_that_it_serves()
+
+
+def test_a_reader_who_is_gone_leaves_room(followed):
+    for _ in range(3):
+        gone = []
+        for _ in range(100):
+            connection = followed.connect()
+            connection.sendall(followed.head(path="/api/v1/events"))
+            gone.append(connection)
+        for connection in gone:
+            Stream(connection).wait_for("retry:")
+            connection.close()
+    with follow(followed) as stream:
+        stream.wait_for(f"id: {change(followed)}\n")
+
+
+def test_the_writer_is_not_held_up_by_those_who_follow(followed):
+    with follow(followed):
+        threads = [threading.Thread(target=change, args=[followed]) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+            assert not thread.is_alive()
