@@ -95,10 +95,11 @@ def read_token_file(path: Path) -> str:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         raise UsageError(f"--token-file {path}: {_reason(error)}: name another file") from error
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode):
+        os.close(descriptor)
+        raise UsageError(f"--token-file {path}: it is no regular file: name another file")
     with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise UsageError(f"--token-file {path}: it is no regular file: name another file")
         if found.st_mode & 0o077 or found.st_uid not in (os.geteuid(), 0):
             raise RefusedError(
                 f"--token-file {path}: mode {found.st_mode & 0o777:04o} of user {found.st_uid}: "

@@ -146,6 +146,8 @@ class Guard:
 
     def _read_headers(self, scope: Scope) -> dict[bytes, bytes]:
         bounds = self._bounds
+        if scope["http_version"] not in ("1.0", "1.1"):
+            raise RequestError(505, "only HTTP/1.0 and HTTP/1.1 are spoken here", headers=_CLOSE)
         if len(scope["raw_path"]) + len(scope["query_string"]) > bounds.url_bytes:
             raise RequestError(414, f"the address has more than {bounds.url_bytes} bytes")
         pairs: Sequence[tuple[bytes, bytes]] = scope["headers"]
@@ -220,7 +222,7 @@ class Guard:
         length = headers.get(b"content-length", b"0").decode("latin-1")
         coding = headers.get(b"transfer-encoding")
         if not _LENGTH.fullmatch(length) or (coding is not None and b"content-length" in headers):
-            raise RequestError(400, "the length of the body is not clear")
+            raise RequestError(400, "the length of the body is not clear", headers=_CLOSE)
         has_body = int(length) > 0 or coding is not None
         if not has_body and route.allowed[0] != "POST":
             return receive

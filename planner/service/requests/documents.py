@@ -58,6 +58,7 @@ _KINDS = {
     431: "headers_too_large",
     500: "bug",
     503: "busy",
+    505: "http_version",
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
 import secrets
 import signal
 import socket
@@ -206,7 +207,7 @@ def read_all(connection: socket.socket) -> bytes:
 
 def statuses(answer: bytes) -> list[int]:
     """Give the statuses of all answers in what came over a connection."""
-    return [int(part[:3]) for part in answer.split(b"HTTP/1.1 ")[1:]]
+    return [int(status) for status in re.findall(rb"HTTP/1\.1 ([0-9]{3}) ", answer)]
 
 
 @contextmanager

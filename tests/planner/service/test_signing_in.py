@@ -15,7 +15,8 @@ import psutil
 import pytest
 from serving import Serving, serving, sign_in
 
-from planner.service.guard.credentials import SESSION_S, Credentials
+from planner.errors import RefusedError, UsageError
+from planner.service.guard.credentials import SESSION_S, Credentials, read_token_file
 
 FORM = "application/x-www-form-urlencoded"
 PERSON = {"sec_fetch_site": "none", "sec_fetch_mode": "navigate", "sec_fetch_dest": "document"}
@@ -170,28 +171,14 @@ def test_without_a_token_file_no_token_is_right():
     assert not Credentials("a" * 32).is_once("a" * 32)
 
 
-def refusal(folder: Path, *options: object) -> tuple[int, str]:
-    ended = subprocess.run(
-        [sys.executable, "-P", "-m", "planner", "serve", *map(str, options)],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    (line,) = [line for line in ended.stderr.splitlines() if line.startswith("error: ")]
-    assert ended.stdout == ""
-    return ended.returncode, line
-
-
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o660, 0o604])
 def test_a_token_file_that_others_may_read_is_refused(tmp_path, mode):
     file = tmp_path / "token"
     file.write_text("a" * 43)
     file.chmod(mode)
-    code, line = refusal(tmp_path, "--token-file", file)
-    assert code == 7
-    assert f"chmod 600 {file}" in line
-    assert "a" * 43 not in line
+    with pytest.raises(RefusedError, match=f"chmod 600 {file}") as refused:
+        read_token_file(file)
+    assert "a" * 43 not in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -201,22 +188,38 @@ def test_a_token_file_without_a_good_token_is_refused(tmp_path, content):
     file = tmp_path / "token"
     file.write_bytes(content)
     file.chmod(0o600)
-    code, line = refusal(tmp_path, "--token-file", file)
-    assert code == 2
-    assert "32 to 512 printable characters" in line
+    with pytest.raises(UsageError, match="32 to 512 printable characters"):
+        read_token_file(file)
 
 
 def test_a_token_file_is_a_file(tmp_path):
     os.mkfifo(tmp_path / "fifo", 0o600)
-    for name in ("fifo", ".", "nowhere/token"):
-        assert refusal(tmp_path, "--token-file", tmp_path / name)[0] == 2
+    for name in ("fifo", ".", "nowhere/token", "a" * 300):
+        with pytest.raises(UsageError, match="name another file"):
+            read_token_file(tmp_path / name)
 
 
-def test_an_address_that_others_can_reach_needs_a_token_file(tmp_path):
-    for host in ("0.0.0.0", "::", "192.0.2.1"):
-        code, line = refusal(tmp_path, "--host", host)
-        assert code == 2
-        assert "--token-file" in line
+@pytest.mark.parametrize(
+    ("options", "code", "reason"),
+    [
+        (["--token-file", "readable"], 7, "chmod 600"),
+        (["--host", "0.0.0.0"], 2, "--token-file"),
+        (["--host", "192.0.2.1"], 2, "--token-file"),
+    ],
+)
+def test_a_server_that_others_could_use_is_not_started(tmp_path, options, code, reason):
+    (tmp_path / "readable").write_text("a" * 43)
+    (tmp_path / "readable").chmod(0o644)
+    ended = subprocess.run(
+        [sys.executable, "-P", "-m", "planner", "serve", *options],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    (line,) = [line for line in ended.stderr.splitlines() if line.startswith("error: ")]
+    assert (ended.stdout, ended.returncode) == ("", code)
+    assert reason in line
 
 
 def test_a_token_file_is_made_where_it_is_missing(tmp_path, own_locks):
