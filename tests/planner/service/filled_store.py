@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sample_plan import FOUND, NOON, SOFTWARE
+from usage_samples import steps, used
 from worth_cases import FACTS, NODE, TRIALS
 
 from launch.plan import Plan
@@ -14,6 +15,7 @@ from planner.cluster.links import HostAllReduce, HostLink, MeasuredLinks
 from planner.records.job_record import JobKind, JobRecord, JobState
 from planner.records.training_record import TrainingHost, TrainingRecord, TrainingStatus
 from planner.store import Store
+from planner.trainings.series import UsageSeries
 from planner.trials.result import Outcome
 from planner.tuning.study import Study
 
@@ -74,15 +76,18 @@ def fill(db: Path, text: str = "", *, machine: str = "elsewhere") -> None:
                 ),
             )
         )
+        usage = UsageSeries(is_first=True, has_syncs=False)
+        for second in (1.0, 2.0):
+            usage.add(second, used(busy_cores=second, steps=steps()))
         for state in TrainingStatus:
             training = store.trainings.add(_training(case, text, machine))
             assert training.id is not None
             store.trainings.update(
                 training.id,
-                epochs_done=[_epoch(1, 0.9), _epoch(2, 0.8)],
+                epochs_done=[_epoch(1, 0.9), _epoch(2, float("nan"))],
                 steps=800,
                 checkpoint=CHECKPOINT,
-                usage_series={hosts[0]: {"every_s": 1.0, "cpu": [0.5, 0.9]}},
+                usage_series={hosts[0]: usage.values()},
             )
             if state is not TrainingStatus.RUNNING:
                 store.trainings.end(training.id, state, error=f"it ended{text}")
