@@ -1,7 +1,8 @@
 """Process identity: one process of one boot of one machine, told from a later one of its number.
 
-The kernel gives numbers of processes again. With the time at which a process started, and the
-boot, it is one process: https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html.
+The kernel gives numbers of processes again. With the time at which a process started, the boot and
+the namespace that its number belongs to, it is one process:
+https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ class ProcessIdentity:
     started_ticks: int
     """Time of its start since the boot, in ticks of the kernel's clock."""
 
+    pid_namespace: str = ""
+    """What its number belongs to: each container has a namespace of its own, on the same boot."""
+
     @staticmethod
     def of(pid: int | None = None, root: Path = ROOT) -> ProcessIdentity | None:
         """Identify a process, this one by default; ``None`` where it has ended."""
@@ -42,27 +46,50 @@ class ProcessIdentity:
             boot_id=_read_boot_id(root),
             pid=pid,
             started_ticks=int(fields[_START_FIELD]),
+            pid_namespace=_read_namespace(root),
         )
 
-    def is_here(self, root: Path = ROOT) -> bool:
-        """Whether it was a process of this machine, so that `is_alive` can tell."""
-        return self.machine == platform.node() or self.boot_id == _read_boot_id(root)
+    def is_alive(self, root: Path = ROOT) -> bool | None:
+        """Whether it runs; one that has ended and is not yet reaped does not.
 
-    def is_alive(self, root: Path = ROOT) -> bool:
-        """Whether it runs on this machine. One that has ended and is not yet reaped does not."""
+        ``None`` where this process cannot tell: the other is of another boot, which may be that of
+        another machine with the same name, or of another container, or hidden from this user.
+        """
+        if self.boot_id != _read_boot_id(root) or self.pid_namespace != _read_namespace(root):
+            return None
         fields = _read_stat(self.pid, root)
-        return (
-            fields is not None
-            and fields[_STATE_FIELD] not in "ZX"
-            and int(fields[_START_FIELD]) == self.started_ticks
-            and self.boot_id == _read_boot_id(root)
-        )
+        if fields is None:
+            return None if _is_hidden(self.pid) else False
+        is_this_one = int(fields[_START_FIELD]) == self.started_ticks
+        return is_this_one and fields[_STATE_FIELD] not in "ZX"
+
+    def is_of_earlier_boot(self, root: Path = ROOT) -> bool:
+        """Whether a machine of this one's name has been started anew since."""
+        return self.machine == platform.node() and self.boot_id != _read_boot_id(root)
 
 
 def _read_boot_id(root: Path) -> str:
     return (read_text(root / "proc/sys/kernel/random/boot_id") or "").strip()
 
 
+def _read_namespace(root: Path) -> str:
+    try:
+        return str((root / "proc/self/ns/pid").readlink())
+    except OSError:
+        return ""
+
+
 def _read_stat(pid: int, root: Path) -> list[str] | None:
     stat = read_text(root / f"proc/{pid}/stat")
     return None if not stat else stat.rpartition(")")[2].split()
+
+
+def _is_hidden(pid: int) -> bool:
+    """Whether there is such a process, of a user whose processes ``/proc`` hides (hidepid)."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return False

@@ -9,7 +9,6 @@ Example:
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from pathlib import Path
 from typing import Any
 
 from planner.errors import ConflictError, UsageError
@@ -33,15 +32,16 @@ def submit(kind: JobKind, request: Mapping[str, Any], *, db: str = "planner.db")
     Args:
         kind: Which command.
         request: Its options by their long names, with underscores: `planner.supervision.options`.
-        db: Database, made where it is missing.
+        db: Database, made where it is missing, unless plans are needed.
 
     Raises:
+        NoDatabaseError: There is none, and so no plan to launch.
         UsageError: An option is none that a job can have.
         RunDirectoryError: The folder for its log cannot be made.
         SupervisorError: It could not be started.
         StoreError: The database cannot be used.
     """
-    with Store.open(db) as store:
+    with Store.open(db, create=kind is not JobKind.LAUNCH) as store:
         return submit_to(store, db, kind, request)
 
 
@@ -113,9 +113,9 @@ def read_log(
     job = get(job_id, db=db)
     if job.folder is None:
         raise UsageError(f"job {job_id} has no log: it writes to the terminal that started it")
-    folder = JobFolder(Path(job.folder))
-    if not folder.path.is_dir():
-        raise UsageError(f"the log of job {job_id} is in {folder.path} on {job.machine}, not here")
+    folder = JobFolder.find(job)
+    if folder is None:
+        raise UsageError(f"the log of job {job_id} is not in {job.folder} here: see {job.machine}")
     return folder.read_log(offset, most_bytes)
 
 

@@ -27,6 +27,7 @@ _TIMES = (
     "progress_at",
 )
 _MAX_ID = 2**63 - 1
+_OPEN = (JobState.QUEUED, JobState.RUNNING)
 
 
 class JobStore:
@@ -105,9 +106,10 @@ class JobStore:
             this = jobs.update().where(jobs.c.id == job_id)
             connection.execute(this.values(heartbeat_at=self._now()))
 
-    def set_process(self, job_id: int, process: ProcessIdentity | None) -> None:
-        """Note who waits for the turn of a job that is queued."""
-        self._change(job_id, {"process": codec.to_builtins(process), "heartbeat_at": self._now()})
+    def set_process(self, job_id: int, process: ProcessIdentity | None) -> bool:
+        """Note who waits for the turn of a queued job; false where it is not queued any more."""
+        values = {"process": codec.to_builtins(process), "heartbeat_at": self._now()}
+        return self._change(job_id, values, from_states=[JobState.QUEUED])
 
     def set_folder(self, job_id: int, folder: str) -> None:
         """Note where the log of a job is."""
@@ -122,11 +124,16 @@ class JobStore:
         training_id: int | None = None,
         plan_id: int | None = None,
     ) -> None:
-        """Note what a job does now, and what it made or uses where that is given."""
-        values = {"study_id": study_id, "training_id": training_id, "plan_id": plan_id}
+        """Note what a job does now, and what it made or uses; what is not given stays."""
+        values: dict[str, Any] = {
+            "progress": progress,
+            "progress_at": None if progress is None else self._now(),
+            "study_id": study_id,
+            "training_id": training_id,
+            "plan_id": plan_id,
+        }
         given = {name: value for name, value in values.items() if value is not None}
-        at = {"progress": progress, "progress_at": self._now(), "heartbeat_at": self._now()}
-        self._change(job_id, {**at, **given}, from_states=[JobState.RUNNING])
+        self._change(job_id, {"heartbeat_at": self._now(), **given}, from_states=[JobState.RUNNING])
 
     def request_cancel(self, job_id: int) -> bool:
         """Ask for the end of a job; false where it is over, or was asked before.
@@ -136,11 +143,7 @@ class JobStore:
         """
         if self.get(job_id).cancel_requested_at is not None:
             return False
-        return self._change(
-            job_id,
-            {"cancel_requested_at": self._now()},
-            from_states=[JobState.QUEUED, JobState.RUNNING],
-        )
+        return self._change(job_id, {"cancel_requested_at": self._now()}, from_states=_OPEN)
 
     def end(
         self,
@@ -150,8 +153,9 @@ class JobStore:
         exit_code: int | None = None,
         error: str | None = None,
         ended_at: datetime | None = None,
+        from_states: Collection[JobState] = _OPEN,
     ) -> bool:
-        """Mark a job as over; false where it was over before, which then stays."""
+        """Mark a job as over; false where it was in no such state, which then stays."""
         return self._change(
             job_id,
             {
@@ -160,7 +164,7 @@ class JobStore:
                 "exit_code": exit_code,
                 "error": error,
             },
-            from_states=[JobState.QUEUED, JobState.RUNNING],
+            from_states=from_states,
         )
 
     def _change(

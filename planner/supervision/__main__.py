@@ -6,7 +6,6 @@ It returns once the supervisor is registered, which goes on in a session of its 
 from __future__ import annotations
 
 import os
-import signal
 import sys
 
 _READY = b"1"
@@ -20,14 +19,12 @@ def main(db: str, job_id: int) -> int:
         return 0 if os.read(reading, 1) == _READY else 1
     os.close(reading)
     os.setsid()
-    # SIGINT may be ignored by who started this, and the command would inherit that.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
     from planner.supervision.supervisor import Supervisor  # imports take a second
 
     supervisor = Supervisor(db, job_id)
-    supervisor.register()
+    if not supervisor.register():
+        return 1
     os.write(writing, _READY)
     os.close(writing)
     supervisor.run()

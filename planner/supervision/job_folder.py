@@ -1,4 +1,4 @@
-"""Job folder: the log of a supervised command, and the record of how it ended."""
+"""Job folder: the log of a supervised command, who runs it, and the record of how it ended."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import TypeVar
 
 from launch.system.durable_files import (
     explain_os_error,
@@ -17,13 +18,30 @@ from launch.system.durable_files import (
 from launch.system.log_part import MOST_LOG_BYTES as MOST_LOG_BYTES
 from launch.system.log_part import LogPart as LogPart
 from launch.system.log_part import read_log_part
+from launch.system.process_identity import ProcessIdentity
 from planner.errors import RunDirectoryError
-from planner.records.job_record import JobState
+from planner.records.job_record import JobRecord, JobState
 from probes import codec
 from probes.errors import InvalidDocumentError
 
+_T = TypeVar("_T")
+
 JOBS = Path("jobs")
 """Folder of the jobs, in the working folder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOwner:
+    """The job that a folder belongs to: another machine's folder may have the same path."""
+
+    id: int | None
+    machine: str
+    created_at: datetime
+
+    @staticmethod
+    def of(record: JobRecord) -> JobOwner:
+        """Describe a stored job."""
+        return JobOwner(id=record.id, machine=record.machine, created_at=record.created_at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +70,16 @@ class JobFolder:
         """How it ended; missing until then."""
         return self.path / "exit.json"
 
+    @property
+    def _owner(self) -> Path:
+        return self.path / "job.json"
+
+    @property
+    def _command(self) -> Path:
+        return self.path / "command.json"
+
     @staticmethod
-    def create(job_id: int, jobs: Path = JOBS) -> JobFolder:
+    def create(record: JobRecord, jobs: Path = JOBS) -> JobFolder:
         """Make the folder of a job, ``jobs/<id>``; jobs of another database may have that name.
 
         Raises:
@@ -61,12 +87,13 @@ class JobFolder:
         """
         try:
             make_folders(jobs, mode=0o700)
-            for name in (str(job_id), *(f"{job_id}-{number}" for number in range(2, 1000))):
+            for name in (str(record.id), *(f"{record.id}-{n}" for n in range(2, 1000))):
                 with suppress(FileExistsError):
                     path = jobs / name
                     path.mkdir(mode=0o700)
                     folder = JobFolder(path.absolute())
                     folder.log.touch(mode=0o600)
+                    folder._write(folder._owner, JobOwner.of(record))
                     return folder
         except OSError as error:
             raise RunDirectoryError(
@@ -75,20 +102,29 @@ class JobFolder:
             ) from error
         raise RunDirectoryError(f"folder {jobs.absolute()} is full: empty it")
 
+    @staticmethod
+    def find(record: JobRecord) -> JobFolder | None:
+        """Find the folder of a job; ``None`` where it has none, or none that this machine sees."""
+        if record.folder is None:
+            return None
+        folder = JobFolder(Path(record.folder))
+        return folder if _read(folder._owner, JobOwner) == JobOwner.of(record) else None
+
+    def write_command(self, process: ProcessIdentity) -> None:
+        """Note the process of the command, which may outlive its supervisor by moments."""
+        self._write(self._command, process)
+
+    def read_command(self) -> ProcessIdentity | None:
+        """Give the process of the command; ``None`` before its start."""
+        return _read(self._command, ProcessIdentity)
+
     def write_exit(self, record: ExitRecord) -> None:
         """Put the exit record in its place, whole and on the disk."""
-        new = self.path / f"exit.{os.getpid()}.new"
-        with write_durably(new) as file:
-            file.write(codec.encode(record, indent=1) + b"\n")
-        replace_durably(new, self.exit_record)
+        self._write(self.exit_record, record)
 
     def read_exit(self) -> ExitRecord | None:
         """Read the exit record; ``None`` where there is none, or none that can be read."""
-        try:
-            text = self.exit_record.read_bytes()
-            return codec.decode(text, ExitRecord, source="exit record")
-        except (OSError, InvalidDocumentError):
-            return None
+        return _read(self.exit_record, ExitRecord)
 
     def read_log(self, offset: int = 0, most_bytes: int = MOST_LOG_BYTES) -> LogPart:
         """Read a part of the log.
@@ -98,3 +134,17 @@ class JobFolder:
             most_bytes: At most so many, and never more than `MOST_LOG_BYTES`.
         """
         return read_log_part(self.log, offset, most_bytes)
+
+    def _write(self, path: Path, document: object) -> None:
+        new = path.with_suffix(f".{os.getpid()}.new")
+        new.unlink(missing_ok=True)  # what a full disk left of an earlier attempt
+        with write_durably(new) as file:
+            file.write(codec.encode(document, indent=1) + b"\n")
+        replace_durably(new, path)
+
+
+def _read(path: Path, kind: type[_T]) -> _T | None:
+    try:
+        return codec.decode(path.read_bytes(), kind, source=path.name)
+    except (OSError, InvalidDocumentError):
+        return None

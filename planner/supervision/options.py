@@ -9,7 +9,7 @@ from planner.errors import UsageError
 from planner.records.job_record import JobKind
 
 _WHERE = {"hosts": str, "ssh_config": str, "mpirun": str, "allow_run_as_root": bool}
-_WHAT = {"use_case": str, "data": str, "seed": int, "set": list}
+_WHAT = {"use_case": str, "data": str, "seed": int}
 
 OPTIONS: Mapping[JobKind, Mapping[str, type]] = {
     JobKind.TUNE: {
@@ -52,6 +52,9 @@ OPTIONS: Mapping[JobKind, Mapping[str, type]] = {
 
 What is not in here, above all ``--db`` and ``--json``, a request cannot say.
 """
+
+NOT_FOR_JOBS = ("detach", "dry_run", "json", "replay")
+"""Options of these commands that a job cannot have. ``--db`` it is told in any case."""
 
 MOST_CHARACTERS = 4096
 """Of one value."""

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from planner.errors import PlannerError, SupervisorError
+from launch.system.process_identity import ProcessIdentity
+from planner.errors import SupervisorError
 from planner.plans.stored_plan import utc_now
 from planner.records.job_record import JobKind, JobRecord, JobState
 from planner.store import Store
@@ -47,15 +48,21 @@ def submit(
             title=shlex.join(["ddlplan", *arguments]),
             request=dict(request),
             is_detached=True,
+            process=ProcessIdentity.of(),  # until the supervisor has the job
+            heartbeat_at=utc_now(),
         )
     )
     assert record.id is not None  # the store has given it
     try:
-        folder = JobFolder.create(record.id, jobs)
+        folder = JobFolder.create(record, jobs)
         store.jobs.set_folder(record.id, str(folder.path))
         _start_supervisor(db, record.id, folder, jobs.absolute().parent)
-    except PlannerError as error:
-        store.jobs.end(record.id, JobState.FAILED, error=str(error))
+    except BaseException as error:
+        # Nobody else would: as long as this process runs, the job would count as queued. A
+        # supervisor may have come so far that it has begun with it.
+        message = str(error) or type(error).__name__
+        store.jobs.request_cancel(record.id)
+        store.jobs.end(record.id, JobState.FAILED, error=message, from_states=[JobState.QUEUED])
         raise
     return store.jobs.get(record.id)
 
@@ -70,15 +77,18 @@ def user_name() -> str:
 
 def _start_supervisor(db: str, job_id: int, folder: JobFolder, working: Path) -> None:
     command = [sys.executable, "-P", "-m", "planner.supervision", db, str(job_id)]
-    with folder.log.open("ab") as log:
-        code = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            cwd=working,
-            check=False,
-        ).returncode
+    try:
+        with folder.log.open("ab") as log:
+            code = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=working,
+                check=False,
+            ).returncode
+    except OSError as error:
+        raise SupervisorError(f"job {job_id} could not be started: {error}") from error
     if code:
         tail = folder.read_log(-2000).text.strip().splitlines()
         why = tail[-1] if tail else f"exit code {code}"

@@ -1,0 +1,89 @@
+"""Process tree: all that a command has started, and what it leaves when it ends.
+
+A process whose parent ends gets the nearest subreaper above it as its parent, else the first
+process of the machine: https://man7.org/linux/man-pages/man2/PR_SET_CHILD_SUBREAPER.2const.html.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import time
+from pathlib import Path
+
+_PR_SET_CHILD_SUBREAPER = 36  # from linux/prctl.h
+_POLL_S = 0.05
+_GIVE_UP_S = 5.0
+"""After SIGKILL: what is in the middle of a call of the kernel ends when that does."""
+
+
+def adopt_orphans() -> None:
+    """Become the parent of all descendants whose own parents end."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def reap_orphans(child: int) -> None:
+    """Let adopted processes that have ended vanish; ``child`` stays for who waits for it."""
+    while (ended := _find_ended()) not in (None, child):
+        assert ended is not None
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(ended, os.WNOHANG)
+
+
+def has_ended(child: int) -> bool:
+    """Whether a child has ended; its number stays taken until somebody waits for it."""
+    flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+    return os.waitid(os.P_PID, child, flags) is not None
+
+
+def end_descendants(*, grace_s: float) -> None:
+    """End all descendants of this process: by SIGTERM, and what is left then by SIGKILL.
+
+    Args:
+        grace_s: Time in which they may end by themselves.
+    """
+    deadline, number = time.monotonic() + grace_s, signal.SIGTERM
+    told: set[int] = set()
+    while left := find_descendants(os.getpid()):
+        if time.monotonic() > deadline + _GIVE_UP_S:
+            return
+        if time.monotonic() > deadline:
+            number, told = signal.SIGKILL, set()
+        for pid in left - told:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
+        told |= left
+        time.sleep(_POLL_S)
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+
+
+def find_descendants(ancestor: int) -> set[int]:
+    """Find the processes that run below one."""
+    children: dict[int, list[int]] = {}
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdecimal():
+            continue
+        with contextlib.suppress(OSError):
+            state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
+            if state not in "ZX":
+                children.setdefault(int(parent), []).append(int(folder.name))
+    found, left = set[int](), [ancestor]
+    while left:
+        for child in children.get(left.pop(), ()):
+            if child not in found:
+                found.add(child)
+                left.append(child)
+    return found
+
+
+def _find_ended() -> int | None:
+    """Find a child that has ended, without reaping it."""
+    try:
+        ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return None
+    return None if ended is None else ended.si_pid
