@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from planner.cli.grouped_help import GroupedCommand
+from planner.cli.jobs import Detach, jobs_app, submit_command
 from planner.cli.options import (
     DEFAULT_DATABASE,
     AllowRoot,
@@ -42,6 +43,7 @@ from planner.cli.values import (
     strategies_named,
 )
 from planner.errors import UsageError
+from planner.records.job_record import JobKind
 from planner.report.output import start_output
 
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # typer does not export it
@@ -59,6 +61,7 @@ app = typer.Typer(
 app.add_typer(plans_app, name="plans")
 app.add_typer(trials_app, name="trials")
 app.add_typer(runs_app, name="runs")
+app.add_typer(jobs_app, name="jobs")
 
 
 def _show_version(is_asked: bool) -> None:
@@ -84,6 +87,7 @@ def _handle_root_options(
 
 @plans_app.callback()
 @runs_app.callback()
+@jobs_app.callback()
 def _show_help(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
         typer.echo(context.get_help(), err=True)
@@ -114,6 +118,7 @@ def probe(
 
 @app.command(cls=GroupedCommand)
 def tune(
+    context: typer.Context,
     *,
     use_case: MaybeTuned = None,
     data: DataFolder = None,
@@ -167,6 +172,7 @@ def tune(
     ssh_config: SshConfig = None,
     mpirun: Mpirun = None,
     allow_run_as_root: AllowRoot = False,
+    detach: Detach = False,
     db: Database = DEFAULT_DATABASE,
     json: AsJson = False,
     verbose: Annotated[bool, option("--verbose", help_="Say why a strategy is not tried.")] = False,
@@ -204,6 +210,9 @@ def tune(
         epochs=epochs,
         verbose=verbose,
     )
+    if detach:
+        submit_command(context, JobKind.TUNE, db, out)
+        return
     if replay is not None:
         from planner.commands.grids import replay_grid
 
@@ -218,6 +227,7 @@ def tune(
 
 @app.command(cls=GroupedCommand)
 def launch(
+    context: typer.Context,
     *,
     use_case: NeededCase,
     data: DataFolder = None,
@@ -297,6 +307,7 @@ def launch(
     dry_run: Annotated[
         bool, option("--dry-run", help_="Print the commands and start nothing.")
     ] = False,
+    detach: Detach = False,
     db: Database = DEFAULT_DATABASE,
     json: AsJson = False,
 ) -> None:
@@ -333,6 +344,10 @@ def launch(
         max_restarts=max_restarts,
         hang_timeout_s=None if hang_timeout is None else duration_s("--hang-timeout", hang_timeout),
     )
+    if detach:
+        found.access.check_root()
+        submit_command(context, JobKind.LAUNCH, db, out)
+        return
     launch_job(request, found, db, out, dry_run=dry_run)
 
 

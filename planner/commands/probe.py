@@ -8,21 +8,26 @@ from typing import Any
 from planner.api.probing import NodeProbe, ProbeResult, probe
 from planner.cluster.links import MeasuredLinks
 from planner.jobs.hosts import Hosts
+from planner.records.job_record import JobKind
 from planner.report.hardware import hardware_lines
 from planner.report.live import LiveDisplay
 from planner.report.nodes import PROBE_COLUMNS, failure_json, probe_row, write_network
 from planner.report.output import Output
+from planner.supervision.own_job import recorded_job
+from planner.supervision.work_listener import WorkListener
 from probes import codec
 
 
 def show_probe(hosts: Hosts, db: str, out: Output, *, quick: bool, waits: bool = True) -> None:
     """Probe this machine, or several hosts, and show what was found."""
-    with LiveDisplay(out, hosts.names) as display:
-        result = probe(db=db, hosts=hosts, quick=quick, listener=display, waits=waits)
-    if hosts.is_local:
-        _show_here(result, out)
-    else:
-        _show_hosts(result, out, quick=quick)
+    with recorded_job(db, JobKind.PROBE) as job:
+        with LiveDisplay(out, hosts.names) as display:
+            listener = WorkListener(job, display)
+            result = probe(db=db, hosts=hosts, quick=quick, listener=listener, waits=waits)
+        if hosts.is_local:
+            _show_here(result, out)
+        else:
+            _show_hosts(result, out, quick=quick)
 
 
 def _show_here(result: ProbeResult, out: Output) -> None:

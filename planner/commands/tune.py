@@ -10,11 +10,14 @@ from planner.jobs.hosts import Hosts
 from planner.jobs.suggested_command import suggest_command
 from planner.plans.stored_plan import ComparedPlan
 from planner.quantities import format_duration
+from planner.records.job_record import JobKind
 from planner.report.live import LiveDisplay
 from planner.report.nodes import PLAN_COLUMNS, failure_json, links_json, plan_row, write_network
 from planner.report.output import Output
 from planner.report.plan_line import describe_plan
 from planner.report.table import Row
+from planner.supervision.own_job import recorded_job
+from planner.supervision.search_listener import SearchListener
 from planner.trials.result import Outcome
 from planner.tuning.conclusion import TuneOutcome
 from planner.tuning.tune_request import TuneRequest
@@ -22,8 +25,17 @@ from planner.tuning.tune_request import TuneRequest
 
 def tune(request: TuneRequest, hosts: Hosts, db: str, out: Output, *, waits: bool = True) -> None:
     """Search on this machine or on several hosts, and show what was found."""
-    with LiveDisplay(out, hosts.names) as display:
-        result = tune_request(request, db=db, hosts=hosts, listener=display, waits=waits)
+    with recorded_job(db, JobKind.TUNE) as job:
+        with LiveDisplay(out, hosts.names) as display:
+            listener = SearchListener(job, display, budget_s=request.budget_s)
+            result = tune_request(request, db=db, hosts=hosts, listener=listener, waits=waits)
+        job.report(plan_id=result.plan.id)
+        _show(result, request, hosts, db, out)
+        if result.interrupted:
+            raise KeyboardInterrupt
+
+
+def _show(result: TuneResult, request: TuneRequest, hosts: Hosts, db: str, out: Output) -> None:
     where = Hosts.this_machine() if hosts.is_local else hosts
     then = suggest_command(
         "launch", request.workload, db=db, plan_id=result.launch_plan_id, hosts=where
@@ -35,8 +47,6 @@ def tune(request: TuneRequest, hosts: Hosts, db: str, out: Output, *, waits: boo
             measures = suggest_command("probe", db=db, hosts=hosts)
             out.warn(f"the network was not measured: {measures} does it")
         _show_hosts(result, then, out)
-    if result.interrupted:
-        raise KeyboardInterrupt
 
 
 def show_here(result: TuneResult, then: str, out: Output) -> None:

@@ -9,6 +9,14 @@ from probes.timing import Interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorkProgress:
+    """A probe or a check under way."""
+
+    doing: str
+    """In a few words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ContenderStanding:
     """A plan in the race: how it stands against the fastest so far, or why it has left."""
 
@@ -17,7 +25,8 @@ class ContenderStanding:
     """``None`` before its first turn."""
 
     speedup: Interval | None = None
-    """Time of a step of the incumbent per sample / its own; ``None`` of the incumbent itself."""
+    """Time of a step of the incumbent per sample / its own; ``None`` of the incumbent itself, and
+    where their turns are too few to say."""
 
     is_leading: bool = False
     reason: str | None = None
@@ -32,6 +41,7 @@ class SearchProgress:
     """In a few words."""
 
     budget_s: float
+
     left_s: float | None
     """Of the budget; ``None`` before the first trial."""
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import platform
 import shlex
+import signal
 import sys
+import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from launch.system.process_identity import ProcessIdentity
-from planner.errors import CancelledError, StoreError
+from planner.errors import CancelledError
+from planner.exit_codes import BUG, classify_error
 from planner.plans.stored_plan import utc_now
 from planner.records.job_record import JobKind, JobRecord, JobState
 from planner.store import Store
@@ -21,82 +25,167 @@ from planner.supervision.supervisor import JOB_VARIABLE
 from probes import codec
 
 _WRITE_EVERY_S = 2.0
+_BEAT_S = 6.0
 _LOCK_TIMEOUT_S = 1.0
-"""Progress is not worth waiting for: the next one comes soon."""
+_END_LIMIT_S = 3.0
+"""A command that is done waits so long for its last row, and no longer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _News:
+    """What is to be written next."""
+
+    progress: Any = None
+    study_id: int | None = None
+    training_id: int | None = None
+    plan_id: int | None = None
+
+    def after(self, older: _News) -> _News:
+        """Add what only older news say."""
+        return _News(
+            progress=self.progress if self.progress is not None else older.progress,
+            study_id=self.study_id or older.study_id,
+            training_id=self.training_id or older.training_id,
+            plan_id=self.plan_id or older.plan_id,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _End:
+    """How the command ended."""
+
+    state: JobState
+    exit_code: int | None
+    error: str | None = None
 
 
 class OwnJob:
-    """Row of the command that this process runs. What cannot be written is left out."""
+    """Row of the command that this process runs.
 
-    def __init__(self, store: Store, job_id: int) -> None:
-        self._store = store
+    A thread writes it, so that a slow disk and a locked database hold up no step. What cannot be
+    written is left out; a database that is missing is not made.
+
+    Args:
+        db: Database.
+        kind: The command.
+        job_id: Its row, where a supervisor keeps that.
+    """
+
+    def __init__(self, db: str, kind: JobKind, job_id: int | None = None) -> None:
+        self._db = db
+        self._kind = kind
         self._id = job_id
-        self._written = -_WRITE_EVERY_S
+        self._has_supervisor = job_id is not None
+        self._started_at = utc_now()
+        self._lock = threading.Lock()
+        self._news = _News()
+        self._end: _End | None = None
+        self._is_ending = threading.Event()
+        self._writer: threading.Thread | None = None
 
-    def report(self, progress: Any, *, now: bool = False, **links: int | None) -> None:
-        """Say what the command does, at most every other second unless ``now``.
+    def report(self, progress: Any = None, **links: int | None) -> None:
+        """Say what the command does; the latest of some seconds is written.
 
         Args:
             progress: A value of `planner.records.progress`.
-            now: Whether it is worth a row of its own.
             links: ``study_id``, ``training_id``, ``plan_id``, where they are known.
         """
-        if not now and not any(links.values()) and not self.is_due:
-            return
-        self._written = time.monotonic()
-        values: Mapping[str, Any] = codec.to_builtins(progress, null_for_nan=True)
-        with suppress(StoreError):
-            self._store.jobs.set_progress(self._id, values, **links)
+        with self._lock:
+            self._news = _News(progress=progress, **links).after(self._news)
+        if self._writer is None:
+            self._writer = threading.Thread(target=self._write_until_end, daemon=True)
+            self._writer.start()
 
-    @property
-    def is_due(self) -> bool:
-        """Whether `report` would write now."""
-        return time.monotonic() - self._written >= _WRITE_EVERY_S
+    def end(self, state: JobState, exit_code: int | None, error: str | None = None) -> None:
+        """Say how the command ended, where anything was reported before."""
+        if self._writer is None:
+            return
+        if not self._has_supervisor:
+            self._end = _End(state=state, exit_code=exit_code, error=error)
+        self._is_ending.set()
+        self._writer.join(_END_LIMIT_S)
+
+    def _write_until_end(self) -> None:
+        # The main thread sleeps in calls that a signal has to wake it from.
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        store: Store | None = None
+        written_at = -_BEAT_S
+        while True:
+            is_ending = self._is_ending.is_set()
+            with self._lock:
+                news, self._news = self._news, _News()
+            try:
+                if store is None:
+                    store = Store.open(self._db, create=False, lock_timeout_s=_LOCK_TIMEOUT_S)
+                is_due = time.monotonic() - written_at >= _BEAT_S
+                self._write(store, news, is_due=is_due)
+                if news != _News() or is_due:
+                    written_at = time.monotonic()
+            except Exception:  # noqa: BLE001 - no trouble with it may reach the command
+                with self._lock:
+                    self._news = self._news.after(news)
+            if is_ending:
+                break
+            self._is_ending.wait(_WRITE_EVERY_S)
+        if store is not None:
+            store.close()
+
+    def _write(self, store: Store, news: _News, *, is_due: bool) -> None:
+        if self._id is None:
+            self._id = store.jobs.add(self._make_record()).id
+        assert self._id is not None  # the store has given it
+        if news != _News():
+            progress = news.progress
+            values = None if progress is None else codec.to_builtins(progress, null_for_nan=True)
+            store.jobs.set_progress(
+                self._id,
+                values,
+                study_id=news.study_id,
+                training_id=news.training_id,
+                plan_id=news.plan_id,
+            )
+        elif is_due:
+            store.jobs.beat(self._id)
+        if (end := self._end) is not None:
+            store.jobs.end(self._id, end.state, exit_code=end.exit_code, error=end.error)
+
+    def _make_record(self) -> JobRecord:
+        return JobRecord(
+            kind=self._kind,
+            created_at=self._started_at,
+            machine=platform.node(),
+            user=user_name(),
+            title=_command_line(self._kind),
+            is_detached=False,
+            state=JobState.RUNNING,
+            process=ProcessIdentity.of(),
+            started_at=self._started_at,
+            heartbeat_at=utc_now(),
+        )
 
 
 @contextmanager
 def recorded_job(db: str, kind: JobKind) -> Iterator[OwnJob]:
-    """Record that this process runs a command, and how it ends.
+    """Record that this process runs a command, from its first report on, and how it ends.
 
     A command that has a supervisor uses the row that this one keeps.
     """
-    with Store.open(db, lock_timeout_s=_LOCK_TIMEOUT_S) as store:
-        given = os.environ.pop(JOB_VARIABLE, "")
-        if given.isdecimal():
-            yield OwnJob(store, int(given))
-            return
-        record = _add_row(store, kind)
-        try:
-            yield OwnJob(store, record)
-        except BaseException as error:
-            is_cancelled = isinstance(error, KeyboardInterrupt | CancelledError)
-            is_cancelled = is_cancelled or not isinstance(error, Exception)
-            state = JobState.CANCELLED if is_cancelled else JobState.FAILED
-            message = None if is_cancelled else " ".join(str(error).split())[:1000]
-            with suppress(StoreError):
-                store.jobs.end(record, state, error=message)
-            raise
-        with suppress(StoreError):
-            store.jobs.end(record, JobState.DONE, exit_code=0)
-
-
-def _add_row(store: Store, kind: JobKind) -> int:
-    record = store.jobs.add(
-        JobRecord(
-            kind=kind,
-            created_at=utc_now(),
-            machine=platform.node(),
-            user=user_name(),
-            title=_command_line(kind),
-            is_detached=False,
-            state=JobState.RUNNING,
-            process=ProcessIdentity.of(),
-            started_at=utc_now(),
-            heartbeat_at=utc_now(),
-        )
-    )
-    assert record.id is not None  # the store has given it
-    return record.id
+    given = os.environ.pop(JOB_VARIABLE, "")
+    job = OwnJob(db, kind, int(given) if given.isdecimal() else None)
+    try:
+        yield job
+    except CancelledError as ended:
+        job.end(JobState.CANCELLED, 128 + ended.signal)
+        raise
+    except Exception as error:
+        code, _ = classify_error(error) or (BUG, "bug")
+        job.end(JobState.FAILED, code, " ".join(str(error).split())[:1000])
+        raise
+    except BaseException as ended:
+        is_interrupt = isinstance(ended, KeyboardInterrupt)
+        job.end(JobState.CANCELLED, 128 + signal.SIGINT if is_interrupt else None)
+        raise
+    job.end(JobState.DONE, 0)
 
 
 def _command_line(kind: JobKind) -> str:

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from launch.plan import Plan
 from launch.reports import Report
+from planner.records.progress import ContenderStanding
 from planner.trials.result import Role, TrialResult
 
 
@@ -24,6 +25,24 @@ class Listener(Protocol):
 
 def ignore(_report: Report, _host: str | None = None, /) -> None:
     """Ignore a report: the `Listener` of those who want none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyOpened(Report):
+    """The search has found its study, or begun one."""
+
+    study_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundEnded(Report):
+    """A round of a race is over."""
+
+    left_s: float
+    """Rest of the budget."""
+
+    standings: tuple[ContenderStanding, ...]
+    """Of those that still take turns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,10 +14,11 @@ from launch.plan import Plan, Setting
 from launch.reports import Noted
 from launch.strategies import strategy_names
 from planner.errors import CancelledError
+from planner.records.progress import ContenderStanding
 from planner.search.plan_search import WORTHWHILE_GAIN, PlanSearch, Proposal, time_per_sample_s
 from planner.trials.comparison import PairNoise, compare_results, fit_log_times
 from planner.trials.contender import StartContender
-from planner.trials.reports import Listener, TrialStarted
+from planner.trials.reports import Listener, RoundEnded, StudyOpened, TrialStarted
 from planner.trials.result import Outcome, Role, TrialResult
 from planner.tuning.choice import find_finalists
 from planner.tuning.findings import Findings
@@ -25,6 +26,7 @@ from planner.tuning.race import Entrant, Race
 from planner.tuning.step_times import find_unmeasured_batches
 from planner.tuning.trial_times import TrialTimes
 from planner.tuning.tune_request import allows, limit_choices
+from probes.timing import Interval
 
 _CHALLENGERS = 3
 """Plans that race beside the incumbent at a time, where memory allows it."""
@@ -118,6 +120,7 @@ class Tuner:
             KeyboardInterrupt: Ctrl-C came before any trial had succeeded.
             CancelledError: The search was cancelled before that.
         """
+        self._listener(StudyOpened(study_id=self._findings.study_id))
         try:
             with self._closing():
                 self._search()
@@ -199,6 +202,7 @@ class Tuner:
                 return
             self._race.run_round([incumbent, *challengers], until=self._deadline)
             incumbent, challengers = self._judge(incumbent, challengers, search)
+            self._report_standings(incumbent, challengers)
 
     def _history(self) -> list[TrialResult]:
         """Give the latest trial of each plan that may be chosen: what a model is fitted to."""
@@ -241,6 +245,26 @@ class Tuner:
             else:
                 staying.append(challenger)
         return incumbent, staying
+
+    def _report_standings(self, first: Entrant | None, others: Sequence[Entrant]) -> None:
+        """Report how the plans that take turns stand against the first one."""
+        entrants = [entrant for entrant in (first, *others) if entrant and entrant.failure is None]
+        standings = [self._standing(entrant, first) for entrant in entrants]
+        self._listener(RoundEnded(left_s=max(0.0, self._remaining_s()), standings=tuple(standings)))
+
+    def _standing(self, entrant: Entrant, first: Entrant | None) -> ContenderStanding:
+        speedup, batch = None, entrant.plan.node_batch
+        logs = [] if first is None or entrant is first else self._pair_logs(first, entrant)
+        if logs and math.isfinite(sure := self._noise.half_width(len(logs))):
+            ahead = fmean(logs)
+            low, median, high = (math.exp(ahead + side) for side in (-sure, 0.0, sure))
+            speedup = Interval(median=median, low=low, high=high, count=len(logs))
+        return ContenderStanding(
+            plan=entrant.plan,
+            throughput_samples_per_s=batch / entrant.step_s if entrant.turns_s else None,
+            speedup=speedup,
+            is_leading=entrant is first,
+        )
 
     def _pair_logs(self, slow: Entrant, fast: Entrant) -> list[float]:
         """Give the logarithm of the ratio of their times per sample, compiling charged to both."""
@@ -364,6 +388,7 @@ class Tuner:
             if number == _ROUNDS_TO_SETTLE and _are_settled(running):
                 return
             self._race.run_round(running, until=end)
+            self._report_standings(entrants[0], entrants[1:])
 
     def _limit_s(self, plan: Plan, end: float) -> float:
         """Give the time in which a plan of the final must be warm."""

@@ -1,0 +1,126 @@
+"""The commands ``ddlplan jobs``, and ``--detach`` of others."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from planner.api import jobs
+from planner.errors import NoDatabaseError, NoJobError
+from planner.quantities import printable
+from planner.records.job_record import JobKind, JobRecord, JobState
+from planner.report.jobs import job_json, job_text, jobs_table
+from planner.report.output import Output
+from planner.report.table import detect_terminal
+from planner.supervision.job_folder import LogPart
+from probes import codec
+
+_POLL_S = 0.5
+_LINE_PARTS = re.compile(r"[^\n\t]+")
+
+
+def submit_job(kind: JobKind, request: Mapping[str, Any], db: str, out: Output) -> None:
+    """Start a command as a job, and say how to watch it and how to end it."""
+    job = jobs.submit(kind, request, db=db)
+    out.write_line(f"job        {job.id}: {job.title}")
+    out.write_line(f"watch      {_command('logs', job, db)} -f")
+    out.write_line(f"end        {_command('cancel', job, db)}")
+    out.finish(job_json(job))
+
+
+def list_jobs(db: str, out: Output, most: int) -> None:
+    """Show the newest jobs. Without a database there are none, which is no error."""
+    found: list[JobRecord] = []
+    try:
+        found = jobs.find(most=most, db=db)
+    except NoDatabaseError as error:
+        out.warn(str(error))
+    else:
+        if not found:
+            out.note("no jobs: ddlplan tune --detach makes one")
+    if found and not out.as_json:
+        sys.stdout.write(jobs_table(found, detect_terminal(sys.stdout, os.environ)))
+    out.finish([job_json(job) for job in found])
+
+
+def show_job(db: str, out: Output, job_id: int) -> None:
+    """Show one job."""
+    job = _get(db, job_id)
+    if not out.as_json:
+        sys.stdout.write(job_text(job, detect_terminal(sys.stdout, os.environ)))
+    out.finish(job_json(job))
+
+
+def show_log(db: str, out: Output, job_id: int) -> None:
+    """Write the log of a job; in JSON its last part."""
+    _get(db, job_id)
+    if out.as_json:
+        out.finish({"id": job_id, **codec.to_builtins(_read_end(job_id, db))})
+        return
+    _write_log(job_id, db, 0)
+    out.finish(None)
+
+
+def follow_log(db: str, out: Output, job_id: int) -> None:
+    """Write the log of a job until the job is over, and say how it ended."""
+    offset = 0
+    is_told = False
+    while True:
+        # In this order: what it had written by its end is read after that.
+        job = _get(db, job_id)
+        if job.state is JobState.QUEUED and not is_told:
+            out.note(f"job {job_id} is queued: it waits for earlier jobs of {job.machine}")
+            is_told = True
+        offset = _write_log(job_id, db, offset)
+        if job.state.is_over:
+            break
+        time.sleep(_POLL_S)
+    error = "" if job.error is None else f": {job.error}"
+    out.note(f"job {job_id} is {job.state}{error}")
+    out.finish(None)
+
+
+def cancel_job(db: str, out: Output, job_id: int) -> None:
+    """Ask for the end of a job."""
+    _get(db, job_id)
+    job = jobs.cancel(job_id, db=db)
+    if job.state.is_over:
+        out.write_line(f"job {job_id} is {job.state}")
+    else:
+        out.write_line(f"job {job_id} is being ended: {_command('show', job, db)} says when it is")
+    out.finish(job_json(job))
+
+
+def _get(db: str, job_id: int) -> JobRecord:
+    try:
+        return jobs.get(job_id, db=db)
+    except NoDatabaseError as error:
+        raise NoJobError(f"no job {job_id}: {error}") from error
+
+
+def _write_log(job_id: int, db: str, offset: int) -> int:
+    """Write a log from an offset to its end; give the offset of what may come later."""
+    while (part := jobs.read_log(job_id, offset=offset, db=db)).text:
+        offset = part.next_offset
+        sys.stdout.write(_LINE_PARTS.sub(lambda found: printable(found[0]), part.text))
+        sys.stdout.flush()
+    return offset
+
+
+def _read_end(job_id: int, db: str) -> LogPart:
+    part = jobs.read_log(job_id, db=db)
+    if part.next_offset < part.size:
+        part = jobs.read_log(job_id, offset=part.next_offset - part.size, db=db)
+    return part
+
+
+def _command(name: str, job: JobRecord, db: str) -> str:
+    words = ["ddlplan", "jobs", name, str(job.id)]
+    if db != os.environ.get("DDLPLAN_DB", "planner.db"):
+        words += ["--db", db]
+    return shlex.join(words)
