@@ -7,7 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from launch.reports import Report
-from planner.api.launching import LaunchResult, PreparedLaunch, prepare_launch
+from planner.api.launching import (
+    LaunchResult,
+    PreparedLaunch,
+    TrainingRecorded,
+    prepare_launch,
+)
 from planner.api.launching import launch as launch_request
 from planner.commands.dry_run import describe_job, job_lines
 from planner.commands.signals import cancel_on_signals
@@ -48,9 +53,12 @@ def launch(request: LaunchRequest, hosts: Hosts, db: str, out: Output, *, dry_ru
 
                 def show(report: Report, host: str | None = None, /) -> None:
                     display(report, host)
-                    if isinstance(report, PreparedLaunch):
-                        job.report(plan_id=report.plans[0].stored.id)
-                        _show_plans(report, probes, out, to_stdout=False)
+                    match report:
+                        case PreparedLaunch():
+                            job.report(plan_id=report.plans[0].stored.id)
+                            _show_plans(report, probes, out, to_stdout=False)
+                        case TrainingRecorded():
+                            job.report(training_id=report.training_id)
 
                 result = launch_request(
                     request,
