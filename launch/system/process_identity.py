@@ -63,9 +63,13 @@ class ProcessIdentity:
         is_this_one = int(fields[_START_FIELD]) == self.started_ticks
         return is_this_one and fields[_STATE_FIELD] not in "ZX"
 
+    def is_here(self) -> bool:
+        """Whether it was a process of this machine, so that its files may be here."""
+        return self.machine == platform.node()
+
     def is_of_earlier_boot(self, root: Path = ROOT) -> bool:
-        """Whether a machine of this one's name has been started anew since."""
-        return self.machine == platform.node() and self.boot_id != _read_boot_id(root)
+        """Whether this machine has been started anew since."""
+        return self.is_here() and self.boot_id != _read_boot_id(root)
 
 
 def _read_boot_id(root: Path) -> str:
