@@ -6,6 +6,7 @@ PlannerError
 |   |-- StoreLockedError          another program has locked it for too long
 |   |-- StoreCorruptError         it is damaged, or belongs to another program
 |   |-- StoreUnwritableError      it cannot be created, opened or written
+|   |-- StoreUnreachableError     its server does not answer
 |   `-- StoreNewerError           a newer ddlplan made it
 |-- StoreUrlError             the name of a database is invalid
 |-- PlanFileError             a plan file cannot be read
@@ -51,6 +52,10 @@ class StoreCorruptError(StoreError):
 
 class StoreUnwritableError(StoreError):
     """The database cannot be created, opened or written."""
+
+
+class StoreUnreachableError(StoreError):
+    """The server of the database does not answer, or does not let this user in."""
 
 
 class StoreNewerError(StoreError):

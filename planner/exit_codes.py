@@ -15,6 +15,7 @@ _CODES: dict[type[Exception], tuple[int, str]] = {
     errors.StoreLockedError: (6, "locked"),
     errors.StoreCorruptError: (6, "corrupt"),
     errors.StoreUnwritableError: (6, "unwritable"),
+    errors.StoreUnreachableError: (6, "unreachable"),
     errors.StoreNewerError: (6, "newer"),
     errors.StoreUrlError: (2, "database_url"),
     errors.PlanFileError: (2, "plan_file"),

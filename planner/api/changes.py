@@ -51,7 +51,7 @@ class Follower:
         """
         try:
             if self._store is None:
-                self._store = Store.open(self._db, create=False)
+                self._store = Store.open(self._db, create=False, outage_s=0.0)
             log = self._store.events
             newest = log.newest()
             if after is None or newest <= after:

@@ -28,7 +28,7 @@ from planner.trials.reports import Listener, ignore
 from planner.trials.result import Role, TrialResult
 from planner.tuning.conclusion import conclude
 from planner.tuning.findings import Findings
-from planner.tuning.study import EarlierTrials, Study
+from planner.tuning.study import EarlierTrials, LaterTrials, Study
 from planner.tuning.tune import Tuner
 from planner.tuning.tune_request import TuneRequest
 from probes.node import probe
@@ -135,6 +135,10 @@ class _NoStore:
     def add_trial(self, study_id: int, result: TrialResult) -> int:
         """Leave a trial."""
         return 0
+
+    def later_trials(self, study_id: int, after: int) -> LaterTrials:
+        """Give none."""
+        return LaterTrials(newest=after)
 
     def save_plan(self, stored: StoredPlan, *, ends_search: bool = False) -> int:
         """Leave a plan."""

@@ -61,7 +61,7 @@ def find(
     Args:
         use_case: Only of this one, as `make_workload` spells it.
         node: Only of this node.
-        db: Database: a path or ``sqlite:///path``.
+        db: Database: a path, or ``postgresql+psycopg://user@host/name``.
 
     Raises:
         NoDatabaseError: There is no database.

@@ -68,7 +68,7 @@ def probe(
         True
 
     Args:
-        db: Database: a path or ``sqlite:///path``.
+        db: Database: a path, or ``postgresql+psycopg://user@host/name``.
         hosts: Where; this machine where left out.
         quick: Measure nothing, below 2 s on this machine.
         listener: Receives what is going on.

@@ -96,7 +96,7 @@ def tune(
 
     Args:
         request: What to search, and for how long.
-        db: Database: a path or ``sqlite:///path``.
+        db: Database: a path, or ``postgresql+psycopg://user@host/name``.
         hosts: Where; this machine where left out.
         listener: Receives progress, warnings, and each trial.
         cancellation: Ends the search in order, from any thread.

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from planner.cli.db import db_app
 from planner.cli.grouped_help import GroupedCommand
 from planner.cli.jobs import Detach, jobs_app, submit_command
 from planner.cli.options import (
@@ -62,6 +63,7 @@ app.add_typer(plans_app, name="plans")
 app.add_typer(trials_app, name="trials")
 app.add_typer(runs_app, name="runs")
 app.add_typer(jobs_app, name="jobs")
+app.add_typer(db_app, name="db")
 
 
 def _show_version(is_asked: bool) -> None:
@@ -88,6 +90,7 @@ def _handle_root_options(
 @plans_app.callback()
 @runs_app.callback()
 @jobs_app.callback()
+@db_app.callback()
 def _show_help(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
         typer.echo(context.get_help(), err=True)

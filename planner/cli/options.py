@@ -51,7 +51,10 @@ serve_option = partial(option, group="Server")
 
 _CASE_HELP = "Built-in name, package.module:object or file.py:object."
 
-Database = Annotated[str, option("--db", help_="Database: a path or sqlite:///path.", metavar="DB")]
+Database = Annotated[
+    str,
+    option("--db", help_="Database: a path, or postgresql+psycopg://user@host/name.", metavar="DB"),
+]
 AsJson = Annotated[bool, option("--json", help_="One JSON document on stdout.")]
 AsCsv = Annotated[bool, option("--csv", help_="CSV on stdout.")]
 NeededCase = Annotated[str, what_option("--use-case", help_=_CASE_HELP, metavar="NAME")]

@@ -24,7 +24,7 @@ from planner.trials.runner import TrialRunner
 from planner.tuning.choice import find_finalists
 from planner.tuning.findings import Findings
 from planner.tuning.preparation import prepare
-from planner.tuning.study import EarlierTrials, Study
+from planner.tuning.study import EarlierTrials, LaterTrials, Study
 from planner.tuning.tune import Tuner
 from planner.tuning.tune_request import TuneRequest
 from probes.hardware import Hardware
@@ -55,6 +55,10 @@ class RemoteTrialStore:
         """Tell of a finished trial."""
         self._send(TrialEnded(result=result))
         return 0
+
+    def later_trials(self, study_id: int, after: int) -> LaterTrials:
+        """Give none: what other nodes find, directives tell."""
+        return LaterTrials(newest=after)
 
 
 def search_node(

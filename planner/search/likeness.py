@@ -8,7 +8,7 @@ from launch.strategies._gpus import usable_gpus
 from planner.trials.result import TrialResult
 from probes.hardware import Hardware
 
-_SAME_HARDWARE, _OTHER_HARDWARE = 0.8, 0.4
+SAME_HARDWARE, _OTHER_HARDWARE = 0.8, 0.4
 _SAME_NAME, _OTHER_CASE = 0.7, 0.3
 _OTHER_INSTRUCTIONS = 0.5
 
@@ -30,7 +30,7 @@ class SimilarTrials:
 def node_likeness(node: Hardware, other: Hardware) -> float:
     """Tell how alike two machines are, from 0 to 1."""
     if node.fingerprint() == other.fingerprint():
-        return 1.0 if node.node == other.node else _SAME_HARDWARE
+        return 1.0 if node.node == other.node else SAME_HARDWARE
     if bool(usable_gpus(node)) != bool(usable_gpus(other)):
         return 0.0
     cores = node.cpu.usable_cores, other.cpu.usable_cores

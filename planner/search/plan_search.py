@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 import optuna
@@ -96,6 +96,7 @@ class PlanSearch:
         self._compiles_s: list[float] = []
         self._tried: dict[str, Plan] = {}
         optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self._similar = {study.study_id: study for study in similar}
         self._sampler = PlanSampler(
             self._space,
             earlier=_observe(similar, training_samples),
@@ -105,7 +106,7 @@ class PlanSearch:
         )
         self._study = optuna.create_study(sampler=self._sampler)
         for result in history:
-            self._add_history(result)
+            self.learn(result)
 
     def propose(self, fits: Callable[[Plan], bool] = lambda _: True) -> Proposal | None:
         """Give the next plan to try, ``None`` when nothing new is left to draw.
@@ -129,6 +130,33 @@ class PlanSearch:
         else:
             proposal._trial.set_user_attr(WEIGHT, _weight(result))
             self._study.tell(proposal._trial, time_s)
+
+    def learn(self, result: TrialResult) -> None:
+        """Take in a trial that was not proposed here, with what would be drawn for its plan."""
+        time_s = time_per_sample_s(result, self._over_samples)
+        self._learn(result, time_s)
+        drawn = self._space.find_plan(result.plan, result.parameters)
+        attributes = {PLAN: codec.to_builtins(result.plan), WEIGHT: _weight(result)}
+        self._study.add_trial(
+            optuna.trial.create_trial(
+                state=TrialState.FAIL if time_s is None else TrialState.COMPLETE,
+                value=time_s,
+                params={} if drawn is None else dict(drawn.parameters),
+                distributions={}
+                if drawn is None
+                else {name: CategoricalDistribution(one) for name, one in drawn.choices.items()},
+                user_attrs=attributes,
+            )
+        )
+
+    def learn_similar(self, similar: Sequence[SimilarTrials]) -> None:
+        """Take in more trials of machines and use cases that are alike."""
+        for study in similar:
+            known = self._similar.get(study.study_id)
+            results = () if known is None else known.results
+            merged = replace(known or study, results=(*results, *study.results))
+            self._similar[study.study_id] = merged
+        self._sampler.set_earlier(_observe(list(self._similar.values()), self._over_samples))
 
     def expected_gain(self) -> float:
         """Give what the best untried plan is expected to gain, as a part of the time per sample.
@@ -163,24 +191,6 @@ class PlanSearch:
             self._compiles_s.append(result.compile_s)
         elif result.measurement is not None:
             self._starts_s.append(max(0.0, result.elapsed_s - result.measurement.total_s))
-
-    def _add_history(self, result: TrialResult) -> None:
-        """Take in an earlier trial, with what would be drawn for its plan today."""
-        time_s = time_per_sample_s(result, self._over_samples)
-        self._learn(result, time_s)
-        drawn = self._space.find_plan(result.plan, result.parameters)
-        attributes = {PLAN: codec.to_builtins(result.plan), WEIGHT: _weight(result)}
-        self._study.add_trial(
-            optuna.trial.create_trial(
-                state=TrialState.FAIL if time_s is None else TrialState.COMPLETE,
-                value=time_s,
-                params={} if drawn is None else dict(drawn.parameters),
-                distributions={}
-                if drawn is None
-                else {name: CategoricalDistribution(one) for name, one in drawn.choices.items()},
-                user_attrs=attributes,
-            )
-        )
 
     def _chance(self, plan: Plan) -> float:
         """Give the chance that a plan works, 0 where it must not be tried."""

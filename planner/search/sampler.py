@@ -41,6 +41,10 @@ _LOOKS = 12
 _LEAST_DEVIATION = 1e-6
 
 
+_NOTHING_KNOWN: tuple[tuple[int, TrialState], ...] = ((-1, TrialState.FAIL),)
+"""Trials that no study has: the effects are still to be fitted."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Choice:
     """What is to be tried next, and the largest gain that any plan is expected to bring."""
@@ -76,7 +80,7 @@ class PlanSampler(optuna.samplers.BaseSampler):
         self._generator = np.random.default_rng(seed)
         guessed = {name for guess in space.guesses for name in terms_of(guess.plan).sizes}
         self._columns = TermColumns(Prior(space.case, space.node, frozenset(guessed)).belief)
-        self._known_at: tuple[tuple[int, TrialState], ...] = ((-1, TrialState.FAIL),)
+        self._known_at = _NOTHING_KNOWN
         self._effects = Effects(self._columns, [])
         self._next: _Choice | None = None
         self._fits: Callable[[Plan], bool] = lambda _: True
@@ -146,6 +150,11 @@ class PlanSampler(optuna.samplers.BaseSampler):
         """
         self._next = None
         self._fits = fits
+
+    def set_earlier(self, earlier: Sequence[ObservedTime]) -> None:
+        """Take other trials of other studies."""
+        self._earlier = list(earlier)
+        self._known_at = _NOTHING_KNOWN
 
     def _look(self, study: optuna.Study, without: int | None) -> _Choice:
         self._learn(study, without)

@@ -8,7 +8,7 @@ from datetime import datetime
 from sqlalchemy import Connection, func, select
 
 from planner.records.event_record import EventRecord, Topic
-from planner.store.database import Database
+from planner.store.database import Database, insert
 from planner.store.tables import events
 from probes import codec
 
@@ -25,10 +25,9 @@ def record_event(
     if subject_id is None:
         return
     values = {"created_at": now(), "topic": str(topic), "subject_id": subject_id}
-    key = connection.execute(events.insert().values(**values)).inserted_primary_key
-    assert key is not None  # an insert of one row always gives it
-    if key[0] % _PRUNED_EVERY == 0:
-        connection.execute(events.delete().where(events.c.id <= key[0] - MOST_EVENTS))
+    event_id = insert(connection, events, values)
+    if event_id % _PRUNED_EVERY == 0:
+        connection.execute(events.delete().where(events.c.id <= event_id - MOST_EVENTS))
 
 
 class EventLog:

@@ -7,13 +7,13 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
 from launch.system.process_identity import ProcessIdentity
 from planner.errors import NoJobError
 from planner.records.event_record import Topic
 from planner.records.job_record import JobRecord, JobState
-from planner.store.database import Database
+from planner.store.database import Database, insert
 from planner.store.event_log import record_event
 from planner.store.tables import jobs
 from probes import codec
@@ -42,11 +42,13 @@ class JobStore:
         values: dict[str, Any] = codec.to_builtins(record)
         del values["id"]
         values |= {name: getattr(record, name) for name in _TIMES}
-        with self._database.write() as connection:
-            key = connection.execute(jobs.insert().values(**values)).inserted_primary_key
-            assert key is not None  # an insert of one row always gives it
-            record_event(connection, Topic.JOB, key[0], self._now)
-        return replace(record, id=int(key[0]))
+
+        def work(connection: Connection) -> int:
+            job_id = insert(connection, jobs, values)
+            record_event(connection, Topic.JOB, job_id, self._now)
+            return job_id
+
+        return replace(record, id=self._database.write(work))
 
     def get(self, job_id: int) -> JobRecord:
         """Give one job.
@@ -56,7 +58,7 @@ class JobStore:
         """
         found = []
         if 0 < job_id <= _MAX_ID:
-            found = self._database.fetch(select(jobs).where(jobs.c.id == job_id), _from_row)
+            found = self._database.fetch(select(jobs).where(jobs.c.id == job_id), job_from_row)
         if not found:
             raise NoJobError(f"no job {job_id}: ddlplan jobs list shows which there are")
         return found[0]
@@ -88,7 +90,7 @@ class JobStore:
             query = query.where(jobs.c.training_id == training_id)
         if before is not None:
             query = query.where(jobs.c.id < before)
-        return self._database.fetch(query, _from_row)
+        return self._database.fetch(query, job_from_row)
 
     def start(self, job_id: int, process: ProcessIdentity | None) -> bool:
         """Mark a queued job as running; false where it is not queued any more."""
@@ -102,9 +104,12 @@ class JobStore:
 
     def beat(self, job_id: int) -> None:
         """Note that a job is alive. It is no event."""
-        with self._database.write() as connection:
+
+        def work(connection: Connection) -> None:
             this = jobs.update().where(jobs.c.id == job_id)
             connection.execute(this.values(heartbeat_at=self._now()))
+
+        self._database.write(work)
 
     def set_process(self, job_id: int, process: ProcessIdentity | None) -> bool:
         """Note who waits for the turn of a queued job; false where it is not queued any more."""
@@ -177,12 +182,16 @@ class JobStore:
         query = jobs.update().where(jobs.c.id == job_id)
         if from_states is not None:
             query = query.where(jobs.c.state.in_([str(state) for state in from_states]))
-        with self._database.write() as connection:
+
+        def work(connection: Connection) -> bool:
             changed = connection.execute(query.values(**values)).rowcount > 0
             if changed:
                 record_event(connection, Topic.JOB, job_id, self._now)
-        return changed
+            return changed
+
+        return self._database.write(work)
 
 
-def _from_row(row: Mapping[str, Any]) -> JobRecord:
+def job_from_row(row: Mapping[str, Any]) -> JobRecord:
+    """Read a row of ``jobs``."""
     return codec.convert(row, JobRecord, source="job")

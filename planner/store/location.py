@@ -52,7 +52,10 @@ def database_path(url: str) -> Path:
     if scheme := _SCHEME.match(url):
         if not url.startswith(_SQLITE) and "//" in url:
             # Only the scheme is repeated: the rest may hold a password.
-            raise StoreUrlError(f"database {scheme[0]}//...: use a path or {_SQLITE}path")
+            raise StoreUrlError(
+                f"database {scheme[0]}//...: use a path, {_SQLITE}path, or "
+                "postgresql+psycopg://user@host/name"
+            )
         path = url.removeprefix(_SQLITE)
     if not path or "\0" in path or path == ":memory:":
         raise StoreUrlError(f"database {path!r}: use the path of a file, such as planner.db")

@@ -7,12 +7,13 @@ transaction with the change of its version: a process that is killed meanwhile c
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from sqlalchemy import Connection, inspect, select, text
 
 from planner.errors import NoDatabaseError, StoreCorruptError, StoreNewerError
 from planner.store.database import Database
-from planner.store.tables import metadata, schema
+from planner.store.tables import schema
 
 
 def _add_clusters(connection: Connection) -> None:
@@ -121,47 +122,48 @@ def bring_up_to_date(
         StoreNewerError: A newer release made the database.
     """
     newest = len(steps) + 1
-    with database.read() as connection:
-        found = _read_version(connection, database)
+    found = database.read(partial(read_version, database=database))
     _refuse_newer(found, newest, database)
     if found == newest:
         return
     if found is None and not create:
-        raise NoDatabaseError(f"no plans in {database.path}: run ddlplan tune first")
-    with database.write() as connection:
-        found = _read_version(connection, database)  # another process may have been faster
+        raise NoDatabaseError(f"no plans in {database.name}: run ddlplan tune first")
+
+    def work(connection: Connection) -> None:
+        found = read_version(connection, database)  # another process may have been faster
         _refuse_newer(found, newest, database)
         if found is None:
-            metadata.create_all(connection)
+            database.create_tables(connection)
             connection.execute(schema.insert().values(version=newest))
         else:
             for step in steps[found - 1 :]:
                 step(connection)
             connection.execute(schema.update().values(version=newest))
 
+    database.write(work)
+
 
 def _refuse_newer(found: int | None, newest: int, database: Database) -> None:
     if found is not None and found > newest:
         raise StoreNewerError(
-            f"database {database.path}: it is of a newer version (version={found}, known up to "
-            f"{newest}): update ddlplan, or choose another file with --db"
+            f"database {database.name}: it is of a newer version (version={found}, known up to "
+            f"{newest}): update ddlplan, or choose another with --db"
         )
 
 
-def _read_version(connection: Connection, database: Database) -> int | None:
+def read_version(connection: Connection, database: Database) -> int | None:
     """Read the version of the tables; ``None`` where there are no tables."""
     names = inspect(connection).get_table_names()
     if not names:
         return None
     if schema.name not in names:
         raise StoreCorruptError(
-            f"database {database.path}: it belongs to another program: "
-            "choose another file with --db"
+            f"database {database.name}: it belongs to another program: choose another with --db"
         )
     versions = connection.execute(select(schema.c.version)).scalars().all()
     if len(versions) != 1 or not isinstance(versions[0], int) or versions[0] < 1:
         raise StoreCorruptError(
-            f"database {database.path}: its version cannot be read ({list(versions)}): "
-            "restore a copy, or choose another file with --db"
+            f"database {database.name}: its version cannot be read ({list(versions)}): "
+            "restore a copy, or choose another with --db"
         )
     return versions[0]

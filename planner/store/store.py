@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Self
 
-from sqlalchemy import ColumnElement, Connection, Select, Table, func, select
+from sqlalchemy import ColumnElement, Connection, Select, Table, func, literal, select
 
 from launch.case_facts import CaseFacts
 from planner.cluster.links import MeasuredLinks
-from planner.errors import NoDatabaseError, NoPlanError, StoreError, StoreLockedError
+from planner.errors import NoPlanError
 from planner.plans.stored_plan import StoredPlan, find_best, stale_reasons, utc_now
 from planner.records.event_record import Topic
 from planner.search.likeness import (
     LEAST_LIKENESS,
+    SAME_HARDWARE,
     SimilarTrials,
     case_likeness,
     node_likeness,
 )
 from planner.store.catalog import Catalog
-from planner.store.database import Database
+from planner.store.database import Database, insert
 from planner.store.event_log import EventLog, record_event
 from planner.store.job_store import JobStore
-from planner.store.location import (
-    check_writable,
-    create_private,
-    database_path,
-    exists_as_file,
-    find_network_file_system,
-    remove_if_empty,
+from planner.store.opening import (
+    LOCK_TIMEOUT_S,
+    check_location,
+    find_hazard,
+    open_database,
 )
-from planner.store.migrations import bring_up_to_date
 from planner.store.rows import (
     find_document,
     links_columns,
@@ -44,15 +41,12 @@ from planner.store.rows import (
     trial_columns,
     trial_from_row,
 )
-from planner.store.tables import links, nodes, plans, probes, studies, trials
+from planner.store.tables import PlainText, links, nodes, plans, probes, studies, trials
 from planner.store.training_store import TrainingStore
 from planner.trials.result import TrialResult
-from planner.tuning.study import EarlierTrials, StoredTrial, Study
+from planner.tuning.study import EarlierTrials, LaterTrials, StoredTrial, Study
 from probes import codec
 from probes.hardware import Hardware
-
-LOCK_TIMEOUT_S = 60.0
-"""Wait for other writers: theirs take milliseconds, so only a stuck one takes this long."""
 
 _MAX_ID = 2**63 - 1
 _MOST_STUDIES, _MOST_SIMILAR = 200, 200
@@ -78,65 +72,48 @@ class Store:
         *,
         create: bool = True,
         lock_timeout_s: float = LOCK_TIMEOUT_S,
+        outage_s: float | None = None,
         now: Callable[[], datetime] = utc_now,
     ) -> Self:
         """Open a database; create or migrate it where needed.
 
         Args:
-            url: A path, or ``sqlite:///path``.
+            url: A path, ``sqlite:///path``, or ``postgresql://user@host/name``.
             create: Whether to create a missing database. False for commands that only read, so
                 that they leave no file behind.
             lock_timeout_s: How long each transaction waits for those of other programs.
+            outage_s: How long each transaction waits for a server that does not answer any more,
+                once it has answered; five times ``lock_timeout_s`` where left out.
             now: Clock for the times that the store adds.
 
         Raises:
-            StoreUrlError: ``url`` names no file.
+            StoreUrlError: ``url`` names no database.
             NoDatabaseError: There is no database, and ``create`` is false.
             StoreError: The database cannot be used.
         """
-        path = database_path(url)
-        made = False
-        if not exists_as_file(path):
-            if not create:
-                raise NoDatabaseError(f"no plans in {path}: run ddlplan tune first")
-            made = create_private(path)
-        database = Database(path, lock_timeout_s=lock_timeout_s)
-        try:
-            bring_up_to_date(database, create=create)
-        except StoreError as error:
-            # The process that holds the lock uses the file.
-            if made and not isinstance(error, StoreLockedError):
-                remove_if_empty(path)
-            raise
+        database = open_database(
+            url, create=create, lock_timeout_s=lock_timeout_s, outage_s=outage_s
+        )
         return cls(database, now)
 
-    @classmethod
-    def check_location(cls, url: str) -> None:
+    @staticmethod
+    def check_location(url: str) -> None:
         """Check that `open` would succeed, as far as possible without creating anything.
 
         Raises:
-            StoreUrlError: ``url`` names no file.
+            StoreUrlError: ``url`` names no database.
             StoreError: The database cannot be used or created.
         """
-        with contextlib.suppress(NoDatabaseError):
-            cls.open(url, create=False).close()
-        check_writable(database_path(url))
+        check_location(url)
 
     @staticmethod
     def find_hazard(url: str) -> str | None:
         """Warn of a database on a file system where other machines may write to it too.
 
         Raises:
-            StoreUrlError: ``url`` names no file.
+            StoreUrlError: ``url`` names no database.
         """
-        path = database_path(url)
-        if (kind := find_network_file_system(path)) is None:
-            return None
-        return (
-            f"database {path} is on a network file system ({kind}), where SQLite's locks may fail "
-            "and two programs that write at once may damage it: name a file on a local disk with "
-            "--db"
-        )
+        return find_hazard(url)
 
     def close(self) -> None:
         """Close the database."""
@@ -150,11 +127,14 @@ class Store:
 
     def save_probe(self, hardware: Hardware) -> None:
         """Save the result of a probe."""
-        with self._database.write() as connection:
+
+        def work(connection: Connection) -> None:
             node_id = self._record_node(connection, hardware.node, hardware.fingerprint())
             values = {"node_id": node_id, "hardware": codec.to_builtins(hardware)}
             connection.execute(probes.insert().values(created_at=self._now(), **values))
             record_event(connection, Topic.MACHINE, node_id, self._now)
+
+        self._database.write(work)
 
     def latest_probe(self, fingerprint: str, *, node: str | None = None) -> Hardware | None:
         """Give the last probe of this hardware, on this node where one is named.
@@ -182,7 +162,8 @@ class Store:
 
     def get_or_create_study(self, study: Study) -> int:
         """Give the id of the latest study with this key; create it where there is none."""
-        with self._database.write() as connection:
+
+        def work(connection: Connection) -> int:
             query = (
                 select(studies.c.id)
                 .where(studies.c.key == study.key)
@@ -196,16 +177,24 @@ class Store:
             connection.execute(this.values(facts=study_columns(study)["facts"]))
             return found
 
+        return self._database.write(work)
+
     def begin_study_afresh(self, study: Study) -> int:
         """Create a new generation of a study; earlier trials stay as evidence of earlier plans."""
-        with self._database.write() as connection:
+
+        def work(connection: Connection) -> int:
             return self._add_study(connection, study)
+
+        return self._database.write(work)
 
     def finish_search(self, study_id: int) -> None:
         """Mark a search as finished, so that the next one of its study is a new one."""
-        with self._database.write() as connection:
+
+        def work(connection: Connection) -> None:
             _finish_search(connection, study_id)
             record_event(connection, Topic.STUDY, study_id, self._now)
+
+        self._database.write(work)
 
     def count_finished_trials(self, study_id: int) -> int:
         """Count the trials of a study, its first ones, that belong to finished searches."""
@@ -223,8 +212,11 @@ class Store:
         """Give the study to continue, or a fresh one, with its trials."""
         begin = self.begin_study_afresh if fresh else self.get_or_create_study
         study_id = begin(study)
-        earlier = self._earlier(study_id, self.count_finished_trials(study_id))
-        return earlier if fresh else replace(earlier, similar=self.find_similar(study))
+        newest = self._newest_trial()
+        earlier = self._earlier(study_id, self.count_finished_trials(study_id), up_to=newest)
+        if fresh:
+            return earlier
+        return replace(earlier, similar=self.find_similar(study, up_to=newest))
 
     def find_studies(self, use_case: str, node: str) -> dict[str, EarlierTrials]:
         """Give the latest study of each key, of a use case on a node.
@@ -239,10 +231,41 @@ class Store:
         rows = self._database.fetch(query, dict)
         return {row["key"]: self._earlier(row["id"], row["finished_trials"]) for row in rows}
 
-    def find_similar(self, study: Study) -> tuple[SimilarTrials, ...]:
+    def later_trials(self, study_id: int, after: int) -> LaterTrials:
+        """Give the trials after a number, of a study and of its use case on equal hardware."""
+        this = select(studies).where(studies.c.id == study_id).subquery()
+        query = (
+            select(trials)
+            .join(studies)
+            .join(
+                this,
+                (this.c.data == studies.c.data) & (this.c.fingerprint == studies.c.fingerprint),
+            )
+            .where(trials.c.id > after)
+            .order_by(trials.c.id)
+        )
+        found = self._database.fetch(query, trial_from_row)
+        others: dict[int, list[TrialResult]] = {}
+        for trial in found:
+            if trial.study_id != study_id:
+                others.setdefault(trial.study_id, []).append(trial.result)
+        return LaterTrials(
+            newest=max((trial.id for trial in found), default=after),
+            own=tuple(trial for trial in found if trial.study_id == study_id),
+            similar=tuple(
+                SimilarTrials(study_id=other, likeness=SAME_HARDWARE, results=tuple(results))
+                for other, results in others.items()
+            ),
+        )
+
+    def find_similar(self, study: Study, *, up_to: int | None = None) -> tuple[SimilarTrials, ...]:
         """Give trials of studies of machines and use cases that are alike, the most alike first.
 
         So many that a search can begin at once, however large the database is.
+
+        Args:
+            study: The study.
+            up_to: Number of the last trial that counts; ``None``: of any.
         """
         node = self.latest_probe(study.fingerprint, node=study.node)
         if node is None:
@@ -280,22 +303,38 @@ class Store:
             if likeness < LEAST_LIKENESS or left <= 0:
                 break
             latest = select(trials).where(trials.c.study_id == study_id)
+            if up_to is not None:
+                latest = latest.where(trials.c.id <= up_to)
             latest = latest.order_by(trials.c.number.desc()).limit(left)
             results = tuple(t.result for t in self._database.fetch(latest, trial_from_row))
             found.append(SimilarTrials(study_id=study_id, likeness=likeness, results=results))
         return tuple(found)
 
-    def _earlier(self, study_id: int, finished: int) -> EarlierTrials:
-        results = tuple(stored.result for stored in self.trials(study_id))
-        return EarlierTrials(study_id=study_id, results=results, finished=finished)
+    def _newest_trial(self) -> int:
+        (newest,) = self._database.fetch(
+            select(func.max(trials.c.id).label("id")), lambda row: int(row["id"] or 0)
+        )
+        return newest
+
+    def _earlier(self, study_id: int, finished: int, *, up_to: int | None = None) -> EarlierTrials:
+        stored = [t for t in self.trials(study_id) if up_to is None or t.id <= up_to]
+        return EarlierTrials(
+            study_id=study_id,
+            results=tuple(trial.result for trial in stored),
+            finished=min(finished, len(stored)),
+            newest=up_to or 0,
+        )
 
     def add_trial(self, study_id: int, result: TrialResult) -> int:
         """Save a finished trial and return its id. Call it once per trial."""
-        with self._database.write() as connection:
+
+        def work(connection: Connection) -> int:
             number = _next(connection, trials, "number", trials.c.study_id == study_id, first=0)
             values = {"study_id": study_id, "number": number, "created_at": self._now()}
             record_event(connection, Topic.STUDY, study_id, self._now)
-            return _insert(connection, trials, values | trial_columns(result))
+            return insert(connection, trials, values | trial_columns(result))
+
+        return self._database.write(work)
 
     def trials(self, study_id: int) -> list[StoredTrial]:
         """Give the trials of a study in the order in which they ended."""
@@ -315,13 +354,16 @@ class Store:
             stored: The plan.
             ends_search: Whether to finish its search too, as `finish_search` does.
         """
-        with self._database.write() as connection:
+
+        def work(connection: Connection) -> int:
             if ends_search:
                 _finish_search(connection, stored.study_id)
                 record_event(connection, Topic.STUDY, stored.study_id, self._now)
-            plan_id = _insert(connection, plans, plan_columns(stored))
+            plan_id = insert(connection, plans, plan_columns(stored))
             record_event(connection, Topic.PLAN, plan_id, self._now)
             return plan_id
+
+        return self._database.write(work)
 
     def plans(self, use_case: str | None = None, node: str | None = None) -> list[StoredPlan]:
         """Give the plans in the order of their ids.
@@ -392,10 +434,13 @@ class Store:
 
     def save_links(self, measured: MeasuredLinks) -> int:
         """Save a measurement of the network between hosts and return its id."""
-        with self._database.write() as connection:
-            links_id = _insert(connection, links, links_columns(measured))
+
+        def work(connection: Connection) -> int:
+            links_id = insert(connection, links, links_columns(measured))
             record_event(connection, Topic.LINKS, links_id, self._now)
             return links_id
+
+        return self._database.write(work)
 
     def latest_links(self, hosts: Mapping[str, str]) -> MeasuredLinks | None:
         """Give the last measurement of all these hosts, perhaps with others.
@@ -415,9 +460,12 @@ class Store:
             NoPlanError: No plan has this id.
         """
         self.get_plan(plan_id)
-        with self._database.write() as connection:
+
+        def work(connection: Connection) -> None:
             connection.execute(plans.delete().where(plans.c.id == plan_id))
             record_event(connection, Topic.PLAN, plan_id, self._now)
+
+        self._database.write(work)
 
     def _record_node(self, connection: Connection, name: str, fingerprint: str) -> int:
         query = select(nodes.c.id).where(nodes.c.name == name, nodes.c.fingerprint == fingerprint)
@@ -425,7 +473,7 @@ class Store:
         seen = self._now()
         if node_id is None:
             values = {"name": name, "fingerprint": fingerprint, "first_seen": seen}
-            return _insert(connection, nodes, values | {"last_seen": seen})
+            return insert(connection, nodes, values | {"last_seen": seen})
         connection.execute(nodes.update().where(nodes.c.id == node_id).values(last_seen=seen))
         return node_id
 
@@ -433,7 +481,7 @@ class Store:
         self._record_node(connection, study.node, study.fingerprint)
         generation = _next(connection, studies, "generation", studies.c.key == study.key, first=1)
         values = {"generation": generation, "created_at": self._now(), "finished_trials": 0}
-        return _insert(connection, studies, values | study_columns(study))
+        return insert(connection, studies, values | study_columns(study))
 
 
 def _finish_search(connection: Connection, study_id: int | None) -> None:
@@ -446,7 +494,12 @@ def _has_same_object(table: Table, use_case: str) -> ColumnElement[bool]:
     """Match a use case, and objects of its name in other files and modules."""
     _, colon, name = use_case.rpartition(":")
     same = table.c.use_case == use_case
-    return same | table.c.use_case.endswith(f":{name}", autoescape=True) if colon else same
+    if not colon:
+        return same
+    # Not LIKE: SQLite's takes upper and lower case for equal.
+    end = literal(f":{name}", PlainText)
+    start = func.length(table.c.use_case) - func.length(end) + 1
+    return same | (func.substr(table.c.use_case, start) == end)
 
 
 def _filtered(
@@ -471,9 +524,3 @@ def _next(
     """Give the number after the highest; within a write transaction no other can take it."""
     highest = connection.execute(select(func.max(table.c[column])).where(which)).scalar()
     return first if highest is None else int(highest) + 1
-
-
-def _insert(connection: Connection, table: Table, values: Mapping[str, Any]) -> int:
-    created = connection.execute(table.insert().values(**values)).inserted_primary_key
-    assert created is not None  # an insert of one row always gives it
-    return int(created[0])

@@ -24,6 +24,14 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
+_TEXT = Text().with_variant(Text(collation="C"), "postgresql")
+"""Text in the order of its bytes, as SQLite has it: a server's own order may skip the marks between
+a time's digits."""
+
+_Number = BigInteger().with_variant(Integer, "sqlite")
+"""A whole number up to ``2 ** 63 - 1``: in SQLite any has this range, and only one that is called
+INTEGER numbers the rows by itself."""
+
 
 class PlainText(TypeDecorator[str]):
     """Text that every database accepts.
@@ -32,7 +40,7 @@ class PlainText(TypeDecorator[str]):
     encode, and PostgreSQL cannot store NUL. Both are stored as visible escapes.
     """
 
-    impl = Text
+    impl = _TEXT
     cache_ok = True
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
@@ -45,7 +53,7 @@ class PlainText(TypeDecorator[str]):
 class UtcTime(TypeDecorator[datetime]):
     """An aware time as ISO 8601 text in UTC, because SQLite has no type with a time zone."""
 
-    impl = Text
+    impl = _TEXT
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> str | None:
@@ -69,7 +77,7 @@ schema = Table(
 nodes = Table(
     "nodes",
     metadata,
-    Column("id", Integer, primary_key=True),
+    Column("id", _Number, primary_key=True),
     Column("name", PlainText, nullable=False),
     Column("fingerprint", PlainText, nullable=False),
     Column("first_seen", UtcTime, nullable=False),
@@ -81,7 +89,7 @@ nodes = Table(
 probes = Table(
     "probes",
     metadata,
-    Column("id", Integer, primary_key=True),
+    Column("id", _Number, primary_key=True),
     Column("node_id", ForeignKey("nodes.id"), nullable=False),
     Column("created_at", UtcTime, nullable=False),
     Column("hardware", JSON, nullable=False),
@@ -91,9 +99,9 @@ probes = Table(
 studies = Table(
     "studies",
     metadata,
-    Column("id", Integer, primary_key=True),
+    Column("id", _Number, primary_key=True),
     Column("key", PlainText, nullable=False),
-    Column("generation", Integer, nullable=False),
+    Column("generation", _Number, nullable=False),
     Column("created_at", UtcTime, nullable=False),
     Column("use_case", PlainText, nullable=False),
     Column("node", PlainText, nullable=False),
@@ -103,7 +111,7 @@ studies = Table(
     Column("data", PlainText, nullable=False),
     Column("seed", BigInteger, nullable=False),
     # Trials of finished searches; later ones belong to a search that can be continued.
-    Column("finished_trials", Integer, nullable=False),
+    Column("finished_trials", _Number, nullable=False),
     Column("facts", JSON(none_as_null=True)),
     UniqueConstraint("key", "generation"),
 )
@@ -111,9 +119,9 @@ studies = Table(
 trials = Table(
     "trials",
     metadata,
-    Column("id", Integer, primary_key=True),
+    Column("id", _Number, primary_key=True),
     Column("study_id", ForeignKey("studies.id"), nullable=False),
-    Column("number", Integer, nullable=False),
+    Column("number", _Number, nullable=False),
     Column("created_at", UtcTime, nullable=False),
     Column("role", PlainText, nullable=False),
     Column("outcome", PlainText, nullable=False),
@@ -130,7 +138,7 @@ trials = Table(
 plans = Table(
     "plans",
     metadata,
-    Column("id", Integer, primary_key=True),
+    Column("id", _Number, primary_key=True),
     Column("study_id", ForeignKey("studies.id")),
     Column("created_at", UtcTime, nullable=False),
     Column("use_case", PlainText, nullable=False),
@@ -154,7 +162,7 @@ plans = Table(
 links = Table(
     "links",
     metadata,
-    Column("id", Integer, primary_key=True),
+    Column("id", _Number, primary_key=True),
     Column("measured_at", UtcTime, nullable=False),
     Column("hosts", JSON, nullable=False),
     Column("fingerprints", JSON, nullable=False),
@@ -165,12 +173,12 @@ links = Table(
 trainings = Table(
     "trainings",
     metadata,
-    Column("id", Integer, primary_key=True),
+    Column("id", _Number, primary_key=True),
     Column("started_at", UtcTime, nullable=False),
     Column("use_case", PlainText, nullable=False),
     Column("data", PlainText),
     Column("seed", BigInteger, nullable=False),
-    Column("epochs", Integer, nullable=False),
+    Column("epochs", _Number, nullable=False),
     Column("hosts", JSON, nullable=False),
     Column("expected_samples_per_s", Float),
     Column("machine", PlainText, nullable=False),
@@ -190,7 +198,7 @@ trainings = Table(
 usage = Table(
     "usage",
     metadata,
-    Column("id", Integer, primary_key=True),
+    Column("id", _Number, primary_key=True),
     Column("training_id", ForeignKey("trainings.id"), nullable=False),
     Column("host", PlainText, nullable=False),
     Column("series", JSON, nullable=False),
@@ -201,7 +209,7 @@ usage = Table(
 jobs = Table(
     "jobs",
     metadata,
-    Column("id", Integer, primary_key=True),
+    Column("id", _Number, primary_key=True),
     Column("kind", PlainText, nullable=False),
     Column("created_at", UtcTime, nullable=False),
     Column("machine", PlainText, nullable=False),
@@ -216,12 +224,12 @@ jobs = Table(
     Column("started_at", UtcTime),
     Column("ended_at", UtcTime),
     Column("cancel_requested_at", UtcTime),
-    Column("exit_code", Integer),
+    Column("exit_code", _Number),
     Column("error", PlainText),
     Column("study_id", ForeignKey("studies.id")),
     Column("training_id", ForeignKey("trainings.id")),
     # No foreign key: a plan may be removed, and the job that found it stays.
-    Column("plan_id", Integer),
+    Column("plan_id", _Number),
     Column("progress", JSON(none_as_null=True)),
     Column("progress_at", UtcTime),
     Index("jobs_of_machine", "machine", "state"),
@@ -231,10 +239,10 @@ jobs = Table(
 events = Table(
     "events",
     metadata,
-    Column("id", Integer, primary_key=True),
+    Column("id", _Number, primary_key=True),
     Column("created_at", UtcTime, nullable=False),
     Column("topic", PlainText, nullable=False),
-    Column("subject_id", Integer, nullable=False),
+    Column("subject_id", _Number, nullable=False),
     sqlite_autoincrement=True,
 )
 """Changes, the latest `event_log.MOST_EVENTS`; each is written with what it tells of."""

@@ -8,14 +8,14 @@ from datetime import datetime
 from math import nan
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
 from launch.reports import EpochDone
 from planner.errors import NoTrainingError
 from planner.records.event_record import Topic
 from planner.records.training_record import TrainingRecord, TrainingStatus
 from planner.records.usage_record import HostUsage
-from planner.store.database import Database
+from planner.store.database import Database, insert
 from planner.store.event_log import record_event
 from planner.store.tables import trainings, usage
 from probes import codec
@@ -36,11 +36,13 @@ class TrainingStore:
         values: dict[str, Any] = codec.to_builtins(record)
         del values["id"]
         values |= {name: getattr(record, name) for name in _TIMES}
-        with self._database.write() as connection:
-            key = connection.execute(trainings.insert().values(**values)).inserted_primary_key
-            assert key is not None  # an insert of one row always gives it
-            record_event(connection, Topic.TRAINING, key[0], self._now)
-        return replace(record, id=int(key[0]))
+
+        def work(connection: Connection) -> int:
+            training_id = insert(connection, trainings, values)
+            record_event(connection, Topic.TRAINING, training_id, self._now)
+            return training_id
+
+        return replace(record, id=self._database.write(work))
 
     def get(self, training_id: int) -> TrainingRecord:
         """Give one training.
@@ -51,7 +53,7 @@ class TrainingStore:
         found = []
         if 0 < training_id <= _MAX_ID:
             query = select(trainings).where(trainings.c.id == training_id)
-            found = self._database.fetch(query, _from_row)
+            found = self._database.fetch(query, training_from_row)
         if not found:
             raise NoTrainingError(
                 f"no training {training_id}: ddlplan runs list shows which there are"
@@ -81,7 +83,7 @@ class TrainingStore:
             query = query.where(trainings.c.state.in_([str(state) for state in states]))
         if before is not None:
             query = query.where(trainings.c.id < before)
-        return self._database.fetch(query, _from_row)
+        return self._database.fetch(query, training_from_row)
 
     def update(
         self,
@@ -109,7 +111,8 @@ class TrainingStore:
         given = {name: value for name, value in values.items() if value is not None}
         series = {host: codec.to_builtins(each) for host, each in (usage_series or {}).items()}
         this = trainings.update().where(trainings.c.id == training_id)
-        with self._database.write() as connection:
+
+        def work(connection: Connection) -> None:
             connection.execute(this.values(heartbeat_at=self._now(), **given))
             for host, document in series.items():
                 this_host = (usage.c.training_id == training_id) & (usage.c.host == host)
@@ -118,6 +121,8 @@ class TrainingStore:
                     row = {"training_id": training_id, "host": host, "series": document}
                     connection.execute(usage.insert().values(**row))
             record_event(connection, Topic.TRAINING, training_id, self._now)
+
+        self._database.write(work)
 
     def end(
         self,
@@ -131,11 +136,14 @@ class TrainingStore:
         running = trainings.c.state == str(TrainingStatus.RUNNING)
         this = trainings.update().where(trainings.c.id == training_id, running)
         values = {"state": str(state), "error": error, "ended_at": ended_at or self._now()}
-        with self._database.write() as connection:
+
+        def work(connection: Connection) -> bool:
             changed = connection.execute(this.values(**values)).rowcount > 0
             if changed:
                 record_event(connection, Topic.TRAINING, training_id, self._now)
-        return changed
+            return changed
+
+        return self._database.write(work)
 
     def usage(self, training_id: int) -> dict[str, HostUsage]:
         """Give what each host of a training used, by the names of the hosts."""
@@ -143,7 +151,8 @@ class TrainingStore:
         return dict(self._database.fetch(query.order_by(usage.c.host), _usage_from_row))
 
 
-def _from_row(row: dict[str, Any]) -> TrainingRecord:
+def training_from_row(row: dict[str, Any]) -> TrainingRecord:
+    """Read a row of ``trainings``."""
     row["epochs_done"] = [_with_nan(epoch) for epoch in row["epochs_done"]]
     return codec.convert(row, TrainingRecord, source="training")
 

@@ -65,7 +65,9 @@ class Supervisor:
     def __init__(self, db: str, job_id: int) -> None:
         self._db = db
         self._id = job_id
-        self._store = Store.open(db, create=False, lock_timeout_s=_LOCK_TIMEOUT_S)
+        self._store = Store.open(
+            db, create=False, lock_timeout_s=_LOCK_TIMEOUT_S, outage_s=_LOCK_TIMEOUT_S
+        )
         self._record = self._store.jobs.get(job_id)
         assert self._record.folder is not None, "only a detached job has a supervisor"
         self._folder = JobFolder(Path(self._record.folder))

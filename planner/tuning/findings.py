@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from launch.case_facts import CaseFacts
@@ -12,10 +14,13 @@ from planner.search.plan_search import time_per_sample_s
 from planner.trials.reports import TrialEnded
 from planner.trials.result import Outcome, Role, TrialResult, with_longest_compile
 from planner.tuning.choice import Candidate, choose
-from planner.tuning.study import EarlierTrials, Study
+from planner.tuning.study import EarlierTrials, LaterTrials, Study
 from planner.tuning.tune_request import TuneRequest, choose_from, is_allowed
 from probes.hardware import Hardware
 from probes.timing import Interval
+
+_ROUNDS_OF_A_SEARCH = 2**20
+"""More rounds than a search can have."""
 
 
 class TrialStore(Protocol):
@@ -25,7 +30,10 @@ class TrialStore(Protocol):
         """Give the study that goes on, or one that begins afresh, with the trials it has."""
 
     def add_trial(self, study_id: int, result: TrialResult) -> int:
-        """Keep a finished trial for good. Called once per trial."""
+        """Keep a finished trial for good, and give its number. Called once per trial."""
+
+    def later_trials(self, study_id: int, after: int) -> LaterTrials:
+        """Give the trials after a number, of the study and of its use case on equal hardware."""
 
 
 class Findings:
@@ -73,16 +81,33 @@ class Findings:
         self.results = with_longest_compile(begun.results)
         self._trial_store = trial_store
         self._earlier = len(self.results)
+        self._newest = begun.newest
+        self._own_numbers: set[int] = set()
+        # Two searches of one study may run at once. Turns are compared by their rounds, so that
+        # those of one search must never have the numbers of another's.
+        self.first_round = _ROUNDS_OF_A_SEARCH * random.SystemRandom().randrange(1, 2**32)
+        """Number before the first round of this search."""
         self._finished = begun.finished
 
     def add(self, result: TrialResult) -> TrialEnded:
         """Store a trial as it ends; give it as it counts beside the others."""
         best = self.best_time_s()
-        self._trial_store.add_trial(self.study_id, result)
+        self._own_numbers.add(self._trial_store.add_trial(self.study_id, result))
         self.results = with_longest_compile([*self.results, result])
         time_s = self.time_per_sample_s(self.results[-1])
         is_best = time_s is not None and (best is None or time_s < best.median)
         return TrialEnded(result=self.results[-1], is_best=is_best)
+
+    def take_later(self) -> LaterTrials:
+        """Give what others have added to the database since the last look.
+
+        They are evidence of which plans to try. What this search claims rests on its own turns.
+        """
+        later = self._trial_store.later_trials(self.study_id, self._newest)
+        self._newest = later.newest
+        others = tuple(trial for trial in later.own if trial.id not in self._own_numbers)
+        similar = () if self.request.fresh else later.similar
+        return replace(later, own=others, similar=similar)
 
     def snapshot(self) -> EarlierTrials:
         """Give what another search of the study would go on from."""
@@ -113,11 +138,6 @@ class Findings:
     def defaults(self) -> TrialResult | None:
         """Give what PyTorch's defaults showed in this search."""
         return self.last_measured(Role.DEFAULTS)
-
-    def last_round(self) -> int:
-        """Give the number of the last round of any race of the study."""
-        measured = [result.measurement for result in self.results if result.measurement]
-        return max((number for known in measured for number in known.rounds), default=0)
 
     def best_candidates(self, count: int) -> list[Candidate]:
         """Give the fastest plans so far."""

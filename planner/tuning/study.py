@@ -86,3 +86,20 @@ class EarlierTrials:
 
     similar: tuple[SimilarTrials, ...] = ()
     """Trials of other machines and use cases, the most alike first."""
+
+    newest: int = 0
+    """Number of the newest trial in the database by then; these are no later ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaterTrials:
+    """What came into the database while a search goes on, its own trials among it."""
+
+    newest: int
+    """Number of the newest of them."""
+
+    own: tuple[StoredTrial, ...] = ()
+    """Of the same study."""
+
+    similar: tuple[SimilarTrials, ...] = ()
+    """Of the same use case on other machines with equal hardware."""

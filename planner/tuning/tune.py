@@ -103,10 +103,11 @@ class Tuner:
         self._request = findings.request
         self._listener = listener
         self._clock = clock
-        self._race = Race(start, first_round=findings.last_round(), on_step=listener, clock=clock)
+        self._race = Race(start, first_round=findings.first_round, on_step=listener, clock=clock)
         self._noise = PairNoise()
         self._entrants: list[Entrant] = []
         self._proposals: dict[int, Proposal] = {}
+        self._raced: list[Plan] = []
         self._drawn = 0
         self._leader: Plan | None = None
         self._deadline = clock() + self._request.budget_s - checked_s - findings.spent_s()
@@ -281,6 +282,7 @@ class Tuner:
         """Let the next plan enter: the best of earlier searches first."""
         if not self._has_time_to_search():
             return None
+        self._take_later(search, known)
         if known:
             plan = known.pop(0)
             spare_s = self._remaining_s() - self._final_reserve_s()
@@ -299,6 +301,19 @@ class Tuner:
         limit_s = min(self._times.limit_s(proposal.plan), spare_s)
         self._drawn += 1
         return self._enter(proposal.plan, Role.SEARCH, limit_s, proposal)
+
+    def _take_later(self, search: PlanSearch, known: list[Plan]) -> None:
+        """Learn from trials that others have stored; a plan that is faster is to be raced here."""
+        later = self._findings.take_later()
+        for stored in later.own:
+            search.learn(stored.result)
+            plan, best = stored.result.plan, self._findings.best_time_s()
+            time_s = self._findings.time_per_sample_s(stored.result)
+            is_faster = time_s is not None and (best is None or time_s < best.median)
+            if is_faster and allows(self._request, plan) and plan not in self._raced:
+                known[:] = [plan]  # the latest that is faster than what is known here
+        if later.similar:
+            search.learn_similar(later.similar)
 
     def _knows_enough(self, search: PlanSearch) -> bool:
         """Tell whether no untried plan is expected to gain what trials can show."""
@@ -455,6 +470,7 @@ class Tuner:
         if self._race.is_apart:
             entrant.park()
         self._entrants.append(entrant)
+        self._raced.append(plan)
         if proposal is not None:
             self._proposals[id(entrant)] = proposal
         return entrant

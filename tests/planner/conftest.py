@@ -20,6 +20,8 @@ import pytest
 
 sys.path.append(str(Path(__file__).parent))  # last: tests/launch has a conftest too
 
+from postgres_server import PostgresServer, find_obstacle
+
 CASES = Path(__file__).with_name("steady_cases.py")
 STEADY = f"{CASES}:Steady"
 GUARD_S = 120
@@ -122,6 +124,46 @@ class CommandLine:
             return connection.execute(sql).fetchall()
         finally:
             connection.close()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server; where CI promised that there can be one, its lack is a failure."""
+    if (obstacle := find_obstacle()) is not None:
+        if os.environ.get("POSTGRES") == "required":
+            pytest.fail(f"POSTGRES=required, but {obstacle}")
+        pytest.skip(obstacle)
+    with PostgresServer() as server:
+        yield server
+
+
+@dataclass(frozen=True, slots=True)
+class AnyDatabase:
+    """An empty database of one kind."""
+
+    kind: str
+    url: str
+    _server: PostgresServer | None = None
+
+    def execute(self, sql: str) -> list[tuple[Any, ...]]:
+        """Run SQL by another connection, and give its rows."""
+        if self._server is not None:
+            return self._server.execute(sql, self.url)
+        connection = sqlite3.connect(self.url, timeout=30)
+        try:
+            with connection:
+                return connection.execute(sql).fetchall()
+        finally:
+            connection.close()
+
+
+@pytest.fixture(params=["SQLite", "PostgreSQL"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> AnyDatabase:
+    """A database that is still to be made, of either kind."""
+    if request.param == "SQLite":
+        return AnyDatabase("SQLite", str(tmp_path / "planner.db"))
+    server = request.getfixturevalue("postgres")
+    return AnyDatabase("PostgreSQL", server.empty_database(), server)
 
 
 @pytest.fixture

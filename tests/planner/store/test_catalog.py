@@ -24,8 +24,8 @@ STUDY = Study(
 
 
 @pytest.fixture
-def store(tmp_path):
-    with Store.open(str(tmp_path / "planner.db")) as opened:
+def store(database):
+    with Store.open(database.url) as opened:
         yield opened
 
 

@@ -18,8 +18,8 @@ from threading import Thread
 
 import pytest
 from sqlalchemy import text
+from store_cases import STUDY, trial
 
-from launch.plan import Plan
 from planner.errors import (
     NoDatabaseError,
     StoreCorruptError,
@@ -28,34 +28,10 @@ from planner.errors import (
     StoreUnwritableError,
 )
 from planner.store import Store
-from planner.store.database import Database
 from planner.store.migrations import STEPS, bring_up_to_date
-from planner.trials.result import Outcome, Role, TrialResult
-from planner.tuning.study import Study
-from probes.timing import Measurement
+from planner.store.sqlite import SqliteDatabase
 
 fork = multiprocessing.get_context("fork")
-
-STUDY = Study(
-    use_case="simplebig",
-    node="vm",
-    fingerprint="sha256:aa",
-    precision="fp32",
-    software={"torch": "2.15.0"},
-    data="photos",
-    seed=0,
-)
-
-
-def trial(mark, samples=10):
-    return TrialResult(
-        plan=Plan(strategy="sequential", node_batch=32),
-        role=Role.SEARCH,
-        outcome=Outcome.OK,
-        measurement=Measurement(samples_s=(1.5,) * samples),
-        elapsed_s=1.0,
-        parameters={"mark": mark},
-    )
 
 
 @pytest.fixture
@@ -71,8 +47,8 @@ def filled(path):
     return path
 
 
-def marks(path):
-    with Store.open(str(path), create=False) as store:
+def marks(url):
+    with Store.open(str(url), create=False) as store:
         found = store.all_trials()
     assert [one.number for one in found] == list(range(len(found)))
     return [one.result.parameters["mark"] for one in found]
@@ -84,30 +60,51 @@ def assert_intact(path):
         assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
 
 
-def write_trials(path, writer, count):
-    with Store.open(str(path)) as store:
+def write_trials(url, writer, count):
+    with Store.open(str(url)) as store:
         study_id = store.get_or_create_study(STUDY)
         for number in range(count):
             store.add_trial(study_id, trial(100 * writer + number))
 
 
 @pytest.mark.timeout(120)
-def test_eight_tuners_that_start_at_once_lose_nothing_and_see_no_lock(path):
-    # The file does not exist yet: they also race to make it.
-    writers = [fork.Process(target=write_trials, args=(path, n, 20)) for n in range(8)]
+def test_eight_tuners_that_start_at_once_lose_nothing_and_see_no_lock(database):
+    # There are no tables yet, in SQLite no file either: they also race to make them.
+    writers = [fork.Process(target=write_trials, args=(database.url, n, 20)) for n in range(8)]
     for writer in writers:
         writer.start()
     for writer in writers:
         writer.join()
     assert [writer.exitcode for writer in writers] == [0] * 8
-    assert sorted(marks(path)) == [100 * writer + n for writer in range(8) for n in range(20)]
-    with Store.open(str(path)) as store:
+    assert sorted(marks(database.url)) == [
+        100 * writer + n for writer in range(8) for n in range(20)
+    ]
+    with Store.open(database.url) as store:
         assert {one.study_id for one in store.all_trials()} == {1}
-    assert_intact(path)
+    if database.kind == "SQLite":
+        assert_intact(database.url)
 
 
-def write_until_killed(path, pipe):
-    with Store.open(str(path)) as store:
+def open_when_told(url, gate):
+    gate.wait()
+    Store.open(url).close()
+
+
+@pytest.mark.timeout(120)
+def test_thirty_two_programs_make_the_tables_at_once(database):
+    gate = fork.Event()
+    makers = [fork.Process(target=open_when_told, args=(database.url, gate)) for _ in range(32)]
+    for maker in makers:
+        maker.start()
+    gate.set()
+    for maker in makers:
+        maker.join()
+    assert [maker.exitcode for maker in makers] == [0] * 32
+    assert database.execute("SELECT count(*) FROM ddlplan_schema") == [(1,)]
+
+
+def write_until_killed(url, pipe):
+    with Store.open(str(url)) as store:
         study_id = store.get_or_create_study(STUDY)
         number = len(store.trials(study_id))
         while True:
@@ -117,12 +114,12 @@ def write_until_killed(path, pipe):
 
 
 @pytest.mark.timeout(120)
-def test_finished_trials_survive_kill_9_at_any_moment_and_are_never_doubled(path):
+def test_finished_trials_survive_kill_9_at_any_moment_and_are_never_doubled(database):
     chance = random.Random(1)
     finished = 0
     for _ in range(12):
         reading, writing = os.pipe()
-        writer = fork.Process(target=write_until_killed, args=(path, writing))
+        writer = fork.Process(target=write_until_killed, args=(database.url, writing))
         writer.start()
         os.close(writing)
         acknowledged = os.read(reading, 1)  # it has begun
@@ -133,22 +130,27 @@ def test_finished_trials_survive_kill_9_at_any_moment_and_are_never_doubled(path
             acknowledged += more
         os.close(reading)
         finished += len(acknowledged)
-        stored = marks(path)
+        stored = marks(database.url)
         # Killed between the commit and its report, one more may be there.
         assert finished <= len(stored) <= finished + 1
         assert stored == list(range(len(stored)))
         finished = len(stored)
-        assert_intact(path)
+        if database.kind == "SQLite":
+            assert_intact(database.url)
 
 
 @pytest.mark.parametrize("mask", [0o000, 0o022, 0o777])
 def test_only_the_owner_can_read_a_new_database_whatever_the_umask(path, mask):
     before = os.umask(mask)
+
+    def write(connection):
+        connection.execute(text("CREATE TABLE written (number INTEGER)"))
+        journal = path.with_name("planner.db-journal")
+        assert stat.S_IMODE(journal.stat().st_mode) == 0o600
+
     try:
-        with Store.open(str(path)) as store, store._database.write() as connection:
-            connection.execute(text("CREATE TABLE written (number INTEGER)"))
-            journal = path.with_name("planner.db-journal")
-            assert stat.S_IMODE(journal.stat().st_mode) == 0o600
+        with Store.open(str(path)) as store:
+            store._database.write(write)
     finally:
         os.umask(before)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -159,10 +161,14 @@ def test_nothing_but_the_database_stays_when_it_is_closed(filled):
 
 
 def test_the_journal_is_deleted_and_every_write_is_synced(filled):
-    with Store.open(str(filled)) as store, store._database.read() as connection:
-        assert connection.execute(text("PRAGMA journal_mode")).scalar() == "delete"
-        assert connection.execute(text("PRAGMA synchronous")).scalar() == 2
-        assert connection.execute(text("PRAGMA foreign_keys")).scalar() == 1
+    with Store.open(str(filled)) as store:
+        found = [
+            store._database.read(
+                lambda connection, name=name: connection.execute(text(f"PRAGMA {name}")).scalar()
+            )
+            for name in ("journal_mode", "synchronous", "foreign_keys")
+        ]
+    assert found == ["delete", 2, 1]
 
 
 @contextmanager
@@ -439,7 +445,7 @@ def fail_after_a_change(connection):
 
 
 def test_an_older_database_takes_the_steps_it_lacks_and_keeps_its_rows(filled):
-    database = Database(filled, lock_timeout_s=1)
+    database = SqliteDatabase(filled, lock_timeout_s=1)
     bring_up_to_date(database, create=False, steps=(*STEPS, add_a_column))
     bring_up_to_date(database, create=False, steps=(*STEPS, add_a_column))  # not twice
     assert "energy_j" in str(columns(filled)["plans"])
@@ -456,7 +462,9 @@ def test_a_step_that_fails_changes_nothing(filled):
     before = columns(filled)
     with pytest.raises(RuntimeError):
         bring_up_to_date(
-            Database(filled, lock_timeout_s=1), create=False, steps=(*STEPS, fail_after_a_change)
+            SqliteDatabase(filled, lock_timeout_s=1),
+            create=False,
+            steps=(*STEPS, fail_after_a_change),
         )
     assert columns(filled) == before
     assert marks(filled) == [0]
@@ -465,10 +473,13 @@ def test_a_step_that_fails_changes_nothing(filled):
 def make_and_die(path):
     """End where a new database has its file and tables, but not yet its commit."""
     path.touch()
-    database = Database(path, lock_timeout_s=1)
-    with database.write() as connection:
+    database = SqliteDatabase(path, lock_timeout_s=1)
+
+    def write(connection):
         connection.execute(text("CREATE TABLE ddlplan_schema (version INTEGER NOT NULL)"))
         os._exit(0)
+
+    database.write(write)
 
 
 def test_a_database_whose_making_was_interrupted_is_completed(path):

@@ -52,7 +52,7 @@ def test_database_on_a_network_file_system_is_warned_of_once(tmp_path, mounts, m
     )
     found = find_network_file_system
     monkeypatch.setattr(
-        "planner.store.store.find_network_file_system", lambda path: found(path, mounts)
+        "planner.store.opening.find_network_file_system", lambda path: found(path, mounts)
     )
     warned = []
     db = str(tmp_path / "planner.db")

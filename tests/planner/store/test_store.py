@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import sqlite3
 import subprocess
 import sys
 from dataclasses import replace
@@ -87,8 +86,8 @@ def path(tmp_path):
 
 
 @pytest.fixture
-def store(path):
-    with Store.open(str(path), now=lambda: NOON) as store:
+def store(database):
+    with Store.open(database.url, now=lambda: NOON) as store:
         yield store
 
 
@@ -115,11 +114,11 @@ def test_what_no_database_can_hold_is_kept_as_a_visible_escape(store):
     assert trial.result.log_tail == "Traceback ...\n\x1b[31mValueError: \\udc80\\x00"
 
 
-def test_the_same_command_goes_on_with_its_study(path):
-    with Store.open(str(path)) as store:
+def test_the_same_command_goes_on_with_its_study(database):
+    with Store.open(database.url) as store:
         first = store.get_or_create_study(STUDY)
         store.add_trial(first, GOOD)
-    with Store.open(str(path)) as store:
+    with Store.open(database.url) as store:
         again = store.get_or_create_study(replace(STUDY, software=dict(SOFTWARE)))
         assert again == first
         assert [trial.result for trial in store.trials(again)] == [GOOD]
@@ -183,7 +182,7 @@ def test_trials_of_all_studies_are_chosen_by_use_case_and_node(store):
 
 
 def test_a_trial_of_no_study_is_not_kept(store):
-    with pytest.raises(Exception, match="FOREIGN KEY"):
+    with pytest.raises(Exception, match=r"(?i)foreign key"):
         store.add_trial(99, GOOD)
     assert store.all_trials() == []
 
@@ -251,7 +250,8 @@ def test_plans_of_an_equal_use_case_elsewhere_are_its_own(store):
     assert [plan.id for plan in store.plans(here)] == [1, 2]
     assert [plan.id for plan in store.plans("/old/a.py:Case")] == [4]
     assert store.find_namesakes("/new/b.py:Case") == {"sha256:cc": copy, "sha256:dd": changed}
-    assert store.find_namesakes("/new/b.py:Base_Case") == store.find_namesakes("Case") == {}
+    for other in ("/new/b.py:Base_Case", "/new/b.py:C_se", "/new/b.py:%", "/new/b.py:case", "Case"):
+        assert store.find_namesakes(other) == {}
 
 
 def test_trials_of_an_equal_use_case_elsewhere_are_its_own(store):
@@ -262,7 +262,7 @@ def test_trials_of_an_equal_use_case_elsewhere_are_its_own(store):
     assert len(store.find_studies("/new/a.py:Case", "vm")) == 2
 
 
-@pytest.mark.parametrize("plan_id", [0, -1, 7, 2**63, 10**30])
+@pytest.mark.parametrize("plan_id", [0, -1, 7, 2**31, 2**63 - 1, 2**63, 10**30])
 def test_a_plan_that_is_not_there_is_one_error(store, plan_id):
     with pytest.raises(NoPlanError, match=f"no plan {plan_id}: .*plans list"):
         store.get_plan(plan_id)
@@ -377,16 +377,15 @@ def test_the_last_probe_of_a_hardware_is_given(store):
     assert store.latest_probe(HARDWARE.fingerprint(), node="other") is None
 
 
-def test_a_probe_in_words_of_another_release_counts_as_none(store, path):
+def test_a_probe_in_words_of_another_release_counts_as_none(store, database):
     store.save_probe(HARDWARE)
-    with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE probes SET hardware = '{}'")
+    database.execute("UPDATE probes SET hardware = '{}'")
     assert store.latest_probe(HARDWARE.fingerprint()) is None
 
 
-def test_a_node_is_known_by_the_hardware_it_was_last_seen_with(path):
+def test_a_node_is_known_by_the_hardware_it_was_last_seen_with(database):
     times = iter(NOON + timedelta(hours=hour) for hour in range(9))
-    with Store.open(str(path), now=lambda: next(times)) as store:
+    with Store.open(database.url, now=lambda: next(times)) as store:
         assert store.latest_fingerprint("vm") is None
         store.save_probe(HARDWARE)
         assert store.latest_fingerprint("vm") == HARDWARE.fingerprint()
@@ -406,16 +405,54 @@ def test_a_path_and_a_url_name_the_same_file(tmp_path, monkeypatch):
     assert [file.name for file in tmp_path.iterdir()] == ["a b#?%41.db"]
 
 
-@pytest.mark.parametrize("url", ["", "sqlite:///", ":memory:", "sqlite://", "a\0b", "mysql://x/y"])
-def test_a_url_that_names_no_file_is_refused(url):
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("", "sqlite:///", ":memory:", "sqlite://", "a\0b", "mysql://x/y"),
+        *("postgresql+psycopg2://ann@host/db", "postgresql://ann@host:port/db"),
+    ],
+)
+def test_a_url_that_names_no_database_is_refused(url):
     with pytest.raises(StoreUrlError, match="use "):
         Store.open(url)
 
 
-def test_a_password_in_a_url_is_never_repeated():
-    with pytest.raises(StoreUrlError) as refused:
-        Store.open("oracle://ann:secret@host/db")
-    assert "secret" not in str(refused.value)
+@pytest.mark.parametrize(
+    "url",
+    [
+        "oracle://ann:secret@host/db",
+        "postgresql://ann:secret@host/db",
+        "postgresql+psycopg://ann:secret/@host/db",
+        "postgresql+psycopg://host/db?user=ann&password=secret",
+        "postgresql://ann:se/cret:secret@host:port/db",
+    ],
+)
+def test_a_password_in_a_url_is_refused_and_never_repeated(url):
+    for use in (Store.open, Store.check_location, Store.find_hazard):
+        with pytest.raises(StoreUrlError) as refused:
+            use(url)
+        assert "secret" not in str(refused.value)
+        assert refused.value.__cause__ is None
+
+
+def test_a_documents_text_comes_back_whatever_is_in_it(store):
+    odd = {
+        "text": "\0 \udc80 \ud83d \u00e9 'a' \\ %s %(a)s :b",
+        "number": 2**53 + 1,
+        "real": 1e-310,
+    }
+    study_id = store.get_or_create_study(STUDY)
+    store.add_trial(study_id, replace(GOOD, parameters=odd))
+    (trial,) = store.trials(study_id)
+    assert trial.result.parameters == odd
+
+
+def test_texts_are_in_the_order_of_their_bytes(store):
+    """A server sorts by its language, which may skip the marks of a time and ignore case."""
+    for name in ("b", "B", "a-b", "ab", "\u00e9", "a b", "_"):
+        store.get_or_create_study(replace(STUDY, node=name))
+    names = [machine.name for machine in store.catalog.machines()]
+    assert names == ["B", "_", "a b", "a-b", "ab", "b", "\u00e9"]
 
 
 def test_opening_to_read_makes_no_database(path, tmp_path):

@@ -1,0 +1,46 @@
+"""Command line of ``ddlplan db``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from planner.cli.grouped_help import GroupedCommand
+from planner.cli.options import DEFAULT_DATABASE, AsJson, Database
+from planner.report.output import start_output
+
+db_app = typer.Typer(
+    help="Say what a database holds, check it, and copy it to another one.",
+    invoke_without_command=True,
+    rich_markup_mode=None,
+)
+
+
+@db_app.command("info", cls=GroupedCommand)
+def db_info(*, db: Database = DEFAULT_DATABASE, json: AsJson = False) -> None:
+    """Say what a database is, and how much it holds of what."""
+    from planner.commands.db import show_info
+
+    show_info(db, start_output("db info", as_json=json))
+
+
+@db_app.command("check", cls=GroupedCommand)
+def db_check(*, db: Database = DEFAULT_DATABASE, json: AsJson = False) -> None:
+    """Read everything in a database: a line for each fault, and exit code 6 if there is one."""
+    from planner.commands.db import check
+
+    check(db, start_output("db check", as_json=json))
+
+
+@db_app.command("copy", cls=GroupedCommand)
+def db_copy(
+    source: Annotated[str, typer.Argument(metavar="FROM", help="Database to copy.")],
+    target: Annotated[str, typer.Argument(metavar="TO", help="An empty one, or a new one.")],
+    *,
+    json: AsJson = False,
+) -> None:
+    """Copy everything to an empty database, of the same kind or the other, and compare."""
+    from planner.commands.db import copy
+
+    copy(source, target, start_output("db copy", as_json=json))

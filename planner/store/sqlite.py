@@ -1,0 +1,170 @@
+"""SQLite: a database in a file, which several processes of one machine write at once.
+
+Settings as SQLite's authors document them for several writers:
+
+* Every write transaction is ``BEGIN IMMEDIATE``. A plain ``BEGIN`` takes the write lock only at
+  the first write, and fails at once, whatever the timeout, when another writer came in between.
+  Python's driver begins transactions by itself and cannot do this; SQLAlchemy documents how to
+  take over: https://docs.sqlalchemy.org/en/20/dialects/sqlite.html#pysqlite-serializable.
+* A DELETE journal with FULL sync: WAL loses data with several writers in SQLite 3.7.0 to 3.51.2,
+  https://www.sqlite.org/wal.html#walresetbug.
+* No connection outlives its transaction, so none is inherited by a worker and no lock is held
+  while a trial runs.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import quote
+
+from sqlalchemy import Connection, Engine, NullPool, create_engine, event, text
+from sqlalchemy.exc import DBAPIError
+
+from planner.errors import (
+    StoreCorruptError,
+    StoreError,
+    StoreLockedError,
+    StoreUnwritableError,
+)
+from planner.store.database import Database, Work, write_json
+from planner.store.tables import metadata
+
+T = TypeVar("T")
+
+_BEGIN = "ddlplan_begin"
+
+_LOCKED = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_CORRUPT = {
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_FORMAT,
+}
+_MISSING = re.compile("no such (table|column)")
+"""SQLite has no code of its own for a damaged schema."""
+
+_UNWRITABLE = {
+    sqlite3.SQLITE_AUTH,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_TOOBIG,
+}
+
+
+class SqliteDatabase(Database):
+    """One database file.
+
+    Args:
+        path: Of the file, which must be there.
+        lock_timeout_s: How long each transaction waits for those of other programs.
+    """
+
+    def __init__(self, path: Path, *, lock_timeout_s: float) -> None:
+        super().__init__(str(path), _engine(path, lock_timeout_s))
+        self._path = path
+        self._lock_timeout_s = lock_timeout_s
+
+    def read(self, work: Work[T]) -> T:
+        return self._run("BEGIN", work)
+
+    def write(self, work: Work[T]) -> T:
+        return self._run("BEGIN IMMEDIATE", work)
+
+    def kind(self, connection: Connection) -> str:
+        return f"SQLite {connection.execute(text('SELECT sqlite_version()')).scalar()}"
+
+    def size_bytes(self, connection: Connection) -> int:
+        return self._path.stat().st_size
+
+    def find_damage(self, connection: Connection) -> Iterator[str]:
+        for (line,) in connection.execute(text("PRAGMA integrity_check")):
+            if line != "ok":
+                yield " ".join(line.split())
+
+    def last_numbers(self, connection: Connection) -> dict[str, int]:
+        # Only tables whose numbers are never given again are in there.
+        kept = connection.execute(text("SELECT name, seq FROM sqlite_sequence"))
+        return {str(name): int(number) for name, number in kept}
+
+    def set_last_numbers(self, connection: Connection, numbers: Mapping[str, int]) -> None:
+        own = self.last_numbers(connection)
+        for table in metadata.sorted_tables:
+            number = max(numbers.get(table.name, 0), own.get(table.name, 0))
+            if number and table.dialect_options["sqlite"]["autoincrement"]:
+                values = {"name": table.name, "number": number}
+                connection.execute(text("DELETE FROM sqlite_sequence WHERE name = :name"), values)
+                connection.execute(
+                    text("INSERT INTO sqlite_sequence VALUES (:name, :number)"), values
+                )
+
+    def _run(self, begin: str, work: Work[T]) -> T:
+        try:
+            with (
+                self._engine.connect() as connection,
+                connection.execution_options(**{_BEGIN: begin}).begin(),
+            ):
+                return work(connection)
+        except DBAPIError as error:
+            if (ours := self._our_error(error.orig)) is None:
+                raise
+            raise ours from error
+
+    def _our_error(self, error: BaseException | None) -> StoreError | None:
+        # The upper bits tell kinds of one error apart.
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF
+        where = f"database {self.name}"
+        if code in _LOCKED:
+            return StoreLockedError(
+                f"{where}: another program has locked it for more than "
+                f"{self._lock_timeout_s:g} s: end that program, then try again"
+            )
+        if code in _CORRUPT or _MISSING.match(str(error)):
+            return StoreCorruptError(
+                f"{where}: {error}: restore a copy, or choose another with --db"
+            )
+        if code in _UNWRITABLE:
+            return StoreUnwritableError(
+                f"{where}: {error}: check its permissions and the free space, "
+                "or choose another place with --db"
+            )
+        return None
+
+
+def _engine(path: Path, lock_timeout_s: float) -> Engine:
+    engine = create_engine(
+        "sqlite://",
+        creator=partial(_connect, path, lock_timeout_s),
+        poolclass=NullPool,
+        json_serializer=write_json,
+    )
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        connection.exec_driver_sql(connection.get_execution_options()[_BEGIN])
+
+    return engine
+
+
+def _connect(path: Path, lock_timeout_s: float) -> sqlite3.Connection:
+    # mode=rw: never make a file, because one that SQLite makes is readable by everyone.
+    connection = sqlite3.connect(
+        f"file:{quote(str(path.absolute()))}?mode=rw",
+        uri=True,
+        timeout=lock_timeout_s,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    try:
+        for pragma in ("journal_mode=DELETE", "synchronous=FULL", "foreign_keys=ON"):
+            connection.execute(f"PRAGMA {pragma}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
