@@ -11,12 +11,17 @@ _GIGA = 1e9
 
 def hardware_lines(node: Hardware) -> list[str]:
     """Give a probe as aligned lines of at most 80 columns, except for long names."""
+    return [f"{name:<13}{value}" for name, value in hardware_facts(node)]
+
+
+def hardware_facts(node: Hardware) -> list[tuple[str, str]]:
+    """Give a probe as names and texts."""
     rows = [("node", node.node), *_cpu_rows(node), *_memory_rows(node), *_gpu_rows(node)]
     rows += _network_rows(node)
     if node.speeds is not None:
         rows += _speed_rows(node.speeds, node.cpu)
     rows.append(("fingerprint", node.fingerprint()))
-    return [f"{name:<13}{value}" for name, value in rows]
+    return rows
 
 
 def _cpu_rows(node: Hardware) -> Iterator[tuple[str, str]]:

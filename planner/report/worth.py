@@ -61,6 +61,19 @@ def worth_facts(worth: PlanWorth) -> list[tuple[str, str]]:
     return facts
 
 
+def worth_sentences(worth: PlanWorth) -> list[str]:
+    """Give what is said in a line each, and when tuning has paid, as sentences."""
+    lines = [f"{name}: {value}" for name, value in worth_facts(worth) if name != "not tried"]
+    paid = [
+        f"{epochs} against {one.name}"
+        for one in worth.baselines
+        if (epochs := baseline_row(one)["paid"])
+    ]
+    if paid:
+        lines.append(f"tuning has paid after {', '.join(paid)}")
+    return [f"{line[0].upper()}{line[1:]}." for line in lines]
+
+
 def describe_runner_up(runner_up: RunnerUp) -> str:
     """Say how far behind the next plan is, and how sure that is."""
     lead = runner_up.lead

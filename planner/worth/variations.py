@@ -17,7 +17,7 @@ from planner.worth.evidence import Evidence
 from probes.timing import Interval
 
 LAYOUT = "layout"
-_IN_LAYOUT = ("processes", "threads_per_process", "replicas")
+IN_LAYOUT = ("processes", "threads_per_process", "replicas")
 _FIXED = ("strategy", "devices")
 _COUNTS = ("node_batch", "micro_batches", "loader_workers")
 _LINE_POINTS = 2
@@ -96,7 +96,7 @@ class _Settings(dict[str, str]):
 
 def settings_of(plan: Plan) -> Mapping[str, str]:
     """Give every setting of a plan as text; its processes, threads and replicas are one."""
-    values = {f.name: getattr(plan, f.name) for f in fields(Plan) if f.name not in _IN_LAYOUT}
+    values = {f.name: getattr(plan, f.name) for f in fields(Plan) if f.name not in IN_LAYOUT}
     values |= values.pop("options")
     parts = max(plan.processes, plan.replicas)
     layout = f"{parts}x{plan.threads // parts}"

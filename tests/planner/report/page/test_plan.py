@@ -11,7 +11,6 @@ import pytest
 from worth_cases import FACTS, NODE, STORED, TRIALS
 
 from planner.errors import UsageError
-from planner.report.page.charts import Axis
 from planner.report.page.files import write_page
 from planner.report.page.plan import plan_page
 from planner.worth.worth import assess
@@ -71,15 +70,3 @@ def test_a_page_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch)
 def test_a_place_that_is_no_file_is_refused(place, tmp_path):
     with pytest.raises(UsageError, match="name another file"):
         write_page(tmp_path / place, "page")
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "ticks"),
-    [
-        (0, 42, [0, 10, 20, 30, 40]),
-        (-5.2, 1.1, [-4, -2, 0]),
-        (0, 0.0032, [0, 0.001, 0.002, 0.003]),
-    ],
-)
-def test_ticks_are_round(low, high, ticks):
-    assert Axis(low, high, 0, 100).ticks() == pytest.approx(ticks)

@@ -1,0 +1,228 @@
+"""Curves: lines over a common axis, and trials as points with the best of them so far."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from planner.report.figures.axes import CHARACTER, WIDTH, Axis, below, beside, path, svg, word
+
+MOST_POINTS = 180
+"""Of one curve: more than a plot has pixels for on a phone."""
+
+MOST_CURVES = 6
+_LEFT, _RIGHT = 46.0, 6.0
+_LINE = 20.0
+_HEIGHT = 170.0
+_AXIS = 40.0
+_FEW = 24
+
+Points = Sequence[tuple[float, float | None]]
+"""Pairs of x and y, by x; a curve is interrupted where y is ``None``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """One line of a plot."""
+
+    label: str
+    points: Points
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialPoint:
+    """A trial in a plot."""
+
+    x: float
+    value: float | None
+    """``None`` where it failed."""
+
+    low: float | None = None
+    high: float | None = None
+    best: float | None = None
+    """Best value up to it."""
+
+    was_ended: bool = False
+    """Whether it was ended early, because it was slower."""
+
+
+def line_plot(
+    curves: Sequence[Curve],
+    *,
+    title: str,
+    x_title: str,
+    y_title: str,
+    from_zero: bool = True,
+    reference: tuple[str, float] | None = None,
+    ends: tuple[float, float] | None = None,
+) -> str:
+    """Draw lines, each with its own dashes and a legend above them.
+
+    Args:
+        curves: At most `MOST_CURVES`, each with at least one value.
+        title: For those who do not see it.
+        x_title: What the axis below shows, with its unit.
+        y_title: What the axis beside shows, with its unit.
+        from_zero: Whether the axis beside begins at 0.
+        reference: A level to hold them against, with its name.
+        ends: Of the axis below; those of the points where they are not given.
+    """
+    shown = curves[:MOST_CURVES]
+    values = [y for curve in shown for _, y in curve.points if y is not None]
+    level = [] if reference is None else [reference[1]]
+    places = [x for curve in shown for x, _ in curve.points]
+    first, last = ends or (min(places), max(places))
+    names = [(f"c{number}", curve.label) for number, curve in enumerate(shown)]
+    if reference is not None:
+        names.append(("reference", reference[0]))
+    legend, top = _legend(names if len(names) > 1 else [])
+    bottom = top + _HEIGHT
+    x_axis = Axis(first, last if last > first else first + 1, _LEFT, WIDTH - _RIGHT)
+    y_axis = _value_axis([*values, *level], top, bottom, from_zero=from_zero)
+    parts = [
+        legend,
+        below(x_axis, top, bottom, x_title),
+        beside(y_axis, _LEFT, x_axis.end, y_title),
+    ]
+    if reference is not None:
+        parts.append(path("reference", f"M{_LEFT:.0f} {y_axis.at(reference[1]):.1f}H{x_axis.end}"))
+    for number, curve in enumerate(shown):
+        points = thin(curve.points)
+        places_of = [(x_axis.at(x), None if y is None else y_axis.at(y)) for x, y in points]
+        parts.append(path(f"curve c{number}", _line(places_of)))
+        if len(points) <= _FEW:
+            dots = "".join(f"M{x:.1f} {y:.1f}h0" for x, y in places_of if y is not None)
+            parts.append(path(f"marks c{number}", dots))
+    return svg("".join(parts), bottom + _AXIS, title)
+
+
+def trial_plot(trials: Sequence[TrialPoint], *, title: str, x_title: str, y_title: str) -> str:
+    """Draw trials as points with intervals, failed ones as crosses, and the best so far as a line.
+
+    The axis beside reaches to the highest value; intervals beyond it are cut.
+    """
+    values = [one.value for one in trials if one.value is not None]
+    has_failed = len(values) < len(trials)
+    names = [("dots", "trial, 95 % interval")] if values else []
+    names += [("best", "best so far")] if any(one.best is not None for one in trials) else []
+    names += [("dots slow", "ended early: slower")] if any(t.was_ended for t in trials) else []
+    names += [("crosses", "failed")] if has_failed else []
+    legend, top = _legend(names)
+    bottom = top + _HEIGHT
+    floor = bottom - (18 if has_failed else 0)
+    x_axis = Axis(
+        min(one.x for one in trials) - 0.5,
+        max(one.x for one in trials) + 0.5,
+        _LEFT,
+        WIDTH - _RIGHT,
+    )
+    bests = [one.best for one in trials if one.best is not None]
+    y_axis = _value_axis([*values, *bests], top, floor, from_zero=True)
+
+    def clipped(value: float) -> float:
+        return y_axis.at(min(max(value, y_axis.low), y_axis.high))
+
+    spread = "".join(
+        f"M{x_axis.at(t.x):.1f} {clipped(t.low):.1f}V{clipped(t.high):.1f}"
+        for t in trials
+        if t.low is not None and t.high is not None
+    )
+    parts = [
+        legend,
+        below(x_axis, top, bottom, x_title),
+        beside(y_axis, _LEFT, x_axis.end, y_title),
+        path("spread", spread) if spread else "",
+    ]
+    steps, before = "", None
+    for one in trials:
+        if one.best is not None:
+            x, y = x_axis.at(one.x), y_axis.at(one.best)
+            steps += f"M{x:.1f} {y:.1f}" if before is None else f"H{x:.1f}V{y:.1f}"
+            before = one.best
+    parts.append(path("best", steps) if steps else "")
+    for kind, was_ended in (("dots slow", True), ("dots", False)):
+        dots = "".join(
+            f"M{x_axis.at(t.x):.1f} {y_axis.at(t.value):.1f}h0"
+            for t in trials
+            if t.value is not None and t.was_ended is was_ended
+        )
+        parts.append(path(kind, dots) if dots else "")
+    y = bottom - 8
+    crosses = "".join(
+        f"M{x_axis.at(t.x) - 3.5:.1f} {y - 3.5:.1f}l7 7m0 -7l-7 7"
+        for t in trials
+        if t.value is None
+    )
+    parts.append(path("crosses", crosses) if crosses else "")
+    return svg("".join(parts), bottom + _AXIS, title)
+
+
+def thin(points: Points, most: int = MOST_POINTS) -> Points:
+    """Leave out points of a long curve: of each stretch its lowest and its highest stay."""
+    if len(points) <= most:
+        return points
+    stretches = most // 2
+    found: list[tuple[float, float | None]] = []
+    numbered = [(number * stretches // len(points), point) for number, point in enumerate(points)]
+    for _, group in groupby(numbered, key=lambda item: item[0]):
+        inside = [point for _, point in group]
+        known = [(x, y) for x, y in inside if y is not None]
+        if not known:
+            found.append(inside[0])
+            continue
+        kept = {min(known, key=lambda point: point[1]), max(known, key=lambda point: point[1])}
+        found += sorted(kept)
+    return found
+
+
+def _value_axis(values: Sequence[float], top: float, bottom: float, *, from_zero: bool) -> Axis:
+    finite = [value for value in values if math.isfinite(value)]
+    high, low = max(finite, default=1.0), min(finite, default=0.0)
+    if from_zero and low >= 0:
+        return Axis(0.0, 1.05 * high or 1.0, bottom, top)
+    margin = 0.06 * (high - low) or 0.1 * abs(high) or 1.0
+    return Axis(low - margin, high + margin, bottom, top)
+
+
+def _line(points: Sequence[tuple[float, float | None]]) -> str:
+    """Give a line through points, from anew after each that is missing."""
+
+    def parts() -> Iterator[str]:
+        is_begun = False
+        for x, y in points:
+            if y is None or not math.isfinite(y):
+                is_begun = False
+                continue
+            yield f"{'L' if is_begun else 'M'}{x:.1f} {y:.1f}"
+            is_begun = True
+
+    return "".join(parts())
+
+
+_SWATCHES = {
+    "dots": "M{x} {y}h0",
+    "dots slow": "M{x} {y}h0",
+    "crosses": "M{x} {y}m-3.5 -3.5l7 7m0 -7l-7 7",
+}
+
+
+def _legend(names: Sequence[tuple[str, str]]) -> tuple[str, float]:
+    """Draw names with samples of their lines; give them and where the plot begins."""
+    x, y = 0.0, 12.0
+    parts = []
+    for kind, name in names:
+        text = name if len(name) <= 30 else name[:29] + "…"
+        width = 34 + CHARACTER * len(text) + 14
+        if x and x + width > WIDTH:
+            x, y = 0.0, y + _LINE
+        sample = _SWATCHES.get(kind)
+        if sample is None:
+            curve = f"curve {kind}" if kind.startswith("c") else kind
+            parts.append(path(curve, f"M{x + 2:.0f} {y - 4:.0f}h26"))
+        else:
+            parts.append(path(kind, sample.format(x=f"{x + 15:.0f}", y=f"{y - 4:.0f}")))
+        parts.append(word("small", x + 34, y, text))
+        x += width
+    return "".join(parts), (y + 26 if names else 22)

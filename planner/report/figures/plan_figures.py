@@ -1,0 +1,168 @@
+"""Figures of a plan: its rate beside its baselines, its step, its neighbours, when it has paid."""
+
+from __future__ import annotations
+
+from planner.plans.stored_plan import StoredPlan
+from planner.quantities import format_interval, format_number
+from planner.report.figures.curves import Curve, line_plot
+from planner.report.figures.figure import Figure
+from planner.report.figures.rows import Mark, bar_plot, point_plot
+from planner.report.worth import (
+    baseline_row,
+    change,
+    format_seconds,
+    known_variations,
+    part_row,
+    variation_row,
+)
+from planner.worth.variations import Basis
+from planner.worth.worth import DEFAULTS, PlanWorth
+
+
+def rates_figure(stored: StoredPlan, worth: PlanWorth) -> Figure:
+    """Show samples per second of a plan and of what it is held against."""
+    rate = stored.throughput_samples_per_s
+    marks = [
+        Mark(
+            label="this plan",
+            value=rate.median,
+            low=rate.low,
+            high=rate.high,
+            text=format_interval(rate),
+            is_main=True,
+        )
+    ]
+    for one in worth.baselines:
+        rate = one.throughput_samples_per_s
+        text = f"{format_interval(rate)}; {format_number(one.speedup.median)} x"
+        marks.append(
+            Mark(label=one.name, value=rate.median, low=rate.low, high=rate.high, text=text)
+        )
+    rows = [baseline_row(one) for one in worth.baselines]
+    return Figure(
+        title="Speed against the baselines",
+        svg=bar_plot(
+            marks, title="samples per second of this plan and its baselines", unit="samples/s"
+        ),
+        columns=("plan", "samples/s", "speedup of this plan", "tuning has paid after"),
+        rows=[
+            ("this plan", format_interval(stored.throughput_samples_per_s), "", ""),
+            *((row["name"], row["rate"], row["speedup"], row["paid"]) for row in rows),
+        ],
+    )
+
+
+def parts_figure(worth: PlanWorth) -> Figure | None:
+    """Show where a step's time goes; ``None`` where that is not known."""
+    if not worth.step_parts:
+        return None
+    marks = [
+        Mark(
+            label=part.name,
+            value=1000 * part.time_s,
+            text=f"{format_seconds(part.time_s)}, {100 * part.time_s / worth.step_s:.0f} %",
+            is_main=not part.is_floor,
+            is_model=part.is_floor,
+        )
+        for part in worth.step_parts
+    ]
+    rows = [part_row(part, worth) for part in worth.step_parts]
+    return Figure(
+        title=f"Where a step's {format_seconds(worth.step_s)} go",
+        svg=bar_plot(marks, title="parts of a step's time", unit="ms"),
+        columns=("part of a step", "time", "share", "from"),
+        rows=[(row["part"], row["time"], row["share"], row["source"]) for row in rows],
+        note=_step_words(worth),
+    )
+
+
+def variations_figure(worth: PlanWorth) -> Figure | None:
+    """Show what one other setting does to the speed; ``None`` where that is not known."""
+    known = known_variations(worth)
+    if not known:
+        return None
+    marks = [
+        Mark(
+            label=f"{one.setting} → {one.other}",
+            value=100 * (one.speed.median - 1),
+            low=100 * (one.speed.low - 1),
+            high=100 * (one.speed.high - 1),
+            text=change(one.speed).partition(" (")[0]
+            + ("" if one.basis is Basis.MEASURED else f", {one.basis}"),
+            is_model=one.basis is not Basis.MEASURED,
+        )
+        for one in known
+        if one.speed is not None
+    ]
+    rows = [variation_row(one) for one in known]
+    return Figure(
+        title="One setting changed",
+        svg=point_plot(
+            marks,
+            title="change of samples per second with one setting changed",
+            unit="% of samples/s",
+        ),
+        columns=("setting", "here", "other", "speed of other", "from"),
+        rows=[
+            tuple(row[k] for k in ("setting", "value", "other", "speed", "basis")) for row in rows
+        ],
+        note="Change of samples/s against this plan, with its 95 % interval where both were "
+        "measured. Hollow points are from a model.",
+    )
+
+
+def payoff_figure(worth: PlanWorth) -> Figure | None:
+    """Show time over epochs with this plan, tuning included, and with the defaults."""
+    known = {one.name: one for one in worth.baselines if one.epochs_until_paid is not None}
+    one = known.get(DEFAULTS) or next(iter(known.values()), None)
+    if one is None or not one.epochs_until_paid:
+        return None
+    paid, speedup = one.epochs_until_paid, one.speedup.median
+    # What tuning took is saved after `paid` epochs: they last so much less with the plan.
+    epoch_s = worth.tuning_s / (paid * (1 - 1 / speedup))
+    last = 2.0 * paid
+    minutes = [
+        ("tuning, then this plan", worth.tuning_s, epoch_s / speedup),
+        (one.name, 0.0, epoch_s),
+    ]
+    curves = [
+        Curve(
+            label=name,
+            points=[(0.0, start_s / 60), (last, (start_s + last * each_s) / 60)],
+        )
+        for name, start_s, each_s in minutes
+    ]
+    return Figure(
+        title="When tuning has paid",
+        svg=line_plot(
+            curves, title="time over epochs", x_title="epochs", y_title="minutes since tuning began"
+        ),
+        columns=("epochs", *(name for name, _, _ in minutes)),
+        rows=[
+            (
+                format_number(epochs) if epochs else "0",
+                *(f"{(start_s + epochs * each_s) / 60:.1f} min" for _, start_s, each_s in minutes),
+            )
+            for epochs in (0.0, paid, last)
+        ],
+        note="Time since tuning began, over the epochs trained. Where the lines cross, tuning has "
+        "paid.",
+    )
+
+
+def plan_figures(stored: StoredPlan, worth: PlanWorth | None) -> list[Figure]:
+    """Give every figure of a plan that can be drawn."""
+    if worth is None:
+        return []
+    found = (
+        rates_figure(stored, worth),
+        parts_figure(worth),
+        variations_figure(worth),
+        payoff_figure(worth),
+    )
+    return [figure for figure in found if figure is not None]
+
+
+def _step_words(worth: PlanWorth) -> str:
+    floors = "; ".join(f"{one.name}: {one.source}" for one in worth.step_parts if one.is_floor)
+    return f"Hollow bars show the least that a part can take ({floors})." if floors else ""

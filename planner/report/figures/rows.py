@@ -1,0 +1,119 @@
+"""Rows: bars from zero, and points around a line, each below its label and its value in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from planner.quantities import printable
+from planner.report.figures.axes import (
+    CHARACTER,
+    WIDTH,
+    Axis,
+    below,
+    path,
+    shorten,
+    svg,
+    tick_text,
+    word,
+)
+
+_ROW = 38.0
+_BAR = 12.0
+_AXIS = 40.0
+_EDGE = 6.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """One row of a plot."""
+
+    label: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+    text: str
+    """The value in words."""
+
+    is_main: bool = False
+    """Whether it stands out."""
+
+    is_model: bool = False
+    """Whether it is not measured: drawn hollow."""
+
+
+def bar_plot(marks: Sequence[Mark], *, title: str, unit: str) -> str:
+    """Draw a bar for each mark, from zero, with whiskers where it has an interval."""
+    ends = [mark.value if mark.high is None else mark.high for mark in marks]
+    axis = Axis(0.0, 1.02 * max(ends) or 1.0, _EDGE, WIDTH - _EDGE)
+
+    def draw(mark: Mark, y: float) -> str:
+        width = max(1.0, axis.at(mark.value) - axis.start)
+        kind = "model" if mark.is_model else "main" if mark.is_main else "other"
+        return (
+            f'<rect class="bar {kind}" x="{axis.start:.1f}" y="{y - _BAR / 2:.1f}" '
+            f'width="{width:.1f}" height="{_BAR:.0f}" rx="1.5"/>' + _whisker(mark, y, axis)
+        )
+
+    return _rows(marks, axis, draw, title=title, unit=unit)
+
+
+def point_plot(marks: Sequence[Mark], *, title: str, unit: str, origin: float = 0.0) -> str:
+    """Draw a point for each mark with its interval, and a line where nothing changes."""
+    ends = [end for m in marks for end in (m.low, m.value, m.high) if end is not None] + [origin]
+    margin = 0.06 * (max(ends) - min(ends)) or 1.0
+    axis = Axis(min(ends) - margin, max(ends) + margin, _EDGE, WIDTH - _EDGE)
+
+    def draw(mark: Mark, y: float) -> str:
+        kind = "model" if mark.is_model else "main"
+        point = (
+            f'<circle class="point {kind}" cx="{axis.at(mark.value):.1f}" cy="{y:.1f}" r="4.5"/>'
+        )
+        return _whisker(mark, y, axis) + point
+
+    line = path("axis", f"M{axis.at(origin):.1f} 0V{_ROW * len(marks):.1f}")
+    return _rows(marks, axis, draw, title=title, unit=unit, extra=line)
+
+
+def _rows(
+    marks: Sequence[Mark],
+    axis: Axis,
+    draw: Callable[[Mark, float], str],
+    *,
+    title: str,
+    unit: str,
+    extra: str = "",
+) -> str:
+    bottom = _ROW * len(marks)
+    parts = [below(axis, 0, bottom, unit), extra]
+    for number, mark in enumerate(marks):
+        top = _ROW * number
+        side = (
+            f", {tick_text(mark.low)} to {tick_text(mark.high)}"
+            if mark.low is not None and mark.high is not None
+            else ""
+        )
+        said = escape(printable(f"{mark.label}: {tick_text(mark.value)} {unit}{side}"))
+        left = WIDTH - 2 * _EDGE - CHARACTER * len(mark.text) - 12
+        label = "strong" if mark.is_main else "label"
+        parts.append(
+            f"<g><title>{said}</title>"
+            + draw(mark, top + 27)
+            + word(label, _EDGE, top + 14, shorten(mark.label, left))
+            + word("soft end", WIDTH - _EDGE, top + 14, mark.text)
+            + "</g>"
+        )
+    return svg("".join(parts), bottom + _AXIS, title)
+
+
+def _whisker(mark: Mark, y: float, axis: Axis) -> str:
+    if mark.low is None or mark.high is None or math.isclose(mark.low, mark.high):
+        return ""
+    low, high = axis.at(mark.low), axis.at(mark.high)
+    return path(
+        "whisker",
+        f"M{low:.1f} {y - 4:.1f}v8M{low:.1f} {y:.1f}H{high:.1f}M{high:.1f} {y - 4:.1f}v8",
+    )
