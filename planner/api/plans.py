@@ -20,6 +20,7 @@ from planner.errors import NoPlanError
 from planner.plans.plan_file import plan_from_document, read_plan_file
 from planner.plans.software import current_software
 from planner.plans.stored_plan import StoredPlan, stale_reasons
+from planner.plans.stored_plan import find_best as choose_best
 from planner.store import Store
 from planner.trials.reports import ignore
 from planner.tuning.study import StoredTrial
@@ -152,6 +153,47 @@ def find_best(use_case: str, node: str | None = None, *, db: str = "planner.db")
             )
         reasons = stale_reasons(stored, fingerprint=fingerprint, software=software)
         return replace(_judge_with_trials(store, stored), stale_reasons=tuple(reasons))
+
+
+def find_best_of_each(*, db: str = "planner.db") -> list[FoundPlan]:
+    """Give the best plan of each use case on each machine, by their names.
+
+    Without step times, comparisons and worth.
+
+    Example:
+        >>> from planner.api import plans
+        >>> [(plan.stored.use_case, plan.stored.node) for plan in plans.find_best_of_each()]
+        ... # doctest: +SKIP
+        [('simplebig', 'node1'), ('simplebig', 'node2')]
+
+    Args:
+        db: Database.
+
+    Raises:
+        NoDatabaseError: There is no database.
+        StoreError: The database cannot be used.
+    """
+    with Store.open(db, create=False) as store:
+        plans, fingerprints = store.catalog.latest_plans(), store.catalog.fingerprints()
+    software = current_software()
+    best: dict[tuple[str, int | None], StoredPlan] = {}
+    for use_case, node in sorted({(plan.use_case, plan.node) for plan in plans}):
+        of_node = [plan for plan in plans if plan.node == node]
+        digests = {plan.use_case_digest for plan in of_node if plan.use_case == use_case} - {None}
+        # An equal use case that lies elsewhere counts, as it does for a launch.
+        equal = [p for p in of_node if p.use_case == use_case or p.use_case_digest in digests]
+        found = choose_best(equal, fingerprint=fingerprints.get(node), software=software)
+        assert found is not None  # there is at least one
+        best.setdefault((node, found.id), found)
+    return [
+        FoundPlan(
+            stored=one,
+            stale_reasons=stale_reasons(
+                one, fingerprint=fingerprints.get(one.node), software=software
+            ),
+        )
+        for one in sorted(best.values(), key=lambda one: (one.use_case, one.node))
+    ]
 
 
 def import_file(file: Path, *, db: str = "planner.db") -> FoundPlan:

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 
 from planner.plans.stored_plan import StoredPlan
 from planner.records.machine_record import MachineRecord
-from planner.records.study_record import StudyRecord
+from planner.records.study_record import FailureCount, StudyRecord
 from planner.store import Store
+from planner.trials.result import Outcome
 from planner.tuning.study import StoredTrial
+from planner.worth.setting_effects import SettingEffect, learn_effects
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,13 +26,25 @@ class FoundStudy:
 
     record: StudyRecord
     trials: Sequence[StoredTrial]
-    """In the order in which they ended."""
+    """In the order in which they ended; the latest, where only so many were asked for."""
 
     plans: Sequence[StoredPlan]
     """That its searches stored, the latest last; removed ones are not among them."""
 
     machine: MachineRecord | None
     """``None`` where no probe of it is on record."""
+
+    failures: Sequence[FailureCount] = ()
+    """Of all trials, the most frequent first."""
+
+    effects: Sequence[SettingEffect] = ()
+    """What other values of its settings would do to the best plan; empty where the use case or the
+    machine is not on record."""
+
+    @property
+    def best(self) -> StoredTrial | None:
+        """The fastest of these trials that could be chosen."""
+        return _find_best(self.trials)
 
 
 def find(
@@ -79,13 +93,18 @@ def get_record(study_id: int, *, db: str = "planner.db") -> StudyRecord:
         return store.catalog.study(study_id)
 
 
-def get(study_id: int, *, db: str = "planner.db") -> FoundStudy:
-    """Give one study with its trials.
+def get(study_id: int, *, most_trials: int | None = None, db: str = "planner.db") -> FoundStudy:
+    """Give one study with its trials and what they teach.
 
     Example:
         >>> from planner.api import studies
         >>> len(studies.get(3).trials)  # doctest: +SKIP
         61
+
+    Args:
+        study_id: Its number.
+        most_trials: Of its trials at most the latest so many.
+        db: Database.
 
     Raises:
         NoPlanError: None has this number.
@@ -93,18 +112,40 @@ def get(study_id: int, *, db: str = "planner.db") -> FoundStudy:
     """
     with Store.open(db, create=False) as store:
         record = store.catalog.study(study_id)
-        machine = next(
-            (
-                one
-                for one in store.catalog.machines()
-                if one.name == record.node and one.fingerprint == record.fingerprint
-            ),
-            None,
-        )
-        plans = store.plans(record.use_case, record.node)
-        return FoundStudy(
-            record=record,
-            trials=store.trials(study_id),
-            plans=[plan for plan in plans if plan.study_id == study_id],
-            machine=machine,
-        )
+        machines = store.catalog.machines()
+        plans = store.catalog.plans(study_id=study_id)
+        trials = store.catalog.trials(study_id=study_id, most=most_trials)
+        failures = store.catalog.failures(study_id)
+    machine = next(
+        (
+            one
+            for one in machines
+            if one.name == record.node and one.fingerprint == record.fingerprint
+        ),
+        None,
+    )
+    trials.reverse()
+    best, hardware = _find_best(trials), None if machine is None else machine.hardware
+    effects: list[SettingEffect] = []
+    if best is not None and record.facts is not None and hardware is not None:
+        results = [trial.result for trial in trials]
+        effects = learn_effects(best.result.plan, results, record.facts, hardware)
+    return FoundStudy(
+        record=record,
+        trials=trials,
+        plans=plans[::-1],
+        machine=machine,
+        failures=failures,
+        effects=effects,
+    )
+
+
+def _find_best(trials: Sequence[StoredTrial]) -> StoredTrial | None:
+    known = [
+        (rate.median, trial)
+        for trial in trials
+        if trial.result.role.is_for_choice
+        and trial.result.outcome is Outcome.OK
+        and (rate := trial.result.throughput_samples_per_s()) is not None
+    ]
+    return max(known, key=lambda item: item[0])[1] if known else None

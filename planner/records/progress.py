@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
+from launch.errors import InvalidPlanError
 from launch.plan import Plan
+from probes import codec
+from probes.errors import InvalidDocumentError
 from probes.timing import Interval
+
+T = TypeVar("T")
+
+
+def find_progress(values: Mapping[str, Any] | None, kind: type[T]) -> T | None:
+    """Read what a job has stored; ``None`` where that is nothing, or nothing of this kind."""
+    try:
+        return None if values is None else codec.convert(values, kind, source="progress")
+    except (InvalidDocumentError, InvalidPlanError):
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

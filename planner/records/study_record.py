@@ -10,6 +10,15 @@ from launch.case_facts import CaseFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FailureCount:
+    """How often trials of a study failed for one reason."""
+
+    outcome: str
+    reason: str | None
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StudyRecord:
     """A study as stored, without its trials."""
 

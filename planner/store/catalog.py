@@ -12,15 +12,17 @@ from planner.cluster.links import MeasuredLinks
 from planner.errors import NoPlanError
 from planner.plans.stored_plan import StoredPlan
 from planner.records.machine_record import MachineRecord
-from planner.records.study_record import StudyRecord
+from planner.records.study_record import FailureCount, StudyRecord
 from planner.store.database import Database
 from planner.store.rows import find_document, links_from_row, plan_from_row, trial_from_row
 from planner.store.tables import links, nodes, plans, probes, studies, trials
+from planner.trials.result import Outcome
 from planner.tuning.study import StoredTrial
 from probes import codec
 from probes.hardware import Hardware
 
 _MAX_ID = 2**63 - 1
+_LONG = ("step_time", "comparisons")
 
 
 class Catalog:
@@ -93,12 +95,29 @@ class Catalog:
         *,
         use_case: str | None = None,
         node: str | None = None,
+        study_id: int | None = None,
         before: int | None = None,
         most: int | None = None,
     ) -> list[StoredPlan]:
-        """Give plans, the newest first; see `studies`."""
+        """Give plans, the newest first; see `trials`."""
         query = _newest(select(plans), plans, before, most)
+        if study_id is not None:
+            query = query.where(plans.c.study_id == study_id)
         return self._database.fetch(_only(query, plans, use_case, node), plan_from_row)
+
+    def latest_plans(self) -> list[StoredPlan]:
+        """Give the latest plan of each study and those of no study, in the order of their ids.
+
+        Without their step times and comparisons, which are most of what is stored.
+        """
+        latest = select(func.max(plans.c.id)).where(plans.c.study_id.is_not(None))
+        latest = latest.group_by(plans.c.study_id)
+        query = select(*(column for column in plans.c if column.name not in _LONG))
+        query = query.where(plans.c.study_id.is_(None) | plans.c.id.in_(latest))
+        return self._database.fetch(
+            query.order_by(plans.c.id),
+            lambda row: plan_from_row({**row, **dict.fromkeys(_LONG)}),
+        )
 
     def trials(
         self,
@@ -122,6 +141,19 @@ class Catalog:
         if study_id is not None:
             query = query.where(trials.c.study_id == study_id)
         return self._database.fetch(_only(query, studies, use_case, node), trial_from_row)
+
+    def failures(self, study_id: int) -> list[FailureCount]:
+        """Count the failed trials of a study by their outcome and reason."""
+        good = [str(outcome) for outcome in Outcome if outcome.has_times]
+        query = (
+            select(trials.c.outcome, trials.c.reason, func.count().label("count"))
+            .where(trials.c.study_id == study_id, trials.c.outcome.not_in(good))
+            .group_by(trials.c.outcome, trials.c.reason)
+            .order_by(func.count().desc(), trials.c.outcome, trials.c.reason)
+        )
+        return self._database.fetch(
+            query, lambda row: codec.convert(row, FailureCount, source="failures")
+        )
 
     def links(self) -> list[MeasuredLinks]:
         """Give the measurements of networks, the latest first."""

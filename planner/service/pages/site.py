@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 
+from planner.errors import (
+    NoDatabaseError,
+    NoJobError,
+    NoPlanError,
+    NoTrainingError,
+    PlannerError,
+    StoreError,
+)
+from planner.plans.stored_plan import utc_now
+from planner.quantities import printable
+from planner.service.pages import job, lists, machine, overview, study
+from planner.service.pages.query import QueryError
+from planner.service.pages.rendering import render
+from planner.service.pages.view import Context, Page, PageRequest, ShowPage, View
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
-    """An answer of the server."""
+__all__ = ["Page", "PageRequest", "Site"]
 
-    status: int
-    html: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PageRequest:
-    """What a browser asks for."""
-
-    path: str
-    numbers: Mapping[str, int] = field(default_factory=dict)
-    """Of the address: ``id`` of ``/plans/{id}``."""
-
-    query: Mapping[str, Sequence[str]] = field(default_factory=dict)
+_PAGES: Mapping[str, ShowPage] = {
+    "/": overview.show,
+    "/machines": lists.show_machines,
+    "/machines/{id}": machine.show,
+    "/studies": lists.show_studies,
+    "/studies/{id}": study.show,
+    "/plans": lists.show_plans,
+    "/trainings": lists.show_trainings,
+    "/jobs": lists.show_jobs,
+    "/jobs/{id}": job.show,
+}
 
 
 class Site:
@@ -32,6 +43,7 @@ class Site:
         db: The database.
         allows_actions: Whether pages offer to start and end jobs.
         use_cases: Those that may be tuned.
+        now: Clock for the times that pages show.
     """
 
     def __init__(
@@ -40,13 +52,16 @@ class Site:
         *,
         allows_actions: bool = False,
         use_cases: Sequence[str] = (),
+        now: Callable[[], datetime] = utc_now,
     ) -> None:
-        self._db = db
+        self._context = Context(
+            db=db, allows_actions=allows_actions, use_cases=tuple(use_cases), now=now
+        )
 
     @property
     def paths(self) -> Sequence[str]:
         """Addresses of pages; ``{id}`` stands for a whole number."""
-        return ("/",)
+        return tuple(_PAGES)
 
     def show(self, path: str, request: PageRequest) -> Page:
         """Give a page, or one that says why there is none.
@@ -55,4 +70,24 @@ class Site:
             path: One of `paths`.
             request: What was asked for.
         """
-        return Page(status=200, html="<!doctype html><title>ddlplan</title><h1>ddlplan</h1>")
+        try:
+            view = _PAGES[path](request, self._context)
+        except NoDatabaseError:
+            view = overview.show_nothing(self._context)
+        except QueryError as error:
+            view = _refuse(400, "That address is not right", str(error))
+        except (NoPlanError, NoJobError, NoTrainingError) as error:
+            view = _refuse(404, "There is no such thing", str(error))
+        except StoreError as error:
+            sys.stderr.write(f"error: {printable(str(error))}\n")
+            why = (
+                "the terminal of ddlplan serve says why; this page tries again when it is reloaded"
+            )
+            view = _refuse(503, "The database cannot be used", why)
+        except PlannerError as error:
+            view = _refuse(400, "That cannot be shown", str(error))
+        return Page(status=view.status, html=render(view, request.path, self._context))
+
+
+def _refuse(status: int, title: str, message: str) -> View:
+    return View(template="refused.html", title=title, values={"message": message}, status=status)

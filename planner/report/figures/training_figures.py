@@ -1,0 +1,151 @@
+"""Figures of trainings: losses, rates and times of their epochs, alone or side by side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from launch.reports import EpochDone
+from planner.quantities import format_duration, format_number
+from planner.records.training_record import TrainingRecord
+from planner.report.figures.curves import MOST_CURVES, Curve, line_plot
+from planner.report.figures.figure import Figure
+
+Item = TypeVar("Item")
+
+_MOST_ROWS = 100
+
+
+def loss_figure(training: TrainingRecord) -> Figure | None:
+    """Show the losses of a training's epochs; ``None`` before the first has ended."""
+    epochs = training.epochs_done
+    if not epochs:
+        return None
+    curves = [
+        Curve(label="training", points=[(one.epoch, _finite(one.train_loss)) for one in epochs])
+    ]
+    if any(_finite(one.validation_loss) is not None for one in epochs):
+        points = [(one.epoch, _finite(one.validation_loss)) for one in epochs]
+        curves.append(Curve(label="validation", points=points))
+    metrics = sorted({name for one in epochs for name in one.metrics})
+    return Figure(
+        title="Loss",
+        svg=_over_epochs(curves, training.epochs, title="loss over epochs", y_title="loss")
+        if any(y is not None for curve in curves for _, y in curve.points)
+        else "",
+        columns=("epoch", "training", "validation", *metrics),
+        rows=[
+            (
+                str(one.epoch),
+                _loss(one.train_loss),
+                _loss(one.validation_loss),
+                *(_loss(one.metrics.get(name)) for name in metrics),
+            )
+            for one in _some(epochs)
+        ],
+    )
+
+
+def rate_figure(training: TrainingRecord) -> Figure | None:
+    """Show samples per second of a training's epochs beside what was predicted."""
+    epochs = training.epochs_done
+    if not epochs:
+        return None
+    expected = training.expected_samples_per_s
+    curve = Curve(
+        label="measured", points=[(one.epoch, one.throughput_samples_per_s) for one in epochs]
+    )
+    return Figure(
+        title="Samples per second",
+        svg=_over_epochs(
+            [curve],
+            training.epochs,
+            title="samples per second over epochs",
+            y_title="samples/s",
+            from_zero=True,
+            reference=None if expected is None else ("predicted", expected),
+        ),
+        columns=("epoch", "samples/s", "training took", "validation took"),
+        rows=[
+            (
+                str(one.epoch),
+                format_number(one.throughput_samples_per_s),
+                format_duration(one.train_time_s),
+                format_duration(one.validation_time_s),
+            )
+            for one in _some(epochs)
+        ],
+    )
+
+
+def compared_figures(trainings: Sequence[TrainingRecord]) -> list[Figure]:
+    """Show losses and rates of several trainings."""
+    values: Sequence[tuple[str, str, Callable[[EpochDone], float | None], bool]] = (
+        ("Training loss", "loss", lambda one: _finite(one.train_loss), False),
+        ("Validation loss", "loss", lambda one: _finite(one.validation_loss), False),
+        ("Samples per second", "samples/s", lambda one: one.throughput_samples_per_s, True),
+    )
+    found = []
+    for title, unit, value, from_zero in values:
+        curves = [
+            Curve(
+                label=f"{one.id}: {one.use_case.rpartition(':')[2]}",
+                points=[(epoch.epoch, value(epoch)) for epoch in one.epochs_done],
+            )
+            for one in trainings[:MOST_CURVES]
+        ]
+        curves = [c for c in curves if any(y is not None for _, y in c.points)]
+        if not curves:
+            continue
+        longest = max(len(one.epochs_done) for one in trainings)
+        by_epoch = [dict(curve.points) for curve in curves]
+        numbers = sorted({x for points in by_epoch for x in points})
+        found.append(
+            Figure(
+                title=title,
+                svg=_over_epochs(
+                    curves, longest, title=f"{title} over epochs", y_title=unit, from_zero=from_zero
+                ),
+                columns=("epoch", *(curve.label for curve in curves)),
+                rows=[
+                    (f"{x:.0f}", *(_loss(points.get(x)) for points in by_epoch))
+                    for x in _some(numbers)
+                ],
+            )
+        )
+    return found
+
+
+def _over_epochs(
+    curves: Sequence[Curve],
+    epochs: int,
+    *,
+    title: str,
+    y_title: str,
+    from_zero: bool = False,
+    reference: tuple[str, float] | None = None,
+) -> str:
+    return line_plot(
+        curves,
+        title=title,
+        x_title="epoch",
+        y_title=y_title,
+        from_zero=from_zero,
+        reference=reference,
+        ends=(1.0, float(max(2, epochs))),
+    )
+
+
+def _some(items: Sequence[Item]) -> Sequence[Item]:
+    """Give a table's rows of a long list: every so many, and the last."""
+    step = math.ceil(len(items) / _MOST_ROWS) or 1
+    return [item for n, item in enumerate(items, 1) if n % step == 0 or n == len(items)]
+
+
+def _finite(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else value
+
+
+def _loss(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}"

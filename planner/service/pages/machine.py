@@ -1,0 +1,93 @@
+"""Machine: what it is and how fast, with the plans, studies and trainings it has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from planner.api import machines, plans, studies
+from planner.quantities import format_bytes
+from planner.records.machine_record import MachineRecord
+from planner.report.hardware import hardware_facts
+from planner.service.pages.view import Context, PageRequest, View
+from probes.hardware import Gpu, Speeds
+
+_GIGA = 1e9
+_MOST = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineView:
+    """A machine in a few words."""
+
+    record: MachineRecord
+    processor: str
+    cores: str
+    memory: str
+    gpus: str
+    speeds: Speeds
+
+    part: float
+    """Its fp32 rate / that of the fastest machine beside it."""
+
+
+def machine_views(records: Iterable[MachineRecord]) -> list[MachineView]:
+    """Describe machines, beside one another."""
+    listed = list(records)
+    rates = [
+        one.hardware.speeds.fp32_all_cores_flop_per_s or 0.0
+        if one.hardware is not None and one.hardware.speeds is not None
+        else 0.0
+        for one in listed
+    ]
+    highest = max(rates, default=0.0) or 1.0
+    return [_view(one, rate / highest) for one, rate in zip(listed, rates, strict=True)]
+
+
+def _view(record: MachineRecord, part: float) -> MachineView:
+    hardware = record.hardware
+    if hardware is None:
+        return MachineView(
+            record=record,
+            processor="not probed",
+            cores="",
+            memory="",
+            gpus="",
+            speeds=Speeds(),
+            part=0.0,
+        )
+    cpu = hardware.cpu
+    return MachineView(
+        record=record,
+        processor=cpu.model or cpu.architecture,
+        cores=f"{cpu.granted_cores:g}",
+        memory=format_bytes(hardware.memory.usable_bytes),
+        gpus=_name_gpus(hardware.gpus),
+        speeds=hardware.speeds or Speeds(),
+        part=part,
+    )
+
+
+def _name_gpus(gpus: Sequence[Gpu]) -> str:
+    names = [gpu.name or "unknown GPU" for gpu in gpus]
+    counted = {name: names.count(name) for name in names}
+    return ", ".join(name if count == 1 else f"{count} x {name}" for name, count in counted.items())
+
+
+def show(request: PageRequest, context: Context) -> View:
+    """Show one machine."""
+    record = machines.get(request.numbers["id"], db=context.db)
+    facts = [] if record.hardware is None else hardware_facts(record.hardware)
+    found = plans.find_latest(node=record.name, most=_MOST, db=context.db)
+    return View(
+        template="machine.html",
+        title=record.name,
+        values={
+            "machine": _view(record, 1.0),
+            "facts": facts,
+            "plans": found,
+            "fastest": max((p.stored.speedup.high for p in found if p.stored.speedup), default=1.0),
+            "studies": studies.find(node=record.name, most=_MOST, db=context.db),
+        },
+        topics=["machine", "plan", "study"],
+    )

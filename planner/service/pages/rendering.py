@@ -1,0 +1,183 @@
+"""Rendering: templates, and how they write times, numbers and the texts of users.
+
+Every text that a template writes is escaped, and control characters in it are shown as escapes, so
+that names and log lines of users can neither end an element nor turn the direction of a line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from planner.plans.stored_plan import iso_utc
+from planner.quantities import (
+    format_bytes,
+    format_duration,
+    format_interval,
+    format_number,
+    format_range,
+    printable,
+)
+from planner.report.figures.figure import Figure, figure_html
+from planner.report.plan_line import describe_plan, short_settings
+from planner.service.pages.assets import asset_address
+from planner.service.pages.view import Context, View
+from probes.timing import Interval
+
+_LONGEST = 300
+"""Characters of a text; the rest is left out, for a list of such texts must not fill the page."""
+
+_NAVIGATION = (
+    ("/", "Overview"),
+    ("/machines", "Machines"),
+    ("/studies", "Studies"),
+    ("/plans", "Plans"),
+    ("/hosts", "Hosts together"),
+    ("/trainings", "Trainings"),
+    ("/jobs", "Jobs"),
+    ("/compare", "Compare"),
+)
+
+
+def render(view: View, path: str, context: Context) -> str:
+    """Make the HTML of a page.
+
+    Args:
+        view: What it shows.
+        path: Its address without the query.
+        context: Of the server.
+    """
+    here = "/" + path.split("/")[1]
+    common: Mapping[str, Any] = {
+        "title": view.title,
+        "topics": " ".join(view.topics),
+        "here": here,
+        "current": path == here,
+        "now": context.now(),
+        "allows_actions": context.allows_actions,
+    }
+    return _ENVIRONMENT.get_template(view.template).render({**common, **view.values})
+
+
+def describe_age(moment: datetime, now: datetime) -> str:
+    """Say how long ago a time was; the date where that is more than two weeks."""
+    seconds = max(0.0, (now - moment).total_seconds())
+    for unit, size, most in (("s", 1, 60), ("min", 60, 3600), ("h", 3600, 48 * 3600)):
+        if seconds < most:
+            return f"{int(seconds // size)} {unit} ago"
+    if seconds < 14 * 86400:
+        return f"{int(seconds // 86400)} days ago"
+    return _date(moment)
+
+
+def _date(moment: datetime) -> str:
+    here = moment.astimezone(UTC)
+    return f"{here.day} {here:%b %Y}"
+
+
+def _clip(text: str, most: int = _LONGEST) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _finalize(value: object) -> object:
+    """Prepare what a template writes; markup of our own stays as it is."""
+    if value is None:
+        return ""
+    return printable(_clip(value)) if type(value) is str else value
+
+
+def _whole(text: str) -> Markup:
+    """Write a text in full, where it is what a person is to copy."""
+    return escape(printable(text))
+
+
+def _log(text: str, most: int = 16_000) -> Markup:
+    """Write the end of a log, with its lines."""
+    lines = text[-most:].splitlines()
+    return Markup("\n").join(escape(printable(line.expandtabs())) for line in lines)
+
+
+def _age(moment: datetime | None, now: datetime) -> Markup:
+    if moment is None:
+        return Markup("")
+    return Markup('<time datetime="{}" title="{}" data-age="{}">{}</time>').format(
+        iso_utc(moment), _clock(moment), _date(moment), describe_age(moment, now)
+    )
+
+
+def _time(moment: datetime | None) -> Markup:
+    if moment is None:
+        return Markup("")
+    return Markup('<time datetime="{}">{}</time>').format(iso_utc(moment), _clock(moment))
+
+
+def _clock(moment: datetime) -> str:
+    return f"{_date(moment)}, {moment.astimezone(UTC):%H:%M:%S} UTC"
+
+
+def _since(begin: datetime | None, end: datetime | None, now: datetime) -> str:
+    """Write the time from one moment to another, which is now where there is none."""
+    return (
+        "" if begin is None else format_duration(max(0.0, ((end or now) - begin).total_seconds()))
+    )
+
+
+def _number(value: float | None, digits: int | None = None) -> str:
+    """Write a number with three figures."""
+    if value is None:
+        return ""
+    if digits is not None:
+        return f"{value:.{digits}f}"
+    if value <= 0:
+        return f"{value:.3g}"
+    return f"{value:,.0f}" if value >= 1000 else format_number(value)
+
+
+def _rate(value: float | None, unit: str = "", size: float = 1.0) -> str:
+    return "" if value is None else f"{_number(value / size)} {unit}".rstrip()
+
+
+def _interval(value: Interval | None) -> str:
+    return format_interval(value)
+
+
+def _figure(figure: Figure | None, key: str) -> Markup:
+    return Markup("") if figure is None else Markup(figure_html(figure, key))  # noqa: S704 - escaped
+
+
+def _make_environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("planner.service", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+        finalize=_finalize,
+    )
+    environment.globals.update(asset=asset_address, navigation=_NAVIGATION)
+    environment.filters.update(
+        age=_age,
+        bytes=format_bytes,
+        clip=_clip,
+        duration=format_duration,
+        figure=_figure,
+        interval=_interval,
+        log=_log,
+        number=_number,
+        plan=describe_plan,
+        range=format_range,
+        rate=_rate,
+        settings=short_settings,
+        since=_since,
+        time=_time,
+        whole=_whole,
+    )
+    return environment
+
+
+_ENVIRONMENT = _make_environment()

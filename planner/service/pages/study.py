@@ -1,0 +1,90 @@
+"""Study: its trials, what they teach, the race while it runs, and what to type next."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from planner.api import jobs, plans, studies
+from planner.api.studies import FoundStudy
+from planner.records.job_record import JobState
+from planner.report.figures.figure import Figure
+from planner.report.figures.study_figures import (
+    effects_figure,
+    failures_figure,
+    race_figure,
+    strategies_figure,
+    trials_figure,
+)
+from planner.service.pages.job import JobView, job_views
+from planner.service.pages.query import read_part
+from planner.service.pages.view import Context, PageRequest, View
+from planner.trials.result import Role
+from planner.tuning.study import StoredTrial
+
+_MOST_TRIALS, _TRIALS_PER_PART = 240, 20
+_BASELINES = (Role.DEFAULTS, Role.BASELINE, Role.OWN_BATCH)
+
+
+def show(request: PageRequest, context: Context) -> View:
+    """Show one study."""
+    study_id, db = request.numbers["id"], context.db
+    found = studies.get(study_id, most_trials=_MOST_TRIALS, db=db)
+    part = read_part(
+        request,
+        lambda before, most: plans.find_latest_trials(study_id, before=before, most=most, db=db),
+        lambda one: one.id,
+        per_page=_TRIALS_PER_PART,
+        anchor="trials",
+    )
+    running = _find_running(study_id, context)
+    record = found.record
+    drawn = (
+        trials_figure(found.trials, num_trials=record.num_trials),
+        strategies_figure(found.trials),
+        effects_figure(found.effects),
+        failures_figure(found.failures),
+    )
+    figures: list[Figure] = [figure for figure in drawn if figure is not None]
+    race = [
+        figure
+        for job in running
+        if job.search is not None and (figure := race_figure(job.search)) is not None
+    ]
+    return View(
+        template="study.html",
+        title=f"Study {record.id}: {record.use_case} on {record.node}",
+        values={
+            "found": found,
+            "record": record,
+            "running": running,
+            "race": race,
+            "figures": figures,
+            "baselines": _find_baselines(found.trials),
+            "part": part,
+            "next_command": _next_command(found, is_running=bool(running)),
+        },
+        topics=[f"study:{study_id}", "job"],
+    )
+
+
+def _find_running(study_id: int, context: Context) -> list[JobView]:
+    """Give the jobs that search in a study now."""
+    active = jobs.find(states=[JobState.RUNNING], db=context.db)
+    found = [one for one in active if one.study_id == study_id and not one.state.is_over]
+    return job_views(found)
+
+
+def _find_baselines(trials: Sequence[StoredTrial]) -> list[StoredTrial]:
+    """Give the latest trial of each plan that is only compared with."""
+    latest = {trial.result.role: trial for trial in trials}
+    return [latest[role] for role in _BASELINES if role in latest]
+
+
+def _next_command(found: FoundStudy, *, is_running: bool) -> str:
+    use_case = shlex.quote(found.record.use_case)
+    if is_running:
+        return f"ddlplan trials --use-case {use_case}"
+    if found.record.is_open or not found.plans:
+        return f"ddlplan tune --use-case {use_case}"
+    return f"ddlplan launch --use-case {use_case} --plan {found.plans[-1].id}"

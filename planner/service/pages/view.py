@@ -1,0 +1,64 @@
+"""View: what a page shows, before a template has made HTML of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from planner.plans.stored_plan import utc_now
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """An answer of the server."""
+
+    status: int
+    html: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageRequest:
+    """What a browser asks for."""
+
+    path: str
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    """Of the address: ``id`` of ``/plans/{id}``."""
+
+    query: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What all pages of a server have in common."""
+
+    db: str = "planner.db"
+    allows_actions: bool = False
+    """Whether pages offer to start and end jobs."""
+
+    use_cases: tuple[str, ...] = ()
+    """Those that may be tuned, beside the built-in ones."""
+
+    now: Callable[[], datetime] = utc_now
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What a page shows."""
+
+    template: str
+    title: str
+    values: Mapping[str, object] = field(default_factory=dict)
+    topics: Sequence[str] = ()
+    """Changes after which it is out of date: a `Topic`, or one with a number, such as ``job:3``."""
+
+    status: int = 200
+
+
+ShowPage = Callable[[PageRequest, Context], View]
+"""Gives what a page shows.
+
+Raises:
+    PlannerError: There is no such thing, or the database cannot be used.
+    QueryError: A value of the query is none that the page knows.
+"""

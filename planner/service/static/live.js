@@ -1,0 +1,266 @@
+// Keeps a page up to date: on a change it fetches the page again and replaces the regions marked
+// with data-live. It also sends the forms of actions, as JSON. Without it pages show the same.
+
+const FIRST_MS = 150; // changes come in groups
+const LEAST_MS = 1000; // between two fetches
+const AGAIN_MS = [1000, 2000, 5000, 10000, 30000];
+const AGES_MS = 20000;
+
+const topics = (document.body.dataset.topics ?? "").split(" ").filter(Boolean);
+const state = document.getElementById("live-state");
+const shown = new Map(); // HTML of regions as the server gave it, by their ids
+let stream = null;
+let timer = null;
+let fetchedAt = 0;
+let isFetching = false;
+let isStale = false; // a change came while a fetch was under way
+let failures = 0;
+
+function say(text) {
+  if (state.textContent !== text) state.textContent = text;
+}
+
+function concerns(change) {
+  return topics.some((one) => {
+    const [topic, id] = one.split(":");
+    return topic === change.topic && (id === undefined || Number(id) === change.subject_id);
+  });
+}
+
+// Following
+
+function follow() {
+  if (!topics.length || document.hidden || stream) return;
+  let isFirst = true;
+  stream = new EventSource("/api/v1/events");
+  stream.addEventListener("open", () => {
+    if (failures || !isFirst) schedule();
+    isFirst = false;
+    failures = 0;
+    say("Live");
+  });
+  stream.addEventListener("change", (event) => {
+    if (concerns(JSON.parse(event.data))) schedule();
+  });
+  stream.addEventListener("reset", schedule);
+  stream.addEventListener("error", () => {
+    failures += 1;
+    say("Connection lost: trying again");
+    if (stream && stream.readyState === EventSource.CLOSED) {
+      stop();
+      setTimeout(follow, AGAIN_MS[Math.min(failures, AGAIN_MS.length) - 1]);
+    }
+  });
+}
+
+function stop() {
+  stream?.close();
+  stream = null;
+}
+
+function schedule() {
+  isStale = true;
+  if (timer || isFetching || document.hidden) return;
+  timer = setTimeout(refresh, Math.max(FIRST_MS, fetchedAt + LEAST_MS - performance.now()));
+}
+
+async function refresh() {
+  timer = null;
+  isStale = false;
+  isFetching = true;
+  try {
+    const answer = await fetch(location.href, { headers: { accept: "text/html" } });
+    if (answer.ok) {
+      show(new DOMParser().parseFromString(await answer.text(), "text/html"));
+      if (stream) say("Live");
+    } else if (answer.status === 401) {
+      stop();
+      say("Signed out: reload this page to sign in");
+    } else {
+      say(`The server answered ${answer.status}: reload this page`);
+    }
+  } catch {
+    say("Connection lost: trying again");
+  }
+  isFetching = false;
+  fetchedAt = performance.now();
+  if (isStale) schedule();
+}
+
+// Replacing regions
+
+function show(page) {
+  document.title = page.title;
+  for (const fresh of page.querySelectorAll("[data-live]")) {
+    const old = document.getElementById(fresh.id);
+    const html = fresh.outerHTML;
+    if (!old) {
+      const before = document.getElementById(fresh.previousElementSibling?.id ?? "");
+      before?.after(document.adoptNode(fresh));
+      prepare(fresh);
+      shown.set(fresh.id, html);
+      continue;
+    }
+    if (shown.get(fresh.id) === html) continue;
+    if (isSelectedIn(old)) {
+      setTimeout(schedule, 3000);
+      continue;
+    }
+    shown.set(fresh.id, html);
+    replace(old, document.adoptNode(fresh));
+  }
+}
+
+function isSelectedIn(region) {
+  const selection = getSelection();
+  return Boolean(selection && !selection.isCollapsed && selection.containsNode(region, true));
+}
+
+function replace(old, fresh) {
+  prepare(fresh);
+  for (const details of old.querySelectorAll("details[id]")) {
+    const same = fresh.querySelector(`#${CSS.escape(details.id)}`);
+    if (same) same.open = details.open;
+  }
+  for (const box of old.querySelectorAll("input[type=checkbox]")) {
+    const same = [...fresh.querySelectorAll("input[type=checkbox]")].find(
+      (one) => one.name === box.name && one.value === box.value,
+    );
+    if (same) same.checked = box.checked;
+  }
+  const places = [...old.querySelectorAll(".scroll, .log")].map((box) => [
+    box.scrollLeft,
+    box.scrollTop,
+    box.scrollTop > 0 && box.scrollTop + box.clientHeight >= box.scrollHeight - 4,
+  ]);
+  const focused = old.contains(document.activeElement) ? keyOf(document.activeElement) : null;
+  old.replaceWith(fresh);
+  [...fresh.querySelectorAll(".scroll, .log")].forEach((box, number) => {
+    const [left, top, isAtEnd] = places[number] ?? [0, 0, false];
+    box.scrollLeft = left;
+    box.scrollTop = isAtEnd ? box.scrollHeight : top;
+  });
+  if (focused) {
+    const all = fresh.querySelectorAll("a, button, input, select, textarea, summary, [tabindex]");
+    [...all].find((one) => keyOf(one) === focused)?.focus({ preventScroll: true });
+  }
+}
+
+function keyOf(element) {
+  const own = ["id", "href", "name", "value"].map((name) => element.getAttribute(name) ?? "");
+  const around = element.closest("details[id], form[id]")?.id ?? "";
+  return [element.tagName, around, ...own].join("\n");
+}
+
+// Shows what only works with this module.
+function prepare(root) {
+  for (const one of root.querySelectorAll("[data-script]")) one.hidden = false;
+  writeAges(root);
+}
+
+function writeAges(root) {
+  for (const one of root.querySelectorAll("time[data-age]")) {
+    one.textContent = ageOf(Date.parse(one.dateTime), one.dataset.age);
+  }
+}
+
+// As `rendering.describe_age` has it on the server.
+function ageOf(moment, date) {
+  const seconds = Math.max(0, (Date.now() - moment) / 1000);
+  if (seconds < 60) return `${Math.floor(seconds)} s ago`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ago`;
+  if (seconds < 48 * 3600) return `${Math.floor(seconds / 3600)} h ago`;
+  if (seconds < 14 * 86400) return `${Math.floor(seconds / 86400)} days ago`;
+  return date;
+}
+
+// Actions
+
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  if (!form.dataset.action) return;
+  event.preventDefault();
+  if (!form.dataset.confirm || confirm(form.dataset.confirm)) send(form);
+});
+
+async function send(form) {
+  const answered = form.querySelector(".answer");
+  const buttons = [...form.querySelectorAll("button")];
+  answered.textContent = "";
+  answered.classList.remove("bad");
+  for (const button of buttons) button.disabled = true;
+  try {
+    const answer = await fetch(form.dataset.action, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify(valuesOf(form)),
+    });
+    const document_ = await answer.json();
+    if (answer.ok) {
+      const then = form.dataset.then ?? location.href;
+      location.assign(then.replace("{id}", String(document_.data?.id ?? "")));
+      return;
+    }
+    fail(answered, document_.error?.message ?? `The server answered ${answer.status}.`);
+  } catch (error) {
+    fail(answered, error instanceof SyntaxError ? `No JSON: ${error.message}` : "No connection.");
+  }
+  for (const button of buttons) button.disabled = false;
+}
+
+function fail(place, message) {
+  place.classList.add("bad");
+  place.textContent = message;
+}
+
+function valuesOf(form) {
+  const values = {};
+  for (const field of form.elements) {
+    if (!field.name) continue;
+    if (field.type === "checkbox") {
+      if (field.checked) values[field.name] = true;
+    } else if (field.value.trim() !== "") {
+      if (field.dataset.as === "document") return JSON.parse(field.value);
+      const isNumber = field.type === "number" || field.dataset.as === "number";
+      values[field.name] = isNumber ? Number(field.value) : field.value.trim();
+    }
+  }
+  return values;
+}
+
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("button[data-copy]");
+  if (!button) return;
+  const text = button.parentElement.querySelector("code").textContent;
+  await navigator.clipboard.writeText(text);
+  button.textContent = "Copied";
+  setTimeout(() => (button.textContent = "Copy"), 2000);
+});
+
+document.addEventListener("change", async (event) => {
+  const input = event.target;
+  const target = input.dataset?.into && document.getElementById(input.dataset.into);
+  if (target && input.files?.length) target.value = await input.files[0].text();
+});
+
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) {
+    stop();
+    say("Paused while hidden");
+  } else {
+    schedule();
+    follow();
+  }
+});
+addEventListener("pagehide", stop);
+addEventListener("pageshow", (event) => {
+  if (event.persisted) schedule();
+  follow();
+});
+
+for (const region of document.querySelectorAll("[data-live]")) {
+  shown.set(region.id, region.outerHTML);
+}
+prepare(document);
+setInterval(() => document.hidden || writeAges(document), AGES_MS);
+follow();

@@ -1,0 +1,92 @@
+"""Every page of a filled and of an empty database is sound, whatever texts the database holds."""
+
+from __future__ import annotations
+
+import pytest
+from markup import Markup
+
+from planner.service.pages.assets import ASSETS, find_asset
+from planner.service.pages.site import PageRequest, Site
+from planner.store import Store
+
+PATHS = tuple(Site().paths)
+MOST_BYTES = 200_000
+
+
+def address(path: str) -> str:
+    return path.replace("{id}", "1")
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_page_of_a_filled_database_is_sound(pages, path):
+    page = pages.get(address(path))
+    assert page.status == 200
+    assert Markup(page.html).wrong == []
+    assert len(page.html.encode()) < MOST_BYTES
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_page_without_a_database_says_what_to_type(tmp_path, path):
+    site = Site(str(tmp_path / "planner.db"))
+    page = site.show(path, PageRequest(path=address(path), numbers={"id": 1}))
+    markup = Markup(page.html)
+    assert page.status == 200
+    assert markup.wrong == []
+    assert "ddlplan tune" in markup.text
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_page_of_an_empty_database_is_sound(tmp_path, path):
+    db = str(tmp_path / "planner.db")
+    Store.open(db).close()
+    page = Site(db).show(path, PageRequest(path=address(path), numbers={"id": 1}))
+    assert page.status == (404 if "{id}" in path else 200)
+    assert Markup(page.html).wrong == []
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_texts_of_users_are_no_markup(hostile_pages, path):
+    page = hostile_pages.get(address(path))
+    markup = Markup(page.html)
+    assert page.status == 200
+    assert markup.wrong == []
+    assert [values for values in markup.all("script") if "src" not in values] == []
+    assert "alert(1)" not in page.html.replace("&lt;script&gt;alert(1)", "")
+    assert not set(page.html) & {"\u202e", "\u2066", "\x1b"}
+    assert "49" not in markup.text.split("{{7*7}}", 1)[-1][:3]
+    assert len(page.html.encode()) < MOST_BYTES
+
+
+def test_every_page_loads_nothing_but_assets(pages):
+    for path in PATHS:
+        markup = Markup(pages.get(address(path)).html)
+        loaded = [v["href"] for v in markup.all("link")] + [v["src"] for v in markup.all("script")]
+        for there in loaded:
+            name, _, digest = there.removeprefix("/static/").partition("?v=")
+            asset = find_asset(name)
+            assert asset is not None
+            assert asset.digest == digest
+        assert markup.all("img") == []
+
+
+def test_assets_are_found_by_their_names_alone():
+    assert set(ASSETS) == {"figures.css", "site.css", "live.js", "icon.svg"}
+    for name in ("../site.css", "site.css/", "", "x"):
+        assert find_asset(name) is None
+
+
+@pytest.mark.parametrize("query", ["before=0", "before=x", "before=1,2", "state=nothing"])
+def test_a_value_that_is_none_is_refused(pages, query):
+    page = pages.get(f"/jobs?{query}")
+    assert page.status == 400
+    assert Markup(page.html).wrong == []
+
+
+def test_a_database_that_cannot_be_used_is_said_without_its_path(tmp_path, capsys):
+    db = tmp_path / "planner.db"
+    db.write_bytes(b"this is no database" * 1000)
+    page = Site(str(db)).show("/", PageRequest(path="/"))
+    assert page.status == 503
+    assert str(tmp_path) not in page.html
+    assert "planner.db" in capsys.readouterr().err
