@@ -75,10 +75,7 @@ def predict(
         }
         nodes = {host: machines.get(mark) for host, mark in network.hardware.items()}
         if use_case is None:
-            plans = [plan for plan in store.plans() if plan.fingerprint in machines]
-            here = set(network.fingerprints)
-            plans = [plan for plan in plans if plan.fingerprint in here]
-            use_case = plans[-1].use_case if plans else None
+            use_case = store.catalog.latest_use_case(set(network.fingerprints) & machines.keys())
         if use_case is None:
             why = "no plan of any of these hosts is stored: tune them first"
             return HostsTogether(network=network, use_case=None, reason=why)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from sqlalchemy import Select, Table, func, select
@@ -104,6 +104,13 @@ class Catalog:
         if study_id is not None:
             query = query.where(plans.c.study_id == study_id)
         return self._database.fetch(_only(query, plans, use_case, node), plan_from_row)
+
+    def latest_use_case(self, fingerprints: Collection[str]) -> str | None:
+        """Give the use case of the latest plan on any of this hardware."""
+        query = select(plans.c.use_case).where(plans.c.fingerprint.in_(fingerprints))
+        query = query.order_by(plans.c.id.desc()).limit(1)
+        found = self._database.fetch(query, lambda row: str(row["use_case"]))
+        return found[0] if found else None
 
     def latest_plans(self) -> list[StoredPlan]:
         """Give the latest plan of each study and those of no study, in the order of their ids.

@@ -25,6 +25,7 @@ from planner.store.catalog import Catalog
 from planner.store.database import Database, insert
 from planner.store.event_log import EventLog, record_event
 from planner.store.job_store import JobStore
+from planner.store.name_search import NameSearch
 from planner.store.opening import (
     LOCK_TIMEOUT_S,
     check_location,
@@ -64,6 +65,7 @@ class Store:
         self.trainings = TrainingStore(database, now)
         self.events = EventLog(database)
         self.catalog = Catalog(database)
+        self.names = NameSearch(database)
 
     @classmethod
     def open(

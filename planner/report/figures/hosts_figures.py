@@ -108,45 +108,41 @@ def sums_figure(network: MeasuredLinks) -> Figure | None:
 
 
 def launches_figure(trainings: Sequence[TrainingRecord]) -> Figure | None:
-    """Show predicted beside measured speed of trainings on several hosts; ``None`` without any."""
+    """Show how far trainings on several hosts were from their prediction; ``None`` without any."""
     marks, rows = [], []
     for one in trainings:
         if one.expected_samples_per_s is None or not one.epochs_done:
             continue
-        measured = one.epochs_done[-1].throughput_samples_per_s
-        off = measured / one.expected_samples_per_s - 1
-        names = f"training {one.id}, {len(one.hosts)} hosts"
-        marks += [
+        measured, expected = (
+            one.epochs_done[-1].throughput_samples_per_s,
+            one.expected_samples_per_s,
+        )
+        off = 100 * (measured / expected - 1)
+        hosts = [host.host for host in one.hosts]
+        marks.append(
             Mark(
-                label=f"{names}: measured",
-                value=measured,
-                text=f"{format_number(measured)}, {100 * off:+.0f} %",
-                is_main=True,
-            ),
-            Mark(
-                label="predicted",
-                value=one.expected_samples_per_s,
-                text=format_number(one.expected_samples_per_s),
-                is_model=True,
-            ),
-        ]
+                label=f"{one.id}: {' + '.join(hosts)}",
+                value=off,
+                text=f"{format_number(measured)} of {format_number(expected)}, {off:+.0f} %",
+            )
+        )
         rows.append(
             (
                 str(one.id),
-                " ".join(host.host for host in one.hosts),
-                format_number(one.expected_samples_per_s),
+                " ".join(hosts),
+                format_number(expected),
                 format_number(measured),
-                f"{100 * off:+.1f} %",
+                f"{off:+.1f} %",
             )
         )
     if not marks:
         return None
     return Figure(
-        title="Predicted beside measured",
-        svg=bar_plot(
-            marks[:20], title="predicted and measured samples per second", unit="samples/s"
+        title="Launches: measured beside predicted",
+        svg=point_plot(
+            marks, title="measured against predicted samples per second", unit="% of the prediction"
         ),
         columns=("training", "hosts", "predicted", "measured, last epoch", "difference"),
         rows=rows,
-        note="Hollow bars are predictions, made before the training began.",
+        note="Samples/s of the last epoch against what was predicted before the training began.",
     )

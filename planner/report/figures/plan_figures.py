@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from planner.plans.stored_plan import StoredPlan
 from planner.quantities import format_interval, format_number
 from planner.report.figures.curves import Curve, line_plot
@@ -147,6 +149,39 @@ def payoff_figure(worth: PlanWorth) -> Figure | None:
         ],
         note="Time since tuning began, over the epochs trained. Where the lines cross, tuning has "
         "paid.",
+    )
+
+
+def compared_plans_figure(plans: Sequence[StoredPlan]) -> Figure:
+    """Show samples per second of several plans."""
+    fastest = max(plan.throughput_samples_per_s.median for plan in plans)
+    marks = [
+        Mark(
+            label=f"plan {plan.id}: {plan.use_case} on {plan.node}",
+            value=rate.median,
+            low=rate.low,
+            high=rate.high,
+            text=format_interval(rate),
+            is_main=rate.median == fastest,
+        )
+        for plan in plans
+        for rate in (plan.throughput_samples_per_s,)
+    ]
+    return Figure(
+        title="Samples per second",
+        svg=bar_plot(marks, title="samples per second of the plans", unit="samples/s"),
+        columns=("plan", "use case", "machine", "samples/s", "times PyTorch's defaults"),
+        rows=[
+            (
+                str(plan.id),
+                plan.use_case,
+                plan.node,
+                format_interval(plan.throughput_samples_per_s),
+                format_interval(plan.speedup),
+            )
+            for plan in plans
+        ],
+        note="With 95 % intervals.",
     )
 
 

@@ -98,12 +98,12 @@ def _rows(
         )
         said = escape(printable(f"{mark.label}: {tick_text(mark.value)} {unit}{side}"))
         left = WIDTH - 2 * _EDGE - CHARACTER * len(mark.text) - 12
-        label = "strong" if mark.is_main else "label"
+        label = "halo strong" if mark.is_main else "halo"
         parts.append(
             f"<g><title>{said}</title>"
             + draw(mark, top + 27)
             + word(label, _EDGE, top + 14, shorten(mark.label, left))
-            + word("soft end", WIDTH - _EDGE, top + 14, mark.text)
+            + word("halo soft end", WIDTH - _EDGE, top + 14, mark.text)
             + "</g>"
         )
     return svg("".join(parts), bottom + _AXIS, title)

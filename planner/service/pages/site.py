@@ -16,7 +16,17 @@ from planner.errors import (
 )
 from planner.plans.stored_plan import utc_now
 from planner.quantities import printable
-from planner.service.pages import job, lists, machine, overview, study
+from planner.service.pages import (
+    compare,
+    hosts,
+    job,
+    lists,
+    machine,
+    overview,
+    plan,
+    search,
+    study,
+)
 from planner.service.pages.query import QueryError
 from planner.service.pages.rendering import render
 from planner.service.pages.view import Context, Page, PageRequest, ShowPage, View
@@ -30,9 +40,13 @@ _PAGES: Mapping[str, ShowPage] = {
     "/studies": lists.show_studies,
     "/studies/{id}": study.show,
     "/plans": lists.show_plans,
+    "/plans/{id}": plan.show,
+    "/hosts": hosts.show,
     "/trainings": lists.show_trainings,
     "/jobs": lists.show_jobs,
     "/jobs/{id}": job.show,
+    "/compare": compare.show,
+    "/search": search.show,
 }
 
 

@@ -1,0 +1,49 @@
+"""Names: machines, studies, plans, trainings and jobs found by a part of a name.
+
+Example:
+    >>> from planner.api import names
+    >>> [(found.kind, found.id) for found in names.find("atlas")]  # doctest: +SKIP
+    [('machine', 1), ('plan', 7)]
+"""
+
+from __future__ import annotations
+
+from planner.records.named_thing import NamedThing
+from planner.store import Store
+
+
+def find(text: str, *, most: int = 20, db: str = "planner.db") -> list[NamedThing]:
+    """Give things whose use case, machine or command has a text in it.
+
+    Example:
+        >>> from planner.api import names
+        >>> [found.name for found in names.find("simple", most=1)]  # doctest: +SKIP
+        ['simplebig']
+
+    Args:
+        text: What to look for, whatever the case of its letters.
+        most: Of each kind at most so many, the newest first.
+        db: Database.
+
+    Raises:
+        NoDatabaseError: There is no database.
+        StoreError: The database cannot be used.
+    """
+    with Store.open(db, create=False) as store:
+        return store.names.find(text, most=most)
+
+
+def find_use_cases(*, db: str = "planner.db") -> list[str]:
+    """Give the use cases that plans are stored of, as they were spelled.
+
+    Example:
+        >>> from planner.api import names
+        >>> names.find_use_cases()  # doctest: +SKIP
+        ['complexsmall', 'simplebig']
+
+    Raises:
+        NoDatabaseError: There is no database.
+        StoreError: The database cannot be used.
+    """
+    with Store.open(db, create=False) as store:
+        return store.names.use_cases()

@@ -1,0 +1,138 @@
+"""Compare: plans, trainings or machines side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from planner.api import machines, plans, trainings
+from planner.api.plans import FoundPlan
+from planner.quantities import format_bytes, format_duration, format_interval, format_number
+from planner.records.machine_record import MachineRecord
+from planner.records.training_record import TrainingRecord
+from planner.report.comparison import compare
+from planner.report.figures.machine_figures import limit_figures
+from planner.report.figures.plan_figures import compared_plans_figure
+from planner.report.figures.training_figures import compared_figures
+from planner.report.hardware import hardware_facts
+from planner.report.plans import plan_settings
+from planner.service.pages.query import find_numbers
+from planner.service.pages.view import Context, PageRequest, View
+
+_MOST = 6
+_KINDS = ("plan", "training", "machine")
+
+
+def show(request: PageRequest, context: Context) -> View:
+    """Show the things that the query names by ``plan``, ``training`` or ``machine``."""
+    chosen = {kind: find_numbers(request, kind, most=_MOST) for kind in _KINDS}
+    kind = next((kind for kind in _KINDS if chosen[kind]), None)
+    values: Mapping[str, object] = {
+        "names": [],
+        "rows": [],
+        "figures": [],
+        "conclusions": [],
+        "links": [],
+    }
+    if kind == "plan":
+        found = [plans.get(number, db=context.db) for number in chosen[kind]]
+        values = _compare_plans(found)
+    elif kind == "training":
+        values = _compare_trainings(
+            [trainings.get(number, db=context.db) for number in chosen[kind]]
+        )
+    elif kind == "machine":
+        values = _compare_machines([machines.get(number, db=context.db) for number in chosen[kind]])
+    return View(
+        template="compare.html",
+        title="Compare",
+        values={
+            **values,
+            "kind": kind,
+            "numbers": {one: " ".join(map(str, chosen[one])) for one in _KINDS},
+            "most": _MOST,
+        },
+        topics=[f"{kind}:{number}" for number in chosen[kind]] if kind else [],
+    )
+
+
+def _compare_plans(found: Sequence[FoundPlan]) -> Mapping[str, object]:
+    facts = [_plan_facts(one) for one in found]
+    first, *others = (one.stored for one in found)
+    said: list[str] = []
+    for other in others:
+        comparison = compare(first, other)
+        said += [comparison.conclusion, *comparison.warnings]
+    return {
+        "names": [f"Plan {one.stored.id}" for one in found],
+        "links": [f"/plans/{one.stored.id}" for one in found],
+        "rows": _rows(facts),
+        "figures": [compared_plans_figure([one.stored for one in found])],
+        "conclusions": list(dict.fromkeys(said)),
+    }
+
+
+def _plan_facts(found: FoundPlan) -> dict[str, str]:
+    one = found.stored
+    return {
+        "use case": one.use_case,
+        "machine": one.node,
+        "samples/s": format_interval(one.throughput_samples_per_s),
+        "times PyTorch's defaults": format_interval(one.speedup),
+        "peak memory": format_bytes(one.peak_memory_bytes),
+        "stale": "; ".join(found.stale_reasons) or "no",
+        **plan_settings(one.plan),
+        "found": f"{one.created_at:%Y-%m-%d %H:%M} UTC",
+        "hardware": one.fingerprint[:19],
+        **one.software,
+    }
+
+
+def _compare_trainings(found: Sequence[TrainingRecord]) -> Mapping[str, object]:
+    return {
+        "names": [f"Training {one.id}" for one in found],
+        "links": [f"/trainings/{one.id}" for one in found],
+        "rows": _rows([_training_facts(one) for one in found]),
+        "figures": compared_figures(found),
+        "conclusions": [],
+    }
+
+
+def _training_facts(one: TrainingRecord) -> dict[str, str]:
+    last = one.epochs_done[-1] if one.epochs_done else None
+    validated = [e.validation_loss for e in one.epochs_done if e.validation_loss is not None]
+    expected = one.expected_samples_per_s
+    return {
+        "use case": one.use_case,
+        "state": str(one.state),
+        "hosts": " ".join(host.host for host in one.hosts),
+        "plans": " ".join(str(host.plan_id) for host in one.hosts if host.plan_id is not None),
+        "global batch": str(sum(host.plan.node_batch for host in one.hosts)),
+        "seed": str(one.seed),
+        "epochs": f"{len(one.epochs_done)} of {one.epochs}",
+        "loss, last epoch": f"{last.train_loss:.4g}" if last else "",
+        "validation loss, best epoch": f"{min(validated):.4g}" if validated else "",
+        "samples/s, last epoch": format_number(last.throughput_samples_per_s) if last else "",
+        "samples/s, predicted": format_number(expected) if expected else "",
+        "time of all epochs": format_duration(
+            sum(e.train_time_s + e.validation_time_s for e in one.epochs_done)
+        ),
+        "started": f"{one.started_at:%Y-%m-%d %H:%M} UTC",
+    }
+
+
+def _compare_machines(found: Sequence[MachineRecord]) -> Mapping[str, object]:
+    facts = [dict(hardware_facts(one.hardware)) if one.hardware else {} for one in found]
+    return {
+        "names": [one.name for one in found],
+        "links": [f"/machines/{one.id}" for one in found],
+        "rows": _rows(facts),
+        "figures": limit_figures([(one.name, one.hardware) for one in found]),
+        "conclusions": [],
+    }
+
+
+def _rows(facts: Sequence[Mapping[str, str]]) -> list[tuple[str, list[str], bool]]:
+    """Give each fact with its values, and whether they differ."""
+    names = list(dict.fromkeys(name for one in facts for name in one))
+    values = {name: [one.get(name, "") for one in facts] for name in names}
+    return [(name, texts, len(set(texts)) > 1) for name, texts in values.items()]

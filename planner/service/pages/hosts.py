@@ -1,0 +1,97 @@
+"""Hosts together: the network measured, every subset predicted, and launches beside that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from planner.api import machines, names, together, trainings
+from planner.api.together import HostsTogether
+from planner.cluster.links import MeasuredLinks
+from planner.records.training_record import TrainingRecord
+from planner.report.figures.figure import Figure
+from planner.report.figures.hosts_figures import (
+    gains_figure,
+    launches_figure,
+    subsets_figure,
+    sums_figure,
+)
+from planner.report.node_choice import choice_lines, share_rows
+from planner.service.pages.query import find_number, find_text
+from planner.service.pages.view import Context, PageRequest, View
+
+_MOST_NETWORKS, _MOST_LINKS, _MOST_LAUNCHES, _LOOKED_AT = 12, 66, 10, 60
+_PROBES = "ddlplan probe --hosts FILE"
+
+
+def show(request: PageRequest, context: Context) -> View:
+    """Show what hosts reach together."""
+    db = context.db
+    use_case, hosts = find_text(request, "use_case"), find_text(request, "hosts")
+    global_batch = find_number(request, "global_batch")
+    found = together.predict(
+        use_case,
+        hosts=None if hosts is None else hosts.split(","),
+        global_batch=global_batch,
+        db=db,
+    )
+    launches = [] if found is None else _find_launches(found.network, context)
+    return View(
+        template="hosts.html",
+        title="Hosts together",
+        values={
+            "found": found,
+            "lines": _lines(found),
+            "shares": [] if found is None or found.choice is None else _shares(found),
+            "figures": [] if found is None else _figures(found, launches),
+            "network_figure": None if found is None else sums_figure(found.network),
+            "networks": _distinct(machines.find_networks(db=db)),
+            "use_cases": names.find_use_cases(db=db),
+            "use_case": found.use_case if found else use_case,
+            "hosts": hosts,
+            "global_batch": global_batch,
+            "most_links": _MOST_LINKS,
+        },
+        topics=["links", "plan", "machine", "training"],
+    )
+
+
+def _lines(found: HostsTogether | None) -> list[str]:
+    if found is None or found.choice is None:
+        return []
+    return list(choice_lines(found.choice, _PROBES))
+
+
+def _shares(found: HostsTogether) -> Sequence[tuple[dict[str, str], float]]:
+    """Give each host's row, with its part of the global batch."""
+    assert found.choice is not None
+    chosen = found.choice.chosen
+    parts = dict(zip(chosen.hosts, chosen.batches, strict=True))
+    return [
+        ({**row}, parts.get(row["host"], 0) / chosen.global_batch)
+        for row in share_rows(found.plans, found.choice)
+    ]
+
+
+def _figures(found: HostsTogether, launches: Sequence[TrainingRecord]) -> list[Figure]:
+    choice = found.choice
+    drawn = [launches_figure(launches)]
+    if choice is not None:
+        drawn = [subsets_figure(choice), gains_figure(choice), *drawn]
+    return [figure for figure in drawn if figure is not None]
+
+
+def _find_launches(network: MeasuredLinks, context: Context) -> list[TrainingRecord]:
+    """Give the latest trainings on several of a network's hosts."""
+    latest = trainings.find(most=_LOOKED_AT, db=context.db)
+    here = set(network.hosts)
+    return [
+        one for one in latest if len(one.hosts) > 1 and {host.host for host in one.hosts} <= here
+    ][:_MOST_LAUNCHES]
+
+
+def _distinct(networks: Sequence[MeasuredLinks]) -> list[MeasuredLinks]:
+    """Give the latest measurement of each set of hosts, a few."""
+    latest: dict[tuple[str, ...], MeasuredLinks] = {}
+    for one in networks:
+        latest.setdefault(tuple(sorted(one.hosts)), one)
+    return list(latest.values())[:_MOST_NETWORKS]

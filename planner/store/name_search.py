@@ -1,0 +1,69 @@
+"""Search by name: things whose use case, machine or command has a text in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlalchemy import Column, ColumnElement, Select, Table, Text, cast, literal, or_, select
+
+from planner.records.named_thing import NamedThing
+from planner.store.database import Database
+from planner.store.tables import jobs, nodes, plans, studies, trainings
+from probes import codec
+
+
+class NameSearch:
+    """Finds things of a database by their names; reads no more of them than a line."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def find(self, text: str, *, most: int) -> list[NamedThing]:
+        """Give things with this text in a name, whatever the case of its letters.
+
+        Args:
+            text: What to look for.
+            most: Of each kind at most so many, the newest first.
+        """
+        found: list[NamedThing] = []
+        for query in _queries(text):
+            found += self._database.fetch(
+                query.limit(most), lambda row: codec.convert(row, NamedThing, source="name")
+            )
+        return found
+
+    def use_cases(self) -> list[str]:
+        """Give the use cases that plans are stored of."""
+        query = select(plans.c.use_case).distinct().order_by(plans.c.use_case)
+        return self._database.fetch(query, lambda row: str(row["use_case"]))
+
+
+def _queries(text: str) -> Iterator[Select[tuple[object, ...]]]:
+    for kind, table, name, place, at in (
+        ("machine", nodes, nodes.c.name, nodes.c.name, nodes.c.last_seen),
+        ("study", studies, studies.c.use_case, studies.c.node, studies.c.created_at),
+        ("plan", plans, plans.c.use_case, plans.c.node, plans.c.created_at),
+        ("training", trainings, trainings.c.use_case, trainings.c.machine, trainings.c.started_at),
+        ("job", jobs, jobs.c.title, jobs.c.machine, jobs.c.created_at),
+    ):
+        yield _query(kind, table, name, place, at, text)
+
+
+def _query(
+    kind: str, table: Table, name: Column[str], place: Column[str], at: Column[object], text: str
+) -> Select[tuple[object, ...]]:
+    names: list[ColumnElement[str]] = [name, place]
+    if table is trainings:  # its hosts are a document
+        names.append(cast(table.c.hosts, Text))
+    matches = or_(*(column.icontains(text, autoescape=True) for column in names))
+    return (
+        select(
+            literal(kind).label("kind"),
+            table.c.id,
+            name.label("name"),
+            place.label("place"),
+            at.label("at"),
+        )
+        .where(matches)
+        .order_by(table.c.id.desc())
+    )
