@@ -12,6 +12,8 @@ from planner.report.figures.axes import CHARACTER, WIDTH, Axis, below, beside, p
 MOST_POINTS = 180
 """Of one curve: more than a plot has pixels for on a phone."""
 
+_MOST_IN_ALL = 540
+
 MOST_CURVES = 6
 _LEFT, _RIGHT = 46.0, 6.0
 _LINE = 20.0
@@ -88,8 +90,9 @@ def line_plot(
     ]
     if reference is not None:
         parts.append(path("reference", f"M{_LEFT:.0f} {y_axis.at(reference[1]):.1f}H{x_axis.end}"))
+    most = min(MOST_POINTS, _MOST_IN_ALL // len(shown))
     for number, curve in enumerate(shown):
-        points = thin(curve.points)
+        points = thin(curve.points, most)
         places_of = [(x_axis.at(x), None if y is None else y_axis.at(y)) for x, y in points]
         parts.append(path(f"curve c{number}", _line(places_of)))
         if len(points) <= _FEW:

@@ -26,6 +26,7 @@ from planner.service.pages import (
     plan,
     search,
     study,
+    training,
 )
 from planner.service.pages.query import QueryError
 from planner.service.pages.rendering import render
@@ -43,6 +44,7 @@ _PAGES: Mapping[str, ShowPage] = {
     "/plans/{id}": plan.show,
     "/hosts": hosts.show,
     "/trainings": lists.show_trainings,
+    "/trainings/{id}": training.show,
     "/jobs": lists.show_jobs,
     "/jobs/{id}": job.show,
     "/compare": compare.show,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from urllib.parse import parse_qs
 
 import pytest
 
@@ -35,10 +36,7 @@ class Pages:
         parts = path.split("/")
         numbers = dict.fromkeys(["id"], next((int(p) for p in parts if p.isdecimal()), 0))
         route = "/".join("{id}" if part.isdecimal() else part for part in parts)
-        pairs = [pair.split("=", 1) for pair in query.split("&") if pair]
-        values: dict[str, list[str]] = {}
-        for name, value in pairs:
-            values.setdefault(name, []).append(value)
+        values = parse_qs(query, keep_blank_values=True)
         return self.site.show(route, PageRequest(path=path, numbers=numbers, query=values))
 
     def addresses(self) -> list[str]:

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from launch.case_facts import CaseFacts
 from launch.errors import InvalidPlanError
@@ -26,6 +25,7 @@ from planner.plans.stored_plan import Baseline, ComparedPlan, StoredPlan
 from planner.records.job_record import JobKind, JobRecord, JobState
 from planner.records.progress import ContenderStanding, SearchProgress, TrainingProgress
 from planner.records.training_record import TrainingHost, TrainingRecord, TrainingStatus
+from planner.records.usage_record import GpuUsage, HostUsage, UsageCurve
 from planner.store import Store
 from planner.trials.result import Outcome, Role, TrialResult
 from planner.tuning.study import Study
@@ -363,9 +363,52 @@ class _Writer:
                     ended_at=self.moment + timedelta(minutes=len(done) * 2),
                 )
 
-    def _usage(self, hosts: list[str], stored: StoredPlan, *, epochs: int, rate: float) -> Any:
+    def _usage(
+        self, hosts: list[str], stored: StoredPlan, *, epochs: int, rate: float
+    ) -> dict[str, HostUsage]:
         """Give the use of each host, as a training stores it."""
-        return {}
+        chance = self._random
+        times = tuple(float(second) for second in range(2, 2 + 4 * 150, 4))
+        machines = {machine.node: machine for machine in self._machines}
+
+        def curve(level: float, spread: float = 0.05, *, dips: bool = True) -> UsageCurve:
+            values = []
+            for number in range(len(times)):
+                dip = 0.3 if dips and number % 37 > 33 else 1.0
+                values.append(max(0.0, level * dip * math.exp(chance.gauss(0, spread))))
+            mean = tuple(float(f"{value:.4g}") for value in values)
+            return UsageCurve(mean=mean, maximum=tuple(1.1 * value for value in mean))
+
+        found = {}
+        for number, host in enumerate(hosts):
+            machine, is_first = machines[host], number == 0
+            cores = machine.cpu.usable_cores
+            losses = tuple(1.1 * math.exp(-n / 60) + 0.13 for n in range(len(times)))
+            found[host] = HostUsage(
+                time_s=times,
+                busy_cores=curve(0.93 * cores),
+                machine_busy_cores=curve(0.96 * cores),
+                io_wait_cores=curve(0.02, 0.9),
+                processes=curve(5, 0, dips=False),
+                threads=curve(5 * cores, 0, dips=False),
+                memory_bytes=curve(4.2 * 2**30, 0.01, dips=False),
+                received_bytes_per_s=curve(8.8e7, 0.1),
+                sent_bytes_per_s=curve(8.6e7, 0.1),
+                input_wait=curve(0.03, 0.5),
+                sync_wait=curve(0.11, 0.2) if len(hosts) > 1 else None,
+                loss=UsageCurve(mean=losses, maximum=losses) if is_first else None,
+                samples_per_s=curve(rate) if is_first else None,
+                gpus=tuple(
+                    GpuUsage(
+                        uuid=gpu.uuid or "",
+                        utilisation=curve(0.9),
+                        memory_bytes=curve(31 * 2**30, 0.0, dips=False),
+                        power_w=curve(240, 0.06),
+                    )
+                    for gpu in machine.gpus
+                ),
+            )
+        return found
 
     def _write_jobs(self, store: Store, study_ids: list[int]) -> None:
         lab, chance = self._lab, self._random

@@ -13,13 +13,34 @@ PATHS = tuple(Site().paths)
 MOST_BYTES = 200_000
 
 
+MORE = (
+    "/compare?plan=1&plan=2&plan=3",
+    "/compare?training=1&training=5&training=7",
+    "/compare?machine=1+3",
+    "/search?name=a",
+    "/search?name=%",
+    "/hosts?use_case=simplebig&global_batch=512",
+    "/hosts?hosts=atlas,birch",
+    "/hosts?hosts=nowhere",
+    "/jobs?state=running",
+    "/jobs?before=4",
+    "/jobs/12",
+    "/plans?use_case=simplebig&before=3",
+    "/studies?node=nowhere",
+    "/studies/1?before=9",
+    "/studies/3",
+    "/trainings?state=failed",
+    "/trainings/7",
+)
+
+
 def address(path: str) -> str:
     return path.replace("{id}", "1")
 
 
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", [*map(address, PATHS), *MORE])
 def test_page_of_a_filled_database_is_sound(pages, path):
-    page = pages.get(address(path))
+    page = pages.get(path)
     assert page.status == 200
     assert Markup(page.html).wrong == []
     assert len(page.html.encode()) < MOST_BYTES
@@ -28,7 +49,8 @@ def test_page_of_a_filled_database_is_sound(pages, path):
 @pytest.mark.parametrize("path", PATHS)
 def test_page_without_a_database_says_what_to_type(tmp_path, path):
     site = Site(str(tmp_path / "planner.db"))
-    page = site.show(path, PageRequest(path=address(path), numbers={"id": 1}))
+    query = {"plan": ["1"], "name": ["atlas"]}  # to compare and to search for
+    page = site.show(path, PageRequest(path=address(path), numbers={"id": 1}, query=query))
     markup = Markup(page.html)
     assert page.status == 200
     assert markup.wrong == []
