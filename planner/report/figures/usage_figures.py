@@ -17,7 +17,7 @@ _GIB, _MEGA = 2.0**30, 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Quantity:
+class _UsedQuantity:
     title: str
     unit: str
     curve: Callable[[HostUsage], UsageCurve | None]
@@ -27,18 +27,18 @@ class _Quantity:
 
 
 _LEARNING = (
-    _Quantity(title="Loss over time", unit="loss", curve=lambda use: use.loss, from_zero=False),
-    _Quantity(
+    _UsedQuantity(title="Loss over time", unit="loss", curve=lambda use: use.loss, from_zero=False),
+    _UsedQuantity(
         title="Samples per second over time", unit="samples/s", curve=lambda use: use.samples_per_s
     ),
-    _Quantity(
+    _UsedQuantity(
         title="Waiting for input",
         unit="% of the steps' time",
         curve=lambda use: use.input_wait,
         size=0.01,
         note="Of the first worker of each host.",
     ),
-    _Quantity(
+    _UsedQuantity(
         title="Waiting for the sum of gradients",
         unit="% of the steps' time",
         curve=lambda use: use.sync_wait,
@@ -46,24 +46,24 @@ _LEARNING = (
     ),
 )
 _MACHINE = (
-    _Quantity(title="Cores in use", unit="cores", curve=lambda use: use.busy_cores),
-    _Quantity(
+    _UsedQuantity(title="Cores in use", unit="cores", curve=lambda use: use.busy_cores),
+    _UsedQuantity(
         title="Cores in use, by whatever program",
         unit="cores",
         curve=lambda use: use.machine_busy_cores,
     ),
-    _Quantity(
+    _UsedQuantity(
         title="Cores that waited for a disk", unit="cores", curve=lambda use: use.io_wait_cores
     ),
-    _Quantity(title="Memory", unit="GiB", curve=lambda use: use.memory_bytes, size=_GIB),
-    _Quantity(title="Threads", unit="threads", curve=lambda use: use.threads),
-    _Quantity(
+    _UsedQuantity(title="Memory", unit="GiB", curve=lambda use: use.memory_bytes, size=_GIB),
+    _UsedQuantity(title="Threads", unit="threads", curve=lambda use: use.threads),
+    _UsedQuantity(
         title="Network, received",
         unit="MB/s",
         curve=lambda use: use.received_bytes_per_s,
         size=_MEGA,
     ),
-    _Quantity(
+    _UsedQuantity(
         title="Network, sent", unit="MB/s", curve=lambda use: use.sent_bytes_per_s, size=_MEGA
     ),
 )
@@ -94,7 +94,7 @@ def machine_use_figures(usage: Mapping[str, HostUsage]) -> list[Figure]:
     return found
 
 
-def _figures(quantities: Sequence[_Quantity], usage: Mapping[str, HostUsage]) -> list[Figure]:
+def _figures(quantities: Sequence[_UsedQuantity], usage: Mapping[str, HostUsage]) -> list[Figure]:
     found = []
     for one in quantities:
         curves = [

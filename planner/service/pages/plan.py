@@ -6,7 +6,7 @@ import json
 import shlex
 
 from planner.api import plans
-from planner.plans.plain_commands import plain_commands
+from planner.exports.formats import TEXT_FORMATS, export_text
 from planner.plans.stored_plan import StoredPlan
 from planner.report.figures.plan_figures import plan_figures
 from planner.report.plans import plan_facts
@@ -30,7 +30,7 @@ def show(request: PageRequest, context: Context) -> View:
             "not_tried": [] if worth is None else _not_tried(dict(worth_facts(worth))),
             "figures": plan_figures(stored, worth),
             "facts": plan_facts(stored, found.stale_reasons, found.trials),
-            "exports": list(plain_commands(stored.plan).items()),
+            "exports": [(name, export_text(stored, name).rstrip()) for name in TEXT_FORMATS],
             "document": json.dumps(stored.to_json(stale=found.is_stale), indent=2),
             "command": f"ddlplan launch --use-case {shlex.quote(stored.use_case)} --plan {plan_id}",
             "launch_forms": launch_form(stored.use_case, plan_id, context),

@@ -58,7 +58,7 @@ def find_number(request: PageRequest, name: str) -> int | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part(Generic[T]):
+class ListPart(Generic[T]):
     """A part of a list, the newest first."""
 
     items: Sequence[T]
@@ -77,7 +77,7 @@ def read_part(
     *,
     per_page: int = PER_PAGE,
     anchor: str = "",
-) -> Part[T]:
+) -> ListPart[T]:
     """Read the part of a list that a request asks for by ``before``.
 
     Args:
@@ -91,7 +91,7 @@ def read_part(
     found = find(before, per_page + 1)
     shown = found[:per_page]
     rest = number(shown[-1]) if len(found) > per_page else None
-    return Part(
+    return ListPart(
         items=shown,
         next_address=None if rest is None else address(request, anchor, before=str(rest)),
         first_address=None if before is None else address(request, anchor, before=None),

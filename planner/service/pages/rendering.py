@@ -131,7 +131,7 @@ def _number(value: float | None, digits: int | None = None) -> str:
     if value is None:
         return ""
     if digits is not None:
-        return f"{value:.{digits}f}"
+        return f"{value:,.{digits}f}"
     if value <= 0:
         return f"{value:.3g}"
     return f"{value:,.0f}" if value >= 1000 else format_number(value)

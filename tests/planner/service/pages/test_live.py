@@ -1,0 +1,150 @@
+"""In a real Chromium pages follow changes, keep what a person does, and load nothing foreign."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[1]))
+
+from browsers import Browser, chromium
+from imagined_lab import Lab, fill
+from served import Server
+
+from planner.plans.stored_plan import utc_now
+from planner.records.training_record import TrainingStatus
+from planner.store import Store
+
+GUARD_S = 60
+PAGES = (
+    *("/", "/machines", "/machines/1", "/studies", "/studies/3", "/plans", "/plans/1", "/hosts"),
+    *("/trainings", "/trainings/7", "/jobs", "/jobs/12", "/search?name=a"),
+    *("/compare", "/compare?plan=1&plan=2", "/compare?training=1&training=7"),
+)
+
+
+@dataclass
+class Watched:
+    """A browser that is signed in at a server."""
+
+    browser: Browser
+    server: Server
+    folder: Path
+
+    def open(self, path: str) -> None:
+        self.browser.open(self.server.address.partition("/?")[0] + path)
+        self.wait_for(lambda: self.run("return document.readyState") == "complete", "loaded")
+
+    def run(self, script: str) -> object:
+        return self.browser.driver.execute_script(script)
+
+    def wait_for(self, is_so: Callable[[], object], what: str) -> None:
+        deadline = time.monotonic() + GUARD_S
+        while not is_so():
+            assert time.monotonic() < deadline, f"waited in vain: {what}"
+            time.sleep(0.1)
+
+    def wait_until_live(self) -> None:
+        state = "return document.getElementById('live-state').textContent"
+        self.wait_for(lambda: self.run(state) == "Live", "live")
+
+    def resize(self, width: int, *, is_dark: bool) -> None:
+        driver = self.browser.driver
+        screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+        driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if is_dark else "light"}
+        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+
+    @property
+    def store(self) -> Store:
+        return Store.open(str(self.folder / "planner.db"))
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory, command_line) -> Iterator[Watched]:
+    folder = tmp_path_factory.mktemp("watched")
+    lab = Lab(machines=3, studies=3, trials=45, plans=6, trainings=7, jobs=12, now=utc_now())
+    fill(folder / "planner.db", lab)
+    server = Server(command_line(folder).start, ("--allow-actions",))
+    with chromium(folder) as browser:
+        server.begin()
+        try:
+            browser.open(server.address)
+            yield Watched(browser, server, folder)
+        finally:
+            server.end()
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_page_fits_a_phone_and_a_screen_and_loads_nothing_from_outside(watched, path):
+    watched.browser.errors()
+    watched.browser.requested_hosts()
+    for width in (390, 1280):
+        watched.resize(width, is_dark=width == 390)
+        watched.open(path)
+        assert watched.run("return document.documentElement.scrollWidth") <= width
+    assert watched.browser.errors() == []
+    here = watched.server.address.split("/")[2]
+    assert watched.browser.requested_hosts() == {here}
+
+
+def test_a_page_shows_what_changes_and_keeps_what_a_person_does(watched):
+    """The epochs of a training come in; the table that is open stays open, and the focus stays."""
+    watched.resize(1280, is_dark=False)
+    watched.open("/trainings/7")
+    watched.wait_until_live()
+    watched.run("document.getElementById('epochs-1-table').open = true")
+    watched.run("document.querySelector('#epochs-1-table summary').focus(); scrollTo(0, 300)")
+    with watched.store as store:
+        record = store.trainings.get(7)
+        more = [*record.epochs_done, *record.epochs_done[-1:]]
+        store.trainings.update(7, epochs_done=more, steps=123_456)
+    steps = "return document.querySelector('#summary').textContent"
+    watched.wait_for(lambda: "123,456" in str(watched.run(steps)), "the new number of steps")
+    watched.wait_for(
+        lambda: watched.run("return document.getElementById('epochs-1-table').open"), "open"
+    )
+    assert watched.run("return document.activeElement.tagName") == "SUMMARY"
+    assert watched.run("return scrollY") == 300
+    rows = "return document.querySelectorAll('#epochs-1-table tbody tr').length"
+    assert watched.run(rows) == len(more)
+    with watched.store as store:
+        store.trainings.end(7, TrainingStatus.DONE)
+    watched.wait_for(lambda: watched.run("return !!document.querySelector('.state.done')"), "done")
+
+
+def test_an_error_of_an_action_is_shown_beside_its_form(watched):
+    watched.open("/plans")
+    watched.run("document.getElementById('box-import').open = true")
+    watched.run("document.getElementById('import-plan').value = '{\"strategy\": 7}'")
+    watched.run("document.querySelector('#form-import button').click()")
+    said = "return document.querySelector('#form-import .answer').textContent"
+    watched.wait_for(lambda: watched.run(said), "an answer")
+    watched.run("document.getElementById('import-plan').value = 'no JSON'")
+    watched.run("document.querySelector('#form-import button').click()")
+    watched.wait_for(lambda: "No JSON" in str(watched.run(said)), "another answer")
+
+
+def test_a_plan_is_imported_and_removed_from_its_pages(watched):
+    watched.open("/plans")
+    with watched.store as store:
+        document = store.get_plan(1).to_json(stale=False)
+    text = json.dumps(json.dumps(document))
+    watched.run("document.getElementById('box-import').open = true")
+    watched.run(f"document.getElementById('import-plan').value = {text}")
+    watched.run("document.querySelector('#form-import button').click()")
+    watched.wait_for(lambda: "/plans/" in watched.browser.driver.current_url, "its page")
+    number = int(str(watched.browser.driver.current_url).rpartition("/")[2])
+    watched.wait_for(lambda: watched.run("return !!document.getElementById('form-remove')"), "form")
+    watched.run(
+        "window.confirm = () => true; document.querySelector('#form-remove button').click()"
+    )
+    watched.wait_for(lambda: watched.browser.driver.current_url.endswith("/plans"), "the list")
+    with watched.store as store:
+        assert number not in [plan.id for plan in store.plans()]
