@@ -19,7 +19,7 @@ def show(request: PageRequest, context: Context) -> View:
     known = machines.find(db=db)
     latest = trainings.find(most=_MOST_TRAININGS, db=db)
     if not (known or active or best or latest):
-        return show_nothing(context)
+        return show_nothing()
     current = [one for one in known if one.is_current]
     shown: list[MachineView] = machine_views(current[:_MOST_MACHINES])
     return View(
@@ -38,11 +38,10 @@ def show(request: PageRequest, context: Context) -> View:
     )
 
 
-def show_nothing(context: Context) -> View:
+def show_nothing() -> View:
     """Show what to type first, where the database holds nothing or is not there yet."""
     return View(
         template="nothing.html",
         title="Overview",
-        values={"db": context.db},
         topics=["job", "plan", "machine", "study", "training"],
     )
