@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import secrets
 import threading
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from typing import Any
 
 from launch.use_cases import use_case_names
 from planner.api import jobs, plans
-from planner.errors import UsageError
+from planner.errors import ConflictError, NoDatabaseError, UsageError
 from planner.records.job_record import JobKind, JobRecord, JobState
 from planner.service.endpoints import shapes
 from planner.service.endpoints.endpoint import Endpoint, Found, Parameter, Values
@@ -32,6 +33,9 @@ from probes.errors import InvalidDocumentError
 
 _CHECKPOINTS = Path("checkpoints")
 """Folder of the checkpoints of trainings that were started here, in the working folder."""
+
+_MOST_QUEUED = 32
+"""Jobs of this machine that may wait for their turn: each has a process that waits."""
 
 _OPTIONS = {
     JobKind.TUNE: (TuneOptions, "Search for the fastest way to train a use case, as a job."),
@@ -74,6 +78,7 @@ def job_endpoints(settings: ServiceSettings) -> list[Endpoint]:
 
     def resume(values: Values) -> Found:
         _expect_nothing(values["body"])
+        _check_queue(db)
         with one_at_a_time:
             started = jobs.resume(
                 values["id"],
@@ -100,6 +105,7 @@ def job_endpoints(settings: ServiceSettings) -> list[Endpoint]:
                 plans.get(request["plan"], db=db)  # or there is none
 
             def submit() -> int:
+                _check_queue(db)
                 return jobs.submit(kind, request, db=db).id or 0
 
             said = {"kind": kind, **values["body"]}
@@ -216,6 +222,16 @@ def make_request(
         folder = _CHECKPOINTS / f"training-{secrets.token_hex(4)}"
         request["checkpoint"] = str(folder.absolute())
     return request
+
+
+def _check_queue(db: str) -> None:
+    try:
+        waiting = jobs.find(states=[JobState.QUEUED], db=db)
+    except NoDatabaseError:
+        return
+    here = [job for job in waiting if job.machine == platform.node() and not job.state.is_over]
+    if len(here) >= _MOST_QUEUED:
+        raise ConflictError(f"{len(here)} jobs wait for their turn already: cancel one, or wait")
 
 
 def _use_cases(settings: ServiceSettings) -> list[str]:

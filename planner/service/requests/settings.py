@@ -64,8 +64,8 @@ class Bounds:
     url_bytes: int = 4096
     header_bytes: int = 16 * 1024
     headers: int = 64
-    body_bytes: int = 2**20
-    """As large as a plan file may be."""
+    body_bytes: int = 2**18
+    """Many times a plan file: a list of plans is put together in memory."""
 
     connections: int = 512
     readers: int = 256

@@ -13,8 +13,11 @@ from pathlib import Path
 import jsonschema
 import pytest
 from filled_store import fill
+from sample_plan import NOON
 from serving import Serving, serving
 
+from launch.system.process_identity import ProcessIdentity
+from planner.records.job_record import JobKind, JobRecord
 from planner.records.training_record import TrainingStatus
 from planner.store import Store
 
@@ -249,58 +252,69 @@ def test_a_plan_that_is_none_is_not_stored(server, change):
     assert server.ask("/api/v1/plans").data == before
 
 
-@pytest.fixture
-def resuming(tmp_path, own_locks) -> Iterator[tuple[Serving, Path]]:
+@pytest.fixture(scope="module")
+def resuming(tmp_path_factory, own_locks) -> Iterator[Serving]:
     """A server whose database has trainings of this machine, one in each state."""
-    fill(tmp_path / "planner.db", machine=platform.node())
-    folder = tmp_path / "checkpoints"
-    (folder / "step-00000400").mkdir(parents=True)
-    with Store.open(str(tmp_path / "planner.db")) as store:
+    folder = tmp_path_factory.mktemp("resuming")
+    fill(folder / "planner.db", machine=platform.node())
+    with Store.open(str(folder / "planner.db")) as store:
         for training in store.trainings.find():
             assert training.id is not None
-            store.trainings.update(training.id, checkpoint=str(folder / "step-00000400"))
-    with serving(tmp_path, "--allow-actions") as started:
-        yield started, folder
+            checkpoint = folder / training.state / "step-00000400"
+            store.trainings.update(training.id, checkpoint=str(checkpoint))
+            if training.state is not TrainingStatus.FAILED:
+                checkpoint.mkdir(parents=True)
+        training = replace(store.trainings.get(1), id=None, use_case=STEADY, epochs_done=())
+        number = store.trainings.add(training).id
+        assert number is not None
+        store.trainings.update(number, checkpoint=str(checkpoint))
+        store.trainings.end(number, TrainingStatus.FAILED)
+    with serving(folder, "--allow-actions") as started:
+        yield started
 
 
 def number_of(server: Serving, state: TrainingStatus) -> int:
-    return server.ask(f"/api/v1/trainings?state={state}").data[0]["id"]
+    found = server.ask(f"/api/v1/trainings?state={state}&use_case=simplebig").data
+    return found[0]["id"]
 
 
 def test_a_training_is_resumed_once_from_what_is_stored(resuming):
-    server, folder = resuming
-    path = f"/api/v1/trainings/{number_of(server, TrainingStatus.CANCELLED)}/resume"
+    path = f"/api/v1/trainings/{number_of(resuming, TrainingStatus.CANCELLED)}/resume"
     with ThreadPoolExecutor(8) as threads:
-        replies = list(threads.map(lambda _: server.ask(path, body={}), range(8)))
+        replies = list(threads.map(lambda _: resuming.ask(path, body={}), range(8)))
     assert sorted(reply.status for reply in replies) == [202] + [409] * 7
     (reply,) = [reply for reply in replies if reply.status == 202]
-    check(server, "/api/v1/trainings/{id}/resume", reply)
+    check(resuming, "/api/v1/trainings/{id}/resume", reply)
     assert reply.data["request"] == {
         "use_case": "simplebig",
         "data": "/data/photos",
         "epochs": 9,
-        "checkpoint": str(folder),
+        "checkpoint": str(resuming.folder / "cancelled"),
         "resume": True,
     }
-    job = server.wait_for_job(reply.data["id"])
+    job = resuming.wait_for_job(reply.data["id"])
     assert job["state"] == "failed"  # there are no such photos
 
 
 @pytest.mark.parametrize("state", [TrainingStatus.RUNNING, TrainingStatus.DONE])
 def test_a_training_that_runs_or_is_done_is_not_resumed(resuming, state):
-    server, _ = resuming
-    reply = server.ask(f"/api/v1/trainings/{number_of(server, state)}/resume", body={})
+    reply = resuming.ask(f"/api/v1/trainings/{number_of(resuming, state)}/resume", body={})
     assert reply.status == 409
     assert str(state) in reply.message
 
 
 def test_a_training_without_checkpoint_is_not_resumed(resuming):
-    server, folder = resuming
-    (folder / "step-00000400").rmdir()
-    number = number_of(server, TrainingStatus.FAILED)
-    reply = server.ask(f"/api/v1/trainings/{number}/resume", body={})
+    number = number_of(resuming, TrainingStatus.FAILED)
+    reply = resuming.ask(f"/api/v1/trainings/{number}/resume", body={})
     assert reply.status == 409
     assert "no checkpoint" in reply.message
+
+
+def test_code_that_only_the_database_names_is_not_run(resuming):
+    (training,) = resuming.ask(f"/api/v1/trainings?use_case={STEADY}").data
+    reply = resuming.ask(f"/api/v1/trainings/{training['id']}/resume", body={})
+    assert reply.status == 403
+    assert "--use-case" in reply.message
 
 
 def test_a_training_of_another_machine_is_not_resumed(server):
@@ -310,20 +324,23 @@ def test_a_training_of_another_machine_is_not_resumed(server):
     assert "elsewhere" in reply.message
 
 
-def test_code_that_only_the_database_names_is_not_run(tmp_path, own_locks):
-    fill(tmp_path / "planner.db", machine=platform.node())
+def test_the_queue_ends_somewhere(tmp_path, own_locks):
+    waiting = JobRecord(
+        kind=JobKind.PROBE,
+        created_at=NOON,
+        machine=platform.node(),
+        user="ada",
+        title="ddlplan probe",
+        is_detached=True,
+        process=ProcessIdentity.of(),
+    )
     with Store.open(str(tmp_path / "planner.db")) as store:
-        training = replace(
-            store.trainings.get(3), id=None, use_case=STEADY, state=TrainingStatus.RUNNING
-        )
-        number = store.trainings.add(training).id
-        assert number is not None
-        store.trainings.update(number, checkpoint="/data/step-1")
-        store.trainings.end(number, TrainingStatus.FAILED)
+        for _ in range(32):
+            store.jobs.add(waiting)
     with serving(tmp_path, "--allow-actions") as started:
-        reply = started.ask(f"/api/v1/trainings/{number}/resume", body={})
-        assert reply.status == 403
-        assert "--use-case" in reply.message
+        reply = started.ask("/api/v1/jobs/probe", body={"quick": True})
+        assert reply.status == 409
+        assert "cancel one" in reply.message
 
 
 def test_after_a_killed_server_everything_is_as_before(tmp_path, own_locks):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from serving import JSON, Reply, Serving
 
+from planner import service
 from planner.service.app import make_service
 from planner.service.guard.addresses import Addresses
 from planner.service.guard.credentials import Credentials
@@ -18,7 +21,7 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", 
 def routes(tmp_path_factory) -> tuple[GuardedRoute, ...]:
     """The routing table, of an application that is never started."""
     folder = tmp_path_factory.mktemp("table")
-    service = make_service(
+    made = make_service(
         ServiceSettings(db=str(folder / "planner.db"), allow_actions=True),
         addresses=Addresses.of("127.0.0.1"),
         credentials=Credentials(),
@@ -26,8 +29,8 @@ def routes(tmp_path_factory) -> tuple[GuardedRoute, ...]:
         bounds=Bounds(),
         on_used=lambda: None,
     )
-    assert len(service.routes) > 30
-    return service.routes
+    assert len(made.routes) > 30
+    return made.routes
 
 
 def path_of(route: GuardedRoute) -> str:
@@ -215,3 +218,19 @@ def test_there_are_no_websockets(server, kind):
     upgrade = {"connection": "Upgrade", "upgrade": kind, "sec_websocket_version": "13"}
     reply = server.ask("/api/v1/plans", **upgrade, sec_websocket_key="dGhlIHNhbXBsZSBub25jZQ==")
     assert reply.status == 200
+
+
+def test_no_decision_is_made_by_an_address_that_was_put_together_from_the_host_header():
+    # As Starlette's request.url is.
+    root = Path(service.__file__).parent
+    found = [
+        (line, str(file.relative_to(root)))
+        for file in root.rglob("*.py")
+        for line in file.read_text().splitlines()
+        if "import" in line and "starlette" in line
+    ]
+    assert {line.strip() for line, _ in found} <= {
+        "from starlette.routing import Match, Route",
+        "from starlette.routing import Router",
+        "from starlette.types import ASGIApp, Scope",
+    }, found
