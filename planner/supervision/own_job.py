@@ -118,7 +118,7 @@ class OwnJob:
                 if store is None:
                     store = Store.open(self._db, create=False, lock_timeout_s=_LOCK_TIMEOUT_S)
                 is_due = time.monotonic() - written_at >= _BEAT_S
-                self._write(store, news, is_due=is_due)
+                self._write(store, news, self._end if is_ending else None, is_due=is_due)
                 if news != _News() or is_due:
                     written_at = time.monotonic()
             except Exception:  # noqa: BLE001 - no trouble with it may reach the command
@@ -130,7 +130,7 @@ class OwnJob:
         if store is not None:
             store.close()
 
-    def _write(self, store: Store, news: _News, *, is_due: bool) -> None:
+    def _write(self, store: Store, news: _News, end: _End | None, *, is_due: bool) -> None:
         if self._id is None:
             self._id = store.jobs.add(self._make_record()).id
         assert self._id is not None  # the store has given it
@@ -146,7 +146,7 @@ class OwnJob:
             )
         elif is_due:
             store.jobs.beat(self._id)
-        if (end := self._end) is not None:
+        if end is not None:
             store.jobs.end(self._id, end.state, exit_code=end.exit_code, error=end.error)
 
     def _make_record(self) -> JobRecord:

@@ -1,0 +1,56 @@
+"""What a command leaves running is found and ended, in whatever session it is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from launch.system.process_tree import find_descendants
+
+LEAVING = """
+import subprocess, sys
+sys.argv[1:] == ["deaf"] and __import__("signal").signal(15, __import__("signal").SIG_IGN)
+started = [
+    subprocess.Popen(["sleep", "600"], start_new_session=True, stdout=subprocess.DEVNULL)
+    for _ in range(2)
+]
+print(*(process.pid for process in started), flush=True)
+"""
+OWNER = """
+import os, subprocess, sys
+from launch.system.process_tree import *
+adopt_orphans()
+command = subprocess.Popen([sys.executable, "-c", sys.argv[1], *sys.argv[2:]])
+while not has_ended(command.pid):
+    reap_orphans(command.pid)
+print(command.wait(), len(find_descendants(os.getpid())), flush=True)
+end_descendants(grace_s=0.5)
+print(len(find_descendants(os.getpid())), flush=True)
+"""
+
+
+@pytest.mark.parametrize("how", ["usual", "deaf"])
+def test_orphans_in_sessions_of_their_own_are_ended(how):
+    ended = subprocess.run(
+        [sys.executable, "-c", OWNER, LEAVING, how], capture_output=True, text=True, timeout=60
+    )
+    assert ended.stderr == ""
+    pids, before, after = ended.stdout.splitlines()
+    assert (before, after) == ("0 2", "0")
+    assert not [pid for pid in pids.split() if Path(f"/proc/{pid}").exists()]
+
+
+def test_descendants_are_found_below_children():
+    program = "import subprocess; subprocess.run(['sh', '-c', 'echo; read line; true'])"
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        process.stdout.readline()
+        found = find_descendants(process.pid)
+        assert found
+        assert found < find_descendants(os.getpid())
+        process.stdin.write(b"\n")

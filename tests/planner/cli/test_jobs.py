@@ -1,0 +1,283 @@
+"""`ddlplan jobs`, and commands that become jobs, as people run them."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import time
+
+import pytest
+from worth_cases import TRIALS
+
+from launch.system.machine_lock import Occupant, timing_alone
+from launch.system.process_identity import ProcessIdentity
+from planner.plans.stored_plan import utc_now
+from planner.records.job_record import JobKind, JobRecord, JobState
+from planner.records.progress import ContenderStanding, SearchProgress
+from planner.store import Store
+from planner.supervision.job_folder import JobFolder
+from probes import codec
+
+STEADY = "steady_cases.py:Steady"
+
+
+@pytest.fixture
+def held():
+    """Whatever is to be timed waits, so that it can be listed and cancelled."""
+    with timing_alone(
+        Occupant.of_this_process("a test"), waits=False, on_wait=print, on_trouble=print
+    ):
+        yield
+
+
+def add_job(ddlplan, log=None, **changes):
+    """Store a job as its supervisor left it."""
+    values = {
+        "kind": JobKind.TUNE,
+        "created_at": utc_now(),
+        "machine": "vm",
+        "user": "ada",
+        "title": "ddlplan tune --use-case=fire",
+        "is_detached": True,
+        "state": JobState.DONE,
+        "exit_code": 0,
+        "started_at": utc_now(),
+        "ended_at": utc_now(),
+    }
+    with Store.open(str(ddlplan.folder / "planner.db")) as store:
+        job = store.jobs.add(JobRecord(**(values | changes)))
+        if log is not None:
+            folder = JobFolder.create(job, ddlplan.folder / "jobs")
+            folder.log.write_bytes(log)
+            store.jobs.set_folder(job.id, str(folder.path))
+    return job.id
+
+
+def wait_until_over(ddlplan, number):
+    deadline = time.monotonic() + 120
+    while (job := ddlplan.data("jobs", "show", number))["state"] in ("queued", "running"):
+        assert time.monotonic() < deadline, job
+    return job
+
+
+def test_jobs_that_are_not_there(ddlplan):
+    ended = ddlplan.run("jobs", "list", "--json")
+    assert (ended.code, ended.document["data"]) == (0, [])
+    assert "no plans in planner.db" in ended.document["warnings"][0]
+    for command in ("show", "logs", "cancel"):
+        ended = ddlplan.run("jobs", command, 7)
+        assert (ended.code, len(ended.errors)) == (2, 1)
+        assert ended.errors[0].startswith("error: no job 7: ")
+    assert ddlplan.listing() == []
+
+
+@pytest.mark.usefixtures("held")
+def test_search_is_detached_listed_followed_and_cancelled(ddlplan, cases):
+    """What it is named by relative paths is the same for the job."""
+    (ddlplan.folder / "cases.py").write_text(cases.read_text())
+    (ddlplan.folder / "photos").mkdir()
+    ended = ddlplan.run(
+        *("tune", "--detach", "--use-case", "cases.py:Steady", "--data", "photos"),
+        DDLPLAN_SEED="3",
+    )
+    assert ended.code == 0, ended.err
+    typed = "ddlplan tune --data=photos --seed=3 --use-case=cases.py:Steady"
+    assert sorted(ended.out.splitlines()[0].split()) == sorted(f"job 1: {typed}".split())
+    assert ended.out.splitlines()[1:] == [
+        "watch      ddlplan jobs logs 1 -f",
+        "end        ddlplan jobs cancel 1",
+    ]
+    follower = ddlplan.start("jobs", "logs", 1, "-f")
+    ddlplan.wait_until(lambda: "waiting" in ddlplan.run("jobs", "list").out, "the search waits")
+    (job,) = ddlplan.data("jobs", "list")
+    assert (job["state"], job["is_detached"], job["kind"]) == ("running", True, "tune")
+    assert job["request"] == {"use_case": "cases.py:Steady", "data": "photos", "seed": 3}
+    assert job["progress"]["doing"].startswith("waiting for")
+    assert ddlplan.run("jobs", "cancel", 1).code == 0
+    followed = ddlplan.end(follower)
+    assert followed.code == 0
+    assert followed.out.startswith("waiting for process")
+    assert followed.out.endswith("interrupted\n")
+    assert followed.err.splitlines()[-1] == "job 1 is cancelled"
+    assert ddlplan.data("jobs", "show", 1)["exit_code"] == 130
+    again = ddlplan.run("jobs", "cancel", 1, "--json")
+    assert (again.code, again.document["error"]["kind"]) == (2, "conflict")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["tune", "--replay", "grid.json"], "--detach and --replay exclude each other"),
+        (["launch", "--use-case", STEADY, "--dry-run"], "--detach and --dry-run exclude"),
+        (["tune", "--use-case", "nonsense"], "nonsense"),
+        (["tune", "--use-case", STEADY, "--data", "nowhere"], "no such file or folder"),
+        (["tune", "--use-case", STEADY, "--budget", "soon"], "no duration"),
+        (["launch", "--use-case", STEADY, "--resume", "--checkpoint-every", "5m"], "--checkpoint"),
+        (["tune", "--use-case", STEADY, "--hosts", "nowhere"], "nowhere"),
+    ],
+)
+def test_what_cannot_run_is_refused_before_it_is_a_job(ddlplan, cases, arguments, message):
+    arguments = [str(cases.parent / one) if one == STEADY else one for one in arguments]
+    ended = ddlplan.run(*arguments, "--allow-run-as-root", "--detach", "--json")
+    assert ended.code == ended.document["error"]["code"] == 2
+    assert message in ended.errors[0]
+    assert ddlplan.listing() == []
+
+
+def test_launch_without_any_plan_is_refused_before_it_is_a_job(ddlplan, cases):
+    ended = ddlplan.run(
+        *("launch", "--use-case", f"{cases}:Steady", "--allow-run-as-root", "--detach")
+    )
+    assert (ended.code, len(ended.errors)) == (3, 1)
+    assert ddlplan.listing() == []
+
+
+@pytest.mark.long
+def test_training_that_is_cancelled_leaves_a_checkpoint_and_no_process(tuned, cases):
+    submitted = tuned.data(
+        *("launch", "--use-case", f"{cases}:Steady", "--epochs", 9000, "--checkpoint", "kept"),
+        *("--allow-run-as-root", "--detach"),
+    )
+    number = submitted["id"]
+    tuned.wait_until(
+        lambda: (tuned.data("jobs", "show", number)["progress"] or {}).get("steps", 0) > 3,
+        "the training makes steps",
+    )
+    running = tuned.data("jobs", "show", number)
+    assert running["plan_id"] == 1
+    assert running["training_id"] is not None
+    assert running["progress"]["epochs"] == 9000
+    assert running["progress"]["loss"] is not None
+    tuned.run("jobs", "cancel", number)
+    assert wait_until_over(tuned, number)["state"] == "cancelled"
+    assert "--resume" in tuned.run("jobs", "logs", number).out
+    assert list((tuned.folder / "kept").glob("step-*"))
+    tuned.wait_until_all_ended()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("victim", ["planner.supervision", "planner launch"])
+def test_killed_launch_leaves_no_process_and_no_lie(tuned, cases, victim):
+    submitted = tuned.data(
+        *("launch", "--use-case", f"{cases}:Steady", "--epochs", 9000),
+        *("--allow-run-as-root", "--detach"),
+    )
+    number = submitted["id"]
+    tuned.wait_until(
+        lambda: (tuned.data("jobs", "show", number)["progress"] or {}).get("steps", 0) > 3,
+        "the training makes steps",
+    )
+    (pid,) = tuned.processes(of=victim)
+    os.kill(pid, signal.SIGKILL)
+    job = wait_until_over(tuned, number)
+    tuned.wait_until_all_ended()
+    if victim == "planner.supervision":
+        assert job["state"] == "interrupted"
+    else:
+        assert (job["state"], job["exit_code"]) == ("failed", -9)
+
+
+def test_command_in_a_terminal_is_a_job_that_its_terminal_ends(ddlplan):
+    with Store.open(str(ddlplan.folder / "planner.db")):
+        pass
+    with timing_alone(
+        Occupant.of_this_process("a test"), waits=False, on_wait=print, on_trouble=print
+    ):
+        process = ddlplan.start("probe")
+        ddlplan.wait_until(lambda: ddlplan.data("jobs", "list"), "the probe is listed")
+        refused = ddlplan.run("jobs", "cancel", 1)
+        assert (refused.code, "Ctrl-C there ends it" in refused.err) == (2, True)
+        unwritten = ddlplan.run("jobs", "logs", 1)
+        assert (unwritten.code, "it writes to the terminal" in unwritten.err) == (2, True)
+        process.send_signal(signal.SIGINT)
+        assert ddlplan.end(process).code == 130
+    (job,) = ddlplan.data("jobs", "list")
+    assert (job["state"], job["exit_code"], job["is_detached"]) == ("cancelled", 130, False)
+    assert job["title"] == "ddlplan probe"
+
+
+def test_killed_command_in_a_terminal_is_interrupted(ddlplan):
+    with Store.open(str(ddlplan.folder / "planner.db")):
+        pass
+    with timing_alone(
+        Occupant.of_this_process("a test"), waits=False, on_wait=print, on_trouble=print
+    ):
+        process = ddlplan.start("probe")
+        ddlplan.wait_until(lambda: ddlplan.data("jobs", "list"), "the probe is listed")
+        process.kill()
+        ddlplan.end(process)
+    assert ddlplan.data("jobs", "show", 1)["state"] == "interrupted"
+
+
+def test_log_is_written_whole_and_harmless(ddlplan):
+    line = "grün \x1b[31mred\x07\tend\n".encode()
+    number = add_job(ddlplan, log=line * 20_000 + b"last \xff line")
+    ended = ddlplan.run("jobs", "logs", number)
+    assert ended.code == 0
+    assert ended.out.count("\n") == 20_000
+    assert ended.out.startswith("grün \\x1b[31mred\\x07\tend\n")
+    assert ended.out.endswith("last \ufffd line")
+    part = ddlplan.data("jobs", "logs", number)
+    assert part["next_offset"] == part["size"] == len(line) * 20_000 + 11
+    assert part["text"].endswith("\x07\tend\nlast \ufffd line")
+    assert len(part["text"].encode()) <= 256 * 1024 + 10
+    assert ddlplan.run("jobs", "logs", number, "-f", "--json").code == 2
+
+
+def test_table_fits_a_terminal_and_a_pipe_gets_all(ddlplan):
+    add_job(ddlplan, title="ddlplan tune --use-case=" + "x" * 200 + "\x1b[2J")
+    add_job(ddlplan, state=JobState.FAILED, exit_code=3, error="no plan: " + "y" * 120)
+    piped = ddlplan.run("jobs", "list")
+    assert [len(piped.out.splitlines()), "\x1b" in piped.out] == [3, False]
+    assert "x" * 200 + "\\x1b[2J" in piped.out
+    assert "no plan: " + "y" * 120 in piped.out
+    ours, theirs = pty.openpty()
+    process = ddlplan.start("jobs", "list", terminal=theirs, COLUMNS="80", NO_COLOR="1")
+    process.wait()
+    os.close(theirs)
+    shown = b""
+    try:
+        while block := os.read(ours, 65536):
+            shown += block
+    except OSError:
+        os.close(ours)  # all is read
+    lines = shown.decode().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[0].split() == ["ID", "STATE", "BEGUN", "TIME", "COMMAND"]
+    assert any(line.startswith("    no plan: ") for line in lines)
+    assert "\x1b" not in shown.decode()
+
+
+def test_newest_jobs_come_first_and_no_more_than_asked_for(ddlplan):
+    numbers = [add_job(ddlplan) for _ in range(4)]
+    assert [job["id"] for job in ddlplan.data("jobs", "list", "--limit", 2)] == numbers[:1:-1]
+
+
+def test_race_is_shown_with_who_left_and_why(ddlplan):
+    plans = [trial.result.plan for trial in TRIALS[:2]]
+    progress = SearchProgress(
+        doing="racing plans",
+        budget_s=60.0,
+        left_s=12.0,
+        trials=4,
+        best_samples_per_s=50.0,
+        standings=(
+            ContenderStanding(plan=plans[0], throughput_samples_per_s=50.0, is_leading=True),
+            ContenderStanding(plan=plans[1], throughput_samples_per_s=20.0, reason="slower"),
+        ),
+    )
+    number = add_job(
+        ddlplan,
+        state=JobState.RUNNING,
+        exit_code=None,
+        ended_at=None,
+        process=ProcessIdentity.of(),
+        progress=codec.to_builtins(progress),
+        progress_at=utc_now(),
+    )
+    shown = {line.split()[0]: line for line in ddlplan.run("jobs", "show", number).out.splitlines()}
+    assert "racing plans, 4 trials, best 50.0/s, 12s left" in shown["now"]
+    assert "50.0/s" in shown["leads"]
+    assert shown["left"].endswith("20.0/s, slower")
+    assert "racing plans" in ddlplan.run("jobs", "list").out

@@ -1,0 +1,32 @@
+"""The queue of jobs of an empty database."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parent))
+
+from supervision_queue import DB, Queue, timing_taken
+
+from planner.store import Store
+
+
+@pytest.fixture
+def queue(ddlplan, monkeypatch) -> Iterator[Queue]:
+    """The jobs of an empty database; all their processes end with the test."""
+    monkeypatch.chdir(ddlplan.folder)
+    monkeypatch.setenv("DDLPLAN_TEST_MARK", ddlplan.mark)
+    with Store.open(DB) as store:
+        yield Queue(store)
+    ddlplan.wait_until_all_ended()
+
+
+@pytest.fixture
+def nothing_is_timed() -> Iterator[None]:
+    """Hold up probes for the whole test."""
+    with timing_taken():
+        yield

@@ -1,0 +1,99 @@
+"""The folder of a job is its user's alone, belongs to one job, and is read in parts."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from planner.errors import RunDirectoryError
+from planner.records.job_record import JobKind, JobRecord, JobState
+from planner.supervision.job_folder import MOST_LOG_BYTES, ExitRecord, JobFolder
+
+NOW = datetime(2026, 11, 20, 12, 30, 15, 250, tzinfo=UTC)
+RECORD = JobRecord(
+    id=7, kind=JobKind.TUNE, created_at=NOW, machine="vm", user="ada", title="", is_detached=True
+)
+EXIT = ExitRecord(state=JobState.FAILED, exit_code=3, error="no plan", ended_at=NOW)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return JobFolder.create(RECORD, tmp_path / "jobs")
+
+
+def stored(folder, **changes):
+    return replace(RECORD, folder=str(folder.path), **changes)
+
+
+def test_nobody_else_can_read_it(folder):
+    folder.write_exit(EXIT)
+    assert folder.path.stat().st_mode & 0o777 == folder.path.parent.stat().st_mode & 0o777 == 0o700
+    assert {file.stat().st_mode & 0o777 for file in folder.path.iterdir()} == {0o600}
+
+
+def test_jobs_of_two_databases_with_one_number_have_folders_of_their_own(folder):
+    other = JobFolder.create(RECORD, folder.path.parent)
+    assert (folder.path.name, other.path.name) == ("7", "7-2")
+
+
+def test_folder_of_another_job_with_the_same_path_is_not_taken_for_its_own(folder):
+    assert JobFolder.find(stored(folder)) == folder
+    assert JobFolder.find(stored(folder, machine="another")) is None
+    assert JobFolder.find(stored(folder, created_at=NOW.replace(year=2025))) is None
+    assert JobFolder.find(replace(RECORD, folder="/nowhere/7")) is None
+    assert JobFolder.find(RECORD) is None
+
+
+def test_exit_record_is_there_whole_or_not_at_all(folder):
+    assert folder.read_exit() is None
+    folder.write_exit(EXIT)
+    assert folder.read_exit() == EXIT
+    folder.exit_record.write_bytes(folder.exit_record.read_bytes()[:30])
+    assert folder.read_exit() is None
+    (folder.path / f"exit.{os.getpid()}.new").write_bytes(b"left by a full disk")
+    folder.write_exit(EXIT)
+    assert folder.read_exit() == EXIT
+
+
+def test_log_is_read_in_parts_that_cut_no_character(folder):
+    text = "grün ✓ 🔥\n" * 9
+    folder.log.write_text(text)
+    found, offset = "", 0
+    while (part := folder.read_log(offset, 7)).text:
+        assert part.offset == offset
+        assert part.size == len(text.encode())
+        found, offset = found + part.text, part.next_offset
+    assert found == text
+
+
+def test_end_of_a_log_is_read_by_an_offset_from_there(folder):
+    folder.log.write_text("first\nlast\n")
+    assert folder.read_log(-5).text == "last\n"
+    assert folder.read_log(-500).text == "first\nlast\n"
+    assert folder.read_log(500).text == ""
+
+
+def test_no_look_at_a_log_is_larger_than_the_bound(folder):
+    folder.log.write_bytes(b"x" * (MOST_LOG_BYTES + 10))
+    assert len(folder.read_log(0, 10 * MOST_LOG_BYTES).text) == MOST_LOG_BYTES
+
+
+def test_bytes_that_are_no_text_are_shown_as_such(folder):
+    folder.log.write_bytes(b"\xff\xfe and \xc3")
+    assert folder.read_log().text == "\ufffd\ufffd and "
+    assert folder.read_log(7).text == "\ufffd"
+
+
+def test_log_that_was_removed_is_empty(folder):
+    folder.log.unlink()
+    assert folder.read_log() == folder.read_log(9)
+    assert folder.read_log().size == 0
+
+
+def test_place_that_is_no_folder_is_refused_with_the_way_out(tmp_path):
+    (tmp_path / "jobs").write_text("")
+    with pytest.raises(RunDirectoryError, match="start in a folder where it can be made"):
+        JobFolder.create(RECORD, tmp_path / "jobs")

@@ -1,0 +1,105 @@
+"""Reports of a search and of a training become the progress that other programs are shown."""
+
+from __future__ import annotations
+
+import pytest
+from worth_cases import TRIALS
+
+from launch.plan import Plan
+from launch.reports import DataProgress, EpochDone, Noted, StepDone, Working
+from planner.records.progress import ContenderStanding
+from planner.supervision.search_listener import SearchListener
+from planner.supervision.training_listener import TrainingListener
+from planner.trials.reports import RoundEnded, StudyOpened, TrialEnded, TrialStarted, ignore
+from planner.trials.result import Role
+from probes import codec
+
+
+class Row:
+    """Takes what a job reports in place of the database."""
+
+    def __init__(self):
+        self.progress, self.links = None, {}
+
+    def report(self, progress=None, **links):
+        self.progress = progress or self.progress
+        self.links |= {name: value for name, value in links.items() if value is not None}
+
+
+FIRST, SECOND = TRIALS[0].result, TRIALS[1].result
+
+
+@pytest.fixture
+def row():
+    return Row()
+
+
+def test_search_tells_what_it_does_and_in_which_study(row):
+    told = []
+    listener = SearchListener(row, lambda report, _=None: told.append(report), budget_s=60.0)
+    reports = [Working(what="loading"), StudyOpened(study_id=3), Noted(message="probing")]
+    for report in reports:
+        listener(report)
+    assert told == reports
+    assert row.links == {"study_id": 3}
+    assert (row.progress.doing, row.progress.left_s) == ("probing", None)
+    listener(TrialStarted(plan=FIRST.plan, role=Role.SEARCH, left_s=40.0))
+    assert row.progress.trial == FIRST.plan
+    assert 0 < row.progress.left_s <= 40
+
+
+def test_search_tells_who_leads_and_who_left_and_why(row):
+    listener = SearchListener(row, ignore, budget_s=60.0)
+    leader = ContenderStanding(plan=FIRST.plan, throughput_samples_per_s=50.0, is_leading=True)
+    listener(TrialEnded(result=FIRST, is_best=True))
+    listener(RoundEnded(left_s=30.0, standings=(leader,)))
+    listener(TrialEnded(result=SECOND))
+    progress = row.progress
+    assert progress.trials == 2
+    assert progress.best_samples_per_s == FIRST.throughput_samples_per_s().median
+    assert progress.standings[0] == leader, "it has ended a trial, and races on"
+    assert [one.plan for one in progress.standings[1:]] == [SECOND.plan]
+    assert progress.standings[1].reason
+    assert codec.to_builtins(progress, null_for_nan=True)["standings"][0]["is_leading"] is True
+
+
+def test_hosts_have_best_plans_of_their_own(row):
+    listener = SearchListener(row, ignore, budget_s=60.0)
+    listener(TrialEnded(result=FIRST, is_best=True), "node1")
+    assert (row.progress.trials, row.progress.best_samples_per_s) == (1, None)
+
+
+def step(epoch: int, loss: float = 0.5) -> StepDone:
+    return StepDone(step=0, epoch=epoch, time_s=0.5, samples=8, loss=loss)
+
+
+def test_training_tells_epoch_steps_loss_and_speed(row):
+    listener = TrainingListener(row, ignore, epochs=3)
+    listener(DataProgress(what="decoding", done=1, total=9))
+    assert (row.progress.doing, row.progress.throughput_samples_per_s) == ("decoding 1/9", None)
+    for _ in range(2):
+        listener(step(0))
+    listener(
+        EpochDone(
+            epoch=1,
+            train_loss=0.5,
+            validation_loss=None,
+            metrics={},
+            samples=16,
+            train_time_s=1.0,
+            validation_time_s=0.0,
+            throughput_samples_per_s=16.0,
+        )
+    )
+    listener(step(1, loss=float("nan")))
+    progress = row.progress
+    assert (progress.epoch, progress.epochs, progress.steps, progress.samples) == (2, 3, 3, 8)
+    assert (progress.loss, progress.throughput_samples_per_s) == (None, 16.0)
+
+
+def test_plan_is_part_of_what_is_shown():
+    standing = ContenderStanding(
+        plan=Plan(strategy="sequential", node_batch=4), throughput_samples_per_s=None
+    )
+    values = codec.to_builtins(standing)
+    assert codec.convert(values, ContenderStanding, source="test") == standing

@@ -1,0 +1,175 @@
+"""What is said of a job is true now: by its processes, its exit record, its last sign of life."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from launch.system.process_identity import ProcessIdentity
+from planner.errors import StoreUnwritableError
+from planner.plans.stored_plan import utc_now
+from planner.records.job_record import JobKind, JobRecord, JobState
+from planner.records.training_record import TrainingRecord, TrainingStatus
+from planner.store import Store
+from planner.supervision.job_folder import ExitRecord, JobFolder
+from planner.supervision.states import true_jobs, true_trainings
+
+HERE = ProcessIdentity.of()
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store.open(str(tmp_path / "planner.db")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def add(store, tmp_path):
+    def do(**changes) -> JobRecord:
+        values = {
+            "kind": JobKind.TUNE,
+            "created_at": utc_now(),
+            "machine": HERE.machine,
+            "user": "ada",
+            "title": "ddlplan tune",
+            "is_detached": True,
+            "state": JobState.RUNNING,
+            "process": HERE,
+            "heartbeat_at": utc_now(),
+        }
+        job = store.jobs.add(JobRecord(**(values | changes)))
+        if job.is_detached:
+            store.jobs.set_folder(job.id, str(JobFolder.create(job, tmp_path / "jobs").path))
+        return store.jobs.get(job.id)
+
+    return do
+
+
+@contextmanager
+def another_process():
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        yield ProcessIdentity.of(process.pid)
+        process.kill()
+
+
+@pytest.fixture
+def dead():
+    with another_process() as identity:
+        pass
+    return identity
+
+
+def judge(store, job):
+    (found,) = true_jobs(store, [store.jobs.get(job.id)])
+    return found
+
+
+def test_job_whose_process_runs_is_as_stored(store, add):
+    queued, running = add(state=JobState.QUEUED), add()
+    assert [judge(store, job).state for job in (queued, running)] == ["queued", "running"]
+
+
+@pytest.mark.parametrize("state", [JobState.QUEUED, JobState.RUNNING])
+@pytest.mark.parametrize("is_detached", [True, False])
+def test_job_without_process_and_exit_record_is_interrupted_for_good(
+    store, add, dead, state, is_detached
+):
+    job = add(state=state, process=dead, is_detached=is_detached)
+    assert judge(store, job).state is JobState.INTERRUPTED
+    stored = store.jobs.get(job.id)
+    assert (stored.state, stored.exit_code) == (JobState.INTERRUPTED, None)
+    assert "killed" in stored.error
+    assert stored.ended_at is not None
+
+
+@pytest.mark.parametrize("is_alive", [True, False])
+def test_exit_record_says_how_a_job_ended_that_could_not_be_stored(store, add, dead, is_alive):
+    job = add(process=HERE if is_alive else dead)
+    left = ExitRecord(state=JobState.FAILED, exit_code=3, error="no plan", ended_at=utc_now())
+    JobFolder.find(job).write_exit(left)
+    found = judge(store, job)
+    assert (found.state, found.exit_code, found.error) == (JobState.FAILED, 3, "no plan")
+    assert found == store.jobs.get(job.id)
+
+
+def test_command_that_outlives_its_supervisor_is_still_running(store, add, dead):
+    job = add(process=dead)
+    with another_process() as command:
+        JobFolder.find(job).write_command(command)
+        assert judge(store, job).state is JobState.RUNNING
+    assert judge(store, job).state is JobState.INTERRUPTED
+
+
+def test_end_that_was_stored_stays(store, add, dead):
+    job = add(process=dead)
+    assert store.jobs.end(job.id, JobState.DONE, exit_code=0)
+    left = ExitRecord(state=JobState.FAILED, exit_code=3, error="late", ended_at=utc_now())
+    JobFolder.find(job).write_exit(left)
+    assert judge(store, job).state is JobState.DONE
+
+
+@pytest.mark.parametrize(
+    "elsewhere", [{"machine": "far", "boot_id": "far"}, {"pid_namespace": "pid:[7]"}]
+)
+def test_job_that_cannot_be_seen_from_here_is_judged_by_its_last_sign_of_life(
+    store, add, elsewhere
+):
+    """Another container of the same machine has other process numbers: once its jobs, whose
+    supervisors lived, were called interrupted from here."""
+    there = replace(HERE, **elsewhere)
+    now = utc_now()
+    heard = add(process=there, heartbeat_at=now - timedelta(seconds=20))
+    silent = add(process=there, heartbeat_at=now - timedelta(seconds=40))
+    assert judge(store, heard).state is JobState.RUNNING
+    found = judge(store, silent)
+    assert found.state is JobState.INTERRUPTED
+    assert "has not been heard of since" in found.error
+    # It may only be slow, or its clock be wrong: who can see it has the last word.
+    assert store.jobs.get(silent.id).state is JobState.RUNNING
+
+
+def test_jobs_can_be_read_from_a_database_that_cannot_be_written(store, add, dead, monkeypatch):
+    def refuse(*_, **__):
+        raise StoreUnwritableError("attempt to write a readonly database")
+
+    job = add(process=dead)
+    monkeypatch.setattr(store.jobs, "end", refuse)
+    assert judge(store, job).state is JobState.INTERRUPTED
+
+
+def test_training_ends_with_its_process_and_with_its_machine(store, dead, tmp_path):
+    def training(process: ProcessIdentity) -> TrainingRecord:
+        return store.trainings.add(
+            TrainingRecord(
+                started_at=utc_now(),
+                use_case="steady",
+                data=None,
+                seed=0,
+                epochs=1,
+                hosts=(),
+                expected_samples_per_s=None,
+                machine=process.machine,
+                run_directory=str(tmp_path),
+                process=process,
+            )
+        )
+
+    rows = [training(HERE), training(dead), training(replace(HERE, boot_id="before"))]
+    found = list(true_trainings(store, rows))
+    states = [TrainingStatus.RUNNING, TrainingStatus.INTERRUPTED, TrainingStatus.INTERRUPTED]
+    assert [one.state for one in found] == states
+    assert [store.trainings.get(one.id).state for one in rows] == states
+
+
+def test_removed_folder_leaves_an_interrupted_job(store, add, dead):
+    job = add(process=dead)
+    for file in Path(job.folder).iterdir():
+        file.unlink()
+    Path(job.folder).rmdir()
+    assert judge(store, job).state is JobState.INTERRUPTED
