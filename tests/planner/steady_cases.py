@@ -73,13 +73,20 @@ class Dies(Steady):
     """Writes its last line and is killed, as the kernel does when memory is short."""
 
     steps = 0
+    last_step = 3
 
     def loss(self, output, target):
         self.steps += 1
-        if self.steps == 3:
+        if self.steps == self.last_step:
             sys.stderr.write("my last word\n")
             os.kill(os.getpid(), signal.SIGKILL)
         return super().loss(output, target)
+
+
+class DiesLater(Dies):
+    """The same, after steps that are seen."""
+
+    last_step = 30
 
 
 class Fated(Steady):

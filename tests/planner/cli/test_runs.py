@@ -62,8 +62,8 @@ def test_training_is_listed_and_shown_with_its_epochs_and_what_it_used(tuned, la
 
 
 def test_failed_training_is_listed_with_its_reason(import_for, tuned, launch):
-    import_for("Dies")
-    assert launch("Dies").code == 1
+    import_for("DiesLater")
+    assert launch("DiesLater", "--epochs", "99").code == 1
     (listed,) = tuned.data("runs", "list")
     assert listed["state"] == "failed"
     assert "killed by signal 9 (SIGKILL)" in listed["error"]
@@ -105,9 +105,9 @@ def test_training_that_was_killed_is_interrupted(tuned, launch):
 
 
 def test_each_restart_after_an_accident_is_a_training_of_its_own(import_for, tuned, launch):
-    import_for("Dies")
-    arguments = ("--checkpoint", "kept", "--checkpoint-every", "1s", "--max-restarts", "1")
-    assert launch("Dies", *arguments).code == 1
+    import_for("DiesLater")
+    arguments = ("--epochs", "99", "--checkpoint", "kept", "--checkpoint-every", "1s", "--max-restarts", "1")
+    assert launch("DiesLater", *arguments).code == 1
     second, first = tuned.data("runs", "list")
     assert (first["state"], second["state"]) == ("failed", "failed")
     assert first["run_directory"].endswith("runs/1")
