@@ -127,6 +127,8 @@ class Node:
             is_done = self._describe(fork_servers.get(), first) and self._train(
                 trains, make_worker_tasks(task, cores)
             )
+            if is_done:
+                self._usage.poll(is_last=True)
         if self._is_users_fault and not self._has_trained:  # there was no run
             self._directory.remove_host_output(self._node_job.host)
         return is_done

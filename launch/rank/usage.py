@@ -17,7 +17,7 @@ _MOST_REPORTS_PER_S = 64
 class UsageReporter:
     """Reports about once a second what a node uses, and what its steps wait for.
 
-    Use it in a ``with`` block, whose end is the last report.
+    Use it in a ``with`` block.
 
     Args:
         job: The job.
@@ -41,7 +41,6 @@ class UsageReporter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.poll(is_last=True)
         self._sampler.close()
 
     def add_step(self, step: StepDone) -> None:
@@ -57,7 +56,7 @@ class UsageReporter:
         self._sync_s += times.waited_s
 
     def poll(self, *, is_last: bool = False) -> None:
-        """Report, where that is due."""
+        """Report, where that is due or the last time."""
         if (use := self._sampler.poll(is_last=is_last)) is None:
             return
         sync_s = self._sync_s

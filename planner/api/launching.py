@@ -255,16 +255,8 @@ def launch(
     )
 
 
-def train(
-    prepared: PreparedLaunch, db: str, listener: Listener, cancellation: Cancellation
-) -> LaunchResult:
-    """Run a prepared training to its end, and record it; `launch` has the errors."""
-    recorder = TrainingRecorder(
-        db,
-        prepared.make_record(),
-        on_recorded=lambda number: listener(TrainingRecorded(training_id=number)),
-        warn=lambda message: listener(Warned(message=message)),
-    )
+def train(prepared: PreparedLaunch, listener: Listener, cancellation: Cancellation) -> LaunchResult:
+    """Run a prepared training to its end; `launch` has the errors."""
     listener(Working(what="starting mpirun and PyTorch"))
     known = {plan.stored.use_case_digest for plan in prepared.plans}
     is_described = None in known  # in plans of the first releases it is not
@@ -287,7 +279,6 @@ def train(
                 is_described = True
                 if facts.digest not in known:
                     listener(Warned(message=_CHANGED))
-        recorder.add(report)
         listener(report)
 
     try:
@@ -299,12 +290,10 @@ def train(
             cancellation=cancellation,
         )
     except BaseException as error:
-        recorder.end(error)
         is_accident = isinstance(error, TrainingFailedError) and error.is_accident
         if is_accident or isinstance(error, CancelledError) or not isinstance(error, Exception):
             listener(left)
         raise
-    recorder.end(None)
     return LaunchResult(prepared=prepared, outcome=outcome)
 
 
@@ -332,7 +321,29 @@ class _Launcher:
         if unjoined is not None:
             names = [node.host for node in prepared.job.nodes]
             check_world(unjoined, hosts.access, self.listener, self.cancellation, names)
-        return train(prepared, self.db, self.listener, self.cancellation)
+        with self._recording(prepared) as listener:
+            return train(prepared, listener, self.cancellation)
+
+    @contextmanager
+    def _recording(self, prepared: PreparedLaunch) -> Iterator[Listener]:
+        """Give a listener that records a training as well; the end of the block is its end."""
+        recorder = TrainingRecorder(
+            self.db,
+            prepared.make_record(),
+            on_recorded=lambda number: self.listener(TrainingRecorded(training_id=number)),
+            warn=self.warn,
+        )
+
+        def listener(report: Report, host: str | None = None, /) -> None:
+            recorder.add(report)
+            self.listener(report, host)
+
+        try:
+            yield listener
+        except BaseException as error:
+            recorder.end(error)
+            raise
+        recorder.end(None)
 
     def find_good_hosts(self, request: LaunchRequest, hosts: Hosts) -> Sequence[Host]:
         """Give the hosts that pass their checks now."""

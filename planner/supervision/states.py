@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from planner.errors import StoreError
 from planner.plans.stored_plan import iso_utc, utc_now
@@ -17,6 +17,9 @@ from planner.supervision.job_folder import ExitRecord, JobFolder
 _SILENT_AFTER = timedelta(seconds=30)
 """A job whose process cannot be seen from here, and that was not heard of for so long, is called
 interrupted. It is heard of every 5 s; the rest is for clocks of machines that differ."""
+
+_TRAINING_SILENT_AFTER = timedelta(seconds=120)
+"""The same of a training: it writes seldom while another program keeps the database locked."""
 
 _VANISHED = "its processes are gone without a word: they were killed, or the machine was restarted"
 
@@ -40,8 +43,21 @@ def true_trainings(store: Store, records: Iterable[TrainingRecord]) -> Iterator[
                 store.trainings.end(record.id, TrainingStatus.INTERRUPTED, error=_VANISHED)
                 interrupted = store.trainings.get(record.id)
             yield interrupted
+        elif process.is_alive() is None:
+            yield _judge_training_by_heartbeat(record)
         else:
             yield record
+
+
+def _judge_training_by_heartbeat(record: TrainingRecord) -> TrainingRecord:
+    heard = record.heartbeat_at or record.started_at
+    if utc_now() - heard < _TRAINING_SILENT_AFTER:
+        return record
+    return replace(record, state=TrainingStatus.INTERRUPTED, error=_describe_silence(record, heard))
+
+
+def _describe_silence(record: JobRecord | TrainingRecord, heard: datetime) -> str:
+    return f"{record.machine} has not been heard of since {iso_utc(heard)}"
 
 
 def _judge(store: Store, record: JobRecord) -> JobRecord:
@@ -62,8 +78,7 @@ def _judge_by_heartbeat(record: JobRecord) -> JobRecord:
     heard = record.heartbeat_at or record.created_at
     if utc_now() - heard < _SILENT_AFTER:
         return record
-    error = f"{record.machine} has not been heard of since {iso_utc(heard)}"
-    return replace(record, state=JobState.INTERRUPTED, error=error)
+    return replace(record, state=JobState.INTERRUPTED, error=_describe_silence(record, heard))
 
 
 def _end(store: Store, record: JobRecord, left: ExitRecord | None) -> JobRecord:

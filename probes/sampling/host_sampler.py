@@ -107,7 +107,7 @@ def _between(earlier: _Sample, later: _Sample) -> HostUse:
         return max(0.0, second - first) / elapsed_s  # a counter falls where an interface is removed
 
     # a process that is found seconds after its start brings the time of these seconds with it
-    most = os.cpu_count() or math.inf
+    most = float(os.cpu_count() or math.inf)
     return HostUse(
         elapsed_s=elapsed_s,
         busy_cores=min(most, rate(tree_before.cpu_s, tree.cpu_s)),

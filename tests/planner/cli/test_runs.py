@@ -106,7 +106,16 @@ def test_training_that_was_killed_is_interrupted(tuned, launch):
 
 def test_each_restart_after_an_accident_is_a_training_of_its_own(import_for, tuned, launch):
     import_for("DiesLater")
-    arguments = ("--epochs", "99", "--checkpoint", "kept", "--checkpoint-every", "1s", "--max-restarts", "1")
+    arguments = (
+        "--epochs",
+        "99",
+        "--checkpoint",
+        "kept",
+        "--checkpoint-every",
+        "1s",
+        "--max-restarts",
+        "1",
+    )
     assert launch("DiesLater", *arguments).code == 1
     second, first = tuned.data("runs", "list")
     assert (first["state"], second["state"]) == ("failed", "failed")

@@ -1,0 +1,90 @@
+"""True states of trainings: by their process here, by when they were heard of elsewhere."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from launch.plan import Plan
+from launch.system.process_identity import ProcessIdentity
+from planner.plans.stored_plan import utc_now
+from planner.records.training_record import TrainingHost, TrainingRecord, TrainingStatus
+from planner.store import Store
+from planner.supervision.states import true_trainings
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store.open(str(tmp_path / "planner.db")) as opened:
+        yield opened
+
+
+def training(process, **changes):
+    plan = Plan(strategy="sequential", node_batch=8)
+    return replace(
+        TrainingRecord(
+            started_at=utc_now() - timedelta(hours=1),
+            use_case="steady",
+            data=None,
+            seed=0,
+            epochs=1,
+            hosts=(TrainingHost(host="node1", plan_id=1, plan=plan, plan_samples_per_s=80.0),),
+            expected_samples_per_s=None,
+            machine=process.machine,
+            run_directory="/home/me/runs/1",
+            process=process,
+            heartbeat_at=utc_now(),
+        ),
+        **changes,
+    )
+
+
+def true_state(store, record):
+    (found,) = true_trainings(store, [store.trainings.add(record)])
+    return found
+
+
+def of_ended_process():
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    identity = ProcessIdentity.of(child.pid)
+    child.communicate(b"\n")
+    assert identity is not None
+    return identity
+
+
+def of_another_machine():
+    return replace(ProcessIdentity.of(), machine="node9", boot_id="another")
+
+
+def test_training_whose_process_runs_is_running(store):
+    assert true_state(store, training(ProcessIdentity.of())).state is TrainingStatus.RUNNING
+
+
+def test_training_whose_process_is_gone_is_interrupted_and_stored_so(store):
+    assert true_state(store, training(of_ended_process())).state is TrainingStatus.INTERRUPTED
+    (stored,) = store.trainings.find()
+    assert stored.state is TrainingStatus.INTERRUPTED
+    assert stored.ended_at is not None
+
+
+def test_training_that_is_over_stays_as_it_ended(store):
+    done = training(of_ended_process(), state=TrainingStatus.DONE)
+    assert true_state(store, done).state is TrainingStatus.DONE
+
+
+def test_training_of_another_machine_runs_while_it_is_heard_of(store):
+    assert true_state(store, training(of_another_machine())).state is TrainingStatus.RUNNING
+
+
+def test_silent_training_of_another_machine_counts_as_interrupted_until_it_is_heard_of(store):
+    silent = training(of_another_machine(), heartbeat_at=utc_now() - timedelta(minutes=3))
+    found = true_state(store, silent)
+    assert found.state is TrainingStatus.INTERRUPTED
+    assert found.error is not None
+    assert found.error.startswith("node9 has not been heard of since ")
+    (stored,) = store.trainings.find()
+    assert stored.state is TrainingStatus.RUNNING
