@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -212,6 +213,8 @@ def launch_form(use_case: str, plan_id: int, context: Context) -> list[Form]:
                 Field(name="allow_stale", label="though it is stale", kind="check"),
             ),
             about="",
-            command=f"ddlplan launch --use-case {use_case} --plan {plan_id} --detach",
+            command=(
+                f"ddlplan launch --use-case {shlex.quote(use_case)} --plan {plan_id} --detach"
+            ),
         )
     ]

@@ -33,6 +33,7 @@ def show(request: PageRequest, context: Context) -> View:
             "exports": [(name, export_text(stored, name).rstrip()) for name in TEXT_FORMATS],
             "document": json.dumps(stored.to_json(stale=found.is_stale), indent=2),
             "command": f"ddlplan launch --use-case {shlex.quote(stored.use_case)} --plan {plan_id}",
+            "search_again": f"ddlplan tune --use-case {shlex.quote(stored.use_case)}",
             "launch_forms": launch_form(stored.use_case, plan_id, context),
             "remove_forms": remove_form(plan_id, context),
             "baseline_words": _baseline_words(stored),

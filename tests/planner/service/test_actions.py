@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import signal
 from collections.abc import Iterator
@@ -377,3 +378,43 @@ def stable_paths(server: Serving) -> list[str]:
     paths = [path for path, methods in described.items() if "get" in methods]
     skipped = ("/events", "/openapi.json", "/jobs", "/log", "/compare")
     return [path.replace("{id}", "1") for path in paths if not path.endswith(skipped)]
+
+
+@pytest.mark.long
+def test_a_use_case_is_tuned_trained_cancelled_and_resumed_over_http(tmp_path, own_locks):
+    as_root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+    with serving(tmp_path, "--allow-actions", "--use-case", STEADY, *as_root) as started:
+
+        def begin(path: str, body: dict) -> int:
+            reply = started.ask(path, body=body)
+            assert reply.status == 202, reply.body
+            return reply.data["id"]
+
+        tuned = begin("/api/v1/jobs/tune", {"use_case": STEADY, "budget": "12s", "trials": 1})
+        assert started.wait_for_job(tuned)["state"] == "done"
+        (plan,) = started.ask("/api/v1/plans").data
+
+        options = {"plan": plan["id"], "epochs": 5000, "checkpoint": True, "checkpoint_every": "1s"}
+        launched = begin("/api/v1/jobs/launch", {"use_case": STEADY, **options})
+
+        def has_checkpoint() -> bool:
+            found = started.ask("/api/v1/trainings").data
+            return bool(found and found[0]["checkpoint"] and found[0]["epochs_done"])
+
+        started.wait_for(has_checkpoint)
+        assert started.ask(f"/api/v1/jobs/{launched}/cancel", body={}).status == 202
+        assert started.wait_for_job(launched)["state"] == "cancelled"
+        (training,) = started.ask("/api/v1/trainings").data
+        assert training["state"] == "cancelled"
+        made = len(training["epochs_done"])
+
+        resumed = begin(f"/api/v1/trainings/{training['id']}/resume", {})
+        again = started.ask(f"/api/v1/trainings/{training['id']}/resume", body={})
+        assert again.status == 409
+        started.wait_for(lambda: len(started.ask("/api/v1/trainings").data) == 2)
+        started.wait_for(has_checkpoint)
+        assert started.ask(f"/api/v1/jobs/{resumed}/cancel", body={}).status == 202
+        assert started.wait_for_job(resumed)["state"] == "cancelled"
+        last = started.ask("/api/v1/trainings").data[0]
+        assert last["epochs"] == 5000
+        assert last["epochs_done"][0]["epoch"] >= made - 1  # it did not begin anew

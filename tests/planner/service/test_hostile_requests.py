@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import html
+import re
+import shlex
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -337,6 +340,23 @@ def test_hostile_texts_in_the_database_are_escaped(tmp_path, own_locks):
             assert reply.body.removesuffix(b"\n").decode().isprintable()
         assert started.err.isascii()
         assert "\x1b" not in started.err
+
+
+def test_commands_that_pages_offer_for_copying_are_one_command_each(tmp_path, own_locks):
+    fill(tmp_path / "planner.db", "; touch gone; $(touch gone) `touch gone` & | > gone #")
+    with serving(tmp_path, "--allow-actions") as started:
+        described = started.ask("/api/v1/openapi.json").document["paths"]
+        names = [path.split("/")[3] for path in described if path.endswith("/{id}")]
+        commands = []
+        for path in ("/", "/hosts", *(f"/{name}/1" for name in names)):
+            page = started.ask(path)
+            assert page.status == 200, path
+            commands += re.findall(r"<code>(ddlplan [^<]*)</code>", page.body.decode())
+        with_names = [html.unescape(one) for one in commands if "touch gone" in one]
+        assert len(with_names) >= 3
+        for command in with_names:
+            words = list(shlex.shlex(command, posix=True, punctuation_chars=";&|<>()`"))
+            assert not {"touch", ";", "&", "|", "(", "`"} & set(words), command
 
 
 def texts_in(value: object) -> Iterator[str]:
