@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from planner.api import jobs, machines, plans, trainings
 from planner.records.job_record import JobState
+from planner.service.pages.actions import find_forms
 from planner.service.pages.job import job_views
 from planner.service.pages.machine import MachineView, machine_views
 from planner.service.pages.view import Context, PageRequest, View
@@ -19,7 +20,7 @@ def show(request: PageRequest, context: Context) -> View:
     known = machines.find(db=db)
     latest = trainings.find(most=_MOST_TRAININGS, db=db)
     if not (known or active or best or latest):
-        return show_nothing()
+        return show_nothing(context)
     current = [one for one in known if one.is_current]
     shown: list[MachineView] = machine_views(current[:_MOST_MACHINES])
     return View(
@@ -38,10 +39,11 @@ def show(request: PageRequest, context: Context) -> View:
     )
 
 
-def show_nothing() -> View:
+def show_nothing(context: Context) -> View:
     """Show what to type first, where the database holds nothing or is not there yet."""
     return View(
         template="nothing.html",
         title="Overview",
+        values={"forms": find_forms(context, "tune", "probe", "import")},
         topics=["job", "plan", "machine", "study", "training"],
     )

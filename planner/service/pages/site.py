@@ -89,7 +89,7 @@ class Site:
         try:
             view = _PAGES[path](request, self._context)
         except NoDatabaseError:
-            view = overview.show_nothing()
+            view = overview.show_nothing(self._context)
         except QueryError as error:
             view = _refuse(400, "That address is not right", str(error))
         except (NoPlanError, NoJobError, NoTrainingError) as error:

@@ -15,6 +15,7 @@ let fetchedAt = 0;
 let isFetching = false;
 let isStale = false; // a change came while a fetch was under way
 let failures = 0;
+let isSending = false; // an action
 
 function say(text) {
   if (state.textContent !== text) state.textContent = text;
@@ -96,7 +97,13 @@ function show(page) {
     const html = fresh.outerHTML;
     if (!old) {
       const before = document.getElementById(fresh.previousElementSibling?.id ?? "");
-      before?.after(document.adoptNode(fresh));
+      if (!before) {
+        // Another page altogether, as when the first thing is stored. An action that is being
+        // sent leads to a page of its own.
+        if (!isSending) location.reload();
+        return;
+      }
+      before.after(document.adoptNode(fresh));
       prepare(fresh);
       shown.set(fresh.id, html);
       continue;
@@ -189,6 +196,7 @@ async function send(form) {
   answered.textContent = "";
   answered.classList.remove("bad");
   for (const button of buttons) button.disabled = true;
+  isSending = true;
   try {
     const answer = await fetch(form.dataset.action, {
       method: "POST",
@@ -206,6 +214,7 @@ async function send(form) {
     fail(answered, error instanceof SyntaxError ? `No JSON: ${error.message}` : "No connection.");
   }
   for (const button of buttons) button.disabled = false;
+  isSending = false;
 }
 
 function fail(place, message) {
@@ -254,6 +263,7 @@ document.addEventListener("visibilitychange", () => {
 });
 addEventListener("pagehide", stop);
 addEventListener("pageshow", (event) => {
+  isSending = false;
   if (event.persisted) schedule();
   follow();
 });
