@@ -55,8 +55,7 @@ class Browser:
     def errors(self) -> list[str]:
         """Give what the console has said since the last call, but for refused pages themselves."""
         found = [one for one in self.driver.get_log("browser") if one["level"] == "SEVERE"]
-        messages = [one["message"] for one in found]
-        return [one for one in messages if " 401 " not in one and "/favicon.ico " not in one]
+        return [one["message"] for one in found if " 401 " not in one["message"]]
 
     def requested_hosts(self) -> set[str]:
         """Give the hosts that were asked for anything since the last call."""

@@ -1,0 +1,214 @@
+"""A person with a browser: starts a search, watches it, trains; the server dies and comes back."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parent))
+
+from browsers import Browser, chromium
+from places import free_port
+from served import Server, write_token
+
+WebDriverException = pytest.importorskip("selenium.common").WebDriverException
+
+pytestmark = pytest.mark.long
+
+GUARD_S = 150
+CASE = '''
+import time
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+class Numbers(torch.utils.data.Dataset):
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, index):
+        return torch.tensor([index / 100, 1.0]), index % 2
+
+
+class Small:
+    """Sleeps in each step: epochs of half a second."""
+
+    name = "small"
+    default_batch = 4
+
+    def model(self):
+        return nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 2))
+
+    def dataset(self, data, *, train):
+        return Numbers()
+
+    def loss(self, output, target):
+        time.sleep(0.02)
+        return functional.cross_entropy(output, target)
+
+    def optimizer(self, parameters):
+        return torch.optim.SGD(parameters, lr=0.1)
+'''
+
+
+def wait_until(is_so: Callable[[], object], what: str) -> None:
+    """Wait until something is so; an element may be replaced while it is looked at."""
+    deadline = time.monotonic() + GUARD_S
+    while True:
+        with contextlib.suppress(WebDriverException):
+            if is_so():
+                return
+        assert time.monotonic() < deadline, f"waited in vain: {what}"
+        time.sleep(0.2)
+
+
+class Person:
+    """What a person does with the pages."""
+
+    def __init__(self, browser: Browser, origin: str) -> None:
+        self.browser = browser
+        self.origin = origin
+
+    def go(self, path: str) -> None:
+        self.browser.open(f"{self.origin}{path}")
+
+    @property
+    def path(self) -> str:
+        return self.browser.driver.current_url.removeprefix(self.origin)
+
+    def sign_in(self, token: str) -> None:
+        self.browser.one("input[name=token]").send_keys(token)
+        self.browser.one("button").click()
+        wait_until(lambda: self.browser.all("nav"), "the pages")
+
+    def fill(self, form: str, **values: str) -> None:
+        """Open a form, fill it in and send it; the browser is then at the job."""
+        from selenium.webdriver.support.ui import Select
+
+        for box in self.browser.all(f"details:has(#form-{form}):not([open]) > summary"):
+            box.click()
+        for name, value in values.items():
+            field = self.browser.one(f"#form-{form} [name={name}]")
+            if field.tag_name == "select":
+                (option,) = (
+                    one
+                    for one in Select(field).options
+                    if one.get_attribute("value").endswith(value)
+                )
+                option.click()
+            else:
+                field.clear()
+                field.send_keys(value)
+        before = self.path
+        self.browser.one(f"#form-{form} button").click()
+        wait_until(
+            lambda: self.path != before or self.browser.one(f"#form-{form} .answer").text,
+            "an answer",
+        )
+        assert self.path != before, self.browser.one(f"#form-{form} .answer").text
+
+    def mark(self) -> None:
+        """Remember this very page, so that `is_same` can tell a reload."""
+        self.browser.driver.execute_script("window.isMarked = true")
+
+    @property
+    def is_same(self) -> bool:
+        return bool(self.browser.driver.execute_script("return window.isMarked === true"))
+
+
+@pytest.fixture
+def server(ddlplan) -> Iterator[Server]:
+    (ddlplan.folder / "case.py").write_text(CASE)
+    for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"):
+        ddlplan.environment[name] = "1"
+    write_token(ddlplan.folder)
+    options = ("--port", free_port(), "--token-file", "token", "--allow-actions")
+    server = Server(ddlplan.start, (*options, "--use-case", "case.py:Small"))
+    server.begin()
+    yield server
+    server.end()
+    for job in ddlplan.processes(of="launch"):  # none, if the test came to its end
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(job, signal.SIGKILL)
+
+
+@pytest.fixture
+def person(server, tmp_path) -> Iterator[Person]:
+    with chromium(tmp_path) as browser:
+        yield Person(browser, server.address.rstrip("/"))
+
+
+def num_losses(browser: Browser) -> int:
+    """Give how many epochs the table behind the loss curve has."""
+    return len(browser.all("#epochs-1 tbody tr"))
+
+
+def test_a_search_and_a_training_are_started_watched_and_outlive_the_server(
+    server, person, ddlplan
+):
+    browser = person.browser
+    person.go("/")
+    assert "Nothing runs" not in browser.text
+    person.sign_in((ddlplan.folder / "token").read_text().strip())
+    assert "The first command" in browser.text
+
+    # A search, live to its end: the page is never loaded again.
+    person.fill("tune", use_case="case.py:Small", budget="20s")
+    assert person.path == "/jobs/1"
+    person.mark()
+    wait_until(lambda: "best so far" in browser.text, "figures of the search")
+    wait_until(lambda: "done" in browser.one("#head").text, "the end of the search")
+    assert "plan 1" in browser.text
+    assert person.is_same
+    person.go("/")
+    assert browser.all("#best a[href='/plans/1']")
+
+    # Another one is cancelled.
+    person.go("/jobs")
+    person.fill("tune", use_case="case.py:Small", budget="5m")
+    assert person.path == "/jobs/2"
+    wait_until(lambda: "running" in browser.one("#head").text, "the start of the search")
+    browser.one("#form-cancel button").click()
+    browser.driver.switch_to.alert.accept()
+    wait_until(lambda: "cancelled" in browser.one("#head").text, "the end of the search")
+
+    # The plan is trained with, and its losses come in.
+    person.go("/plans/1")
+    person.fill("launch", epochs="400")
+    assert person.path == "/jobs/3"
+    wait_until(lambda: browser.all("#state a[href^='/trainings/']"), "its training")
+    browser.one("#state a[href^='/trainings/']").click()
+    wait_until(lambda: num_losses(browser) >= 2, "a loss curve")
+    person.mark()
+    seen = num_losses(browser)
+    wait_until(lambda: num_losses(browser) > seen, "more of the loss curve")
+    assert person.is_same
+    assert browser.errors() == []
+
+    # The server dies. The training does not, and the page finds the next server by itself.
+    (training,) = ddlplan.processes(of="planner launch")
+    server.end(signal.SIGKILL)
+    wait_until(lambda: "Connection lost" in browser.one("#live-state").text, "a word of it")
+    seen = num_losses(browser)
+    assert training in ddlplan.processes(of="planner launch")
+    server.begin()
+    wait_until(lambda: "Live" in browser.one("#live-state").text, "the next server")
+    wait_until(lambda: num_losses(browser) > seen, "what was trained meanwhile")
+    assert person.is_same
+    assert list(ddlplan.processes(of="planner launch")) == [training]
+    browser.errors()  # of the connection that was lost
+
+    browser.one("#form-cancel button").click()
+    browser.driver.switch_to.alert.accept()
+    wait_until(lambda: "cancelled" in browser.one("#head").text, "the end of the training")
+    ddlplan.wait_until(lambda: not ddlplan.processes(of="launch"), "no process of it is left")
+    assert browser.errors() == []
+    assert browser.requested_hosts() == {server.address.split("/")[2]}

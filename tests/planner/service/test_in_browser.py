@@ -1,0 +1,124 @@
+"""Every page in a browser: asks no other server, says no error, needs no script and no mouse."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path += [str(Path(__file__).parent), str(Path(__file__).parent / "pages")]
+
+from browsers import Browser, chromium
+from imagined_lab import Lab, fill
+from served import Server, write_token
+
+from planner.service.pages.site import Site
+
+pytestmark = pytest.mark.long
+
+LAB = Lab(machines=3, studies=3, trials=60, plans=7, trainings=7, jobs=12)
+PATHS = [path.replace("{id}", "1") for path in Site().paths]
+
+FIND_STOPS = """
+for (const one of document.querySelectorAll("details")) one.open = true;
+const all = [...document.querySelectorAll(
+  "a[href], button, input, select, textarea, summary, [tabindex='0']")];
+const shown = all.filter((one) => one.checkVisibility({visibilityProperty: true})
+  && !one.disabled && one.type !== "hidden");
+shown.forEach((one, number) => { one.dataset.stop = number; });
+document.body.focus();
+return shown.map((one) => one.outerHTML.slice(0, 80));
+"""
+FIND_FOCUS = """
+const one = document.activeElement, style = getComputedStyle(one);
+const isSeen = style.outlineStyle !== "none" || style.boxShadow !== "none";
+return [one.dataset.stop ?? "", isSeen];
+"""
+
+
+@pytest.fixture(scope="module")
+def origin(tmp_path_factory, command_line, own_locks) -> Iterator[tuple[str, str]]:
+    """Address and token of a server that has something of every kind, and offers actions."""
+    folder = tmp_path_factory.mktemp("lab")
+    fill(folder / "planner.db", LAB)
+    token = write_token(folder)
+    server = Server(command_line(folder).start, ("--token-file", "token", "--allow-actions"))
+    server.begin()
+    yield server.address.rstrip("/"), token
+    assert server.end() == 0
+
+
+@pytest.fixture(scope="module")
+def browser(origin, tmp_path_factory) -> Iterator[Browser]:
+    """A browser that is signed in."""
+    address, token = origin
+    with chromium(tmp_path_factory.mktemp("browser")) as found:
+        found.open(address)
+        found.one("input[name=token]").send_keys(token)
+        found.one("button").click()
+        assert found.all("nav")
+        yield found
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_page_asks_no_other_server_and_says_no_error(browser, origin, path):
+    browser.open("about:blank")
+    browser.errors(), browser.requested_hosts()
+    browser.open(f"{origin[0]}{path}")
+    assert browser.one("h1").text
+    assert browser.errors() == []
+    assert browser.requested_hosts() == {origin[0].partition("//")[2]}
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_page_can_be_read_without_scripts(browser, origin, path):
+    browser.open(f"{origin[0]}{path}")
+    said = browser.one("main").text
+    browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        browser.open(f"{origin[0]}{path}")
+        without = browser.one("main").text
+        footer = browser.one("footer").text
+    finally:
+        browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+    assert len(without) > 0.8 * len(said)
+    assert "Live" not in footer
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_the_tab_key_reaches_everything_and_shows_where_it_is(browser, origin, path):
+    from selenium.webdriver import ActionChains, Keys
+
+    browser.open(f"{origin[0]}{path}")
+    stops = browser.driver.execute_script(FIND_STOPS)
+    assert stops[0].startswith('<a class="skip"')
+    reached, unseen = set(), set()
+    for _ in range(2 * len(stops) + 10):
+        ActionChains(browser.driver, duration=0).send_keys(Keys.TAB).perform()
+        stop, is_seen = browser.driver.execute_script(FIND_FOCUS)
+        if stop:
+            reached.add(int(stop))
+            if not is_seen:
+                unseen.add(int(stop))
+        if len(reached) == len(stops):
+            break
+    assert [html for number, html in enumerate(stops) if number not in reached] == []
+    assert [stops[number] for number in sorted(unseen)] == []
+
+
+def test_the_first_page_fills_when_something_is_stored(ddlplan, tmp_path):
+    token = write_token(ddlplan.folder)
+    server = Server(ddlplan.start, ("--token-file", "token"))
+    server.begin()
+    with chromium(tmp_path) as browser:
+        browser.open(server.address)
+        browser.one("input[name=token]").send_keys(token)
+        browser.one("button").click()
+        assert "The first command" in browser.text
+        assert ddlplan.run("probe", "--quick").code == 0
+        ddlplan.wait_until(lambda: browser.all("#machines tbody tr"), "the machine")
+        assert "The first command" not in browser.text
+        assert browser.errors() == []
+    assert server.end() == 0
