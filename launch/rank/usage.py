@@ -10,8 +10,8 @@ from launch.job import Job
 from launch.reports import HostUsed, Report, StepDone, StepSums
 from probes.sampling.host_sampler import HostSampler
 
-_MOST_REPORTS_PER_S = 64
-"""Of all nodes: rank 0's host passes them on to whoever started the job."""
+EVERY_S, _MOST_REPORTS_PER_S = 1.0, 64
+"""Of one node, and of all nodes: rank 0's host passes them on to whoever started the job."""
 
 
 class UsageReporter:
@@ -31,7 +31,7 @@ class UsageReporter:
         self._sampler = HostSampler(
             os.getpid(),
             gpu_uuids=job.nodes[rank].gpu_uuids,
-            every_s=max(1.0, len(job.nodes) / _MOST_REPORTS_PER_S),
+            every_s=max(EVERY_S, len(job.nodes) / _MOST_REPORTS_PER_S),
         )
         self._clear()
         self._sync_s = self._reported_sync_s = 0.0

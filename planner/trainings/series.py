@@ -12,7 +12,7 @@ from probes.sampling.gpus import GpuUse
 
 MOST_POINTS = 600
 """Of a series: each is a second in the first ten minutes, a minute after ten hours. In JSON that
-is about 100 KiB for a host."""
+is about 140 KiB for a host with a GPU."""
 
 _FIGURES = 4
 _GPU_QUANTITIES = ("utilisation", "memory_bytes", "power_w")

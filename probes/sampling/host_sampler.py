@@ -16,7 +16,7 @@ from probes.sampling.machine import MachineCounters, read_counters
 from probes.sampling.pace import Pace
 from probes.sampling.process_tree import ProcessTree, TreeUse
 
-_PART = 0.0005
+PART = 0.0005
 """Of a core that samples may take. The search for new processes takes as much again at most: in
 all below 0.1 % of a core, whatever the machine. `bench/usage.py` shows what they do take."""
 
@@ -66,7 +66,7 @@ class HostSampler:
     ) -> None:
         self._root = root
         self._clock = clock
-        self._pace = Pace(every_s, _PART, clock=clock)
+        self._pace = Pace(every_s, PART, clock=clock)
         self._tree = ProcessTree(pid, root)
         self._gpus = GpuSampler(gpu_uuids, nvml)
         self._earlier = self._read()

@@ -64,6 +64,29 @@ def test_hosts_that_are_faster_together_train_together(hosts, cases):
     assert "node1, node2 train together: " in ended.err
 
 
+def test_what_each_host_used_is_stored_with_the_training(hosts, cases):
+    tuned, measured, launch = hosts
+    measured(1e12)
+    ended = launch(f"{cases}:Steady", "--global-batch", "8", "--all-hosts", "--epochs", "5")
+    assert ended.code == 0, ended.err
+    (record,) = tuned.data("runs", "list")
+    assert record["state"] == "done"
+    assert [host["host"] for host in record["hosts"]] == ["node1", "node2"]
+    assert [host["plan"]["node_batch"] for host in record["hosts"]] == [4, 4]
+    with Store.open(str(tuned.folder / "planner.db")) as store:
+        usage = store.trainings.usage(1)
+    assert list(usage) == ["node1", "node2"]
+    for use in usage.values():
+        assert len(use.time_s) >= 2
+        assert sum(use.sent_bytes_per_s.mean) > 0
+        assert max(use.processes.maximum) >= 2
+        assert any(wait is not None for wait in use.sync_wait.mean)
+    assert usage["node1"].loss is not None
+    assert usage["node2"].loss is None
+    shown = tuned.run("runs", "show", 1)
+    assert "SYNC WAIT" in shown.out
+
+
 def test_host_behind_a_slow_link_is_left_out_and_the_other_trains_alone(hosts, cases):
     tuned, measured, launch = hosts
     measured(1.0)

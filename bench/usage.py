@@ -1,0 +1,192 @@
+"""What does it cost to look at a training once a second? A sample alone, and trainings in turns.
+
+A rank samples what its node uses while it watches the workers. Held against each other are three
+trainings of the same plan, which take turns: without samples, with the usual ones, and with so many
+that their cost can be seen.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from statistics import median
+
+from _block import Output, Required, Result, make_parser, positive, run_bench
+from _trainings import JobTraining
+from _turns import Turn, take_turns
+
+from launch.hosts.host_line import Host
+from launch.job import Job, NodeJob
+from launch.mpi.command import mpi_command
+from launch.mpi.job import MpiJob
+from launch.mpi.settings import MpiSettings
+from launch.plan import Plan
+from launch.reports import HostUsed, StepSums
+from launch.workload import Workload
+from planner.trainings.series import MOST_POINTS, UsageSeries
+from probes import codec
+from probes.sampling.gpus import GpuUse
+from probes.sampling.host_sampler import HostUse
+from probes.sampling.machine import read_counters
+from probes.sampling.pace import Pace
+from probes.sampling.process_tree import ProcessTree
+from probes.timing import paired_ratio
+from probes.usage import resident_bytes
+
+BENCH = Path(__file__).parent
+CASE = f"{BENCH / '_alexnet_in_memory.py'}:AlexNetInMemory"
+_ENDLESS = 100_000
+_LIMIT_S = 600.0
+_SEEN_EVERY_S = 0.02
+_GIB = 2**30
+_HOLD = "import sys; held = bytearray(b'x') * int(sys.argv[1]); print(flush=True); input()"
+
+
+def main() -> int:
+    """Measure and show."""
+    parser = make_parser(__doc__)
+    parser.add_argument("--batch", type=positive, default=8, help="samples of a step (8)")
+    parser.add_argument("--rounds", type=positive, default=20, help="of turns (20)")
+    parser.add_argument("--seconds", type=positive, default=5, help="that a turn takes (5)")
+    arguments = parser.parse_args()
+    out = Output("usage", as_json=arguments.json)
+    out.introduce()
+    results = [*_samples(), *_series()]
+    out.show(results)
+    turns = _in_turns(arguments)
+    out.show(turns)
+    return out.conclude(results + turns)
+
+
+def _samples() -> Iterator[Result]:
+    """Measure the processor time of one sample, and of what would be more exact."""
+    for children in (4, 16, 64):
+        with _holding(children, num_bytes=1):
+            known = ProcessTree(os.getpid(), search=Pace(1e9, 1.0))
+            searching = ProcessTree(os.getpid(), search=Pace(0.0, 1e9))
+            name = f"{children + 1} processes: processor time"
+            cost_s = _cost_s(known.sample)
+            yield Result(figure=f"{name} of a sample", value=1e3 * cost_s, unit="ms")
+            cost_s = _cost_s(searching.sample)
+            yield Result(figure=f"{name}, with a search", value=1e3 * cost_s, unit="ms")
+    cost_s = _cost_s(read_counters)
+    yield Result(figure="counters of the machine", value=1e3 * cost_s, unit="ms")
+    with _holding(1, num_bytes=_GIB) as pids:
+        cost_s = _cost_s(lambda: resident_bytes(pids), repeats=20)
+        yield Result(figure="proportional set size of 1 GiB", value=1e3 * cost_s, unit="ms")
+
+
+def _series() -> Iterator[Result]:
+    """Measure the processor time of whoever started the job, for a series of full length."""
+    series = UsageSeries(is_first=True, has_syncs=True)
+    gpu = GpuUse(uuid="GPU-0", utilisation=0.9, memory_bytes=_GIB, power_w=300.0)
+    use = HostUse(
+        elapsed_s=1.0,
+        busy_cores=1.9,
+        machine_busy_cores=1.95,
+        io_wait_cores=0.01,
+        received_bytes_per_s=1e6,
+        sent_bytes_per_s=1e6,
+        processes=4,
+        threads=40,
+        memory_bytes=_GIB,
+        gpus=(gpu,),
+    )
+    steps = StepSums(steps=3, time_s=1.0, input_s=0.1, sync_s=0.1, samples=96, loss_sum=60.0)
+    line = HostUsed(rank=0, use=use, steps=steps).encode()
+    for second in range(MOST_POINTS):
+        series.add(float(second), HostUsed(rank=0, use=use, steps=steps))
+    document = codec.encode(series.values())
+    yield Result(figure="report of a sample", value=len(line), unit="bytes")
+    yield Result(figure="series of full length", value=len(document) / 1024, unit="KiB")
+    cost_s = _cost_s(lambda: codec.to_builtins(series.values()), repeats=20)
+    yield Result(figure="making it, processor time", value=1e3 * cost_s, unit="ms")
+
+
+def _in_turns(arguments: Namespace) -> list[Result]:
+    os.environ["PYTHONPATH"] = str(BENCH)
+    with ExitStack() as stack:
+        turns = [
+            stack.enter_context(_turn(every_s, arguments.batch))
+            for every_s in (0.0, 1.0, _SEEN_EVERY_S)
+        ]
+        found = list(take_turns(turns, rounds=arguments.rounds, seconds=arguments.seconds))
+    without, usual, many = ([times[0] for times in each] for each in zip(*found, strict=True))
+    return [
+        Result(figure="step without samples", value=median(without), unit="s"),
+        Result(
+            figure="time of a step, one sample a second / none",
+            value=paired_ratio(list(zip(usual, without, strict=True))),
+            required=Required(high=1.01),
+        ),
+        Result(
+            figure=f"time of a step, {1 / _SEEN_EVERY_S:.0f} samples a second / none",
+            value=paired_ratio(list(zip(many, without, strict=True))),
+        ),
+    ]
+
+
+@contextmanager
+def _turn(every_s: float, batch: int) -> Iterator[Turn]:
+    """Start a training without end that uses all cores, and looks at itself so often."""
+    plan = Plan(strategy="processes", node_batch=batch, processes=2, replicas=2)
+    with tempfile.TemporaryDirectory(prefix="ddlplan-bench-") as name:
+        folder = Path(name)
+        job = Job(
+            workload=Workload(use_case=CASE, data=name),
+            nodes=(NodeJob(host="localhost", plan=plan),),
+            run_directory=name,
+            hang_timeout_s=_LIMIT_S,  # it stands still when it is not its turn
+        )
+        (folder / "samples").write_text(str(_ENDLESS * batch))
+        document, log = folder / "job.json", folder / "mpirun.log"
+        document.write_bytes(codec.encode(job))
+        hosts = (Host(name="localhost", line=1),)
+        program = ["_sampled_rank", str(every_s), str(document)]
+        settings = MpiSettings(allow_root=os.geteuid() == 0)
+        command = mpi_command(hosts, program, settings, os.environ, starts_here=True)
+        with MpiJob(command, log) as running:
+            turn = Turn([JobTraining(running, document, log)], warm_up=2)
+            try:
+                yield turn
+            finally:
+                turn.close()
+
+
+@contextmanager
+def _holding(count: int, *, num_bytes: int) -> Iterator[list[int]]:
+    """Start processes that hold memory and do nothing."""
+    with ExitStack() as stack:
+        started = []
+        for _ in range(count):
+            process = subprocess.Popen(
+                [sys.executable, "-c", _HOLD, str(num_bytes)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            )
+            stack.callback(process.communicate, b"\n")
+            assert process.stdout is not None
+            process.stdout.readline()
+            started.append(process.pid)
+        yield started
+
+
+def _cost_s(work: Callable[[], object], *, repeats: int = 200) -> float:
+    """Give the processor time of a work, the median of many."""
+    costs = []
+    for _ in range(repeats):
+        began = time.thread_time()
+        work()
+        costs.append(time.thread_time() - began)
+    return median(costs)
+
+
+if __name__ == "__main__":
+    run_bench(main)
