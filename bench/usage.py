@@ -18,6 +18,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
 
+import psutil
 from _block import Output, Required, Result, make_parser, positive, run_bench
 from _trainings import JobTraining
 from _turns import Turn, take_turns
@@ -38,7 +39,7 @@ from probes.sampling.machine import read_counters
 from probes.sampling.pace import Pace
 from probes.sampling.process_tree import ProcessTree
 from probes.timing import paired_ratio
-from probes.usage import resident_bytes
+from probes.usage import find_tree, resident_bytes
 
 BENCH = Path(__file__).parent
 CASE = f"{BENCH / '_alexnet_in_memory.py'}:AlexNetInMemory"
@@ -118,8 +119,10 @@ def _in_turns(arguments: Namespace) -> list[Result]:
             for every_s in (0.0, 1.0, _SEEN_EVERY_S)
         ]
         found = list(take_turns(turns, rounds=arguments.rounds, seconds=arguments.seconds))
+        memory = _memory_ratio()
     without, usual, many = ([times[0] for times in each] for each in zip(*found, strict=True))
     return [
+        Result(figure="memory of a sample / proportional set size", value=memory),
         Result(figure="step without samples", value=median(without), unit="s"),
         Result(
             figure="time of a step, one sample a second / none",
@@ -131,6 +134,17 @@ def _in_turns(arguments: Namespace) -> list[Result]:
             value=paired_ratio(list(zip(many, without, strict=True))),
         ),
     ]
+
+
+def _memory_ratio() -> float:
+    """Hold what a sample says of a training's memory against what the kernel finds page by page."""
+    ratios = []
+    for process in psutil.Process().children(recursive=True):
+        words = process.cmdline()
+        if "mpi4py" in words and words[:1] == [sys.executable]:
+            exact = resident_bytes(find_tree(process.pid)) or 1
+            ratios.append((ProcessTree(process.pid).sample().memory_bytes or 0) / exact)
+    return median(ratios)
 
 
 @contextmanager

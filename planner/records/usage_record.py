@@ -56,8 +56,8 @@ class HostUsage:
     threads: UsageCurve | None
 
     memory_bytes: UsageCurve | None
-    """Memory of these processes: at most so much, as pages that a worker has from the process
-    it was forked from count for both."""
+    """Memory of these processes, to about a fifth: pages that a worker shares with the process it
+    was forked from are left out, also those that it has written since."""
 
     received_bytes_per_s: UsageCurve | None
     """Through all interfaces of the machine but loopback."""

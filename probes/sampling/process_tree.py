@@ -24,7 +24,7 @@ class TreeUse:
     threads: int
 
     memory_bytes: int | None
-    """At most so much: `ProcessTree` says why."""
+    """An estimate: `ProcessTree` says of what."""
 
     cpu_s: float
     """Processor time since the first look at the tree."""
@@ -39,6 +39,9 @@ class _Member:
     cpu_ticks: int
     """Its own, and those of its children that have ended."""
     threads: int
+    stack_start: int
+    """Address that the kernel draws when a program starts: a process that was forked has that of
+    its parent. 0 where the kernel does not tell."""
     private_bytes: int
     shared_bytes: int
 
@@ -47,10 +50,11 @@ class ProcessTree:
     """A process and its descendants.
 
     Memory is the sum of the private pages, and the shared pages of the process that has most of
-    them: gradients, parameters and decoded pictures are in memory that all workers map. Pages that
-    a worker has from the process it was forked from count for both, though neither has written
-    them. The proportional size, which has none of this, makes the kernel walk through every page:
-    10 ms per GiB, in which the process can map no memory.
+    them: gradients, parameters and decoded pictures are in memory that all workers map. A process
+    that was forked counts with what it has beyond its parent: most of the rest is still the
+    parent's own, and what it has written of that is left out. `bench/usage.py` holds it against the
+    proportional set size, which is exact, and for which the kernel walks through every page: 10 ms
+    per GiB, in which the process can map no memory.
 
     New processes are looked for at a pace of their own, and in between known ones are read alone:
     a process has a file of children for each of its threads.
@@ -80,12 +84,11 @@ class ProcessTree:
         if earlier is not None:
             self._ticks += _ticks_between(earlier, members)
         self._members = members
-        private = sum(member.private_bytes for member in members.values())
         shared = max((member.shared_bytes for member in members.values()), default=0)
         return TreeUse(
             processes=len(members),
             threads=sum(member.threads for member in members.values()),
-            memory_bytes=private + shared or None,
+            memory_bytes=_private_bytes(members) + shared or None,
             cpu_s=self._ticks / _TICKS_PER_S,
         )
 
@@ -102,6 +105,16 @@ class ProcessTree:
 
     def _children_file(self, pid: int, thread: int | str) -> str:
         return f"{self._root}/proc/{pid}/task/{thread}/children"
+
+
+def _private_bytes(members: Mapping[int, _Member]) -> int:
+    total = 0
+    for member in members.values():
+        total += member.private_bytes
+        parent = members.get(member.parent)
+        if parent is not None and member.stack_start == parent.stack_start != 0:
+            total -= min(member.private_bytes, parent.private_bytes)
+    return total
 
 
 def _ticks_between(earlier: Mapping[int, _Member], later: Mapping[int, _Member]) -> int:
@@ -125,7 +138,7 @@ def _read_member(directory: str) -> _Member | None:
     # the name in brackets may hold spaces and brackets: what follows the last one is regular
     fields = _read(f"{directory}/stat").rpartition(b")")[2].split()
     sizes = _read(f"{directory}/statm").split()
-    if len(fields) < 20 or len(sizes) < 3:
+    if len(fields) < 26 or len(sizes) < 3:
         return None
     resident, shared = int(sizes[1]), int(sizes[2])
     return _Member(
@@ -133,6 +146,7 @@ def _read_member(directory: str) -> _Member | None:
         started_ticks=int(fields[19]),
         cpu_ticks=sum(map(int, fields[11:15])),
         threads=int(fields[17]),
+        stack_start=int(fields[25]),
         private_bytes=(resident - shared) * _PAGE_BYTES,
         shared_bytes=shared * _PAGE_BYTES,
     )

@@ -27,12 +27,12 @@ NETWORK = (
 )
 
 
-def process(pid, parent, *, ticks=(0, 0, 0, 0), threads=1, pages=(0, 0), started=5):
+def process(pid, parent, *, ticks=(0, 0, 0, 0), threads=1, pages=(0, 0), started=5, stack=0):
     resident, shared = pages
     counters = " ".join(map(str, ticks))
     return {
         f"proc/{pid}/stat": f"{pid} (a) b (c) S {parent} {pid} 1 0 -1 0 0 0 0 0 "
-        f"{counters} 20 0 {threads} 0 {started} 1 1\n",
+        f"{counters} 20 0 {threads} 0 {started} 1 1 0 0 0 {stack} 0\n",
         f"proc/{pid}/statm": f"9999 {resident} {shared} 1 0 5 0\n",
     }
 
@@ -62,6 +62,17 @@ def test_private_memory_is_added_up_and_shared_memory_counts_once(tree):
     use = ProcessTree(10, root).sample()
     assert (use.processes, use.threads) == (3, 6)
     assert use.memory_bytes == (40 + 40 + 30 + 100) * PAGE_BYTES
+
+
+def test_forked_process_counts_with_what_it_has_beyond_its_parent(tree):
+    root = tree(
+        process(10, 1, pages=(50, 0), stack=1000)
+        | process(11, 10, pages=(200, 0), stack=2000)  # another program
+        | process(12, 11, pages=(230, 0), stack=2000)
+        | process(13, 11, pages=(150, 0), stack=2000)
+    )
+    use = ProcessTree(10, root).sample()
+    assert use.memory_bytes == (50 + 200 + 30) * PAGE_BYTES
 
 
 def test_processor_time_counts_from_the_first_look_on(tree):
