@@ -37,10 +37,6 @@ class FoundStudy:
     failures: Sequence[FailureCount] = ()
     """Of all trials, the most frequent first."""
 
-    effects: Sequence[SettingEffect] = ()
-    """What other values of its settings would do to the best plan; empty where the use case or the
-    machine is not on record."""
-
     @property
     def best(self) -> StoredTrial | None:
         """The fastest of these trials that could be chosen."""
@@ -94,7 +90,7 @@ def get_record(study_id: int, *, db: str = "planner.db") -> StudyRecord:
 
 
 def get(study_id: int, *, most_trials: int | None = None, db: str = "planner.db") -> FoundStudy:
-    """Give one study with its trials and what they teach.
+    """Give one study with its trials.
 
     Example:
         >>> from planner.api import studies
@@ -124,20 +120,34 @@ def get(study_id: int, *, most_trials: int | None = None, db: str = "planner.db"
         ),
         None,
     )
-    trials.reverse()
-    best, hardware = _find_best(trials), None if machine is None else machine.hardware
-    effects: list[SettingEffect] = []
-    if best is not None and record.facts is not None and hardware is not None:
-        results = [trial.result for trial in trials]
-        effects = learn_effects(best.result.plan, results, record.facts, hardware)
     return FoundStudy(
         record=record,
-        trials=trials,
+        trials=trials[::-1],
         plans=plans[::-1],
         machine=machine,
         failures=failures,
-        effects=effects,
     )
+
+
+def learn(found: FoundStudy) -> list[SettingEffect]:
+    """Say what other values of its settings would do to a study's best plan.
+
+    Example:
+        >>> from planner.api import studies
+        >>> [(one.setting, one.other) for one in studies.learn(studies.get(3))]  # doctest: +SKIP
+        [('allocator', 'retain'), ('node_batch', '64')]
+
+    Args:
+        found: As `get` gives it; its trials decide.
+
+    Returns:
+        Nothing where no trial was measured, or the use case or the machine is not on record.
+    """
+    hardware = None if found.machine is None else found.machine.hardware
+    if found.best is None or found.record.facts is None or hardware is None:
+        return []
+    results = [trial.result for trial in found.trials]
+    return learn_effects(found.best.result.plan, results, found.record.facts, hardware)
 
 
 def _find_best(trials: Sequence[StoredTrial]) -> StoredTrial | None:

@@ -26,6 +26,7 @@ from planner.service.requests.calls import Answering, Call
 from planner.service.requests.documents import RequestError
 from planner.service.requests.guarded_route import FORM, GuardedRoute
 from planner.service.requests.settings import Bounds, ServiceSettings
+from planner.service.requests.shared import SharedAnswering, SharedAnswers
 from planner.service.requests.work import WorkerThreads
 
 _THREADS = 4
@@ -65,7 +66,7 @@ def make_service(
     wrong_tokens = WrongTokens(bounds.wrong_tokens, bounds.wrong_tokens_per_s)
     entrance = Entrance(credentials, wrong_tokens, cookie=cookie, on_used=on_used)
     routes = (
-        *_page_routes(settings, threads),
+        *_page_routes(settings, SharedAnswers(threads, lambda: streams.last_change_s)),
         GuardedRoute("/static/{name}", Answering(_give_asset, None)),
         GuardedRoute(
             "/sign-in",
@@ -92,7 +93,7 @@ def make_service(
     return Service(app=guard, routes=routes, streams=streams)
 
 
-def _page_routes(settings: ServiceSettings, threads: WorkerThreads) -> list[GuardedRoute]:
+def _page_routes(settings: ServiceSettings, shared: SharedAnswers) -> list[GuardedRoute]:
     site = Site(
         settings.db, allows_actions=settings.allow_actions, use_cases=tuple(settings.use_cases)
     )
@@ -103,7 +104,7 @@ def _page_routes(settings: ServiceSettings, threads: WorkerThreads) -> list[Guar
             page = site.show(path, request)
             return Answer(status=page.status, body=page.html.encode(), content_type=HTML)
 
-        return GuardedRoute(path.replace("{id}", "{id:int}"), Answering(answer, threads))
+        return GuardedRoute(path.replace("{id}", "{id:int}"), SharedAnswering(answer, shared))
 
     return [make(path) for path in site.paths]
 

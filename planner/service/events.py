@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
@@ -44,11 +45,17 @@ class EventStreams:
         self._bounds = bounds
         self._kept: deque[EventRecord] = deque(maxlen=_MOST_KEPT)
         self._newest: int | None = None
+        self._changed_s = 0.0
         self._changed = asyncio.Event()
         self._readers = 0
         self._poller: asyncio.Task[None] | None = None
         self._has_ended = False
         self._beginning = asyncio.Lock()
+
+    @property
+    def last_change_s(self) -> float | None:
+        """When a change was last seen, by `time.monotonic`; ``None`` while nobody follows."""
+        return None if self._poller is None else self._changed_s
 
     def end(self) -> None:
         """End all streams, because the server ends."""
@@ -93,6 +100,7 @@ class EventStreams:
     def _begin(self, batch: ChangeBatch) -> None:
         self._kept.clear()
         self._newest = batch.newest
+        self._changed_s = time.monotonic()
         self._poller = asyncio.ensure_future(self._poll())
 
     async def _poll(self) -> None:
@@ -111,6 +119,7 @@ class EventStreams:
             else:
                 self._kept.extend(batch.events)
                 self._newest = batch.events[-1].id
+            self._changed_s = time.monotonic()
             self._changed.set()
             self._changed = asyncio.Event()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import threading
 from collections.abc import Sequence
 
 from planner.api import jobs, plans, studies
@@ -23,6 +24,9 @@ from planner.trials.result import Role
 from planner.tuning.study import StoredTrial
 
 _MOST_TRIALS, _TRIALS_PER_PART = 240, 20
+_MOST_LEARNED = 64
+_LEARNED: dict[tuple[object, ...], Figure | None] = {}
+_LOCK = threading.Lock()
 _BASELINES = (Role.DEFAULTS, Role.BASELINE, Role.OWN_BATCH)
 
 
@@ -42,7 +46,7 @@ def show(request: PageRequest, context: Context) -> View:
     drawn = (
         trials_figure(found.trials, num_trials=record.num_trials),
         strategies_figure(found.trials),
-        effects_figure(found.effects),
+        _effects_figure(found, db),
         failures_figure(found.failures),
     )
     figures: list[Figure] = [figure for figure in drawn if figure is not None]
@@ -66,6 +70,23 @@ def show(request: PageRequest, context: Context) -> View:
         },
         topics=[f"study:{study_id}", "job"],
     )
+
+
+def _effects_figure(found: FoundStudy, db: str) -> Figure | None:
+    """Draw what settings do, anew after another trial: it takes most of the page's time."""
+    if not found.trials:
+        return None
+    last = found.trials[-1]
+    key = (db, last.study_id, last.id, len(found.trials), last.created_at)
+    with _LOCK:
+        if key in _LEARNED:
+            return _LEARNED[key]
+    figure = effects_figure(studies.learn(found))
+    with _LOCK:
+        _LEARNED[key] = figure
+        while len(_LEARNED) > _MOST_LEARNED:
+            del _LEARNED[next(iter(_LEARNED))]
+    return figure
 
 
 def _find_running(study_id: int, context: Context) -> list[JobView]:

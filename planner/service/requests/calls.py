@@ -44,7 +44,7 @@ class Answering:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        call = await _read_call(scope, receive)
+        call = await read_call(scope, receive)
         if self._threads is None:
             answer = self._answer(call)
         else:
@@ -52,7 +52,12 @@ class Answering:
         await answer.send(send)
 
 
-async def _read_call(scope: Scope, receive: Receive) -> Call:
+async def read_call(scope: Scope, receive: Receive) -> Call:
+    """Read what is asked for.
+
+    Raises:
+        RequestError: It is more than can be.
+    """
     given = scope["path_params"]
     numbers = {name: value for name, value in given.items() if isinstance(value, int)}
     if any(number > _MAX_ID for number in numbers.values()):

@@ -2,7 +2,7 @@
 // with data-live. It also sends the forms of actions, as JSON. Without it pages show the same.
 
 const FIRST_MS = 150; // changes come in groups
-const LEAST_MS = 1000; // between two fetches
+const LEAST_MS = 3000; // between two fetches: the machine of the server has other work
 const AGAIN_MS = [1000, 2000, 5000, 10000, 30000];
 const AGES_MS = 20000;
 

@@ -1,0 +1,259 @@
+"""Time of every page of the service with a year's work stored, and what 50 readers cost a search.
+
+Stores 10,000 trials, 500 plans and 200 trainings of an imagined lab, and asks `ddlplan serve` for
+every page over HTTP. Then a search computes on all cores and writes, in turns with readers that
+follow pages of it and without.
+"""
+
+from __future__ import annotations
+
+import http.client
+import random
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from urllib.parse import urlsplit
+
+import psutil
+from _block import BenchError, Ddlplan, Output, Required, Result, make_parser, positive, run_bench
+from _service_load import Address, Readers, StandInSearch
+
+from launch.plan import Plan
+from planner.plans.stored_plan import utc_now
+from planner.records.job_record import JobKind, JobRecord
+from planner.service.pages.site import Site
+from planner.store import Store
+from planner.trials.result import Outcome, Role, TrialResult
+from probes.cpu import read_cpu
+from probes.timing import Measurement, paired_ratio
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests/planner/service/pages"))
+from imagined_lab import FULL, fill
+
+_MOST_S, _MOST_BYTES, _MOST_LOSS = 0.15, 200_000, 0.01
+_NUMBERS = {
+    "/machines/{id}": FULL.machines,
+    "/studies/{id}": FULL.studies,
+    "/plans/{id}": FULL.plans,
+    "/trainings/{id}": FULL.trainings,
+    "/jobs/{id}": FULL.jobs,
+}
+_QUERIES = {
+    "/compare": ["?plan=3&plan=9&plan=14", "?training=7&training=8", "?machine=1&machine=2"],
+    "/search": ["?name=atlas", "?name=big"],
+    "/hosts": ["", "?use_case=simplebig"],
+}
+
+
+def main() -> int:
+    """Measure and show."""
+    options = _parse()
+    out = Output("service", as_json=options.json)
+    out.introduce()
+    with Ddlplan.in_own_folder() as ddlplan:
+        _fill(ddlplan.database, out)
+        with _serving(ddlplan) as (address, server):
+            results = _time_pages(address, options.repeats)
+            out.show(results)
+            if not options.no_readers:
+                more = _read_beside_search(ddlplan, address, server, options)
+                out.show(more)
+                results += more
+    return out.conclude(results)
+
+
+def _parse() -> Namespace:
+    parser = make_parser(__doc__)
+    parser.add_argument("--repeats", type=positive, default=30, help="of each page (30)")
+    parser.add_argument("--readers", type=positive, default=50, help="that follow pages (50)")
+    parser.add_argument("--rounds", type=positive, default=20, help="of two turns (20)")
+    parser.add_argument("--seconds", type=positive, default=8, help="of a turn (8)")
+    parser.add_argument("--no-readers", action="store_true", help="only time the pages")
+    return parser.parse_args()
+
+
+def _fill(db: Path, out: Output) -> None:
+    """Store the lab: in memory where that is possible, as each write waits for the disk."""
+    began_s = time.monotonic()
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+        made = Path(folder, "planner.db")
+        fill(made, replace(FULL, now=utc_now()))
+        db.touch(mode=0o600)
+        shutil.copyfile(made, db)
+    size = db.stat().st_size / 2**20
+    out.say(
+        f"{FULL.trials} trials, {FULL.plans} plans and {FULL.trainings} trainings: {size:.0f} MiB"
+    )
+    out.say(f"stored in {time.monotonic() - began_s:.0f} s")
+
+
+@contextmanager
+def _serving(ddlplan: Ddlplan) -> Iterator[tuple[Address, psutil.Process]]:
+    token = secrets.token_urlsafe(32)
+    file = ddlplan.folder / "token"
+    file.touch(mode=0o600)
+    file.write_text(token)
+    process = subprocess.Popen(
+        ddlplan.command("serve", "--token-file", file),
+        cwd=ddlplan.folder,
+        env=ddlplan.environment() | {"PYTHONUNBUFFERED": "1"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        if not url:
+            raise BenchError(f"ddlplan serve ended with exit code {process.wait()}")
+        yield Address(url=url, token=token), psutil.Process(process.pid)
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _time_pages(address: Address, repeats: int) -> list[Result]:
+    """Ask for every page, with other numbers in its address each time."""
+    chosen = random.Random(0)
+    parts = urlsplit(address.url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
+    results = []
+    for path in Site().paths:
+        times_s: list[float] = []
+        sizes: list[int] = []
+        for number in range(repeats + 2):
+            there = path.replace("{id}", str(chosen.randint(1, _NUMBERS.get(path, 1))))
+            queries = _QUERIES.get(path, [""])
+            began_s = time.perf_counter()
+            connection.request(
+                "GET",
+                there + queries[number % len(queries)],
+                headers={"authorization": f"Bearer {address.token}"},
+            )
+            answer = connection.getresponse()
+            body = answer.read()
+            if answer.status != 200:
+                raise BenchError(f"{there}: status {answer.status}")
+            if number >= 2:  # the first ones load what pages need
+                times_s.append(time.perf_counter() - began_s)
+                sizes.append(len(body))
+        slow_s = sorted(times_s)[min(len(times_s) - 1, round(0.95 * len(times_s)))]
+        results += [
+            Result(figure=f"{path}, median", value=median(times_s), unit="s"),
+            Result(
+                figure=f"{path}, 95 % within",
+                value=slow_s,
+                unit="s",
+                required=Required(high=_MOST_S),
+            ),
+            Result(
+                figure=f"{path}, largest",
+                value=float(max(sizes)),
+                unit="bytes",
+                required=Required(high=_MOST_BYTES),
+            ),
+        ]
+    connection.close()
+    return results
+
+
+def _read_beside_search(
+    ddlplan: Ddlplan, address: Address, server: psutil.Process, options: Namespace
+) -> list[Result]:
+    """Let a search run in turns with readers and without.
+
+    Raises:
+        BenchError: It makes no steps.
+    """
+    cores, db = read_cpu().usable_cores, str(ddlplan.database)
+    trial, study_id = _make_trial(), FULL.studies
+    with Store.open(db) as store:
+        job_id = _add_job(store)
+    readers = Readers()
+    pages = ["/", f"/studies/{study_id}", f"/jobs/{job_id}", "/jobs"]
+    pairs, server_s, read_s = [], 0.0, 0.0
+    with StandInSearch.running(
+        db, cores=cores, job_id=job_id, study_id=study_id, trial=trial
+    ) as search:
+        search.wait_for_steps()
+        for number in range(options.rounds):
+            rates = {}
+            for is_read in (True, False) if number % 2 else (False, True):
+                if not is_read:
+                    rates[is_read] = search.rate(options.seconds)
+                    continue
+                with readers.reading(address, pages, options.readers):
+                    before, began_s = _cpu_s(server), time.monotonic()
+                    rates[is_read] = search.rate(options.seconds)
+                    server_s += _cpu_s(server) - before
+                    read_s += time.monotonic() - began_s
+            pairs.append((rates[False], rates[True]))
+        writes = max(1, search.writes.value)
+        mean_s, slowest_s = search.write_us.value / writes / 1e6, search.slowest_us.value / 1e6
+    return [
+        Result(
+            figure=f"speed of a search without / with {options.readers} readers",
+            value=paired_ratio(pairs),
+            required=Required(high=1 / (1 - _MOST_LOSS)),
+        ),
+        Result(
+            figure="processor time of the server with readers",
+            value=100 * server_s / read_s / cores,
+            unit="% of the machine",
+            required=Required(high=100 * _MOST_LOSS),
+        ),
+        Result(figure="pages that readers got", value=readers.answers.value / read_s, unit="/s"),
+        Result(
+            figure="errors of readers",
+            value=float(readers.errors.value),
+            required=Required(high=0),
+        ),
+        Result(figure="write of the search, mean", value=mean_s, unit="s"),
+        Result(figure="write of the search, slowest", value=slowest_s, unit="s"),
+    ]
+
+
+def _cpu_s(process: psutil.Process) -> float:
+    spent = process.cpu_times()
+    return float(spent.user + spent.system)
+
+
+def _make_trial() -> TrialResult:
+    return TrialResult(
+        plan=Plan(strategy="processes", node_batch=64, processes=2, replicas=2),
+        role=Role.SEARCH,
+        outcome=Outcome.OK,
+        measurement=Measurement(samples_s=(0.5,) * 9),
+        elapsed_s=8.0,
+    )
+
+
+def _add_job(store: Store) -> int:
+    job = store.jobs.add(
+        JobRecord(
+            kind=JobKind.TUNE,
+            created_at=utc_now(),
+            machine="elsewhere",  # so that its state goes by its heartbeat
+            user="ada",
+            title="ddlplan tune --use-case simplebig",
+            is_detached=True,
+        )
+    )
+    assert job.id is not None
+    store.jobs.start(job.id, None)
+    return job.id
+
+
+if __name__ == "__main__":
+    run_bench(main)
