@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import html
-import os
 import shutil
 import tempfile
 import threading
@@ -13,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from planner.errors import UsageError
-from planner.report.output import Output, environment_variable
+from planner.report.output import Output
 from planner.service.requests.settings import ServiceSettings
 from planner.store import Store
 
@@ -33,8 +32,6 @@ def serve(settings: ServiceSettings, out: Output, *, opens: bool) -> None:
     from planner.service.guard.addresses import is_loopback
     from planner.service.server import serve as serve_settings
 
-    for name in ("--data", "--hosts"):  # else all jobs would have them, not those alone that should
-        os.environ.pop(environment_variable(name), None)
     Store.check_location(settings.db)
     if hazard := Store.find_hazard(settings.db):
         out.warn(hazard)

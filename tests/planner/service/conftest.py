@@ -14,9 +14,9 @@ from filled_store import fill
 from serving import Serving, serving, sign_in
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory, own_locks: Path) -> Iterator[Serving]:
-    """A server that may start and end jobs."""
+    """A server that may start and end jobs. Starting takes a second: tests share it."""
     folder = tmp_path_factory.mktemp("server")
     fill(folder / "planner.db")
     with serving(folder, "--allow-actions") as started:

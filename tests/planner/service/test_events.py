@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import socket
 import sqlite3
 import threading
@@ -132,17 +131,17 @@ def test_a_place_that_is_none_is_refused(followed, place):
     assert followed.ask("/api/v1/events", last_event_id=place).status == 400
 
 
-def test_a_database_that_comes_later_is_followed(tmp_path, own_locks):
-    with serving(tmp_path) as started, follow(started) as stream:
-        fill(tmp_path / "planner.db")
-        stream.wait_for("event: ")
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_streams_end_with_the_server(tmp_path, own_locks, number):
+def test_a_database_that_comes_later_is_followed_and_streams_end_with_the_server(
+    tmp_path, own_locks
+):
     with serving(tmp_path) as started, follow(started) as one, follow(started) as another:
-        assert started.stop(number) == 0
-        assert read_all(one.connection) == read_all(another.connection) == b"0\r\n\r\n"
+        fill(tmp_path / "planner.db")
+        last = change(started)
+        for stream in (one, another):
+            stream.wait_for(f"id: {last}\n")
+        assert started.stop() == 0
+        for stream in (one, another):
+            assert read_all(stream.connection).endswith(b"0\r\n\r\n")
 
 
 def test_many_follow_at_once(followed):
