@@ -22,8 +22,14 @@ from probes.timing import Interval
 
 MAX_FILE_BYTES = 2**20
 _MAX_TEXT = 4096
-_MAX_WHOLE, _MAX_NUMBER = 2**53, 1e300
-"""Beyond them, other JSON readers round, and Python reads infinity."""
+_MAX_WHOLE = 2**53
+"""Beyond it, other JSON readers round."""
+
+_MIN_NUMBER, _MAX_NUMBER = 1e-30, 1e30
+"""Between them, squares and quotients are finite numbers too."""
+
+_MAX_ITEMS = 256
+"""Of a list or an object."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +191,8 @@ def _check_shown(value: object, source: str, path: str = "") -> None:
     """Refuse texts whose control characters a terminal would obey, and numbers out of range."""
     expected = None
     match value:
+        case dict() | list() if len(value) > _MAX_ITEMS:
+            expected = f"at most {_MAX_ITEMS} of them"
         case dict():
             if not all(name.isprintable() for name in value):
                 raise InvalidDocumentError(f"{source}: {path}*: expected printable keys")
@@ -198,8 +206,8 @@ def _check_shown(value: object, source: str, path: str = "") -> None:
                 expected = "a text of printable characters"
         case int() if abs(value) > _MAX_WHOLE:
             expected = f"a whole number of at most {_MAX_WHOLE}"
-        case float() if not abs(value) <= _MAX_NUMBER:
-            expected = f"a number of at most {_MAX_NUMBER:g}"
+        case float() if value and not _MIN_NUMBER <= abs(value) <= _MAX_NUMBER:
+            expected = f"0, or a number from {_MIN_NUMBER:g} to {_MAX_NUMBER:g}"
     if expected is not None:
         where, found = path.removesuffix("."), codec.shorten(value)
         raise InvalidDocumentError(f"{source}: {where}={found}: expected {expected}")

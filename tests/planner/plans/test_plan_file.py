@@ -207,7 +207,11 @@ def changed(path, value):
         ("options", [], "object"),
         ("options.deep", {"a": 1}, "expected true or false or a number or a text"),
         ("options.none", None, "expected true or false or a number or a text"),
-        ("options.large", 1e999, "options.large=infinity: expected a number of at most 1e+300"),
+        (
+            "options.large",
+            1e999,
+            "options.large=infinity: expected 0, or a number from 1e-30 to 1e+30",
+        ),
         ("options.a\x1bb", 1, "printable keys"),
         ("options.a\x1bb", None, r"options.a\x1bb=None: expected"),
         ("options.mode", "a\x1b[31mb", "printable"),
@@ -309,3 +313,27 @@ def test_plan_as_documented_without_replicas_has_one_in_each_process(tmp_path):
     file = tmp_path / "plan.json"
     file.write_text(json.dumps(plan))
     assert read_plan_file(file).plan.replicas == 2
+
+
+@pytest.mark.parametrize("step_s", [1e-300, 1e300, 5e-324])
+def test_times_whose_squares_are_no_numbers_are_refused(step_s):
+    # The line through them was fitted before they were looked at: OverflowError, exit code 8.
+    document = FOUND.to_json(stale=False)
+    document["step_time"]["points"][0]["step_s"] = step_s
+    with pytest.raises(PlanFileError, match=r"step_time.points\[0\].step_s"):
+        plan_from_json(document)
+
+
+@pytest.mark.parametrize("times_s", [(1e-30, 1e30), (1e30, 1e-30), (1e-30, 1e-30)])
+def test_extreme_times_are_taken(times_s):
+    document = FOUND.to_json(stale=False)
+    for point, time_s in zip(document["step_time"]["points"], times_s, strict=True):
+        point["step_s"] = time_s
+    document["step_time"]["points"][1]["node_batch"] = 2**53
+    assert plan_from_json(document).step_time is not None
+
+
+def test_a_plan_file_with_too_much_in_it_is_refused():
+    document = {**FOUND.to_json(stale=False), "software": {f"k{n}": "1" for n in range(300)}}
+    with pytest.raises(PlanFileError, match=r"software=.*at most 256"):
+        plan_from_json(document)
