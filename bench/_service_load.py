@@ -43,11 +43,11 @@ class Address:
     url: str
     token: str
 
-    def request(self, path: str) -> bytes:
-        """Give a request for a path, on a connection that stays."""
+    def request(self, path: str, more: str = "") -> bytes:
+        """Give a request for a path, on a connection that stays, with more headers."""
         return (
             f"GET {path} HTTP/1.1\r\nHost: {urlsplit(self.url).netloc}\r\n"
-            f"Authorization: Bearer {self.token}\r\n\r\n"
+            f"Authorization: Bearer {self.token}\r\n{more}\r\n"
         ).encode()
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -119,7 +119,7 @@ async def _read_page(
     pages: asyncio.StreamReader,
     to_pages: asyncio.StreamWriter,
 ) -> None:
-    to_pages.write(address.request(path))
+    to_pages.write(address.request(path, "X-ddlplan-refresh: 1\r\n"))
     head = await pages.readuntil(b"\r\n\r\n")
     length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-len"))
     await pages.readexactly(int(length.partition(b":")[2]))

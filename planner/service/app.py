@@ -28,8 +28,12 @@ from planner.service.requests.guarded_route import FORM, GuardedRoute
 from planner.service.requests.settings import Bounds, ServiceSettings
 from planner.service.requests.shared import SharedAnswering, SharedAnswers
 from planner.service.requests.work import WorkerThreads
+from probes.cpu import read_cpu
 
 _THREADS = 4
+_PART_FOR_REFRESHES = 0.005
+"""Of the machine, for pages that somebody looks at: its cores are for what is trained on them."""
+
 _FOR_EVER = {b"cache-control": b"private, max-age=31536000, immutable"}
 
 
@@ -66,7 +70,7 @@ def make_service(
     wrong_tokens = WrongTokens(bounds.wrong_tokens, bounds.wrong_tokens_per_s)
     entrance = Entrance(credentials, wrong_tokens, cookie=cookie, on_used=on_used)
     routes = (
-        *_page_routes(settings, SharedAnswers(threads, lambda: streams.last_change_s)),
+        *_page_routes(settings, _share_answers(threads, streams)),
         GuardedRoute("/static/{name}", Answering(_give_asset, None)),
         GuardedRoute(
             "/sign-in",
@@ -91,6 +95,11 @@ def make_service(
         wrong_tokens=wrong_tokens,
     )
     return Service(app=guard, routes=routes, streams=streams)
+
+
+def _share_answers(threads: WorkerThreads, streams: EventStreams) -> SharedAnswers:
+    cores = _PART_FOR_REFRESHES * read_cpu().usable_cores
+    return SharedAnswers(threads, lambda: streams.last_change_s, cores=cores)
 
 
 def _page_routes(settings: ServiceSettings, shared: SharedAnswers) -> list[GuardedRoute]:

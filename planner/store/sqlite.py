@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
@@ -137,7 +137,12 @@ class SqliteDatabase(Database):
         return None
 
 
+@lru_cache(maxsize=16)
 def _engine(path: Path, lock_timeout_s: float) -> Engine:
+    """Give the engine of a database, the same one each time: it keeps what its queries compile to.
+
+    It holds no connection, so that any thread may use it, and a process that is forked too.
+    """
     engine = create_engine(
         "sqlite://",
         creator=partial(_connect, path, lock_timeout_s),

@@ -70,7 +70,7 @@ async function refresh() {
   isStale = false;
   isFetching = true;
   try {
-    const answer = await fetch(location.href, { headers: { accept: "text/html" } });
+    const answer = await fetch(location.href, { headers: { "x-ddlplan-refresh": "1" } });
     if (answer.ok) {
       show(new DOMParser().parseFromString(await answer.text(), "text/html"));
       if (stream) say("Live");
