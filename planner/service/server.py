@@ -58,13 +58,18 @@ def serve(
             once = "" if token is not None else f"?token={credentials.renew_once()}"
             on_address(f"{origin}/{once}")
 
+        def tell_again() -> None:
+            # Whoever read it may be gone: rich wants to exit then.
+            with contextlib.suppress(OSError, SystemExit):
+                tell()
+
         service = make_service(
             settings,
             addresses=addresses,
             credentials=credentials,
             cookie=f"ddlplan-{port}",
             bounds=bounds,
-            on_used=tell if token is None else _do_nothing,
+            on_used=tell_again if token is None else _do_nothing,
         )
         config = uvicorn.Config(
             service.app,

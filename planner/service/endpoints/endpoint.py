@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +29,7 @@ from planner.service.requests.answers import Answer
 from planner.service.requests.bodies import read_object
 from planner.service.requests.calls import Call
 from planner.service.requests.documents import RequestError, data_document
+from planner.service.requests.terminal import tell_terminal
 from probes.errors import InvalidDocumentError
 
 _STATUS = {
@@ -178,7 +178,7 @@ def _refused(error: Exception) -> RequestError:
     code, kind = classify_error(error) or (BUG, "bug")
     for base, said in _OWN_FAULTS.items():
         if isinstance(error, base):
-            sys.stderr.write(f"error: {printable(str(error))}\n")
+            tell_terminal(f"error: {printable(str(error))}\n")
             message = f"{said}: the terminal of ddlplan serve says why"
             return RequestError(503, message, code=code, kind=kind)
     status = next((_STATUS[base] for base in type(error).__mro__ if base in _STATUS), 400)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import html
 import re
-import sys
 import traceback
 from collections.abc import Sequence
 from urllib.parse import unquote_to_bytes
@@ -24,6 +23,7 @@ from planner.service.requests.answers import HTML, Answer, App, Message, Receive
 from planner.service.requests.documents import CHALLENGE, RequestError, error_document
 from planner.service.requests.guarded_route import GuardedRoute, find_routes
 from planner.service.requests.settings import Bounds
+from planner.service.requests.terminal import tell_terminal
 
 _ONCE_ONLY = (
     b"host",
@@ -117,7 +117,7 @@ class Guard:
                 raise
             await _refuse(scope, refusal, send_safely)
         except Exception:  # what no one expected is a bug of ours
-            sys.stderr.write(_describe_bug())
+            tell_terminal(_describe_bug())
             if is_started:
                 raise
             message = "a bug in ddlplan: the terminal of ddlplan serve says more"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
@@ -31,6 +30,7 @@ from planner.service.pages import (
 from planner.service.pages.query import QueryError
 from planner.service.pages.rendering import render
 from planner.service.pages.view import Context, Page, PageRequest, ShowPage, View
+from planner.service.requests.terminal import tell_terminal
 
 __all__ = ["Page", "PageRequest", "Site"]
 
@@ -95,7 +95,7 @@ class Site:
         except (NoPlanError, NoJobError, NoTrainingError) as error:
             view = _refuse(404, "There is no such thing", str(error))
         except StoreError as error:
-            sys.stderr.write(f"error: {printable(str(error))}\n")
+            tell_terminal(f"error: {printable(str(error))}\n")
             why = (
                 "the terminal of ddlplan serve says why; this page tries again when it is reloaded"
             )

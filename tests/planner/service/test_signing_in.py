@@ -8,8 +8,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from http.client import HTTPConnection
 from pathlib import Path
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import psutil
 import pytest
@@ -250,6 +251,37 @@ def test_nothing_secret_is_written_or_in_a_list_of_processes(server):
     for secret in (server.token, cookie.partition("=")[2], wrong):
         assert secret not in written
         assert not any(secret in line for line in lines)
+
+
+def test_signing_in_works_when_nobody_reads_what_the_server_prints(tmp_path, own_locks):
+    # The token for one use was used up by a request that then failed, as by a broken pipe.
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "planner", "serve"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        address = urlsplit(process.stdout.readline().strip())
+        while "Ctrl-C" not in process.stderr.readline():
+            pass
+        process.stdout.close()
+        process.stderr.close()
+        connection = HTTPConnection(address.netloc, timeout=60)
+        person = {name.replace("_", "-"): value for name, value in PERSON.items()}
+        connection.request("GET", f"/?{address.query}", headers=person)
+        answer = connection.getresponse()
+        assert (answer.status, answer.read()) == (303, b"")
+        cookie = answer.headers["set-cookie"].partition(";")[0]
+        (tmp_path / "planner.db").write_bytes(b"no database at all" * 100)
+        connection.request("GET", "/api/v1/plans", headers={"cookie": cookie})
+        assert connection.getresponse().status == 503
+        connection.close()
+    finally:
+        process.kill()
+        process.wait()
 
 
 def command_lines() -> Iterator[str]:
