@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import os
 import re
 import shlex
@@ -150,6 +151,22 @@ def test_the_container_is_built_and_shows_its_version(tmp_path):
         assert "--token-file" in shown
     finally:
         subprocess.run([builder, "rmi", name], check=False, capture_output=True)
+
+
+def test_the_container_answers_to_the_name_that_a_browser_outside_uses(ddlplan):
+    arguments = " ".join(started()["Containerfile"]).replace("/data/", "").replace("8765", "0")
+    process = ddlplan.start(*arguments.split())
+    try:
+        port = int(process.stdout.readline().strip().strip("/").rpartition(":")[2])
+        asked = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        asked.request("GET", "/", headers={"Host": "localhost:8765"})
+        assert asked.getresponse().status == 401
+        asked.close()
+        assert (ddlplan.folder / "token").stat().st_mode & 0o777 == 0o600
+    finally:
+        process.send_signal(signal.SIGTERM)
+        ddlplan.end(process)
+    assert process.returncode == 0
 
 
 def test_the_batch_script_serves_until_the_job_is_cancelled(ddlplan, tmp_path):

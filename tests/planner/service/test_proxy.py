@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest
 sys.path.append(str(Path(__file__).parent))
 
 from browsers import chromium
+from filled_store import fill
 from places import NAME, Proxy, free_port, nginx_before, require, ssh_forward
 from served import Server, write_token
 
@@ -74,9 +76,9 @@ def curl(url: str, *options: str, stdin: str = "") -> Answer:
 
 
 @pytest.fixture(scope="module")
-def behind(tmp_path_factory, tuned_folder, command_line) -> Iterator[Behind]:
+def behind(tmp_path_factory, command_line, own_locks) -> Iterator[Behind]:
     folder = tmp_path_factory.mktemp("served")
-    shutil.copy(tuned_folder / "planner.db", folder)
+    fill(folder / "planner.db")
     token = write_token(folder)
     server_port, port, plain_port = free_port(), free_port(), free_port()
     with nginx_before(
@@ -218,12 +220,28 @@ def test_a_browser_signs_in_over_tls_and_follows_events(behind, tmp_path):
         assert browser.requested_hosts() == {f"{NAME}:{behind.proxy.port}"}
         assert browser.errors() == []
 
+        # The server is killed and started again: the page goes on, and is still signed in.
+        wait_until(lambda: "Live" in browser.one("#live-state").text, "its first events")
+        behind.server.end(signal.SIGKILL)
+        wait_until(lambda: "Live" not in browser.one("#live-state").text, "a word of it")
+        behind.server.begin()
+        wait_until(lambda: "Live" in browser.one("#live-state").text, "the next server")
+        assert browser.all("#best tbody tr")
+
+
+def wait_until(is_so: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + GUARD_S
+    while not is_so():
+        assert time.monotonic() < deadline, f"waited in vain: {what}"
+        time.sleep(0.1)
+
 
 @pytest.fixture
-def tunnel(tuned, tmp_path) -> Iterator[tuple[Server, str]]:
+def tunnel(ddlplan, tmp_path) -> Iterator[tuple[Server, str]]:
     """A server without token file, and its address with the port of this end of ssh -L."""
+    fill(ddlplan.folder / "planner.db")
     port = free_port()
-    server = Server(tuned.start, ("--port", port))
+    server = Server(ddlplan.start, ("--port", port))
     with ssh_forward(tmp_path / "ssh", server_port=port) as local_port:
         server.begin()
         assert server.address.startswith(f"http://127.0.0.1:{port}/?token=")
@@ -244,7 +262,7 @@ def test_the_printed_address_works_at_the_other_end_of_ssh(tunnel, tmp_path):
     assert entered.status == 303
     assert "; secure" not in entered.headers
     assert curl(f"{origin}/", *cookies).status == 200
-    assert [plan["id"] for plan in curl(f"{origin}/api/v1/plans", *cookies).data] == [1]
+    assert curl(f"{origin}/api/v1/plans", *cookies).data
     again = curl(address, *headers)
     assert again.status == 401, "it was for one use"
     assert "event-stream" in curl(f"{origin}/api/v1/events", *cookies, "--max-time", "1").headers
