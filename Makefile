@@ -54,7 +54,7 @@ clean:
 
 # The stamp is written last: a set-up that was interrupted is done again.
 $(VENV)/ready: pyproject.toml
-	$(call install,.)
+	$(call install,.[serve])
 	touch $@
 
 $(VENV)/ready-dev: pyproject.toml
