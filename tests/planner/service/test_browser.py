@@ -20,7 +20,7 @@ from served import Server, write_token
 
 WebDriverException = pytest.importorskip("selenium.common").WebDriverException
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 GUARD_S = 150
 CASE = '''
