@@ -104,6 +104,7 @@ def test_training_that_was_killed_is_interrupted(tuned, launch):
     assert "gone without a word" in over["error"]
 
 
+@pytest.mark.long
 def test_each_restart_after_an_accident_is_a_training_of_its_own(import_for, tuned, launch):
     import_for("DiesLater")
     arguments = (
@@ -123,6 +124,7 @@ def test_each_restart_after_an_accident_is_a_training_of_its_own(import_for, tun
     assert second["run_directory"].endswith("runs/2")
 
 
+@pytest.mark.long
 def test_training_goes_on_while_another_program_has_locked_the_database(tuned, launch):
     with closing(sqlite3.connect(tuned.folder / "planner.db", isolation_level=None)) as other:
         process = launch("Steady", "--epochs", "3", run=tuned.start)
