@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from worth_cases import NODE, TRIALS
+from worth_cases import NODE, STORED, TRIALS
 
 from planner.errors import NoPlanError
 from planner.store import Store
@@ -67,3 +67,33 @@ def test_studies_have_their_trials_counted_by_outcome(store):
 def test_a_study_that_is_not_there_is_said_so(store, study_id):
     with pytest.raises(NoPlanError, match="no study"):
         store.catalog.study(study_id)
+
+
+def test_failures_are_counted_by_outcome_and_reason(store):
+    study_id = store.get_or_create_study(STUDY)
+    good = TRIALS[0].result
+    failed = replace(good, outcome=Outcome.CRASH, measurement=None, reason="it fell")
+    for result in (good, failed, failed, replace(failed, reason="it hung")):
+        store.add_trial(study_id, result)
+    found = [(one.outcome, one.reason, one.count) for one in store.catalog.failures(study_id)]
+    assert found == [("crash", "it fell", 2), ("crash", "it hung", 1)]
+
+
+def test_of_each_study_the_latest_plan_is_given_and_those_of_no_study(store):
+    study_id = store.get_or_create_study(STUDY)
+    plan = replace(STORED, study_id=study_id)
+    first, second = store.save_plan(plan), store.save_plan(plan)
+    alone = store.save_plan(replace(STORED, study_id=None))
+    assert first < second
+    latest = store.catalog.latest_plans()
+    assert [one.id for one in latest] == [second, alone]
+    assert [(one.comparisons, one.step_time) for one in latest] == [((), None)] * 2
+    assert [one.id for one in store.catalog.plans(study_id=study_id)] == [second, first]
+
+
+def test_the_use_case_of_the_latest_plan_on_some_hardware_is_given(store):
+    store.save_plan(replace(STORED, use_case="old", fingerprint="a", study_id=None))
+    store.save_plan(replace(STORED, use_case="new", fingerprint="a", study_id=None))
+    store.save_plan(replace(STORED, use_case="other", fingerprint="b", study_id=None))
+    assert store.catalog.latest_use_case(["a", "c"]) == "new"
+    assert store.catalog.latest_use_case([]) is None

@@ -1,0 +1,101 @@
+"""What pages ask for: the best plans of all, one study with what it teaches, names."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from worth_cases import FACTS, NODE, STORED, TRIALS
+
+from planner.api import names, plans, studies
+from planner.store import Store
+from planner.tuning.study import Study
+from probes.timing import Interval
+
+
+@pytest.fixture
+def db(tmp_path):
+    return str(tmp_path / "planner.db")
+
+
+def save(db, *changes):
+    """Store a plan for each set of changes; give the numbers."""
+    with Store.open(db) as store:
+        return [store.save_plan(replace(STORED, study_id=None, **each)) for each in changes]
+
+
+def at(rate):
+    return Interval(median=rate, low=0.99 * rate, high=1.01 * rate, count=20)
+
+
+def best(db):
+    return [
+        (one.stored.use_case, one.stored.node, one.stored.id)
+        for one in plans.find_best_of_each(db=db)
+    ]
+
+
+def test_each_use_case_has_its_best_plan_on_each_machine(db):
+    slow, fast, other, elsewhere = save(
+        db,
+        {"throughput_samples_per_s": at(10.0)},
+        {"throughput_samples_per_s": at(20.0)},
+        {"use_case": "complexsmall", "use_case_digest": "sha256:dd"},
+        {"node": "birch"},
+    )
+    assert slow < fast
+    assert best(db) == [
+        ("complexsmall", "vm", other),
+        ("simplebig", "birch", elsewhere),
+        ("simplebig", "vm", fast),
+    ]
+
+
+def test_an_equal_use_case_that_lies_elsewhere_counts_once(db):
+    """A file that was moved is the same use case: a launch takes the best of both places."""
+    _, fast = save(
+        db,
+        {"use_case": "old.py:Case", "throughput_samples_per_s": at(10.0)},
+        {"use_case": "new.py:Case", "throughput_samples_per_s": at(20.0)},
+    )
+    assert best(db) == [("new.py:Case", "vm", fast)]
+
+
+def test_a_stale_plan_is_marked(db):
+    with Store.open(db) as store:
+        store.save_probe(NODE)
+    save(db, {"fingerprint": "sha256:other"})
+    (found,) = plans.find_best_of_each(db=db)
+    assert "made on other hardware" in found.stale_reasons
+
+
+def test_a_study_teaches_what_its_settings_do(db):
+    study = Study(
+        use_case="simplebig",
+        node=NODE.node,
+        fingerprint=NODE.fingerprint(),
+        precision="fp32",
+        software={},
+        data="sha256:dd",
+        seed=0,
+        facts=FACTS,
+    )
+    with Store.open(db) as store:
+        study_id = store.get_or_create_study(study)
+        for one in TRIALS[:-1]:
+            store.add_trial(study_id, one.result)
+    found = studies.get(study_id, db=db)
+    assert found.best is not None
+    assert found.best.result.plan == TRIALS[6].result.plan
+    assert studies.learn(found) == []  # the machine was never probed
+    with Store.open(db) as store:
+        store.save_probe(NODE)
+    settings = {one.setting for one in studies.learn(studies.get(study_id, db=db))}
+    assert {"memory_format", "node_batch"} <= settings
+    assert len(studies.get(study_id, most_trials=2, db=db).trials) == 2
+
+
+def test_names_are_found_through_the_api_too(db):
+    save(db, {"use_case": "cases/keywords.py:Keywords"})
+    assert [found.kind for found in names.find("keywords", db=db)] == ["plan"]
+    assert names.find_use_cases(db=db) == ["cases/keywords.py:Keywords"]

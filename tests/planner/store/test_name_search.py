@@ -1,0 +1,96 @@
+"""Things are found by a part of a name, whatever it holds, in every kind of table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from sample_plan import FOUND, NOON
+from worth_cases import NODE
+
+from launch.plan import Plan
+from planner.records.job_record import JobKind, JobRecord
+from planner.records.training_record import TrainingHost, TrainingRecord
+from planner.store import Store
+from planner.tuning.study import Study
+
+
+@pytest.fixture
+def store(database):
+    with Store.open(database.url) as opened:
+        yield opened
+
+
+def fill(store, name):
+    """Store one of each kind with a name; give how many kinds there are."""
+    store.save_probe(replace(NODE, node=name))
+    store.get_or_create_study(
+        Study(
+            use_case=name,
+            node="n",
+            fingerprint="f",
+            precision="fp32",
+            software={},
+            data=name,
+            seed=0,
+        )
+    )
+    store.save_plan(replace(FOUND, use_case=name, node="n"))
+    host = TrainingHost(
+        host=name,
+        plan_id=None,
+        plan=Plan(strategy="threads", node_batch=1),
+        plan_samples_per_s=1.0,
+    )
+    store.trainings.add(
+        TrainingRecord(
+            started_at=NOON,
+            use_case="u",
+            data=None,
+            seed=0,
+            epochs=1,
+            hosts=(host,),
+            expected_samples_per_s=None,
+            machine="n",
+            run_directory="/runs/1",
+        )
+    )
+    store.jobs.add(
+        JobRecord(
+            kind=JobKind.TUNE,
+            created_at=NOON,
+            machine="n",
+            user="ada",
+            title=f"ddlplan tune --use-case={name}",
+            is_detached=True,
+        )
+    )
+
+
+def kinds(store, text):
+    return sorted(found.kind for found in store.names.find(text, most=10))
+
+
+def test_every_kind_of_thing_is_found_whatever_the_case_of_its_letters(store):
+    fill(store, "cases/Keywords.py:Keywords")
+    assert kinds(store, "keyWORDS") == ["job", "machine", "plan", "study", "training"]
+    assert kinds(store, "other") == []
+
+
+@pytest.mark.parametrize("text", ["%", "_", "/", "'", '"', "\\"])
+def test_characters_of_patterns_stand_for_themselves(store, text):
+    fill(store, "plain")
+    assert "plan" not in kinds(store, text)
+    store.save_plan(replace(FOUND, use_case=f"a{text}b", node="n"))
+    assert "plan" in kinds(store, text)
+
+
+def test_the_newest_come_first_and_no_more_than_asked_for(store):
+    ids = [store.save_plan(replace(FOUND, use_case=f"case {n}", node="n")) for n in range(5)]
+    assert [found.id for found in store.names.find("case", most=2)] == [ids[4], ids[3]]
+
+
+def test_use_cases_of_plans_are_listed_once(store):
+    for name in ("b", "a", "b"):
+        store.save_plan(replace(FOUND, use_case=name))
+    assert store.names.use_cases() == ["a", "b"]
