@@ -37,7 +37,7 @@ def list_logs(record: TrainingRecord) -> list[TrainingLog]:
     """
     directory = _directory_here(record)
     files: list[tuple[Path, str | None]] = [(directory.mpirun_log, None)]
-    if directory.path.is_dir():
+    if _is_folder(directory.path):
         for host in record.hosts:
             # worker 10 after worker 9
             logs = sorted(directory.list_logs(host.host), key=lambda log: (len(log.name), log.name))
@@ -73,6 +73,14 @@ def _directory_here(record: TrainingRecord) -> RunDirectory:
             "not here"
         )
     return RunDirectory(Path(record.run_directory))
+
+
+def _is_folder(path: Path) -> bool:
+    """Whether there is such a folder; a path from a database may be one that no file can have."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
 
 
 def _size(file: Path) -> int | None:

@@ -23,7 +23,7 @@ from planner.report.figures.axes import (
 _ROW = 38.0
 _BAR = 12.0
 _AXIS = 40.0
-_EDGE = 6.0
+_EDGE, _RIGHT = 6.0, 16.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class Mark:
 def bar_plot(marks: Sequence[Mark], *, title: str, unit: str) -> str:
     """Draw a bar for each mark, from zero, with whiskers where it has an interval."""
     ends = [mark.value if mark.high is None else mark.high for mark in marks]
-    axis = Axis(0.0, 1.02 * max(ends) or 1.0, _EDGE, WIDTH - _EDGE)
+    axis = Axis(0.0, 1.02 * max(ends) or 1.0, _EDGE, WIDTH - _RIGHT)
 
     def draw(mark: Mark, y: float) -> str:
         width = max(1.0, axis.at(mark.value) - axis.start)
@@ -65,7 +65,7 @@ def point_plot(marks: Sequence[Mark], *, title: str, unit: str, origin: float = 
     """Draw a point for each mark with its interval, and a line where nothing changes."""
     ends = [end for m in marks for end in (m.low, m.value, m.high) if end is not None] + [origin]
     margin = 0.06 * (max(ends) - min(ends)) or 1.0
-    axis = Axis(min(ends) - margin, max(ends) + margin, _EDGE, WIDTH - _EDGE)
+    axis = Axis(min(ends) - margin, max(ends) + margin, _EDGE, WIDTH - _RIGHT)
 
     def draw(mark: Mark, y: float) -> str:
         kind = "model" if mark.is_model else "main"

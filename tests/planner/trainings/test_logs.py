@@ -92,6 +92,11 @@ def test_folder_that_is_gone_has_no_logs(record, tmp_path):
     assert list_logs(record) == []
 
 
+def test_folder_that_no_file_system_can_have_has_no_logs(record):
+    """Paths come from a database, which may be anybody's."""
+    assert list_logs(replace(record, run_directory="/" + 10_000 * "x")) == []
+
+
 def test_logs_of_another_machine_are_told_to_be_there(record):
     elsewhere = replace(record.process, machine="node9", boot_id="another")
     with pytest.raises(UsageError, match=r"are in /.* on .*, not here"):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,6 +74,13 @@ def watched(tmp_path_factory, command_line) -> Iterator[Watched]:
     folder = tmp_path_factory.mktemp("watched")
     lab = Lab(machines=3, studies=3, trials=45, plans=6, trainings=7, jobs=12, now=utc_now())
     fill(folder / "planner.db", lab)
+    with watching(folder, command_line) as found:
+        yield found
+
+
+@contextmanager
+def watching(folder: Path, command_line: Callable[[Path], Any]) -> Iterator[Watched]:
+    """Serve the database of a folder, and sign a browser in."""
     server = Server(command_line(folder).start, ("--allow-actions",))
     with chromium(folder) as browser:
         server.begin()
@@ -79,6 +89,19 @@ def watched(tmp_path_factory, command_line) -> Iterator[Watched]:
             yield Watched(browser, server, folder)
         finally:
             server.end()
+
+
+@pytest.mark.long
+def test_no_text_of_a_user_makes_a_page_wider_than_a_phone(hostile_db, tmp_path, command_line):
+    shutil.copy(hostile_db, tmp_path / "planner.db")
+    with watching(tmp_path, command_line) as watched:
+        watched.resize(390, is_dark=True)
+        for path in PAGES:
+            there = path.replace("/3", "/2").replace("/7", "/4").replace("=7", "=4")
+            watched.open(there.replace("/12", "/6"))
+            width = watched.run("return document.documentElement.scrollWidth")
+            assert (path, width) == (path, 390)
+        assert watched.browser.errors() == []
 
 
 @pytest.mark.parametrize("path", PAGES)
