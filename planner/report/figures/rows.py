@@ -24,6 +24,8 @@ _ROW = 38.0
 _BAR = 12.0
 _AXIS = 40.0
 _EDGE, _RIGHT = 6.0, 16.0
+_BOLD = 1.12
+"""Width of a bold text / of another one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,12 +99,14 @@ def _rows(
             else ""
         )
         said = escape(printable(f"{mark.label}: {tick_text(mark.value)} {unit}{side}"))
-        left = WIDTH - 2 * _EDGE - CHARACTER * len(mark.text) - 12
+        left = WIDTH - 2 * _EDGE - CHARACTER * len(mark.text) - 16
         label = "halo strong" if mark.is_main else "halo"
         parts.append(
             f"<g><title>{said}</title>"
             + draw(mark, top + 27)
-            + word(label, _EDGE, top + 14, shorten(mark.label, left))
+            + word(
+                label, _EDGE, top + 14, shorten(mark.label, left / _BOLD if mark.is_main else left)
+            )
             + word("halo soft end", WIDTH - _EDGE, top + 14, mark.text)
             + "</g>"
         )
