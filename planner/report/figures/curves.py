@@ -7,7 +7,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from planner.report.figures.axes import CHARACTER, WIDTH, Axis, below, beside, path, svg, word
+from planner.report.figures.axes import (
+    CHARACTER,
+    WIDTH,
+    Axis,
+    below,
+    beside,
+    path,
+    svg,
+    tick_text,
+    word,
+)
 
 MOST_POINTS = 180
 """Of one curve: more than a plot has pixels for on a phone."""
@@ -15,7 +25,7 @@ MOST_POINTS = 180
 _MOST_IN_ALL = 540
 
 MOST_CURVES = 6
-_LEFT, _RIGHT = 46.0, 14.0
+_LEAST_LEFT, _RIGHT = 36.0, 14.0
 _LINE = 20.0
 _HEIGHT = 170.0
 _AXIS = 40.0
@@ -81,18 +91,20 @@ def line_plot(
         names.append(("reference", reference[0]))
     legend, top = _legend(names if len(names) > 1 else [])
     bottom = top + _HEIGHT
-    x_axis = Axis(first, last if last > first else first + 1, _LEFT, WIDTH - _RIGHT)
     y_axis = _value_axis([*values, *level], top, bottom, from_zero=from_zero)
+    left = _left_of(y_axis)
+    x_axis = Axis(first, last if last > first else first + 1, left, WIDTH - _RIGHT)
     parts = [
         legend,
         below(x_axis, top, bottom, x_title),
-        beside(y_axis, _LEFT, x_axis.end, y_title),
+        beside(y_axis, left, x_axis.end, y_title),
     ]
     if reference is not None:
-        parts.append(path("reference", f"M{_LEFT:.0f} {y_axis.at(reference[1]):.1f}H{x_axis.end}"))
+        parts.append(path("reference", f"M{left:.1f} {y_axis.at(reference[1]):.1f}H{x_axis.end}"))
     most = min(MOST_POINTS, _MOST_IN_ALL // len(shown))
     for number, curve in enumerate(shown):
-        points = thin(curve.points, most)
+        known = [(x, y if y is not None and math.isfinite(y) else None) for x, y in curve.points]
+        points = thin(known, most)
         places_of = [(x_axis.at(x), None if y is None else y_axis.at(y)) for x, y in points]
         parts.append(path(f"curve c{number}", _line(places_of)))
         if len(points) <= _FEW:
@@ -115,14 +127,15 @@ def trial_plot(trials: Sequence[TrialPoint], *, title: str, x_title: str, y_titl
     legend, top = _legend(names)
     bottom = top + _HEIGHT
     floor = bottom - (18 if has_failed else 0)
+    bests = [one.best for one in trials if one.best is not None]
+    y_axis = _value_axis([*values, *bests], top, floor, from_zero=True)
+    left = _left_of(y_axis)
     x_axis = Axis(
         min(one.x for one in trials) - 0.5,
         max(one.x for one in trials) + 0.5,
-        _LEFT,
+        left,
         WIDTH - _RIGHT,
     )
-    bests = [one.best for one in trials if one.best is not None]
-    y_axis = _value_axis([*values, *bests], top, floor, from_zero=True)
 
     def clipped(value: float) -> float:
         return y_axis.at(min(max(value, y_axis.low), y_axis.high))
@@ -135,7 +148,7 @@ def trial_plot(trials: Sequence[TrialPoint], *, title: str, x_title: str, y_titl
     parts = [
         legend,
         below(x_axis, top, bottom, x_title),
-        beside(y_axis, _LEFT, x_axis.end, y_title),
+        beside(y_axis, left, x_axis.end, y_title),
         path("spread", spread) if spread else "",
     ]
     steps, before = "", None
@@ -189,13 +202,19 @@ def _value_axis(values: Sequence[float], top: float, bottom: float, *, from_zero
     return Axis(low - margin, high + margin, bottom, top)
 
 
+def _left_of(axis: Axis) -> float:
+    """Give the room for the texts beside an axis."""
+    longest = max(len(tick_text(value)) for value in axis.ticks())
+    return max(_LEAST_LEFT, CHARACTER * longest + 10)
+
+
 def _line(points: Sequence[tuple[float, float | None]]) -> str:
     """Give a line through points, from anew after each that is missing."""
 
     def parts() -> Iterator[str]:
         is_begun = False
         for x, y in points:
-            if y is None or not math.isfinite(y):
+            if y is None:
                 is_begun = False
                 continue
             yield f"{'L' if is_begun else 'M'}{x:.1f} {y:.1f}"

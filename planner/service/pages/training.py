@@ -50,7 +50,8 @@ def show(request: PageRequest, context: Context) -> View:
 def _read_logs(training_id: int, context: Context) -> tuple[list[tuple[str, LogPart]], str]:
     """Give the ends of its logs by their names, or why there are none."""
     try:
-        listed = trainings.list_logs(training_id, db=context.db)[:_MOST_LOGS]
+        found = trainings.list_logs(training_id, db=context.db)
+        listed = [log for log in found if log.size][:_MOST_LOGS]
         parts = [
             trainings.read_log(
                 training_id, log.name, offset=-_LOG_BYTES, most_bytes=_LOG_BYTES, db=context.db

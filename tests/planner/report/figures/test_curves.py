@@ -1,0 +1,78 @@
+"""Curves show what a series holds in few points, and gaps as gaps."""
+
+from __future__ import annotations
+
+import math
+import re
+from xml.etree import ElementTree
+
+import pytest
+
+from planner.report.figures.curves import Curve, TrialPoint, line_plot, thin, trial_plot
+
+
+def paths(svg, kind):
+    return [
+        path.get("d")
+        for path in ElementTree.fromstring(svg).iter("path")
+        if path.get("class") == kind
+    ]
+
+
+def plot(curves, **more):
+    return line_plot(curves, title="t", x_title="x", y_title="y", **more)
+
+
+def test_a_long_curve_keeps_its_extremes():
+    points = [(float(x), 1.0) for x in range(10_000)]
+    points[4321], points[777] = (4321.0, 9.0), (777.0, -3.0)
+    thinned = thin(points, 100)
+    assert len(thinned) <= 100
+    assert {(4321.0, 9.0), (777.0, -3.0)} <= set(thinned)
+    assert [x for x, _ in thinned] == sorted(x for x, _ in thinned)
+
+
+def test_a_short_curve_is_left_as_it_is():
+    points = [(0.0, 1.0), (1.0, None)]
+    assert thin(points, 2) == points
+
+
+@pytest.mark.parametrize("gap", [None, math.nan, math.inf])
+def test_a_missing_value_interrupts_a_curve(gap):
+    svg = plot([Curve(label="a", points=[(0, 1.0), (1, 2.0), (2, gap), (3, 2.0), (4, 3.0)])])
+    (curve,) = paths(svg, "curve c0")
+    assert (curve.count("M"), curve.count("L")) == (2, 2)
+    assert not re.search("nan|inf", svg)
+
+
+def test_a_legend_names_several_curves_and_a_level():
+    curves = [Curve(label=name, points=[(0, 1.0), (1, 2.0)]) for name in ("node1", "<node2>")]
+    svg = plot(curves, reference=("predicted", 5.0))
+    texts = [text.text for text in ElementTree.fromstring(svg).iter("text")]
+    assert {"node1", "<node2>", "predicted"} <= set(texts)
+
+
+def test_all_of_a_long_text_beside_an_axis_can_be_seen():
+    svg = plot([Curve(label="a", points=[(0, 0.0001), (1, 0.00153)])])
+    ends = [t for t in ElementTree.fromstring(svg).iter("text") if "end" in t.get("class").split()]
+    assert all(float(t.get("x")) >= 7 * len(t.text) for t in ends)
+
+
+def test_trials_that_failed_are_crosses_and_the_best_so_far_is_a_line():
+    trials = [
+        TrialPoint(x=1, value=10.0, low=9.0, high=11.0, best=10.0),
+        TrialPoint(x=2, value=None, best=10.0),
+        TrialPoint(x=3, value=12.0, low=11.0, high=99.0, best=12.0),
+        TrialPoint(x=4, value=8.0, best=12.0, was_ended=True),
+    ]
+    svg = trial_plot(trials, title="t", x_title="x", y_title="y")
+    (dots,) = [d for d in paths(svg, "dots") if d.count("M") > 1]
+    assert dots.count("M") == 2
+    assert [d.count("l") for d in paths(svg, "crosses")] == [2, 2]  # in the legend, and one
+    *_, best = paths(svg, "best")
+    assert best.count("V") == 3
+
+
+def test_trials_all_of_which_failed_are_drawn_too():
+    svg = trial_plot([TrialPoint(x=1, value=None)], title="t", x_title="x", y_title="y")
+    assert paths(svg, "crosses")
