@@ -158,7 +158,8 @@ class Result:
             found = f"{self.value.median:.3g} ({self.value.low:.3g} to {self.value.high:.3g})"
             samples = str(self.value.count)
         else:
-            found, samples = f"{self.value:.3g}", ""
+            is_count = isinstance(self.value, int)
+            found, samples = f"{self.value}" if is_count else f"{self.value:.3g}", ""
         required = "" if self.required is None else str(self.required)
         return [self.figure, f"{found} {self.unit}".strip(), samples, required, self.verdict]
 

@@ -88,7 +88,9 @@ def _command_of(arguments: list[str]) -> str:
         if argument.startswith("-"):
             break
         words.append(argument)
-    return " ".join(words[:2] if words[:1] in (["plans"], ["jobs"]) else words[:1])
+    return " ".join(
+        words[:2] if words[:1] in (["plans"], ["jobs"], ["runs"], ["db"]) else words[:1]
+    )
 
 
 def _accept_any_text(name: str) -> None:

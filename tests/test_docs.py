@@ -17,7 +17,7 @@ from launch.data.pictures import Pictures
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
 FLOORS = ("probes", "launch", "planner")
-FOREIGN = {"PyTorch", "SQLAlchemy"}
+FOREIGN = {"PostgreSQL", "PyTorch", "SQLAlchemy"}
 """Names with capitals inside that are none of ours."""
 
 

@@ -178,25 +178,27 @@ class Catalog:
             .where(trials.c.study_id.in_(ids))
             .group_by(trials.c.study_id, trials.c.outcome)
         )
+        counts = self._database.fetch(counted, dict) if ids else []
         outcomes: dict[int, dict[str, int]] = {}
         last: dict[int, Any] = {}
-        for row in self._database.fetch(counted, dict) if ids else ():
-            study_id = row["study_id"]
-            outcomes.setdefault(study_id, {})[row["outcome"]] = row["number"]
-            last[study_id] = max(row["last"], last.get(study_id, row["last"]))
-        return [
-            codec.convert(
-                {
-                    **row,
-                    "facts": find_document(row["facts"], CaseFacts) and row["facts"],
-                    "outcomes": outcomes.get(row["id"], {}),
-                    "last_trial_at": last.get(row["id"]),
-                },
-                StudyRecord,
-                source="study",
-            )
-            for row in rows
-        ]
+        with self._database.decoding():
+            for row in counts:
+                study_id = row["study_id"]
+                outcomes.setdefault(study_id, {})[row["outcome"]] = row["number"]
+                last[study_id] = max(row["last"], last.get(study_id, row["last"]))
+            return [
+                codec.convert(
+                    {
+                        **row,
+                        "facts": find_document(row["facts"], CaseFacts) and row["facts"],
+                        "outcomes": outcomes.get(row["id"], {}),
+                        "last_trial_at": last.get(row["id"]),
+                    },
+                    StudyRecord,
+                    source="study",
+                )
+                for row in rows
+            ]
 
 
 def _newest(query: Select[Any], table: Table, before: int | None, most: int | None) -> Select[Any]:

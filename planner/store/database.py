@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -55,9 +56,29 @@ class Database(ABC):
         self.name = name
         self._engine = engine
 
-    @abstractmethod
     def read(self, work: Work[T]) -> T:
-        """Run a function that sees one state of the database, and give what it gives."""
+        """Run a function that sees one state of the database, and give what it gives.
+
+        Raises:
+            StoreCorruptError: What it reads cannot be decoded.
+        """
+        with self.decoding():
+            return self._read(work)
+
+    @contextmanager
+    def decoding(self) -> Iterator[None]:
+        """Turn what decoding damaged rows raises into `StoreCorruptError`."""
+        try:
+            yield
+        except UNREADABLE as error:
+            raise StoreCorruptError(
+                f"database {self.name}: a row cannot be read ({error}): "
+                "restore a copy, or choose another with --db"
+            ) from error
+
+    @abstractmethod
+    def _read(self, work: Work[T]) -> T:
+        """Run a function in a transaction that reads."""
 
     @abstractmethod
     def write(self, work: Work[T]) -> T:
@@ -99,15 +120,9 @@ class Database(ABC):
         """
 
         def work(connection: Connection) -> list[T]:
-            try:
-                rows = connection.execute(query).mappings()
-                # The names of columns are a class of their own, a kind of text.
-                return [decode({str(name): row[name] for name in row}) for row in rows]
-            except UNREADABLE as error:
-                raise StoreCorruptError(
-                    f"database {self.name}: a row cannot be read ({error}): "
-                    "restore a copy, or choose another with --db"
-                ) from error
+            rows = connection.execute(query).mappings()
+            # The names of columns are a class of their own, a kind of text.
+            return [decode({str(name): row[name] for name in row}) for row in rows]
 
         return self.read(work)
 

@@ -107,8 +107,11 @@ def _find_unreadable(database: Database, table: Table, ids: list[int]) -> list[s
         faults = []
         for row_id in ids:
             try:
-                row = connection.execute(select(table).where(table.c.id == row_id)).mappings().one()
-                decode({str(name): row[name] for name in row})
+                found = connection.execute(select(table).where(table.c.id == row_id))
+                if (row := found.mappings().first()) is None:
+                    faults.append(f"{table.name} {row_id}: cannot be found by its number")
+                else:
+                    decode({str(name): row[name] for name in row})
             except UNREADABLE as error:
                 faults.append(f"{table.name} {row_id}: cannot be read: {error}")
         return faults

@@ -83,8 +83,9 @@ _AGAIN = frozenset(["40001", "40P01"])
 """Conflicts with other transactions: serialization failure, deadlock."""
 
 _LOCKED = frozenset(["55P03", "57014"])
-_CORRUPT = frozenset(["XX001", "XX002", "42P01", "42703", "42804"])
-"""Damaged pages and indexes; tables and columns that are missing or of another type."""
+_CORRUPT = frozenset(["XX001", "XX002", "42P01", "42703", "42804", "23503", "23505"])
+"""Damaged pages and indexes; tables and columns that are missing or of another type; rows that do
+not fit to what the same transaction has read."""
 
 _GONE = ("08", "57P", "25P03")
 """Connection lost; server stopping, crashed or starting; transaction of a program that stood still
@@ -129,7 +130,7 @@ class PostgresDatabase(Database):
         self._acknowledged: str | None = None
         """Mark of the last transaction of which it is known that it was committed."""
 
-    def read(self, work: Work[T]) -> T:
+    def _read(self, work: Work[T]) -> T:
         def attempt() -> T:
             with self._begin(isolation_level="REPEATABLE READ", postgresql_readonly=True) as found:
                 return work(found)
@@ -325,7 +326,7 @@ def _parse(url: str) -> URL:
 
 @lru_cache
 def _engine(address: URL) -> Engine:
-    """Give the engine of an address; it asks the server for its version once."""
+    """Give the engine of an address, which keeps no connection, but what it asked and compiled."""
     own = {name: value for name, value in _CONNECTION.items() if name not in address.query}
     if "connect_timeout" in address.query or "PGCONNECT_TIMEOUT" in os.environ:
         del own["connect_timeout"]

@@ -6,8 +6,12 @@ Settings as SQLite's authors document them for several writers:
   the first write, and fails at once, whatever the timeout, when another writer came in between.
   Python's driver begins transactions by itself and cannot do this; SQLAlchemy documents how to
   take over: https://docs.sqlalchemy.org/en/20/dialects/sqlite.html#pysqlite-serializable.
-* A DELETE journal with FULL sync: WAL loses data with several writers in SQLite 3.7.0 to 3.51.2,
-  https://www.sqlite.org/wal.html#walresetbug.
+* A DELETE journal: WAL loses data with several writers in SQLite 3.7.0 to 3.51.2,
+  https://www.sqlite.org/wal.html#walresetbug. With EXTRA sync: a transaction is committed when its
+  journal is removed, and with FULL sync a loss of power soon after may bring the journal back,
+  which undoes what was acknowledged, https://www.sqlite.org/pragma.html#pragma_synchronous.
+* Writers queue (`launch.system.folder_queue`): of many that only wait for SQLite's own lock, some
+  wait for seconds.
 * No connection outlives its transaction, so none is inherited by a worker and no lock is held
   while a trial runs.
 """
@@ -25,6 +29,7 @@ from urllib.parse import quote
 from sqlalchemy import Connection, Engine, NullPool, create_engine, event, text
 from sqlalchemy.exc import DBAPIError
 
+from launch.system.folder_queue import queued
 from planner.errors import (
     StoreCorruptError,
     StoreError,
@@ -47,6 +52,19 @@ _CORRUPT = {
 _MISSING = re.compile("no such (table|column)")
 """SQLite has no code of its own for a damaged schema."""
 
+_CONTRADICTIONS = {
+    sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY,
+    sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY,
+    sqlite3.SQLITE_CONSTRAINT_UNIQUE,
+}
+"""What a transaction has read does not fit to what is there: an index is damaged."""
+
+_LONGEST_REASON = 300
+"""SQLite's messages may repeat whole damaged texts."""
+
+_UNDECODABLE = "Could not decode to UTF-8"
+"""Python's driver says so, without a code."""
+
 _UNWRITABLE = {
     sqlite3.SQLITE_AUTH,
     sqlite3.SQLITE_CANTOPEN,
@@ -67,15 +85,16 @@ class SqliteDatabase(Database):
     """
 
     def __init__(self, path: Path, *, lock_timeout_s: float) -> None:
-        super().__init__(str(path), _engine(path, lock_timeout_s))
+        super().__init__(str(path), _engine(path.absolute(), lock_timeout_s))
         self._path = path
         self._lock_timeout_s = lock_timeout_s
 
-    def read(self, work: Work[T]) -> T:
+    def _read(self, work: Work[T]) -> T:
         return self._run("BEGIN", work)
 
     def write(self, work: Work[T]) -> T:
-        return self._run("BEGIN IMMEDIATE", work)
+        with queued(self._path.absolute().parent, self._lock_timeout_s):
+            return self._run("BEGIN IMMEDIATE", work)
 
     def kind(self, connection: Connection) -> str:
         return f"SQLite {connection.execute(text('SELECT sqlite_version()')).scalar()}"
@@ -111,6 +130,8 @@ class SqliteDatabase(Database):
                 connection.execution_options(**{_BEGIN: begin}).begin(),
             ):
                 return work(connection)
+        except UnicodeDecodeError as error:  # of the driver, at a message that repeats damaged text
+            raise self._corrupt(str(error)) from error
         except DBAPIError as error:
             if (ours := self._our_error(error.orig)) is None:
                 raise
@@ -125,16 +146,22 @@ class SqliteDatabase(Database):
                 f"{where}: another program has locked it for more than "
                 f"{self._lock_timeout_s:g} s: end that program, then try again"
             )
-        if code in _CORRUPT or _MISSING.match(str(error)):
-            return StoreCorruptError(
-                f"{where}: {error}: restore a copy, or choose another with --db"
-            )
+        said = str(error)
+        contradicts = getattr(error, "sqlite_errorcode", None) in _CONTRADICTIONS
+        if code in _CORRUPT or contradicts or _MISSING.match(said) or said.startswith(_UNDECODABLE):
+            return self._corrupt(said)
         if code in _UNWRITABLE:
             return StoreUnwritableError(
                 f"{where}: {error}: check its permissions and the free space, "
                 "or choose another place with --db"
             )
         return None
+
+    def _corrupt(self, said: str) -> StoreCorruptError:
+        brief = " ".join(said.split())[:_LONGEST_REASON]
+        return StoreCorruptError(
+            f"database {self.name}: {brief}: restore a copy, or choose another with --db"
+        )
 
 
 @lru_cache(maxsize=16)
@@ -160,14 +187,14 @@ def _engine(path: Path, lock_timeout_s: float) -> Engine:
 def _connect(path: Path, lock_timeout_s: float) -> sqlite3.Connection:
     # mode=rw: never make a file, because one that SQLite makes is readable by everyone.
     connection = sqlite3.connect(
-        f"file:{quote(str(path.absolute()))}?mode=rw",
+        f"file:{quote(str(path))}?mode=rw",
         uri=True,
         timeout=lock_timeout_s,
         isolation_level=None,
         check_same_thread=False,
     )
     try:
-        for pragma in ("journal_mode=DELETE", "synchronous=FULL", "foreign_keys=ON"):
+        for pragma in ("journal_mode=DELETE", "synchronous=EXTRA", "foreign_keys=ON"):
             connection.execute(f"PRAGMA {pragma}")
     except BaseException:
         connection.close()

@@ -168,7 +168,38 @@ def test_the_journal_is_deleted_and_every_write_is_synced(filled):
             )
             for name in ("journal_mode", "synchronous", "foreign_keys")
         ]
-    assert found == ["delete", 2, 1]
+    assert found == ["delete", 3, 1]  # 3: EXTRA
+
+
+def write_at_once(path, gate, pipe, count):
+    with Store.open(str(path)) as store:
+        gate.wait()
+        for number in range(count):
+            store.add_trial(1, trial(number))
+            os.write(pipe, b".")
+
+
+def test_writers_that_come_at_once_have_their_turns_in_turn(filled):
+    """SQLite's own wait let one of many write on and on, while others waited for seconds."""
+    gate = fork.Event()
+    pipes = [os.pipe() for _ in range(4)]
+    writers = [
+        fork.Process(target=write_at_once, args=(filled, gate, writing, 30)) for _, writing in pipes
+    ]
+    for writer in writers:
+        writer.start()
+    gate.set()
+    # When any has written all of its trials, every other has written some.
+    writers[0].join()
+    for reading, _ in pipes:
+        os.set_blocking(reading, False)
+        assert len(os.read(reading, 100)) >= 3
+    for writer in writers:
+        writer.join()
+    for pipe in pipes:
+        for end in pipe:
+            os.close(end)
+    assert len(marks(filled)) == 121
 
 
 @contextmanager
@@ -263,6 +294,30 @@ def test_a_damaged_row_is_corrupt(filled, change):
         Store.open(str(filled)) as store,
         pytest.raises(StoreCorruptError, match="row cannot be read"),
     ):
+        store.all_trials()
+
+
+@pytest.mark.parametrize(
+    ("change", "read"),
+    [
+        ("UPDATE trials SET reason = CAST(x'ff41' AS TEXT)", lambda store: store.all_trials()),
+        ("UPDATE studies SET software = '[]'", lambda store: store.catalog.studies()),
+        ("UPDATE nodes SET last_seen = x'00'", lambda store: store.catalog.machines()),
+    ],
+)
+def test_damage_of_any_kind_is_one_error(filled, change, read):
+    """Each was a traceback: found by bench/store_faults.py."""
+    with closing(sqlite3.connect(filled)) as connection, connection:
+        connection.execute(change)
+    with Store.open(str(filled)) as store, pytest.raises(StoreCorruptError) as refused:
+        read(store)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_schema_that_cannot_be_decoded_is_one_error(filled):
+    content = filled.read_bytes()
+    filled.write_bytes(content.replace(b"CREATE TABLE trials", b"CREATE TABLE \xd0rials"))
+    with pytest.raises(StoreCorruptError), Store.open(str(filled)) as store:
         store.all_trials()
 
 

@@ -15,7 +15,7 @@ from sample_plan import NOON, SOFTWARE
 
 import planner
 from planner.cluster.links import HostAllReduce, HostLink, MeasuredLinks
-from planner.errors import NoDatabaseError, NoPlanError, StoreUrlError
+from planner.errors import NoDatabaseError, NoPlanError, StoreCorruptError, StoreUrlError
 from planner.plans.stored_plan import stale_reasons
 from planner.store import Store
 from planner.store.rows import links_columns, links_from_row
@@ -182,7 +182,7 @@ def test_trials_of_all_studies_are_chosen_by_use_case_and_node(store):
 
 
 def test_a_trial_of_no_study_is_not_kept(store):
-    with pytest.raises(Exception, match=r"(?i)foreign key"):
+    with pytest.raises(StoreCorruptError, match=r"(?i)foreign key"):
         store.add_trial(99, GOOD)
     assert store.all_trials() == []
 

@@ -1,0 +1,187 @@
+"""Load on a store by many programs at once: what is lost, and how long each write takes.
+
+Writers are processes that start together on a database that is still to be made, as searches of a
+team would. Each stores trials one after the other, as fast as it can: far more than searches do,
+which store one every few seconds. A quarter of them is killed by ``kill -9`` in the middle. Every
+trial whose writer was told that it is stored must be there once, and no writer may see a lock.
+Both on SQLite and on PostgreSQL, which is started for it as the tests do.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import selectors
+import signal
+import struct
+import sys
+import tempfile
+import time
+from argparse import Namespace
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from multiprocessing.synchronize import Event
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "planner"))
+
+from _block import BenchError, Output, Required, Result, make_parser, positive, run_bench
+from postgres_server import PostgresServer, find_obstacle
+from store_cases import STUDY, trial
+
+from planner.store import Store
+from planner.store.inspection import check_database
+
+_TOLD = struct.Struct("qd")
+"""What a writer says of a trial: its id, and how long storing it took."""
+
+fork = multiprocessing.get_context("fork")
+
+
+@dataclass(slots=True)
+class Writer:
+    """One process that writes."""
+
+    process: multiprocessing.context.ForkProcess
+    pipe: int
+    dies_after: int | None
+    """Acknowledged trials after which it is killed."""
+
+    told: list[tuple[int, float]] = field(default_factory=list)
+
+
+def main() -> int:
+    """Load each kind of store."""
+    arguments = _parse()
+    out = Output("store_load", as_json=arguments.json)
+    out.introduce()
+    results: list[Result] = []
+    for kind in arguments.kinds.split(","):
+        with _empty_store(kind) as url:
+            found = _load(kind, url, arguments, out)
+        out.show(found)
+        results += found
+    return out.conclude(results)
+
+
+@contextmanager
+def _empty_store(kind: str) -> Iterator[str]:
+    if kind == "SQLite":
+        with tempfile.TemporaryDirectory(prefix="ddlplan-bench-") as folder:
+            yield str(Path(folder, "planner.db"))
+        return
+    if kind != "PostgreSQL":
+        raise BenchError(f"--kinds {kind}: use SQLite, PostgreSQL or both")
+    if (obstacle := find_obstacle()) is not None:
+        raise BenchError(obstacle)
+    with PostgresServer(fsync="on") as server:
+        yield server.make_database()
+
+
+def _load(kind: str, url: str, arguments: Namespace, out: Output) -> list[Result]:
+    chance = random.Random(arguments.seed)
+    gate = fork.Event()
+    writers = []
+    for number in range(arguments.writers):
+        reading, writing = os.pipe()
+        process = fork.Process(target=_write, args=(url, number, arguments.trials, gate, writing))
+        process.start()
+        os.close(writing)
+        dies_after = chance.randrange(1, arguments.trials) if number % 4 == 0 else None
+        writers.append(Writer(process, reading, dies_after))
+    began = time.monotonic()
+    gate.set()
+    _follow(writers)
+    took_s = time.monotonic() - began
+    for writer in writers:
+        writer.process.join()
+    told = [one for writer in writers for one in writer.told]
+    faults = _find_faults(url, writers)
+    for fault in faults[:10]:
+        out.say(f"{kind}: {fault}")
+    times_s = sorted(time_s for _, time_s in told)
+    out.say(f"{kind}: {len(told)} trials acknowledged in {took_s:.1f} s")
+    return [
+        Result(
+            figure=f"{kind}: trials lost or doubled, writers that failed",
+            value=len(faults),
+            required=Required(high=0),
+        ),
+        Result(figure=f"{kind}: trials a second", value=len(told) / took_s),
+        Result(figure=f"{kind}: median of a write", value=_quantile(times_s, 0.5), unit="s"),
+        Result(
+            figure=f"{kind}: 99th percentile of a write",
+            value=_quantile(times_s, 0.99),
+            unit="s",
+            required=Required(high=1),
+        ),
+        Result(figure=f"{kind}: longest write", value=times_s[-1], unit="s"),
+    ]
+
+
+def _write(url: str, number: int, count: int, gate: Event, pipe: int) -> None:
+    gate.wait()
+    with Store.open(url) as store:
+        study_id = store.get_or_create_study(STUDY)
+        for each in range(count):
+            began = time.monotonic()
+            trial_id = store.add_trial(study_id, trial(1000 * number + each, samples=24))
+            os.write(pipe, _TOLD.pack(trial_id, time.monotonic() - began))
+
+
+def _follow(writers: list[Writer]) -> None:
+    """Read what writers tell until all have ended, and kill those that are to die."""
+    with selectors.DefaultSelector() as selector:
+        for writer in writers:
+            selector.register(writer.pipe, selectors.EVENT_READ, writer)
+        while selector.get_map():
+            for key, _ in selector.select():
+                writer = key.data
+                if not (told := os.read(writer.pipe, 1024 * _TOLD.size)):
+                    selector.unregister(writer.pipe)
+                    os.close(writer.pipe)
+                writer.told += _TOLD.iter_unpack(told)
+                if writer.dies_after is not None and len(writer.told) >= writer.dies_after:
+                    os.kill(writer.process.pid, signal.SIGKILL)
+                    writer.dies_after = None
+
+
+def _find_faults(url: str, writers: list[Writer]) -> list[str]:
+    faults = []
+    for number, writer in enumerate(writers):
+        expected = -signal.SIGKILL if number % 4 == 0 else 0
+        if writer.process.exitcode != expected:
+            faults.append(f"writer {number} ended with exit code {writer.process.exitcode}")
+    with Store.open(url) as store:
+        store.get_or_create_study(STUDY)  # waits for what a killed one's server still does
+        stored = {one.id: one.result.parameters["mark"] for one in store.all_trials()}
+    marks = Counter(stored.values())
+    faults += [f"mark {mark} is stored {times} times" for mark, times in marks.items() if times > 1]
+    for number, writer in enumerate(writers):
+        for each, (trial_id, _) in enumerate(writer.told):
+            if stored.get(trial_id) != 1000 * number + each:
+                faults.append(f"trial {trial_id} of writer {number} is lost")
+        extra = sum(1 for mark in marks if mark // 1000 == number) - len(writer.told)
+        if extra not in (0, int(number % 4 == 0)):
+            faults.append(f"{extra} trials of writer {number} were not acknowledged")
+    return faults + list(check_database(url).faults)
+
+
+def _quantile(ordered: list[float], part: float) -> float:
+    return ordered[min(len(ordered) - 1, int(part * len(ordered)))]
+
+
+def _parse() -> Namespace:
+    parser = make_parser(__doc__)
+    parser.add_argument("--writers", type=positive, default=32, help="at once (32)")
+    parser.add_argument("--trials", type=positive, default=200, help="of each (200)")
+    parser.add_argument("--kinds", default="SQLite,PostgreSQL", help="of stores, both by default")
+    parser.add_argument("--seed", type=int, default=0, help="of the kills (0)")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    run_bench(main)

@@ -1,0 +1,237 @@
+"""Everything is copied from a database to an empty one, as it was, or nothing is."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import re
+import signal
+import sqlite3
+import time
+from contextlib import closing
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+import sample_plan
+from sample_plan import NOON
+from store_cases import STUDY, trial
+from worth_cases import NODE
+
+from planner.errors import ConflictError, NoDatabaseError, StoreCorruptError
+from planner.records.job_record import JobKind, JobRecord, JobState
+from planner.store import Store
+from planner.store import transfer as transfers
+from planner.store.inspection import check_database, inspect_database
+from planner.store.transfer import copy_database
+
+fork = multiprocessing.get_context("fork")
+
+
+@pytest.fixture(autouse=True)
+def _few_rows_at_once(monkeypatch):
+    monkeypatch.setattr(transfers, "_ROWS_AT_ONCE", 7)
+
+
+@pytest.fixture
+def other(request, database, tmp_path):
+    """An empty database of the other kind."""
+    if database.kind == "PostgreSQL":
+        return str(tmp_path / "other.db")
+    return request.getfixturevalue("postgres").empty_database()
+
+
+def fill(url):
+    """Put something into every table that a search fills, and remove a plan."""
+    with Store.open(url, now=lambda: NOON + timedelta(microseconds=7)) as store:
+        store.save_probe(NODE)
+        study_id = store.get_or_create_study(STUDY)
+        odd = replace(trial(0), parameters={"é\0\udc80": "\ud83d", "x": 0.1 + 0.2}, reason="a\0b")
+        for result in (odd, *(trial(number) for number in range(1, 30))):
+            store.add_trial(study_id, result)
+        for _ in range(3):
+            last = store.save_plan(replace(sample_plan.FOUND, study_id=study_id))
+        store.remove_plan(last)
+        store.jobs.add(
+            JobRecord(
+                kind=JobKind.TUNE,
+                created_at=NOON,
+                machine="vm",
+                user="ann",
+                title="ddlplan tune",
+                is_detached=False,
+                state=JobState.RUNNING,
+            )
+        )
+
+
+def everything(url):
+    with Store.open(url, create=False) as store:
+        return (
+            store.all_trials(),
+            store.plans(),
+            store.catalog.machines(),
+            store.catalog.studies(),
+            store.jobs.find(),
+            store.events.after(0),
+        )
+
+
+def test_all_of_it_comes_over_in_either_direction(database, other):
+    fill(database.url)
+    copied = {table.name: table.rows for table in copy_database(database.url, other)}
+    assert everything(other) == everything(database.url)
+    assert (copied["trials"], copied["plans"], copied["probes"]) == (30, 2, 1)
+    assert check_database(other).faults == ()
+    assert check_database(other).rows == check_database(database.url).rows == sum(copied.values())
+
+
+def test_numbers_go_on_after_the_highest_there_ever_was(database, other):
+    """A plan that was removed had a number that somebody may have written down."""
+    fill(database.url)
+    copy_database(database.url, other)
+    with Store.open(other) as store:
+        assert store.save_plan(sample_plan.FOUND) == 4
+        assert store.add_trial(1, trial(30)) == 31
+        assert store.begin_study_afresh(STUDY) == 2
+        assert len(store.trials(1)) == 31
+
+
+def test_there_and_back_again_it_is_the_same(database, other, tmp_path):
+    fill(database.url)
+    there = copy_database(database.url, other)
+    again = copy_database(other, str(tmp_path / "again.db"))
+    assert there == again
+
+
+def test_a_database_that_holds_something_is_no_target(database, other):
+    fill(database.url)
+    with Store.open(other) as store:
+        study_id = store.get_or_create_study(STUDY)
+    with pytest.raises(ConflictError, match=r"it has .*studies.* already"):
+        copy_database(database.url, other)
+    with pytest.raises(ConflictError):
+        copy_database(database.url, database.url)
+    with Store.open(other) as store:
+        assert store.trials(study_id) == []
+
+
+def test_tables_without_rows_are_a_target(database, other):
+    fill(database.url)
+    Store.open(other).close()
+    assert [
+        table.rows for table in copy_database(database.url, other) if table.name == "plans"
+    ] == [2]
+
+
+def test_a_source_that_is_not_there_makes_no_target(tmp_path):
+    with pytest.raises(NoDatabaseError):
+        copy_database(str(tmp_path / "none.db"), str(tmp_path / "new.db"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_row_that_cannot_be_read_copies_nothing(tmp_path, postgres):
+    source, target = str(tmp_path / "planner.db"), str(tmp_path / "target.db")
+    fill(source)
+    with closing(sqlite3.connect(source)) as connection, connection:
+        connection.execute("UPDATE trials SET plan = '{' WHERE id = 25")
+    for place in (target, postgres.empty_database()):
+        with pytest.raises(StoreCorruptError, match=r"trials: a row cannot be read.*db check"):
+            copy_database(source, place)
+        with pytest.raises(NoDatabaseError):
+            Store.open(place, create=False)
+    assert [file.name for file in tmp_path.iterdir()] == ["planner.db"]
+
+
+def copy_slowly(source, target, pipe):
+    whole = transfers._copy
+
+    def copy(given, connection, table):
+        copied = whole(given, connection, table)
+        os.write(pipe, b".")
+        time.sleep(0.05)
+        return copied
+
+    transfers._copy = copy
+    copy_database(source, target)
+
+
+@pytest.mark.parametrize("tables", [1, 4, 9, 10])
+def test_a_copy_that_is_killed_leaves_the_target_without_anything(database, other, tables):
+    fill(database.url)
+    reading, writing = os.pipe()
+    copier = fork.Process(target=copy_slowly, args=(database.url, other, writing))
+    copier.start()
+    for _ in range(tables):
+        os.read(reading, 1)
+    os.kill(copier.pid, signal.SIGKILL)
+    copier.join()
+    os.close(reading)
+    os.close(writing)
+    if database.kind == "SQLite":
+        # The server may still be at work on what it was sent last: its lock says when it is over.
+        with Store.open(other) as store:
+            assert store.all_trials() == store.plans() == []
+    else:
+        with pytest.raises(NoDatabaseError):
+            Store.open(other, create=False)
+    copy_database(database.url, other)
+    assert everything(other) == everything(database.url)
+
+
+def test_what_a_database_is_and_holds(database):
+    fill(database.url)
+    found = inspect_database(database.url)
+    assert found.kind.partition(" ")[0] == database.kind
+    assert found.size_bytes > 20_000
+    rows = {table.name: (table.rows, table.changed_at) for table in found.tables}
+    assert rows["trials"] == (30, NOON + timedelta(microseconds=7))
+    assert rows["links"] == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("change", "faults"),
+    [
+        ("UPDATE trials SET plan = '{}' WHERE id = 7", ["trials 7: cannot be read: .*"]),
+        (
+            "UPDATE trials SET created_at = 'now' WHERE id IN (7, 9)",
+            ["trials 7: .*", "trials 9: .*"],
+        ),
+        ("UPDATE plans SET throughput = '[1]' WHERE id = 2", ["plans 2: .*"]),
+        ("UPDATE jobs SET state = 'odd'", ["jobs 1: .*"]),
+        ("UPDATE events SET topic = 'odd' WHERE id = 3", ["events 3: .*"]),
+        ("DELETE FROM trials WHERE id = 7", ["studies 1: 29 trials, numbered up to 30"]),
+        (
+            "UPDATE studies SET finished_trials = 31",
+            ["studies 1: finished_trials=31, but it has 30 trials"],
+        ),
+    ],
+)
+def test_each_fault_is_a_line(database, change, faults):
+    fill(database.url)
+    assert check_database(database.url).faults == ()
+    database.execute(change)
+    found = check_database(database.url).faults
+    assert len(found) == len(faults)
+    for said, expected in zip(found, faults, strict=True):
+        assert re.fullmatch(expected, said)
+
+
+def test_a_reference_to_a_row_that_is_gone_is_a_fault(tmp_path):
+    path = str(tmp_path / "planner.db")
+    fill(path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE plans SET study_id = 9 WHERE id = 1")  # without foreign keys
+    assert check_database(path).faults == ("plans 1: study_id=9, which is not in studies",)
+
+
+def test_damage_that_sqlite_finds_is_a_fault(tmp_path):
+    path = tmp_path / "planner.db"
+    fill(str(path))
+    with closing(sqlite3.connect(path)) as connection:
+        query = "SELECT rootpage FROM sqlite_master WHERE name = 'jobs_of_machine'"
+        (page,) = connection.execute(query).fetchone()
+    content = bytearray(path.read_bytes())
+    content[4096 * (page - 1) + 3 : 4096 * (page - 1) + 5] = b"\0\0"  # an index without entries
+    path.write_bytes(content)
+    assert any("jobs_of_machine" in fault for fault in check_database(str(path)).faults)
