@@ -1,15 +1,18 @@
 """Record a grid: many plans of a use case on this machine, for searches to be replayed on.
 
-Plans are started one after the other, in random order, and make a fixed number of steps each. Run
-it on a quiet machine: it takes an hour and more.
+Plans are started one after the other, in random order, and make a fixed number of steps each, in
+turns with PyTorch's defaults, which stay warm beside them: by these the machine's drift is taken
+out of each plan's times. Run it on a quiet machine: it takes an hour and more.
 """
 
 from __future__ import annotations
 
+import math
 import time
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 
@@ -25,26 +28,24 @@ from planner.trials.grid import Grid, write_grid
 from planner.trials.result import Outcome, Role, TrialResult
 from planner.trials.runner import TrialRunner
 from planner.tuning.findings import defaults_plan
+from planner.tuning.race import steps_of_turn
 from probes.hardware import Hardware
 from probes.node import probe
 from probes.timing import Measurement
 
 _WARMUP_STEPS = 3
-_MOST_S = 60.0
+_MOST_S, _LEAST_S = 60.0, 1.0
+"""Time of a plan's steps that count, at most and at least."""
+
+_MOST_STEPS = 200
+_TURNS = 4
 
 
 def main() -> None:
     """Record, and write after each plan what there is."""
-    parser = ArgumentParser(description="Record a grid of plans.")
-    parser.add_argument("file", type=Path)
-    parser.add_argument("--use-case", required=True)
-    parser.add_argument("--data", type=Path)
-    parser.add_argument("--plans", type=int, default=150)
-    parser.add_argument("--steps", type=int, default=12, help="of each plan that count (12)")
-    parser.add_argument("--batches", default="", help="to choose from, such as 32,64,128")
-    arguments = parser.parse_args()
+    arguments = _parse()
     workload = make_workload(arguments.use_case, data=arguments.data, seed=0)
-    node = probe()
+    node = probe(quick=True)
     with ForkServerPool() as servers:
         runner = TrialRunner(workload, node, servers)
         facts = runner.describe()
@@ -52,20 +53,60 @@ def main() -> None:
         usual = tuple(facts.default_batch * factor for factor in (1, 2, 4, 8))
         facts = replace(facts, batch_choices=batches or usual)
         results: list[TrialResult] = []
-        for number, drawn in enumerate(_choose(facts, node, arguments.plans), start=1):
-            results.append(_run(runner.start, drawn, arguments.steps))
-            print(f"{number}: {results[-1].outcome} {results[-1].elapsed_s:.1f} s", flush=True)
-            if any(result.measurement for result in results):
-                grid = Grid(
-                    about=f"recorded: {number} plans of {workload.use_case} on {node.cpu.model}",
-                    is_synthetic=False,
-                    use_case=workload.use_case,
-                    case=facts,
-                    node=node,
-                    software=current_software(),
-                    results=tuple(results),
-                )
-                write_grid(grid, arguments.file)
+        every = _choose(facts, node, arguments.plans)
+        with _Reference(runner.start, defaults_plan(facts, node)) as reference:
+            for number, drawn in enumerate(every, start=1):
+                results.append(_run(runner.start, drawn, reference, arguments.steps))
+                said = f"{results[-1].outcome} {results[-1].elapsed_s:.1f} s"
+                print(f"{number} of {len(every)}: {said}, {drawn.plan}", flush=True)
+                if any(result.measurement for result in results):
+                    grid = Grid(
+                        about=f"recorded: {number} plans of {workload.use_case} on "
+                        f"{node.cpu.model}, {node.cpu.usable_cores} cores, the machine's drift "
+                        "taken out by PyTorch's defaults beside them",
+                        is_synthetic=False,
+                        use_case=workload.use_case,
+                        case=facts,
+                        node=node,
+                        software=current_software(),
+                        results=tuple(results),
+                    )
+                    write_grid(grid, arguments.file)
+
+
+def _parse() -> Namespace:
+    parser = ArgumentParser(description="Record a grid of plans.")
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--use-case", required=True)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--plans", type=int, default=150)
+    parser.add_argument("--steps", type=int, default=12, help="of each plan that count (12)")
+    parser.add_argument("--batches", default="", help="to choose from, such as 32,64,128")
+    return parser.parse_args()
+
+
+class _Reference:
+    """PyTorch's defaults, kept warm: how slow the machine is now shows in their steps."""
+
+    def __init__(self, start: StartContender, plan: Plan) -> None:
+        self._contender = start(plan)
+        made = self._contender.make_steps(_WARMUP_STEPS, time_limit_s=10 * _MOST_S)
+        self._count = steps_of_turn(made[-1].time_s)
+        self._usual_s = fmean(self._turn_s() for _ in range(2 * _TURNS))
+
+    def slowness(self) -> float:
+        """Give the time of a step now / at the beginning."""
+        return self._turn_s() / self._usual_s
+
+    def _turn_s(self) -> float:
+        made = self._contender.make_steps(self._count, time_limit_s=10 * _MOST_S)
+        return fmean(step.time_s for step in made)
+
+    def __enter__(self) -> _Reference:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._contender.close()
 
 
 def _choose(facts: CaseFacts, node: Hardware, count: int) -> list[DrawnPlan]:
@@ -87,20 +128,30 @@ def _choose(facts: CaseFacts, node: Hardware, count: int) -> list[DrawnPlan]:
     return [every[i] for i in generator.permutation(len(every))]
 
 
-def _run(start: StartContender, drawn: DrawnPlan, steps: int) -> TrialResult:
-    """Run a plan; a failure is a result."""
-    began = time.monotonic()
+def _run(start: StartContender, drawn: DrawnPlan, reference: _Reference, steps: int) -> TrialResult:
+    """Run a plan in turns with the reference; a failure is a result."""
     outcome, reason, log_tail = Outcome.OK, None, None
     measurement, peak_bytes, compile_s = None, None, None
+    began, beside_s = time.monotonic(), 0.0
     try:
         contender = start(drawn.plan)
         try:
             made = contender.make_steps(_WARMUP_STEPS, time_limit_s=_MOST_S)
-            warmup_s = tuple(step.time_s for step in made)
-            counted = max(3, min(steps, int(_MOST_S / warmup_s[-1])))
-            made = contender.make_steps(counted, time_limit_s=4 * _MOST_S)
-            times_s = tuple(step.time_s for step in made)
-            measurement = Measurement(warmup_s=warmup_s, samples_s=times_s)
+            warmup_s = [step.time_s for step in made]
+            wanted = min(_MOST_STEPS, max(steps, math.ceil(_LEAST_S / warmup_s[-1])))
+            count = max(1, min(wanted, int(_MOST_S / warmup_s[-1])) // _TURNS)
+            times_s, slowness = list[float](), list[float]()
+            for _ in range(_TURNS):
+                left_s = time.monotonic()
+                slowness.append(reference.slowness())
+                beside_s += time.monotonic() - left_s
+                made = contender.make_steps(count, time_limit_s=4 * _MOST_S)
+                times_s += [step.time_s for step in made]
+            drift = fmean(slowness)
+            measurement = Measurement(
+                warmup_s=tuple(time_s / drift for time_s in warmup_s),
+                samples_s=tuple(time_s / drift for time_s in times_s),
+            )
             peak_bytes, compile_s = contender.peak_memory_bytes, contender.compile_s
         finally:
             contender.close()
@@ -115,7 +166,7 @@ def _run(start: StartContender, drawn: DrawnPlan, steps: int) -> TrialResult:
         compile_s=compile_s,
         reason=reason,
         log_tail=log_tail,
-        elapsed_s=time.monotonic() - began,
+        elapsed_s=time.monotonic() - began - beside_s,
         parameters=drawn.parameters,
     )
 

@@ -1,9 +1,10 @@
 """Regret of the plan that a search chooses, and how much sooner ours comes near than others do.
 
 Machines are imagined (`_worlds.py`): a stated model gives the time of a step, noise comes on top,
-and a clock is wound in place of waiting. All samplers get the same trials on the same machines:
-start, first step, and steps until a few seconds have passed. *Regret* is by how much the true time
-of the chosen plan is above that of the best plan of the space.
+and a clock is wound in place of waiting. ``tune`` is the project's own search, with its races and
+its final. The others are samplers alone, which get the same trials on the same machines: start,
+first step, and steps until a few seconds have passed. *Regret* is by how much the true time of the
+chosen plan is above that of the best plan of the space.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # matrices are small, and worlds 
 import numpy as np
 import optuna
 from _block import Output, Required, Result, make_parser, positive, run_bench
+from _imagined_tuning import tune
 from _worlds import MACHINES, Machine, Noise, RecordedNoise, World, exact
 from optuna.trial import TrialState
 
@@ -31,6 +33,7 @@ from launch.strategies import strategy_names
 from planner.search.plan_search import PlanSearch, Proposal
 from planner.search.space import PlanSpace
 from planner.trials.result import Outcome, Role, TrialResult
+from planner.tuning.findings import defaults_plan
 from probes.timing import Measurement
 
 _STEPS_S, _MOST_STEPS, _FEWEST = 4.0, 8, 3
@@ -230,6 +233,9 @@ class Curve:
     points: tuple[tuple[float, float], ...]
     trials: int
 
+    tried_s: float
+    """That of the best plan that was tried."""
+
     def at(self, second: float) -> float:
         """Give the time of the plan that would be chosen then."""
         return [time_s for moment_s, time_s in self.points if moment_s <= second][-1]
@@ -243,19 +249,30 @@ class Curve:
 
 def search(name: str, world: World, disturbance: Disturbance, seed: int, budget_s: float) -> Curve:
     """Let one searcher search one world."""
+    if name == "tune":
+        return _tune(world, disturbance, seed, budget_s)
     trials = Trials(world, disturbance, budget_s)
     baseline = Plan(strategy="sequential", node_batch=world.case.default_batch)
     result = trials.run(baseline, Role.BASELINE)
     searcher = make_searcher(name, world, result, seed)
     points = [(0.0, world.sample_s(baseline)), (trials.now_s, world.sample_s(baseline))]
-    done = 1
+    done, tried_s = 1, world.sample_s(baseline)
     while trials.now_s < budget_s and (plan := searcher.propose()) is not None:
         searcher.tell(trials.run(plan))
-        done += 1
+        done, tried_s = done + 1, min(tried_s, world.sample_s(plan))
         chosen = searcher.best()
         if chosen is not None:
             points.append((trials.now_s, world.sample_s(chosen)))
-    return Curve(tuple(points), done)
+    return Curve(tuple(points), done, tried_s)
+
+
+def _tune(world: World, disturbance: Disturbance, seed: int, budget_s: float) -> Curve:
+    """Let the project's own search, with its races and its final, search one world."""
+    found = tune(world, disturbance, seed, budget_s)
+    defaults_s = world.sample_s(defaults_plan(world.case, world.node))
+    tried_s = min(map(world.sample_s, found.tried), default=defaults_s)
+    points = ((0.0, defaults_s), (min(found.ended_s, budget_s), world.sample_s(found.chosen)))
+    return Curve(points, len(set(map(repr, found.tried))), tried_s)
 
 
 def find_optimum(world: World, starts: int = 12) -> float:
@@ -292,7 +309,9 @@ def main() -> int:
     """Measure and show."""
     warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
     parser = make_parser(__doc__)
-    parser.add_argument("--samplers", default="ours,tpe,random", help="also gp, which needs scipy")
+    parser.add_argument(
+        "--samplers", default="tune,ours,tpe,random", help="also gp, which needs scipy"
+    )
     parser.add_argument("--noises", default="independent,dependent,recorded", help="also none")
     parser.add_argument("--machines", default="0,1,2,3", help="numbers of the kinds (0,1,2,3)")
     parser.add_argument("--worlds", type=positive, default=10, help="of each machine (10)")
@@ -338,7 +357,13 @@ def _on_machine(machine: Machine, arguments: Namespace, out: Output) -> list[Res
             )
             trials = median(curve.trials for _, curve in every)
             out.say(f"{figure}: {marks} %; 2 % at {soonest_s[name]:.0f} s; {trials:.0f} trials")
-            if name == "ours":
+            untried = [100 * (curve.tried_s / best_s[i] - 1) for i, curve in every]
+            misjudged = [100 * (curve.points[-1][1] / curve.tried_s - 1) for _, curve in every]
+            out.say(
+                f"{figure}: of it never tried {median(untried):.1f} {percentile(untried, 0.9):.1f},"
+                f" misjudged {median(misjudged):.1f} {percentile(misjudged, 0.9):.1f} %"
+            )
+            if name in ("ours", "tune"):
                 results += _judge(figure, budget_s, noise, regrets[budget_s])
         for rival, times in (("tpe", 4), ("random", 8)):
             if rival in soonest_s and "ours" in soonest_s:

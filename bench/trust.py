@@ -33,6 +33,7 @@ from planner.trials.contender import StartContender
 from planner.trials.result import Role, TrialResult
 from planner.trials.runner import TrialRunner
 from planner.tuning.race import Entrant, Race
+from probes.disturbance import Disturbance
 from probes.node import probe
 from probes.timing import Interval
 
@@ -48,9 +49,9 @@ _LAUNCH_S = 17.0
 _LATER_S = 3600.0
 _LOOKS = 24
 
-Disturbance = Callable[[float, float], float]
+Slowness = Callable[[float, float], float]
 
-NOISES: dict[str, Callable[[int], Disturbance]] = {
+NOISES: dict[str, Callable[[int], Slowness]] = {
     "independent steps": lambda seed: Noise(seed, deviation=0.08).factor,
     "autocorrelation 0.5": lambda seed: Noise(seed, deviation=0.08, dependence=0.5).factor,
     "autocorrelation 0.8": lambda seed: Noise(seed, deviation=0.08, dependence=0.8).factor,
@@ -93,6 +94,7 @@ class _Running:
 
     peak_memory_bytes: int | None = None
     compile_s: float | None = None
+    disturbance: Disturbance | None = None
 
     def __init__(self, machine: Machine, true_s: float) -> None:
         self._machine = machine

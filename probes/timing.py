@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from statistics import fmean, median, stdev
 
+from probes.disturbance import Disturbance
 from probes.errors import InvalidMeasurementError
 
 CONFIDENCE = 0.95
@@ -33,6 +34,17 @@ class Interval:
 
     count: int
     """Samples that it rests on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DisturbedTurn:
+    """A turn in a race that others disturbed."""
+
+    round: int
+    disturbance: Disturbance
+
+    was_repeated: bool
+    """Whether its time was thrown away, and the round run again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +76,9 @@ class Measurement:
 
     input_share: float | None = None
     """Part of the time in which steps waited for their samples."""
+
+    disturbed: tuple[DisturbedTurn, ...] = ()
+    """Its turns that others disturbed; trials of earlier releases know of none."""
 
     def __post_init__(self) -> None:
         if not self.samples_s:

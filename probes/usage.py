@@ -13,7 +13,9 @@ from pathlib import Path
 
 from probes.kernel_files import ROOT, parse_int, read_table, read_text
 
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+"""Unit of processor time in ``/proc``."""
+
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -68,7 +70,13 @@ def group_cpu_s(*groups: int, root: Path = ROOT) -> float:
     """Give the processor time of process groups, their descendants, and children that ended."""
     processes = list(_processes(root))
     members = [process for process in processes if process.group in groups]
-    return sum(p.cpu_ticks for p in _with_descendants(members, processes)) / _TICKS_PER_S
+    return sum(p.cpu_ticks for p in _with_descendants(members, processes)) / TICKS_PER_S
+
+
+def cpu_s(pids: Iterable[int], root: Path = ROOT) -> float:
+    """Give the processor time of processes, and of their children that have ended."""
+    found = (_read_process(root / f"proc/{pid}") for pid in pids)
+    return sum(process.cpu_ticks for process in found if process) / TICKS_PER_S
 
 
 def interrupts_s(cores: Collection[int] | None = None, root: Path = ROOT) -> float:
@@ -86,7 +94,7 @@ def interrupts_s(cores: Collection[int] | None = None, root: Path = ROOT) -> flo
     for core in cores:
         fields = table.get(f"cpu{core}", "").split()
         ticks += sum(int(field) for field in fields[5:7])
-    return ticks / _TICKS_PER_S
+    return ticks / TICKS_PER_S
 
 
 def _process_bytes(directory: Path) -> int | None:

@@ -146,7 +146,7 @@ class Effects:
         matrix, mean, shared = self._expect(rows)
         variance = (matrix**2) @ self._believed().variances + self._own**2
         if self._rows:
-            variance = variance - np.einsum("ij,jk,ik->i", shared, self._inverse, shared)
+            variance = variance - ((shared @ self._inverse) * shared).sum(axis=1)
         return mean, np.sqrt(np.maximum(variance, _LEAST_VARIANCE))
 
     def covariance(self, plans: Sequence[tuple[Plan, str]]) -> tuple[Array, Array]:
@@ -175,7 +175,7 @@ class Effects:
         if self._rows:
             scaled = self._scaled
             means = means + scaled.T @ self._solved
-            variances = variances - np.einsum("ji,jk,ki->i", scaled, self._inverse, scaled)
+            variances = variances - ((self._inverse @ scaled) * scaled).sum(axis=0)
         return {
             name: Belief(float(means[i]), float(math.sqrt(max(variances[i], 0.0))))
             for name, i in self._columns.index.items()

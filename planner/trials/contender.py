@@ -19,6 +19,7 @@ from launch.workers.task import Purpose, Task, make_worker_tasks
 from launch.workload import Workload
 from planner.cancellation import Cancellation
 from planner.trials.result import Outcome
+from probes.disturbance import Disturbance, DisturbanceWatch
 from probes.hardware import Hardware
 from probes.memory import oom_kill_count
 from probes.usage import find_group, mapped_bytes, resident_bytes
@@ -48,6 +49,10 @@ class Contender(Protocol):
     @property
     def compile_s(self) -> float | None:
         """Time that it took to compile; ``None`` where it compiled nothing."""
+
+    @property
+    def disturbance(self) -> Disturbance | None:
+        """What others took of the cores during its last steps; ``None`` where that is not known."""
 
     def make_steps(self, count: int, *, time_limit_s: float) -> Sequence[StepDone]:
         """Make so many steps, and stand still again.
@@ -98,6 +103,8 @@ class RunningContender:
     ) -> None:
         self.peak_memory_bytes: int | None = None
         self.compile_s: float | None = None
+        self.disturbance: Disturbance | None = None
+        self._watch = DisturbanceWatch(node.cpu)
         self._cancellation = cancellation
         self._mapped_bytes = 0
         self._oom_kills = oom_kill_count() or 0
@@ -119,6 +126,7 @@ class RunningContender:
     def make_steps(self, count: int, *, time_limit_s: float) -> list[StepDone]:
         """Make so many steps; see `Contender.make_steps`."""
         deadline = time.monotonic() + time_limit_s
+        self._watch.begin()
         self._group.resume()
         self._group.permit_steps(count)
         steps: list[StepDone] = []
@@ -129,7 +137,9 @@ class RunningContender:
             raise TrialFailedError(Outcome.CRASH, str(error)) from error
         finally:
             self._group.suspend()
-        self._sample_memory()
+        pids = find_group(*self._group.pids)
+        self.disturbance = self._watch.end(pids)
+        self._sample_memory(pids)
         return steps
 
     def close(self) -> None:
@@ -139,7 +149,7 @@ class RunningContender:
     def _receive(self, steps: list[StepDone], left_s: float, count: int) -> None:
         self._cancellation.check()
         if left_s <= 0:
-            self._sample_memory()
+            self._sample_memory(find_group(*self._group.pids))
             reason = f"{len(steps)} of {count} steps until the time limit: raise --budget"
             raise TrialFailedError(Outcome.TIME_LIMIT, reason)
         event = self._group.next_event(min(left_s, _POLL_INTERVAL_S))
@@ -157,8 +167,7 @@ class RunningContender:
                     raise TrialFailedError(Outcome.NAN_LOSS, reason)
                 steps.append(done)
 
-    def _sample_memory(self) -> None:
-        pids = find_group(*self._group.pids)
+    def _sample_memory(self, pids: Sequence[int]) -> None:
         mapped = mapped_bytes(pids)
         if mapped > _MEMORY_GROWTH * self._mapped_bytes:
             self._mapped_bytes = mapped

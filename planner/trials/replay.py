@@ -12,6 +12,7 @@ from launch.reports import StepDone
 from planner.trials.contender import TrialFailedError
 from planner.trials.grid import Grid
 from planner.trials.result import Outcome, TrialResult
+from probes.disturbance import Disturbance
 
 
 class Replay:
@@ -69,6 +70,7 @@ class ReplayedContender:
         assert result.measurement is not None
         self.peak_memory_bytes = result.peak_memory_bytes
         self.compile_s = result.compile_s
+        self.disturbance: Disturbance | None = None
         self._replay = replay
         self._samples = result.plan.node_batch
         self._warmup_s = list(result.measurement.warmup_s)

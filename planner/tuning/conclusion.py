@@ -14,6 +14,7 @@ from planner.quantities import format_range
 from planner.trials.comparison import compare_results, drift_deviation, rate_interval
 from planner.trials.result import Role, TrialResult
 from planner.tuning.choice import Candidate, choose, find_runner_up
+from planner.tuning.disturbances import explain_disturbances
 from planner.tuning.findings import Findings
 from planner.tuning.step_times import fit_measured_steps
 from planner.tuning.trial_times import TrialTimes
@@ -78,8 +79,13 @@ def conclude(
     best = findings.choose(candidates)
     stored = _stored(findings, best)
     short_budget = None if interrupted else _warn_short_budget(findings)
-    warnings = (_warn_slower(findings, stored), short_budget, _warn_input(best))
     new = findings.new_results()
+    warnings = (
+        _warn_slower(findings, stored),
+        short_budget,
+        _warn_input(best),
+        explain_disturbances(new),
+    )
     return TuneOutcome(
         plan=replace(stored, id=plan_store.save_plan(stored, ends_search=not interrupted)),
         defaults=findings.defaults(),

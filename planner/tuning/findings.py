@@ -22,6 +22,9 @@ from probes.timing import Interval
 _ROUNDS_OF_A_SEARCH = 2**20
 """More rounds than a search can have."""
 
+_MOST_HISTORY = 300
+"""Trials that a search learns from: fitting takes time with the cube of their number."""
+
 
 class TrialStore(Protocol):
     """Keeps the trials of studies: the store, or what tells its owner of them."""
@@ -126,6 +129,11 @@ class Findings:
     def spent_s(self) -> float:
         """Give the time that an unfinished search of this study has used already."""
         return sum(result.elapsed_s for result in self.current_results())
+
+    def history(self) -> list[TrialResult]:
+        """Give the latest trial of each plan that may be chosen: what a model is fitted to."""
+        latest = {repr(r.plan): r for r in self.results if r.role.is_for_choice}
+        return list(latest.values())[-_MOST_HISTORY:]
 
     def last_measured(self, role: Role) -> TrialResult | None:
         """Give the last trial of a role in this search.

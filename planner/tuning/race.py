@@ -2,7 +2,7 @@
 
 In a round each contender makes a few steps while the others stand still; every other round goes
 backwards. What counts is the number of turns: neighbouring turns differ as much whether they last
-half a second or seven.
+half a second or seven. A round that others have disturbed is run again.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from launch.plan import Plan, Setting
@@ -18,7 +18,8 @@ from launch.reports import StepDone
 from planner.trials.contender import Contender, StartContender, TrialFailedError
 from planner.trials.reports import Listener, TrialProgress, ignore
 from planner.trials.result import Outcome, Role, TrialResult
-from probes.timing import Measurement
+from probes.disturbance import Disturbance
+from probes.timing import DisturbedTurn, Measurement
 
 _LEAST_TURN_S = 0.25
 """Shorter turns would be spent in the switch from one plan to the next."""
@@ -33,6 +34,15 @@ _STILL_WARMING = 0.85
 
 _PREFETCHED = 2
 """Batches that torch's DataLoader lets each of its processes read ahead."""
+
+_MOST_REPEATS = 2
+"""Times that a round is run again."""
+
+_FREE_REPEATS, _REPEATED_SHARE = 2, 0.5
+"""Rounds that are run again at most: so many, and such a part of all rounds."""
+
+_STEADY = 6
+"""Disturbed rounds in a row after which none is run again: what disturbs them does not pass."""
 
 _INPUT_BOUND = 0.05
 """Part of the time in which a plan waits for its input, from which on it counts as bound by it."""
@@ -49,6 +59,9 @@ class Entrant:
 
     turns_s: dict[int, float] = field(default_factory=dict)
     """Mean step of each turn, by round."""
+
+    disturbed: list[DisturbedTurn] = field(default_factory=list)
+    """Turns that others disturbed, those that do not count any more included."""
 
     warmup_s: list[float] = field(default_factory=list)
     elapsed_s: float = 0.0
@@ -116,6 +129,19 @@ class Entrant:
         self.spent_s += timed_s
         self._read_ahead.append(steps[-1].read_ahead)
 
+    def find_disturbance(self, number: int) -> Disturbance | None:
+        """Give what disturbed its turn in a round, ``None`` where nothing has."""
+        found = [turn.disturbance for turn in self.disturbed if turn.round == number]
+        return found[-1] if found else None
+
+    def discard_turn(self, number: int) -> None:
+        """Let its turn in a round not count: the round is run again."""
+        self.turns_s.pop(number, None)
+        self.disturbed = [
+            replace(turn, was_repeated=True) if turn.round == number else turn
+            for turn in self.disturbed
+        ]
+
     def begin_again(self, again: Entrant) -> None:
         """Go on with the processes of another start."""
         self._used_up += self._read_ahead_used()
@@ -165,6 +191,7 @@ class Entrant:
             starts=self.starts,
             spent_s=self.spent_s,
             input_share=self.input_share(),
+            disturbed=tuple(self.disturbed),
         )
 
     def result(
@@ -214,6 +241,7 @@ class Race:
 
     Args:
         start: Starts the processes of a plan.
+        cores: Cores of the node.
         first_round: Number of the first round; later than those of earlier races of the study.
         on_step: Receives a `TrialProgress` after each turn.
         clock: Seconds that only go forward.
@@ -223,12 +251,15 @@ class Race:
         self,
         start: StartContender,
         *,
+        cores: int = 1,
         first_round: int = 0,
         on_step: Listener = ignore,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._start = start
+        self._cores = cores
         self._round = first_round
+        self._run_rounds = self._repeats = self._disturbed_in_a_row = 0
         self._on_step = on_step
         self._clock = clock
         self.is_apart = False
@@ -281,10 +312,32 @@ class Race:
     def run_round(self, entrants: Sequence[Entrant], *, until: float = math.inf) -> None:
         """Give each of them a turn. One that fails is closed, and has its `Entrant.failure`.
 
+        A round in which others disturbed a turn is run again, a few times and as far as there is
+        time; then it counts as it is. All its turns are, for they are compared with each other.
+
         Args:
             entrants: Those that are closed have no turn.
             until: Time of the clock at which a turn is cut short, though not below some seconds.
         """
+        self._take_turns(entrants, until)
+        for _ in range(_MOST_REPEATS):
+            round_s = sum(entrant.turn_s for entrant in entrants if entrant.is_open)
+            if not self._shall_repeat(entrants) or self._clock() + round_s > until:
+                return
+            disturbed = self._round
+            self._repeats += 1
+            self._take_turns(entrants, until)
+            for entrant in entrants:
+                if self._round in entrant.turns_s:
+                    entrant.discard_turn(disturbed)
+
+    def _shall_repeat(self, entrants: Sequence[Entrant]) -> bool:
+        if self.is_apart or not any(e.find_disturbance(self._round) for e in entrants):
+            return False
+        allowed = _FREE_REPEATS + _REPEATED_SHARE * (self._run_rounds - self._repeats)
+        return self._disturbed_in_a_row < _STEADY and self._repeats < allowed
+
+    def _take_turns(self, entrants: Sequence[Entrant], until: float) -> None:
         self._round += 1
         order = entrants if self._round % 2 else entrants[::-1]
         for entrant in order:
@@ -294,6 +347,9 @@ class Race:
                 self._take_turn(entrant, max(_LEAST_LIMIT_S, until - self._clock()))
             if self.is_apart:
                 entrant.park()
+        self._run_rounds += 1
+        is_disturbed = any(entrant.find_disturbance(self._round) for entrant in entrants)
+        self._disturbed_in_a_row = self._disturbed_in_a_row + 1 if is_disturbed else 0
 
     def _warm_up(self, entrant: Entrant, deadline: float) -> None:
         least = _LEAST_WARMUP_STEPS + _PREFETCHED * entrant.plan.loader_workers
@@ -320,8 +376,15 @@ class Race:
             entrant.close()
         else:
             entrant.add_turn(self._round, steps)
+            self._note_disturbance(entrant)
             self._report(entrant)
         entrant.elapsed_s += self._clock() - began
+
+    def _note_disturbance(self, entrant: Entrant) -> None:
+        found = entrant.contender.disturbance
+        if found is not None and found.is_disturbed(entrant.plan.threads, self._cores):
+            turn = DisturbedTurn(round=self._round, disturbance=found, was_repeated=False)
+            entrant.disturbed.append(turn)
 
     def _report(self, entrant: Entrant) -> None:
         rate = entrant.plan.node_batch / entrant.step_s
@@ -343,6 +406,7 @@ class _NeverStarted:
 
     peak_memory_bytes: int | None = None
     compile_s: float | None = None
+    disturbance: Disturbance | None = None
 
     def make_steps(self, count: int, *, time_limit_s: float) -> Sequence[StepDone]:
         """Make none."""

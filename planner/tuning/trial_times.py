@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from statistics import median
 
 from launch.plan import Plan
+from planner.search.space import plan_key
 from planner.tuning.findings import Findings
 from planner.tuning.race import Entrant, steps_of_turn
 from planner.tuning.tune_request import LARGEST_SHARE
@@ -37,6 +39,8 @@ class TrialTimes:
         self._findings = findings
         self._racing = racing
         self._budget_s = findings.request.budget_s
+        self._known_at: tuple[int, tuple[tuple[int, int, int], ...]] | None = None
+        self._known = self._gather()
 
     def usual_s(self) -> float:
         """Give the time limit of a plan of which nothing is known."""
@@ -48,52 +52,34 @@ class TrialTimes:
         A plan on fewer threads than the best one takes so much longer. Of GPUs nothing is known
         before a plan on one has been measured.
         """
-        findings = self._findings
-        known = [(r.plan, r.measurement.median_s) for r in findings.results if r.measurement]
-        known += [(e.plan, e.step_s) for e in self._racing if e.step_s]
-        if measured := [step_s for other, step_s in known if other == plan]:
-            return measured[-1]
+        known = self._look()
+        if (measured_s := known.step_s.get(plan_key(plan))) is not None:
+            return measured_s
         on_gpu = "cpu" not in plan.devices
-        if on_gpu and all("cpu" in other.devices for other, _ in known):
+        if on_gpu and not known.has_gpu:
             return 0.0
-        if not known:
-            time_s, threads = findings.case.sample_s, findings.node.cpu.usable_cores
-        else:
-            fastest, step_s = min(known, key=lambda pair: pair[1] / pair[0].node_batch)
-            time_s, threads = step_s / fastest.node_batch, fastest.threads
-        return time_s * plan.node_batch * (1.0 if on_gpu else max(1.0, threads / plan.threads))
+        more = 1.0 if on_gpu else max(1.0, known.threads / plan.threads)
+        return known.best_s * plan.node_batch * more
 
     def start_s(self, plan: Plan) -> float:
         """Estimate the time that a plan takes to start and to get warm."""
-        steps = _WARMUP_STEPS + 2 * plan.loader_workers
-        return self._overhead_s() + steps * self.step_s(plan)
+        return self._start_s(plan, self.step_s(plan))
 
     def turn_s(self, plan: Plan) -> float:
         """Estimate the time of a turn."""
-        step_s = self.step_s(plan)
-        return step_s * steps_of_turn(step_s) if step_s else 0.0
+        return _turn_s(self.step_s(plan))
 
     def limit_s(self, plan: Plan) -> float:
         """Give the time in which a plan must be warm."""
         steps = _WARMUP_STEPS + 2 * plan.loader_workers
         compiling_s = _COMPILING_S if plan.compile else 0.0
         warmup_s = max(_LEAST_LIMIT_S, _HOPELESS * steps * self.step_s(plan))
-        return warmup_s + _OVERHEADS * self._overhead_s() + compiling_s
-
-    def _overhead_s(self) -> float:
-        """Give the time that a plan's processes took to start, data set included."""
-        starts_s = [
-            (r.elapsed_s - r.measurement.total_s) / r.measurement.starts
-            for r in self._findings.results
-            if r.measurement
-        ]
-        return max(_START_S, median(starts_s)) if starts_s else _START_S
+        return warmup_s + _OVERHEADS * self._look().overhead_s + compiling_s
 
     def min_s(self, plan: Plan) -> float:
         """Give the time in which a plan as fast as the best one can show it, beside that one."""
-        if not self.step_s(plan):
-            return 0.0
-        return self.start_s(plan) + 2 * _TURNS * self.turn_s(plan)
+        step_s = self.step_s(plan)
+        return self._start_s(plan, step_s) + 2 * _TURNS * _turn_s(step_s) if step_s else 0.0
 
     def is_affordable(self, plan: Plan) -> bool:
         """Tell whether a plan can be judged in its part of the budget."""
@@ -102,3 +88,56 @@ class TrialTimes:
         if plan.node_batch <= least:
             return True
         return self.min_s(plan) <= LARGEST_SHARE * self._budget_s
+
+    def _start_s(self, plan: Plan, step_s: float) -> float:
+        steps = _WARMUP_STEPS + 2 * plan.loader_workers
+        return self._look().overhead_s + steps * step_s
+
+    def _look(self) -> _Known:
+        """Give what is known now; gathered once, for a search asks for thousands of plans."""
+        racing = tuple((id(e), len(e.turns_s), len(e.warmup_s)) for e in self._racing)
+        if (at := (len(self._findings.results), racing)) != self._known_at:
+            self._known_at, self._known = at, self._gather()
+        return self._known
+
+    def _gather(self) -> _Known:
+        findings = self._findings
+        timed = [(r, r.measurement) for r in findings.results if r.measurement]
+        known = [(result.plan, measured.median_s) for result, measured in timed]
+        known += [(e.plan, e.step_s) for e in self._racing if e.step_s]
+        if known:
+            fastest, step_s = min(known, key=lambda pair: pair[1] / pair[0].node_batch)
+            best_s, threads = step_s / fastest.node_batch, fastest.threads
+        else:
+            best_s, threads = findings.case.sample_s, findings.node.cpu.usable_cores
+        starts_s = [(r.elapsed_s - measured.total_s) / measured.starts for r, measured in timed]
+        return _Known(
+            step_s={plan_key(plan): step_s for plan, step_s in known},
+            best_s=best_s,
+            threads=threads,
+            has_gpu=any("cpu" not in plan.devices for plan, _ in known),
+            overhead_s=max(_START_S, median(starts_s)) if starts_s else _START_S,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """What trials have shown until now."""
+
+    step_s: Mapping[str, float]
+    """Last known time of a step, by plan."""
+
+    best_s: float
+    """Time per sample of the fastest plan."""
+
+    threads: int
+    """Its threads."""
+
+    has_gpu: bool
+
+    overhead_s: float
+    """Time that the processes of a plan took to start, data set included."""
+
+
+def _turn_s(step_s: float) -> float:
+    return step_s * steps_of_turn(step_s) if step_s else 0.0

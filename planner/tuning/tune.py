@@ -37,9 +37,6 @@ _MOST_ROUNDS = 4
 _LEAST_ROUNDS = 2
 """Turns that a plan must have had to be evidence."""
 
-_MOST_HISTORY = 300
-"""Trials that the search learns from: fitting takes time with the cube of their number."""
-
 _LEAST_LIMIT_S = 10.0
 
 _LEAST_TRIALS = 10
@@ -103,7 +100,13 @@ class Tuner:
         self._request = findings.request
         self._listener = listener
         self._clock = clock
-        self._race = Race(start, first_round=findings.first_round, on_step=listener, clock=clock)
+        self._race = Race(
+            start,
+            cores=findings.node.cpu.usable_cores,
+            first_round=findings.first_round,
+            on_step=listener,
+            clock=clock,
+        )
         self._noise = PairNoise()
         self._entrants: list[Entrant] = []
         self._proposals: dict[int, Proposal] = {}
@@ -178,7 +181,7 @@ class Tuner:
             self._request.strategies or strategy_names(),
             self._with_choices(),
             self._findings.node,
-            history=self._history(),
+            history=self._findings.history(),
             similar=self._findings.similar,
             only=self._only,
             seed=self._request.workload.seed,
@@ -204,11 +207,6 @@ class Tuner:
             self._race.run_round([incumbent, *challengers], until=self._deadline)
             incumbent, challengers = self._judge(incumbent, challengers, search)
             self._report_standings(incumbent, challengers)
-
-    def _history(self) -> list[TrialResult]:
-        """Give the latest trial of each plan that may be chosen: what a model is fitted to."""
-        latest = {repr(r.plan): r for r in self._findings.results if r.role.is_for_choice}
-        return list(latest.values())[-_MOST_HISTORY:]
 
     def _judge(
         self, incumbent: Entrant, challengers: Sequence[Entrant], search: PlanSearch

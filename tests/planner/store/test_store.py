@@ -21,8 +21,9 @@ from planner.store import Store
 from planner.store.rows import links_columns, links_from_row
 from planner.trials.result import Outcome, Role, TrialResult
 from planner.tuning.study import Study
+from probes.disturbance import Disturbance
 from probes.hardware import CoreLimit, Cpu, Hardware, Memory
-from probes.timing import Interval, Measurement
+from probes.timing import DisturbedTurn, Interval, Measurement
 
 FOUND = replace(sample_plan.FOUND, speedup=Interval(median=2.02, low=1.97, high=2.06, count=20))
 STUDY = Study(
@@ -94,6 +95,23 @@ def store(database):
 def speed(median, half=0.5, **changes):
     interval = Interval(median=median, low=median - half, high=median + half, count=9)
     return replace(FOUND, throughput_samples_per_s=interval, **changes)
+
+
+def test_turns_that_were_disturbed_come_back_and_trials_of_earlier_releases_have_none(store, path):
+    turn = DisturbedTurn(
+        round=3, was_repeated=True, disturbance=Disturbance(others_cores=0.8, waiting_share=0.5)
+    )
+    measured = Measurement(samples_s=(3.0, 3.1), rounds=(2, 4), disturbed=(turn,))
+    study_id = store.get_or_create_study(STUDY)
+    store.add_trial(study_id, replace(GOOD, measurement=measured))
+    store.add_trial(study_id, replace(GOOD, measurement=measured))
+    with sqlite3.connect(path) as connection:
+        forget = "measurement = json_remove(measurement, '$.disturbed')"
+        connection.execute(f"UPDATE trials SET {forget} WHERE number = 1")
+    connection.close()
+    new, old = (trial.result.measurement for trial in store.trials(study_id))
+    assert new == measured
+    assert old == replace(measured, disturbed=())
 
 
 def test_trials_come_back_as_they_were_with_every_sample(store):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
+import sys
 import time
 import warnings
 from dataclasses import replace
@@ -57,6 +59,34 @@ def test_plan_makes_as_many_steps_as_it_is_told_and_then_stands_still(runner_of)
         assert worker_states(runner) == {psutil.STATUS_STOPPED}
         assert [step.step for step in contender.make_steps(2, time_limit_s=60)] == [3, 4]
         assert contender.peak_memory_bytes > 10 * 2**20
+
+
+_BURN = "import time\nend = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
+
+
+def test_process_that_computes_now_and_then_is_seen_in_those_turns(runner_of):
+    """The plan itself sleeps, and leaves the cores to whoever wants them."""
+    cores = probe(quick=True).cpu.usable_cores
+    with started(runner_of("SlowInChannelsLast")) as contender:
+        contender.make_steps(2, time_limit_s=60)
+        found = {True: [], False: []}
+        for number in range(6):
+            is_disturbed = number % 2 == 1
+            burners = [
+                subprocess.Popen([sys.executable, "-c", _BURN])
+                for _ in range(cores if is_disturbed else 0)
+            ]
+            time.sleep(0.1)  # until they have started
+            contender.make_steps(20, time_limit_s=60)
+            for burner in burners:
+                burner.kill()
+                burner.wait()
+            found[is_disturbed].append(contender.disturbance)
+    if found[True][0].others_cores is None:
+        pytest.skip("a quota grants time on cores of all")
+    assert all(one.is_disturbed(ALONE.threads, cores) for one in found[True])
+    quiet = min(one.others_cores for one in found[False])
+    assert quiet < min(one.others_cores for one in found[True])
 
 
 def test_time_in_which_a_plan_stands_still_is_in_no_step(runner_of):

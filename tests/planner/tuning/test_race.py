@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from launch.plan import Plan
@@ -9,6 +11,7 @@ from launch.reports import StepDone
 from planner.trials.contender import TrialFailedError
 from planner.trials.result import Outcome, Role
 from planner.tuning.race import Race
+from probes.disturbance import Disturbance
 
 PLAN = Plan(strategy="sequential", node_batch=10)
 
@@ -18,6 +21,7 @@ class Scripted:
 
     peak_memory_bytes = 1
     compile_s = None
+    disturbance = None
 
     def __init__(self, name, times_s, log, *, input_s=(0.0,), read_ahead=(0,)) -> None:
         self._name = name
@@ -147,3 +151,68 @@ def test_plan_started_afresh_keeps_the_turns_that_it_had():
     assert first.is_closed
     assert entrant.measurement().samples_s == (2.0, 3.0)
     assert entrant.measurement().rounds == (1, 2)
+
+
+class Disturbed(Scripted):
+    """Makes steps of a second; in some turns others use the cores, and it takes twice as long."""
+
+    def __init__(self, others):
+        super().__init__("a", [1.0], [])
+        self._others = iter(others)
+
+    def make_steps(self, count, *, time_limit_s):
+        steps = super().make_steps(count, time_limit_s=time_limit_s)
+        others = next(self._others, 0.0)
+        self.disturbance = Disturbance(others_cores=others)
+        return [replace(step, time_s=1.0 + others) for step in steps]
+
+
+def disturbed_entrants(*others_of_turns):
+    """Give a race on one core, and plans that are warm; what others use in each of their turns."""
+    warm = (0.0, 0.0)  # a step, then another
+    race = race_of(*(Disturbed((*warm, *others)) for others in others_of_turns))
+    return race, [race.enter(PLAN, Role.SEARCH, time_limit_s=99) for _ in others_of_turns]
+
+
+def test_round_that_others_disturbed_is_run_again_and_does_not_count():
+    race, (one, other) = disturbed_entrants([0.0, 1.0, 0.0, 0.0], [0.0] * 9)
+    for _ in range(3):
+        race.run_round([one, other])
+    assert one.measurement().samples_s == other.measurement().samples_s == (1.0,) * 3
+    assert one.measurement().rounds == other.measurement().rounds
+    (turn,) = one.measurement().disturbed
+    assert turn.was_repeated
+    assert turn.round not in one.measurement().rounds
+    assert turn.disturbance.others_cores == 1.0
+    assert other.measurement().disturbed == ()
+
+
+def test_round_that_is_disturbed_again_and_again_counts_at_last():
+    race, (entrant,) = disturbed_entrants([1.0, 1.0, 1.0, 0.0])
+    race.run_round([entrant])
+    assert entrant.measurement().samples_s == (2.0,)
+    assert [turn.was_repeated for turn in entrant.measurement().disturbed] == [True, True, False]
+
+
+def test_what_disturbs_all_the_time_is_waited_for_no_longer():
+    race, (entrant,) = disturbed_entrants([1.0] * 99)
+    for _ in range(12):
+        race.run_round([entrant])
+    assert len(entrant.turns_s) == 12
+    assert sum(turn.was_repeated for turn in entrant.disturbed) <= 4
+
+
+def test_round_is_not_run_again_when_its_time_is_up():
+    race, (entrant,) = disturbed_entrants([1.0, 0.0])
+    race.run_round([entrant], until=0.0)
+    assert entrant.measurement().samples_s == (2.0,)
+
+
+def test_plan_that_fails_while_a_round_is_run_again_keeps_its_disturbed_turn():
+    failing = Disturbed([0.0, 0.0, 1.0])
+    failing._times_s = [1.0, 1.0, 1.0, 1.0, None]
+    race = race_of(failing)
+    entrant = race.enter(PLAN, Role.SEARCH, time_limit_s=99)
+    race.run_round([entrant])
+    assert entrant.failure is not None
+    assert list(entrant.turns_s.values()) == [2.0]

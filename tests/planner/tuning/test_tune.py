@@ -98,6 +98,7 @@ class RecordedContender:
         self._made = 0
         self.peak_memory_bytes = recorded.peak_bytes
         self.compile_s = recorded.compile_s(plan)
+        self.disturbance = None
 
     def make_steps(self, count: int, *, time_limit_s: float) -> list[StepDone]:
         recorded, steps = self._recorded, []

@@ -1,0 +1,69 @@
+"""Regret of searches that are replayed on recorded grids, as `tune --replay` does it.
+
+The budget of a search is a part of the time that recording the grid took. *Regret* is by how much
+the recorded time per sample of the chosen plan is above that of the best one in the grid.
+"""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from statistics import fmean, median
+
+import optuna
+from _block import Output, Required, Result, make_parser, positive, run_bench
+
+from launch.workload import Workload
+from planner.api.grids import replay_grid
+from planner.search.plan_search import time_per_sample_s
+from planner.trials.grid import Grid, read_grid
+from planner.tuning.tune_request import TuneRequest
+
+_FOLDER = Path(__file__).parent / "grids"
+_LIMIT = 0.02
+
+
+def main() -> int:
+    """Replay and show."""
+    warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+    parser = make_parser(__doc__)
+    parser.add_argument("files", type=Path, nargs="*", help="grids; all in bench/grids if none")
+    parser.add_argument("--seeds", type=positive, default=20, help="searches of each grid (20)")
+    parser.add_argument("--share", type=float, default=0.05, help="of the grid's time (0.05)")
+    arguments = parser.parse_args()
+    out = Output("grid_regret", as_json=arguments.json)
+    out.introduce()
+    files = arguments.files or sorted(
+        file for file in _FOLDER.glob("*.json") if file.name != "step-times.json"
+    )
+    results = []
+    for file in files:
+        grid = read_grid(file)
+        times_s = _times_s(grid)
+        best_s = min(times_s.values())
+        budget_s = arguments.share * sum(result.elapsed_s for result in grid.results)
+        regrets = []
+        for seed in range(arguments.seeds):
+            request = TuneRequest(
+                workload=Workload(use_case=grid.use_case, seed=seed), budget_s=budget_s
+            )
+            found = replay_grid(grid, request, seed=seed).plan
+            regrets.append(times_s[repr(found.plan)] / best_s - 1)
+        near = 100 * fmean(regret <= _LIMIT for regret in regrets)
+        out.say(
+            f"{file.stem}: {len(times_s)} plans, {budget_s:.0f} s; regret median "
+            f"{100 * median(regrets):.1f} %, worst {100 * max(regrets):.1f} %"
+        )
+        figure = f"{file.stem}: seeds with a regret of at most {100 * _LIMIT:.0f} %"
+        results.append(Result(figure=figure, value=near, unit="%", required=Required(low=95)))
+    return out.conclude(results)
+
+
+def _times_s(grid: Grid) -> dict[str, float]:
+    """Give the recorded time per sample of each plan."""
+    known = ((repr(result.plan), time_per_sample_s(result)) for result in grid.results)
+    return {plan: time_s for plan, time_s in known if time_s is not None}
+
+
+if __name__ == "__main__":
+    run_bench(main)

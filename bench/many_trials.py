@@ -1,0 +1,188 @@
+"""Time that commands take on a database of 10,000 trials: a search's first proposal, lists of plans.
+
+A search reads the trials of its own study and those of machines and use cases that are alike, and
+fits its model to them. The rest of what ``tune`` does at its start, such as loading torch, is the
+same with an empty database, and is no part of it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from _block import BenchError, Ddlplan, Output, Required, Result, make_parser, positive, run_bench
+from _worlds import MACHINES, World
+
+from launch.plan import Plan, Setting
+from launch.strategies import strategy_names
+from launch.workload import Workload
+from planner.plans.stored_plan import StoredPlan, utc_now
+from planner.search.plan_search import PlanSearch
+from planner.search.space import PlanSpace
+from planner.store import Store
+from planner.trials.result import Outcome, Role, TrialResult
+from planner.tuning.findings import Findings
+from planner.tuning.study import Study
+from planner.tuning.tune_request import TuneRequest
+from probes.timing import Interval, Measurement
+
+_TURNS = 12
+_STUDIES = 40
+_PER_SEARCH = 20
+_SOFTWARE = {"python": "3.11.7", "torch": "2.15.0", "ddlplan": "0.1.0"}
+_LIMIT_S = 1.0
+
+
+def main() -> int:
+    """Measure and show."""
+    parser = make_parser(__doc__)
+    parser.add_argument("--trials", type=positive, default=10_000, help="in the database (10000)")
+    parser.add_argument("--runs", type=positive, default=5, help="of each (5)")
+    arguments = parser.parse_args()
+    out = Output("many_trials", as_json=arguments.json)
+    out.introduce()
+    limit = Required(high=_LIMIT_S)
+    with Ddlplan.in_own_folder() as ddlplan:
+        world = World(MACHINES[0], 0)
+        study = _fill(ddlplan.database, world, arguments.trials)
+        results = [
+            Result(
+                figure=f"ddlplan plans list, {arguments.trials // _PER_SEARCH} plans",
+                value=_repeat(lambda: _list_plans(ddlplan), arguments.runs),
+                unit="s",
+                required=limit,
+            )
+        ]
+        for name, fresh in (("with all of them", False), ("with none of them", True)):
+            value = _repeat(lambda: _begin(ddlplan.database, world, study, fresh), arguments.runs)  # noqa: B023
+            required = None if fresh else limit
+            figure = f"from the start of a search to its first proposal, {name}"
+            results.append(Result(figure=figure, value=value, unit="s", required=required))
+    return out.conclude(results)
+
+
+def _repeat(act: Callable[[], None], runs: int) -> Interval:
+    times_s = []
+    for _ in range(runs):
+        began = time.perf_counter()
+        act()
+        times_s.append(time.perf_counter() - began)
+    return Measurement(samples_s=tuple(times_s)).interval_s()
+
+
+def _list_plans(ddlplan: Ddlplan) -> None:
+    command = ddlplan.command("plans", "list")
+    done = subprocess.run(
+        command, cwd=ddlplan.folder, env=ddlplan.environment(), capture_output=True, check=False
+    )
+    if done.returncode != 0 or not done.stdout:
+        raise BenchError(f"exit code {done.returncode} of plans list\n{done.stderr.decode()}")
+
+
+def _begin(database: Path, world: World, study: Study, fresh: bool) -> None:
+    """Do what a search does with earlier trials until it proposes its first plan."""
+    request = TuneRequest(workload=Workload(use_case=study.use_case), fresh=fresh)
+    with Store.open(str(database)) as store:
+        findings = Findings(request, world.case, world.node, _SOFTWARE, store)
+        search = PlanSearch(
+            strategy_names(),
+            world.case,
+            world.node,
+            history=findings.history(),
+            similar=findings.similar,
+        )
+        findings.candidates()
+        if search.propose() is None:
+            raise BenchError("the search proposed nothing")
+
+
+def _fill(database: Path, world: World, trials: int) -> Study:
+    """Store studies of one machine and some use cases, each with as many trials and their plans."""
+    space = PlanSpace(strategy_names(), world.case, world.node)
+    draw = np.random.default_rng(0)
+    each = trials // _STUDIES
+    with Store.open(str(database)) as store:
+        store.save_probe(world.node)
+        studies = [
+            Study(
+                use_case="imagined" if number == 0 else f"imagined{number % 4}",
+                node=world.node.node,
+                fingerprint=world.node.fingerprint(),
+                precision="fp32",
+                software=_SOFTWARE,
+                data=world.case.digest if number == 0 else f"sha256:{number}",
+                seed=0,
+                facts=world.case,
+            )
+            for number in range(_STUDIES)
+        ]
+        ids = [store.get_or_create_study(study) for study in studies]
+        results: list[TrialResult] = []
+        while len(results) < each:
+            drawn = space.draw_randomly(draw)
+            if drawn is not None:
+                step_s = world.sample_s(drawn.plan) * drawn.plan.node_batch
+                results.append(_result(drawn.plan, dict(drawn.parameters), step_s, draw))
+        for result in results:
+            store.add_trial(ids[0], result)
+        for number in range(max(1, trials // _PER_SEARCH)):
+            store.save_plan(_stored(studies[number % _STUDIES], results[number % each]))
+        store.finish_search(ids[0])
+    # One write for each trial, as a search does it, would take minutes here.
+    with closing(sqlite3.connect(database)) as connection, connection:
+        columns = [row[1] for row in connection.execute("PRAGMA table_info(trials)")]
+        kept = ", ".join(name for name in columns if name not in ("id", "study_id"))
+        for study_id in ids[1:]:
+            connection.execute(
+                f"INSERT INTO trials (study_id, {kept}) SELECT ?, {kept} FROM trials"
+                " WHERE study_id = ?",
+                (study_id, ids[0]),
+            )
+    return studies[0]
+
+
+def _result(
+    plan: Plan, parameters: dict[str, Setting], step_s: float, draw: np.random.Generator
+) -> TrialResult:
+    turns = step_s * np.exp(0.03 * draw.normal(size=_TURNS))
+    return TrialResult(
+        plan=plan,
+        role=Role.SEARCH,
+        outcome=Outcome.OK,
+        measurement=Measurement(
+            warmup_s=(2 * step_s, step_s),
+            samples_s=tuple(map(float, turns)),
+            rounds=tuple(range(1, _TURNS + 1)),
+        ),
+        peak_memory_bytes=2**30,
+        elapsed_s=5.0 + 2 * _TURNS * step_s,
+        parameters=parameters,
+    )
+
+
+def _stored(study: Study, result: TrialResult) -> StoredPlan:
+    rate = result.throughput_samples_per_s()
+    assert rate is not None
+    return StoredPlan(
+        use_case=study.use_case,
+        use_case_digest=study.data,
+        node=study.node,
+        fingerprint=study.fingerprint,
+        plan=result.plan,
+        throughput_samples_per_s=rate,
+        speedup=replace(rate, median=2.0, low=1.9, high=2.1),
+        baseline=None,
+        peak_memory_bytes=2**30,
+        created_at=utc_now(),
+        software=_SOFTWARE,
+    )
+
+
+if __name__ == "__main__":
+    run_bench(main)

@@ -1,0 +1,59 @@
+"""Disturbances of a search: what others took of the machine while plans were timed, in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from statistics import fmean
+
+from planner.trials.result import TrialResult
+from probes.disturbance import Disturbance
+from probes.timing import DisturbedTurn
+
+_WORTH_SAYING = 0.1
+"""Part of the turns that count."""
+
+_LEAST_CORES, _LEAST_WAITING = 0.05, 0.1
+"""Means below which a cause is not named."""
+
+
+def explain_disturbances(results: Sequence[TrialResult]) -> str | None:
+    """Say by what and how often turns were disturbed; ``None`` where that changes little.
+
+    Args:
+        results: Trials of a search. A plan that was stored twice has its first turns in both.
+    """
+    turns, counted = dict[tuple[str, int], DisturbedTurn](), set[tuple[str, int]]()
+    for result in results:
+        if (known := result.measurement) is None:
+            continue
+        plan = repr(result.plan)
+        counted |= {(plan, number) for number in known.rounds}
+        turns |= {(plan, turn.round): turn for turn in known.disturbed}
+    disturbed = [turn.disturbance for turn in turns.values() if not turn.was_repeated]
+    if len(disturbed) < _WORTH_SAYING * max(1, len(counted)):
+        return None
+    causes = " and ".join(_causes(disturbed)) or "others disturbed plans"
+    share = 100 * len(disturbed) / len(counted)
+    repeated = sum(turn.was_repeated for turn in turns.values())
+    again = f" ({repeated} more were made again)" if repeated else ""
+    return (
+        f"{causes} during {share:.0f} % of the turns{again}: "
+        "end them, or raise --budget for surer intervals"
+    )
+
+
+def _causes(disturbed: Sequence[Disturbance]) -> Iterator[str]:
+    others = fmean(one.others_cores or 0.0 for one in disturbed)
+    if others >= _LEAST_CORES:
+        yield f"other processes used {others:.1f} cores"
+    stolen = fmean(one.stolen_cores for one in disturbed)
+    if stolen >= _LEAST_CORES:
+        yield f"the hypervisor gave {stolen:.1f} cores to other machines"
+    throttled = fmean(one.throttled_cores for one in disturbed)
+    if throttled >= _LEAST_CORES:
+        yield f"a used-up quota kept {throttled:.1f} cores idle"
+    if hot := sum(one.overheated for one in disturbed):
+        yield f"the processor slowed down for heat {hot} times"
+    waiting = fmean(one.waiting_share or 0.0 for one in disturbed)
+    if waiting >= _LEAST_WAITING and all(one.others_cores is None for one in disturbed):
+        yield f"tasks waited for a core {100 * waiting:.0f} % of the time"

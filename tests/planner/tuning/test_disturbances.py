@@ -1,0 +1,72 @@
+"""The line that says what others took of the machine while plans were timed."""
+
+from dataclasses import replace
+
+import pytest
+
+from launch.plan import Plan
+from planner.trials.result import Outcome, Role, TrialResult
+from planner.tuning.disturbances import explain_disturbances
+from probes.disturbance import Disturbance
+from probes.timing import DisturbedTurn, Measurement
+
+BUSY = Disturbance(others_cores=0.8)
+
+
+def trial(turns=10, *, counted=0, repeated=0, disturbance=BUSY, batch=32):
+    """A trial of some turns, of which the first were disturbed; others were made again."""
+    numbers = tuple(range(1, turns + 1))
+    disturbed = [
+        DisturbedTurn(round=number, disturbance=disturbance, was_repeated=False)
+        for number in numbers[:counted]
+    ] + [
+        DisturbedTurn(round=100 + number, disturbance=disturbance, was_repeated=True)
+        for number in range(repeated)
+    ]
+    return TrialResult(
+        plan=Plan(strategy="sequential", node_batch=batch),
+        role=Role.SEARCH,
+        outcome=Outcome.OK,
+        measurement=Measurement(
+            samples_s=(1.0,) * turns, rounds=numbers, disturbed=tuple(disturbed)
+        ),
+        elapsed_s=20.0,
+    )
+
+
+def test_quiet_search_says_nothing():
+    assert explain_disturbances([trial()]) is None
+    assert explain_disturbances([]) is None
+
+
+def test_turns_that_were_all_made_again_are_no_reason_to_say_anything():
+    assert explain_disturbances([trial(repeated=5)]) is None
+
+
+def test_what_disturbed_turns_that_count_is_said_with_the_remedy():
+    said = explain_disturbances([trial(counted=2, repeated=3), trial(counted=4, batch=64)])
+    assert said == (
+        "other processes used 0.8 cores during 30 % of the turns (3 more were made again): "
+        "end them, or raise --budget for surer intervals"
+    )
+
+
+def test_plan_that_was_stored_twice_counts_once():
+    first = trial(turns=2, counted=2)
+    assert explain_disturbances([first, trial(counted=2)]) == explain_disturbances(
+        [trial(counted=2)]
+    )
+
+
+@pytest.mark.parametrize(
+    ("disturbance", "said"),
+    [
+        (Disturbance(stolen_cores=0.3), "the hypervisor gave 0.3 cores to other machines"),
+        (Disturbance(throttled_cores=1.0), "a used-up quota kept 1.0 cores idle"),
+        (Disturbance(overheated=1), "the processor slowed down for heat 5 times"),
+        (Disturbance(waiting_share=0.4), "tasks waited for a core 40 % of the time"),
+        (replace(BUSY, stolen_cores=0.2), "0.8 cores and the hypervisor gave 0.2 cores"),
+    ],
+)
+def test_each_cause_is_named(disturbance, said):
+    assert said in explain_disturbances([trial(counted=5, disturbance=disturbance)])
