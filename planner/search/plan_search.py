@@ -21,7 +21,7 @@ from planner.search.effects import ObservedTime, PredictedTime, explain
 from planner.search.failures import FailureCounts
 from planner.search.likeness import SimilarTrials
 from planner.search.memory import MemoryModel
-from planner.search.sampler import PLAN, WEIGHT, PlanSampler
+from planner.search.sampler import PLAN, SO_FAR, WEIGHT, PlanSampler
 from planner.search.space import PlanSpace, plan_key
 from planner.trials.result import TrialResult
 from probes import codec
@@ -157,6 +157,14 @@ class PlanSearch:
             merged = replace(known or study, results=(*results, *study.results))
             self._similar[study.study_id] = merged
         self._sampler.set_earlier(_observe(list(self._similar.values()), self._over_samples))
+
+    def note(self, proposal: Proposal, result: TrialResult) -> None:
+        """Learn what a proposed plan that still runs has shown until now; `tell` ends it."""
+        time_s = time_per_sample_s(result, self._over_samples)
+        if time_s is not None:
+            self._tried[plan_key(result.plan)] = result.plan
+            proposal._trial.set_user_attr(WEIGHT, _weight(result))
+            proposal._trial.set_user_attr(SO_FAR, time_s)
 
     def expected_gain(self) -> float:
         """Give what the best untried plan is expected to gain, as a part of the time per sample.

@@ -30,6 +30,9 @@ PLAN = "plan"
 WEIGHT = "weight"
 """Attribute of a trial: how many whole trials its time counts for, 1 where it is missing."""
 
+SO_FAR = "so_far_s"
+"""Attribute of a trial that still runs: the time per sample that it has shown until now."""
+
 _ROUNDS, _BEAM, _RANDOM = 5, 6, 6
 """Rounds of changing one setting of the most promising plans, how many of them, and how many plans
 are drawn at random to begin with beside guesses and the best so far."""
@@ -41,7 +44,7 @@ _LOOKS = 12
 _LEAST_DEVIATION = 1e-6
 
 
-_NOTHING_KNOWN: tuple[tuple[int, TrialState], ...] = ((-1, TrialState.FAIL),)
+_NOTHING_KNOWN: tuple[tuple[int, TrialState, float | None], ...] = ((-1, TrialState.FAIL, None),)
 """Trials that no study has: the effects are still to be fitted."""
 
 
@@ -165,21 +168,22 @@ class PlanSampler(optuna.samplers.BaseSampler):
     def _learn(self, study: optuna.Study, without: int | None) -> None:
         """Fit the effects again where the trials are not those of the last time."""
         trials = [t for t in study.get_trials(deepcopy=False) if t.number != without]
-        state = tuple((t.number, t.state) for t in trials)
+        state = tuple((t.number, t.state, t.user_attrs.get(SO_FAR)) for t in trials)
         if state == self._known_at:
             return
         self._known_at, self._next = state, None
         done = [
-            ObservedTime(plan, math.log(trial.value), weight=trial.user_attrs.get(WEIGHT, 1.0))
+            ObservedTime(plan, math.log(time_s), weight=trial.user_attrs.get(WEIGHT, 1.0))
             for trial in trials
-            if trial.state is TrialState.COMPLETE and trial.value is not None
+            if (time_s := _time_s(trial)) is not None
             if (plan := self._plan_of(trial)) is not None
         ]
         self._effects = Effects(self._columns, [*self._earlier, *done])
         running = [
             plan
             for trial in trials
-            if trial.state is TrialState.RUNNING and (plan := self._plan_of(trial)) is not None
+            if trial.state is TrialState.RUNNING and _time_s(trial) is None
+            if (plan := self._plan_of(trial)) is not None
         ]
         if running and done:
             # What runs is taken to show what is expected of it, so that others are tried beside it.
@@ -285,8 +289,8 @@ class PlanSampler(optuna.samplers.BaseSampler):
 
     def _done(self, study: optuna.Study) -> list[Plan]:
         """Give the plans whose time is known and that might be chosen."""
-        complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-        plans = {plan_key(p): p for t in complete if (p := self._plan_of(t)) is not None}
+        timed = [t for t in study.get_trials(deepcopy=False) if _time_s(t) is not None]
+        plans = {plan_key(p): p for t in timed if (p := self._plan_of(t)) is not None}
         return [plan for plan in plans.values() if self._chance(plan) > 0]
 
     def _best_log_s(self, study: optuna.Study) -> float:
@@ -312,6 +316,13 @@ class PlanSampler(optuna.samplers.BaseSampler):
             if trial.params and self._plan_of(trial) == plan:
                 return dict(trial.params)
         return {}
+
+
+def _time_s(trial: FrozenTrial) -> float | None:
+    """Give the time per sample that a trial has shown, also one that still runs."""
+    if trial.state is TrialState.COMPLETE:
+        return trial.value
+    return trial.user_attrs.get(SO_FAR) if trial.state is TrialState.RUNNING else None
 
 
 class _Pool:

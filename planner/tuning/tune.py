@@ -63,11 +63,12 @@ _MOST_FINAL_ROUNDS = 20
 _LEAST_FINAL_SHARE, _FINAL_SHARE = 0.25, 0.45
 """Part of the budget for the final, at least and at most."""
 
-_RARE_ROUNDS = 2
-"""Turns at each start of plans that are timed for comparison alone."""
+_RARE_ROUNDS = 3
+"""Turns of plans that are timed for comparison alone, at the first start."""
 
-_LARGEST_RARE_SHARE = 0.08
-"""Part of the budget that such a plan may take."""
+_LARGEST_RARE_SHARE, _LARGEST_SHARE_PART = 0.08, 0.4
+"""Part of the budget that such a plan may take, and part of that for a smaller batch of the best
+plan, which only a job with other nodes needs."""
 
 _MEMORY_SHARE = 0.8
 """Part of the node's memory for all plans side by side."""
@@ -288,6 +289,7 @@ class Tuner:
         limit = self._request.trials
         if limit is not None and self._drawn >= limit:
             return None
+        self._note_turns(search)
         if self._knows_enough(search):
             return None
         spare_s = self._remaining_s() - self._final_reserve_s()
@@ -313,10 +315,20 @@ class Tuner:
         if later.similar:
             search.learn_similar(later.similar)
 
+    def _note_turns(self, search: PlanSearch) -> None:
+        """Tell the search what plans that still race have shown: the best of all is one of them."""
+        for entrant in self._entrants:
+            proposal = self._proposals.get(id(entrant))
+            if proposal is not None and entrant.turns_s and entrant.failure is None:
+                search.note(proposal, self._without_drift(entrant.result()))
+
     def _knows_enough(self, search: PlanSearch) -> bool:
         """Tell whether no untried plan is expected to gain what trials can show."""
         timed = sum(1 for r in self._findings.results if r.outcome.has_times and r.measurement)
-        is_racing = any(id(entrant) in self._proposals for entrant in self._entrants)
+        is_racing = any(
+            id(entrant) in self._proposals and len(entrant.turns_s) < _LEAST_ROUNDS
+            for entrant in self._entrants
+        )
         if timed < _LEAST_TRIALS or is_racing or search.expected_gain() >= WORTHWHILE_GAIN:
             return False
         gain = f"{100 * WORTHWHILE_GAIN:.0f} %"
@@ -362,7 +374,8 @@ class Tuner:
         least = 1 if plans[0].precision == "fp32" else min(2, len(plans))
         for starts, compared, count in _finals(range(len(plans), least - 1, -1), rare):
             raced = [plan for plan in plans[:count] if plan != defaults] + [defaults]
-            needed_s = starts * self._final_time_s([*raced, *(plan for plan, _ in compared)])
+            needed_s = starts * self._final_time_s(raced)
+            needed_s += self._final_time_s([plan for plan, _ in compared])
             if _MARGIN * needed_s < self._remaining_s():
                 break
         else:
@@ -379,7 +392,7 @@ class Tuner:
                     for plan in [*raced, *(p for p, _ in compared)]
                 ]
             else:
-                for entrant in (e for e in entrants if e.failure is None):
+                for entrant in (e for e in entrants if e.failure is None and not e.role.is_rare):
                     entrant.is_parked = self._race.is_apart
                     if self._race.is_apart:
                         continue
@@ -430,17 +443,18 @@ class Tuner:
         limit_s = _LARGEST_RARE_SHARE * self._request.budget_s
         for plan, role in wanted:
             is_new = plan not in (best, findings.defaults_plan) and repr(plan) not in found
-            if is_new and _STARTS * self._final_time_s([plan]) <= limit_s:
+            part = _LARGEST_SHARE_PART if role is Role.SHARE else 1.0
+            if is_new and self._final_time_s([plan]) <= part * limit_s:
                 found[repr(plan)] = (plan, role)
         return list(found.values())
 
     def _final_reserve_s(self) -> float:
         """Time to set aside for the final."""
         plans = (self._finalists() or [self._findings.defaults_plan])[:2]
-        plans = [*plans, self._findings.defaults_plan]
-        plans += [plan for plan, _ in self._rare_plans(plans[0])]
+        rare = [plan for plan, _ in self._rare_plans(plans[0])]
+        raced_s = self._final_time_s([*plans, self._findings.defaults_plan])
         budget_s = self._request.budget_s
-        needed_s = 1.3 * _MARGIN * _STARTS * self._final_time_s(plans)
+        needed_s = 1.3 * _MARGIN * (_STARTS * raced_s + self._final_time_s(rare))
         return min(max(needed_s, _LEAST_FINAL_SHARE * budget_s), _FINAL_SHARE * budget_s)
 
     # Entering and leaving.
@@ -497,15 +511,20 @@ class Tuner:
         result = replace(result, elapsed_s=entrant.elapsed_s - entrant.stored_s)
         entrant.is_stored, entrant.stored_turns = True, len(entrant.turns_s)
         entrant.stored_s = entrant.elapsed_s
-        if (known := result.measurement) is not None and known.rounds:
-            racing = [one.result() for one in self._entrants]
-            levels = fit_log_times([*self._findings.current_results(), *racing, result])
-            raw = math.log(known.median_s / result.plan.node_batch)
-            drift = math.exp(raw - levels[repr(result.plan)])
-            result = replace(result, measurement=replace(known, drift=drift))
-        ended = self._findings.add(result)
+        ended = self._findings.add(self._without_drift(result))
         self._listener(ended)
         return ended.result
+
+    def _without_drift(self, result: TrialResult) -> TrialResult:
+        """Note in a result how slow the machine was meanwhile, by the plans beside it."""
+        known = result.measurement
+        if known is None or not known.rounds:
+            return result
+        racing = [one.result() for one in self._entrants]
+        levels = fit_log_times([*self._findings.current_results(), *racing, result])
+        raw = math.log(known.median_s / result.plan.node_batch)
+        drift = math.exp(raw - levels[repr(result.plan)])
+        return replace(result, measurement=replace(known, drift=drift))
 
     def _remaining_s(self) -> float:
         return self._deadline - self._clock()
@@ -517,6 +536,8 @@ class Tuner:
         """Put the user's limits into the search space, and leave out what takes too long."""
         defaults = self._findings.defaults()
         time_s = (time_per_sample_s(defaults) if defaults else None) or 0.0
+        # What is too large as far as plans are known now, `TrialTimes.is_affordable` leaves out.
+        time_s /= self._findings.node.cpu.usable_cores
         return limit_choices(
             self._findings.case, self._request, least_time_per_sample_s=_STEPS_OF_TRIAL * time_s
         )

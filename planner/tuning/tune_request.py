@@ -14,8 +14,7 @@ from planner.trials.result import Role, TrialResult
 from planner.tuning.choice import Candidate
 from probes.hardware import Hardware
 
-_BATCH_FACTORS = (1, 2, 4, 8)
-_GPU_BATCH_FACTORS = (1, 2, 4, 8, 16, 32, 64)
+_BATCH_FACTORS = (1, 2, 4, 8, 16, 32, 64)
 _LEAST_STEPS = 4
 """Steps in which two plans get warm and have two turns each: 8, of which a plan that is better than
 PyTorch's defaults needs half the time."""
@@ -69,22 +68,22 @@ def limit_choices(
     least = (min(case.default_batch, request.max_batch or case.default_batch),)
     affordable = tuple(
         batch
-        for batch in _batches(case, request, _BATCH_FACTORS)
+        for batch in _batches(case, request)
         if least_time_per_sample_s * batch <= LARGEST_SHARE * request.budget_s
     )
     return replace(
         case,
         can_compile=case.can_compile and request.budget_s >= _COMPILING_BUDGET_S,
         batch_choices=asked or affordable or least,
-        gpu_batch_choices=asked or _batches(case, request, _GPU_BATCH_FACTORS) or least,
+        gpu_batch_choices=asked or _batches(case, request) or least,
         inputs=("files",) if request.no_cache else case.inputs,
     )
 
 
-def _batches(case: CaseFacts, request: TuneRequest, factors: Sequence[int]) -> tuple[int, ...]:
+def _batches(case: CaseFacts, request: TuneRequest) -> tuple[int, ...]:
     """Give multiples of the default batch, up to all samples and the user's limit."""
     largest = min(case.train_samples, request.max_batch or case.train_samples)
-    batches = (case.default_batch * factor for factor in factors)
+    batches = (case.default_batch * factor for factor in _BATCH_FACTORS)
     return tuple(batch for batch in batches if batch <= largest)
 
 
