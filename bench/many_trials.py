@@ -1,4 +1,4 @@
-"""Time that commands take on a database of 10,000 trials: a search's first proposal, lists of plans.
+"""Time that commands take on a database of 10,000 trials: a first proposal, a list of plans.
 
 A search reads the trials of its own study and those of machines and use cases that are alike, and
 fits its model to them. The rest of what ``tune`` does at its start, such as loading torch, is the

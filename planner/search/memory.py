@@ -77,7 +77,8 @@ class MemoryModel:
         parts = self._parts(plan)
         spread = self._covariance @ parts
         gain = spread / (parts @ spread + (_ACCURACY * peak_bytes) ** 2)
-        self._mean = np.maximum(self._mean + gain * (peak_bytes - parts @ self._mean), 0.0)
+        # Not cut off at 0: what one part is denied the next peaks would give to another.
+        self._mean = self._mean + gain * (peak_bytes - parts @ self._mean)
         self._covariance = self._covariance - np.outer(gain, spread)
 
     def _parts(self, plan: Plan) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

@@ -42,9 +42,9 @@ _LEAST_LIMIT_S = 10.0
 _LEAST_TRIALS = 10
 """Trials of the study before a search may end because nothing promises to gain."""
 
-_UNLIKELY = 1.64
-"""Standard errors behind the incumbent from which on more turns are not worth their time: the plan
-leaves without being called slower."""
+_UNLIKELY, _UNLIKELY_AT_ONCE = 1.64, 2.6
+"""Standard errors behind the incumbent from which on more turns are not worth their time, and after
+a single one: the plan leaves without being called slower."""
 
 _STARTS = 2
 """Times that each plan of the final is started afresh."""
@@ -56,11 +56,11 @@ from which on more rounds are not worth their time."""
 _PUNCTUAL = 0.98
 """Part of the time left that the final plans with."""
 
-_MARGIN = 1.1
-"""How much longer a final may take than its steps until now would."""
+_MARGIN, _RESERVE_MARGIN = 1.1, 1.2
+"""How much longer a final may take than its steps until now would, and what is set aside for it."""
 
 _MOST_FINAL_ROUNDS = 20
-_LEAST_FINAL_SHARE, _FINAL_SHARE = 0.25, 0.45
+_LEAST_FINAL_SHARE, _FINAL_SHARE = 0.2, 0.4
 """Part of the budget for the final, at least and at most."""
 
 _RARE_ROUNDS = 3
@@ -240,7 +240,7 @@ class Tuner:
             elif ahead - sure > 0 or (is_over and ahead > 0):
                 self._leave(incumbent, search=search)
                 incumbent = challenger
-            elif is_over or (len(logs) >= _LEAST_ROUNDS and ahead + _UNLIKELY * error < 0):
+            elif is_over or ahead + _doubt(len(logs)) * error < 0:
                 self._leave(challenger, search=search)
             else:
                 staying.append(challenger)
@@ -325,10 +325,7 @@ class Tuner:
     def _knows_enough(self, search: PlanSearch) -> bool:
         """Tell whether no untried plan is expected to gain what trials can show."""
         timed = sum(1 for r in self._findings.results if r.outcome.has_times and r.measurement)
-        is_racing = any(
-            id(entrant) in self._proposals and len(entrant.turns_s) < _LEAST_ROUNDS
-            for entrant in self._entrants
-        )
+        is_racing = any(id(entrant) in self._proposals for entrant in self._entrants)
         if timed < _LEAST_TRIALS or is_racing or search.expected_gain() >= WORTHWHILE_GAIN:
             return False
         gain = f"{100 * WORTHWHILE_GAIN:.0f} %"
@@ -454,7 +451,7 @@ class Tuner:
         rare = [plan for plan, _ in self._rare_plans(plans[0])]
         raced_s = self._final_time_s([*plans, self._findings.defaults_plan])
         budget_s = self._request.budget_s
-        needed_s = 1.3 * _MARGIN * (_STARTS * raced_s + self._final_time_s(rare))
+        needed_s = _RESERVE_MARGIN * (_STARTS * raced_s + self._final_time_s(rare))
         return min(max(needed_s, _LEAST_FINAL_SHARE * budget_s), _FINAL_SHARE * budget_s)
 
     # Entering and leaving.
@@ -537,14 +534,21 @@ class Tuner:
         defaults = self._findings.defaults()
         time_s = (time_per_sample_s(defaults) if defaults else None) or 0.0
         # What is too large as far as plans are known now, `TrialTimes.is_affordable` leaves out.
-        time_s /= self._findings.node.cpu.usable_cores
+        cores = self._findings.node.cpu.usable_cores
         return limit_choices(
-            self._findings.case, self._request, least_time_per_sample_s=_STEPS_OF_TRIAL * time_s
+            self._findings.case,
+            self._request,
+            least_time_per_sample_s=_STEPS_OF_TRIAL * time_s / cores,
+            cores=cores,
         )
 
 
 _STEPS_OF_TRIAL = 5
 """Steps that a plan makes until it is judged: to get warm, and a few turns."""
+
+
+def _doubt(rounds: int) -> float:
+    return _UNLIKELY if rounds >= _LEAST_ROUNDS else _UNLIKELY_AT_ONCE
 
 
 def _are_settled(entrants: Sequence[Entrant]) -> bool:

@@ -15,6 +15,8 @@ from planner.tuning.choice import Candidate
 from probes.hardware import Hardware
 
 _BATCH_FACTORS = (1, 2, 4, 8, 16, 32, 64)
+_CPU_FACTOR = 8
+"""Largest batch on a CPU / the default one, where it does not have more cores than that."""
 _LEAST_STEPS = 4
 """Steps in which two plans get warm and have two turns each: 8, of which a plan that is better than
 PyTorch's defaults needs half the time."""
@@ -51,7 +53,7 @@ class TuneRequest:
 
 
 def limit_choices(
-    case: CaseFacts, request: TuneRequest, *, least_time_per_sample_s: float
+    case: CaseFacts, request: TuneRequest, *, least_time_per_sample_s: float, cores: int = 1
 ) -> CaseFacts:
     """Name the batches and inputs that may be tried.
 
@@ -63,12 +65,14 @@ def limit_choices(
         request: The user's limits.
         least_time_per_sample_s: Time that a trial takes at least on a CPU for each sample of
             its batch.
+        cores: Of the node: many want a larger batch to have enough to do each.
     """
     asked = () if request.batch_size is None else (request.batch_size,)
     least = (min(case.default_batch, request.max_batch or case.default_batch),)
     affordable = tuple(
         batch
         for batch in _batches(case, request)
+        if batch <= max(_CPU_FACTOR, cores) * case.default_batch
         if least_time_per_sample_s * batch <= LARGEST_SHARE * request.budget_s
     )
     return replace(

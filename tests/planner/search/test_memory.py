@@ -55,3 +55,18 @@ def test_what_ran_out_of_memory_does_so_with_more_samples():
     assert not model.may_fit(replace(plan, fused_optimizer=True))
     assert model.may_fit(replace(plan, node_batch=256))
     assert model.may_fit(replace(plan, micro_batches=2))
+
+
+def test_plans_that_need_less_than_was_believed_do_not_shut_out_all_others():
+    """The story: each part was cut off at 0, and what the processes were denied went to a sample:
+    884 MB of one that needed 0.1 MB. Nothing fitted any more, and the search ended early."""
+    model = MemoryModel(CASE, SMALL)
+    plans = [
+        replace(PLAN, node_batch=32 * 2**number, micro_batches=micro, processes=k, replicas=k)
+        for number in range(3)
+        for micro in (1, 4)
+        for k in (1, 2)
+    ]
+    model.learn([result(plan, 10**8) for plan in plans])
+    assert all(model.may_fit(plan) for plan in plans)
+    assert model.may_fit(replace(PLAN, node_batch=256))
