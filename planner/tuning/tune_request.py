@@ -15,8 +15,8 @@ from planner.tuning.choice import Candidate
 from probes.hardware import Hardware
 
 _BATCH_FACTORS = (1, 2, 4, 8, 16, 32, 64)
-_CPU_FACTOR = 8
-"""Largest batch on a CPU / the default one, where it does not have more cores than that."""
+_LEAST_FACTOR, _FACTOR_OF_A_CORE = 8, 4
+"""Largest batch on a CPU / the default one: at least, and for each core."""
 _LEAST_STEPS = 4
 """Steps in which two plans get warm and have two turns each: 8, of which a plan that is better than
 PyTorch's defaults needs half the time."""
@@ -72,7 +72,7 @@ def limit_choices(
     affordable = tuple(
         batch
         for batch in _batches(case, request)
-        if batch <= max(_CPU_FACTOR, cores) * case.default_batch
+        if batch <= max(_LEAST_FACTOR, _FACTOR_OF_A_CORE * cores) * case.default_batch
         if least_time_per_sample_s * batch <= LARGEST_SHARE * request.budget_s
     )
     return replace(
