@@ -9,6 +9,10 @@ from probes.timing import Interval
 
 _PREFIXES = ("B", "KiB", "MiB", "GiB", "TiB")
 _FIGURES = 3
+_WIDE = 0.2
+"""Of a value: an interval that reaches farther says little."""
+
+_LOPSIDED = 1.5
 _ROUNDING = 1e-6
 """0.7 times 10 is a little more than 7 to a computer."""
 
@@ -37,14 +41,25 @@ def format_number(value: float) -> str:
 def format_interval(interval: Interval | None) -> str:
     """Write a value with the longer side of its interval: ``42.8 ±0.7``.
 
-    The side rounds up, since an interval that is shown narrower than it is claims too much.
+    The side rounds up, since an interval that is shown narrower than it is claims too much. A wide
+    interval with one side much longer than the other has both ends instead: ``20 (4 to 103)``.
     """
     if interval is None:
         return ""
+    sides = (interval.median - interval.low, interval.high - interval.median)
+    if is_uncertain(interval) and max(sides) > _LOPSIDED * min(sides):
+        return format_range(interval)
     digits = len(format_number(interval.median).partition(".")[2])
-    side = max(interval.high - interval.median, interval.median - interval.low)
-    side = math.ceil(side * 10**digits - _ROUNDING) / 10**digits
+    side = math.ceil(max(sides) * 10**digits - _ROUNDING) / 10**digits
     return f"{interval.median:.{digits}f} ±{side:.{digits}f}"
+
+
+def is_uncertain(interval: Interval | None) -> bool:
+    """Whether an interval reaches more than 20 % of its value to a side."""
+    if interval is None:
+        return False
+    side = max(interval.high - interval.median, interval.median - interval.low)
+    return side > _WIDE * interval.median
 
 
 def format_range(interval: Interval) -> str:

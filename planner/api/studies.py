@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from planner.plans.stored_plan import StoredPlan
+from planner.plans.software import current_software
+from planner.plans.stored_plan import StoredPlan, stale_reasons
 from planner.records.machine_record import MachineRecord
 from planner.records.study_record import FailureCount, StudyRecord
 from planner.store import Store
@@ -36,6 +37,9 @@ class FoundStudy:
 
     failures: Sequence[FailureCount] = ()
     """Of all trials, the most frequent first."""
+
+    stale_reasons: tuple[str, ...] = ()
+    """Why the latest plan is stale; empty where it is not."""
 
     @property
     def best(self) -> StoredTrial | None:
@@ -112,6 +116,7 @@ def get(study_id: int, *, most_trials: int | None = None, db: str = "planner.db"
         plans = store.catalog.plans(study_id=study_id)
         trials = store.catalog.trials(study_id=study_id, most=most_trials)
         failures = store.catalog.failures(study_id)
+        fingerprint = store.catalog.fingerprints().get(record.node)
     machine = next(
         (
             one
@@ -126,6 +131,9 @@ def get(study_id: int, *, most_trials: int | None = None, db: str = "planner.db"
         plans=plans[::-1],
         machine=machine,
         failures=failures,
+        stale_reasons=stale_reasons(plans[0], fingerprint=fingerprint, software=current_software())
+        if plans
+        else (),
     )
 
 

@@ -52,7 +52,8 @@ def predict(
         0.42
 
     Args:
-        use_case: As `make_workload` spells it; else the one with the latest plan on one of them.
+        use_case: As `make_workload` spells it; else the one with the latest plan, one that all of
+            them have a plan of before others.
         hosts: Of a network that was measured with just these; else the last one.
         global_batch: Samples of a step; else the sum of the plans' batches.
         db: Database.
@@ -74,8 +75,11 @@ def predict(
             one.fingerprint: one.hardware for one in store.catalog.machines() if one.hardware
         }
         nodes = {host: machines.get(mark) for host, mark in network.hardware.items()}
+        marks = set(network.fingerprints) & machines.keys()
         if use_case is None:
-            use_case = store.catalog.latest_use_case(set(network.fingerprints) & machines.keys())
+            use_case = store.catalog.latest_use_case(marks, on_all=True)
+        if use_case is None:
+            use_case = store.catalog.latest_use_case(marks)
         if use_case is None:
             why = "no plan of any of these hosts is stored: tune them first"
             return HostsTogether(network=network, use_case=None, reason=why)

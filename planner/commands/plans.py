@@ -101,7 +101,7 @@ def export(db: str, out: Output, plan_id: int, format_name: str) -> None:
         document["commands"] = plain_commands(found.stored.plan)
         text = json.dumps(document, indent=2, allow_nan=False) + "\n"
     else:
-        text = export_text(found.stored, chosen)
+        text = export_text(found.stored, chosen, found.stale_reasons)
         document = {"id": plan_id, "format": chosen, "text": text}
     if not out.as_json:
         sys.stdout.write(text)

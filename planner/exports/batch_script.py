@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 
 from planner.exports.head import head_lines
 from planner.exports.shell_script import exports, notes, script_settings
@@ -11,7 +12,7 @@ from planner.plans.stored_plan import StoredPlan
 from planner.quantities import printable
 
 
-def batch_script(stored: StoredPlan) -> str:
+def batch_script(stored: StoredPlan, stale_reasons: Sequence[str] = ()) -> str:
     """Give a script for ``sbatch``.
 
     With a script of one's own as its argument srun starts the processes of the plan, which find in
@@ -27,7 +28,7 @@ def batch_script(stored: StoredPlan) -> str:
     use_case = shlex.quote(printable(stored.use_case))
     lines = [
         "#!/bin/bash",
-        *(f"# {line}" for line in head_lines(stored)),
+        *(f"# {line}" for line in head_lines(stored, stale_reasons)),
         "# Submit it where the environment of PyTorch is active:",
         "#   sbatch plan.sbatch YOUR_SCRIPT.py ARGUMENTS   srun starts your script; no ddlplan",
         "#   sbatch plan.sbatch                            ddlplan launch trains the use case",

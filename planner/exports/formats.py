@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from planner.errors import UsageError
 from planner.exports.batch_script import batch_script
@@ -14,9 +14,9 @@ from planner.plans.stored_plan import StoredPlan
 JSON = "json"
 """What ``plans import`` reads."""
 
-_TEXTS: dict[str, Callable[[StoredPlan], str]] = {
-    "mpirun": lambda stored: plain_commands(stored.plan)["mpirun"] + "\n",
-    "torchrun": lambda stored: plain_commands(stored.plan)["torchrun"] + "\n",
+_TEXTS: dict[str, Callable[[StoredPlan, Sequence[str]], str]] = {
+    "mpirun": lambda stored, _: plain_commands(stored.plan)["mpirun"] + "\n",
+    "torchrun": lambda stored, _: plain_commands(stored.plan)["torchrun"] + "\n",
     "sbatch": batch_script,
     "shell": shell_script,
     "python": python_module,
@@ -39,6 +39,12 @@ def find_format(name: str) -> str:
     return found
 
 
-def export_text(stored: StoredPlan, text_format: str) -> str:
-    """Give a plan in one of `TEXT_FORMATS`, with a line break at its end."""
-    return _TEXTS[text_format](stored)
+def export_text(stored: StoredPlan, text_format: str, stale_reasons: Sequence[str] = ()) -> str:
+    """Give a plan in one of `TEXT_FORMATS`, with a line break at its end.
+
+    Args:
+        stored: The plan.
+        text_format: Scripts say in a comment that a plan is stale; command lines cannot.
+        stale_reasons: Why it is stale; empty where it is not.
+    """
+    return _TEXTS[text_format](stored, stale_reasons)

@@ -2,25 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from shlex import quote
+
 from launch.plan import Plan
-from planner.plans.stored_plan import StoredPlan
+from planner.plans.stored_plan import HERE, StoredPlan
 from planner.quantities import printable
 from planner.report.plan_line import describe_plan
 
 
-def head_lines(stored: StoredPlan) -> list[str]:
-    """Give lines of comments, without their sign.
+def head_lines(stored: StoredPlan, stale_reasons: Sequence[str] = ()) -> list[str]:
+    """Give lines of comments, without their sign; that a plan is stale is among them.
 
     Names are the user's, or a plan file's: control characters, which could end a comment, are
     shown as escapes.
     """
-    return [
-        printable(line)
-        for line in (
-            f"Plan {stored.id} of ddlplan: {describe_plan(stored.plan)}",
-            f"Measured with use case {stored.use_case} on {stored.node}.",
-        )
+    lines = [
+        f"Plan {stored.id} of ddlplan: {describe_plan(stored.plan)}",
+        f"Measured with use case {stored.use_case} on {stored.node}.",
     ]
+    if stale_reasons:
+        lines += [
+            f"STALE where it was exported: {'; '.join(stale_reasons).replace(HERE, 'there is')}.",
+            "Its times may not hold any more, and ddlplan launch refuses it without --allow-stale.",
+            f"Search again on {stored.node}: ddlplan tune --use-case {quote(stored.use_case)}",
+        ]
+    return [printable(line) for line in lines]
+
+
+def settings_of_script(plan: Plan) -> list[str]:
+    """Give the settings of a plan that no command line can set: a script of one's own does."""
+    phrases = {
+        f"batch {plan.node_batch}": True,
+        f"in {plan.micro_batches} micro-batches": plan.micro_batches > 1,
+        plan.memory_format: plan.memory_format != "contiguous",
+        plan.precision: plan.precision != "fp32",
+        f"{plan.loader_workers} loader workers": plan.loader_workers > 0,
+        "fused optimizer": plan.fused_optimizer,
+        "torch.compile": plan.compile,
+        **{f"{name}={value}": True for name, value in plan.options.items()},
+    }
+    return [phrase for phrase, is_so in phrases.items() if is_so] + settings_left(plan)
 
 
 def settings_left(plan: Plan) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from launch.plan import Plan
 from launch.system import allocators
@@ -37,14 +37,14 @@ for _setting, _value in ((-8, 1), (-1, 2**31 - 1), (-2, 64 << 20), (-4, 0)):
 """
 
 
-def python_module(stored: StoredPlan) -> str:
+def python_module(stored: StoredPlan, stale_reasons: Sequence[str] = ()) -> str:
     """Give a module of one screen that applies a plan in the process that imports it."""
-    return "".join(f"{line}\n" for line in _lines(stored))
+    return "".join(f"{line}\n" for line in _lines(stored, stale_reasons))
 
 
-def _lines(stored: StoredPlan) -> Iterator[str]:
+def _lines(stored: StoredPlan, stale_reasons: Sequence[str]) -> Iterator[str]:
     plan = stored.plan
-    yield from (f"# {line}" for line in head_lines(stored))
+    yield from (f"# {line}" for line in head_lines(stored, stale_reasons))
     yield "# Import it before torch computes anything; it needs no ddlplan. Started by, such as:"
     yield f"#   {plain_commands(plan)['torchrun']}"
     yield "# Yours to use: BATCH samples in MICRO_BATCHES, LOADER_WORKERS, model = prepare(model),"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from launch.plan import Plan
 from planner.exports.head import head_lines, settings_left
@@ -11,12 +11,12 @@ from planner.plans.plain_commands import plain_environment, torchrun_command
 from planner.plans.stored_plan import StoredPlan
 
 
-def shell_script(stored: StoredPlan) -> str:
+def shell_script(stored: StoredPlan, stale_reasons: Sequence[str] = ()) -> str:
     """Give a script for ``sh`` that runs a script of one's own by torchrun."""
     plan = stored.plan
     lines = [
         "#!/bin/sh",
-        *(f"# {line}" for line in head_lines(stored)),
+        *(f"# {line}" for line in head_lines(stored, stale_reasons)),
         "# It runs without ddlplan:  sh plan.sh YOUR_SCRIPT.py ARGUMENTS",
         *notes(plan),
         "set -eu",

@@ -124,6 +124,10 @@ def _interval_json(interval: Interval) -> dict[str, Any]:
     return {"median": interval.median, "ci_low": interval.low, "ci_high": interval.high}
 
 
+HERE = "here is"
+"""Before the version that would run a plan. Where a reason is read elsewhere, it says where."""
+
+
 def stale_reasons(
     stored: StoredPlan, *, fingerprint: str | None, software: Mapping[str, str]
 ) -> tuple[str, ...]:
@@ -146,7 +150,7 @@ def stale_reasons(
         # ddlplan.
         shown = release_series if package == "torch" else str
         if shown(made) != shown(now):
-            reasons.append(f"made with {package} {made}, here is {now}")
+            reasons.append(f"made with {package} {made}, {HERE} {now}")
     return tuple(reasons)
 
 

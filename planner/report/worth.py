@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.quantities import format_duration, format_interval, format_number, format_range
+from planner.quantities import format_duration, format_interval, format_range
 from planner.report.plan_line import describe_plan
 from planner.report.table import Column, Row, Terminal, render_facts, render_table
 from planner.worth.step_parts import StepPart
@@ -75,15 +75,37 @@ def worth_sentences(worth: PlanWorth) -> list[str]:
 
 
 def describe_runner_up(runner_up: RunnerUp) -> str:
-    """Say how far behind the next plan is, and how sure that is."""
-    lead = runner_up.lead
+    """Say how far behind the next plan is, how sure that is, and whether it is shown at all."""
+    lead, plan = runner_up.lead, describe_plan(runner_up.plan)
     word, sure = (
         ("faster", runner_up.certainty) if lead.median >= 1 else ("slower", 1 - runner_up.certainty)
     )
+    if lead.low <= 1 <= lead.high:
+        return (
+            f"{plan}; the stored plan is not shown to be faster: they were not told apart "
+            f"({change(lead)}, {_certainty(sure)} sure that it is {word})"
+        )
     return (
-        f"{describe_plan(runner_up.plan)}; the stored plan is {_percent(abs(lead.median - 1))} "
+        f"{plan}; the stored plan is {_percent(abs(lead.median - 1))} "
         f"{word} ({change_range(lead)}), {_certainty(sure)} sure"
     )
+
+
+def worth_title(worth: PlanWorth | None) -> str:
+    """Give a heading that claims no more than the runner-up's interval shows."""
+    lead = None if worth is None or worth.runner_up is None else worth.runner_up.lead
+    if lead is None:
+        return "What it is worth"
+    if lead.low > 1:
+        return "Why it wins, and what it is worth"
+    if lead.high < 1:
+        return "Another plan was faster: what this one is worth"
+    return "Not shown to be the fastest: what it is worth"
+
+
+def is_doubtful(worth: PlanWorth | None) -> bool:
+    """Whether another plan of the search looks faster, so that a new search is due."""
+    return worth is not None and worth.runner_up is not None and worth.runner_up.lead.median < 1
 
 
 def known_variations(worth: PlanWorth) -> list[Variation]:
@@ -104,11 +126,12 @@ def part_row(part: StepPart, worth: PlanWorth) -> Row:
 def baseline_row(one: KnownBaseline) -> Row:
     """Give a baseline as a row."""
     paid = one.epochs_until_paid
+    saved = "" if paid is None else f"{paid:.2f} epochs" if paid < 10 else f"{paid:.0f} epochs"
     return {
         "name": one.name,
         "rate": format_interval(one.throughput_samples_per_s),
         "speedup": format_range(one.speedup),
-        "paid": "" if paid is None else f"{format_number(paid)} epochs",
+        "paid": "less than one epoch" if paid is not None and paid < 1 else saved,
     }
 
 

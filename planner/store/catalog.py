@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from sqlalchemy import Select, Table, func, select
+from sqlalchemy import Select, Table, distinct, func, select
 
 from launch.case_facts import CaseFacts
 from planner.cluster.links import MeasuredLinks
@@ -105,10 +105,18 @@ class Catalog:
             query = query.where(plans.c.study_id == study_id)
         return self._database.fetch(_only(query, plans, use_case, node), plan_from_row)
 
-    def latest_use_case(self, fingerprints: Collection[str]) -> str | None:
-        """Give the use case of the latest plan on any of this hardware."""
+    def latest_use_case(self, fingerprints: Collection[str], *, on_all: bool = False) -> str | None:
+        """Give the use case of the latest plan on any of this hardware.
+
+        Args:
+            fingerprints: Of the hardware.
+            on_all: Only of a use case that has a plan on each of them.
+        """
         query = select(plans.c.use_case).where(plans.c.fingerprint.in_(fingerprints))
-        query = query.order_by(plans.c.id.desc()).limit(1)
+        query = query.group_by(plans.c.use_case).order_by(func.max(plans.c.id).desc()).limit(1)
+        if on_all:
+            count = func.count(distinct(plans.c.fingerprint))
+            query = query.having(count == len(set(fingerprints)))
         found = self._database.fetch(query, lambda row: str(row["use_case"]))
         return found[0] if found else None
 

@@ -116,7 +116,8 @@ def line_plot(
 def trial_plot(trials: Sequence[TrialPoint], *, title: str, x_title: str, y_title: str) -> str:
     """Draw trials as points with intervals, failed ones as crosses, and the best so far as a line.
 
-    The axis beside reaches to the highest value; intervals beyond it are cut.
+    The axis beside reaches to the ends of intervals, but to no more than half beyond the highest
+    value: those are cut.
     """
     values = [one.value for one in trials if one.value is not None]
     has_failed = len(values) < len(trials)
@@ -128,7 +129,9 @@ def trial_plot(trials: Sequence[TrialPoint], *, title: str, x_title: str, y_titl
     bottom = top + _HEIGHT
     floor = bottom - (18 if has_failed else 0)
     bests = [one.best for one in trials if one.best is not None]
-    y_axis = _value_axis([*values, *bests], top, floor, from_zero=True)
+    highest = max([*values, *bests], default=1.0)
+    ends = [min(one.high, 1.5 * highest) for one in trials if one.high is not None]
+    y_axis = _value_axis([*values, *bests, *ends], top, floor, from_zero=True)
     left = _left_of(y_axis)
     x_axis = Axis(
         min(one.x for one in trials) - 0.5,

@@ -93,7 +93,7 @@ def sums_figure(network: MeasuredLinks) -> Figure | None:
     if any(time is not None for _, time in busy):
         curves.append(Curve(label="all cores compute", points=busy))
     return Figure(
-        title="Sum over all hosts, by size",
+        title="Time of a gradient sum over all hosts, by its size",
         svg=line_plot(curves, title="time of an all-reduce", x_title="MiB of a host", y_title="ms"),
         columns=("message", "hosts idle", "all cores compute"),
         rows=[

@@ -108,8 +108,10 @@ def variations_figure(worth: PlanWorth) -> Figure | None:
         rows=[
             tuple(row[k] for k in ("setting", "value", "other", "speed", "basis")) for row in rows
         ],
-        note="Change of samples/s against this plan, with its 95 % interval where both were "
-        "measured. Hollow points are from a model.",
+        note="Change of samples/s against this plan, from trials of both where they "
+        "were measured, with a 95 % interval; hollow points are derived from others. The page of "
+        "the study has a model of all its trials, which may differ: trust what was measured "
+        "first.",
     )
 
 

@@ -76,7 +76,8 @@ def point_plot(marks: Sequence[Mark], *, title: str, unit: str, origin: float = 
         )
         return _whisker(mark, y, axis) + point
 
-    line = path("axis", f"M{axis.at(origin):.1f} 0V{_ROW * len(marks):.1f}")
+    x = axis.at(origin)  # beside the points alone: a line through the labels strikes them out
+    line = path("axis", "".join(f"M{x:.1f} {_ROW * n + 19:.1f}v16" for n in range(len(marks))))
     return _rows(marks, axis, draw, title=title, unit=unit, extra=line)
 
 

@@ -153,8 +153,9 @@ def effects_figure(effects: Sequence[SettingEffect]) -> Figure | None:
             (one.setting, one.value, one.other, change(one.speed), str(one.speed.count))
             for one in effects
         ],
-        note="Learned from all trials at once, those that differ in several settings included, "
-        "with the range that holds with 95 %.",
+        note="From a model of all trials at once, those that differ in several settings included, "
+        "with the range that holds with 95 %. A plan's page shows the same changes as pairs of "
+        "trials measured them: trust those first where there are any.",
     )
 
 

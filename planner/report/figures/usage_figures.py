@@ -13,7 +13,7 @@ from planner.report.figures.curves import MOST_CURVES, Curve, line_plot
 from planner.report.figures.figure import Figure
 
 _ROWS = 16
-_GIB, _MEGA = 2.0**30, 1e6
+_GIB, _MEGA, _KILO = 2.0**30, 1e6, 1e3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +124,8 @@ def _figure(
         return None
     last_s = max(use.time_s[-1] for _, use, _ in shown)
     time_unit, second = _time_unit(last_s)
+    if unit == "MB/s" and max(y or 0 for _, _, c in shown for y in c.mean) < 0.1 * _MEGA:
+        unit, size = "kB/s", _KILO
     curves = [
         Curve(
             label=label,

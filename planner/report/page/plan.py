@@ -61,7 +61,7 @@ def plan_page(
         f"<title>{_text(title)}</title><style>{_colours()}{_STYLE}</style></head><body>"
         f"<h1>{_text(title)}</h1>"
         f"<p>{_text(describe_plan(stored.plan))}</p><p>{_text(rate)} samples/s{_text(speedup)} "
-        '<span class="soft">(± is the 95 % interval)</span></p>'
+        '<span class="soft">(± and ranges in brackets are 95 % intervals)</span></p>'
         f'{said}{figures}<h2>All settings and evidence</h2><table class="facts">{facts}</table>'
         "</body></html>\n"
     )

@@ -90,7 +90,7 @@ def reading_endpoints(settings: ServiceSettings) -> list[Endpoint]:
         chosen = find_format(values["format"] or JSON)
         if chosen == JSON:
             return Found(data={**_plan_json(found), "commands": plain_commands(found.stored.plan)})
-        text = export_text(found.stored, chosen)
+        text = export_text(found.stored, chosen, found.stale_reasons)
         return Found(data={"id": found.stored.id, "format": chosen, "text": text})
 
     def plan_comparison(values: Values) -> Found:

@@ -19,6 +19,7 @@ from planner.service.guard.addresses import Addresses, is_loopback
 from planner.service.guard.attempts import WrongTokens
 from planner.service.guard.credentials import Credentials
 from planner.service.guard.entrance import Entrance
+from planner.service.pages.assets import asset_address
 from planner.service.requests.answers import HTML, Answer, App, Message, Receive, Scope, Send
 from planner.service.requests.documents import CHALLENGE, RequestError, error_document
 from planner.service.requests.guarded_route import GuardedRoute, find_routes
@@ -288,6 +289,11 @@ def _describe_bug() -> str:
     return "".join(["bug:\n", *(f"    {printable(line)}\n" for line in lines)])
 
 
+_STYLES = "".join(
+    f'<link rel="stylesheet" href="{asset_address(name)}">' for name in ("figures.css", "site.css")
+)
+
+
 async def _refuse(scope: Scope, refusal: RequestError, send: Send) -> None:
     if scope["path"].startswith("/api/"):
         route = scope.get("route")
@@ -296,9 +302,12 @@ async def _refuse(scope: Scope, refusal: RequestError, send: Send) -> None:
     else:
         text = html.escape(refusal.message)
         body = (
-            '<!doctype html><html lang="en"><meta charset="utf-8">'
-            f"<title>{refusal.status} · ddlplan</title><h1>{refusal.status}</h1>"
-            f'<p>{text[:1].upper()}{text[1:]}.</p><p><a href="/">To the overview</a></p>'
+            '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">'
+            f"<title>{refusal.status} · ddlplan</title>{_STYLES}</head>"
+            f'<body><main class="page"><h1>{refusal.status}</h1>'
+            f'<p class="lead wrap">{text[:1].upper()}{text[1:]}.</p>'
+            '<p><a href="/">To the overview</a></p></main></body></html>'
         ).encode()
         answer = Answer(
             status=refusal.status, body=body, content_type=HTML, headers=refusal.headers

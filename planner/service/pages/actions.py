@@ -112,7 +112,7 @@ def find_forms(context: Context, *keys: str) -> list[Form]:
         return []
     cases = offered_use_cases(context)
     use_case = Field(name="use_case", label="Use case", kind="choice", choices=cases)
-    epochs = Field(name="epochs", label="Epochs", kind="number", hint="as the command has it")
+    epochs = Field(name="epochs", label="Epochs", kind="number", hint="default")
     known: Mapping[str, Form] = {
         "tune": replace(
             _TUNE,
@@ -129,7 +129,7 @@ def find_forms(context: Context, *keys: str) -> list[Form]:
             fields=(
                 use_case,
                 epochs,
-                Field(name="plan", label="Plan", kind="number", hint="its number; else the best"),
+                Field(name="plan", label="Plan", kind="number", hint="the best"),
                 Field(name="checkpoint", label="with checkpoints", kind="check"),
                 Field(name="allow_stale", label="a stale plan too", kind="check"),
             ),

@@ -16,7 +16,7 @@ from planner.report.figures.training_figures import compared_figures
 from planner.report.hardware import hardware_facts
 from planner.report.plans import plan_settings
 from planner.service.pages.query import find_numbers
-from planner.service.pages.view import Context, PageRequest, View
+from planner.service.pages.view import Context, PageRequest, View, reasons_here
 
 _MOST = 6
 _KINDS = ("plan", "training", "machine")
@@ -79,7 +79,7 @@ def _plan_facts(found: FoundPlan) -> dict[str, str]:
         "samples/s": format_interval(one.throughput_samples_per_s),
         "times PyTorch's defaults": format_interval(one.speedup),
         "peak memory": format_bytes(one.peak_memory_bytes),
-        "stale": "; ".join(found.stale_reasons) or "no",
+        "stale": "; ".join(reasons_here(found.stale_reasons)) or "no",
         **plan_settings(one.plan),
         "found": f"{one.created_at:%Y-%m-%d %H:%M} UTC",
         "hardware": one.fingerprint[:19],

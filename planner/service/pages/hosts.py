@@ -34,7 +34,7 @@ def show(request: PageRequest, context: Context) -> View:
         global_batch=global_batch,
         db=db,
     )
-    launches = [] if found is None else _find_launches(found.network, context)
+    launches = [] if found is None else _find_launches(found, context)
     return View(
         template="hosts.html",
         title="Hosts together",
@@ -42,6 +42,7 @@ def show(request: PageRequest, context: Context) -> View:
             "found": found,
             "lines": _lines(found),
             "shares": [] if found is None or found.choice is None else _shares(found),
+            "stale": {} if found is None else _find_stale(found),
             "figures": [] if found is None else _figures(found, launches),
             "network_figure": None if found is None else sums_figure(found.network),
             "networks": _distinct(machines.find_networks(db=db)),
@@ -49,6 +50,7 @@ def show(request: PageRequest, context: Context) -> View:
             "use_case": found.use_case if found else use_case,
             "hosts": hosts,
             "global_batch": global_batch,
+            "has_launches": bool(launches),
             "most_links": _MOST_LINKS,
         },
         topics=["links", "plan", "machine", "training"],
@@ -80,10 +82,17 @@ def _figures(found: HostsTogether, launches: Sequence[TrainingRecord]) -> list[F
     return [figure for figure in drawn if figure is not None]
 
 
-def _find_launches(network: MeasuredLinks, context: Context) -> list[TrainingRecord]:
-    """Give the latest trainings on several of a network's hosts."""
-    latest = trainings.find(most=_LOOKED_AT, db=context.db)
-    here = set(network.hosts)
+def _find_stale(found: HostsTogether) -> dict[str, Sequence[str]]:
+    """Give why plans are stale, by host."""
+    return {one.host: one.reasons for one in found.plans if one.reasons}
+
+
+def _find_launches(found: HostsTogether, context: Context) -> list[TrainingRecord]:
+    """Give the latest trainings of a use case on several of a network's hosts."""
+    if found.use_case is None:
+        return []
+    latest = trainings.find(found.use_case, most=_LOOKED_AT, db=context.db)
+    here = set(found.network.hosts)
     return [
         one for one in latest if len(one.hosts) > 1 and {host.host for host in one.hosts} <= here
     ][:_MOST_LAUNCHES]

@@ -9,7 +9,7 @@ from planner.service.pages.actions import find_forms
 from planner.service.pages.job import job_views
 from planner.service.pages.machine import machine_views
 from planner.service.pages.query import find_choice, find_text, read_part
-from planner.service.pages.view import Context, PageRequest, View
+from planner.service.pages.view import Context, PageRequest, View, end_of_times
 
 _MOST_MACHINES = 300
 
@@ -60,7 +60,6 @@ def show_plans(request: PageRequest, context: Context) -> View:
         ),
         lambda one: one.stored.id,
     )
-    speedups = [one.stored.speedup.high for one in part.items if one.stored.speedup]
     return View(
         template="plans.html",
         title="Plans",
@@ -68,7 +67,7 @@ def show_plans(request: PageRequest, context: Context) -> View:
             "part": part,
             "use_case": use_case,
             "node": node,
-            "fastest": max(speedups, default=1.0),
+            "fastest": end_of_times(part.items),
             "forms": find_forms(context, "import"),
         },
         topics=["plan"],

@@ -9,7 +9,7 @@ from planner.api import machines, plans, studies
 from planner.quantities import format_bytes
 from planner.records.machine_record import MachineRecord
 from planner.report.hardware import hardware_facts
-from planner.service.pages.view import Context, PageRequest, View
+from planner.service.pages.view import Context, PageRequest, View, end_of_times
 from probes.hardware import Gpu, Speeds
 
 _GIGA = 1e9
@@ -86,7 +86,7 @@ def show(request: PageRequest, context: Context) -> View:
             "machine": _view(record, 1.0),
             "facts": facts,
             "plans": found,
-            "fastest": max((p.stored.speedup.high for p in found if p.stored.speedup), default=1.0),
+            "fastest": end_of_times(found),
             "studies": studies.find(node=record.name, most=_MOST, db=context.db),
         },
         topics=["machine", "plan", "study"],

@@ -7,7 +7,7 @@ from planner.records.job_record import JobState
 from planner.service.pages.actions import find_forms
 from planner.service.pages.job import job_views
 from planner.service.pages.machine import MachineView, machine_views
-from planner.service.pages.view import Context, PageRequest, View
+from planner.service.pages.view import Context, PageRequest, View, end_of_times
 
 _MOST_JOBS, _MOST_PLANS, _MOST_MACHINES, _MOST_TRAININGS = 12, 60, 40, 6
 
@@ -30,7 +30,7 @@ def show(request: PageRequest, context: Context) -> View:
             "jobs": [one for one in job_views(active) if not one.record.state.is_over],
             "best": best[:_MOST_PLANS],
             "num_best": len(best),
-            "fastest": max((p.stored.speedup.high for p in best if p.stored.speedup), default=1.0),
+            "fastest": end_of_times(best),
             "machines": shown,
             "num_machines": len(current),
             "trainings": latest,

@@ -6,7 +6,7 @@ that names and log lines of users can neither end an element nor turn the direct
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,12 +20,13 @@ from planner.quantities import (
     format_interval,
     format_number,
     format_range,
+    is_uncertain,
     printable,
 )
 from planner.report.figures.figure import Figure, figure_html
 from planner.report.plan_line import describe_plan, short_settings
 from planner.service.pages.assets import asset_address
-from planner.service.pages.view import Context, View
+from planner.service.pages.view import Context, View, reasons_here
 from probes.timing import Interval
 
 _LONGEST = 300
@@ -145,6 +146,10 @@ def _interval(value: Interval | None) -> str:
     return format_interval(value)
 
 
+def _reasons(reasons: Sequence[str]) -> str:
+    return "; ".join(reasons_here(reasons))
+
+
 def _figure(figure: Figure | None, key: str) -> Markup:
     return Markup("") if figure is None else Markup(figure_html(figure, key))  # noqa: S704 - escaped
 
@@ -172,11 +177,13 @@ def _make_environment() -> Environment:
         plan=describe_plan,
         range=format_range,
         rate=_rate,
+        reasons=_reasons,
         settings=short_settings,
         since=_since,
         time=_time,
         whole=_whole,
     )
+    environment.tests["uncertain"] = is_uncertain
     return environment
 
 

@@ -106,6 +106,6 @@ def _next_command(found: FoundStudy, *, is_running: bool) -> str:
     use_case = shlex.quote(found.record.use_case)
     if is_running:
         return f"ddlplan trials --use-case {use_case}"
-    if found.record.is_open or not found.plans:
+    if found.record.is_open or not found.plans or found.stale_reasons:
         return f"ddlplan tune --use-case {use_case}"
     return f"ddlplan launch --use-case {use_case} --plan {found.plans[-1].id}"

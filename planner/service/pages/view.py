@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from planner.plans.stored_plan import utc_now
+from planner.api.plans import FoundPlan
+from planner.plans.stored_plan import HERE, utc_now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +54,21 @@ class View:
     """Changes after which it is out of date: a `Topic`, or one with a number, such as ``job:3``."""
 
     status: int = 200
+
+
+def reasons_here(reasons: Sequence[str]) -> list[str]:
+    """Give why a plan is stale: the versions that it is held against are those of the server."""
+    return [reason.replace(HERE, "this server has") for reason in reasons]
+
+
+def end_of_times(found: Sequence[FoundPlan]) -> float:
+    """Give the end of the small plots of speedups, which one outlier must not squeeze."""
+    known = [one.stored.speedup for one in found if one.stored.speedup is not None]
+    if not known:
+        return 1.0
+    medians = sorted(one.median for one in known)
+    typical = medians[3 * (len(medians) - 1) // 4]
+    return max(1.0, min(max(one.high for one in known), 2 * typical))
 
 
 ShowPage = Callable[[PageRequest, Context], View]

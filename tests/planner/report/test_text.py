@@ -15,7 +15,7 @@ import worth_cases
 from sample_plan import NOON
 
 from launch.plan import Plan
-from planner.quantities import format_bytes, format_interval, format_number, printable
+from planner.quantities import format_bytes, format_interval, format_number, is_uncertain, printable
 from planner.report.comparison import compare, comparison_text
 from planner.report.output import envelope, error_envelope
 from planner.report.plan_line import short_settings
@@ -29,7 +29,7 @@ from planner.report.table import (
     render_table,
 )
 from planner.report.trials import trial_json, trials_csv, trials_table
-from planner.report.worth import worth_text
+from planner.report.worth import baseline_row, worth_text
 from planner.trials.result import Outcome, Role, TrialResult
 from planner.tuning.study import StoredTrial
 from planner.worth.worth import assess
@@ -360,6 +360,25 @@ def test_an_interval_is_never_shown_narrower_than_it_is():
     assert format_interval(Interval(median=42.8, low=42.1, high=43.5, count=9)) == "42.8 ±0.7"
     assert format_interval(Interval(median=42.8, low=42.8, high=42.8, count=9)) == "42.8 ±0.0"
     assert format_interval(None) == ""
+
+
+def test_a_wide_interval_with_one_long_side_is_shown_with_both_ends():
+    lopsided = Interval(median=9109.0, low=1837.0, high=47096.0, count=9)
+    assert format_interval(lopsided) == "9109 (1837 to 47096)"
+    assert format_interval(Interval(median=10.0, low=7.0, high=13.0, count=9)) == "10.0 ±3.0"
+    assert is_uncertain(lopsided)
+    assert not is_uncertain(Interval(median=10.0, low=8.0, high=12.0, count=9))
+    assert not is_uncertain(None)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "said"),
+    [(0.746, "less than one epoch"), (3.14159, "3.14 epochs"), (42.4, "42 epochs"), (None, "")],
+)
+def test_epochs_until_tuning_has_paid_are_rounded(epochs, said):
+    worth = assess(worth_cases.STORED, worth_cases.TRIALS, worth_cases.FACTS, worth_cases.NODE)
+    one = replace(worth.baselines[0], epochs_until_paid=epochs)
+    assert baseline_row(one)["paid"] == said
 
 
 def test_control_characters_of_a_name_do_not_reach_the_terminal():

@@ -199,7 +199,7 @@ class _Writer:
             plan=plan,
             role=role,
             outcome=Outcome.SLOWER if is_slow else Outcome.OK,
-            reason="its interval lies wholly above the best plan's time" if is_slow else None,
+            reason="slower than the leader with 97.5 %" if is_slow else None,
             measurement=measurement,
             peak_memory_bytes=int(6e8 + 3e6 * plan.node_batch * plan.replicas),
             elapsed_s=10 * step_s + 4,
@@ -421,7 +421,9 @@ class _Writer:
                 JobRecord(
                     kind=kind,
                     created_at=self.moment,
-                    machine=lab.machine if left <= 3 else self._machines[number % 3].node,
+                    machine=lab.machine
+                    if left <= 3
+                    else self._machines[number % len(self._machines)].node,
                     user="ada" + lab.text,
                     title=f"ddlplan {kind} --use-case={case}"
                     if kind is not JobKind.PROBE

@@ -1,0 +1,154 @@
+"""What pages advise and claim is no more than what is stored shows."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from imagined_lab import NOW, Lab, fill
+from markup import Markup
+from worth_cases import FACTS, NODE, STORED, TRIALS
+
+from planner.api import plans, together
+from planner.plans.software import current_software
+from planner.report.figures.plan_figures import plan_figures
+from planner.report.figures.study_figures import effects_figure
+from planner.service.pages.site import PageRequest, Site
+from planner.service.pages.view import end_of_times
+from planner.store import Store
+from planner.worth.setting_effects import SettingEffect
+from planner.worth.worth import assess
+from probes.timing import Interval
+
+OLD = {**current_software(), "torch": "1.9.1"}
+
+
+def around(median: float, low: float, high: float) -> Interval:
+    return Interval(median=median, low=low, high=high, count=9)
+
+
+@pytest.fixture
+def change_plan(tmp_path):
+    """Store a changed copy of a lab's last plan; give its number and the pages."""
+    db = tmp_path / "planner.db"
+    fill(db, Lab(machines=2, studies=3, trials=24, plans=3, trainings=4, jobs=10))
+    site = Site(str(db), now=lambda: NOW)
+
+    def change(**changes):
+        stored = plans.find(db=str(db))[-1].stored
+        with Store.open(str(db), now=lambda: NOW) as store:
+            saved = store.save_plan(replace(stored, id=None, **changes), ends_search=True)
+        return saved, stored, site
+
+    return change
+
+
+def get(site: Site, path: str, number: int | None = None) -> Markup:
+    numbers = {} if number is None else {"id": number}
+    page = site.show(path, PageRequest(path=path.replace("{id}", str(number)), numbers=numbers))
+    assert page.status == 200
+    markup = Markup(page.html)
+    assert markup.wrong == []
+    return markup
+
+
+def test_a_stale_plan_is_not_what_to_type_first(change_plan):
+    plan, stored, site = change_plan(software=OLD)
+    said = get(site, "/plans/{id}", plan).text
+    tune, launch = said.index("ddlplan tune --use-case"), said.index("ddlplan launch --use-case")
+    assert tune < launch
+    assert f"on {stored.node}, type:" in said[:tune]
+    assert f"--plan {plan} --allow-stale" in said
+    assert f"this server has {current_software()['torch']}" in said
+    assert ", here is" not in said
+    assert "STALE where it was exported" in said
+    of_study = get(site, "/studies/{id}", stored.study_id).text
+    assert "ddlplan tune --use-case" in of_study
+    assert "ddlplan launch" not in of_study
+
+
+def test_a_plan_that_holds_is_what_to_type(change_plan):
+    plan, stored, site = change_plan(software=current_software())
+    for path, number in (("/plans/{id}", plan), ("/studies/{id}", stored.study_id)):
+        said = get(site, path, number).text
+        assert f"--plan {plan}" in said
+        assert "ddlplan tune" not in said
+        assert "--allow-stale" not in said
+
+
+@pytest.mark.parametrize(
+    ("lead", "title", "searches"),
+    [
+        (around(1.1, 1.05, 1.15), "Why it wins", False),
+        (around(1.02, 0.95, 1.09), "Not shown to be the fastest", False),
+        (around(0.76, 0.565, 1.209), "Not shown to be the fastest", True),
+        (around(0.76, 0.7, 0.8), "Another plan was faster", True),
+    ],
+)
+def test_a_plan_wins_where_its_trials_show_it(change_plan, lead, title, searches):
+    _, stored, _ = change_plan(software=current_software())
+    others = tuple(
+        replace(one, speedup=lead) if one.name == "runner_up" else one for one in stored.comparisons
+    )
+    plan, _, site = change_plan(software=current_software(), comparisons=others)
+    said = get(site, "/plans/{id}", plan).text
+    assert title in said
+    assert ("ddlplan tune" in said) is searches
+    assert ("not told apart" in said) is title.startswith("Not shown")
+
+
+def test_wide_intervals_are_marked_and_shown_with_both_ends(change_plan):
+    plan, _, site = change_plan(
+        throughput_samples_per_s=around(9109, 1837, 47096), software=current_software()
+    )
+    for markup in (get(site, "/plans/{id}", plan), get(site, "/")):
+        assert "9109 (1837 to 47096)" in markup.text
+        assert "uncertain" in markup.text
+        assert "±37" not in markup.text
+
+
+def test_one_outlier_does_not_squeeze_the_small_plots(change_plan, tmp_path):
+    _, _, site = change_plan()
+    plan, *_ = change_plan(speedup=around(250, 3, 900))
+    found = plans.find(db=str(tmp_path / "planner.db"))
+    assert next(one for one in found if one.stored.id == plan).stored.speedup.high == 900
+    assert end_of_times(found) < 100
+    places = re.findall(
+        r"(?:cx=.|H)(\d+\.\d)", site.show("/plans", PageRequest(path="/plans")).html
+    )
+    assert places
+    assert max(map(float, places)) <= 120
+
+
+def test_both_pages_say_which_figure_of_a_setting_to_trust():
+    worth = assess(STORED, TRIALS, FACTS, NODE)
+    changed = next(one for one in plan_figures(STORED, worth) if "setting" in one.title)
+    assert "trust what was measured first" in changed.note
+    effect = SettingEffect(setting="a", value="1", other="2", speed=around(1.1, 1.0, 1.2))
+    assert "trust those first" in effects_figure([effect]).note
+
+
+def test_command_lines_say_what_they_do_not_set(change_plan):
+    _, stored, _ = change_plan()
+    chosen = replace(
+        stored.plan, memory_format="channels_last", fused_optimizer=True, node_batch=256
+    )
+    plan, _, site = change_plan(plan=chosen)
+    said = get(site, "/plans/{id}", plan).text
+    assert "Your script has to set: batch 256," in said
+    assert "channels_last" in said
+    assert "fused optimizer" in said
+
+
+def test_hosts_together_shows_one_use_case_that_can_be_predicted(change_plan, tmp_path):
+    _, _, site = change_plan(use_case="alone", use_case_digest="sha256:alone", software=OLD)
+    found = together.predict(db=str(tmp_path / "planner.db"))
+    assert found.use_case == "simplebig"  # both hosts have a plan of it, and it is not the latest
+    assert found.reason is None
+    said = get(site, "/hosts").text
+    assert "Predictions have no interval" in said
+    assert "Time of a gradient sum over all hosts, by its size" in said
+    assert "Launches: measured beside predicted" in said
+    other = site.show("/hosts", PageRequest(path="/hosts", query={"use_case": ["alone"]}))
+    assert "Launches: measured beside predicted" not in other.html
