@@ -48,6 +48,7 @@ def submit(kind: JobKind, request: Mapping[str, Any], *, db: str = "planner.db")
 def find(
     *,
     states: Collection[JobState] | None = None,
+    training_id: int | None = None,
     before: int | None = None,
     most: int | None = None,
     db: str = "planner.db",
@@ -61,6 +62,7 @@ def find(
 
     Args:
         states: Only those that were stored in one of these states.
+        training_id: Only those that ran this training.
         before: With a lower number.
         most: At most so many.
         db: Database.
@@ -70,7 +72,8 @@ def find(
         StoreError: The database cannot be used.
     """
     with Store.open(db, create=False) as store:
-        return list(true_jobs(store, store.jobs.find(states=states, before=before, most=most)))
+        found = store.jobs.find(states=states, training_id=training_id, before=before, most=most)
+        return list(true_jobs(store, found))
 
 
 def get(job_id: int, *, db: str = "planner.db") -> JobRecord:

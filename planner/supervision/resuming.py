@@ -26,6 +26,25 @@ _GOES_ON = (
 a database that several people write to must not say what is run here."""
 
 
+def check_resumable(training: TrainingRecord) -> Path:
+    """Give the folder of the checkpoints from which a training can go on here.
+
+    Raises:
+        ConflictError: It cannot be resumed as it is.
+    """
+    name = f"training {training.id}"
+    if training.state in (TrainingStatus.RUNNING, TrainingStatus.DONE):
+        raise ConflictError(f"{name} is {training.state}: nothing is left to resume")
+    if training.machine != platform.node():
+        raise ConflictError(f"{name} was started on {training.machine}: resume it there")
+    if training.checkpoint is None:
+        raise ConflictError(f"{name} wrote no checkpoint: start it anew")
+    folder = Path(training.checkpoint).parent
+    if not _has_checkpoint(folder):
+        raise ConflictError(f"{name}: there is no checkpoint in {folder} any more: start it anew")
+    return folder
+
+
 def resume_request(
     training: TrainingRecord,
     jobs: Collection[JobRecord],
@@ -48,19 +67,11 @@ def resume_request(
         RefusedError: Its use case is none of these.
     """
     name = f"training {training.id}"
-    if training.state in (TrainingStatus.RUNNING, TrainingStatus.DONE):
-        raise ConflictError(f"{name} is {training.state}: nothing is left to resume")
+    folder = check_resumable(training)
     if use_cases is not None and training.use_case not in use_cases:
         raise RefusedError(
             f"{name} is one of {training.use_case}: start the server with that as --use-case"
         )
-    if training.machine != platform.node():
-        raise ConflictError(f"{name} was started on {training.machine}: resume it there")
-    if training.checkpoint is None:
-        raise ConflictError(f"{name} wrote no checkpoint: start it anew")
-    folder = Path(training.checkpoint).parent
-    if not _has_checkpoint(folder):
-        raise ConflictError(f"{name}: there is no checkpoint in {folder} any more: start it anew")
     for job in jobs:
         if not job.state.is_over and job.request.get("checkpoint") == str(folder):
             raise ConflictError(f"job {job.id} goes on with {name} already")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -21,11 +22,14 @@ interrupted. It is heard of every 5 s; the rest is for clocks of machines that d
 _TRAINING_SILENT_AFTER = timedelta(seconds=120)
 """The same of a training: it writes seldom while another program keeps the database locked."""
 
-_VANISHED = "its processes are gone without a word: they were killed, or the machine was restarted"
+_VANISHED = "{} is gone and left no record of its end: it was killed, or the machine was restarted"
 
 
 def true_jobs(store: Store, records: Iterable[JobRecord]) -> Iterator[JobRecord]:
-    """Give jobs as they are; rows of this machine's jobs that ended unheard are set right."""
+    """Give jobs as they are; rows of this machine's jobs that ended unheard are set right.
+
+    Nothing is written of another machine's job: that machine knows better.
+    """
     for record in records:
         yield record if record.state.is_over else _judge(store, record)
 
@@ -36,17 +40,32 @@ def true_trainings(store: Store, records: Iterable[TrainingRecord]) -> Iterator[
         process, is_running = record.process, record.state is TrainingStatus.RUNNING
         if not is_running or process is None:
             yield record
+        elif not _is_of_this_machine(record):
+            yield _judge_training_by_heartbeat(record)
         elif process.is_alive() is False or process.is_of_earlier_boot():
-            assert record.id is not None  # it is stored
-            interrupted = replace(record, state=TrainingStatus.INTERRUPTED, error=_VANISHED)
-            with suppress(StoreError):  # a database that is only read
-                store.trainings.end(record.id, TrainingStatus.INTERRUPTED, error=_VANISHED)
-                interrupted = store.trainings.get(record.id)
-            yield interrupted
+            yield _end_training(store, record)
         elif process.is_alive() is None:
             yield _judge_training_by_heartbeat(record)
         else:
             yield record
+
+
+def _is_of_this_machine(record: JobRecord | TrainingRecord) -> bool:
+    """Whether this machine runs it; another one may have a process of the same number and boot."""
+    return record.machine == platform.node() and (
+        record.process is None or record.process.is_here()
+    )
+
+
+def _end_training(store: Store, record: TrainingRecord) -> TrainingRecord:
+    """Give a training as interrupted when it was last heard of; and store that."""
+    assert record.id is not None  # it is stored
+    state, error = TrainingStatus.INTERRUPTED, _VANISHED.format("its process")
+    heard = record.heartbeat_at or record.started_at
+    with suppress(StoreError):  # a database that is only read
+        store.trainings.end(record.id, state, error=error, ended_at=heard)
+        return store.trainings.get(record.id)
+    return replace(record, state=state, error=error, ended_at=heard)
 
 
 def _judge_training_by_heartbeat(record: TrainingRecord) -> TrainingRecord:
@@ -66,7 +85,7 @@ def _judge(store: Store, record: JobRecord) -> JobRecord:
     # After that: what a supervisor writes it writes before it ends.
     if folder is not None and (left := folder.read_exit()) is not None:
         return _end(store, record, left)
-    if is_alive is None:
+    if is_alive is None or not _is_of_this_machine(record):
         return _judge_by_heartbeat(record)
     command = None if folder is None else folder.read_command()
     if is_alive or (command is not None and command.is_alive()):
@@ -74,29 +93,40 @@ def _judge(store: Store, record: JobRecord) -> JobRecord:
     return _end(store, record, None)
 
 
+def _last_heard(record: JobRecord) -> datetime:
+    return record.heartbeat_at or record.started_at or record.created_at
+
+
 def _judge_by_heartbeat(record: JobRecord) -> JobRecord:
-    heard = record.heartbeat_at or record.created_at
+    heard = _last_heard(record)
     if utc_now() - heard < _SILENT_AFTER:
         return record
     return replace(record, state=JobState.INTERRUPTED, error=_describe_silence(record, heard))
 
 
 def _end(store: Store, record: JobRecord, left: ExitRecord | None) -> JobRecord:
-    """Give a job as its exit record has it, or as interrupted; and store that."""
+    """Give a job as its exit record has it, or as interrupted when it was last heard of.
+
+    That is stored, if the job is one of this machine.
+    """
     assert record.id is not None  # it is stored
     if left is None:
         left = ExitRecord(
-            state=JobState.INTERRUPTED, exit_code=None, error=_VANISHED, ended_at=utc_now()
+            state=JobState.INTERRUPTED,
+            exit_code=None,
+            error=_VANISHED.format("its supervisor" if record.is_detached else "its process"),
+            ended_at=_last_heard(record),
         )
-    with suppress(StoreError):  # a database that is only read
-        store.jobs.end(
-            record.id,
-            left.state,
-            exit_code=left.exit_code,
-            error=left.error,
-            ended_at=left.ended_at,
-        )
-        return store.jobs.get(record.id)
+    if _is_of_this_machine(record):
+        with suppress(StoreError):  # a database that is only read
+            store.jobs.end(
+                record.id,
+                left.state,
+                exit_code=left.exit_code,
+                error=left.error,
+                ended_at=left.ended_at,
+            )
+            return store.jobs.get(record.id)
     return replace(
         record,
         state=left.state,

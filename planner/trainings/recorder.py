@@ -27,6 +27,10 @@ from probes.sampling.pace import Pace
 _WRITE_EVERY_S, _EPOCH_EVERY_S, _WRITE_PART = 2.0, 0.5, 0.01
 """An epoch's end is written at once, but for epochs that are shorter than half a second."""
 
+_MOST_S = 10.0
+"""The first write takes a second on a busy machine, as it opens the database: after a hundred such
+seconds the row would say that no epoch has ended, while the job has told of fifteen."""
+
 _USAGE_EVERY_S, _USAGE_PART = 4.0, 0.001
 """The part is one of a core: it takes milliseconds to write a long series as JSON."""
 
@@ -69,8 +73,9 @@ class TrainingRecorder:
         self._has_trained = False
         self._has_new_epoch = False
         self._has_warned = False
-        self._pace = Pace(_WRITE_EVERY_S, _WRITE_PART, cost_clock=time.monotonic)
-        self._epoch_pace = Pace(_EPOCH_EVERY_S, _WRITE_PART, cost_clock=time.monotonic)
+        clock = time.monotonic  # it waits for the disk and for others
+        self._pace = Pace(_WRITE_EVERY_S, _WRITE_PART, most_s=_MOST_S, cost_clock=clock)
+        self._epoch_pace = Pace(_EPOCH_EVERY_S, _WRITE_PART, most_s=_MOST_S, cost_clock=clock)
         self._turns, self._turn = min(_MOST_TURNS, len(record.hosts)), 0
         self._usage_pace = Pace(_USAGE_EVERY_S / self._turns, _USAGE_PART)
         self._series = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ class Pace:
     Args:
         every_s: Time from its end to the next one, at least.
         part: Of the time that it may take: what took 1 ms comes again after 1 ms / ``part``.
+        most_s: It comes again after so long at the latest, whatever it has cost.
         clock: Tells the time.
         cost_clock: Tells what the work has cost; processor time of this thread by default.
     """
@@ -22,11 +24,13 @@ class Pace:
         every_s: float,
         part: float,
         *,
+        most_s: float = math.inf,
         clock: Callable[[], float] = time.monotonic,
         cost_clock: Callable[[], float] = time.thread_time,
     ) -> None:
         self._every_s = every_s
         self._part = part
+        self._most_s = most_s
         self._clock = clock
         self._cost_clock = cost_clock
         self._due_at = clock()
@@ -44,4 +48,6 @@ class Pace:
             yield
         finally:
             cost_s = self._cost_clock() - began
-            self._due_at = self._clock() + max(self._every_s, cost_s / self._part)
+            self._due_at = self._clock() + max(
+                self._every_s, min(cost_s / self._part, self._most_s)
+            )

@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from launch.use_cases import use_case_summaries
+from planner.errors import ConflictError
 from planner.records.job_record import JobRecord
-from planner.records.training_record import TrainingRecord, TrainingStatus
+from planner.records.training_record import TrainingRecord
 from planner.service.pages.view import Context
+from planner.supervision.resuming import check_resumable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,9 +167,12 @@ def cancel_form(job: JobRecord, context: Context) -> list[Form]:
 
 
 def resume_form(training: TrainingRecord, context: Context) -> list[Form]:
-    """Give the form that goes on with a training, where it left a checkpoint."""
-    is_over = training.state not in (TrainingStatus.RUNNING, TrainingStatus.DONE)
-    if not context.allows_actions or not is_over or training.checkpoint is None:
+    """Give the form that goes on with a training, where it left a checkpoint on this machine."""
+    if not context.allows_actions:
+        return []
+    try:
+        check_resumable(training)
+    except ConflictError:
         return []
     return [
         Form(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import platform
 import shlex
+from collections.abc import Iterable
+from pathlib import Path
 
 from launch.system.log_part import LogPart
 from planner.api import jobs, trainings
 from planner.errors import UsageError
-from planner.records.job_record import JobState
+from planner.records.job_record import JobRecord
 from planner.records.training_record import TrainingRecord, TrainingStatus
 from planner.report.figures.training_figures import loss_figure, rate_figure
 from planner.report.figures.usage_figures import learning_figures, machine_use_figures
@@ -24,7 +27,9 @@ def show(request: PageRequest, context: Context) -> View:
     training_id, db = request.numbers["id"], context.db
     record = trainings.get(training_id, db=db)
     usage = trainings.get_usage(training_id, db=db)
-    running = _find_running(record, context)
+    related = jobs.find(training_id=training_id, db=db)
+    is_running = record.state is TrainingStatus.RUNNING
+    running = job_views(job for job in related if is_running and not job.state.is_over)
     logs, why_no_log = _read_logs(training_id, context)
     by_epoch = [f for f in (loss_figure(record), rate_figure(record)) if f is not None]
     return View(
@@ -32,6 +37,8 @@ def show(request: PageRequest, context: Context) -> View:
         title=f"Training {record.id}: {record.use_case}",
         values={
             "one": record,
+            "epochs": _count_epochs(record, running),
+            "keeps_checkpoints": any(map(_keeps_checkpoints, related)),
             "running": running,
             "by_epoch": by_epoch,
             "by_time": learning_figures(usage),
@@ -41,7 +48,7 @@ def show(request: PageRequest, context: Context) -> View:
             "facts": run_facts(record),
             "forms": resume_form(record, context)
             + [form for job in running for form in cancel_form(job.record, context)],
-            "command": _next_command(record),
+            "next": _next_command(record),
         },
         topics=[f"training:{training_id}", "job"],
     )
@@ -63,20 +70,28 @@ def _read_logs(training_id: int, context: Context) -> tuple[list[tuple[str, LogP
     return [(log.name, part) for log, part in zip(listed, parts, strict=True)], "there are none"
 
 
-def _find_running(record: TrainingRecord, context: Context) -> list[JobView]:
-    """Give the jobs that train this now."""
-    if record.state is not TrainingStatus.RUNNING:
-        return []
-    active = jobs.find(states=[JobState.RUNNING], db=context.db)
-    found = [one for one in active if one.training_id == record.id and not one.state.is_over]
-    return job_views(found)
+def _count_epochs(record: TrainingRecord, running: Iterable[JobView]) -> int:
+    """Count the epochs that are done; a job tells of them before they are stored."""
+    told = [job.training.epoch - 1 for job in running if job.training is not None]
+    return max(len(record.epochs_done), *told, 0)
 
 
-def _next_command(record: TrainingRecord) -> str:
-    """Give the command that goes on from here."""
-    use_case = shlex.quote(record.use_case)
-    if record.state in (TrainingStatus.RUNNING, TrainingStatus.DONE):
-        return f"ddlplan runs show {record.id}"
-    return (
-        f"ddlplan launch --use-case {use_case} --epochs {record.epochs} --checkpoint DIR --resume"
-    )
+def _keeps_checkpoints(job: JobRecord) -> bool:
+    """Whether a job was told to write checkpoints; one in a terminal has its command line alone."""
+    return "checkpoint" in job.request or " --checkpoint" in job.title
+
+
+def _next_command(record: TrainingRecord) -> tuple[str, str]:
+    """Give what to do from here, and the command for that."""
+    if record.checkpoint is None or record.state in (TrainingStatus.RUNNING, TrainingStatus.DONE):
+        return "All numbers as text", f"ddlplan runs show {record.id}"
+    words = ["ddlplan", "launch", "--use-case", record.use_case]
+    if record.data is not None:
+        words += ["--data", record.data]
+    if len(record.hosts) > 1:
+        words += ["--hosts", "FILE"]
+    folder = str(Path(record.checkpoint).parent)
+    words += ["--epochs", str(record.epochs), "--checkpoint", folder, "--resume"]
+    is_here = record.machine == platform.node()
+    where = "" if is_here else f" on {record.machine}, which has it"
+    return f"To go on from its checkpoint{where}", shlex.join(words)

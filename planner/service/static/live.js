@@ -138,12 +138,12 @@ function replace(old, fresh) {
   const places = [...old.querySelectorAll(".scroll, .log")].map((box) => [
     box.scrollLeft,
     box.scrollTop,
-    box.scrollTop > 0 && box.scrollTop + box.clientHeight >= box.scrollHeight - 4,
+    box.classList.contains("log") && box.scrollTop + box.clientHeight >= box.scrollHeight - 4,
   ]);
   const focused = old.contains(document.activeElement) ? keyOf(document.activeElement) : null;
   old.replaceWith(fresh);
   [...fresh.querySelectorAll(".scroll, .log")].forEach((box, number) => {
-    const [left, top, isAtEnd] = places[number] ?? [0, 0, false];
+    const [left, top, isAtEnd] = places[number] ?? [0, 0, box.classList.contains("log")];
     box.scrollLeft = left;
     box.scrollTop = isAtEnd ? box.scrollHeight : top;
   });
@@ -272,5 +272,7 @@ for (const region of document.querySelectorAll("[data-live]")) {
   shown.set(region.id, region.outerHTML);
 }
 prepare(document);
+// What a log says last is what is going on, or why it ended.
+for (const log of document.querySelectorAll(".log")) log.scrollTop = log.scrollHeight;
 setInterval(() => document.hidden || writeAges(document), AGES_MS);
 follow();

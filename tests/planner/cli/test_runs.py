@@ -101,7 +101,7 @@ def test_training_that_was_killed_is_interrupted(tuned, launch):
     tuned.wait_until_all_ended()
     assert tuned.data("runs", "list", "--state", "running") == []
     (over,) = tuned.data("runs", "list", "--state", "interrupted")
-    assert "gone without a word" in over["error"]
+    assert "left no record" in over["error"]
 
 
 @pytest.mark.long

@@ -134,6 +134,34 @@ def test_job_that_cannot_be_seen_from_here_is_judged_by_its_last_sign_of_life(
     assert store.jobs.get(silent.id).state is JobState.RUNNING
 
 
+@pytest.mark.parametrize("state", [JobState.QUEUED, JobState.RUNNING])
+@pytest.mark.parametrize("has_process", [True, False])
+def test_nothing_is_written_of_a_job_of_another_machine(store, add, dead, state, has_process):
+    """Once a look at a copied database ended the jobs of the machine that it came from."""
+    process = replace(dead, machine="atlas") if has_process else None
+    heard = utc_now() - timedelta(hours=11)
+    job = add(state=state, machine="atlas", process=process, heartbeat_at=heard)
+    found = judge(store, job)
+    assert found.state is JobState.INTERRUPTED
+    assert found.error.startswith("atlas has not been heard of since")
+    assert found.ended_at is None
+    assert store.jobs.get(job.id) == job
+
+
+def test_exit_record_of_another_machine_is_shown_and_not_stored(store, add, dead):
+    job = add(machine="atlas", process=replace(dead, machine="atlas"))
+    left = ExitRecord(state=JobState.FAILED, exit_code=3, error="no plan", ended_at=utc_now())
+    JobFolder.find(job).write_exit(left)
+    assert judge(store, job).state is JobState.FAILED
+    assert store.jobs.get(job.id) == job
+
+
+def test_interrupted_job_has_ended_when_it_was_last_heard_of(store, add, dead):
+    heard = utc_now() - timedelta(hours=11)
+    job = add(process=dead, started_at=heard, heartbeat_at=heard)
+    assert judge(store, job).ended_at == store.jobs.get(job.id).ended_at == heard
+
+
 def test_jobs_can_be_read_from_a_database_that_cannot_be_written(store, add, dead, monkeypatch):
     def refuse(*_, **__):
         raise StoreUnwritableError("attempt to write a readonly database")

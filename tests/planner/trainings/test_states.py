@@ -11,6 +11,7 @@ import pytest
 
 from launch.plan import Plan
 from launch.system.process_identity import ProcessIdentity
+from planner.errors import StoreUnwritableError
 from planner.plans.stored_plan import utc_now
 from planner.records.training_record import TrainingHost, TrainingRecord, TrainingStatus
 from planner.store import Store
@@ -69,6 +70,34 @@ def test_training_whose_process_is_gone_is_interrupted_and_stored_so(store):
     (stored,) = store.trainings.find()
     assert stored.state is TrainingStatus.INTERRUPTED
     assert stored.ended_at is not None
+
+
+def test_interrupted_training_has_ended_when_it_was_last_heard_of(store):
+    heard = utc_now() - timedelta(minutes=40)
+    record = training(of_ended_process(), heartbeat_at=heard)
+    assert true_state(store, record).ended_at == heard
+
+
+def test_nothing_is_written_of_a_training_of_another_machine(store):
+    """Its process may look like one of this machine's boot that has ended."""
+    process = replace(of_ended_process(), machine="atlas")
+    silent = training(process, heartbeat_at=utc_now() - timedelta(hours=11))
+    found = true_state(store, silent)
+    assert found.error is not None
+    assert (found.state, found.ended_at) == (TrainingStatus.INTERRUPTED, None)
+    assert found.error.startswith("atlas has not been heard of since ")
+    (stored,) = store.trainings.find()
+    assert (stored.state, stored.error) == (TrainingStatus.RUNNING, None)
+
+
+def test_trainings_can_be_read_from_a_database_that_cannot_be_written(store, monkeypatch):
+    def refuse(*_, **__):
+        raise StoreUnwritableError("attempt to write a readonly database")
+
+    monkeypatch.setattr(store.trainings, "end", refuse)
+    heard = utc_now() - timedelta(minutes=40)
+    found = true_state(store, training(of_ended_process(), heartbeat_at=heard))
+    assert (found.state, found.ended_at) == (TrainingStatus.INTERRUPTED, heard)
 
 
 def test_training_that_is_over_stays_as_it_ended(store):

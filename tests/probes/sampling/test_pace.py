@@ -36,3 +36,14 @@ def test_what_costs_much_comes_seldom():
     assert not pace.is_due
     clock.now += 0.2
     assert pace.is_due
+
+
+def test_what_costs_much_comes_after_the_longest_interval_at_the_latest():
+    clock, cost = Clock(), Clock()
+    pace = Pace(1.0, 0.01, most_s=10.0, clock=clock, cost_clock=cost)
+    with pace.working():
+        cost.now += 3.0
+    clock.now += 9.9
+    assert not pace.is_due
+    clock.now += 0.2
+    assert pace.is_due

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from served import Server
 from planner.plans.stored_plan import utc_now
 from planner.records.training_record import TrainingStatus
 from planner.store import Store
+from planner.supervision.job_folder import JobFolder
 
 GUARD_S = 60
 PAGES = (
@@ -171,3 +172,42 @@ def test_a_plan_is_imported_and_removed_from_its_pages(watched):
     watched.wait_for(lambda: watched.browser.driver.current_url.endswith("/plans"), "the list")
     with watched.store as store:
         assert number not in [plan.id for plan in store.plans()]
+
+
+def test_a_log_shows_its_end_and_stays_where_a_person_has_scrolled_to(watched):
+    def place() -> tuple[int, int]:
+        top, most = json.loads(
+            str(
+                watched.run(
+                    "const log = document.querySelector('pre.log');"
+                    "return JSON.stringify([log.scrollTop, log.scrollHeight - log.clientHeight])"
+                )
+            )
+        )
+        return round(top), most
+
+    def wait_for_line(text: str) -> None:
+        with job.log.open("a") as log:
+            log.write(f"{text}\n" * 20)
+        with watched.store as store:
+            store.jobs.set_folder(number, str(job.path))  # a change, of which the page is told
+        shown = "return document.querySelector('pre.log').textContent"
+        watched.wait_for(lambda: text in str(watched.run(shown)), text)
+
+    with watched.store as store:
+        record = store.jobs.add(replace(store.jobs.get(1), id=None, created_at=utc_now()))
+        job = JobFolder.create(record, watched.folder / "jobs")
+        number = record.id
+        store.jobs.set_folder(number, str(job.path))
+    job.log.write_text("a line\n" * 100)
+    watched.open(f"/jobs/{number}")
+    watched.wait_until_live()
+    top, most = place()
+    assert most > 0
+    assert top >= most - 4
+    wait_for_line("more of it")
+    top, most = place()
+    assert top >= most - 4
+    watched.run("document.querySelector('pre.log').scrollTop = 10")
+    wait_for_line("and the rest")
+    assert place()[0] == 10

@@ -1,0 +1,124 @@
+"""What the pages of a job and of a training say is true of them."""
+
+from __future__ import annotations
+
+import platform
+
+import pytest
+from markup import Markup
+
+from launch.plan import Plan
+from launch.system.process_identity import ProcessIdentity
+from planner.plans.stored_plan import utc_now
+from planner.records.job_record import JobKind, JobRecord, JobState
+from planner.records.progress import TrainingProgress
+from planner.records.training_record import TrainingHost, TrainingRecord, TrainingStatus
+from planner.service.pages.site import PageRequest, Site
+from planner.store import Store
+from probes import codec
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store.open(str(tmp_path / "planner.db")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def show(tmp_path):
+    site = Site(str(tmp_path / "planner.db"), allows_actions=True)
+
+    def do(kind: str) -> str:
+        request = PageRequest(path=f"/{kind}/1", numbers={"id": 1})
+        return " ".join(Markup(site.show(f"/{kind}/{{id}}", request).html).text.split())
+
+    return do
+
+
+def add_training(store, state=TrainingStatus.RUNNING, machine=None, checkpoint=None):
+    plan = Plan(strategy="sequential", node_batch=8)
+    added = store.trainings.add(
+        TrainingRecord(
+            started_at=utc_now(),
+            use_case="simplebig",
+            data="/data/my photos",
+            seed=0,
+            epochs=300,
+            hosts=(TrainingHost(host="node1", plan_id=1, plan=plan, plan_samples_per_s=80.0),),
+            expected_samples_per_s=None,
+            machine=machine or platform.node(),
+            run_directory="/home/me/runs/1",
+            process=ProcessIdentity.of(),
+            heartbeat_at=utc_now(),
+            checkpoint=checkpoint,
+        )
+    )
+    if state is not TrainingStatus.RUNNING:
+        store.trainings.end(added.id, state)
+
+
+def add_job(store, state=JobState.RUNNING, **changes):
+    job = store.jobs.add(
+        JobRecord(
+            kind=JobKind.LAUNCH,
+            created_at=utc_now(),
+            machine=platform.node(),
+            user="ada",
+            is_detached=True,
+            state=JobState.RUNNING,
+            process=ProcessIdentity.of(),
+            heartbeat_at=utc_now(),
+            **{"title": "ddlplan launch"} | changes,
+        )
+    )
+    progress = TrainingProgress(doing="training", epochs=300, epoch=15, steps=99, samples=8)
+    store.jobs.set_progress(job.id, codec.to_builtins(progress), training_id=1)
+    if state is not JobState.RUNNING:
+        store.jobs.end(job.id, state)
+
+
+def test_training_that_can_be_resumed_says_from_which_folder(store, show, tmp_path):
+    newest = tmp_path / "kept here" / "step-00000002"
+    add_training(store, TrainingStatus.CANCELLED, checkpoint=str(newest))
+    assert f"--data '/data/my photos' --epochs 300 --checkpoint '{newest.parent}' --resume" in show(
+        "trainings"
+    )
+
+
+def test_training_of_another_machine_is_resumed_there(store, show, tmp_path):
+    newest = tmp_path / "kept" / "step-00000002"
+    add_training(store, TrainingStatus.CANCELLED, machine="atlas", checkpoint=str(newest))
+    text = show("trainings")
+    assert "To go on from its checkpoint on atlas, which has it, type:" in text
+    assert "Resume from the checkpoint" not in text
+
+
+def test_training_without_checkpoint_offers_no_resuming(store, show):
+    add_training(store, TrainingStatus.CANCELLED)
+    assert "--resume" not in show("trainings")
+
+
+def test_running_training_has_the_epochs_that_its_job_tells_of(store, show):
+    add_training(store)
+    add_job(store)
+    text = show("trainings")
+    assert "14 of 300" in text
+    assert "No epoch has ended" not in text
+
+
+@pytest.mark.parametrize(
+    "told", [{"request": {"checkpoint": "kept"}}, {"title": "ddlplan launch --checkpoint kept"}]
+)
+def test_training_that_was_told_to_write_checkpoints_has_none_yet(store, show, told):
+    add_training(store)
+    add_job(store, **told)
+    text = show("trainings")
+    assert "It has written no checkpoint yet." in text
+    assert "It writes no checkpoint" not in text
+
+
+def test_job_that_is_over_does_not_go_on(store, show):
+    add_training(store, TrainingStatus.DONE)
+    add_job(store, JobState.DONE)
+    assert "a supervisor, without a terminal" in show("jobs")
+    assert "goes on" not in show("jobs")
