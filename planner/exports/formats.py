@@ -23,6 +23,14 @@ _TEXTS: dict[str, Callable[[StoredPlan, Sequence[str]], str]] = {
 }
 _ALIASES = {"slurm": "sbatch"}
 
+FILE_NAMES = {
+    "sbatch": "plan.sbatch",
+    "shell": "plan.sh",
+    "python": "plan_settings.py",
+    JSON: "plan.json",
+}
+"""Names of files, of the formats that are more than a line."""
+
 TEXT_FORMATS = tuple(_TEXTS)
 """Those that run by themselves."""
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from starlette.routing import Router
 
 from planner.api import changes
+from planner.service.downloads import download_routes
 from planner.service.endpoints.jobs import job_endpoints
 from planner.service.endpoints.openapi import describe_api
 from planner.service.endpoints.plan_changes import plan_change_endpoints
@@ -71,6 +72,7 @@ def make_service(
     entrance = Entrance(credentials, wrong_tokens, cookie=cookie, on_used=on_used)
     routes = (
         *_page_routes(settings, _share_answers(threads, streams)),
+        *download_routes(settings.db, threads),
         GuardedRoute("/static/{name}", Answering(_give_asset, None)),
         GuardedRoute(
             "/sign-in",

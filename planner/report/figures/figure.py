@@ -36,7 +36,7 @@ def figure_html(figure: Figure, key: str) -> str:
         key: The figure's name in its page, of letters and hyphens.
     """
     title = _text(figure.title)
-    note = f'<p class="note">{_text(figure.note)}</p>' if figure.note else ""
+    note = f'<p class="note">{escape(printable(figure.note))}</p>' if figure.note else ""
     head = "".join(f'<th scope="col">{_text(text)}</th>' for text in figure.columns)
     rows = "".join(
         f"<tr>{''.join(f'<td>{_text(text)}</td>' for text in row)}</tr>" for row in figure.rows

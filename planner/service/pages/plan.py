@@ -6,7 +6,7 @@ import json
 import shlex
 
 from planner.api import plans
-from planner.exports.formats import TEXT_FORMATS, export_text
+from planner.exports.formats import FILE_NAMES, TEXT_FORMATS, export_text
 from planner.exports.head import settings_of_script
 from planner.plans.stored_plan import StoredPlan
 from planner.report.figures.plan_figures import plan_figures
@@ -39,6 +39,7 @@ def show(request: PageRequest, context: Context) -> View:
                 (name, export_text(stored, name, found.stale_reasons).rstrip())
                 for name in TEXT_FORMATS
             ],
+            "file_names": FILE_NAMES,
             "script_settings": settings_of_script(stored.plan),
             "document": json.dumps(stored.to_json(stale=found.is_stale), indent=2),
             "command": f"{launch} --allow-stale" if found.is_stale else launch,

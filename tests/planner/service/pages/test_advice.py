@@ -12,6 +12,7 @@ from worth_cases import FACTS, NODE, STORED, TRIALS
 
 from planner.api import plans, together
 from planner.plans.software import current_software
+from planner.report.figures.figure import figure_html
 from planner.report.figures.plan_figures import plan_figures
 from planner.report.figures.study_figures import effects_figure
 from planner.service.pages.site import PageRequest, Site
@@ -124,9 +125,9 @@ def test_one_outlier_does_not_squeeze_the_small_plots(change_plan, tmp_path):
 def test_both_pages_say_which_figure_of_a_setting_to_trust():
     worth = assess(STORED, TRIALS, FACTS, NODE)
     changed = next(one for one in plan_figures(STORED, worth) if "setting" in one.title)
-    assert "trust what was measured first" in changed.note
+    assert "trust what was measured first" in figure_html(changed, "a")
     effect = SettingEffect(setting="a", value="1", other="2", speed=around(1.1, 1.0, 1.2))
-    assert "trust those first" in effects_figure([effect]).note
+    assert "trust those first" in figure_html(effects_figure([effect]), "a")
 
 
 def test_command_lines_say_what_they_do_not_set(change_plan):
@@ -139,6 +140,14 @@ def test_command_lines_say_what_they_do_not_set(change_plan):
     assert "Your script has to set: batch 256," in said
     assert "channels_last" in said
     assert "fused optimizer" in said
+
+
+@pytest.mark.parametrize("path", ["/", "/plans", "/studies/1", "/jobs", "/machines", "/trainings"])
+def test_every_cell_of_a_list_names_its_column_for_narrow_screens(pages, path):
+    markup = Markup(pages.get(path).html)
+    cells = [values for tag, values in markup.elements if tag == "td" and values.get("class")]
+    assert cells
+    assert [values for values in cells if not values.get("data-label")] == []
 
 
 def test_hosts_together_shows_one_use_case_that_can_be_predicted(change_plan, tmp_path):
