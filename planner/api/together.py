@@ -9,6 +9,7 @@ Example:
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -87,11 +88,12 @@ def predict(
         if missing := [host for host in nodes if host not in known]:
             why = f"no probe of {', '.join(missing)} is stored: run ddlplan probe there"
             return HostsTogether(network=network, use_case=use_case, reason=why)
+        remedy = f"ddlplan tune --use-case {shlex.quote(use_case)} there"
         request = LaunchRequest(
             workload=Workload(use_case=use_case), allow_stale=True, global_batch=global_batch
         )
         try:
-            found = find_plans(store, request, known, current_software(), remedy="ddlplan tune")
+            found = find_plans(store, request, known, current_software(), remedy=remedy)
             choice = _choose(found, network, global_batch)
         except (PlannerError, LaunchError) as error:
             return HostsTogether(network=network, use_case=use_case, reason=str(error))

@@ -202,7 +202,7 @@ def remove_form(plan_id: int, context: Context) -> list[Form]:
     ]
 
 
-def launch_form(use_case: str, plan_id: int, context: Context) -> list[Form]:
+def launch_form(use_case: str, plan_id: int, context: Context, *, is_stale: bool) -> list[Form]:
     """Give the form that trains with one plan, where its use case is one of the server's."""
     if not context.allows_actions or use_case not in offered_use_cases(context):
         return []
@@ -219,7 +219,8 @@ def launch_form(use_case: str, plan_id: int, context: Context) -> list[Form]:
             ),
             about="",
             command=(
-                f"ddlplan launch --use-case {shlex.quote(use_case)} --plan {plan_id} --detach"
+                f"ddlplan launch --use-case {shlex.quote(use_case)} --plan {plan_id} "
+                + ("--allow-stale --detach" if is_stale else "--detach")
             ),
         )
     ]

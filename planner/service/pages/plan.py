@@ -44,7 +44,7 @@ def show(request: PageRequest, context: Context) -> View:
             "document": json.dumps(stored.to_json(stale=found.is_stale), indent=2),
             "command": f"{launch} --allow-stale" if found.is_stale else launch,
             "search_again": f"ddlplan tune --use-case {use_case}",
-            "launch_forms": launch_form(stored.use_case, plan_id, context),
+            "launch_forms": launch_form(stored.use_case, plan_id, context, is_stale=found.is_stale),
             "remove_forms": remove_form(plan_id, context),
             "baseline_words": _baseline_words(stored),
         },

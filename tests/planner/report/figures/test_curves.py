@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import fields
 from xml.etree import ElementTree
 
 import pytest
 
+from planner.records.usage_record import HostUsage, UsageCurve
 from planner.report.figures.curves import Curve, TrialPoint, line_plot, thin, trial_plot
+from planner.report.figures.rows import Mark, point_plot
+from planner.report.figures.usage_figures import machine_use_figures
 
 
 def paths(svg, kind):
@@ -30,6 +34,34 @@ def test_a_long_curve_keeps_its_extremes():
     assert len(thinned) <= 100
     assert {(4321.0, 9.0), (777.0, -3.0)} <= set(thinned)
     assert [x for x, _ in thinned] == sorted(x for x, _ in thinned)
+
+
+def test_the_interval_of_the_best_trial_is_not_cut_at_the_top():
+    trials = [TrialPoint(x=1, value=100.0, low=80.0, high=130.0, best=100.0)]
+    svg = trial_plot(trials, title="t", x_title="x", y_title="y")
+    ends = [float(y) for y in re.findall(r"[ V](\d+\.\d)", paths(svg, "spread")[0])]
+    value = float(paths(svg, "dots")[-1].split()[1].removesuffix("h0"))
+    assert value - min(ends) == pytest.approx(1.5 * (max(ends) - value), rel=0.02)
+
+
+def test_the_line_where_nothing_changes_leaves_labels_free():
+    mark = Mark(label="setting", value=1.0, low=-1.0, high=3.0, text="+1 %")
+    svg = point_plot([mark, mark], title="t", unit="%")
+    text = [float(t.get("y")) for t in ElementTree.fromstring(svg).iter() if t.text == "setting"]
+    (line,) = (d for d in paths(svg, "axis") if "v" in d)
+    tops = [float(y) for y in re.findall(r" (\d+\.\d)v16", line)]
+    assert len(tops) == 2
+    assert all(top > label for top, label in zip(tops, text, strict=True))
+
+
+def test_a_slow_network_has_a_unit_that_can_be_read():
+    curve = UsageCurve(mean=(300.0, 280.0), maximum=(300.0, 280.0))
+    names = [each.name for each in fields(HostUsage) if each.name != "gpus"]
+    known = {"time_s": (1.0, 2.0), "received_bytes_per_s": curve}
+    use = HostUsage(**{**dict.fromkeys(names), **known})
+    (figure,) = machine_use_figures({"a": use})
+    assert ">kB/s<" in figure.svg
+    assert figure.rows[-1][1] == "0.28"
 
 
 def test_a_short_curve_is_left_as_it_is():
