@@ -1,0 +1,94 @@
+"""A database on a server, and the commands that look into databases and copy them."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from contextlib import closing
+
+import pytest
+from postgres_server import PostgresServer, find_obstacle
+
+
+def test_plans_move_to_a_server_and_are_used_from_there(tuned, postgres):
+    url = postgres.empty_database()
+    copied = tuned.data("db", "copy", "planner.db", url)
+    assert {table["name"]: table["rows"] for table in copied["tables"]}["plans"] == 1
+    assert tuned.data("plans", "show", 1, "--db", url) == tuned.data("plans", "show", 1)
+    assert tuned.data("trials", DDLPLAN_DB=url) == tuned.data("trials")
+    found = tuned.data("db", "info", "--db", url)
+    assert found["kind"].startswith("PostgreSQL ")
+    assert found["tables"] == tuned.data("db", "info")["tables"]
+    assert tuned.run("db", "check", "--db", url).code == 0
+    assert "rows, all of them whole" in tuned.run("db", "check", "--db", url).out
+    again = tuned.run("db", "copy", "planner.db", url)
+    assert (again.code, len(again.errors)) == (2, 1)
+    assert "already" in again.errors[0]
+
+
+def test_faults_of_a_database_are_lines_and_exit_code_6(tuned):
+    with closing(sqlite3.connect(tuned.folder / "planner.db")) as connection, connection:
+        connection.execute("UPDATE trials SET plan = '{}' WHERE id = 1")
+    ended = tuned.run("db", "check")
+    assert ended.code == 6
+    assert len(ended.out.splitlines()) == 1
+    assert ended.out.startswith("trials 1: cannot be read: ")
+    assert len(ended.errors) == 1
+    assert "1 fault: restore a copy" in ended.errors[0]
+    document = tuned.run("db", "check", "--json").document
+    assert document["error"]["code"] == 6
+    assert len(document["data"]["faults"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "code", "says"),
+    [
+        ("postgresql://ann:secret@host/plans", 2, "~/.pgpass"),
+        ("postgresql://ann@127.0.0.1:9/plans", 6, "start the server"),
+    ],
+)
+@pytest.mark.parametrize("command", [("plans", "list"), ("db", "info"), ("tune", "--use-case")])
+def test_an_address_that_cannot_be_used_is_one_line(ddlplan, cases, command, url, code, says):
+    more = [f"{cases}:Steady"] if "tune" in command else []
+    ended = ddlplan.run(*command, *more, "--db", url)
+    assert ended.code == code
+    assert len(ended.errors) == 1
+    assert says in ended.errors[0]
+    assert "secret" not in ended.err
+    assert ddlplan.listing() == []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_a_search_goes_on_while_its_server_is_stopped_and_started(ddlplan, cases):
+    if obstacle := find_obstacle():
+        pytest.skip(obstacle)
+    with PostgresServer() as server:
+        url = server.make_database()
+        began = time.monotonic()
+        search = ddlplan.start(
+            *("tune", "--use-case", f"{cases}:Steady", "--budget", "40s", "--trials", 6),
+            *("--db", url),
+        )
+        count = "SELECT count(*) FROM trials"
+
+        for how, least in ((server.stop, 1), (server.kill, 2)):
+            while _count(server, count, url) < least and search.poll() is None:
+                time.sleep(0.2)
+            how()
+            time.sleep(4)
+            server.start()
+        ended = ddlplan.end(search)
+        assert ended.code == 0, ended.err
+        assert time.monotonic() - began > 8
+        numbers = server.execute("SELECT number FROM trials ORDER BY number", url)
+        assert [number for (number,) in numbers] == list(range(len(numbers)))
+        assert len(server.execute("SELECT id FROM plans", url)) == 1
+        assert ddlplan.run("db", "check", "--db", url).code == 0
+
+
+def _count(server, query, url):
+    try:
+        return server.execute(query, url)[0][0]
+    except Exception:  # noqa: BLE001 - the tables are not made yet
+        return 0
