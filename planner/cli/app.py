@@ -37,10 +37,10 @@ from planner.cli.runs import runs_app
 from planner.cli.trials import trials_app
 from planner.cli.values import (
     check_data,
+    checked_name,
     duration_s,
     find_hosts,
     one_of,
-    stored_name,
     strategies_named,
 )
 from planner.errors import UsageError
@@ -462,6 +462,7 @@ def serve(
     """Show machines, searches, plans and trainings as pages, and as an API."""
     found = find_hosts(hosts, ssh_config, mpirun, allow_root=allow_run_as_root)
     check_data(data, found)
+    spellings = {name: checked_name(name) for name in use_case or ()}
     from planner.commands.serve import serve as serve_settings
     from planner.service.requests.settings import ServiceSettings
 
@@ -471,7 +472,8 @@ def serve(
         port=port,
         allow_actions=allow_actions,
         token_file=token_file,
-        use_cases=tuple(stored_name(name) for name in use_case or ()),
+        use_cases=tuple(dict.fromkeys(spellings.values())),
+        spellings=spellings,
         data=data,
         hosts=hosts,
         ssh_config=ssh_config,

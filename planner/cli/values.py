@@ -29,6 +29,13 @@ def stored_name(use_case: str) -> str:
     return str(resolve(use_case))
 
 
+def checked_name(use_case: str) -> str:
+    """Give the same of one whose file, or module, is there; nothing is imported."""
+    from launch.use_cases import make_workload
+
+    return make_workload(use_case).use_case
+
+
 def check_data(data: Path | None, hosts: Hosts) -> None:
     """Check that the data are there, unless other machines train."""
     if data is not None and hosts.is_local and not data.exists():

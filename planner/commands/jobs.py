@@ -67,7 +67,19 @@ def show_log(db: str, out: Output, job_id: int) -> None:
 
 
 def follow_log(db: str, out: Output, job_id: int) -> None:
-    """Write the log of a job until the job is over, and say how it ended."""
+    """Write the log of a job until the job is over, and say how it ended.
+
+    Ctrl-C ends only this. "Interrupted", as other commands say then, is the state of a job.
+    """
+    try:
+        _follow(db, out, job_id)
+    except KeyboardInterrupt:
+        out.note(f"job {job_id} goes on")
+        out.finish(None)
+        raise
+
+
+def _follow(db: str, out: Output, job_id: int) -> None:
     offset = 0
     is_told = False
     while True:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import html
+import os
 import shutil
 import tempfile
 import threading
@@ -11,6 +12,7 @@ import webbrowser
 from importlib.util import find_spec
 from pathlib import Path
 
+from launch.mpi.mpirun import needs_root_option
 from planner.errors import UsageError
 from planner.report.output import Output
 from planner.service.requests.settings import ServiceSettings
@@ -35,6 +37,16 @@ def serve(settings: ServiceSettings, out: Output, *, opens: bool) -> None:
     Store.check_location(settings.db)
     if hazard := Store.find_hazard(settings.db):
         out.warn(hazard)
+    if missing_file := Store.find_missing_file(settings.db):
+        out.note(
+            f"there is no database {missing_file} yet: pages are empty until something is stored "
+            "in it; --db names another"
+        )
+    if settings.allow_actions and not settings.allow_run_as_root and needs_root_option(os.environ):
+        out.warn(
+            "as root every training will be refused: serve as another user, or with "
+            "--allow-run-as-root"
+        )
     if not is_loopback(settings.host):
         out.warn(
             "without TLS in front, anybody on the way reads along: put a proxy with TLS before it, "
@@ -61,7 +73,7 @@ def serve(settings: ServiceSettings, out: Output, *, opens: bool) -> None:
 
 def _explain(settings: ServiceSettings, out: Output) -> None:
     if settings.token_file is not None:
-        out.note(f"sign in with the token of {settings.token_file}")
+        out.note(f"sign in with the token in the file {settings.token_file.absolute()}")
     else:
         out.note("open this address once: it signs a browser in")
     if not settings.allow_actions:

@@ -45,7 +45,9 @@ def open_database(
     made = False
     if not exists_as_file(path):
         if not create:
-            raise NoDatabaseError(f"no plans in {path}: run ddlplan tune first")
+            raise NoDatabaseError(
+                f"there is no database {path}: ddlplan tune makes one, --db names another"
+            )
         made = create_private(path)
     database = SqliteDatabase(path, lock_timeout_s=lock_timeout_s)
     try:
@@ -89,6 +91,13 @@ def check_location(url: str) -> None:
     with contextlib.suppress(NoDatabaseError):
         open_database(url, create=False).close()
     check_writable(database_path(url))
+
+
+def find_missing_file(url: str) -> str | None:
+    """Give the whole path of a database file that is not there yet; see `Store.open`."""
+    if is_postgres(url) or exists_as_file(path := database_path(url)):
+        return None
+    return str(path.absolute())
 
 
 def find_hazard(url: str) -> str | None:

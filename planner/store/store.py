@@ -30,6 +30,7 @@ from planner.store.opening import (
     LOCK_TIMEOUT_S,
     check_location,
     find_hazard,
+    find_missing_file,
     open_database,
 )
 from planner.store.rows import (
@@ -116,6 +117,15 @@ class Store:
             StoreUrlError: ``url`` names no database.
         """
         return find_hazard(url)
+
+    @staticmethod
+    def find_missing_file(url: str) -> str | None:
+        """Give the whole path of a database file that is not there yet; ``None`` for any other.
+
+        Raises:
+            StoreUrlError: ``url`` names no database.
+        """
+        return find_missing_file(url)
 
     def close(self) -> None:
         """Close the database."""

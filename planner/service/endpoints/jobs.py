@@ -7,6 +7,7 @@ import secrets
 import threading
 from collections.abc import Mapping
 from dataclasses import fields
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,7 @@ def job_endpoints(settings: ServiceSettings) -> list[Endpoint]:
         options, about = _OPTIONS[kind]
 
         def start(values: Values) -> Found:
+            _check_names(kind, options, values["body"])
             given: TuneOptions | LaunchOptions | ProbeOptions | DoctorOptions
             try:
                 given = codec.convert(
@@ -205,7 +207,8 @@ def make_request(
         value = getattr(given, field.name)
         if field.name not in _OWN_WORDS and value is not None and value is not False:
             request[field.name] = value
-    if (use_case := getattr(given, "use_case", None)) is not None:
+    if (named := getattr(given, "use_case", None)) is not None:
+        use_case = settings.spellings.get(named, named)
         if use_case not in _use_cases(settings):
             raise UsageError(
                 "use_case: it is none of those at /api/v1/use-cases: start the server with it as "
@@ -222,6 +225,18 @@ def make_request(
         folder = _CHECKPOINTS / f"training-{secrets.token_hex(4)}"
         request["checkpoint"] = str(folder.absolute())
     return request
+
+
+def _check_names(kind: JobKind, options: type[Any], body: Mapping[str, Any]) -> None:
+    """Refuse an option that there is not, before one is missed that was only misspelled."""
+    known = [option.name for option in fields(options)]
+    for name in body:
+        if name not in known:
+            close = get_close_matches(name, known, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"it has {', '.join(known)}"
+            raise RequestError(
+                400, f"{kind}: {ascii(name)[1:-1]:.80} is no option: {hint}", kind="usage"
+            )
 
 
 def _check_queue(db: str) -> None:

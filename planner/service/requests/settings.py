@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,9 @@ class ServiceSettings:
 
     use_cases: Sequence[str] = ()
     """Those that may be tuned and trained, as `launch.use_cases.make_workload` spells them."""
+
+    spellings: Mapping[str, str] = field(default_factory=dict)
+    """The same, by what was typed: a request may name them so too."""
 
     data: Path | None = None
     """Data of these use cases."""

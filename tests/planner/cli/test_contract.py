@@ -165,10 +165,11 @@ def test_lists_can_be_narrowed_to_a_use_case_and_a_node(tuned):
 def test_before_the_first_tune_lists_are_empty_and_say_why(ddlplan, command):
     ended = ddlplan.run(*command)
     assert (ended.code, ended.out) == (0, "")
-    assert ended.err.splitlines() == ["warning: no plans in planner.db: run ddlplan tune first"]
+    message = "there is no database planner.db: ddlplan tune makes one, --db names another"
+    assert ended.err.splitlines() == [f"warning: {message}"]
     document = ddlplan.run(*command, "--json").document
     assert document["data"] == []
-    assert document["warnings"] == ["no plans in planner.db: run ddlplan tune first"]
+    assert document["warnings"] == [message]
     assert ddlplan.listing() == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import pty
 import signal
 import time
@@ -64,7 +65,7 @@ def wait_until_over(ddlplan, number):
 def test_jobs_that_are_not_there(ddlplan):
     ended = ddlplan.run("jobs", "list", "--json")
     assert (ended.code, ended.document["data"]) == (0, [])
-    assert "no plans in planner.db" in ended.document["warnings"][0]
+    assert "no database planner.db" in ended.document["warnings"][0]
     for command in ("show", "logs", "cancel"):
         ended = ddlplan.run("jobs", command, 7)
         assert (ended.code, len(ended.errors)) == (2, 1)
@@ -281,3 +282,24 @@ def test_race_is_shown_with_who_left_and_why(ddlplan):
     assert "50.0/s" in shown["leads"]
     assert shown["left"].endswith("20.0/s, slower")
     assert "racing plans" in ddlplan.run("jobs", "list").out
+
+
+def test_ctrl_c_ends_the_following_of_a_log_and_says_that_the_job_goes_on(ddlplan):
+    number = add_job(
+        ddlplan,
+        b"a line\n",
+        state=JobState.RUNNING,
+        exit_code=None,
+        ended_at=None,
+        machine=platform.node(),
+        process=ProcessIdentity.of(),
+        heartbeat_at=utc_now(),
+    )
+    with (ddlplan.folder / "seen").open("w+") as seen:
+        follower = ddlplan.start("jobs", "logs", number, "-f", terminal=seen.fileno())
+        ddlplan.wait_until(lambda: "a line" in (ddlplan.folder / "seen").read_text(), "the log")
+        follower.send_signal(signal.SIGINT)
+        assert follower.wait() == 130
+        said = (ddlplan.folder / "seen").read_text().splitlines()
+    assert said[-1] == f"job {number} goes on"
+    assert "interrupted" not in said

@@ -156,7 +156,7 @@ def test_table_fits_a_narrow_terminal(tuned, launch):
 def test_no_database_and_no_training_are_told(ddlplan, tuned):
     missing = ddlplan.run("runs", "list", "--db", "elsewhere.db", "--json")
     assert (missing.code, missing.document["data"]) == (0, [])
-    assert "no plans in elsewhere.db" in missing.document["warnings"][0]
+    assert "no database elsewhere.db" in missing.document["warnings"][0]
     ended = tuned.run("runs", "show", 7)
     assert ended.code == 2
     assert ended.errors == ["error: no training 7: ddlplan runs list shows which there are"]

@@ -132,15 +132,16 @@ def test_a_request_that_is_sent_again_with_its_key_starts_no_second_job(acting):
         ("tune", {"use_case": "/etc/passwd"}, "/api/v1/use-cases"),
         ("tune", {"use_case": f"{CASES}:Fails"}, "/api/v1/use-cases"),
         ("tune", {"use_case": "--db=/tmp/other.db"}, "/api/v1/use-cases"),
-        ("tune", {"use_case": "simplebig", "data": "/etc"}, "data is no key"),
-        ("tune", {"use_case": "simplebig", "hosts": "/etc/hosts"}, "hosts is no key"),
-        ("tune", {"use_case": "simplebig", "ssh_config": "/tmp/a"}, "ssh_config is no key"),
-        ("tune", {"use_case": "simplebig", "mpirun": "/bin/sh"}, "mpirun is no key"),
-        ("tune", {"use_case": "simplebig", "allow_run_as_root": True}, "is no key"),
-        ("tune", {"use_case": "simplebig", "set": ["a=b"]}, "set is no key"),
-        ("tune", {"use_case": "simplebig", "db": "/tmp/other.db"}, "db is no key"),
-        ("tune", {"use_case": "simplebig", "replay": "/etc/passwd"}, "replay is no key"),
-        ("tune", {"use_case": "simplebig", "--db": "x"}, "is no key"),
+        ("tune", {"use_case": "simplebig", "data": "/etc"}, "data is no option"),
+        ("tune", {"use_case": "simplebig", "hosts": "/etc/hosts"}, "hosts is no option"),
+        ("tune", {"use_case": "simplebig", "ssh_config": "/tmp/a"}, "ssh_config is no option"),
+        ("tune", {"use_case": "simplebig", "mpirun": "/bin/sh"}, "mpirun is no option"),
+        ("tune", {"use_case": "simplebig", "allow_run_as_root": True}, "is no option"),
+        ("tune", {"use_case": "simplebig", "set": ["a=b"]}, "set is no option"),
+        ("tune", {"use_case": "simplebig", "db": "/tmp/other.db"}, "db is no option"),
+        ("tune", {"use_case": "simplebig", "replay": "/etc/passwd"}, "replay is no option"),
+        ("tune", {"use_case": "simplebig", "--db": "x"}, "is no option"),
+        ("tune", {"usecase": "simplebig"}, "usecase is no option: did you mean use_case?"),
         ("tune", {"use_case": "simplebig", "budget": "5 weeks"}, "expected a duration"),
         ("tune", {"use_case": "simplebig", "budget": "9" * 400}, "expected a duration"),
         ("tune", {"use_case": "simplebig", "budget": "0"}, "expected a duration"),
@@ -156,13 +157,13 @@ def test_a_request_that_is_sent_again_with_its_key_starts_no_second_job(acting):
         ("tune", {"use_case": "simplebig", "fresh": "yes"}, "expected true or false"),
         ("launch", {"use_case": "simplebig", "checkpoint": "/etc"}, "expected true or false"),
         ("launch", {"use_case": "simplebig", "checkpoint_every": "5m"}, "no checkpoint"),
-        ("launch", {"use_case": "simplebig", "resume": True}, "resume is no key"),
+        ("launch", {"use_case": "simplebig", "resume": True}, "resume is no option"),
         ("launch", {"use_case": "simplebig", "plan": 99}, "no plan 99"),
         ("launch", {"use_case": "simplebig", "wire": "fp8"}, "wire"),
         ("launch", {"use_case": "simplebig", "hang_timeout": "-5"}, "expected a duration"),
-        ("probe", {"use_case": "simplebig"}, "use_case is no key"),
+        ("probe", {"use_case": "simplebig"}, "use_case is no option"),
         ("doctor", {"use_case": "os:system"}, "/api/v1/use-cases"),
-        ("doctor", {"data": "/etc"}, "data is no key"),
+        ("doctor", {"data": "/etc"}, "data is no option"),
     ],
 )
 def test_a_request_can_say_nothing_else(server, kind, body, reason):
@@ -173,6 +174,18 @@ def test_a_request_can_say_nothing_else(server, kind, body, reason):
     assert reason in reply.message
     assert reply.message.isprintable()
     assert server.ask("/api/v1/jobs").data == before
+
+
+def test_a_use_case_may_be_named_as_the_server_was_told_of_it(tmp_path, own_locks):
+    (tmp_path / "mycase.py").write_text(CASES.read_text())
+    with serving(tmp_path, "--allow-actions", "--use-case", "mycase.py:Steady") as started:
+        body = {"use_case": "mycase.py:Steady"}
+        reply = started.ask("/api/v1/jobs/doctor", body=body)
+        assert reply.status == 202, reply.message
+        assert reply.data["request"]["use_case"] == f"{tmp_path / 'mycase.py'}:Steady"
+        started.wait_for_job(reply.data["id"])
+        other = started.ask("/api/v1/jobs/doctor", body={"use_case": "./mycase.py:Steady"})
+        assert other.status == 400
 
 
 def test_jobs_on_hosts_need_hosts_that_the_server_was_started_with(server):

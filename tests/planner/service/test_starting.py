@@ -1,0 +1,55 @@
+"""What a server says when it is started, and what keeps it from that."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from serving import serving
+
+from launch.mpi.mpirun import needs_root_option
+from planner.store import Store
+
+
+@pytest.mark.parametrize(
+    ("use_case", "reason"),
+    [
+        ("nowhere.py:Mine", "no such file"),
+        ("case.py:Mime", "did you mean Mine?"),
+        ("simplebug", "did you mean simplebig?"),
+        ("nowhere:Mine", "no module"),
+    ],
+)
+def test_a_use_case_that_is_not_there_is_refused_and_none_is_imported(ddlplan, use_case, reason):
+    (ddlplan.folder / "case.py").write_text("raise SystemExit('imported')\nclass Mine: ...\n")
+    ended = ddlplan.run("serve", "--use-case", "case.py:Mine", "--use-case", use_case)
+    assert (ended.code, len(ended.errors)) == (2, 1)
+    assert reason in ended.err.lower() or reason in ended.err
+
+
+def test_a_database_that_is_not_there_yet_is_told_by_its_whole_path(tmp_path, own_locks):
+    with serving(tmp_path, "--db", "mine.db") as started:
+        assert f"there is no database {tmp_path / 'mine.db'} yet" in started.err
+        assert started.ask("/api/v1/plans").status == 200
+    Store.open(str(tmp_path / "mine.db")).close()
+    with serving(tmp_path, "--db", "mine.db") as started:
+        assert "no database" not in started.err
+
+
+def test_the_file_of_the_token_is_told_by_its_whole_path(tmp_path, own_locks):
+    (tmp_path / "token").write_text("t" * 43)
+    (tmp_path / "token").chmod(0o600)
+    with serving(tmp_path, "--token-file", "token", has_token_file=False) as started:
+        told = f"sign in with the token in the file {tmp_path / 'token'}"
+        started.wait_for(lambda: told in started.err)
+
+
+@pytest.mark.skipif(not needs_root_option(os.environ), reason="only root is warned")
+def test_root_is_told_that_trainings_will_be_refused(tmp_path, own_locks):
+    for options, is_warned in (
+        (["--allow-actions"], True),
+        (["--allow-actions", "--allow-run-as-root"], False),
+        ([], False),
+    ):
+        with serving(tmp_path, *options) as started:
+            assert ("every training will be refused" in started.err) == is_warned
