@@ -14,7 +14,7 @@ from launch.hosts.host_line import Host
 from launch.liveness.inactivity import InactivityTimer
 from launch.mpi.job import MpiJob
 from launch.rank.control_signals import CHECKPOINT, STOP
-from launch.reports import EndRequested, JobFailed, Report, StepDone
+from launch.reports import EndRequested, HostUsed, JobFailed, Report, StepDone
 from launch.system.durable_files import explain_os_error, naming_file
 from launch.system.run_directory import RunDirectory
 from planner.cancellation import Cancellation
@@ -167,8 +167,11 @@ class _ReportReader:
             report = self._job.next_report(_POLL_INTERVAL_S)
             silence_s = inactivity.poll()
             if report is not None:
-                inactivity.restart()
                 self._take(report)
+            # Each rank reports what its host uses by itself, also while the first one stands still.
+            if report is not None and not isinstance(report, HostUsed):
+                self.has_reported = True
+                inactivity.restart()
             elif silence_s > (limit_s := self._limits_s[self.has_reported]):
                 return limit_s
             if self.failures and give_up == float("inf"):
@@ -176,7 +179,6 @@ class _ReportReader:
         return None
 
     def _take(self, report: Report) -> None:
-        self.has_reported = True
         match report:
             case StepDone():
                 self._cancellation.is_orderly = True

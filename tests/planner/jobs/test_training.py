@@ -9,6 +9,7 @@ from threading import Timer
 
 import pytest
 from scripted_jobs import VALIDATED, WEIGHTS, WHOLE, ScriptedPlacement, job, sending, step
+from usage_samples import used
 
 from launch.errors import UseCaseError
 from launch.reports import Alive, EndRequested, Report, StepDone, Warned, make_node_failure
@@ -170,6 +171,14 @@ def test_first_host_is_named_where_its_rank_stands_still_and_not_mpirun(tmp_path
     with pytest.raises(TrainingFailedError, match=r"^node1: its rank does not answer") as error:
         run(sending(Alive()) + "time.sleep(100)", tmp_path)
     assert error.value.is_accident
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_first_host_that_stands_still_is_missed_though_the_other_tells_what_it_uses(tmp_path):
+    """The story: each rank reports its own use, which counted as a sign of life of the first."""
+    uses = "while True:\n    " + sending(used(rank=1)) + "    time.sleep(0.1)\n"
+    with pytest.raises(TrainingFailedError, match=r"^node1: its rank does not answer"):
+        run(sending(Alive()) + uses, tmp_path)
 
 
 @pytest.mark.usefixtures("_impatient")
