@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
 from typing import Self
 
 import numpy as np
@@ -199,14 +198,23 @@ class Effects:
         self._estimate = self._estimate - np.clip(moved, -_LARGEST_STEP, _LARGEST_STEP)
 
     def _likeliest(self, explained: Array, same: Array, rest: Array) -> tuple[float, float]:
-        def surprise(chosen: tuple[float, float]) -> float:
-            noise, own = chosen
-            lower = np.linalg.cholesky(self._total(explained, same, noise, own))
-            scaled = np.linalg.solve(lower, rest)
-            doubt = (math.log(noise / _USUAL_NOISE) / _DOUBT) ** 2
-            return float(scaled @ scaled + 2 * np.log(np.diag(lower)).sum() + doubt)
+        """Find the noise and the deviation of plans that make the trials likeliest.
 
-        return min(product(_NOISES, _OWN_DEVIATIONS), key=surprise)
+        Divided by the root of its spread, each trial has the same noise, which adds the same to
+        every eigenvalue of the covariance: one decomposition serves all noises.
+        """
+        root = np.sqrt(self._spread)
+        found: list[tuple[float, float, float]] = []
+        for own in _OWN_DEVIATIONS:
+            covariance = (explained + own**2 * same) / np.outer(root, root)
+            values, vectors = np.linalg.eigh(covariance)
+            seen = (vectors.T @ (rest / root)) ** 2
+            for noise in _NOISES:
+                total = np.maximum(values, 0.0) + noise**2
+                doubt = (math.log(noise / _USUAL_NOISE) / _DOUBT) ** 2
+                surprise = float((seen / total).sum() + np.log(total).sum()) + doubt
+                found.append((surprise, noise, own))
+        return min(found)[1:]
 
     def _total(self, explained: Array, same: Array, noise: float, own: float) -> Array:
         return np.asarray(explained + own**2 * same + np.diag(noise**2 * self._spread))
