@@ -22,12 +22,18 @@ _PAUSE_S = 0.005
 free lock to whoever asks first."""
 
 _left_at = -_PAUSE_S
+_num_stuck = 0
+"""Threads of this process that wait for the lock of a program that stands still. While there is
+one, others do without the queue, so that there are no more of them."""
 
 
 @contextmanager
 def queued(folder: Path, timeout_s: float) -> Iterator[None]:
     """Wait for one's turn to write into a folder, though no longer than ``timeout_s``."""
     global _left_at
+    if _num_stuck:
+        yield
+        return
     time.sleep(max(0.0, _PAUSE_S - (time.monotonic() - _left_at)))
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -67,9 +73,11 @@ class _Turn:
 
     def end(self) -> None:
         """Let the next one have its turn. A thread that still waits does so when it is there."""
+        global _num_stuck
         if self._waiting is None or not self._waiting.is_alive():
-            os.close(self._descriptor)
+            self._leave()
             return
+        _num_stuck += 1
         threading.Thread(target=self._end_later, daemon=True).start()
 
     def _lock(self) -> None:
@@ -77,6 +85,13 @@ class _Turn:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX)
 
     def _end_later(self) -> None:
+        global _num_stuck
         assert self._waiting is not None
         self._waiting.join()
+        self._leave()
+        _num_stuck -= 1
+
+    def _leave(self) -> None:
+        with suppress(OSError):  # closing alone would leave it to processes forked meanwhile
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
         os.close(self._descriptor)

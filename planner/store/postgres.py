@@ -87,9 +87,9 @@ _CORRUPT = frozenset(["XX001", "XX002", "42P01", "42703", "42804", "23503", "235
 """Damaged pages and indexes; tables and columns that are missing or of another type; rows that do
 not fit to what the same transaction has read."""
 
-_GONE = ("08", "57P", "25P03")
+_GONE = ("08", "57P", "25P03", "53300")
 """Connection lost; server stopping, crashed or starting; transaction of a program that stood still
-for too long."""
+for too long; more connections than the server allows."""
 
 _UNWRITABLE = ("22P05", "25006", "42501", "3F000", "53", "54", "58", "28", "3D")
 """Encoding, a standby, rights, no schema, resources, limits, the system; login and database."""

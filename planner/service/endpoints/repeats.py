@@ -8,16 +8,21 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from launch.system.durable_files import make_folders
-from planner.errors import ConflictError
+from launch.system.durable_files import explain_os_error, make_folders
+from planner.errors import ConflictError, RunDirectoryError
 from planner.supervision.job_folder import JOBS
 
 _KEYS = JOBS / ".keys"
 """A file for each key, below the working folder; a server that is started again knows them."""
+
+_KEPT_S = 24 * 3600.0
+"""A key is known for a day."""
 
 
 def start_once(
@@ -37,16 +42,22 @@ def start_once(
 
     Raises:
         ConflictError: The key is one of another request, or of one that is not answered yet.
+        RunDirectoryError: The key cannot be stored.
     """
     if key is None:
         return start()
     digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
     file = _KEYS / hashlib.sha256(f"{db}\0{key}".encode()).hexdigest()
-    make_folders(_KEYS, mode=0o700)
     try:
+        make_folders(_KEYS, mode=0o700)
+        _remove_old()
         descriptor = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
     except FileExistsError:
         return _read(file, digest)
+    except OSError as error:
+        raise RunDirectoryError(
+            f"folder {_KEYS} for the keys of requests: {explain_os_error(error)}: make room there"
+        ) from error
     with os.fdopen(descriptor, "w") as opened:
         opened.write(digest)
         opened.flush()
@@ -57,6 +68,14 @@ def start_once(
             raise
         opened.write(f" {number}")
     return number
+
+
+def _remove_old() -> None:
+    oldest = time.time() - _KEPT_S
+    for file in _KEYS.iterdir():
+        with suppress(FileNotFoundError):  # another request may remove it too
+            if file.stat().st_mtime < oldest:
+                file.unlink()
 
 
 def _read(file: Path, digest: str) -> int:
