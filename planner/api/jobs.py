@@ -178,8 +178,12 @@ def resume(
     with Store.open(db, create=False) as store:
         training = next(true_trainings(store, [store.trainings.get(training_id)]))
         unfinished = store.jobs.find(states=[JobState.QUEUED, JobState.RUNNING])
-        related = [*true_jobs(store, unfinished), *store.jobs.find(training_id=training_id)]
+        related = [*unfinished, *store.jobs.find(training_id=training_id)]
         request = resume_request(
-            training, related, use_cases=use_cases, where=where or {}, hosts=hosts
+            training,
+            list(true_jobs(store, related)),
+            use_cases=use_cases,
+            where=where or {},
+            hosts=hosts,
         )
         return submit_to(store, db, JobKind.LAUNCH, request)

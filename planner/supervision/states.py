@@ -20,7 +20,10 @@ _SILENT_AFTER = timedelta(seconds=30)
 interrupted. It is heard of every 5 s; the rest is for clocks of machines that differ."""
 
 _TRAINING_SILENT_AFTER = timedelta(seconds=120)
-"""The same of a training: it writes seldom while another program keeps the database locked."""
+"""The same of a training: it writes seldom while another program keeps the database locked.
+
+So long after the last sign of life, a process of an earlier boot counts as gone for good: a name of
+a machine and another boot may also be those of a second machine, which uses the same database."""
 
 _VANISHED = "{} is gone and left no record of its end: it was killed, or the machine was restarted"
 
@@ -42,7 +45,7 @@ def true_trainings(store: Store, records: Iterable[TrainingRecord]) -> Iterator[
             yield record
         elif not _is_of_this_machine(record):
             yield _judge_training_by_heartbeat(record)
-        elif process.is_alive() is False or process.is_of_earlier_boot():
+        elif process.is_alive() is False or _ended_with_its_boot(record):
             yield _end_training(store, record)
         elif process.is_alive() is None:
             yield _judge_training_by_heartbeat(record)
@@ -57,11 +60,18 @@ def _is_of_this_machine(record: JobRecord | TrainingRecord) -> bool:
     )
 
 
+def _ended_with_its_boot(record: JobRecord | TrainingRecord) -> bool:
+    """Whether its machine was started anew since, and nothing was heard of it for long."""
+    if record.process is None or not record.process.is_of_earlier_boot():
+        return False
+    return utc_now() - _last_heard(record) >= _TRAINING_SILENT_AFTER
+
+
 def _end_training(store: Store, record: TrainingRecord) -> TrainingRecord:
     """Give a training as interrupted when it was last heard of; and store that."""
     assert record.id is not None  # it is stored
     state, error = TrainingStatus.INTERRUPTED, _VANISHED.format("its process")
-    heard = record.heartbeat_at or record.started_at
+    heard = _last_heard(record)
     with suppress(StoreError):  # a database that is only read
         store.trainings.end(record.id, state, error=error, ended_at=heard)
         return store.trainings.get(record.id)
@@ -69,7 +79,7 @@ def _end_training(store: Store, record: TrainingRecord) -> TrainingRecord:
 
 
 def _judge_training_by_heartbeat(record: TrainingRecord) -> TrainingRecord:
-    heard = record.heartbeat_at or record.started_at
+    heard = _last_heard(record)
     if utc_now() - heard < _TRAINING_SILENT_AFTER:
         return record
     return replace(record, state=TrainingStatus.INTERRUPTED, error=_describe_silence(record, heard))
@@ -85,6 +95,8 @@ def _judge(store: Store, record: JobRecord) -> JobRecord:
     # After that: what a supervisor writes it writes before it ends.
     if folder is not None and (left := folder.read_exit()) is not None:
         return _end(store, record, left)
+    if _is_of_this_machine(record) and _ended_with_its_boot(record):
+        return _end(store, record, None)
     if is_alive is None or not _is_of_this_machine(record):
         return _judge_by_heartbeat(record)
     command = None if folder is None else folder.read_command()
@@ -93,7 +105,9 @@ def _judge(store: Store, record: JobRecord) -> JobRecord:
     return _end(store, record, None)
 
 
-def _last_heard(record: JobRecord) -> datetime:
+def _last_heard(record: JobRecord | TrainingRecord) -> datetime:
+    if isinstance(record, TrainingRecord):
+        return record.heartbeat_at or record.started_at
     return record.heartbeat_at or record.started_at or record.created_at
 
 

@@ -134,6 +134,24 @@ def test_job_that_cannot_be_seen_from_here_is_judged_by_its_last_sign_of_life(
     assert store.jobs.get(silent.id).state is JobState.RUNNING
 
 
+@pytest.mark.parametrize(
+    ("silent_s", "shown", "stored"),
+    [
+        (10, JobState.RUNNING, JobState.RUNNING),
+        (60, JobState.INTERRUPTED, JobState.RUNNING),
+        (130, JobState.INTERRUPTED, JobState.INTERRUPTED),
+    ],
+)
+def test_job_of_an_earlier_boot_is_interrupted_for_good_once_it_was_silent_for_long(
+    store, add, silent_s, shown, stored
+):
+    """Once a job that ran when the power failed was stored as running for ever."""
+    heard = utc_now() - timedelta(seconds=silent_s)
+    job = add(process=replace(HERE, boot_id="before"), heartbeat_at=heard)
+    assert judge(store, job).state is shown
+    assert store.jobs.get(job.id).state is stored
+
+
 @pytest.mark.parametrize("state", [JobState.QUEUED, JobState.RUNNING])
 @pytest.mark.parametrize("has_process", [True, False])
 def test_nothing_is_written_of_a_job_of_another_machine(store, add, dead, state, has_process):
@@ -172,10 +190,10 @@ def test_jobs_can_be_read_from_a_database_that_cannot_be_written(store, add, dea
 
 
 def test_training_ends_with_its_process_and_with_its_machine(store, dead, tmp_path):
-    def training(process: ProcessIdentity) -> TrainingRecord:
+    def training(process: ProcessIdentity, silent_s: float = 0.0) -> TrainingRecord:
         return store.trainings.add(
             TrainingRecord(
-                started_at=utc_now(),
+                started_at=utc_now() - timedelta(seconds=silent_s),
                 use_case="steady",
                 data=None,
                 seed=0,
@@ -188,9 +206,13 @@ def test_training_ends_with_its_process_and_with_its_machine(store, dead, tmp_pa
             )
         )
 
-    rows = [training(HERE), training(dead), training(replace(HERE, boot_id="before"))]
+    before = replace(HERE, boot_id="before")
+    # Two machines of one name once ended each other's trainings: each took the other's boot for an
+    # earlier one of its own.
+    rows = [training(HERE), training(dead), training(before, 130), training(before, 100)]
     found = list(true_trainings(store, rows))
-    states = [TrainingStatus.RUNNING, TrainingStatus.INTERRUPTED, TrainingStatus.INTERRUPTED]
+    running, interrupted = TrainingStatus.RUNNING, TrainingStatus.INTERRUPTED
+    states = [running, interrupted, interrupted, running]
     assert [one.state for one in found] == states
     assert [store.trainings.get(one.id).state for one in rows] == states
 
