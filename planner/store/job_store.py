@@ -159,8 +159,20 @@ class JobStore:
         error: str | None = None,
         ended_at: datetime | None = None,
         from_states: Collection[JobState] = _OPEN,
+        judged: JobRecord | None = None,
     ) -> bool:
-        """Mark a job as over; false where it was in no such state, which then stays."""
+        """Mark a job as over; false where it was in no such state, which then stays.
+
+        Args:
+            job_id: Which.
+            state: How it ended.
+            exit_code: Of its command.
+            error: Why it failed.
+            ended_at: Now where left out.
+            from_states: Those in which it may be.
+            judged: What was read of it and is over: another process may have it since, which goes
+                on, and then nothing changes.
+        """
         return self._change(
             job_id,
             {
@@ -170,6 +182,7 @@ class JobStore:
                 "error": error,
             },
             from_states=from_states,
+            judged=judged,
         )
 
     def _change(
@@ -178,12 +191,18 @@ class JobStore:
         values: Mapping[str, Any],
         *,
         from_states: Collection[JobState] | None = None,
+        judged: JobRecord | None = None,
     ) -> bool:
         query = jobs.update().where(jobs.c.id == job_id)
         if from_states is not None:
             query = query.where(jobs.c.state.in_([str(state) for state in from_states]))
 
         def work(connection: Connection) -> bool:
+            if judged is not None:  # compared here: PostgreSQL's JSON cannot be
+                row = connection.execute(select(jobs).where(jobs.c.id == job_id)).mappings().one()
+                now = job_from_row({str(name): row[name] for name in row})
+                if now.process != judged.process:
+                    return False
             changed = connection.execute(query.values(**values)).rowcount > 0
             if changed:
                 record_event(connection, Topic.JOB, job_id, self._now)

@@ -14,6 +14,8 @@ from planner.records.job_record import JobRecord
 from planner.records.training_record import TrainingRecord, TrainingStatus
 
 _GOES_ON = (
+    "plan",
+    "allow_stale",
     "checkpoint_every",
     "max_restarts",
     "hang_timeout",

@@ -139,6 +139,7 @@ def _end(store: Store, record: JobRecord, left: ExitRecord | None) -> JobRecord:
                 exit_code=left.exit_code,
                 error=left.error,
                 ended_at=left.ended_at,
+                judged=record,
             )
             return store.jobs.get(record.id)
     return replace(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import platform
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from launch.system.log_part import LogPart
 from planner.api import jobs, trainings
@@ -48,7 +49,7 @@ def show(request: PageRequest, context: Context) -> View:
             "facts": run_facts(record),
             "forms": resume_form(record, context)
             + [form for job in running for form in cancel_form(job.record, context)],
-            "next": _next_command(record),
+            "next": _next_command(record, related[0].request if related else {}),
         },
         topics=[f"training:{training_id}", "job"],
     )
@@ -81,8 +82,13 @@ def _keeps_checkpoints(job: JobRecord) -> bool:
     return "checkpoint" in job.request or " --checkpoint" in job.title
 
 
-def _next_command(record: TrainingRecord) -> tuple[str, str]:
-    """Give what to do from here, and the command for that."""
+def _next_command(record: TrainingRecord, request: Mapping[str, Any]) -> tuple[str, str]:
+    """Give what to do from here, and the command for that.
+
+    Args:
+        record: What it is said of.
+        request: Options of the job that ran it; empty where none did.
+    """
     if record.checkpoint is None or record.state in (TrainingStatus.RUNNING, TrainingStatus.DONE):
         return "All numbers as text", f"ddlplan runs show {record.id}"
     words = ["ddlplan", "launch", "--use-case", record.use_case]
@@ -90,8 +96,13 @@ def _next_command(record: TrainingRecord) -> tuple[str, str]:
         words += ["--data", record.data]
     if len(record.hosts) > 1:
         words += ["--hosts", "FILE"]
+    words += ["--epochs", str(record.epochs)]
+    if request.get("plan") is not None:
+        words += ["--plan", str(request["plan"])]
+    if request.get("allow_stale"):
+        words.append("--allow-stale")
     folder = str(Path(record.checkpoint).parent)
-    words += ["--epochs", str(record.epochs), "--checkpoint", folder, "--resume"]
+    words += ["--checkpoint", folder, "--resume"]
     is_here = record.machine == platform.node()
     where = "" if is_here else f" on {record.machine}, which has it"
     return f"To go on from its checkpoint{where}", shlex.join(words)

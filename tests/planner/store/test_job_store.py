@@ -92,6 +92,17 @@ def test_end_is_final(store, job):
     assert found.ended_at == NOW + timedelta(seconds=5)
 
 
+def test_end_of_one_process_is_not_that_of_the_next(database):
+    with Store.open(database.url) as store:
+        job = store.jobs.add(replace(JOB, process=ProcessIdentity.of()))
+        taken = replace(job.process, pid=7)
+        store.jobs.set_process(job.id, taken)
+        assert not store.jobs.end(job.id, JobState.INTERRUPTED, judged=job)
+        now = store.jobs.get(job.id)
+        assert (now.state, now.process) == (JobState.QUEUED, taken)
+        assert store.jobs.end(job.id, JobState.INTERRUPTED, judged=now)
+
+
 def test_end_is_asked_for_once(store, job, clock):
     assert store.jobs.request_cancel(job)
     clock[0] += timedelta(seconds=9)

@@ -16,6 +16,8 @@ from planner.plans.stored_plan import utc_now
 from planner.records.job_record import JobKind, JobRecord, JobState
 from planner.records.training_record import TrainingRecord
 from planner.store import Store
+from planner.supervision.resuming import resume_request
+from planner.supervision.states import true_jobs, true_trainings
 
 HERE = ProcessIdentity.of()
 
@@ -74,3 +76,17 @@ def test_training_that_was_heard_of_just_now_is_not_resumed(queue, cut_off):
     training = cut_off(queue.store, 10, replace(HERE, boot_id="before"))
     with pytest.raises(ConflictError, match="is running"):
         jobs.resume(training.id, db=DB)
+
+
+def test_training_goes_on_with_the_plan_that_it_was_started_with_though_it_is_stale(
+    tmp_path, cut_off
+):
+    """Once a training that was started with `allow_stale` failed when it was resumed, and one
+    with a plan of its own went on with the best one."""
+    with Store.open(str(tmp_path / DB)) as store:
+        before = replace(HERE, boot_id="before")
+        training = cut_off(store, 130, before, plan=7, allow_stale=True)
+        (stopped,) = true_trainings(store, [training])
+        related = true_jobs(store, store.jobs.find(training_id=training.id))
+        request = resume_request(stopped, list(related), use_cases=None, where={}, hosts=None)
+    assert (request["plan"], request["allow_stale"]) == (7, True)

@@ -98,6 +98,18 @@ def test_exit_record_says_how_a_job_ended_that_could_not_be_stored(store, add, d
     assert found == store.jobs.get(job.id)
 
 
+@pytest.mark.parametrize("takes", ["set_process", "start"])
+def test_job_that_another_process_has_taken_since_is_not_ended(store, add, dead, takes):
+    """Once `--detach` lost jobs: who read the row while it named the command that submitted it, and
+    looked for that process when it had ended, stored the job as interrupted."""
+    read = add(state=JobState.QUEUED, process=dead)
+    getattr(store.jobs, takes)(read.id, HERE)
+    (found,) = true_jobs(store, [read])
+    assert found == store.jobs.get(read.id)
+    assert found.process == HERE
+    assert not found.state.is_over
+
+
 def test_command_that_outlives_its_supervisor_is_still_running(store, add, dead):
     job = add(process=dead)
     with another_process() as command:

@@ -85,6 +85,13 @@ def test_training_that_can_be_resumed_says_from_which_folder(store, show, tmp_pa
     )
 
 
+def test_training_is_resumed_with_the_plan_that_it_was_started_with(store, show, tmp_path):
+    newest = tmp_path / "kept" / "step-00000002"
+    add_training(store, TrainingStatus.CANCELLED, checkpoint=str(newest))
+    add_job(store, JobState.CANCELLED, request={"plan": 7, "allow_stale": True})
+    assert "--epochs 300 --plan 7 --allow-stale --checkpoint" in show("trainings")
+
+
 def test_training_of_another_machine_is_resumed_there(store, show, tmp_path):
     newest = tmp_path / "kept" / "step-00000002"
     add_training(store, TrainingStatus.CANCELLED, machine="atlas", checkpoint=str(newest))
