@@ -10,12 +10,16 @@ Example:
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from planner.errors import NoDatabaseError, StoreError
 from planner.records.event_record import EventRecord
+from planner.records.job_record import JobState
+from planner.records.training_record import TrainingStatus
 from planner.store import Store
+from planner.supervision.states import true_jobs, true_trainings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +54,7 @@ class Follower:
             StoreError: The database cannot be used.
         """
         try:
-            if self._store is None:
-                self._store = Store.open(self._db, create=False, outage_s=0.0)
-            log = self._store.events
+            log = self._open().events
             newest = log.newest()
             if after is None or newest <= after:
                 return ChangeBatch(newest=newest)
@@ -64,3 +66,28 @@ class Follower:
         except StoreError:
             self._store = None  # it may have been replaced
             raise
+
+    def store_ends(self) -> None:
+        """Store that jobs and trainings of this machine have ended which could not say so.
+
+        Whatever is killed by SIGKILL writes nothing; what this stores is a change like others.
+
+        Raises:
+            StoreError: The database cannot be used.
+        """
+        try:
+            store = self._open()
+            jobs = store.jobs.find(states=[JobState.QUEUED, JobState.RUNNING])
+            deque(true_jobs(store, jobs), maxlen=0)
+            trainings = store.trainings.find(states=[TrainingStatus.RUNNING])
+            deque(true_trainings(store, trainings), maxlen=0)
+        except NoDatabaseError:
+            return
+        except StoreError:
+            self._store = None
+            raise
+
+    def _open(self) -> Store:
+        if self._store is None:
+            self._store = Store.open(self._db, create=False, outage_s=0.0)
+        return self._store

@@ -67,7 +67,7 @@ def make_service(
         on_used: Called when the token for one use was used.
     """
     threads = WorkerThreads(_THREADS, most_waiting=bounds.waiting)
-    streams = EventStreams(changes.Follower(settings.db).read, threads, bounds)
+    streams = EventStreams(changes.Follower(settings.db), threads, bounds)
     wrong_tokens = WrongTokens(bounds.wrong_tokens, bounds.wrong_tokens_per_s)
     entrance = Entrance(credentials, wrong_tokens, cookie=cookie, on_used=on_used)
     routes = (

@@ -11,36 +11,34 @@ import asyncio
 import json
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from planner.api.changes import ChangeBatch
+from planner.api.changes import ChangeBatch, Follower
 from planner.errors import PlannerError
 from planner.plans.stored_plan import iso_utc
+from planner.quantities import printable
 from planner.records.event_record import EventRecord
 from planner.service.requests.answers import Message, Receive, Scope, Send
 from planner.service.requests.documents import RequestError
 from planner.service.requests.settings import Bounds
+from planner.service.requests.terminal import tell_terminal
 from planner.service.requests.work import WorkerThreads
 
 _MOST_KEPT = 2000
 _RETRY_MS = 2000
 
 
-ReadChanges = Callable[[int | None], ChangeBatch]
-"""As `planner.api.changes.Follower.read`."""
-
-
 class EventStreams:
     """Sends events to those who follow.
 
     Args:
-        read: Reads the log.
+        follower: Reads the log.
         threads: Where that is done.
         bounds: Of the streams.
     """
 
-    def __init__(self, read: ReadChanges, threads: WorkerThreads, bounds: Bounds) -> None:
-        self._read = read
+    def __init__(self, follower: Follower, threads: WorkerThreads, bounds: Bounds) -> None:
+        self._follower = follower
         self._threads = threads
         self._bounds = bounds
         self._kept: deque[EventRecord] = deque(maxlen=_MOST_KEPT)
@@ -48,6 +46,7 @@ class EventStreams:
         self._changed_s = 0.0
         self._changed = asyncio.Event()
         self._readers = 0
+        self._is_told = False
         self._poller: asyncio.Task[None] | None = None
         self._has_ended = False
         self._beginning = asyncio.Lock()
@@ -93,7 +92,7 @@ class EventStreams:
 
     async def _read_log(self, after: int | None) -> ChangeBatch:
         try:
-            return await self._threads.run(lambda: self._read(after))
+            return await self._threads.run(lambda: self._follower.read(after))
         except PlannerError as error:
             raise RequestError(503, "the database cannot be used now") from error
 
@@ -104,24 +103,38 @@ class EventStreams:
         self._poller = asyncio.ensure_future(self._poll())
 
     async def _poll(self) -> None:
+        ends_at_s = 0.0
         while True:
             await asyncio.sleep(self._bounds.poll_s)
-            known = self._newest or 0
             try:
-                batch = await self._read_log(known)
-            except RequestError:
+                if time.monotonic() >= ends_at_s:
+                    ends_at_s = time.monotonic() + self._bounds.ends_s
+                    await self._threads.run(self._follower.store_ends)
+                known = self._newest or 0
+                self._take(known, await self._read_log(known))
+            except (PlannerError, RequestError):
                 continue  # pages say what is the matter with the database
-            if batch.newest == known:
-                continue
-            if not batch.is_whole or batch.newest < known:
-                self._kept.clear()
-                self._newest = batch.newest
-            else:
-                self._kept.extend(batch.events)
-                self._newest = batch.events[-1].id
-            self._changed_s = time.monotonic()
-            self._changed.set()
-            self._changed = asyncio.Event()
+            except Exception as error:  # noqa: BLE001 - without the poller streams would say nothing
+                self._tell(error)
+
+    def _tell(self, error: Exception) -> None:
+        if not self._is_told:
+            why = printable(f"{type(error).__name__}: {error}")
+            tell_terminal(f"error: pages may miss changes of the database: {why}\n")
+        self._is_told = True
+
+    def _take(self, known: int, batch: ChangeBatch) -> None:
+        if batch.newest == known:
+            return
+        if not batch.is_whole or batch.newest < known:
+            self._kept.clear()
+            self._newest = batch.newest
+        else:
+            self._kept.extend(batch.events)
+            self._newest = batch.events[-1].id
+        self._changed_s = time.monotonic()
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     async def _send_all(self, place: int | None, gone: asyncio.Future[None], send: Send) -> None:
         headers = [(b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no")]

@@ -91,6 +91,9 @@ class Bounds:
     poll_s: float = 0.5
     """Between looks for new events, while somebody follows them."""
 
+    ends_s: float = 5.0
+    """Between looks for jobs and trainings that were killed and could not say so, likewise."""
+
     wrong_tokens: int = 10
     """Of one address, at once; then one more every six seconds."""
 

@@ -5,6 +5,7 @@ const FIRST_MS = 150; // changes come in groups
 const LEAST_MS = 3000; // between two fetches: the machine of the server has other work
 const AGAIN_MS = [1000, 2000, 5000, 10000, 30000];
 const AGES_MS = 20000;
+const RUNS_MS = 15000; // while something runs: what is silent on another machine makes no change
 
 const topics = (document.body.dataset.topics ?? "").split(" ").filter(Boolean);
 const state = document.getElementById("live-state");
@@ -49,9 +50,15 @@ function follow() {
     say("Connection lost: trying again");
     if (stream && stream.readyState === EventSource.CLOSED) {
       stop();
-      setTimeout(follow, AGAIN_MS[Math.min(failures, AGAIN_MS.length) - 1]);
+      followLater();
     }
   });
+}
+
+// A stream that was refused does not tell why: the page does.
+async function followLater() {
+  if ((await refresh()) === 401) return;
+  setTimeout(follow, AGAIN_MS[Math.min(failures, AGAIN_MS.length) - 1]);
 }
 
 function stop() {
@@ -65,20 +72,24 @@ function schedule() {
   timer = setTimeout(refresh, Math.max(FIRST_MS, fetchedAt + LEAST_MS - performance.now()));
 }
 
+// Gives the status of the answer, 0 without one.
 async function refresh() {
+  let status = 0;
+  clearTimeout(timer);
   timer = null;
   isStale = false;
   isFetching = true;
   try {
     const answer = await fetch(location.href, { headers: { "x-ddlplan-refresh": "1" } });
+    status = answer.status;
     if (answer.ok) {
       show(new DOMParser().parseFromString(await answer.text(), "text/html"));
-      if (stream) say("Live");
-    } else if (answer.status === 401) {
+      if (stream?.readyState === EventSource.OPEN) say("Live");
+    } else if (status === 401) {
       stop();
       say("Signed out: reload this page to sign in");
     } else {
-      say(`The server answered ${answer.status}: reload this page`);
+      say(`The server answered ${status}: ${stream ? "reload this page" : "trying again"}`);
     }
   } catch {
     say("Connection lost: trying again");
@@ -86,6 +97,7 @@ async function refresh() {
   isFetching = false;
   fetchedAt = performance.now();
   if (isStale) schedule();
+  return status;
 }
 
 // Replacing regions
@@ -161,7 +173,10 @@ function keyOf(element) {
 
 // Shows what only works with this module.
 function prepare(root) {
-  for (const one of root.querySelectorAll("[data-script]")) one.hidden = false;
+  for (const one of root.querySelectorAll("[data-script]")) {
+    // Browsers have no clipboard for pages by plain HTTP from another machine.
+    one.hidden = "copy" in one.dataset && !navigator.clipboard;
+  }
   writeAges(root);
 }
 
@@ -275,4 +290,7 @@ prepare(document);
 // What a log says last is what is going on, or why it ended.
 for (const log of document.querySelectorAll(".log")) log.scrollTop = log.scrollHeight;
 setInterval(() => document.hidden || writeAges(document), AGES_MS);
+setInterval(() => {
+  if (stream && document.querySelector(".state.running, .state.queued")) schedule();
+}, RUNS_MS);
 follow();

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import platform
 import socket
 import sqlite3
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from filled_store import fill
-from serving import Serving, read_all, serving
+from serving import GUARD_S, Serving, read_all, serving
 
+from launch.system.process_identity import ProcessIdentity
+from planner.api.changes import Follower
+from planner.plans.stored_plan import utc_now
+from planner.records.job_record import JobState
+from planner.records.training_record import TrainingStatus
+from planner.service.events import EventStreams
+from planner.service.requests.settings import Bounds
+from planner.service.requests.work import WorkerThreads
 from planner.store import Store
 
 
@@ -35,10 +47,13 @@ class Stream:
     def wait_for(self, part: str) -> str:
         """Read until a text has come, and give all that has."""
         while part not in self.text:
-            found = self.connection.recv(65536)
-            assert found, f"it ended: {self.text}"
-            self.text += found.decode()
+            self.wait_for_more()
         return self.text
+
+    def wait_for_more(self) -> None:
+        found = self.connection.recv(65536)
+        assert found, f"it ended: {self.text}"
+        self.text += found.decode()
 
     def events(self) -> list[tuple[str, dict]]:
         """Give kind and data of what has come whole."""
@@ -173,3 +188,72 @@ def test_the_writer_is_not_held_up_by_those_who_follow(followed):
         for thread in threads:
             thread.join(60)
             assert not thread.is_alive()
+
+
+def test_the_end_of_what_was_killed_is_an_event_though_nobody_asks_for_it(followed):
+    with (
+        Store.open(str(followed.folder / "planner.db")) as store,
+        subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process,
+    ):
+        here = {"machine": platform.node(), "process": ProcessIdentity.of(process.pid)}
+        first = store.jobs.get(1)
+        job = store.jobs.add(
+            replace(
+                first,
+                id=None,
+                state=JobState.RUNNING,
+                is_detached=False,
+                ended_at=None,
+                exit_code=None,
+                error=None,
+                created_at=utc_now(),
+                **here,
+            )
+        )
+        training = store.trainings.add(
+            replace(store.trainings.get(1), id=None, epochs_done=(), **here)
+        )
+        ids = {("job", job.id), ("training", training.id)}
+        with follow(followed) as stream:
+            process.kill()
+            process.wait()
+            while not ids <= {(data["topic"], data["subject_id"]) for _, data in stream.events()}:
+                stream.wait_for_more()
+        assert store.jobs.get(job.id).state is JobState.INTERRUPTED
+        assert store.trainings.get(training.id).state is TrainingStatus.INTERRUPTED
+
+
+def test_an_accident_is_told_once_and_changes_come_all_the_same(tmp_path, capfd):
+    db = str(tmp_path / "planner.db")
+    fill(tmp_path / "planner.db")
+    numbers: list[int] = []
+
+    class Faulty(Follower):
+        def store_ends(self) -> None:
+            if len(numbers) == 3:
+                return
+            with Store.open(db) as store:
+                store.save_plan(store.plans()[0])
+                numbers.append(store.events.newest())
+            raise ValueError("an accident")
+
+    async def follow_three() -> None:
+        bounds = Bounds(poll_s=0.001, ends_s=0.001)
+        streams = EventStreams(Faulty(db), WorkerThreads(1, most_waiting=9), bounds)
+        has_come, text = asyncio.Event(), ""
+
+        async def send(message) -> None:
+            nonlocal text
+            text += message.get("body", b"").decode()
+            if len(numbers) == 3 and f"id: {numbers[-1]}\n" in text:
+                has_come.set()
+
+        async def receive():
+            await has_come.wait()
+            return {"type": "http.disconnect"}
+
+        scope = {"type": "http", "headers": [], "query_string": b""}
+        await asyncio.wait_for(streams(scope, receive, send), GUARD_S)
+
+    asyncio.run(follow_three())
+    assert capfd.readouterr().err.count("ValueError: an accident") == 1
