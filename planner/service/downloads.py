@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 from planner.api import plans
-from planner.errors import NoPlanError, PlannerError
+from planner.errors import PlannerError
 from planner.exports.formats import FILE_NAMES, JSON, export_text
+from planner.service.endpoints.endpoint import refuse
 from planner.service.requests.answers import Answer
 from planner.service.requests.calls import Answering, Call
-from planner.service.requests.documents import RequestError
 from planner.service.requests.guarded_route import GuardedRoute
 from planner.service.requests.work import WorkerThreads
 
@@ -22,10 +22,8 @@ def download_routes(db: str, threads: WorkerThreads) -> list[GuardedRoute]:
             plan_id = call.numbers["id"]
             try:
                 found = plans.get(plan_id, db=db)
-            except NoPlanError as error:
-                raise RequestError(404, str(error)) from None
-            except PlannerError:
-                raise RequestError(503, "the database cannot be used") from None
+            except PlannerError as error:
+                raise refuse(error) from error
             if text_format == JSON:
                 document = found.stored.to_json(stale=found.is_stale)
                 text = json.dumps(document, indent=2, allow_nan=False) + "\n"

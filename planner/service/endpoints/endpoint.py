@@ -125,10 +125,10 @@ class Endpoint:
             found = self.answer(values)
         except NoDatabaseError as error:
             if not self.is_list:
-                raise _refused(error) from error
+                raise refuse(error) from error
             found = Found(data=[], warnings=["nothing is stored yet: run ddlplan tune first"])
         except (PlannerError, LaunchError, InvalidDocumentError) as error:
-            raise _refused(error) from error
+            raise refuse(error) from error
         next_page = None
         if found.next_before is not None:
             given = {p.name: values[p.name] for p in self.parameters if values[p.name] is not None}
@@ -174,7 +174,8 @@ def _read_value(parameter: Parameter, given: Sequence[str]) -> str | int | None:
     return text
 
 
-def _refused(error: Exception) -> RequestError:
+def refuse(error: Exception) -> RequestError:
+    """Give the answer for an error; the terminal is told what a request is not."""
     code, kind = classify_error(error) or (BUG, "bug")
     for base, said in _OWN_FAULTS.items():
         if isinstance(error, base):

@@ -135,7 +135,7 @@ def reading_endpoints(settings: ServiceSettings) -> list[Endpoint]:
         Endpoint(
             path="/machines",
             command="machines list",
-            about="Machines with what was measured of them, by name.",
+            about="All machines with what was measured of them, by name; never in parts.",
             answer=machine_list,
             shape=many(of(MachineRecord)),
             is_list=True,
@@ -256,7 +256,7 @@ def reading_endpoints(settings: ServiceSettings) -> list[Endpoint]:
         Endpoint(
             path="/networks",
             command="networks list",
-            about="Measurements of the network between hosts, the latest first.",
+            about=f"The latest {MOST_PER_PAGE} measurements of networks, never in parts.",
             answer=network_list,
             shape=many(shapes.NETWORK),
             is_list=True,

@@ -166,7 +166,7 @@ def cancel_form(job: JobRecord, context: Context) -> list[Form]:
     ]
 
 
-def resume_form(training: TrainingRecord, context: Context) -> list[Form]:
+def resume_form(training: TrainingRecord, command: str, context: Context) -> list[Form]:
     """Give the form that goes on with a training, where it left a checkpoint on this machine."""
     if not context.allows_actions:
         return []
@@ -180,7 +180,7 @@ def resume_form(training: TrainingRecord, context: Context) -> list[Form]:
             title="",
             button="Resume from the checkpoint",
             action=f"/api/v1/trainings/{training.id}/resume",
-            command="ddlplan launch --resume",
+            command=command,
         )
     ]
 

@@ -29,6 +29,7 @@ def show(request: PageRequest, context: Context) -> View:
     record = trainings.get(training_id, db=db)
     usage = trainings.get_usage(training_id, db=db)
     related = jobs.find(training_id=training_id, db=db)
+    next_step = _next_command(record, related[0].request if related else {})
     is_running = record.state is TrainingStatus.RUNNING
     running = job_views(job for job in related if is_running and not job.state.is_over)
     logs, why_no_log = _read_logs(training_id, context)
@@ -47,9 +48,9 @@ def show(request: PageRequest, context: Context) -> View:
             "logs": logs,
             "why_no_log": why_no_log,
             "facts": run_facts(record),
-            "forms": resume_form(record, context)
+            "forms": resume_form(record, next_step[1], context)
             + [form for job in running for form in cancel_form(job.record, context)],
-            "next": _next_command(record, related[0].request if related else {}),
+            "next": next_step,
         },
         topics=[f"training:{training_id}", "job"],
     )
