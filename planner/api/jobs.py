@@ -19,6 +19,8 @@ from planner.supervision.resuming import resume_request
 from planner.supervision.states import true_jobs, true_trainings
 from planner.supervision.submission import submit as submit_to
 
+_OPEN = (JobState.QUEUED, JobState.RUNNING)
+
 
 def submit(kind: JobKind, request: Mapping[str, Any], *, db: str = "planner.db") -> JobRecord:
     """Start a command that outlives this program; jobs of one machine run one after another.
@@ -61,7 +63,7 @@ def find(
         [<JobState.RUNNING: 'running'>, <JobState.DONE: 'done'>]
 
     Args:
-        states: Only those that were stored in one of these states.
+        states: Only in one of these states.
         training_id: Only those that ran this training.
         before: With a lower number.
         most: At most so many.
@@ -72,8 +74,16 @@ def find(
         StoreError: The database cannot be used.
     """
     with Store.open(db, create=False) as store:
-        found = store.jobs.find(states=states, training_id=training_id, before=before, most=most)
-        return list(true_jobs(store, found))
+        if states is None:
+            found = store.jobs.find(training_id=training_id, before=before, most=most)
+            return list(true_jobs(store, found))
+        # Some that are stored as open may be over, and not all of these can be set right.
+        is_open = store.jobs.find(states=_OPEN, training_id=training_id, before=before)
+        judged = [job for job in true_jobs(store, is_open) if job.state in states]
+        over = [state for state in states if state.is_over]
+        stored = store.jobs.find(states=over, training_id=training_id, before=before, most=most)
+        by_number = {job.id: job for job in (*judged, *stored)}
+        return sorted(by_number.values(), key=lambda job: job.id or 0, reverse=True)[:most]
 
 
 def get(job_id: int, *, db: str = "planner.db") -> JobRecord:
@@ -177,7 +187,7 @@ def resume(
     """
     with Store.open(db, create=False) as store:
         training = next(true_trainings(store, [store.trainings.get(training_id)]))
-        unfinished = store.jobs.find(states=[JobState.QUEUED, JobState.RUNNING])
+        unfinished = store.jobs.find(states=_OPEN)
         related = [*unfinished, *store.jobs.find(training_id=training_id)]
         request = resume_request(
             training,

@@ -8,7 +8,6 @@ Example:
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Collection, Mapping
 
 from launch.system.log_part import MOST_LOG_BYTES, LogPart
@@ -47,12 +46,18 @@ def find(
         StoreError: The database cannot be used.
     """
     with Store.open(db, create=False) as store:
-        if states is not None:  # some that are stored as running may be over
-            running = store.trainings.find(states=[TrainingStatus.RUNNING])
-            deque(true_trainings(store, running), maxlen=0)
-        found = store.trainings.find(use_case=use_case, states=states, before=before, most=most)
-        true = list(true_trainings(store, found))
-    return [each for each in true if states is None or each.state in states]
+        if states is None:
+            found = store.trainings.find(use_case=use_case, before=before, most=most)
+            return list(true_trainings(store, found))
+        # Some that are stored as running may be over, and not all of these can be set right.
+        running = store.trainings.find(
+            use_case=use_case, states=[TrainingStatus.RUNNING], before=before
+        )
+        judged = [one for one in true_trainings(store, running) if one.state in states]
+        over = [state for state in states if state is not TrainingStatus.RUNNING]
+        stored = store.trainings.find(use_case=use_case, states=over, before=before, most=most)
+        by_number = {one.id: one for one in (*judged, *stored)}
+        return sorted(by_number.values(), key=lambda one: one.id or 0, reverse=True)[:most]
 
 
 def get(training_id: int, *, db: str = "planner.db") -> TrainingRecord:
