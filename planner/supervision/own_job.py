@@ -27,8 +27,9 @@ from probes import codec
 _WRITE_EVERY_S = 2.0
 _BEAT_S = 6.0
 _LOCK_TIMEOUT_S = 1.0
-_END_LIMIT_S = 3.0
-"""A command that is done waits so long for its last row, and no longer."""
+_END_LIMIT_S, _RETRY_S = 3.0, 0.1
+"""A command that is done waits so long for its last row, which is tried again meanwhile, and no
+longer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +82,7 @@ class OwnJob:
         self._news = _News()
         self._end: _End | None = None
         self._is_ending = threading.Event()
+        self._gives_up_at = 0.0
         self._writer: threading.Thread | None = None
 
     def report(self, progress: Any = None, **links: int | None) -> None:
@@ -102,6 +104,7 @@ class OwnJob:
             return
         if not self._has_supervisor:
             self._end = _End(state=state, exit_code=exit_code, error=error)
+        self._gives_up_at = time.monotonic() + _END_LIMIT_S
         self._is_ending.set()
         self._writer.join(_END_LIMIT_S)
 
@@ -114,6 +117,7 @@ class OwnJob:
             is_ending = self._is_ending.is_set()
             with self._lock:
                 news, self._news = self._news, _News()
+            is_written = False
             try:
                 if store is None:
                     store = Store.open(self._db, create=False, lock_timeout_s=_LOCK_TIMEOUT_S)
@@ -121,12 +125,16 @@ class OwnJob:
                 self._write(store, news, self._end if is_ending else None, is_due=is_due)
                 if news != _News() or is_due:
                     written_at = time.monotonic()
+                is_written = True
             except Exception:  # noqa: BLE001 - no trouble with it may reach the command
                 with self._lock:
                     self._news = self._news.after(news)
-            if is_ending:
-                break
-            self._is_ending.wait(_WRITE_EVERY_S)
+            if not is_ending:
+                self._is_ending.wait(_WRITE_EVERY_S)
+            elif is_written or self._id is None or time.monotonic() >= self._gives_up_at:
+                break  # where there is no row, none is left that says that the command runs
+            else:
+                time.sleep(_RETRY_S)
         if store is not None:
             store.close()
 

@@ -121,6 +121,24 @@ def test_locked_database_holds_nothing_up_and_is_left_out(db):
     assert rows(db) == []
 
 
+def test_end_is_written_though_the_database_is_locked_at_first(db, monkeypatch):
+    """Once the end was tried a single time: a command that was done was shown as interrupted."""
+    monkeypatch.setattr(own_job, "_LOCK_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(own_job, "_END_LIMIT_S", 60.0)
+    connection = sqlite3.connect(db, isolation_level=None, check_same_thread=False)
+    unlock = threading.Timer(0.7, connection.execute, ["COMMIT"])
+    with recorded_job(db, JobKind.PROBE) as job:
+        job.report(WorkProgress(doing="measuring"))
+        while not rows(db):
+            time.sleep(0.01)
+        connection.execute("BEGIN EXCLUSIVE")
+        unlock.start()
+    unlock.join()
+    connection.close()
+    (row,) = rows(db)
+    assert (row.state, row.exit_code) == (JobState.DONE, 0)
+
+
 def test_damaged_database_holds_nothing_up(tmp_path):
     (tmp_path / "planner.db").write_bytes(b"no database" * 100)
     with recorded_job(str(tmp_path / "planner.db"), JobKind.PROBE) as job:
