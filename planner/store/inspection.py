@@ -73,9 +73,8 @@ def check_database(url: str) -> CheckRecord:
     faults = database.read(lambda connection: list(database.find_damage(connection)))[:_MOST_FAULTS]
     for table in our_tables():
         try:
-            ids = database.fetch(select(table.c.id).order_by(table.c.id), lambda row: row["id"])
-            rows += len(ids)
-            faults += _find_unreadable(database, table, ids)
+            count, unreadable = _find_unreadable(database, table)
+            rows, faults = rows + count, faults + unreadable
             faults += database.read(lambda c, table=table: list(_find_loose_ends(c, table)))  # type: ignore[misc]
         except StoreError as error:
             faults.append(f"{table.name}: {error}")
@@ -99,12 +98,16 @@ def _describe(connection: Connection, table: Table) -> TableRecord:
     return TableRecord(name=table.name, rows=count, changed_at=max(latest, default=None))
 
 
-def _find_unreadable(database: Database, table: Table, ids: list[int]) -> list[str]:
-    """Read every row by itself, so that one that cannot be read hides no other."""
+def _find_unreadable(database: Database, table: Table) -> tuple[int, list[str]]:
+    """Read every row by itself, so that one that cannot be read hides no other; count them too.
+
+    All in one transaction: between two, another program may remove a row.
+    """
     decode = _DOCUMENTS.get(table.name, dict)
 
-    def work(connection: Connection) -> list[str]:
+    def work(connection: Connection) -> tuple[int, list[str]]:
         faults = []
+        ids = connection.execute(select(table.c.id).order_by(table.c.id)).scalars().all()
         for row_id in ids:
             try:
                 found = connection.execute(select(table).where(table.c.id == row_id))
@@ -114,7 +117,7 @@ def _find_unreadable(database: Database, table: Table, ids: list[int]) -> list[s
                     decode({str(name): row[name] for name in row})
             except UNREADABLE as error:
                 faults.append(f"{table.name} {row_id}: cannot be read: {error}")
-        return faults
+        return len(ids), faults
 
     return database.read(work)
 

@@ -23,6 +23,7 @@ from planner.records.job_record import JobKind, JobRecord, JobState
 from planner.store import Store
 from planner.store import transfer as transfers
 from planner.store.inspection import check_database, inspect_database
+from planner.store.sqlite import SqliteDatabase
 from planner.store.transfer import copy_database
 
 fork = multiprocessing.get_context("fork")
@@ -215,6 +216,26 @@ def test_each_fault_is_a_line(database, change, faults):
     assert len(found) == len(faults)
     for said, expected in zip(found, faults, strict=True):
         assert re.fullmatch(expected, said)
+
+
+def test_a_row_that_is_removed_meanwhile_is_no_fault(tmp_path, monkeypatch):
+    """Once numbers and rows were read in two transactions, and a row that another program had
+    removed between them could not be found."""
+    path = str(tmp_path / "planner.db")
+    fill(path)
+    with Store.open(path) as store:
+        left = [store.save_plan(sample_plan.FOUND) for _ in range(40)]
+        read = SqliteDatabase.read
+
+        def read_and_let_another_remove_a_plan(database, work):
+            found = read(database, work)
+            with monkeypatch.context() as unchanged:
+                unchanged.setattr(SqliteDatabase, "read", read)
+                store.remove_plan(left.pop())
+            return found
+
+        monkeypatch.setattr(SqliteDatabase, "read", read_and_let_another_remove_a_plan)
+        assert check_database(path).faults == ()
 
 
 def test_a_reference_to_a_row_that_is_gone_is_a_fault(tmp_path):
