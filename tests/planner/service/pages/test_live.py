@@ -143,6 +143,18 @@ def test_a_page_shows_what_changes_and_keeps_what_a_person_does(watched):
     watched.wait_for(lambda: watched.run("return !!document.querySelector('.state.done')"), "done")
 
 
+def test_a_page_says_that_a_server_which_was_started_again_does_not_know_it(tmp_path, command_line):
+    with watching(tmp_path, command_line) as watched:
+        said = "return document.getElementById('live-state').textContent"
+        watched.wait_until_live()
+        assert watched.run("return document.querySelector('button[data-copy]').hidden") is False
+        port = watched.server.address.split("/")[2].partition(":")[2]
+        watched.server.end()
+        watched.server.options += ("--port", port)
+        watched.server.begin()
+        watched.wait_for(lambda: "Signed out" in str(watched.run(said)), "why it is not live")
+
+
 def test_an_error_of_an_action_is_shown_beside_its_form(watched):
     watched.open("/plans")
     watched.run("document.getElementById('box-import').open = true")
