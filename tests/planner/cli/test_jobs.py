@@ -94,7 +94,7 @@ def test_search_is_detached_listed_followed_and_cancelled(ddlplan, cases):
     (job,) = ddlplan.data("jobs", "list")
     assert (job["state"], job["is_detached"], job["kind"]) == ("running", True, "tune")
     assert job["request"] == {"use_case": "cases.py:Steady", "data": "photos", "seed": 3}
-    assert job["progress"]["doing"].startswith("waiting for")
+    assert job["progress"]["doing"].startswith("waiting")
     assert ddlplan.run("jobs", "cancel", 1).code == 0
     followed = ddlplan.end(follower)
     assert followed.code == 0

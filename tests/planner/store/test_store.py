@@ -471,7 +471,7 @@ def test_texts_are_in_the_order_of_their_bytes(store):
 
 
 def test_opening_to_read_makes_no_database(path, tmp_path):
-    with pytest.raises(NoDatabaseError, match="run ddlplan tune"):
+    with pytest.raises(NoDatabaseError, match="ddlplan tune makes one"):
         Store.open(str(path), create=False)
     assert list(tmp_path.iterdir()) == []
 

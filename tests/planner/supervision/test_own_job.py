@@ -168,7 +168,7 @@ def test_row_of_a_supervisor_is_used_and_its_end_left_to_it(db, monkeypatch):
 def test_thread_that_writes_ends_with_the_command_and_takes_no_signal(db):
     with recorded_job(db, JobKind.PROBE) as job:
         job.report()
-        (writer,) = [one for one in threading.enumerate() if one is not threading.main_thread()]
+        (writer,) = [one for one in threading.enumerate() if "_write_until_end" in one.name]
         while not rows(db):
             time.sleep(0.01)
         status = Path(f"/proc/self/task/{writer.native_id}/status").read_text().splitlines()

@@ -30,6 +30,7 @@ GUARD_S = 60
 class Contender:
     """Makes the steps of a plan on an imagined machine, and winds its clock."""
 
+    disturbance = None
     peak_memory_bytes = 10**8
     compile_s = None
 
