@@ -158,6 +158,7 @@ def copy_cases(folder):
     return make_workload(f"{elsewhere / CASES.name}:Steady")
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("tuned_here")
 def test_use_case_that_was_copied_keeps_its_plans(folder):
     """It was known by its path: a copy had no plans, and its search began from nothing."""
@@ -185,6 +186,7 @@ def test_changed_copy_has_no_plans(folder):
         prepare_launch(LaunchRequest(workload=copy, plan_id=1))
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("tuned_here")
 def test_training_of_code_that_has_changed_since_says_so(folder):
     file = copy_cases(folder).use_case.removesuffix(":Steady")

@@ -61,6 +61,7 @@ def test_training_is_listed_and_shown_with_its_epochs_and_what_it_used(tuned, la
     assert "SYNC WAIT" not in text
 
 
+@pytest.mark.long
 def test_failed_training_is_listed_with_its_reason(import_for, tuned, launch):
     import_for("DiesLater")
     assert launch("DiesLater", "--epochs", "99").code == 1
@@ -71,6 +72,7 @@ def test_failed_training_is_listed_with_its_reason(import_for, tuned, launch):
     assert tuned.data("runs", "list", "--state", "done") == []
 
 
+@pytest.mark.long
 def test_use_case_that_fails_before_its_first_step_leaves_no_training(import_for, tuned, launch):
     import_for("Fails")
     assert launch("Fails").code == 1
