@@ -7,6 +7,7 @@ be run again. It must do nothing but read and write the database.
 from __future__ import annotations
 
 import json
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,6 +22,10 @@ from planner.store.tables import metadata
 from probes.errors import InvalidDocumentError, InvalidMeasurementError
 
 T = TypeVar("T")
+
+# A Ctrl-C that comes while a connection is closed is logged by SQLAlchemy, with a traceback on
+# stderr where a program has no handlers; it is raised as well, and told by who takes it.
+logging.getLogger("sqlalchemy").addHandler(logging.NullHandler())
 
 Work = Callable[[Connection], T]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from planner.service.pages.site import Site
 
 pytestmark = pytest.mark.long
 
+GUARD_S = 60
 LAB = Lab(machines=3, studies=3, trials=60, plans=7, trainings=7, jobs=12)
 PATHS = [path.replace("{id}", "1") for path in Site().paths]
 
@@ -58,7 +60,10 @@ def browser(origin, tmp_path_factory) -> Iterator[Browser]:
         found.open(address)
         found.one("input[name=token]").send_keys(token)
         found.one("button").click()
-        assert found.all("nav")
+        until = time.monotonic() + GUARD_S
+        while not found.all("nav"):
+            assert time.monotonic() < until, found.text
+            time.sleep(0.1)
         yield found
 
 
