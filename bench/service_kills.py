@@ -1,4 +1,4 @@
-"""Do jobs stay true through `kill -9`? No state may be a lie, nothing may happen twice or be left.
+"""Jobs under `kill -9`: their states stay true, nothing happens twice, and nothing is left.
 
 A server starts a search or a training and, queued behind it, a probe. Then one process is killed,
 in turn and at a random moment: the server (also while it starts the jobs), the supervisor of the

@@ -1,4 +1,4 @@
-"""What does it cost to look at a training once a second? A sample alone, and trainings in turns.
+"""Cost of sampling a training once a second: of one sample alone, and of trainings in turns.
 
 A rank samples what its node uses while it watches the workers. Held against each other are three
 trainings of the same plan, which take turns: without samples, with the usual ones, and with so many

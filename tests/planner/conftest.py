@@ -20,7 +20,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).parent))  # last: tests/launch has a conftest too
 
-from postgres_server import PostgresServer, find_obstacle
+from postgres_server import PostgresServer, require_server
 
 CASES = Path(__file__).with_name("steady_cases.py")
 STEADY = f"{CASES}:Steady"
@@ -129,10 +129,7 @@ class CommandLine:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
     """A PostgreSQL server; where CI promised that there can be one, its lack is a failure."""
-    if (obstacle := find_obstacle()) is not None:
-        if os.environ.get("POSTGRES") == "required":
-            pytest.fail(f"POSTGRES=required, but {obstacle}")
-        pytest.skip(obstacle)
+    require_server()
     with PostgresServer() as server:
         yield server
 

@@ -16,6 +16,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 _GUARD_S = 60
 _SETTINGS = {
     # A server that is killed loses nothing by that; only the machine's power would.
@@ -46,6 +48,15 @@ def find_obstacle() -> str | None:
     if os.geteuid() == 0 and not _has_user("postgres"):
         return "PostgreSQL refuses root, and there is no user postgres"
     return None
+
+
+def require_server() -> None:
+    """Skip where no server can be started; where CI promised that one can, fail."""
+    if (obstacle := find_obstacle()) is None:
+        return
+    if os.environ.get("POSTGRES") == "required":
+        pytest.fail(f"POSTGRES=required, but {obstacle}")
+    pytest.skip(obstacle)
 
 
 def _has_user(name: str) -> bool:

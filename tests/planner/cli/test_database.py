@@ -7,7 +7,7 @@ import time
 from contextlib import closing
 
 import pytest
-from postgres_server import PostgresServer, find_obstacle
+from postgres_server import PostgresServer, require_server
 
 
 def test_plans_move_to_a_server_and_are_used_from_there(tuned, postgres):
@@ -61,8 +61,7 @@ def test_an_address_that_cannot_be_used_is_one_line(ddlplan, cases, command, url
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_a_search_goes_on_while_its_server_is_stopped_and_started(ddlplan, cases):
-    if obstacle := find_obstacle():
-        pytest.skip(obstacle)
+    require_server()
     with PostgresServer() as server:
         url = server.make_database()
         began = time.monotonic()

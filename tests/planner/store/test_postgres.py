@@ -12,7 +12,7 @@ import time
 from contextlib import closing, suppress
 
 import pytest
-from postgres_server import PostgresServer, find_obstacle
+from postgres_server import PostgresServer, require_server
 from store_cases import STUDY, trial
 
 from planner.errors import (
@@ -153,8 +153,7 @@ def write_slowly(url, pipe, count):
 @pytest.mark.long
 @pytest.mark.parametrize("how", ["stop", "kill"])
 def test_a_server_that_is_stopped_and_started_is_waited_for_and_loses_nothing(how):
-    if obstacle := find_obstacle():
-        pytest.skip(obstacle)
+    require_server()
     with PostgresServer() as server:
         url = server.make_database()
         with Store.open(url) as store:
