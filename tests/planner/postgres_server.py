@@ -16,8 +16,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 _GUARD_S = 60
 _SETTINGS = {
     # A server that is killed loses nothing by that; only the machine's power would.
@@ -54,6 +52,8 @@ def require_server() -> None:
     """Skip where no server can be started; where CI promised that one can, fail."""
     if (obstacle := find_obstacle()) is None:
         return
+    import pytest  # benches use this module too
+
     if os.environ.get("POSTGRES") == "required":
         pytest.fail(f"POSTGRES=required, but {obstacle}")
     pytest.skip(obstacle)
