@@ -30,7 +30,7 @@ from _service_load import Address, Readers, StandInSearch
 from launch.plan import Plan
 from planner.plans.stored_plan import utc_now
 from planner.records.job_record import JobKind, JobRecord
-from planner.service.pages.site import Site
+from planner.service.site import Site
 from planner.store import Store
 from planner.trials.result import Outcome, Role, TrialResult
 from probes.cpu import read_cpu

@@ -21,7 +21,6 @@ from planner.service.guard.credentials import Credentials
 from planner.service.guard.entrance import Entrance
 from planner.service.guard.guard import Guard
 from planner.service.pages.assets import find_asset
-from planner.service.pages.site import PageRequest, Site
 from planner.service.requests.answers import HTML, Answer, App
 from planner.service.requests.calls import Answering, Call
 from planner.service.requests.documents import RequestError
@@ -29,6 +28,7 @@ from planner.service.requests.guarded_route import FORM, GuardedRoute
 from planner.service.requests.settings import Bounds, ServiceSettings
 from planner.service.requests.shared import SharedAnswering, SharedAnswers
 from planner.service.requests.work import WorkerThreads
+from planner.service.site import PageRequest, Site
 from probes.cpu import read_cpu
 
 _THREADS = 4

@@ -13,9 +13,9 @@ from planner.errors import NoPlanError
 from planner.plans.stored_plan import StoredPlan
 from planner.records.machine_record import MachineRecord
 from planner.records.study_record import FailureCount, StudyRecord
-from planner.store.database import Database
+from planner.store.databases.database import Database
+from planner.store.databases.tables import links, nodes, plans, probes, studies, trials
 from planner.store.rows import find_document, links_from_row, plan_from_row, trial_from_row
-from planner.store.tables import links, nodes, plans, probes, studies, trials
 from planner.trials.result import Outcome
 from planner.tuning.study import StoredTrial
 from probes import codec

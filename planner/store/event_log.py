@@ -8,8 +8,8 @@ from datetime import datetime
 from sqlalchemy import Connection, func, select
 
 from planner.records.event_record import EventRecord, Topic
-from planner.store.database import Database, insert
-from planner.store.tables import events
+from planner.store.databases.database import Database, insert
+from planner.store.databases.tables import events
 from probes import codec
 
 MOST_EVENTS = 10_000

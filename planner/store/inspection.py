@@ -12,12 +12,12 @@ from launch.case_facts import CaseFacts
 from planner.errors import StoreError
 from planner.records.database_record import CheckRecord, DatabaseRecord, TableRecord
 from planner.records.event_record import EventRecord
-from planner.store import tables
-from planner.store.database import UNREADABLE, Database
+from planner.store.databases import tables
+from planner.store.databases.database import UNREADABLE, Database
+from planner.store.databases.opening import open_database
+from planner.store.databases.tables import UtcTime, metadata
 from planner.store.job_store import job_from_row
-from planner.store.opening import open_database
 from planner.store.rows import links_from_row, plan_from_row, trial_from_row
-from planner.store.tables import UtcTime, metadata
 from planner.store.training_store import training_from_row
 from probes import codec
 

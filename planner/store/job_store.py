@@ -13,9 +13,9 @@ from launch.system.process_identity import ProcessIdentity
 from planner.errors import NoJobError
 from planner.records.event_record import Topic
 from planner.records.job_record import JobRecord, JobState
-from planner.store.database import Database, insert
+from planner.store.databases.database import Database, insert
+from planner.store.databases.tables import jobs
 from planner.store.event_log import record_event
-from planner.store.tables import jobs
 from probes import codec
 
 _TIMES = (

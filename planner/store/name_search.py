@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from sqlalchemy import Column, ColumnElement, Select, Table, Text, cast, literal, or_, select
 
 from planner.records.named_thing import NamedThing
-from planner.store.database import Database
-from planner.store.tables import jobs, nodes, plans, studies, trainings
+from planner.store.databases.database import Database
+from planner.store.databases.tables import jobs, nodes, plans, studies, trainings
 from probes import codec
 
 

@@ -22,17 +22,18 @@ from planner.search.likeness import (
     node_likeness,
 )
 from planner.store.catalog import Catalog
-from planner.store.database import Database, insert
-from planner.store.event_log import EventLog, record_event
-from planner.store.job_store import JobStore
-from planner.store.name_search import NameSearch
-from planner.store.opening import (
+from planner.store.databases.database import Database, insert
+from planner.store.databases.opening import (
     LOCK_TIMEOUT_S,
     check_location,
     find_hazard,
     find_missing_file,
     open_database,
 )
+from planner.store.databases.tables import PlainText, links, nodes, plans, probes, studies, trials
+from planner.store.event_log import EventLog, record_event
+from planner.store.job_store import JobStore
+from planner.store.name_search import NameSearch
 from planner.store.rows import (
     find_document,
     links_columns,
@@ -43,7 +44,6 @@ from planner.store.rows import (
     trial_columns,
     trial_from_row,
 )
-from planner.store.tables import PlainText, links, nodes, plans, probes, studies, trials
 from planner.store.training_store import TrainingStore
 from planner.trials.result import TrialResult
 from planner.tuning.study import EarlierTrials, LaterTrials, StoredTrial, Study

@@ -15,9 +15,9 @@ from planner.errors import NoTrainingError
 from planner.records.event_record import Topic
 from planner.records.training_record import TrainingRecord, TrainingStatus
 from planner.records.usage_record import HostUsage
-from planner.store.database import Database, insert
+from planner.store.databases.database import Database, insert
+from planner.store.databases.tables import trainings, usage
 from planner.store.event_log import record_event
-from planner.store.tables import trainings, usage
 from probes import codec
 
 _MAX_ID = 2**63 - 1

@@ -13,11 +13,11 @@ from sqlalchemy import Connection, Table, func, select
 
 from planner.errors import ConflictError, StoreCorruptError
 from planner.records.database_record import CopiedTable
-from planner.store.database import UNREADABLE, Database
+from planner.store.databases.database import UNREADABLE, Database
+from planner.store.databases.migrations import STEPS, read_version
+from planner.store.databases.opening import open_database, opened_to_fill
+from planner.store.databases.tables import schema
 from planner.store.inspection import our_tables
-from planner.store.migrations import STEPS, read_version
-from planner.store.opening import open_database, opened_to_fill
-from planner.store.tables import schema
 
 _ROWS_AT_ONCE = 200
 

@@ -15,7 +15,7 @@ from browsers import Browser, chromium
 from imagined_lab import Lab, fill
 from served import Server, write_token
 
-from planner.service.pages.site import Site
+from planner.service.site import Site
 
 pytestmark = pytest.mark.long
 

@@ -28,8 +28,8 @@ from planner.errors import (
     StoreUnwritableError,
 )
 from planner.store import Store
-from planner.store.migrations import STEPS, bring_up_to_date
-from planner.store.sqlite import SqliteDatabase
+from planner.store.databases.migrations import STEPS, bring_up_to_date
+from planner.store.databases.sqlite import SqliteDatabase
 
 fork = multiprocessing.get_context("fork")
 

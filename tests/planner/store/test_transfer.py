@@ -22,8 +22,8 @@ from planner.errors import ConflictError, NoDatabaseError, StoreCorruptError
 from planner.records.job_record import JobKind, JobRecord, JobState
 from planner.store import Store
 from planner.store import transfer as transfers
+from planner.store.databases.sqlite import SqliteDatabase
 from planner.store.inspection import check_database, inspect_database
-from planner.store.sqlite import SqliteDatabase
 from planner.store.transfer import copy_database
 
 fork = multiprocessing.get_context("fork")

@@ -12,7 +12,7 @@ sys.path.append(str(Path(__file__).parent))  # last: other folders have a confte
 
 from imagined_lab import NOW, Lab, fill
 
-from planner.service.pages.site import Page, PageRequest, Site
+from planner.service.site import Page, PageRequest, Site
 
 SMALL = Lab(machines=3, studies=3, trials=60, plans=7, trainings=7, jobs=12)
 HOSTILE = (

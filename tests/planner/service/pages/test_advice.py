@@ -15,8 +15,8 @@ from planner.plans.software import current_software
 from planner.report.figures.figure import figure_html
 from planner.report.figures.plan_figures import plan_figures
 from planner.report.figures.study_figures import effects_figure
-from planner.service.pages.site import PageRequest, Site
 from planner.service.pages.view import end_of_times
+from planner.service.site import PageRequest, Site
 from planner.store import Store
 from planner.worth.setting_effects import SettingEffect
 from planner.worth.worth import assess

@@ -6,7 +6,7 @@ import pytest
 from markup import Markup
 
 from planner.service.pages.assets import ASSETS, find_asset
-from planner.service.pages.site import PageRequest, Site
+from planner.service.site import PageRequest, Site
 from planner.store import Store
 
 PATHS = tuple(Site().paths)

@@ -13,7 +13,7 @@ from planner.plans.stored_plan import utc_now
 from planner.records.job_record import JobKind, JobRecord, JobState
 from planner.records.progress import TrainingProgress
 from planner.records.training_record import TrainingHost, TrainingRecord, TrainingStatus
-from planner.service.pages.site import PageRequest, Site
+from planner.service.site import PageRequest, Site
 from planner.store import Store
 from probes import codec
 

@@ -36,8 +36,8 @@ from planner.errors import (
     StoreLockedError,
     StoreUnwritableError,
 )
-from planner.store.database import Database, Work, write_json
-from planner.store.tables import metadata
+from planner.store.databases.database import Database, Work, write_json
+from planner.store.databases.tables import metadata
 
 T = TypeVar("T")
 

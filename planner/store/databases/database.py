@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Engine, Select, Table
 
 from launch.errors import InvalidPlanError
 from planner.errors import StoreCorruptError
-from planner.store.tables import metadata
+from planner.store.databases.tables import metadata
 from probes.errors import InvalidDocumentError, InvalidMeasurementError
 
 T = TypeVar("T")

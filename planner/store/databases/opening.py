@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Iterator
 
 from planner.errors import NoDatabaseError, StoreError, StoreLockedError
-from planner.store.database import Database
-from planner.store.location import (
+from planner.store.databases.database import Database
+from planner.store.databases.location import (
     check_writable,
     create_private,
     database_path,
@@ -15,9 +15,9 @@ from planner.store.location import (
     find_network_file_system,
     remove_if_empty,
 )
-from planner.store.migrations import bring_up_to_date
-from planner.store.postgres import PostgresDatabase, check_address, is_postgres
-from planner.store.sqlite import SqliteDatabase
+from planner.store.databases.migrations import bring_up_to_date
+from planner.store.databases.postgres import PostgresDatabase, check_address, is_postgres
+from planner.store.databases.sqlite import SqliteDatabase
 
 LOCK_TIMEOUT_S = 60.0
 """Wait for other writers: theirs take milliseconds, so only a stuck one takes this long."""

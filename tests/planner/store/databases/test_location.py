@@ -9,7 +9,7 @@ import pytest
 
 from planner.api import probe
 from planner.store import Store
-from planner.store.location import create_private, find_network_file_system
+from planner.store.databases.location import create_private, find_network_file_system
 
 MOUNTS = """\
 22 1 0:21 / / rw,relatime shared:1 - ext4 /dev/vda1 rw
@@ -52,7 +52,7 @@ def test_database_on_a_network_file_system_is_warned_of_once(tmp_path, mounts, m
     )
     found = find_network_file_system
     monkeypatch.setattr(
-        "planner.store.opening.find_network_file_system", lambda path: found(path, mounts)
+        "planner.store.databases.opening.find_network_file_system", lambda path: found(path, mounts)
     )
     warned = []
     db = str(tmp_path / "planner.db")

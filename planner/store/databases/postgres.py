@@ -50,8 +50,8 @@ from planner.errors import (
     StoreUnwritableError,
     StoreUrlError,
 )
-from planner.store.database import Database, Work, write_json
-from planner.store.tables import PlainText, metadata, schema, trials
+from planner.store.databases.database import Database, Work, write_json
+from planner.store.databases.tables import PlainText, metadata, schema, trials
 
 T = TypeVar("T")
 

@@ -12,8 +12,8 @@ from functools import partial
 from sqlalchemy import Connection, inspect, select, text
 
 from planner.errors import NoDatabaseError, StoreCorruptError, StoreNewerError
-from planner.store.database import Database
-from planner.store.tables import schema
+from planner.store.databases.database import Database
+from planner.store.databases.tables import schema
 
 
 def _add_clusters(connection: Connection) -> None:

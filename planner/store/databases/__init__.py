@@ -1,0 +1,1 @@
+"""Databases: their tables in the present version, and each system that can hold them."""
