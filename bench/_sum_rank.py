@@ -16,7 +16,7 @@ import psutil
 from mpi4py import MPI
 
 from launch.gradient_sync.allreduce.buckets import BUCKET_BYTES
-from launch.gradient_sync.allreduce.ring_sum import RingSum
+from launch.gradient_sync.allreduce.encoded_sum import make_sum
 
 
 def main() -> None:
@@ -26,7 +26,7 @@ def main() -> None:
     memory = np.ones(num_bytes // 4, np.float32)
     step = BUCKET_BYTES // 4
     blocks = [memory[low : low + step] for low in range(0, len(memory), step)]
-    adder = RingSum(comm)
+    adder = make_sum(comm)
     found = []
     for _ in range(repeats + 1):
         memory[:] = 1

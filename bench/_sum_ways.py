@@ -29,7 +29,8 @@ from launch.gradient_sync.allreduce.bucket_sum import (
     segment_bounds,
 )
 from launch.gradient_sync.allreduce.buckets import BUCKET_BYTES
-from launch.gradient_sync.allreduce.ring_sum import RingSum
+from launch.gradient_sync.allreduce.encoded_sum import make_sum
+from launch.gradient_sync.wire_formats._base import Floats as Errors
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 SumInPlace = Callable[[Floats], None]
@@ -62,7 +63,7 @@ def all_ways(comm: MPI.Comm, first_address: str) -> dict[str, SumInPlace]:
         comm: Of all ranks.
         first_address: Where rank 0 can be reached.
     """
-    ways: dict[str, SumInPlace] = {"ddlplan": _in_buckets(RingSum(comm.Dup()))}
+    ways: dict[str, SumInPlace] = {"ddlplan": _in_buckets(make_sum(comm.Dup()))}
     for name, number in _LIBNBC_ALGORITHMS.items():
         adder = ScheduledSum(comm.Dup(), _iallreduce)
         for pieces, way in (("buckets", _in_buckets(adder)), ("one call", _at_once(adder))):
@@ -73,8 +74,10 @@ def all_ways(comm: MPI.Comm, first_address: str) -> dict[str, SumInPlace]:
         allreduce = partial(comm.Dup().Allreduce, MPI.IN_PLACE)
         ways[f"Allreduce {name}, buckets"] = partial(_each_bucket, allreduce)
         ways[f"Allreduce {name}, one call"] = allreduce
-    for name, schedule in _SCHEDULES.items():
-        ways[f"{name}, buckets"] = _in_buckets(ScheduledSum(comm.Dup(), schedule))
+    for name, algorithm in _ALGORITHMS.items():
+        ways[f"{name}, buckets"] = _in_buckets(make_sum(comm.Dup(), all_reduce=algorithm))
+    sharded = ScheduledSum(comm.Dup(), _sharded_server)
+    ways["sharded parameter server, buckets"] = _in_buckets(sharded)
     gloo = Gloo(comm, first_address)
     return ways | {"gloo, buckets": gloo.in_buckets, "gloo, one call": gloo.at_once}
 
@@ -103,7 +106,7 @@ class ScheduledSum(BucketSum):
         super().__init__(comm)
         self._schedule = schedule
 
-    def _begin(self, block: FlatArray) -> PendingSum:
+    def _begin(self, block: FlatArray, errors: Errors | None) -> PendingSum:
         return _PendingSchedule(block, self._schedule(self._comm, block, self._reserve_tags(2)))
 
 
@@ -129,36 +132,6 @@ def _iallreduce(comm: MPI.Comm, bucket: FlatArray, tag: int) -> Steps:
     yield [comm.Iallreduce(MPI.IN_PLACE, bucket)]
 
 
-def _binomial_tree(comm: MPI.Comm, bucket: FlatArray, tag: int) -> Steps:
-    """Reduce to rank 0 and broadcast from there, each in ``log2(ranks)`` steps."""
-    rank, received, span = comm.rank, np.empty_like(bucket), 1
-    children = []
-    while span < comm.size and not rank & span:
-        if rank + span < comm.size:
-            children.append(rank + span)
-            yield [comm.Irecv(as_mpi_buffer(received), rank + span, tag)]
-            np.add(bucket, received, out=bucket)
-        span *= 2
-    if rank > 0:
-        yield [comm.Isend(as_mpi_buffer(bucket), rank - span, tag)]
-        yield [comm.Irecv(as_mpi_buffer(bucket), rank - span, tag + 1)]
-    yield [comm.Isend(as_mpi_buffer(bucket), child, tag + 1) for child in reversed(children)]
-
-
-def _parameter_server(comm: MPI.Comm, bucket: FlatArray, tag: int) -> Steps:
-    """Rank 0 is sent all buckets, adds them up, and sends the sum to everybody."""
-    if comm.rank > 0:
-        yield [comm.Isend(as_mpi_buffer(bucket), 0, tag)]
-        yield [comm.Irecv(as_mpi_buffer(bucket), 0, tag + 1)]
-        return
-    others = range(1, comm.size)
-    received = [np.empty_like(bucket) for _ in others]
-    yield [comm.Irecv(as_mpi_buffer(received[rank - 1]), rank, tag) for rank in others]
-    for one in received:
-        np.add(bucket, one, out=bucket)
-    yield [comm.Isend(as_mpi_buffer(bucket), rank, tag + 1) for rank in others]
-
-
 def _sharded_server(comm: MPI.Comm, bucket: FlatArray, tag: int) -> Steps:
     """Every rank is the server of a segment of its own."""
     bounds = segment_bounds(bucket.size, comm.size)
@@ -178,11 +151,8 @@ def _sharded_server(comm: MPI.Comm, bucket: FlatArray, tag: int) -> Steps:
     ]
 
 
-_SCHEDULES: Mapping[str, Schedule] = {
-    "binomial tree": _binomial_tree,
-    "parameter server": _parameter_server,
-    "sharded parameter server": _sharded_server,
-}
+_ALGORITHMS: Mapping[str, str] = {"binomial tree": "tree", "parameter server": "server"}
+"""Those of ``launch --all-reduce`` beside the ring."""
 
 
 class Gloo:

@@ -70,7 +70,10 @@ class Job:
     at least a minute."""
 
     wire: str = "fp32"
-    """How gradients travel between nodes: ``bf16`` rounds them to 16 bits."""
+    """How gradients are written between nodes: a file of `launch.gradient_sync.wire_formats`."""
+
+    all_reduce: str = "ring"
+    """How they are summed there: a file of `launch.gradient_sync.algorithms`."""
 
     allow_nan: bool = False
     """Whether to train on where a loss is NaN or infinite."""

@@ -47,6 +47,7 @@ class Checkpoint:
         self._settings: dict[str, dict[str, Any]] = {}
         self._others: dict[str, Any] = {}
         self._loose: dict[str, Any] = {}
+        self._errors: dict[str, tuple[Any, str]] = {}
         self._kinds: set[str] = set()
         try:
             for record in self.manifest.files:
@@ -75,6 +76,16 @@ class Checkpoint:
         """Read the model's ``state_dict``."""
         tensors = {name: self._tensor(file, name) for name, file in self._weights.items()}
         return tensors | self._others
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether it has any `errors`."""
+        return bool(self._errors)
+
+    def errors(self) -> Iterator[tuple[str, Tensor]]:
+        """Read what messages between nodes had not said yet of each parameter's gradient."""
+        for name, (file, tensor) in self._errors.items():
+            yield name, self._tensor(file, tensor)
 
     def settings_of(self, names: list[str]) -> Mapping[str, Any] | None:
         """Return the settings of the group that trained one of these parameters.
@@ -140,6 +151,8 @@ class Checkpoint:
 
     def _add(self, file: Any, document: Mapping[str, Any]) -> None:
         self._others.update(decode(document["others"], lambda name: self._tensor(file, name)))
+        for name, tensor in document.get("errors", {}).items():
+            self._errors[name] = file, tensor
         for optimizer in document.get("optimizers", ()):
             self._kinds.add(optimizer["kind"])
             self._loose.update(decode(optimizer["loose"]))

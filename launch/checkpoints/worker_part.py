@@ -36,12 +36,17 @@ class WorkerPart:
     """Optimizers, schedules and other state of the model, as JSON."""
 
 
-def make_part(live: TrainingState, schedules: Sequence[LRScheduler]) -> WorkerPart:
+def make_part(
+    live: TrainingState,
+    schedules: Sequence[LRScheduler],
+    errors: Mapping[str, Tensor] | None = None,
+) -> WorkerPart:
     """Gather what a worker writes. Nothing is copied: write it before the next step.
 
     Args:
         live: State of the worker's step.
         schedules: Of the worker, in the order of its optimizers.
+        errors: What messages to other nodes have not said yet, by parameter.
 
     Raises:
         CheckpointError: Something has a type that cannot be stored. It does not depend on
@@ -60,8 +65,11 @@ def make_part(live: TrainingState, schedules: Sequence[LRScheduler]) -> WorkerPa
             document["schedules"] = [_describe_schedule(schedule) for schedule in schedules]
         except CheckpointError as error:
             raise CheckpointError(f"{error}, or leave --checkpoint out") from error
-    elif not others:
+    elif not others and not errors:
         return WorkerPart(weights)
+    for name, error in (errors or {}).items():
+        tensors[f"{name}:error"] = error
+        document.setdefault("errors", {})[name] = f"{name}:error"
     return WorkerPart(weights, tensors, document)
 
 

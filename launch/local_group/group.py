@@ -34,6 +34,11 @@ class LocalGroup(ABC):
     """Whether other nodes train with this one."""
 
     @property
+    def reducers(self) -> Sequence[CrossNodeReducer]:
+        """Reducers of this worker; none where there are no other nodes."""
+        return ()
+
+    @property
     def rendezvous_path(self) -> str | None:
         """File by which torch's process groups connect; ``None`` for threads of a process."""
         return None
@@ -137,6 +142,10 @@ class LocalProcessGroup(LocalGroup):
             return None
         locations = [one for reducer in self._reducers for one in reducer.locations]
         return replace(self._layout, locations=tuple(locations), samples=samples)
+
+    @property
+    def reducers(self) -> Sequence[CrossNodeReducer]:
+        return self._reducers
 
     def offset_of(self, tensor: Tensor) -> int:
         address = tensor.data_ptr()

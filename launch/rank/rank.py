@@ -186,7 +186,8 @@ def _make_server(
         workers,
         hosts=[node.host for node in job.nodes],
         rebalancer=_make_rebalancer(job),
-        is_rounded=job.wire == "bf16",
+        all_reduce=job.all_reduce,
+        wire=job.wire,
         on_sync=on_sync,
     )
 

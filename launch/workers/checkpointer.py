@@ -23,13 +23,19 @@ from launch.checkpoints.writer import CheckpointWriter
 from launch.data.split import NodeSplit
 from launch.errors import CheckpointError
 from launch.gradient_sync.node_channel.requests import RequestClient
+from launch.gradient_sync.worker_sync.error_feedback import ErrorFeedback
 from launch.local_group.group import LocalGroup
 from launch.plan import Plan
-from launch.reports import CheckpointSaved, Reporter
+from launch.reports import CheckpointSaved, Reporter, Warned
 from launch.training.step import TrainStep
 from launch.workers.finiteness import check_finite_parameters
 from launch.workers.task import Task
 from probes import codec
+
+_DROPPED = (
+    "the checkpoint has gradients that --wire had not sent yet, and they are dropped: to keep "
+    "them, resume on several hosts with the --wire that it was made with"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +96,7 @@ class Checkpointer:
         self._trained_s = 0.0
         self._saved: TrainingPosition | None = None
         self._writer: CheckpointWriter | None = None
+        self._error_feedback: ErrorFeedback | None = None
         folder, self._resume_from = task.checkpoint.folder, task.checkpoint.resume_from
         if folder is not None and task.node == 0:  # all nodes have the same state
             make_part(step.describe_state(), schedules)  # raises now where it cannot be stored
@@ -102,6 +109,9 @@ class Checkpointer:
         Raises:
             CheckpointError: It is one of another training.
         """
+        if rank is not None and len(self._task.split.node_batches) > 1:
+            is_source = self._task.node == 0
+            self._error_feedback = ErrorFeedback(rank, self._group.reducers, is_source=is_source)
         if self._resume_from is None:
             return TrainingPosition()
         with (
@@ -112,6 +122,8 @@ class Checkpointer:
             self._check(manifest)
             batch = self._task.split.global_batch
             restore(self._step.describe_state(), self._schedules, checkpoint, global_batch=batch)
+            if checkpoint.has_errors:
+                self._restore_errors(checkpoint)
             self._group.barrier()
         self._trained_s = manifest.trained_s
         self._saved = TrainingPosition(
@@ -129,6 +141,9 @@ class Checkpointer:
             CheckpointError: It cannot be written; on every worker of the node.
             NotFiniteError: A parameter of this worker is NaN or infinite: no checkpoint.
         """
+        if self._task.checkpoint.folder is None:
+            return
+        errors = {} if self._error_feedback is None else self._error_feedback.fold()
         if self._writer is None or progress == self._saved:
             return
         if not self._task.allow_nan:
@@ -138,7 +153,7 @@ class Checkpointer:
         started = time.perf_counter()
         manifest = self._manifest(progress, split)
         path = self._writer.save(
-            lambda: make_part(self._step.describe_state(), self._schedules), manifest
+            lambda: make_part(self._step.describe_state(), self._schedules, errors), manifest
         )
         self._saved = progress
         if self._group.local_rank == 0:
@@ -158,6 +173,12 @@ class Checkpointer:
         return BroadcastCheckpoint(
             path, Path(self._task.checkpoint_copy), self._group, rank, is_source=is_source
         )
+
+    def _restore_errors(self, checkpoint: Checkpoint) -> None:
+        feedback = self._error_feedback
+        is_kept = feedback is not None and feedback.restore(checkpoint.errors())
+        if not is_kept and self._task.node == 0 and self._group.local_rank == 0:
+            self._reporter.send(Warned(message=_DROPPED))
 
     def _check(self, manifest: Manifest) -> None:
         if manifest.samples != self._samples:

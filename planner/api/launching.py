@@ -490,7 +490,7 @@ class _Launcher:
             )
         cost = None
         if links is not None and links.links:
-            cost = SyncCostModel(links, is_rounded=request.wire != "fp32")
+            cost = SyncCostModel(links, wire=request.wire, all_reduce=request.all_reduce)
         return choose_nodes(
             nodes if fixed is None else fixed,
             cost,

@@ -300,10 +300,18 @@ def launch(
         str,
         hosts_option(
             "--wire",
-            help_="Gradients between nodes: fp32, or rounded to bf16.",
-            metavar="PRECISION",
+            help_="Gradients between nodes: fp32, bf16, int8, or top1 (the largest 1 %).",
+            metavar="FORMAT",
         ),
     ] = "fp32",
+    all_reduce: Annotated[
+        str,
+        hosts_option(
+            "--all-reduce",
+            help_="How hosts sum gradients: ring, tree, or server (the first one sums).",
+            metavar="WAY",
+        ),
+    ] = "ring",
     ssh_config: SshConfig = None,
     mpirun: Mpirun = None,
     allow_run_as_root: AllowRoot = False,
@@ -315,6 +323,8 @@ def launch(
     json: AsJson = False,
 ) -> None:
     """Train with the best stored plan of each node, through mpirun."""
+    from launch.gradient_sync.algorithms import algorithm_names
+    from launch.gradient_sync.wire_formats import wire_format_names
     from launch.job import CheckpointConfig
     from launch.use_cases import make_workload
     from planner.commands.launch import launch as launch_job
@@ -333,7 +343,8 @@ def launch(
         epochs=epochs,
         plan_id=plan,
         global_batch=global_batch,
-        wire=one_of("--wire", wire, ("fp32", "bf16")),
+        wire=one_of("--wire", wire, wire_format_names()),
+        all_reduce=one_of("--all-reduce", all_reduce, algorithm_names()),
         keep_shares=keep_shares,
         allow_stale=allow_stale,
         all_hosts=all_hosts,

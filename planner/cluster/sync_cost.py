@@ -1,9 +1,9 @@
 """Cost model of the gradient sync between nodes: time on the network, processor time per step.
 
-Gradients are summed around a ring, in chunks, while the backward pass still computes those of
-other layers: each of ``k`` nodes sends ``2 (k - 1) / k`` times the gradients to its neighbour and
-receives as much (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms", 2009). Constants
-are used for what was not measured between these hosts.
+Gradients are summed in chunks, while the backward pass still computes those of other layers. How
+often a link carries them follows from the algorithm, how many bytes they are and what writing them
+costs from the format (`launch.gradient_sync`). What was measured between these hosts is a ring of
+exact numbers; constants are used for the rest.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from launch.gradient_sync.algorithms import load_algorithm
+from launch.gradient_sync.algorithms.ring import Ring
+from launch.gradient_sync.wire_formats import load_wire_format
 from planner.cluster.links import HostAllReduce, MeasuredLinks
 
 FIRST_READY = 0.4
@@ -44,12 +47,14 @@ def first_ready(micro_batches: int, *, begins_early: bool, sends_at_end: bool) -
 
 
 CHUNK_BYTES = 4 * 2**20
-"""Gradients that go around the ring together, as cut by
-`launch.gradient_sync.allreduce.buckets`."""
+"""Gradients that are summed together, as cut by `launch.gradient_sync.allreduce.buckets`."""
+
+_BYTES_PER_NUMBER = 4
+"""Gradients are float32 nearly always."""
 
 _IN_FLIGHT = 4
 """Chunks that are on the network at the same time, as in
-`launch.gradient_sync.allreduce.ring_sum`."""
+`launch.gradient_sync.allreduce.bucket_sum`."""
 
 _UPDATE_S_PER_BYTE = 2e-10
 """Of gradients: averaging and updating 228 MB took 31 to 46 ms. It is in the measured time of a
@@ -69,15 +74,8 @@ COPY_S_PER_BYTE = 2.5e-10
 took 0.05 s longer for that."""
 
 
-def ring_bytes(message_bytes: float, nodes: int) -> float:
-    """Give the bytes that each of so many nodes sends, and receives, to sum a message."""
-    return 2 * (nodes - 1) / nodes * message_bytes
-
-
-ROUNDING_S_PER_BYTE = 2.5e-9
-"""Of gradients, where they are rounded to 16 bits: processor time of the rank for rounding them,
-their sums, and the rounding errors that are carried over. 228 MB took 0.6 s of the
-core on which they are added up in 0.02 s."""
+_RING = Ring()
+"""What was measured between the hosts."""
 
 
 class SyncCostModel:
@@ -85,17 +83,24 @@ class SyncCostModel:
 
     Args:
         measured: Speeds of the links, and times of sums over them.
-        is_rounded: Whether gradients travel as 16 bits in place of 32.
+        wire: Name of the wire format.
+        all_reduce: Name of the algorithm.
     """
 
-    def __init__(self, measured: MeasuredLinks, *, is_rounded: bool = False) -> None:
+    def __init__(
+        self, measured: MeasuredLinks, *, wire: str = "fp32", all_reduce: str = "ring"
+    ) -> None:
         self.measured = measured
-        self._is_rounded = is_rounded
+        self._format = load_wire_format(wire)
+        self._algorithm = load_algorithm(all_reduce)
         self._links = {frozenset((link.first, link.second)): link for link in measured.links}
         self._cpu_s_per_byte = _cpu_s_per_byte(measured)
 
     def wire_s(self, hosts: Sequence[str], gradient_bytes: int) -> float:
         """Give the time that the network needs for the gradients of one step.
+
+        It is never shorter than what a rank needs to write and read the messages, one after the
+        other.
 
         Args:
             hosts: In the order of the ring; all were measured.
@@ -103,8 +108,11 @@ class SyncCostModel:
         """
         if len(hosts) < 2:
             return 0.0
+        load, hops = self._algorithm.load(len(hosts)), self._algorithm.hops(len(hosts))
         on_wire = self._on_wire(gradient_bytes)
-        return self._slowdown(on_wire) * self._ideal_s(hosts, on_wire)
+        chunks = math.ceil(gradient_bytes / CHUNK_BYTES)
+        link_s = self._slowdown(on_wire) * self._ideal_s(hosts, load * on_wire, hops, chunks)
+        return max(link_s, self._format.processor_s_per_byte * gradient_bytes)
 
     def overlapped_s(self, hosts: Sequence[str], gradient_bytes: int) -> float:
         """Give the same while all cores of the hosts compute.
@@ -143,34 +151,42 @@ class SyncCostModel:
             cores: Cores' worth of time for computing on it.
             gradient_bytes: Of each host.
         """
-        sent = ring_bytes(self._on_wire(gradient_bytes), len(hosts))
+        sent = self._algorithm.load(len(hosts)) * self._on_wire(gradient_bytes)
         cpu_s, interrupts_s = (sent * spent for spent in self._cpu_s_per_byte[host])
         overhead_s = cpu_s / cores
         if self.measured.sums:
             overhead_s = min(overhead_s, self.overlapped_s(hosts, gradient_bytes))
         overhead_s += interrupts_s / max(cores, 1.0)
-        per_byte = COPY_S_PER_BYTE + (ROUNDING_S_PER_BYTE if self._is_rounded else 0.0)
+        per_byte = COPY_S_PER_BYTE + self._format.processor_s_per_byte
         return overhead_s + per_byte * gradient_bytes / cores
 
     def _on_wire(self, gradient_bytes: int) -> int:
-        return gradient_bytes // 2 if self._is_rounded else gradient_bytes
+        return self._format.num_bytes(gradient_bytes // _BYTES_PER_NUMBER)
 
-    def _ideal_s(self, hosts: Sequence[str], message_bytes: float) -> float:
-        """Give the time of a ring whose slowest link is always in use, but for its latency."""
+    def _ideal_s(self, hosts: Sequence[str], sent: float, hops: int, chunks: int) -> float:
+        """Give the time of so many bytes on a slowest link that is always in use, but for latency.
+
+        Args:
+            hosts: In the order of the ring.
+            sent: Bytes over the busiest link.
+            hops: Messages about a chunk that follow one another.
+            chunks: Into which the gradients are cut.
+        """
         neighbours = zip(hosts, [*hosts[1:], hosts[0]], strict=True)
         links = [self._links[frozenset(pair)] for pair in neighbours]
-        turns = math.ceil(message_bytes / CHUNK_BYTES / _IN_FLIGHT)
-        waits = 2 * (len(hosts) - 1) * turns
-        return ring_bytes(message_bytes, len(hosts)) / max(
-            min(link.bytes_per_s for link in links), 1.0
-        ) + (waits * max(link.latency_s for link in links))
+        waits = hops * math.ceil(chunks / _IN_FLIGHT)
+        return sent / max(min(link.bytes_per_s for link in links), 1.0) + (
+            waits * max(link.latency_s for link in links)
+        )
 
     def _slowdown(self, message_bytes: int) -> float:
         """Give measured / ideal time of the sum over all hosts that is nearest in size."""
         nearest = self._nearest(message_bytes)
         if nearest is None:
             return 1.0
-        return nearest.time_s / self._ideal_s(self.measured.hosts, nearest.message_bytes)
+        hosts, chunks = self.measured.hosts, math.ceil(nearest.message_bytes / CHUNK_BYTES)
+        sent = _RING.load(len(hosts)) * nearest.message_bytes
+        return nearest.time_s / self._ideal_s(hosts, sent, _RING.hops(len(hosts)), chunks)
 
     def _nearest(self, message_bytes: int) -> HostAllReduce | None:
         distances = {
@@ -184,6 +200,6 @@ def _cpu_s_per_byte(measured: MeasuredLinks) -> dict[str, tuple[float, float]]:
     if not measured.sums:
         return dict.fromkeys(measured.hosts, (CPU_S_PER_BYTE, 0.0))
     largest = measured.sums[-1]
-    sent = ring_bytes(largest.message_bytes, len(measured.hosts))
+    sent = _RING.load(len(measured.hosts)) * largest.message_bytes
     spent = zip(measured.hosts, largest.cpu_s, largest.interrupts_s, strict=True)
     return {host: (cpu_s / sent, interrupts_s / sent) for host, cpu_s, interrupts_s in spent}

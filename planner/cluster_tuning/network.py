@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from launch.gradient_sync.allreduce.ring_sum import RingSum
+from launch.gradient_sync.allreduce.encoded_sum import make_sum
 from planner.cluster.sync_cost import CHUNK_BYTES
 from planner.cluster_tuning.reports import LinksMeasured
 from probes.network.all_reduce import Floats, measure_all_reduce
@@ -32,7 +32,7 @@ def measure_network(comm: MPI.Comm, message_bytes: Sequence[int]) -> LinksMeasur
     links = measure_links(comm)
     if comm.size < 2:
         return LinksMeasured(links=tuple(links))
-    ring = RingSum(comm.Dup())
+    ring = make_sum(comm.Dup())
 
     def sum_in_place(numbers: Floats) -> None:
         chunk = CHUNK_BYTES // numbers.itemsize

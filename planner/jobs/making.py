@@ -41,7 +41,10 @@ class LaunchRequest:
     """Use every host, whatever is predicted of fewer."""
 
     wire: str = "fp32"
-    """How gradients travel between nodes: ``bf16`` rounds them, and carries the error over."""
+    """How gradients are written between nodes: ``fp32``, or one that carries its errors over."""
+
+    all_reduce: str = "ring"
+    """How they are summed between nodes."""
 
     keep_shares: bool = False
     """Leave the shares alone while training, even where a node becomes slower."""
@@ -267,6 +270,7 @@ def _job(request: LaunchRequest, nodes: Sequence[NodeJob], runs: Path) -> Job:
         checkpoint=request.checkpoint,
         hang_timeout_s=request.hang_timeout_s,
         wire=request.wire,
+        all_reduce=request.all_reduce,
         keep_shares=request.keep_shares,
         allow_nan=request.allow_nan,
         keep_best=request.keep_best,

@@ -44,6 +44,7 @@ OPTIONS: Mapping[JobKind, Mapping[str, type]] = {
         "all_hosts": bool,
         "keep_shares": bool,
         "wire": str,
+        "all_reduce": str,
     },
     JobKind.PROBE: {**_WHERE, "quick": bool, "no_wait": bool},
     JobKind.DOCTOR: {**_WHERE, "use_case": str, "data": str},

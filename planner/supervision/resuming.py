@@ -23,6 +23,7 @@ _GOES_ON = (
     "keep_best",
     "keep_shares",
     "wire",
+    "all_reduce",
 )
 """Options of the job before that hold for the next one too. None of them is a file or a program:
 a database that several people write to must not say what is run here."""

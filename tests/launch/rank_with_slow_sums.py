@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Any
 
+from mpi4py import MPI
 from rank_of_four import run_all
 
+from launch.gradient_sync.algorithms.ring import Ring
 from launch.gradient_sync.allreduce import server
 from launch.gradient_sync.allreduce.bucket_sum import FlatArray
-from launch.gradient_sync.allreduce.ring_sum import RingSum
+from launch.gradient_sync.allreduce.encoded_sum import EncodedSum
+from launch.gradient_sync.wire_formats.fp32 import ExactFormat
 
 _HELD_S = 0.02
 
 
-class SlowSum(RingSum):
+class SlowSum(EncodedSum):
     """Keeps each sum for a while."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
+    def __init__(self, comm: MPI.Comm, **_: str) -> None:
+        super().__init__(comm, Ring(), ExactFormat())
         self._held: list[tuple[float, FlatArray]] = []
 
     def take_finished(self) -> list[FlatArray]:
@@ -31,5 +33,5 @@ class SlowSum(RingSum):
 
 
 if __name__ == "__main__":
-    server.RingSum = SlowSum
+    server.make_sum = SlowSum
     run_all(sys.argv[1:])

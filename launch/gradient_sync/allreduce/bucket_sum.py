@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from launch.gradient_sync.allreduce.backoff import PollBackoff
+from launch.gradient_sync.wire_formats._base import Floats
 
 FlatArray = NDArray[Any]
 
@@ -69,9 +70,15 @@ class BucketSum(ABC):
         """Whether nothing is in flight."""
         return not self._in_flight
 
-    def start(self, block: FlatArray) -> None:
-        """Start to sum a one-dimensional block. It must not be touched until it is finished."""
-        self._in_flight.append(self._begin(block))
+    def start(self, block: FlatArray, errors: Floats | None = None) -> None:
+        """Start to sum a one-dimensional block. It must not be touched until it is finished.
+
+        Args:
+            block: Of numbers.
+            errors: One for each real number of it, where they are not sent as they are; see
+                `launch.gradient_sync.wire_formats._base.WireFormat`.
+        """
+        self._in_flight.append(self._begin(block, errors))
 
     def take_finished(self) -> list[FlatArray]:
         """Advance all sums without waiting; return the blocks that are finished."""
@@ -81,10 +88,17 @@ class BucketSum(ABC):
             self._sent_bytes += pending.sent_bytes
         return [pending.block for pending in done]
 
-    def sum_all(self, blocks: Iterable[FlatArray]) -> None:
-        """Sum blocks, and wait for all of them."""
+    def sum_all(
+        self, blocks: Iterable[FlatArray], *, is_cancelled: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Sum blocks, and wait for all of them.
+
+        Args:
+            blocks: Sent as they are: by an exact format.
+            is_cancelled: Whether to leave without the sums.
+        """
         waiting, backoff = deque(blocks), PollBackoff()
-        while waiting or not self.is_idle:
+        while (waiting or not self.is_idle) and not is_cancelled():
             while waiting and self.has_capacity:
                 self.start(waiting.popleft())
             before = self.sent_bytes
@@ -94,7 +108,7 @@ class BucketSum(ABC):
                 time.sleep(backoff.pause_s)
 
     @abstractmethod
-    def _begin(self, block: FlatArray) -> PendingSum:
+    def _begin(self, block: FlatArray, errors: Floats | None) -> PendingSum:
         """Start the sum of a block and send its first messages."""
 
     def _reserve_tags(self, count: int) -> int:

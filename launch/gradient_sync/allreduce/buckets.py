@@ -16,9 +16,10 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from launch.errors import LaunchError
-from launch.gradient_sync.allreduce.bfloat16 import from_bfloat16, to_bfloat16
 from launch.gradient_sync.node_channel.gradient_layout import GradientLocation, TensorLayout
 from launch.gradient_sync.node_channel.shared_state import Bytes, SharedStepState
+from launch.gradient_sync.wire_formats._base import Floats
+from launch.gradient_sync.wire_formats.bf16 import from_bfloat16, to_bfloat16
 
 Array = NDArray[Any]
 
@@ -50,10 +51,13 @@ class Bucket:
     Attributes:
         flat: One-dimensional memory that is sent: that of a gradient, or a copy of several.
         parameters: Numbers of the parameters whose gradients are in it, whole or in part.
+        errors: What messages about it have not said yet, for each real number of ``flat``; ``None``
+            before `keep_errors`.
     """
 
     def __init__(self, flat: Array, parts: Sequence[_BucketPart]) -> None:
         self.flat = flat
+        self.errors: Floats | None = None
         self.parameters = tuple(part.index for part in parts)
         self._parts = parts
         waits_for = [(p, part.index) for part in parts for p in part.participants]
@@ -73,6 +77,25 @@ class Bucket:
         for part in self._parts:
             part.write_back()
 
+    def keep_errors(self) -> Floats:
+        """Make the errors, all zero; give them."""
+        self.errors = np.zeros(_reals(self.flat).size, np.float32)
+        return self.errors
+
+    def show_errors(self) -> None:
+        """Copy the errors to where the sum usually is, for the workers; round them likewise."""
+        assert self.errors is not None, "they are kept"
+        _reals(self.flat)[:] = self.errors
+        self.write_back()
+        self.take_errors()
+
+    def take_errors(self) -> None:
+        """Overwrite the errors by what the workers have put where the sum usually is."""
+        assert self.errors is not None, "they are kept"
+        for part in self._parts:
+            part.read_first()
+        self.errors[:] = _reals(self.flat)
+
 
 class _BucketPart(ABC):
     """Part of a bucket that belongs to one parameter."""
@@ -80,6 +103,10 @@ class _BucketPart(ABC):
     def __init__(self, replicas: Replicas) -> None:
         self.index = replicas[0].index
         self.participants = [replica.participant for replica in replicas]
+
+    @abstractmethod
+    def read_first(self) -> None:
+        """Copy the first replica into the bucket."""
 
     @abstractmethod
     def sum_replicas(self) -> None:
@@ -96,6 +123,9 @@ class _InPlacePart(_BucketPart):
     def __init__(self, replicas: Replicas, memory: Bytes, start: int, stop: int) -> None:
         super().__init__(replicas)
         self.first, *self._others = [_flat(each, memory)[start:stop] for each in replicas]
+
+    def read_first(self) -> None:
+        return
 
     def sum_replicas(self) -> None:
         for other in self._others:
@@ -114,8 +144,11 @@ class _CopiedPart(_BucketPart):
         self._is_bfloat16 = replicas[0].layout.dtype == "bfloat16"
         self._first, *self._others = [_shaped(each, memory) for each in replicas]
 
-    def sum_replicas(self) -> None:
+    def read_first(self) -> None:
         self._staging[...] = self._read(self._first)
+
+    def sum_replicas(self) -> None:
+        self.read_first()
         for other in self._others:
             self._staging += self._read(other)
 
@@ -196,6 +229,11 @@ def _shaped(location: GradientLocation, memory: Bytes) -> Array:
     flat, layout = _flat(location, memory), location.layout
     strides = [stride * flat.itemsize for stride in layout.strides]
     return as_strided(flat, layout.shape, strides)
+
+
+def _reals(numbers: Array) -> Array:
+    """View complex numbers as pairs of real ones."""
+    return numbers.view(numbers.real.dtype) if np.iscomplexobj(numbers) else numbers
 
 
 def _memory_type(layout: TensorLayout) -> np.dtype[Any]:

@@ -24,9 +24,8 @@ from launch.gradient_sync.allreduce.backoff import PollBackoff
 from launch.gradient_sync.allreduce.bucket_order import BucketOrder, FixedOrder, agree_on_order
 from launch.gradient_sync.allreduce.buckets import Bucket, make_buckets
 from launch.gradient_sync.allreduce.consistency import compare_data, compare_models
+from launch.gradient_sync.allreduce.encoded_sum import make_sum
 from launch.gradient_sync.allreduce.rebalancer import Rebalancer
-from launch.gradient_sync.allreduce.ring_sum import RingSum
-from launch.gradient_sync.allreduce.rounded_sum import RoundedSum
 from launch.gradient_sync.allreduce.socket_wait import SocketWait
 from launch.gradient_sync.allreduce.step_sum import StepSum
 from launch.gradient_sync.node_channel.descriptors import SharedDescriptors
@@ -69,7 +68,8 @@ class AllReduceServer(StepServer):
         on_sync: Called after each sum, in the server's thread.
         hosts: Names of the nodes, by rank.
         rebalancer: Changes the shares, ``None`` where they stay as they are.
-        is_rounded: Whether gradients are sent rounded to 16 bits.
+        all_reduce: Algorithm of the sums.
+        wire: Format of gradients in messages.
     """
 
     def __init__(
@@ -81,13 +81,14 @@ class AllReduceServer(StepServer):
         *,
         hosts: Sequence[str],
         rebalancer: Rebalancer | None = None,
-        is_rounded: bool = False,
+        all_reduce: str = "ring",
+        wire: str = "fp32",
     ) -> None:
         super().__init__(descriptors, workers, on_sync)
         self._comm = comm
         self._hosts = hosts
         self._rebalancer = rebalancer
-        self._bucket_sum = RoundedSum(comm) if is_rounded else RingSum(comm)
+        self._bucket_sum = make_sum(comm, all_reduce=all_reduce, wire=wire)
         self._pending_layout: GradientLayout | None = None
         self._state: SharedStepState | None = None
         self._buckets: list[Bucket] = []
@@ -151,11 +152,15 @@ class AllReduceServer(StepServer):
         layouts = [replicas[0].layout for replicas in gradients]
         has_same_layout = compare_models(self._comm, layouts, self._hosts)
         self._buckets = make_buckets(gradients, has_same_layout, memory)
+        if not self._bucket_sum.wire_format.is_exact:
+            for bucket in self._buckets:
+                bucket.keep_errors()
         if len(self._buckets) > self._bucket_sum.max_in_flight:
             self._order = agree_on_order(self._comm, len(self._buckets))
         self._state = SharedStepState(
             memory[layout.state_offset :], layout.participants, layout.parameters
         )
+        self._state.owners[:] = [replicas[0].participant for replicas in gradients]
 
     def _reply(self, request: WorkerRequest, argument: int) -> None:
         # After a step the workers continue, perhaps until they need what is still being summed.
@@ -177,10 +182,38 @@ class AllReduceServer(StepServer):
                 # In the order of the ranks: the same on each of them, to the last bit.
                 values = self._all_gather(np.array([argument], np.int64)).view(np.float64)
                 reply = float_bits(values.sum())
+            case WorkerRequest.FOLD_ERRORS:
+                reply = self._fold_errors()
+            case WorkerRequest.TAKE_ERRORS:
+                reply = self._take_errors()
         self._is_odd_step = True
         self.is_waiting = False
         self.replied_at = time.monotonic()
         self._responder.reply(reply)
+
+    def _fold_errors(self) -> bool:
+        """Give the errors of all nodes to node 0; return whether there are any."""
+        errors = [bucket.errors for bucket in self._buckets if bucket.errors is not None]
+        if not errors:
+            return False
+        make_sum(self._comm).sum_all(errors, is_cancelled=lambda: self._is_closed)
+        for bucket in self._buckets:
+            if self._comm.rank == 0:
+                bucket.show_errors()
+            else:
+                bucket.keep_errors()
+        return True
+
+    def _take_errors(self) -> bool:
+        """Take the errors from the workers of node 0; return whether they are carried over."""
+        if self._bucket_sum.wire_format.is_exact:
+            return False
+        for bucket in self._buckets:
+            if self._comm.rank == 0:
+                bucket.take_errors()
+            else:
+                bucket.keep_errors()
+        return True
 
     def _next_directive(self) -> Directive:
         directive, self._directive = self._directive, Directive()

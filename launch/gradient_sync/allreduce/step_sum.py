@@ -76,7 +76,7 @@ class StepSum:
             bucket = self._buckets[chosen]
             bucket.sum_replicas()
             self._in_flight[id(bucket.flat)] = bucket
-            self._bucket_sum.start(bucket.flat)
+            self._bucket_sum.start(bucket.flat, bucket.errors)
 
     def _take(self, bucket: Bucket) -> None:
         bucket.write_back()

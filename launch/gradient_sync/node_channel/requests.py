@@ -41,6 +41,12 @@ class WorkerRequest(IntEnum):
     ADD = 4
     """Add the numbers of the worker 0 of every node."""
 
+    FOLD_ERRORS = 5
+    """Give the errors of the wire format, of all nodes, to node 0, for a checkpoint."""
+
+    TAKE_ERRORS = 6
+    """Take over such errors from the workers of node 0."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Directive:
@@ -111,6 +117,27 @@ class RequestClient:
         """
         self._send(WorkerRequest.ADD, float_bits(value))
         return bits_float(int(self._memory.reply[0]))
+
+    def fold_errors(self) -> bool:
+        """Add up the errors that the nodes carry over to the next step, and let node 0 carry them.
+
+        Afterwards they are in the gradients of node 0, as the sums of a step are: until the next
+        step, workers may read them there.
+
+        Returns:
+            Whether there are any: an exact wire format has none.
+        """
+        self._send(WorkerRequest.FOLD_ERRORS)
+        return bool(self._memory.reply[0])
+
+    def take_errors(self) -> bool:
+        """Carry over to the next step what is in the gradients of node 0, and nothing else.
+
+        Returns:
+            Whether the wire format can.
+        """
+        self._send(WorkerRequest.TAKE_ERRORS)
+        return bool(self._memory.reply[0])
 
     def broadcast(self, num_bytes: int, *, is_source: bool) -> Iterator[Bytes]:
         """Send bytes from worker 0 of the first node to the other nodes, a window at a time.

@@ -50,6 +50,8 @@ class CrossNodeReducer:
         self._descriptors = descriptors
         self._offset_of = offset_of
         self._index = {id(p): index for index, p in enumerate(trained_parameters(model))}
+        self._names = [name for name, p in model.named_parameters() if p.requires_grad]
+        self._gradients: dict[int, Tensor] = {}
         self._ready = state.ready[participant]
         self._kinds = state.kinds[participant]
         self._sum_number = 1
@@ -66,6 +68,7 @@ class CrossNodeReducer:
             gradient: In the group's shared memory, in the shape of the parameter.
         """
         index = self._index[id(parameter)]
+        self._gradients[index] = gradient
         self.locations.append(
             GradientLocation(
                 index=index,
@@ -75,6 +78,17 @@ class CrossNodeReducer:
             )
         )
         return index
+
+    def gradients(self, *, only_sums: bool = False) -> Iterator[tuple[str, Tensor]]:
+        """Give the registered gradients with the names of their parameters.
+
+        Args:
+            only_sums: Leave out those whose sums are in the gradients of others. It is known once
+                the rank has replied to a request.
+        """
+        for index, gradient in self._gradients.items():
+            if not only_sums or self._state.owners[index] == self._participant:
+                yield self._names[index], gradient
 
     def mark_ready(self, index: int) -> None:
         """Set the ready flag of a final gradient: the rank may sum it while others are computed."""

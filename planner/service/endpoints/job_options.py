@@ -6,9 +6,12 @@ server was started with, or made by it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from launch.gradient_sync.algorithms import algorithm_names
+from launch.gradient_sync.wire_formats import wire_format_names
 from launch.strategies import strategy_names
 from planner.quantities import parse_duration_s
 from probes.codec import Count, Natural
@@ -43,8 +46,7 @@ class TuneOptions:
             raise ValueError("batch_size and max_batch exclude each other: give one")
         known = strategy_names()
         for name in (self.strategies or known[0]).split(","):
-            if name.strip() not in known:
-                raise ValueError(f"strategies: choose from {', '.join(known)}")
+            _check_known("strategies", name.strip(), known)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,11 +74,14 @@ class LaunchOptions:
     keep_best: bool = False
     all_hosts: bool = False
     keep_shares: bool = False
-    wire: Literal["fp32", "bf16"] | None = None
+    wire: str | None = None
+    all_reduce: str | None = None
 
     def __post_init__(self) -> None:
         _check_duration("checkpoint_every", self.checkpoint_every)
         _check_duration("hang_timeout", self.hang_timeout)
+        _check_known("wire", self.wire, wire_format_names())
+        _check_known("all_reduce", self.all_reduce, algorithm_names())
         if self.checkpoint_every is not None and not self.checkpoint:
             raise ValueError("checkpoint_every and no checkpoint: set that to true")
 
@@ -101,6 +106,11 @@ class DoctorOptions:
 
     use_case: str | None = None
     """A built-in one, or one that the server was started with."""
+
+
+def _check_known(name: str, value: str | None, known: Sequence[str]) -> None:
+    if value is not None and value not in known:
+        raise ValueError(f"{name}: choose from {', '.join(known)}")
 
 
 def _check_duration(name: str, text: str | None) -> None:

@@ -10,6 +10,7 @@ from itertools import combinations
 import pytest
 
 from launch.errors import InvalidPlanError
+from launch.gradient_sync.wire_formats import wire_format_names
 from launch.shares import NodeLimits, StepTime
 from planner.cluster.links import HostAllReduce, HostLink, MeasuredLinks
 from planner.cluster.node_choice import TIE, choose_nodes
@@ -20,7 +21,6 @@ from planner.cluster.sync_cost import (
     EARLY_READY,
     FIRST_READY,
     SyncCostModel,
-    ring_bytes,
 )
 
 ALEXNET_BYTES = 228_000_000
@@ -302,8 +302,6 @@ def test_more_nodes_than_can_be_tried_in_every_way_are_chosen_from_too():
 
 
 def test_ring_of_many_sends_each_gradient_twice():
-    assert ring_bytes(100, 2) == 100
-    assert ring_bytes(100, 4) == 150
     wire = network(2).wire_s(["n1", "n2"], ALEXNET_BYTES)
     assert network(4).wire_s(["n1", "n2", "n3", "n4"], ALEXNET_BYTES) > 1.49 * wire
 
@@ -323,12 +321,37 @@ def test_measured_sum_says_how_far_from_ideal_the_network_is():
 
 def test_rounding_halves_the_time_on_the_wire_and_costs_the_processors_more():
     hosts, measured = ("n1", "n2"), network(2).measured
-    plain, rounded = SyncCostModel(measured), SyncCostModel(measured, is_rounded=True)
+    plain, rounded = SyncCostModel(measured), SyncCostModel(measured, wire="bf16")
     ratio = plain.wire_s(hosts, ALEXNET_BYTES) / rounded.wire_s(hosts, ALEXNET_BYTES)
     assert ratio == pytest.approx(2, rel=0.01)
     assert plain.update_s(ALEXNET_BYTES) == rounded.update_s(ALEXNET_BYTES)
     costs = [one.overhead_s("n2", hosts, 1.0, ALEXNET_BYTES) for one in (plain, rounded)]
     assert costs[1] > costs[0]
+
+
+def test_each_format_is_predicted_with_its_bytes_and_no_faster_than_it_is_written():
+    hosts = ("n1", "n2")
+
+    def wire_s(wire: str, bytes_per_s: float) -> float:
+        return SyncCostModel(network(2, bytes_per_s).measured, wire=wire).wire_s(
+            hosts, ALEXNET_BYTES
+        )
+
+    slow = {wire: wire_s("fp32", 1e6) / wire_s(wire, 1e6) for wire in wire_format_names()}
+    assert slow == pytest.approx({"fp32": 1, "bf16": 2, "int8": 3.98, "top1": 50}, rel=0.02)
+    for wire in ("bf16", "int8", "top1"):
+        assert wire_s(wire, 1e12) > 100 * wire_s("fp32", 1e12)
+
+
+def test_a_tree_and_a_server_are_as_fast_as_a_ring_of_two_and_slower_for_more():
+    def wire_s(hosts: int, all_reduce: str) -> float:
+        names = [f"n{number}" for number in range(1, hosts + 1)]
+        cost = SyncCostModel(network(hosts).measured, all_reduce=all_reduce)
+        return cost.wire_s(names, ALEXNET_BYTES)
+
+    assert wire_s(2, "tree") == wire_s(2, "server") == wire_s(2, "ring")
+    assert wire_s(8, "tree") == pytest.approx(3 / 1.75 * wire_s(8, "ring"), rel=0.01)
+    assert wire_s(8, "server") == pytest.approx(7 / 1.75 * wire_s(8, "ring"), rel=0.01)
 
 
 def test_node_loses_what_its_own_rank_spends_and_its_own_kernel():
