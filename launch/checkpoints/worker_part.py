@@ -67,8 +67,8 @@ def make_part(
             raise CheckpointError(f"{error}, or leave --checkpoint out") from error
     elif not others and not errors:
         return WorkerPart(weights)
-    for name, error in (errors or {}).items():
-        tensors[f"{name}:error"] = error
+    for name, late in (errors or {}).items():
+        tensors[f"{name}:error"] = late
         document.setdefault("errors", {})[name] = f"{name}:error"
     return WorkerPart(weights, tensors, document)
 

@@ -15,7 +15,7 @@ Halves = NDArray[np.uint16]
 class Bfloat16Format(WireFormat):
     """Half the bytes of float32, with its range and 8 bits of precision."""
 
-    processor_s_per_byte = 2.5e-9
+    processor_s_per_byte = 2.0e-9
 
     def num_bytes(self, count: int) -> int:
         return 2 * count
