@@ -10,6 +10,8 @@ LaunchError
 |-- HostUnreachableError   a host cannot take part
 |-- CheckpointError        a checkpoint cannot be written or read
 |-- MachineBusyError       something else is timed on this machine, and nobody wants to wait
+|-- ExportError            a model cannot be written as another format
+|   `-- ExportTargetError      the file cannot be written, or a library for it is missing
 |-- NotFiniteError         a loss or a parameter is NaN or infinite
 |-- LostWorkerError        another worker of the node has ended, so that this one cannot continue
 `-- CompilerError          torch.compile cannot compile the model
@@ -56,6 +58,14 @@ class CheckpointError(LaunchError):
 
 class MachineBusyError(LaunchError):
     """Something else is timed on this machine, or a training runs, and nobody wants to wait."""
+
+
+class ExportError(LaunchError):
+    """A model cannot be written in another format, or computes something else there."""
+
+
+class ExportTargetError(ExportError):
+    """The file cannot be written, or a library that writes it is not installed."""
 
 
 class NotFiniteError(LaunchError):

@@ -81,6 +81,9 @@ class Job:
     keep_best: bool = False
     """Whether the weights of the best validation are kept."""
 
+    onnx: str | None = None
+    """File on the first host to which the model is exported at the end."""
+
     keep_shares: bool = False
     """Whether the nodes keep their shares even where one becomes slower."""
 

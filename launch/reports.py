@@ -168,6 +168,23 @@ class BestWeightsSaved(Report):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OnnxSaved(Report):
+    """The model is in an ONNX file, which gives what PyTorch does."""
+
+    path: str
+    num_bytes: int
+    largest_difference: float
+    """Between outputs of both, in units of the largest element where that is above 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnnxFailed(Report):
+    """The training is done, and its model could not be written as an ONNX file."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointSaved(Report):
     """A checkpoint is on the disk of the first node."""
 

@@ -35,6 +35,8 @@ _CODES: dict[type[Exception], tuple[int, str]] = {
     launch.HostUnreachableError: (4, "host"),
     launch.MachineBusyError: (7, "busy"),
     launch.UseCaseError: (2, "use_case"),
+    launch.ExportError: (1, "export"),
+    launch.ExportTargetError: (2, "export_target"),
     launch.CheckpointError: (2, "checkpoint"),
     launch.UnknownStrategyError: (2, "strategy"),
     launch.InfeasiblePlanError: (3, "no_plan"),

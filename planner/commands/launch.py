@@ -6,7 +6,8 @@ import os
 from dataclasses import replace
 from typing import Any
 
-from launch.reports import Report
+from launch.errors import ExportError
+from launch.reports import OnnxFailed, OnnxSaved, Report
 from planner.api.launching import (
     LaunchResult,
     PreparedLaunch,
@@ -125,7 +126,21 @@ def _show_result(result: LaunchResult, probes: str, out: Output) -> None:
             out.write_line(f"predicted  at most {most:.1f} samples/s, measured {measured:.1f}")
         remedy = f"predicted: a node or a link may be busy; {probes} measures the links anew"
         print_training(result, expected, out, verb="predicted", remedy=remedy)
-    out.finish({**_plans_json(prepared), **outcome_json(result, expected)})
+    document = {**_plans_json(prepared), **outcome_json(result, expected)}
+    if prepared.job.onnx is not None and not isinstance(result.outcome.onnx, OnnxSaved):
+        out.set_partial_data(document)
+        raise ExportError(_explain_missing_onnx(result))
+    out.finish(document)
+
+
+def _explain_missing_onnx(result: LaunchResult) -> str:
+    """Say why there is no ONNX file, and how to make it of the weights that there are."""
+    failed, outcome = result.outcome.onnx, result.outcome
+    why = failed.message if isinstance(failed, OnnxFailed) else "it was interrupted"
+    host = result.prepared.host
+    remedy = f"ddlplan weights export --onnx FILE {outcome.run_directory}"
+    where = "" if host is None else f" on {host}"
+    return f"the training is done, and its model was not exported ({why}): run {remedy}{where}"
 
 
 def _plans_json(prepared: PreparedLaunch) -> dict[str, Any]:

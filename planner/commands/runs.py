@@ -1,13 +1,19 @@
-"""The commands ``ddlplan runs``."""
+"""The commands ``ddlplan runs`` and ``ddlplan weights``: trainings, and what they left."""
 
 from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
+from launch.reports import Working
 from planner.api import trainings
+from planner.commands.signals import cancel_on_signals
+from planner.commands.training import describe_onnx
 from planner.errors import NoDatabaseError
+from planner.jobs.training import RUNS
 from planner.records.training_record import TrainingRecord, TrainingStatus
+from planner.report.live import LiveDisplay
 from planner.report.output import Output
 from planner.report.runs import run_text, runs_table
 from planner.report.table import detect_terminal
@@ -36,6 +42,20 @@ def show_run(db: str, out: Output, training_id: int) -> None:
         usage = trainings.get_usage(training_id, db=db)
         sys.stdout.write(run_text(record, usage, detect_terminal(sys.stdout, os.environ)))
     out.finish(_to_json(record))
+
+
+def export_onnx(
+    out: Output, run: str, path: Path, *, data: Path | None = None, best: bool = False
+) -> None:
+    """Write the model of a run as an ONNX file; a number names a folder in ``runs/``."""
+    folder = RUNS / run if run.isdecimal() else Path(run)
+    with cancel_on_signals(out.warn) as cancellation, LiveDisplay(out) as display:
+        display(Working(what="loading PyTorch and exporting the model"))
+        saved = trainings.export_onnx(
+            folder, path, data=data, best=best, listener=display, cancellation=cancellation
+        )
+    out.write_line(f"onnx       {describe_onnx(saved, None)}")
+    out.finish(codec.to_builtins(saved))
 
 
 def _to_json(record: TrainingRecord) -> object:

@@ -7,7 +7,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from launch.reports import BestWeightsSaved, CheckpointSaved, EpochDone, Report, SharesChanged
+from launch.reports import (
+    BestWeightsSaved,
+    CheckpointSaved,
+    EpochDone,
+    OnnxSaved,
+    Report,
+    SharesChanged,
+)
 from planner.api.launching import LaunchResult, PreparedLaunch, TrainingStopped
 from planner.jobs.training import NetworkUse
 from planner.quantities import format_bytes
@@ -103,6 +110,8 @@ def print_training(
     out.write_line(f"weights    {_shown(outcome.weights, host)}")
     if (best := outcome.best) is not None:
         out.write_line(f"best       {describe_best(best, host)}")
+    if isinstance(outcome.onnx, OnnxSaved):
+        out.write_line(f"onnx       {describe_onnx(outcome.onnx, host)}")
     if outcome.checkpoint is not None:
         out.write_line(f"checkpoint {_shown(outcome.checkpoint, host)}")
     logs = "beside it" if host is None else f"in {_shown(outcome.run_directory, host)}"
@@ -113,6 +122,12 @@ def describe_best(best: BestWeightsSaved, host: str | None) -> str:
     """Name the file of the best weights, and what makes them so."""
     path = _shown(Path(best.path), host)
     return f"{path} (epoch {best.epoch}, validation loss {best.validation_loss:.3f})"
+
+
+def describe_onnx(saved: OnnxSaved, host: str | None) -> str:
+    """Name an ONNX file, its size, and how near it is to PyTorch."""
+    path, size = _shown(Path(saved.path), host), format_bytes(saved.num_bytes)
+    return f"{path} ({size}, outputs within {saved.largest_difference:.1e} of PyTorch's)"
 
 
 def outcome_json(result: LaunchResult, expected: float | None) -> dict[str, Any]:
@@ -130,6 +145,7 @@ def outcome_json(result: LaunchResult, expected: float | None) -> dict[str, Any]
             "epoch": outcome.best.epoch,
             "validation_loss": outcome.best.validation_loss,
         },
+        "onnx": codec.to_builtins(outcome.onnx) if isinstance(outcome.onnx, OnnxSaved) else None,
         "epochs": codec.to_builtins(outcome.epochs, null_for_nan=True),
         "expected_throughput_samples_per_s": expected,
         "measured_throughput_samples_per_s": outcome.throughput_samples_per_s,

@@ -64,6 +64,12 @@ class LaunchRequest:
     keep_best: bool = False
     """Keep the weights of the best validation."""
 
+    onnx: Path | None = None
+    """File on the first host to which the trained model is exported."""
+
+    tensorboard: Path | None = None
+    """Folder on this machine for the training's event files."""
+
     hang_timeout_s: float | None = None
     """Time without a step after which a node has failed; ``None``: by the time of its steps."""
 
@@ -274,6 +280,7 @@ def _job(request: LaunchRequest, nodes: Sequence[NodeJob], runs: Path) -> Job:
         keep_shares=request.keep_shares,
         allow_nan=request.allow_nan,
         keep_best=request.keep_best,
+        onnx=None if request.onnx is None else str(request.onnx.absolute()),
     )
 
 

@@ -15,6 +15,8 @@ from launch.reports import (
     CheckpointSaved,
     EpochDone,
     GradientsSynced,
+    OnnxFailed,
+    OnnxSaved,
     Report,
     StepDone,
     StepsFinished,
@@ -80,6 +82,8 @@ class LaunchOutcome:
     """The last one that was written."""
     best: BestWeightsSaved | None = None
     """The weights of the best validation; ``None`` where they are not kept."""
+    onnx: OnnxSaved | OnnxFailed | None = None
+    """What came of the export; ``None`` where nobody wants one, or it was interrupted."""
 
     @property
     def throughput_samples_per_s(self) -> float | None:
@@ -153,6 +157,7 @@ def run_job(
             network=received.network,
             checkpoint=received.checkpoint,
             best=received.best,
+            onnx=received.onnx,
         )
     cancelled = cancellation.make_error() if cancellation.is_requested else None
     if end.end_signal is not None:
@@ -187,6 +192,7 @@ class _JobReports:
         self.weights: Path | None = None
         self.checkpoint: Path | None = None
         self.best: BestWeightsSaved | None = None
+        self.onnx: OnnxSaved | OnnxFailed | None = None
         self.network = NetworkUse()
         self.has_trained = False
 
@@ -224,6 +230,8 @@ class _JobReports:
                 self.checkpoint = Path(path)
             case BestWeightsSaved():
                 self.best = report
+            case OnnxSaved() | OnnxFailed():
+                self.onnx = report
 
     def _write(self, epoch: EpochDone) -> None:
         """Add an epoch to the file of metrics; the training goes on where that is not possible."""

@@ -41,6 +41,8 @@ OPTIONS: Mapping[JobKind, Mapping[str, type]] = {
         "hang_timeout": str,
         "allow_nan": bool,
         "keep_best": bool,
+        "onnx": str,
+        "tensorboard": str,
         "all_hosts": bool,
         "keep_shares": bool,
         "wire": str,

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
-import tempfile
-from collections.abc import Iterator
-from pathlib import Path
-
 from launch.case_facts import CaseFacts
-from launch.errors import LaunchError, UseCaseError
-from launch.liveness.hang import DATA_TIMEOUT_S, IdleWatchdog
+from launch.errors import UseCaseError
+from launch.liveness.hang import DATA_TIMEOUT_S
 from launch.plan import Plan
-from launch.reports import DataProgress, Described, Warned
+from launch.reports import Described
 from launch.workers.fork_server_pool import ForkServerPool
-from launch.workers.group import ReportReceived, WorkerFailure, WorkerGroup, explain_failure
-from launch.workers.log import find_user_frame
+from launch.workers.group import WorkerFailure
 from launch.workers.task import Purpose, Task
 from launch.workload import Workload
 from planner.cancellation import Cancellation
 from planner.trials.contender import RunningContender
+from planner.trials.lone_task import log_directory, run_lone_task
 from planner.trials.precision_trial import check_precisions_apart
 from planner.trials.reports import Listener, ignore
 from probes.hardware import Hardware
-from probes.usage import group_cpu_s
-
-_POLL_INTERVAL_S = 1.0
 
 
 class TrialRunner:
@@ -68,33 +60,23 @@ class TrialRunner:
             UseCaseError: The use case or its data are at fault, or hang.
             LaunchError: The process that loads it was ended from outside.
         """
-        task = Task(purpose=Purpose.DESCRIBE, workload=self._workload)
-        with _log_directory() as logs, WorkerGroup(self._servers.get(), [task], logs) as group:
-            idle = IdleWatchdog(idle_limit_s)
-            while group.pids or group.has_events():
-                self._cancellation.check()
-                if hang := idle.find_hang(group.printed_bytes, lambda: group_cpu_s(*group.pids)):
-                    raise UseCaseError(self._explain_hang(hang, group))
-                event = group.next_event(_POLL_INTERVAL_S)
-                if event is None:
-                    continue
-                idle.restart()
-                if failure := explain_failure(group, event):
-                    raise UseCaseError(_explain_case_failure(self._workload.use_case, failure))
-                match event:
-                    case ReportReceived(report=DataProgress() | Warned() as report):
-                        listener(report)
-                    case ReportReceived(report=Described(facts=facts)):
-                        return facts
-        raise LaunchError(
-            f"use case {self._workload.use_case} was not described: its process went silent"
+        found = run_lone_task(
+            self._servers.get(),
+            Task(purpose=Purpose.DESCRIBE, workload=self._workload),
+            Described,
+            self._cancellation,
+            listener,
+            doing="its data are made ready",
+            make_error=self._make_error,
+            idle_limit_s=idle_limit_s,
         )
+        return found.facts
 
-    def _explain_hang(self, hang: str, group: WorkerGroup) -> str:
-        group.dump_stacks()
-        message = f"use case {self._workload.use_case} hangs while its data are made ready: {hang}"
-        where = find_user_frame(group.log_tail(0))
-        return message if where is None else f"{message}, {where}"
+    def _make_error(self, failure: WorkerFailure) -> UseCaseError:
+        if failure.users_fault:
+            return UseCaseError(failure.message.removeprefix(f"{failure.error}: "))
+        use_case = self._workload.use_case
+        return UseCaseError(f"use case {use_case} failed before training: {failure.message}")
 
     def check_precisions(
         self, plan: Plan, precisions: tuple[str, ...], *, time_limit_s: float
@@ -107,7 +89,7 @@ class TrialRunner:
             precisions=precisions,
         )
         cores = self._node.cpu.choose_cores(plan.threads)
-        with _log_directory() as logs:
+        with log_directory() as logs:
             return check_precisions_apart(
                 self._servers.get(),
                 task,
@@ -124,15 +106,3 @@ class TrialRunner:
             TrialFailedError: The plan cannot be started here.
         """
         return RunningContender(plan, self._workload, self._node, self._servers, self._cancellation)
-
-
-def _explain_case_failure(use_case: str, failure: WorkerFailure) -> str:
-    if failure.users_fault:
-        return failure.message.removeprefix(f"{failure.error}: ")
-    return f"use case {use_case} failed before training: {failure.message}"
-
-
-@contextlib.contextmanager
-def _log_directory() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="ddlplan-") as name:
-        yield Path(name)

@@ -1,0 +1,69 @@
+"""`launch --onnx`, `launch --tensorboard` and `weights export`, as people run them."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+onnxruntime = pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxscript")
+reading = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+
+AS_ROOT = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+
+
+def outputs(path, inputs):
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    (given,) = session.get_inputs()
+    return torch.from_numpy(session.run(None, {given.name: inputs.numpy()})[0])
+
+
+@pytest.mark.long
+def test_launch_leaves_an_onnx_file_and_event_files_and_a_run_is_exported_later(tuned, cases):
+    ended = tuned.run(
+        *("launch", "--use-case", f"{cases}:Steady", "--epochs", 2, *AS_ROOT),
+        *("--onnx", "model.onnx", "--tensorboard", "events"),
+    )
+    assert ended.code == 0, ended.err
+    (line,) = [line for line in ended.out.splitlines() if line.startswith("onnx ")]
+    assert line.startswith("onnx       model.onnx (")
+    assert line.endswith(" of PyTorch's)")
+    weights = load_file(tuned.folder / "runs/1/weights.safetensors")
+    inputs = torch.randn(5, 2)
+    hidden = torch.relu(inputs @ weights["0.weight"].T + weights["0.bias"])
+    expected = hidden @ weights["2.weight"].T + weights["2.bias"]
+    assert torch.allclose(outputs(tuned.folder / "model.onnx", inputs), expected, atol=1e-4)
+
+    events = reading.EventAccumulator(str(tuned.folder / "events/run-1")).Reload()
+    assert [event.step for event in events.Scalars("loss/validation")] == [1, 2]
+
+    saved = tuned.data("weights", "export", "1", "--onnx", "later.onnx")
+    assert saved["path"] == str(tuned.folder / "later.onnx")
+    assert saved["largest_difference"] < 1e-4
+    assert torch.allclose(outputs(tuned.folder / "later.onnx", inputs), expected, atol=1e-4)
+
+
+def test_run_that_is_not_there_or_has_no_best_weights_is_one_line(tuned):
+    ended = tuned.run("weights", "export", "3", "--onnx", "model.onnx")
+    assert ended.code == 2
+    (line,) = ended.errors
+    assert line.endswith(
+        "/runs/3/job.json: no such file or directory: name the folder of a run, as runs/3"
+    )
+
+
+def test_library_that_is_missing_is_said_before_anything_is_trained(tuned, cases):
+    (tuned.folder / "hidden").mkdir()
+    hide = "import sys; sys.modules['onnxruntime'] = sys.modules['tensorboard'] = None"
+    (tuned.folder / "hidden" / "sitecustomize.py").write_text(hide)
+    for option in ("--onnx", "--tensorboard"):
+        ended = tuned.run(
+            *("launch", "--use-case", f"{cases}:Steady", *AS_ROOT, option, "there"),
+            PYTHONPATH=str(tuned.folder / "hidden"),
+        )
+        assert ended.code == 2, ended.err
+        assert "installed: pip install 'ddlplan[" in ended.errors[0]
+    assert not (tuned.folder / "runs").exists()

@@ -1,0 +1,94 @@
+"""Event files hold a training's epochs as TensorBoard itself reads them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from launch.reports import EpochDone
+from planner.errors import UsageError
+from planner.trainings import event_files
+from planner.trainings.event_files import EventFile, check_event_folder
+
+reading = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+
+
+def epoch(number, **changes):
+    values = {
+        "epoch": number,
+        "train_loss": 1.0 / number,
+        "validation_loss": 2.0 / number,
+        "metrics": {"accuracy": 0.25 * number},
+        "samples": 100,
+        "train_time_s": 2.0,
+        "validation_time_s": 0.5,
+        "throughput_samples_per_s": 50.0,
+        "learning_rates": (0.1 / number,),
+    }
+    return EpochDone(**values | changes)
+
+
+def scalars(folder):
+    """Read what TensorBoard shows, as pairs of epoch and value."""
+    accumulator = reading.EventAccumulator(str(folder)).Reload()
+    return {
+        tag: [(event.step, round(event.value, 6)) for event in accumulator.Scalars(tag)]
+        for tag in accumulator.Tags()["scalars"]
+    }
+
+
+def test_epochs_are_read_by_tensorboard_while_the_training_goes_on(tmp_path):
+    warnings = []
+    with EventFile(tmp_path / "events", "7", warnings.append) as events:
+        events.add(epoch(1))
+        events.add(epoch(2))
+        assert scalars(tmp_path / "events" / "run-7") == {
+            "loss/training": [(1, 1.0), (2, 0.5)],
+            "loss/validation": [(1, 2.0), (2, 1.0)],
+            "metrics/accuracy": [(1, 0.25), (2, 0.5)],
+            "samples_per_s": [(1, 50.0), (2, 50.0)],
+            "learning_rate": [(1, 0.1), (2, 0.05)],
+        }
+    assert warnings == []
+    (file,) = (tmp_path / "events" / "run-7").iterdir()
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_an_epoch_lacks_is_left_out_and_groups_have_numbers(tmp_path):
+    with EventFile(tmp_path, "1", print) as events:
+        events.add(epoch(1, samples=0, metrics={}))
+        events.add(epoch(2, validation_loss=None, learning_rates=(0.5, 0.25)))
+    found = scalars(tmp_path / "run-1")
+    assert found["loss/training"] == [(2, 0.5)]
+    assert found["loss/validation"] == [(1, 2.0)]
+    assert found["learning_rate/group_1"] == [(2, 0.25)]
+
+
+def test_each_training_has_a_folder_of_its_own(tmp_path):
+    for _ in range(2):
+        with EventFile(tmp_path, "3", print) as events:
+            events.add(epoch(1))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run-3", "run-3-2"]
+
+
+def test_full_disk_is_one_warning_and_no_end(tmp_path):
+    warnings = []
+    with EventFile(tmp_path, "1", warnings.append) as events:
+        events._writer._writer.close()
+        with Path("/dev/full").open("wb", buffering=0) as full:
+            events._writer._writer = full
+            events.add(epoch(1))
+            events.add(epoch(2))
+    (warning,) = warnings
+    assert warning == "event files of TensorBoard are not written: no space left on device"
+
+
+def test_missing_library_and_folder_are_one_line(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match=r"--tensorboard .*/file: file exists: name another"):
+        check_event_folder(tmp_path / "file")
+    monkeypatch.setattr(event_files, "find_spec", lambda name: None)
+    with pytest.raises(UsageError) as caught:
+        check_event_folder(tmp_path)
+    assert str(caught.value) == "no tensorboard installed: pip install 'ddlplan[tensorboard]'"
