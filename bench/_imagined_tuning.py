@@ -19,7 +19,7 @@ from planner.trials.reports import ignore
 from planner.trials.result import Outcome, Role, TrialResult
 from planner.tuning.conclusion import conclude
 from planner.tuning.findings import Findings
-from planner.tuning.study import EarlierTrials, Study
+from planner.tuning.study import EarlierTrials, LaterTrials, Study
 from planner.tuning.tune import Tuner
 from planner.tuning.tune_request import TuneRequest
 from probes.disturbance import Disturbance
@@ -111,6 +111,10 @@ class _Machine:
     def add_trial(self, study_id: int, result: TrialResult) -> int:
         """Keep nothing: the findings do."""
         return 1
+
+    def later_trials(self, study_id: int, after: int) -> LaterTrials:
+        """Give none: nobody else searches."""
+        return LaterTrials(newest=after)
 
     def save_plan(self, stored: StoredPlan, *, ends_search: bool = False) -> int:
         """Keep nothing."""

@@ -24,11 +24,12 @@ import numpy as np
 
 from launch.case_facts import CaseFacts
 from launch.plan import Plan
-from probes.hardware import CoreLimit, Cpu, Gpu, Hardware, Memory
+from probes.hardware import CoreLimit, Cpu, Gpu, Hardware, Memory, Speeds
 
 GIB = 2**30
 _RECORDED = Path(__file__).parent / "grids" / "step-times.json"
 
+_MEMORY_BYTES_PER_S = 1e10
 _CPU_BATCHES = (1, 2, 4, 8, 16, 32, 64)
 _GPU_BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
 
@@ -72,8 +73,8 @@ class World:
         self._bandwidth = uniform(0.02, 0.35)
         self._span = uniform(1.05, 1.5)
         parameters = int(math.exp(uniform(math.log(2e6), math.log(1e8))))
-        self._update_s = 4 * parameters * uniform(3, 8) / 1e10
-        self._sum_s = 4 * parameters * 2 / 1e10
+        self._update_s = 4 * parameters * uniform(3, 8) / _MEMORY_BYTES_PER_S
+        self._sum_s = 4 * parameters * 2 / _MEMORY_BYTES_PER_S
         self._cut = uniform(1.05, 1.4)
         self._cached = uniform(0.0, 0.04)
         self._decode_s = self._sample_s * uniform(0.02, 0.5)
@@ -299,4 +300,5 @@ def _node(machine: Machine) -> Hardware:
         for i in range(machine.gpus)
     )
     memory = Memory(total_bytes=4 * cores * GIB, usable_bytes=4 * cores * GIB)
-    return Hardware(node=machine.name, cpu=cpu, memory=memory, gpus=gpus)
+    speeds = Speeds(copy_all_cores_bytes_per_s=_MEMORY_BYTES_PER_S)
+    return Hardware(node=machine.name, cpu=cpu, memory=memory, gpus=gpus, speeds=speeds)

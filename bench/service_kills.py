@@ -29,7 +29,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -179,28 +179,24 @@ class Service:
 
     def supervisor(self, job_id: int) -> int | None:
         """Give the supervisor of a job; the second one where it is being started."""
-        ends = f"planner.supervision {self.db} {job_id} "
-        found = [pid for pid, line in self.processes().items() if line.endswith(ends)]
-        return max(found, default=None)
+        return _supervisor(self.db, job_id, self.processes())
 
     def command(self, job_id: int) -> int | None:
         """Give the process of the command of a job."""
-        mark = f"DDLPLAN_JOB={job_id}".encode()
-        for pid, line in self.processes().items():
-            with suppress(OSError):
-                is_planner = " -m planner " in line and "process_end" not in line
-                words = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-                if is_planner and mark in words:
-                    return pid
-        return None
+        return _commands(self.processes()).get(job_id)
 
     def find_lies(self) -> list[str]:
-        """Hold the jobs against their processes."""
-        lies = []
-        for job in self.rows():
+        """Hold the jobs against their processes, at a moment in which no job changes."""
+        rows = self.rows()
+        while True:
+            processes, earlier, rows = self.processes(), rows, self.rows()
+            if [(job.id, job.state) for job in rows] == [(job.id, job.state) for job in earlier]:
+                break
+        lies, commands = [], _commands(processes)
+        for job in rows:
             assert job.id is not None
-            has_process = self.supervisor(job.id) or self.command(job.id)
-            if job.state.is_over == bool(has_process):
+            has_process = job.id in commands or _supervisor(self.db, job.id, processes) is not None
+            if job.state.is_over == has_process:
                 beside = "has a process" if has_process else "has none"
                 lies.append(f"job {job.id} is {job.state} and {beside}")
         return lies
@@ -213,6 +209,24 @@ class Service:
         for pid in self.processes():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+
+
+def _supervisor(db: str, job_id: int, processes: Mapping[int, str]) -> int | None:
+    ends = f"planner.supervision {db} {job_id} "
+    return max((pid for pid, line in processes.items() if line.endswith(ends)), default=None)
+
+
+def _commands(processes: Mapping[int, str]) -> dict[int, int]:
+    """Give the process of each command, by the number of its job."""
+    found: dict[int, int] = {}
+    for pid, line in processes.items():
+        if " -m planner " not in line or "process_end" in line:
+            continue
+        with suppress(OSError):  # it has ended
+            for word in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                if word.startswith(b"DDLPLAN_JOB="):
+                    found.setdefault(int(word.partition(b"=")[2]), pid)
+    return found
 
 
 class Round:

@@ -52,6 +52,11 @@ _DOUBLED = {
 _FIXED = {"cpu": Belief(math.log(3.0), 1.0), "gpu": Belief(math.log(16.0), 1.2)}
 """Fixed part of a step, in samples of one worker."""
 
+_CALLS = 1.5
+_PASSES, _KNOWN_DEVIATION = 8, 0.8
+"""The same on CPUs where more is known: calls, in samples, and the update. That reads and writes
+the memory of gradients, momentum and weights about so often, at the speed of copying."""
+
 _OWN_FIXED = Belief(0.0, 0.5)
 _KINDS = {"cpu": Belief(0.0, 0.5), "gpu": Belief(-math.log(_GPU_IN_CORES), 1.5)}
 
@@ -71,6 +76,7 @@ class Prior:
     def __init__(self, case: CaseFacts, node: Hardware, guessed: frozenset[str]) -> None:
         self._speeds = node.speeds or Speeds()
         self._guessed = guessed
+        self._fixed = {**_FIXED, "cpu": _believe_fixed(case, node, self._speeds) or _FIXED["cpu"]}
 
     def belief(self, name: str) -> Belief:
         """Give what is believed of the coefficient of a term."""
@@ -83,7 +89,7 @@ class Prior:
             return Belief(0.0, 0.15)
         is_own = " on " in place
         if what == "fixed part":
-            return _OWN_FIXED if is_own else _FIXED[place]
+            return _OWN_FIXED if is_own else self._fixed[place]
         if what == "batch doubled":
             return Belief(0.0, 0.01)
         if _LAYOUT.fullmatch(what):
@@ -112,3 +118,13 @@ class Prior:
         if kind == "cpu" and what.startswith("precision=bf16") and exact and rounded:
             return -0.5 * math.log(rounded / exact)
         return -0.3 if kind == "gpu" and what == "precision=bf16" else 0.0
+
+
+def _believe_fixed(case: CaseFacts, node: Hardware, speeds: Speeds) -> Belief | None:
+    """Give the fixed part of a step on CPUs, from the size of the model and the speed of memory."""
+    bytes_per_s = speeds.copy_all_cores_bytes_per_s
+    if not case.sample_s or not bytes_per_s:
+        return None
+    update_s = _PASSES * case.parameter_bytes / bytes_per_s
+    of_worker_s = case.sample_s * node.cpu.usable_cores
+    return Belief(math.log(_CALLS + update_s / of_worker_s), _KNOWN_DEVIATION)

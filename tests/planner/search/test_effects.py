@@ -13,6 +13,7 @@ from launch.plan import Plan
 from planner.search.effects import Effects, ObservedTime, TermColumns
 from planner.search.prior import Belief, Prior
 from planner.search.space import plan_key
+from probes.hardware import Speeds
 
 PLAIN = Plan(strategy="processes", node_batch=64, processes=2, replicas=2)
 
@@ -52,6 +53,17 @@ def test_fixed_part_of_a_step_is_found_from_two_batches():
     mean, doubt = predict(Effects(columns(), known * 2), replace(PLAIN, node_batch=512))
     assert mean == pytest.approx(math.log(1 + 16 / 512), abs=0.05)
     assert doubt < 0.08
+
+
+def test_large_models_are_believed_to_gain_from_large_batches_before_any_trial():
+    node = replace(node_of(2), speeds=Speeds(copy_all_cores_bytes_per_s=1e10))
+    gains = []
+    for parameter_bytes in (1_000_000, 228_000_000):
+        case = replace(CASE, sample_s=0.02, parameter_bytes=parameter_bytes)
+        effects = Effects(TermColumns(Prior(case, node, frozenset()).belief), [])
+        small, large = (predict(effects, replace(PLAIN, node_batch=n))[0] for n in (32, 256))
+        gains.append(small - large)
+    assert gains[0] < 0.1 < 0.2 < gains[1]
 
 
 def test_noise_is_estimated_from_trials_of_one_plan():
