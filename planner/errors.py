@@ -98,6 +98,10 @@ class NoTrainingError(PlannerError):
     """No training has this number."""
 
 
+class NoSweepError(PlannerError):
+    """No sweep has this number."""
+
+
 class RunDirectoryError(PlannerError):
     """There is no place for the files of a run."""
 

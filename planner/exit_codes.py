@@ -25,6 +25,7 @@ _CODES: dict[type[Exception], tuple[int, str]] = {
     errors.ConflictError: (2, "conflict"),
     errors.SupervisorError: (1, "supervisor"),
     errors.NoTrainingError: (2, "no_training"),
+    errors.NoSweepError: (2, "no_sweep"),
     errors.RunDirectoryError: (2, "run_directory"),
     errors.StalePlanError: (5, "stale_plan"),
     errors.RefusedError: (7, "refused"),

@@ -54,6 +54,9 @@ class Task:
     has_rank: bool = False
     """Whether a rank handles requests between steps, as in every launched job and in no trial."""
 
+    by_turns: bool = False
+    """Whether each step of a training takes a permit of the owner, as in a trial."""
+
     weights: str | None = None
     """File in which worker 0 saves the weights; from which they are exported."""
 

@@ -201,11 +201,18 @@ class Trainer:
                 self._sampler.split = NodeSplit(directive.node_batches, self._task.node)
         return True
 
+    def take_turns(self, permits: StepPermits) -> None:
+        """Take a permit before each step from now on; wait for the first one.
+
+        The last step takes one too, for what comes after it: validation, the end.
+        """
+        self._permits = permits
+        permits.take()
+
     def train_by_permits(self, permits: StepPermits) -> None:
         """Train for ever, each step with a permit."""
         step = self._task.split.global_batch
-        self._permits = permits
-        permits.take()
+        self.take_turns(permits)
         self._train(self._sampler.endless(self._samples), count(0, step), None)
 
     def _train(

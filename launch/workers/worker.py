@@ -118,6 +118,8 @@ def _train(
     if rank is not None and has_other_nodes:
         nodes = ModelSync(rank, is_source=task.node == 0, local_rank=task.local_rank)
         nodes.sync_model(step.model)
+    if task.by_turns:
+        trainer.take_turns(permits)
     while trainer.progress.epoch < task.epochs:
         has_ended = trainer.train(checkpointer)
         step.sync_model()

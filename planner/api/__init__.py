@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from planner.api import machines as machines
     from planner.api import plans as plans
     from planner.api import studies as studies
+    from planner.api import sweeps as sweeps
     from planner.api import together as together
     from planner.api import trainings as trainings
     from planner.api.launching import LaunchResult as LaunchResult
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from planner.jobs.hosts import HostAccess as HostAccess
     from planner.jobs.hosts import Hosts as Hosts
     from planner.jobs.making import LaunchRequest as LaunchRequest
+    from planner.sweeps.sweep_request import SweepRequest as SweepRequest
     from planner.trials.reports import Listener as Listener
     from planner.tuning.tune_request import TuneRequest as TuneRequest
 
@@ -52,11 +54,12 @@ _NAMES = {
     "planner.errors": "CancelledError PlannerError",
     "planner.jobs.hosts": "HostAccess Hosts",
     "planner.jobs.making": "LaunchRequest",
+    "planner.sweeps.sweep_request": "SweepRequest",
     "planner.trials.reports": "Listener",
     "planner.tuning.tune_request": "TuneRequest",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
-_PARTS = ("jobs", "machines", "plans", "studies", "together", "trainings")
+_PARTS = ("jobs", "machines", "plans", "studies", "sweeps", "together", "trainings")
 __all__ = sorted([*_MODULES, *_PARTS])  # mypy goes by the imports above
 
 

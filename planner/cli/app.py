@@ -35,6 +35,7 @@ from planner.cli.options import (
 )
 from planner.cli.plans import plans_app
 from planner.cli.runs import runs_app
+from planner.cli.sweeps import sweep_app
 from planner.cli.trials import trials_app
 from planner.cli.values import (
     check_data,
@@ -63,6 +64,7 @@ app = typer.Typer(
 )
 app.add_typer(plans_app, name="plans")
 app.add_typer(trials_app, name="trials")
+app.add_typer(sweep_app, name="sweep")
 app.add_typer(runs_app, name="runs")
 app.add_typer(weights_app, name="weights")
 app.add_typer(jobs_app, name="jobs")

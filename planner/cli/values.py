@@ -36,9 +36,10 @@ def checked_name(use_case: str) -> str:
     return make_workload(use_case).use_case
 
 
-def check_data(data: Path | None, hosts: Hosts) -> None:
+def check_data(data: Path | None, hosts: Hosts | None) -> None:
     """Check that the data are there, unless other machines train."""
-    if data is not None and hosts.is_local and not data.exists():
+    is_here = hosts is None or hosts.is_local
+    if data is not None and is_here and not data.exists():
         raise typer.BadParameter(f"--data {data}: no such file or folder")
 
 
@@ -61,6 +62,17 @@ def strategies_named(text: str | None) -> tuple[str, ...] | None:
     for name in names:
         load_strategy(name)
     return names
+
+
+def counts_named(option: str, text: str) -> tuple[int, ...]:
+    """Give the numbers of a list with commas, each once, ascending."""
+    try:
+        counts = {int(part) for part in text.split(",") if part.strip()}
+    except ValueError:
+        counts = set()
+    if not counts or min(counts) < 1:
+        raise typer.BadParameter(f"{option} {text!r}: name whole numbers from 1 on, as 1,2,4")
+    return tuple(sorted(counts))
 
 
 def find_hosts(

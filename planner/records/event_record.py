@@ -18,6 +18,8 @@ class Topic(StrEnum):
     LINKS = "links"
     JOB = "job"
     TRAINING = "training"
+    SWEEP = "sweep"
+    """A point was added."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

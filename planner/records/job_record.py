@@ -18,6 +18,7 @@ class JobKind(StrEnum):
     LAUNCH = "launch"
     PROBE = "probe"
     DOCTOR = "doctor"
+    SWEEP = "sweep"
 
 
 class JobState(StrEnum):
@@ -83,6 +84,7 @@ class JobRecord:
 
     study_id: int | None = None
     training_id: int | None = None
+    sweep_id: int | None = None
     plan_id: int | None = None
     """What it made or used, as far as known."""
 

@@ -8,10 +8,10 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedThing:
-    """A machine, study, plan, training or job, in a few words."""
+    """A machine, study, plan, training, sweep or job, in a few words."""
 
     kind: str
-    """``machine``, ``study``, ``plan``, ``training`` or ``job``."""
+    """``machine``, ``study``, ``plan``, ``training``, ``sweep`` or ``job``."""
 
     id: int
     name: str

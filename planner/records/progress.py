@@ -71,6 +71,27 @@ class SearchProgress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SweepProgress:
+    """A sweep under way."""
+
+    doing: str
+    """In a few words."""
+
+    points: int = 0
+    """In all; 0 before that is known."""
+
+    done: int = 0
+    batch: int | None = None
+    """That is trained."""
+
+    steps: int = 0
+    """That each setting has made with it."""
+
+    total: int = 0
+    """Steps that each makes with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingProgress:
     """A training under way."""
 

@@ -12,6 +12,7 @@ from planner.records.job_record import JobKind, JobRecord, JobState
 from planner.records.progress import (
     ContenderStanding,
     SearchProgress,
+    SweepProgress,
     TrainingProgress,
     WorkProgress,
 )
@@ -72,6 +73,9 @@ def progress_line(job: JobRecord) -> str:
         case JobKind.LAUNCH:
             training = _read(job.progress, TrainingProgress)
             return "" if training is None else _training_line(training)
+        case JobKind.SWEEP:
+            sweep = _read(job.progress, SweepProgress)
+            return "" if sweep is None else _sweep_line(sweep)
         case JobKind.PROBE | JobKind.DOCTOR:
             work = _read(job.progress, WorkProgress)
             return "" if work is None else work.doing
@@ -115,6 +119,7 @@ def _facts(job: JobRecord) -> list[tuple[str, str]]:
     for name, number in (
         ("study", job.study_id),
         ("training", job.training_id),
+        ("sweep", job.sweep_id),
         ("plan", job.plan_id),
     ):
         if number is not None:
@@ -164,6 +169,15 @@ def _training_line(training: TrainingProgress) -> str:
         parts.append(f"loss {training.loss:.3f}")
     if training.throughput_samples_per_s is not None:
         parts.append(f"{format_number(training.throughput_samples_per_s)} samples/s")
+    return ", ".join(part for part in parts if part)
+
+
+def _sweep_line(sweep: SweepProgress) -> str:
+    parts = [sweep.doing]
+    if sweep.total:
+        parts.append(f"step {sweep.steps}/{sweep.total}")
+    if sweep.points:
+        parts.append(f"{sweep.done} of {sweep.points} points are stored")
     return ", ".join(part for part in parts if part)
 
 

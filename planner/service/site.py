@@ -9,6 +9,7 @@ from planner.errors import (
     NoDatabaseError,
     NoJobError,
     NoPlanError,
+    NoSweepError,
     NoTrainingError,
     PlannerError,
     StoreError,
@@ -25,6 +26,7 @@ from planner.service.pages import (
     plan,
     search,
     study,
+    sweep,
     training,
 )
 from planner.service.pages.query import QueryError
@@ -45,6 +47,8 @@ _PAGES: Mapping[str, ShowPage] = {
     "/hosts": hosts.show,
     "/trainings": lists.show_trainings,
     "/trainings/{id}": training.show,
+    "/sweeps": lists.show_sweeps,
+    "/sweeps/{id}": sweep.show,
     "/jobs": lists.show_jobs,
     "/jobs/{id}": job.show,
     "/compare": compare.show,
@@ -92,7 +96,7 @@ class Site:
             view = overview.show_nothing(self._context)
         except QueryError as error:
             view = _refuse(400, "That address is not right", str(error))
-        except (NoPlanError, NoJobError, NoTrainingError) as error:
+        except (NoPlanError, NoJobError, NoTrainingError, NoSweepError) as error:
             view = _refuse(404, "There is no such thing", str(error))
         except StoreError as error:
             tell_terminal(f"error: {printable(str(error))}\n")

@@ -18,6 +18,7 @@ from planner.store.databases.opening import open_database
 from planner.store.databases.tables import UtcTime, metadata
 from planner.store.job_store import job_from_row
 from planner.store.rows import links_from_row, plan_from_row, trial_from_row
+from planner.store.sweep_store import point_from_row, sweep_from_row
 from planner.store.training_store import training_from_row
 from probes import codec
 
@@ -27,6 +28,8 @@ _DOCUMENTS: Mapping[str, Callable[[dict[str, Any]], object]] = {
     "plans": plan_from_row,
     "links": links_from_row,
     "trainings": training_from_row,
+    "sweeps": sweep_from_row,
+    "sweep_points": point_from_row,
     "jobs": job_from_row,
     "events": lambda row: codec.convert(row, EventRecord, source="event"),
     "studies": lambda row: (

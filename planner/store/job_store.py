@@ -127,6 +127,7 @@ class JobStore:
         *,
         study_id: int | None = None,
         training_id: int | None = None,
+        sweep_id: int | None = None,
         plan_id: int | None = None,
     ) -> None:
         """Note what a job does now, and what it made or uses; what is not given stays."""
@@ -135,6 +136,7 @@ class JobStore:
             "progress_at": None if progress is None else self._now(),
             "study_id": study_id,
             "training_id": training_id,
+            "sweep_id": sweep_id,
             "plan_id": plan_id,
         }
         given = {name: value for name, value in values.items() if value is not None}

@@ -8,7 +8,7 @@ from sqlalchemy import Column, ColumnElement, Select, Table, Text, cast, literal
 
 from planner.records.named_thing import NamedThing
 from planner.store.databases.database import Database
-from planner.store.databases.tables import jobs, nodes, plans, studies, trainings
+from planner.store.databases.tables import jobs, nodes, plans, studies, sweeps, trainings
 from probes import codec
 
 
@@ -44,6 +44,7 @@ def _queries(text: str) -> Iterator[Select[tuple[object, ...]]]:
         ("study", studies, studies.c.use_case, studies.c.node, studies.c.created_at),
         ("plan", plans, plans.c.use_case, plans.c.node, plans.c.created_at),
         ("training", trainings, trainings.c.use_case, trainings.c.machine, trainings.c.started_at),
+        ("sweep", sweeps, sweeps.c.use_case, sweeps.c.node, sweeps.c.created_at),
         ("job", jobs, jobs.c.title, jobs.c.machine, jobs.c.created_at),
     ):
         yield _query(kind, table, name, place, at, text)

@@ -44,6 +44,7 @@ from planner.store.rows import (
     trial_columns,
     trial_from_row,
 )
+from planner.store.sweep_store import SweepStore
 from planner.store.training_store import TrainingStore
 from planner.trials.result import TrialResult
 from planner.tuning.study import EarlierTrials, LaterTrials, StoredTrial, Study
@@ -64,6 +65,7 @@ class Store:
         self._now = now
         self.jobs = JobStore(database, now)
         self.trainings = TrainingStore(database, now)
+        self.sweeps = SweepStore(database, now)
         self.events = EventLog(database)
         self.catalog = Catalog(database)
         self.names = NameSearch(database)

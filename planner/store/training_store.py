@@ -153,11 +153,11 @@ class TrainingStore:
 
 def training_from_row(row: dict[str, Any]) -> TrainingRecord:
     """Read a row of ``trainings``."""
-    row["epochs_done"] = [_with_nan(epoch) for epoch in row["epochs_done"]]
+    row["epochs_done"] = [epoch_with_nan(epoch) for epoch in row["epochs_done"]]
     return codec.convert(row, TrainingRecord, source="training")
 
 
-def _with_nan(epoch: Mapping[str, Any]) -> dict[str, Any]:
+def epoch_with_nan(epoch: Mapping[str, Any]) -> dict[str, Any]:
     """Give an epoch with NaN where JSON has null: PostgreSQL's JSON has no NaN."""
     metrics = {name: nan if v is None else v for name, v in epoch["metrics"].items()}
     loss = nan if epoch["train_loss"] is None else epoch["train_loss"]

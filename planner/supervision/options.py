@@ -48,6 +48,17 @@ OPTIONS: Mapping[JobKind, Mapping[str, type]] = {
         "wire": str,
         "all_reduce": str,
     },
+    JobKind.SWEEP: {
+        **_WHAT,
+        "batches": str,
+        "plans": str,
+        "devices": str,
+        "epochs": int,
+        "fresh": bool,
+        "allow_stale": bool,
+        "html": str,
+        "no_wait": bool,
+    },
     JobKind.PROBE: {**_WHERE, "quick": bool, "no_wait": bool},
     JobKind.DOCTOR: {**_WHERE, "use_case": str, "data": str},
 }
@@ -56,7 +67,7 @@ OPTIONS: Mapping[JobKind, Mapping[str, type]] = {
 What is not in here, above all ``--db`` and ``--json``, a request cannot say.
 """
 
-NOT_FOR_JOBS = ("detach", "dry_run", "json", "replay")
+NOT_FOR_JOBS = ("detach", "dry_run", "json", "csv", "replay")
 """Options of these commands that a job cannot have. ``--db`` it is told in any case."""
 
 MOST_CHARACTERS = 4096

@@ -39,6 +39,7 @@ class _News:
     progress: Any = None
     study_id: int | None = None
     training_id: int | None = None
+    sweep_id: int | None = None
     plan_id: int | None = None
 
     def after(self, older: _News) -> _News:
@@ -47,6 +48,7 @@ class _News:
             progress=self.progress if self.progress is not None else older.progress,
             study_id=self.study_id or older.study_id,
             training_id=self.training_id or older.training_id,
+            sweep_id=self.sweep_id or older.sweep_id,
             plan_id=self.plan_id or older.plan_id,
         )
 
@@ -90,7 +92,7 @@ class OwnJob:
 
         Args:
             progress: A value of `planner.records.progress`.
-            links: ``study_id``, ``training_id``, ``plan_id``, where they are known.
+            links: ``study_id``, ``training_id``, ``sweep_id``, ``plan_id``, where they are known.
         """
         with self._lock:
             self._news = _News(progress=progress, **links).after(self._news)
@@ -150,6 +152,7 @@ class OwnJob:
                 values,
                 study_id=news.study_id,
                 training_id=news.training_id,
+                sweep_id=news.sweep_id,
                 plan_id=news.plan_id,
             )
         elif is_due:

@@ -7,12 +7,13 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from launch.errors import InvalidPlanError, LaunchError
+from launch.errors import InvalidPlanError, LaunchError, NotFiniteError
 from launch.plan import Plan
-from launch.reports import Compiled, StepDone
+from launch.reports import Compiled, Report, StepDone
 from launch.workers.fork_server_pool import ForkServerPool
 from launch.workers.group import ReportReceived, WorkerFailure, WorkerGroup, explain_failure
 from launch.workers.task import Purpose, Task, make_worker_tasks
@@ -88,6 +89,9 @@ class RunningContender:
         node: This machine.
         servers: Start its workers, and end them with themselves.
         cancellation: Ends its steps.
+        epochs: Of a whole training with validations, which is what a launch runs; ``None``: steps
+            without end.
+        on_report: Receives what its workers report.
 
     Raises:
         TrialFailedError: The plan cannot be started here.
@@ -100,7 +104,11 @@ class RunningContender:
         node: Hardware,
         servers: ForkServerPool,
         cancellation: Cancellation,
+        *,
+        epochs: int | None = None,
+        on_report: Callable[[Report], None] = lambda _: None,
     ) -> None:
+        self._on_report = on_report
         self.peak_memory_bytes: int | None = None
         self.compile_s: float | None = None
         self.disturbance: Disturbance | None = None
@@ -113,6 +121,8 @@ class RunningContender:
                 plan.check_fits(node.cpu.usable_cores)
                 logs = opened.enter_context(tempfile.TemporaryDirectory(prefix="ddlplan-"))
                 task = Task(purpose=Purpose.TIME, workload=workload, plan=plan)
+                if epochs is not None:
+                    task = replace(task, purpose=Purpose.TRAIN, epochs=epochs, by_turns=True)
                 tasks = make_worker_tasks(task, node.cpu.choose_cores(plan.threads))
                 server = servers.get(plan.allocator)
                 self._group = opened.enter_context(WorkerGroup(server, tasks, Path(logs)))
@@ -142,6 +152,21 @@ class RunningContender:
         self._sample_memory(pids)
         return steps
 
+    def finish(self, *, time_limit_s: float) -> None:
+        """Let a training that has made all its steps validate, and wait for its end.
+
+        Raises:
+            TrialFailedError: It failed, or its time is up.
+        """
+        deadline = time.monotonic() + time_limit_s
+        self._group.resume()
+        self._group.permit_steps(1)
+        try:
+            while self._group.pids or self._group.has_events():
+                self._receive([], deadline - time.monotonic(), 0)
+        except LaunchError as error:
+            raise TrialFailedError(Outcome.CRASH, str(error)) from error
+
     def close(self) -> None:
         """End every process of the plan."""
         self._opened.close()
@@ -155,6 +180,8 @@ class RunningContender:
         event = self._group.next_event(min(left_s, _POLL_INTERVAL_S))
         if event is None:
             return
+        if isinstance(event, ReportReceived):
+            self._on_report(event.report)
         oom_kills = (oom_kill_count() or 0) - self._oom_kills
         if failure := explain_failure(self._group, event, oom_kills):
             raise _failed(failure)
@@ -177,5 +204,7 @@ class RunningContender:
 
 def _failed(failure: WorkerFailure) -> TrialFailedError:
     outcome = Outcome.OUT_OF_MEMORY if failure.out_of_memory else Outcome.CRASH
+    if failure.error == NotFiniteError.__name__:
+        outcome = Outcome.NAN_LOSS
     reason = f"worker {failure.worker}: {failure.message}"
     return TrialFailedError(outcome, reason, failure.log_tail or None)

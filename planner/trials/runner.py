@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from launch.case_facts import CaseFacts
 from launch.errors import UseCaseError
 from launch.liveness.hang import DATA_TIMEOUT_S
 from launch.plan import Plan
-from launch.reports import Described
+from launch.reports import Described, Report
 from launch.workers.fork_server_pool import ForkServerPool
 from launch.workers.group import WorkerFailure
 from launch.workers.task import Purpose, Task
@@ -106,3 +108,26 @@ class TrialRunner:
             TrialFailedError: The plan cannot be started here.
         """
         return RunningContender(plan, self._workload, self._node, self._servers, self._cancellation)
+
+    def start_training(
+        self, plan: Plan, epochs: int, on_report: Callable[[Report], None]
+    ) -> RunningContender:
+        """Start the training of a plan as a launch has it, which makes steps as it is told to.
+
+        Args:
+            plan: What is run.
+            epochs: To train; after each one it validates.
+            on_report: Receives what the workers report.
+
+        Raises:
+            TrialFailedError: The plan cannot be started here.
+        """
+        return RunningContender(
+            plan,
+            self._workload,
+            self._node,
+            self._servers,
+            self._cancellation,
+            epochs=epochs,
+            on_report=on_report,
+        )

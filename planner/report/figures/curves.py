@@ -89,10 +89,10 @@ def line_plot(
     names = [(f"c{number}", curve.label) for number, curve in enumerate(shown)]
     if reference is not None:
         names.append(("reference", reference[0]))
-    legend, top = _legend(names if len(names) > 1 else [])
+    legend, top = draw_legend(names if len(names) > 1 else [])
     bottom = top + _HEIGHT
-    y_axis = _value_axis([*values, *level], top, bottom, from_zero=from_zero)
-    left = _left_of(y_axis)
+    y_axis = value_axis([*values, *level], top, bottom, from_zero=from_zero)
+    left = left_of(y_axis)
     x_axis = Axis(first, last if last > first else first + 1, left, WIDTH - _RIGHT)
     parts = [
         legend,
@@ -125,14 +125,14 @@ def trial_plot(trials: Sequence[TrialPoint], *, title: str, x_title: str, y_titl
     names += [("best", "best so far")] if any(one.best is not None for one in trials) else []
     names += [("dots slow", "ended early: slower")] if any(t.was_ended for t in trials) else []
     names += [("crosses", "failed")] if has_failed else []
-    legend, top = _legend(names)
+    legend, top = draw_legend(names)
     bottom = top + _HEIGHT
     floor = bottom - (18 if has_failed else 0)
     bests = [one.best for one in trials if one.best is not None]
     highest = max([*values, *bests], default=1.0)
     ends = [min(one.high, 1.5 * highest) for one in trials if one.high is not None]
-    y_axis = _value_axis([*values, *bests, *ends], top, floor, from_zero=True)
-    left = _left_of(y_axis)
+    y_axis = value_axis([*values, *bests, *ends], top, floor, from_zero=True)
+    left = left_of(y_axis)
     x_axis = Axis(
         min(one.x for one in trials) - 0.5,
         max(one.x for one in trials) + 0.5,
@@ -196,7 +196,8 @@ def thin(points: Points, most: int = MOST_POINTS) -> Points:
     return found
 
 
-def _value_axis(values: Sequence[float], top: float, bottom: float, *, from_zero: bool) -> Axis:
+def value_axis(values: Sequence[float], top: float, bottom: float, *, from_zero: bool) -> Axis:
+    """Give the axis beside a plot that has all these values."""
     finite = [value for value in values if math.isfinite(value)]
     high, low = max(finite, default=1.0), min(finite, default=0.0)
     if from_zero and low >= 0:
@@ -205,7 +206,7 @@ def _value_axis(values: Sequence[float], top: float, bottom: float, *, from_zero
     return Axis(low - margin, high + margin, bottom, top)
 
 
-def _left_of(axis: Axis) -> float:
+def left_of(axis: Axis) -> float:
     """Give the room for the texts beside an axis."""
     longest = max(len(tick_text(value)) for value in axis.ticks())
     return max(_LEAST_LEFT, CHARACTER * longest + 10)
@@ -229,11 +230,12 @@ def _line(points: Sequence[tuple[float, float | None]]) -> str:
 _SWATCHES = {
     "dots": "M{x} {y}h0",
     "dots slow": "M{x} {y}h0",
+    "whisker": "M{x} {y}m0 -6v12m-3 -12h6m-6 12h6",
     "crosses": "M{x} {y}m-3.5 -3.5l7 7m0 -7l-7 7",
 }
 
 
-def _legend(names: Sequence[tuple[str, str]]) -> tuple[str, float]:
+def draw_legend(names: Sequence[tuple[str, str]]) -> tuple[str, float]:
     """Draw names with samples of their lines; give them and where the plot begins."""
     x, y = 0.0, 12.0
     parts = []

@@ -6,7 +6,7 @@ from typing import Any
 
 from launch.strategies import strategy_summaries
 from launch.use_cases import use_case_summaries
-from planner.api import machines, plans, studies, together, trainings
+from planner.api import machines, plans, studies, sweeps, together, trainings
 from planner.api.plans import FoundPlan
 from planner.api.together import HostsTogether
 from planner.cluster.links import MeasuredLinks
@@ -19,6 +19,7 @@ from planner.records.usage_record import HostUsage
 from planner.report.comparison import compare
 from planner.report.node_choice import choice_json
 from planner.report.nodes import links_json
+from planner.report.sweeps.tables import record_json, sweep_json
 from planner.report.trials import trial_json
 from planner.service.endpoints import shapes
 from planner.service.endpoints.endpoint import Endpoint, Found, Parameter, Values
@@ -116,6 +117,17 @@ def reading_endpoints(settings: ServiceSettings) -> list[Endpoint]:
 
     def training_usage(values: Values) -> Found:
         return Found(data=trainings.get_usage(values["id"], db=db))
+
+    def sweep_list(values: Values) -> Found:
+        return page(
+            values,
+            lambda before, most: sweeps.find(values["use_case"], before=before, most=most, db=db),
+            lambda one: one.id or 0,
+            record_json,
+        )
+
+    def sweep(values: Values) -> Found:
+        return Found(data=sweep_json(sweeps.get(values["id"], db=db)))
 
     def network_list(values: Values) -> Found:
         found = machines.find_networks(db=db)
@@ -252,6 +264,25 @@ def reading_endpoints(settings: ServiceSettings) -> list[Endpoint]:
             about="What each host of a training used over time.",
             answer=training_usage,
             shape=by_name(of(HostUsage)),
+        ),
+        Endpoint(
+            path="/sweeps",
+            command="sweep list",
+            about="Sweeps without their points, the newest first.",
+            answer=sweep_list,
+            shape=many(shapes.SWEEP),
+            parameters=(_USE_CASE, *PAGED),
+            is_list=True,
+        ),
+        Endpoint(
+            path="/sweeps/{id}",
+            command="sweep show",
+            about="A sweep with its points and what they show.",
+            answer=sweep,
+            shape=both(
+                shapes.SWEEP,
+                fields(points=many(shapes.SWEEP_POINT), findings=many(TEXT)),
+            ),
         ),
         Endpoint(
             path="/networks",

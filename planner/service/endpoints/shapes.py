@@ -26,6 +26,7 @@ from planner.service.endpoints.job_options import (
     TuneOptions,
 )
 from planner.supervision.job_folder import LogPart
+from planner.sweeps.sweep_record import SweepRecord
 from planner.worth.step_parts import StepPart
 from probes import codec
 
@@ -43,6 +44,7 @@ _TYPES = (
     StepPart,
     StepPoint,
     StudyRecord,
+    SweepRecord,
     TrainingRecord,
 )
 _REQUESTS = (DoctorOptions, LaunchOptions, ProbeOptions, TuneOptions)
@@ -171,6 +173,25 @@ TRIAL = both(
         input_share=maybe(NUMBER),
         log_tail=maybe(TEXT),
     ),
+)
+SWEEP = both(of(SweepRecord), fields(size=WHOLE))
+SWEEP_POINT = fields(
+    batch=WHOLE,
+    devices=TEXT,
+    setting=WHOLE,
+    plan_id=maybe(WHOLE),
+    outcome=TEXT,
+    reason=maybe(TEXT),
+    epoch_s=maybe(INTERVAL),
+    rough_epoch_s=maybe(NUMBER),
+    speedup=maybe(INTERVAL),
+    accuracy=maybe(INTERVAL),
+    test_loss=maybe(NUMBER),
+    epochs=many(by_name(ANYTHING)),
+    peak_memory_bytes=maybe(WHOLE),
+    start_s=maybe(NUMBER),
+    elapsed_s=NUMBER,
+    created_at=TIME,
 )
 NETWORK = fields(
     hosts=many(TEXT),

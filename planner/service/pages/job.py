@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from planner.api import jobs
 from planner.errors import UsageError
 from planner.records.job_record import JobKind, JobRecord
-from planner.records.progress import SearchProgress, TrainingProgress, find_progress
+from planner.records.progress import SearchProgress, SweepProgress, TrainingProgress, find_progress
 from planner.service.pages.actions import cancel_form
 from planner.service.pages.view import Context, PageRequest, View
 
@@ -22,11 +22,12 @@ class JobView:
     record: JobRecord
     search: SearchProgress | None = None
     training: TrainingProgress | None = None
+    sweep: SweepProgress | None = None
 
     @property
     def doing(self) -> str:
         """What it does, in a few words; empty where it has not said or is over."""
-        progress = self.search or self.training
+        progress = self.search or self.training or self.sweep
         return "" if progress is None or self.record.state.is_over else progress.doing
 
     @property
@@ -38,6 +39,8 @@ class JobView:
         elif self.training is not None and self.training.samples_in_epoch:
             epoch = self.training.samples / self.training.samples_in_epoch
             part = (self.training.epoch - 1 + min(1.0, epoch)) / max(1, self.training.epochs)
+        elif self.sweep is not None and self.sweep.points:
+            part = self.sweep.done / self.sweep.points
         return None if part is None else round(100 * min(1.0, max(0.0, part)))
 
 
@@ -47,6 +50,8 @@ def job_view(record: JobRecord) -> JobView:
         return JobView(record=record, training=find_progress(record.progress, TrainingProgress))
     if record.kind is JobKind.TUNE:
         return JobView(record=record, search=find_progress(record.progress, SearchProgress))
+    if record.kind is JobKind.SWEEP:
+        return JobView(record=record, sweep=find_progress(record.progress, SweepProgress))
     return JobView(record=record)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.api import jobs, machines, plans, studies, trainings
+from planner.api import jobs, machines, plans, studies, sweeps, trainings
 from planner.records.job_record import JobState
 from planner.records.training_record import TrainingStatus
 from planner.service.pages.actions import find_forms
@@ -100,6 +100,22 @@ def show_trainings(request: PageRequest, context: Context) -> View:
             "forms": find_forms(context, "launch"),
         },
         topics=["training"],
+    )
+
+
+def show_sweeps(request: PageRequest, context: Context) -> View:
+    """Show sweeps."""
+    use_case = find_text(request, "use_case")
+    part = read_part(
+        request,
+        lambda before, most: sweeps.find(use_case, before=before, most=most, db=context.db),
+        lambda one: one.id,
+    )
+    return View(
+        template="sweeps.html",
+        title="Sweeps",
+        values={"part": part, "use_case": use_case},
+        topics=["sweep"],
     )
 
 

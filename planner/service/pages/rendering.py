@@ -39,6 +39,7 @@ _NAVIGATION = (
     ("/plans", "Plans"),
     ("/hosts", "Hosts together"),
     ("/trainings", "Trainings"),
+    ("/sweeps", "Sweeps"),
     ("/jobs", "Jobs"),
     ("/compare", "Compare"),
 )

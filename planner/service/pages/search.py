@@ -12,6 +12,7 @@ _ADDRESSES = {
     "study": "/studies",
     "plan": "/plans",
     "training": "/trainings",
+    "sweep": "/sweeps",
     "job": "/jobs",
 }
 

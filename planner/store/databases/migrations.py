@@ -91,6 +91,45 @@ def _add_jobs_and_trainings(connection: Connection) -> None:
         connection.execute(text(statement))
 
 
+_SWEEPS = (
+    """CREATE TABLE sweeps (
+        id {id}, key {text} NOT NULL, created_at {text} NOT NULL, use_case {text} NOT NULL,
+        data {text}, seed BIGINT NOT NULL, epochs {number} NOT NULL, batches JSON NOT NULL,
+        settings JSON NOT NULL, node {text} NOT NULL, fingerprint {text} NOT NULL,
+        software JSON NOT NULL, use_case_digest {text} NOT NULL, train_samples {number} NOT NULL,
+        test_samples {number} NOT NULL, is_generated BOOLEAN
+    )""",
+    "CREATE INDEX sweeps_of_key ON sweeps (key)",
+    """CREATE TABLE sweep_points (
+        id {id}, sweep_id {number} NOT NULL REFERENCES sweeps (id), created_at {text} NOT NULL,
+        batch {number} NOT NULL, setting {number} NOT NULL, plan JSON NOT NULL,
+        side_by_side {text} NOT NULL, outcome {text} NOT NULL, measurement JSON,
+        epochs JSON NOT NULL, peak_memory_bytes BIGINT, start_s FLOAT, elapsed_s FLOAT NOT NULL,
+        reason {text}, log_tail {text}, UNIQUE (sweep_id, batch, setting)
+    )""",
+    "ALTER TABLE jobs ADD COLUMN sweep_id {number} REFERENCES sweeps (id)",
+)
+_WORDS = {
+    "sqlite": {
+        "id": "INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT",
+        "number": "INTEGER",
+        "text": "TEXT",
+    },
+    "postgresql": {
+        "id": "BIGSERIAL NOT NULL PRIMARY KEY",
+        "number": "BIGINT",
+        "text": 'TEXT COLLATE "C"',
+    },
+}
+"""In which the systems differ; from version 7 on, databases are on either."""
+
+
+def _add_sweeps(connection: Connection) -> None:
+    """Add sweeps with their points, and to jobs which one they made: version 8."""
+    for statement in _SWEEPS:
+        connection.execute(text(statement.format_map(_WORDS[connection.dialect.name])))
+
+
 STEPS: tuple[Callable[[Connection], None], ...] = (
     _add_clusters,
     _add_early_steps,
@@ -98,6 +137,7 @@ STEPS: tuple[Callable[[Connection], None], ...] = (
     _add_use_case_digests,
     _add_comparisons,
     _add_jobs_and_trainings,
+    _add_sweeps,
 )
 """Steps to the next version, the first from version 1 to 2. A step must not use `tables`, which is
 always the newest version."""

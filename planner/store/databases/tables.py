@@ -1,4 +1,4 @@
-"""Tables of the database, version 7, with types that PostgreSQL has too.
+"""Tables of the database, version 8, with types that PostgreSQL has too.
 
 A change to a table needs a step in `migrations`: databases of users are not made again.
 """
@@ -206,6 +206,51 @@ usage = Table(
 )
 """Use of each host over a training, one row a host; the series has a bounded length."""
 
+sweeps = Table(
+    "sweeps",
+    metadata,
+    Column("id", _Number, primary_key=True),
+    Column("key", PlainText, nullable=False),
+    Column("created_at", UtcTime, nullable=False),
+    Column("use_case", PlainText, nullable=False),
+    Column("data", PlainText),
+    Column("seed", BigInteger, nullable=False),
+    Column("epochs", _Number, nullable=False),
+    Column("batches", JSON, nullable=False),
+    Column("settings", JSON, nullable=False),
+    Column("node", PlainText, nullable=False),
+    Column("fingerprint", PlainText, nullable=False),
+    Column("software", JSON, nullable=False),
+    Column("use_case_digest", PlainText, nullable=False),
+    Column("train_samples", _Number, nullable=False),
+    Column("test_samples", _Number, nullable=False),
+    Column("is_generated", Boolean),
+    Index("sweeps_of_key", "key"),
+    sqlite_autoincrement=True,
+)
+
+sweep_points = Table(
+    "sweep_points",
+    metadata,
+    Column("id", _Number, primary_key=True),
+    Column("sweep_id", ForeignKey("sweeps.id"), nullable=False),
+    Column("created_at", UtcTime, nullable=False),
+    Column("batch", _Number, nullable=False),
+    Column("setting", _Number, nullable=False),
+    Column("plan", JSON, nullable=False),
+    Column("side_by_side", PlainText, nullable=False),
+    Column("outcome", PlainText, nullable=False),
+    Column("measurement", JSON(none_as_null=True)),
+    Column("epochs", JSON, nullable=False),
+    Column("peak_memory_bytes", BigInteger),
+    Column("start_s", Float),
+    Column("elapsed_s", Float, nullable=False),
+    Column("reason", PlainText),
+    Column("log_tail", PlainText),
+    UniqueConstraint("sweep_id", "batch", "setting"),
+    sqlite_autoincrement=True,
+)
+
 jobs = Table(
     "jobs",
     metadata,
@@ -228,6 +273,7 @@ jobs = Table(
     Column("error", PlainText),
     Column("study_id", ForeignKey("studies.id")),
     Column("training_id", ForeignKey("trainings.id")),
+    Column("sweep_id", ForeignKey("sweeps.id")),
     # No foreign key: a plan may be removed, and the job that found it stays.
     Column("plan_id", _Number),
     Column("progress", JSON(none_as_null=True)),

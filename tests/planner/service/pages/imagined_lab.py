@@ -8,10 +8,15 @@ from __future__ import annotations
 import math
 import platform
 import random
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[2]))
+
+from sweep_samples import failed_point, sample_point, sample_record
 
 from launch.case_facts import CaseFacts
 from launch.errors import InvalidPlanError
@@ -119,6 +124,7 @@ class _Writer:
         for size in (2, 3, 4):
             self._write_network(store, size)
         self._write_trainings(store)
+        self._write_sweeps(store)
         self._write_jobs(store, study_ids)
         self.moment = lab.now
 
@@ -409,6 +415,22 @@ class _Writer:
                 ),
             )
         return found
+
+    def _write_sweeps(self, store: Store) -> None:
+        """Write a sweep that is done, with points that failed, and one that is not."""
+        text = self._lab.text
+        for done, batches in ((True, (32, 64, 128, 256)), (False, (16, 32, 64))):
+            record = replace(
+                sample_record(batches), use_case=_CASES[0][0] + text, node="atlas" + text
+            )
+            sweep_id = store.sweeps.begin(record, fresh=True).record.id
+            assert sweep_id is not None
+            for batch in batches if done else batches[:1]:
+                for setting in (0, 1):
+                    point = sample_point(batch, setting, epoch_s=400 / batch + 4 / (1 + setting))
+                    if batch == 256 and setting == 1:
+                        point = failed_point(batch, setting, f"loss=inf at step 3 {text}")
+                    store.sweeps.add_point(sweep_id, point)
 
     def _write_jobs(self, store: Store, study_ids: list[int]) -> None:
         lab, chance = self._lab, self._random

@@ -29,6 +29,8 @@ MORE = (
     "/studies?node=nowhere",
     "/studies/1?before=9",
     "/studies/3",
+    "/sweeps?use_case=simplebig",
+    "/sweeps/2",
     "/trainings?state=failed",
     "/trainings/7",
 )

@@ -259,6 +259,26 @@ def test_a_database_of_a_newer_version_is_refused(postgres, filled):
         Store.open(filled)
 
 
+_COLUMNS = (
+    "SELECT table_name, column_name, data_type, is_nullable, collation_name, column_default "
+    "FROM information_schema.columns WHERE table_schema = 'public' ORDER BY 1, 2"
+)
+
+
+def test_a_database_of_version_7_gets_the_tables_that_a_new_one_has(postgres, filled):
+    """The first version that PostgreSQL had: no step before knows its words."""
+    newest = postgres.execute(_COLUMNS, filled)
+    for statement in (
+        "ALTER TABLE jobs DROP COLUMN sweep_id",
+        "DROP TABLE sweep_points",
+        "DROP TABLE sweeps",
+        "UPDATE ddlplan_schema SET version = 7",
+    ):
+        postgres.execute(statement, filled)
+    Store.open(filled).close()
+    assert postgres.execute(_COLUMNS, filled) == newest
+
+
 def test_a_missing_table_is_corrupt(postgres, filled):
     postgres.execute("DROP TABLE plans", filled)
     with Store.open(filled) as store, pytest.raises(StoreCorruptError, match="plans"):

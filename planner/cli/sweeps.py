@@ -1,0 +1,144 @@
+"""Command line of ``ddlplan sweep``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from planner.cli.grouped_help import GroupedCommand, GroupedGroup
+from planner.cli.jobs import Detach, submit_command
+from planner.cli.options import (
+    DEFAULT_DATABASE,
+    AsCsv,
+    AsJson,
+    Database,
+    DataFolder,
+    MaybeCase,
+    MaybeTuned,
+    NoWait,
+    Seed,
+    named,
+    option,
+    plan_option,
+    search_option,
+    what_option,
+)
+from planner.cli.values import check_data, check_one_format, counts_named, stored_name
+from planner.errors import UsageError
+from planner.records.job_record import JobKind
+from planner.report.output import start_output
+
+sweep_app = typer.Typer(cls=GroupedGroup, invoke_without_command=True, rich_markup_mode=None)
+
+Html = Annotated[
+    Path | None,
+    option(
+        "--html", help_="Write a page with plots, without outside links.", parser=named,
+        metavar="FILE",
+    ),
+]  # fmt: skip
+SweepId = Annotated[int, typer.Argument(metavar="ID", help="Number of a sweep.")]
+
+
+@sweep_app.callback()
+def sweep(
+    context: typer.Context,
+    *,
+    use_case: MaybeTuned = None,
+    data: DataFolder = None,
+    seed: Seed = 0,
+    epochs: Annotated[
+        int, what_option("--epochs", help_="Of each training.", metavar="N", min=1)
+    ] = 1,
+    batches: Annotated[
+        str | None,
+        search_option("--batches", help_="Samples per step: 32,64,128,...", metavar="N,..."),
+    ] = None,
+    devices: Annotated[
+        str | None,
+        plan_option(
+            "--devices",
+            help_="Numbers of workers, or of GPUs, with PyTorch's defaults: 1,2,...",
+            metavar="N,...",
+        ),
+    ] = None,
+    plans: Annotated[
+        str | None,
+        plan_option(
+            "--plans", help_="Stored plans: best, or numbers: 3,7,...", metavar="best|ID,..."
+        ),
+    ] = None,
+    allow_stale: Annotated[
+        bool, plan_option("--allow-stale", help_="Use plans of other hardware or software.")
+    ] = False,
+    fresh: Annotated[
+        bool, search_option("--fresh", help_="Begin anew; train points again that are stored.")
+    ] = False,
+    no_wait: NoWait = False,
+    html: Html = None,
+    detach: Detach = False,
+    db: Database = DEFAULT_DATABASE,
+    json: AsJson = False,
+    csv: AsCsv = False,
+) -> None:
+    """Train with several batches on several numbers of devices; show speed and accuracy of each."""
+    if context.invoked_subcommand is not None:
+        return
+    from launch.use_cases import make_workload
+    from planner.sweeps.sweep_request import BEST, SweepRequest
+
+    out = start_output("sweep", as_json=json)
+    check_one_format(json=json, csv=csv)
+    if use_case is None or batches is None:
+        missing = "--use-case" if use_case is None else "--batches"
+        raise UsageError(f"Missing option '{missing}': see ddlplan sweep --help")
+    check_data(data, None)
+    request = SweepRequest(
+        workload=make_workload(use_case, data=data, seed=seed),
+        batches=counts_named("--batches", batches),
+        devices=() if devices is None else counts_named("--devices", devices),
+        plans=()
+        if plans is None
+        else BEST
+        if plans.strip() == BEST
+        else counts_named("--plans", plans),
+        epochs=epochs,
+        fresh=fresh,
+        allow_stale=allow_stale,
+    )
+    if detach:
+        submit_command(context, JobKind.SWEEP, db, out)
+        return
+    from planner.commands.sweep import run_sweep
+
+    run_sweep(request, db, out, html=html, as_csv=csv, waits=not no_wait)
+
+
+@sweep_app.command("list", cls=GroupedCommand)
+def sweep_list(
+    *, use_case: MaybeCase = None, db: Database = DEFAULT_DATABASE, json: AsJson = False
+) -> None:
+    """Show the sweeps, the newest first."""
+    from planner.commands.sweep import list_sweeps
+
+    out = start_output("sweep list", as_json=json)
+    list_sweeps(db, out, use_case and stored_name(use_case))
+
+
+@sweep_app.command("show", cls=GroupedCommand)
+def sweep_show(
+    sweep_id: SweepId,
+    *,
+    html: Html = None,
+    db: Database = DEFAULT_DATABASE,
+    json: AsJson = False,
+    csv: AsCsv = False,
+) -> None:
+    """Show one sweep: its points, with intervals, and what they show."""
+    from planner.commands.sweep import show_sweep
+
+    out = start_output("sweep show", as_json=json)
+    check_one_format(json=json, csv=csv)
+    show_sweep(db, out, sweep_id, html=html, as_csv=csv)

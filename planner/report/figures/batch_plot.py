@@ -1,0 +1,124 @@
+"""Plot over batches: points with intervals on an axis of doublings, a curve for each setting."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from planner.report.figures.axes import CHARACTER, WIDTH, Axis, beside, path, svg, word
+from planner.report.figures.curves import MOST_CURVES, draw_legend, left_of, value_axis
+
+_RIGHT, _HEIGHT, _BELOW = 18.0, 190.0, 40.0
+_APART = 5.0
+"""Between the intervals of two settings at one batch, which would hide each other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchPoint:
+    """A value at a batch."""
+
+    batch: int
+    value: float | None
+    """``None`` where the training failed."""
+
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchCurve:
+    """Values of one setting."""
+
+    label: str
+    points: Sequence[BatchPoint]
+    """By batch."""
+
+
+def batch_plot(
+    curves: Sequence[BatchCurve],
+    *,
+    title: str,
+    y_title: str,
+    from_zero: bool = True,
+    reference: tuple[str, float] | None = None,
+    first_colour: int = 0,
+) -> str:
+    """Draw values over batches, each batch a tick, with 95 % intervals as bars.
+
+    Args:
+        curves: At most `MOST_CURVES`, with at least one value in all.
+        title: For those who do not see it.
+        y_title: What the axis beside shows, with its unit.
+        from_zero: Whether the axis beside begins at 0.
+        reference: A level to hold them against, with its name.
+        first_colour: Of the first curve, so that a setting has the same one in all plots.
+    """
+    shown = list(enumerate(curves[: MOST_CURVES - first_colour], first_colour))
+    known = [p for _, curve in shown for p in curve.points if p.value is not None]
+    values = [v for p in known for v in (p.value, p.low, p.high) if v is not None]
+    batches = sorted({p.batch for _, curve in shown for p in curve.points})
+    has_failed = any(p.value is None for _, curve in shown for p in curve.points)
+    names = [(f"c{number}", curve.label) for number, curve in shown]
+    names += [("whisker", "95 % interval")] if any(p.low is not None for p in known) else []
+    names += [("reference", reference[0])] if reference is not None else []
+    names += [("crosses", "failed")] if has_failed else []
+    legend, top = draw_legend(names)
+    bottom = top + _HEIGHT
+    level = [] if reference is None else [reference[1]]
+    y_axis = value_axis([*values, *level], top, bottom, from_zero=from_zero)
+    left = left_of(y_axis)
+    places = [math.log2(batch) for batch in batches]
+    margin = 0.04 * (places[-1] - places[0]) or 0.5
+    x_axis = Axis(places[0] - margin, places[-1] + margin, left, WIDTH - _RIGHT)
+    parts = [legend, _batches_below(x_axis, batches, top, bottom)]
+    parts.append(beside(y_axis, left, x_axis.end, y_title))
+    if reference is not None:
+        y = y_axis.at(reference[1])
+        parts.append(path("reference", f"M{left:.1f} {y:.1f}H{x_axis.end:.1f}"))
+    for place, (number, curve) in enumerate(shown):
+        aside = _APART * (place - (len(shown) - 1) / 2)
+        parts.append(_draw(curve, number, x_axis, y_axis, aside, bottom))
+    return svg("".join(parts), bottom + _BELOW, title)
+
+
+def _draw(
+    curve: BatchCurve, number: int, x_axis: Axis, y_axis: Axis, aside: float, bottom: float
+) -> str:
+    line, dots, bars, crosses, is_begun = "", "", "", "", False
+    for point in curve.points:
+        x = x_axis.at(math.log2(point.batch)) + aside
+        if point.value is None:
+            crosses += f"M{x - 3.5:.1f} {bottom - 10:.1f}l7 7m0 -7l-7 7"
+            is_begun = False
+            continue
+        y = y_axis.at(point.value)
+        line += f"{'L' if is_begun else 'M'}{x:.1f} {y:.1f}"
+        dots += f"M{x:.1f} {y:.1f}h0"
+        is_begun = True
+        if point.low is not None and point.high is not None:
+            low, high = y_axis.at(point.low), y_axis.at(point.high)
+            bars += f"M{x:.1f} {low:.1f}V{high:.1f}"
+            bars += "".join(f"M{x - 3:.1f} {end:.1f}h6" for end in (low, high))
+    return (
+        (path("whisker", bars) if bars else "")
+        + (path(f"curve c{number}", line) if line else "")
+        + (path(f"marks c{number}", dots) if dots else "")
+        + (path("crosses", crosses) if crosses else "")
+    )
+
+
+def _batches_below(axis: Axis, batches: Sequence[int], top: float, bottom: float) -> str:
+    """Draw the axis below: a grid line for each batch, and as many of their names as have room."""
+    grid, texts, free = "", "", -math.inf
+    for batch in batches:
+        x, name = axis.at(math.log2(batch)), str(batch)
+        grid += f"M{x:.1f} {top:.1f}V{bottom:.1f}"
+        half = CHARACTER * len(name) / 2
+        if x - half >= free:
+            texts += word("small soft mid", x, bottom + 16, name)
+            free = x + half + CHARACTER
+    line = path("axis", f"M{axis.start:.1f} {bottom:.1f}H{axis.end:.1f}")
+    middle = (axis.start + axis.end) / 2
+    title = word("small soft mid", middle, bottom + 33, "batch, samples per step")
+    return path("grid", grid) + line + texts + title

@@ -1,0 +1,174 @@
+"""Figures of a sweep: time per epoch, speed against the first devices, accuracy and loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from planner.quantities import format_interval, format_range
+from planner.report.figures.batch_plot import BatchCurve, BatchPoint, batch_plot
+from planner.report.figures.figure import Figure
+from planner.sweeps.findings import PointFigures, all_figures, percent
+from planner.sweeps.sweep_record import StoredSweep
+from probes.timing import Interval
+
+_Value = Callable[[PointFigures], Interval | float | None]
+"""Gives what is drawn of a point, with an interval where there is one."""
+
+
+def sweep_figures(sweep: StoredSweep) -> list[Figure]:
+    """Give the plots that a sweep has values for."""
+    figures = all_figures(sweep)
+    drawn = (
+        _epoch_figure(sweep, figures),
+        _speedup_figure(sweep, figures),
+        _accuracy_figure(sweep, figures),
+        _loss_figure(sweep, figures),
+    )
+    return [figure for figure in drawn if figure is not None]
+
+
+def _epoch_figure(sweep: StoredSweep, figures: Sequence[PointFigures]) -> Figure | None:
+    return _figure(
+        sweep,
+        figures,
+        lambda one: one.epoch_s or one.rough_epoch_s,
+        format_range,
+        title="Time per epoch",
+        y_title="seconds per epoch",
+        note="Steps alone, without start and validation. Bars hold for another run on this machine "
+        "at another time: they have its drift in them.",
+    )
+
+
+def _speedup_figure(sweep: StoredSweep, figures: Sequence[PointFigures]) -> Figure | None:
+    settings = sweep.record.settings
+    if len(settings) < 2:
+        return None
+    return _figure(
+        sweep,
+        figures,
+        lambda one: one.speedup,
+        format_interval,
+        title=f"Speed against {settings[0].label}",
+        y_title="times as fast",
+        reference=(f"as fast as {settings[0].label}", 1.0),
+        first=1,
+        note="Turn by turn at the same batch: what slowed both settings cancels out.",
+    )
+
+
+def _accuracy_figure(sweep: StoredSweep, figures: Sequence[PointFigures]) -> Figure | None:
+    samples = sweep.record.test_samples
+    return _figure(
+        sweep,
+        figures,
+        lambda one: one.accuracy and _times_100(one.accuracy),
+        lambda shown: percent(_times_100(shown, factor=0.01)),
+        title=f"Accuracy on the test set after {_epochs(sweep)}",
+        y_title="% right",
+        from_zero=False,
+        note=f"Bars are those of a share of {samples} test samples, after one training each with "
+        f"seed {sweep.record.seed}.",
+    )
+
+
+def _loss_figure(sweep: StoredSweep, figures: Sequence[PointFigures]) -> Figure | None:
+    return _figure(
+        sweep,
+        figures,
+        lambda one: one.loss,
+        format_range,
+        title=f"Loss on the test set after {_epochs(sweep)}",
+        y_title="loss",
+        from_zero=False,
+    )
+
+
+def _figure(
+    sweep: StoredSweep,
+    figures: Sequence[PointFigures],
+    value: _Value,
+    text: Callable[[Interval], str],
+    *,
+    title: str,
+    y_title: str,
+    from_zero: bool = True,
+    reference: tuple[str, float] | None = None,
+    first: int = 0,
+    note: str = "",
+) -> Figure | None:
+    """Draw a value of each point; ``None`` where none has it.
+
+    Args:
+        sweep: The sweep.
+        figures: Of its points.
+        value: Gives the value of one.
+        text: Writes it in the table.
+        title: Of the figure.
+        y_title: Of the axis beside.
+        from_zero: Whether that begins at 0.
+        reference: A level with its name.
+        first: Number of the first setting to draw.
+        note: Below the plot.
+    """
+    settings = list(enumerate(sweep.record.settings))[first:]
+    found = {(one.point.setting, one.point.batch): value(one) for one in figures}
+    if all(shown is None for shown in found.values()):
+        return None
+    curves = [
+        BatchCurve(
+            label=setting.label,
+            points=[
+                _point(batch, found[number, batch])
+                for batch in sweep.record.batches
+                if (number, batch) in found
+            ],
+        )
+        for number, setting in settings
+    ]
+    return Figure(
+        title=title,
+        svg=batch_plot(
+            curves,
+            title=f"{title} over batches, a curve for each of the devices",
+            y_title=y_title,
+            from_zero=from_zero,
+            reference=reference,
+            first_colour=first,
+        ),
+        columns=("batch", *(setting.label for _, setting in settings)),
+        rows=[
+            (
+                str(batch),
+                *(_cell(found.get((number, batch)), text) for number, _ in settings),
+            )
+            for batch in sweep.record.batches
+        ],
+        note=note,
+    )
+
+
+def _point(batch: int, found: Interval | float | None) -> BatchPoint:
+    if isinstance(found, Interval):
+        return BatchPoint(batch=batch, value=found.median, low=found.low, high=found.high)
+    return BatchPoint(batch=batch, value=found)
+
+
+def _cell(found: Interval | float | None, text: Callable[[Interval], str]) -> str:
+    if isinstance(found, Interval):
+        return text(found)
+    return "" if found is None else f"{found:.4g}"
+
+
+def _times_100(share: Interval, factor: float = 100.0) -> Interval:
+    return Interval(
+        median=factor * share.median,
+        low=factor * share.low,
+        high=factor * share.high,
+        count=share.count,
+    )
+
+
+def _epochs(sweep: StoredSweep) -> str:
+    count = sweep.record.epochs
+    return "1 epoch" if count == 1 else f"{count} epochs"

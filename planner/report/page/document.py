@@ -1,0 +1,42 @@
+"""Document of a page: its head, its style, and texts in it."""
+
+from __future__ import annotations
+
+from html import escape
+from importlib.resources import files
+
+from planner.quantities import printable
+
+_STYLE = """
+body { background: var(--paper); color: var(--ink); font: 15px/1.5 system-ui, sans-serif;
+  margin: 2rem auto; max-width: 52rem; padding: 0 1rem; }
+h1 { font-size: 1.35rem; margin-bottom: 0; } h2 { font-size: 1.05rem; margin: 2.2rem 0 .3rem; }
+p { margin: .3rem 0; } .soft { color: var(--soft); }
+figure { margin-top: 2rem; } .facts td { padding: .1rem 1.2rem .1rem 0; border: 0;
+  vertical-align: top; } .facts td:first-child { color: var(--soft); white-space: nowrap; }
+.facts td + td { overflow-wrap: anywhere; }
+"""
+
+
+def page_document(title: str, body: str) -> str:
+    """Give a whole HTML document, without scripts and without links to elsewhere.
+
+    Args:
+        title: Its title, as a text.
+        body: Markup.
+    """
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escaped(title)}</title><style>{_colours()}{_STYLE}</style></head><body>"
+        f"{body}</body></html>\n"
+    )
+
+
+def escaped(text: str) -> str:
+    """Escape a text for HTML, and its control characters."""
+    return escape(printable(text))
+
+
+def _colours() -> str:
+    return files("planner.report").joinpath("figures/figures.css").read_text(encoding="utf-8")

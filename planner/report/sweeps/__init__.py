@@ -1,0 +1,1 @@
+"""Sweeps as tables, CSV and JSON."""

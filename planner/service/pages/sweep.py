@@ -1,0 +1,52 @@
+"""Sweep: its findings, its plots, its points, and what to type next."""
+
+from __future__ import annotations
+
+import shlex
+
+from planner.api import jobs, sweeps
+from planner.records.job_record import JobState
+from planner.report.figures.sweep_figures import sweep_figures
+from planner.report.sweeps.tables import interval_note, point_rows, sweep_facts
+from planner.service.pages.job import job_views
+from planner.service.pages.view import Context, PageRequest, View
+from planner.sweeps.findings import find_sentences
+from planner.sweeps.sweep_record import SweepRecord
+
+
+def show(request: PageRequest, context: Context) -> View:
+    """Show one sweep."""
+    sweep_id, db = request.numbers["id"], context.db
+    found = sweeps.get(sweep_id, db=db)
+    record = found.record
+    active = jobs.find(states=[JobState.RUNNING], db=db)
+    running = [one for one in active if one.sweep_id == sweep_id and not one.state.is_over]
+    return View(
+        template="sweep.html",
+        title=f"Sweep {record.id}: {record.use_case} on {record.node}",
+        values={
+            "record": record,
+            "running": job_views(running),
+            "sentences": find_sentences(found),
+            "figures": sweep_figures(found),
+            "rows": point_rows(found),
+            "facts": sweep_facts(found),
+            "interval_note": interval_note(found),
+            "next_command": _next_command(record),
+        },
+        topics=[f"sweep:{sweep_id}", "job"],
+    )
+
+
+def _next_command(record: SweepRecord) -> str:
+    """Give the command that goes on with a sweep, or shows one that is done."""
+    plain = all(setting.plan_id is None for setting in record.settings)
+    if record.is_finished or not plain:
+        return f"ddlplan sweep show {record.id} --html sweep.html"
+    words = ["ddlplan", "sweep", "--use-case", record.use_case]
+    words += ["--batches", ",".join(map(str, record.batches))]
+    words += ["--devices", ",".join(str(one.plan.processes) for one in record.settings)]
+    words += ["--epochs", str(record.epochs)]
+    words += ["--data", record.data] if record.data else []
+    words += ["--seed", str(record.seed)] if record.seed else []
+    return shlex.join(words)

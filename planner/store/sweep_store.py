@@ -1,0 +1,117 @@
+"""Sweep store: rows of ``sweeps`` and their points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Select, func, select
+
+from planner.errors import NoSweepError
+from planner.records.event_record import Topic
+from planner.store.databases.database import Database, insert
+from planner.store.databases.tables import sweep_points, sweeps
+from planner.store.event_log import record_event
+from planner.store.training_store import epoch_with_nan
+from planner.sweeps.sweep_record import StoredSweep, SweepPoint, SweepRecord
+from probes import codec
+
+_MAX_ID = 2**63 - 1
+_COUNTED = ("num_points", "is_finished")
+
+
+class SweepStore:
+    """Sweeps of a database."""
+
+    def __init__(self, database: Database, now: Callable[[], datetime]) -> None:
+        self._database = database
+        self._now = now
+
+    def begin(self, record: SweepRecord, *, fresh: bool) -> StoredSweep:
+        """Give the latest sweep with the same key and its points, or begin one.
+
+        Args:
+            record: What is to be swept.
+            fresh: Begin one in any case.
+        """
+        values: dict[str, Any] = codec.to_builtins(record)
+        for name in ("id", *_COUNTED):
+            del values[name]
+        values |= {"key": record.key, "created_at": record.created_at}
+
+        def work(connection: Connection) -> int:
+            query = select(func.max(sweeps.c.id)).where(sweeps.c.key == record.key)
+            found: int | None = None if fresh else connection.execute(query).scalar()
+            if found is None:
+                found = insert(connection, sweeps, values)
+                record_event(connection, Topic.SWEEP, found, self._now)
+            return found
+
+        return self.get(self._database.write(work))
+
+    def add_point(self, sweep_id: int, point: SweepPoint) -> SweepPoint:
+        """Save a finished point; give it with its number."""
+        values: dict[str, Any] = codec.to_builtins(point, null_for_nan=True)
+        del values["id"]
+        values |= {"sweep_id": sweep_id, "created_at": point.created_at, "batch": point.batch}
+
+        def work(connection: Connection) -> int:
+            record_event(connection, Topic.SWEEP, sweep_id, self._now)
+            return insert(connection, sweep_points, values)
+
+        return replace(point, id=self._database.write(work))
+
+    def get(self, sweep_id: int) -> StoredSweep:
+        """Give a sweep with its points.
+
+        Raises:
+            NoSweepError: None has this number.
+        """
+        found = []
+        if 0 < sweep_id <= _MAX_ID:
+            found = self._database.fetch(_with_counts().where(sweeps.c.id == sweep_id), _read)
+        if not found:
+            raise NoSweepError(f"no sweep {sweep_id}: ddlplan sweep list shows which there are")
+        query = select(sweep_points).where(sweep_points.c.sweep_id == sweep_id)
+        query = query.order_by(sweep_points.c.batch, sweep_points.c.setting)
+        return StoredSweep(record=found[0], points=self._database.fetch(query, point_from_row))
+
+    def find(
+        self, use_case: str | None = None, *, before: int | None = None, most: int | None = None
+    ) -> list[SweepRecord]:
+        """Give sweeps without their points, the newest first.
+
+        Args:
+            use_case: Only of this one, as it was spelled.
+            before: With a lower number.
+            most: At most so many.
+        """
+        query = _with_counts().order_by(sweeps.c.id.desc()).limit(most)
+        if use_case is not None:
+            query = query.where(sweeps.c.use_case == use_case)
+        if before is not None:
+            query = query.where(sweeps.c.id < before)
+        return self._database.fetch(query, _read)
+
+
+def sweep_from_row(row: Mapping[str, Any]) -> SweepRecord:
+    """Read a row of ``sweeps``."""
+    return codec.convert({**row}, SweepRecord, source="sweep")
+
+
+def point_from_row(row: Mapping[str, Any]) -> SweepPoint:
+    """Read a row of ``sweep_points``."""
+    epochs = [epoch_with_nan(epoch) for epoch in row["epochs"]]
+    return codec.convert({**row, "epochs": epochs}, SweepPoint, source="sweep point")
+
+
+def _with_counts() -> Select[Any]:
+    points = select(func.count()).where(sweep_points.c.sweep_id == sweeps.c.id).scalar_subquery()
+    return select(sweeps, points.label("num_points"))
+
+
+def _read(row: Mapping[str, Any]) -> SweepRecord:
+    record = sweep_from_row(row)
+    return replace(record, is_finished=record.num_points >= record.size)

@@ -1,0 +1,1 @@
+"""Sweeps: the same training with many batches on several device settings, and what that shows."""

@@ -1,0 +1,68 @@
+"""Device settings of a sweep: so many workers or GPUs with PyTorch's defaults, or stored plans."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from launch.errors import InvalidPlanError
+from launch.plan import Plan
+from launch.strategies._gpus import cuda_devices, usable_gpus
+from planner.plans.stored_plan import StoredPlan
+from planner.sweeps.sweep_record import SweepSetting
+from probes.hardware import Hardware
+
+
+def make_device_settings(devices: Sequence[int], node: Hardware) -> list[SweepSetting]:
+    """Make a setting of each number of devices.
+
+    On GPUs as many processes with a GPU each, all cores between them. On a node without GPUs as
+    many processes of one thread, each on a core of its own. All else is PyTorch's default.
+
+    Args:
+        devices: Numbers of them, ascending; none for 1, 2, 4 and so on, and all.
+        node: This machine.
+
+    Raises:
+        InvalidPlanError: It has fewer.
+    """
+    gpus = usable_gpus(node)
+    cores = node.cpu.usable_cores
+    most, what = (min(len(gpus), cores), "usable_gpus") if gpus else (cores, "usable_cores")
+    chosen = devices or _powers(most)
+    if chosen[-1] > most:
+        raise InvalidPlanError(f"--devices has {chosen[-1]} and {what}={most}: use at most {most}")
+    return [_make_setting(count, node) for count in chosen]
+
+
+def make_plan_settings(plans: Sequence[StoredPlan]) -> list[SweepSetting]:
+    """Make a setting of each stored plan."""
+    return [SweepSetting(label=f"plan {one.id}", plan=one.plan, plan_id=one.id) for one in plans]
+
+
+def _make_setting(count: int, node: Hardware) -> SweepSetting:
+    if gpus := usable_gpus(node):
+        plan = Plan(
+            strategy="gpu_data",
+            processes=count,
+            replicas=count,
+            threads_per_process=node.cpu.usable_cores // count,
+            devices=cuda_devices(gpus[:count]),
+            node_batch=count,
+        )
+        return SweepSetting(label=_count(count, "GPU"), plan=plan)
+    plan = Plan(
+        strategy="sequential" if count == 1 else "processes",
+        processes=count,
+        replicas=count,
+        node_batch=count,
+    )
+    return SweepSetting(label=_count(count, "worker"), plan=plan)
+
+
+def _powers(most: int) -> list[int]:
+    """Give 1, 2, 4 and so on below a number, and the number."""
+    return sorted({*(1 << power for power in range(most.bit_length())), most})
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")

@@ -1,0 +1,148 @@
+"""Sweeper: trains every batch on every device setting, the settings of a batch side by side."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import datetime
+
+from launch.plan import Plan
+from launch.strategies import check_plan
+from planner.cancellation import Cancellation
+from planner.sweeps.point_training import PointTraining, choose_turn
+from planner.sweeps.reports import BatchProgress, PointDone
+from planner.sweeps.sweep_record import StoredSweep, SweepPoint, SweepRecord, SweepSetting
+from planner.trials.reports import Listener
+from planner.trials.runner import TrialRunner
+from probes.hardware import Hardware
+
+
+class Sweeper:
+    """Trains the points of a sweep that are not stored yet.
+
+    Args:
+        sweep: With its points so far.
+        node: This machine.
+        runner: Starts workers.
+        save_point: Stores a point; gives it with its number.
+        listener: Receives progress and points.
+        cancellation: Ends it.
+        now: Clock of the points' times.
+    """
+
+    def __init__(
+        self,
+        sweep: StoredSweep,
+        node: Hardware,
+        runner: TrialRunner,
+        save_point: Callable[[SweepPoint], SweepPoint],
+        listener: Listener,
+        cancellation: Cancellation,
+        now: Callable[[], datetime],
+    ) -> None:
+        self._sweep = sweep
+        self._record: SweepRecord = sweep.record
+        self._cores = node.cpu.usable_cores
+        self._runner = runner
+        self._save_point = save_point
+        self._listener = listener
+        self._cancellation = cancellation
+        self._now = now
+
+    def run(self) -> None:
+        """Train until all points are there.
+
+        Raises:
+            CancelledError: The end was asked for; what is stored stays.
+        """
+        for batch in spread(self._record.batches):
+            missing = [
+                number
+                for number in range(len(self._record.settings))
+                if self._sweep.find(batch, number) is None
+            ]
+            if missing:
+                self._train_batch(batch, missing)
+
+    def _train_batch(self, batch: int, settings: Sequence[int]) -> None:
+        """Train a batch on these settings, which take turns; each is stored as it ends."""
+        begun = f"{platform.node()} {self._now().isoformat()}"
+        with ExitStack() as opened:
+            trainings = []
+            for number in settings:
+                training = self._make_training(batch, number)
+                opened.callback(training.close)
+                trainings.append(training)
+                self._tell(batch, trainings)
+                training.start(self._runner)
+                if training.failure is not None:
+                    self._store(training, begun)
+            self._take_turns(batch, trainings, begun)
+
+    def _take_turns(self, batch: int, trainings: Sequence[PointTraining], begun: str) -> None:
+        """Let trainings take turns, every other round in reverse, until all are done."""
+        number, steps = 0, 1
+        while running := [one for one in trainings if one.steps_left]:
+            for training in running if number % 2 == 0 else running[::-1]:
+                self._cancellation.check()
+                turn = min(steps, training.steps_left)
+                training.take_turn(number, turn, cores=self._cores)
+                if training.failure is not None:
+                    self._store(training, begun)
+            self._tell(batch, trainings)
+            if alive := [one for one in running if one.failure is None]:
+                steps = choose_turn(alive) if number == 0 else steps
+            number += 1
+        for training in trainings:
+            if training.failure is None:
+                training.finish()
+                training.close()
+                self._store(training, begun)
+
+    def _make_training(self, batch: int, number: int) -> PointTraining:
+        return PointTraining(
+            setting=number,
+            plan=with_batch(self._record.settings[number], batch),
+            samples=self._record.train_samples,
+            epochs=self._record.epochs,
+        )
+
+    def _store(self, training: PointTraining, begun: str) -> None:
+        point = self._save_point(training.make_point(begun, self._now()))
+        self._listener(PointDone(point=point))
+
+    def _tell(self, batch: int, trainings: Sequence[PointTraining]) -> None:
+        labels = tuple(self._record.settings[one.setting].label for one in trainings)
+        alive = [one for one in trainings if one.failure is None] or trainings
+        first = alive[0]
+        self._listener(
+            BatchProgress(
+                batch=batch,
+                settings=labels,
+                steps=min(one.steps_done for one in alive),
+                total=first.steps_per_epoch * first.epochs,
+            )
+        )
+
+
+def with_batch(setting: SweepSetting, batch: int) -> Plan:
+    """Give the plan of a setting with a batch.
+
+    Raises:
+        InvalidPlanError: It cannot have it, as one of fewer samples than workers.
+    """
+    plan = replace(setting.plan, node_batch=batch)
+    check_plan(plan)
+    return plan
+
+
+def spread(batches: Sequence[int]) -> list[int]:
+    """Order batches such that a machine that gets slower does not look like an effect of the batch.
+
+    Every other one upwards, then the others downwards: ``1 3 5 4 2``. A steady drift then shows as
+    a zigzag from one batch to the next, and tilts no line through all of them.
+    """
+    ordered = sorted(batches)
+    return ordered[::2] + ordered[1::2][::-1]

@@ -1,0 +1,130 @@
+"""Sweeps with real workers: each point is the training that a launch runs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[1]))
+
+from launch.errors import InvalidPlanError
+from launch.job import Job, NodeJob
+from launch.rank.epoch import EpochStatistics
+from launch.rank.node import Node
+from launch.reports import StepDone, StepsFinished, Validated
+from planner.api import SweepRequest, make_workload, sweeps
+from planner.errors import NoPlanError
+from planner.sweeps.reports import PointDone
+from planner.sweeps.sweep_record import StoredSweep
+from planner.trials.result import Outcome
+from probes.node import probe
+
+CLOUDS = Path(__file__).parents[1] / "sweeps" / "clouds.py"
+BATCHES = (16, 320)
+
+
+def request_of(name: str, batches=BATCHES, **more) -> SweepRequest:
+    return SweepRequest(workload=make_workload(f"{CLOUDS}:{name}"), batches=batches, **more)
+
+
+@pytest.fixture(scope="module")
+def db(tmp_path_factory) -> str:
+    return str(tmp_path_factory.mktemp("sweeps") / "planner.db")
+
+
+@pytest.fixture(scope="module")
+def done(db) -> StoredSweep:
+    return sweeps.sweep(request_of("Clouds", devices=(1, 2), epochs=2), db=db).sweep
+
+
+@pytest.mark.long
+def test_every_batch_is_trained_on_every_device_setting(done):
+    assert [(one.batch, one.setting) for one in done.points] == [
+        (16, 0),
+        (16, 1),
+        (320, 0),
+        (320, 1),
+    ]
+    assert {one.outcome for one in done.points} == {Outcome.OK}
+    assert done.record.is_finished
+    assert [len(one.epochs) for one in done.points] == [2] * 4
+    assert {one.epochs[-1].samples for one in done.points} == {640}
+
+
+@pytest.mark.long
+def test_settings_of_a_batch_take_turns_in_the_same_rounds(done):
+    first, second = (done.find(16, setting) for setting in (0, 1))
+    assert first.side_by_side == second.side_by_side
+    assert first.measurement.rounds == second.measurement.rounds
+    assert len(first.measurement.rounds) >= 16
+
+
+@pytest.mark.long
+def test_workers_learn_the_same_as_one_process_does(done):
+    for batch in BATCHES:
+        losses = [done.find(batch, setting).last_epoch.validation_loss for setting in (0, 1)]
+        assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+
+
+@pytest.mark.long
+def test_point_trains_exactly_as_a_launch_of_the_same_plan_does(done, tmp_path):
+    """The rank's own node runs the plan of a point; its epochs are the point's, to the last bit."""
+    point = done.find(16, 0)
+    job = Job(
+        workload=make_workload(f"{CLOUDS}:Clouds"),
+        nodes=(NodeJob(host="here", plan=point.plan),),
+        run_directory=str(tmp_path / "run"),
+        epochs=2,
+    )
+    statistics, epochs = EpochStatistics(1, 16), []
+
+    def take(report):
+        match report:
+            case StepDone():
+                statistics.add_step(report)
+            case StepsFinished():
+                statistics.add_finish(report)
+            case Validated():
+                epochs.append(statistics.add_validation(report))
+
+    assert Node(job, 0, probe(quick=True).cpu, take).train()
+    found = [(one.train_loss, one.validation_loss, dict(one.metrics)) for one in epochs]
+    assert found == [(e.train_loss, e.validation_loss, dict(e.metrics)) for e in point.epochs]
+
+
+@pytest.mark.long
+def test_second_call_trains_nothing_again(done, db):
+    again = sweeps.sweep(request_of("Clouds", devices=(1, 2), epochs=2), db=db)
+    assert again.new_points == 0
+    assert again.sweep.record.id == done.record.id
+    assert sweeps.find(db=db)[0].num_points == 4
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "outcome"), [("Explodes", "nan_loss"), ("Dies", "crash")])
+def test_point_that_fails_is_a_result_and_the_sweep_goes_on(db, name, outcome):
+    ended = []
+    listener = lambda report, host=None: ended.append(report)  # noqa: E731
+    found = sweeps.sweep(request_of(name, devices=(1,)), db=db, listener=listener).sweep
+    assert [str(one.outcome) for one in found.points] == ["ok", outcome]
+    assert found.points[1].reason
+    assert len([one for one in ended if isinstance(one, PointDone)]) == 2
+
+
+def test_batch_of_fewer_samples_than_workers_is_refused_before_anything_starts(tmp_path):
+    db = tmp_path / "planner.db"
+    with pytest.raises(InvalidPlanError, match=r"--batches has 1 and 2 workers: .*at least one"):
+        sweeps.sweep(request_of("Clouds", batches=(1, 64), devices=(1, 2)), db=str(db))
+    assert not db.exists()
+
+
+def test_more_devices_than_there_are_are_refused(tmp_path):
+    with pytest.raises(InvalidPlanError, match="--devices has 4096 and usable_"):
+        sweeps.sweep(request_of("Clouds", devices=(4096,)), db=str(tmp_path / "planner.db"))
+
+
+def test_best_plan_of_nothing_names_the_command_that_finds_one(tmp_path):
+    with pytest.raises(NoPlanError, match=r"no plan for .*: run ddlplan tune"):
+        sweeps.sweep(request_of("Clouds", plans="best"), db=str(tmp_path / "planner.db"))

@@ -1,0 +1,83 @@
+"""The commands ``ddlplan sweep``: shown, killed, gone on with."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+CLOUDS = f"{Path(__file__).parents[1] / 'sweeps' / 'clouds.py'}:Clouds"
+SWEEP = ("sweep", "--use-case", CLOUDS, "--batches", "8,16,32,64", "--devices", "1,2")
+
+
+def wait_for_a_point(ddlplan) -> None:
+    ddlplan.wait_until(
+        lambda: (
+            (ddlplan.folder / "planner.db").exists()
+            and ddlplan.query("SELECT count(*) FROM sqlite_master WHERE name = 'sweep_points'")[0][
+                0
+            ]
+            and ddlplan.query("SELECT count(*) FROM sweep_points")[0][0]
+        ),
+        "no point is stored",
+    )
+
+
+@pytest.mark.long
+def test_killed_sweep_leaves_no_process_and_goes_on_where_it_was(ddlplan):
+    process = ddlplan.start(*SWEEP, "--epochs", "3")
+    wait_for_a_point(ddlplan)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    ddlplan.wait_until_all_ended()
+    (stored,) = ddlplan.query("SELECT count(*) FROM sweep_points")[0]
+    assert 0 < stored < 8
+    ended = ddlplan.run(*SWEEP, "--epochs", "3", "--html", "sweep.html", "--csv")
+    assert ended.code == 0, ended.err
+    assert f"{8 - stored} points in" in ended.err
+    assert len(list(csv.DictReader(io.StringIO(ended.out)))) == 8
+    assert ddlplan.query("SELECT count(*) FROM sweeps")[0][0] == 1
+    assert (ddlplan.folder / "sweep.html").read_text().count("<figure") == 4
+    states = {row["state"] for row in ddlplan.data("jobs", "list")}
+    assert states == {"interrupted", "done"}
+    (shown,) = ddlplan.data("sweep", "list")
+    assert (shown["num_points"], shown["size"]) == (8, 8)
+    assert len(ddlplan.data("sweep", "show", 1)["points"]) == 8
+
+
+@pytest.mark.long
+def test_interrupted_sweep_says_what_is_stored(ddlplan):
+    process = ddlplan.start(*SWEEP, "--epochs", "3")
+    wait_for_a_point(ddlplan)
+    os.kill(process.pid, signal.SIGINT)
+    ended = ddlplan.end(process)
+    assert ended.code == 128 + signal.SIGINT
+    assert "points are stored; the same command goes on from here" in ended.err
+    ddlplan.wait_until_all_ended()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--use-case", "simplebig"), "Missing option '--batches'"),
+        (("--batches", "8"), "Missing option '--use-case'"),
+        (("--use-case", "simplebig", "--batches", "8,x"), "--batches '8,x': name whole numbers"),
+        (("--use-case", "simplebig", "--batches", "0"), "--batches '0': name whole numbers"),
+        (("--use-case", "simplebig", "--batches", "8", "--plans", "worst"), "--plans 'worst'"),
+    ],
+)
+def test_options_that_make_no_sense_are_one_line(ddlplan, arguments, message):
+    ended = ddlplan.run("sweep", *arguments)
+    assert ended.code == 2
+    assert message in ended.errors[0]
+    assert ddlplan.listing() == []
+
+
+def test_sweep_that_is_not_there_is_one_line(ddlplan):
+    assert ddlplan.run("sweep", "list").code == 0
+    ended = ddlplan.run("sweep", "show", 7)
+    assert len(ended.errors) == 1

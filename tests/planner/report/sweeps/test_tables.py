@@ -1,0 +1,167 @@
+"""Sweeps as text, CSV and JSON, and their plots."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[2]))
+
+from sweep_samples import failed_point, sample_point, sample_sweep
+
+from planner.report.figures.batch_plot import BatchCurve, BatchPoint, batch_plot
+from planner.report.figures.sweep_figures import sweep_figures
+from planner.report.page.sweep import sweep_page
+from planner.report.sweeps.tables import sweep_csv, sweep_json, sweep_text, sweeps_table
+from planner.report.table import Terminal
+
+
+@pytest.fixture(scope="module")
+def sweep():
+    sweep = sample_sweep({32: (40, 24), 64: (20, 13), 128: (10, 9)}, {128: 0.9})
+    return replace(sweep, points=[*sweep.points[:-1], failed_point(128, 1)])
+
+
+def test_table_has_a_line_for_each_point_and_the_findings_below_it(sweep):
+    text = sweep_text(sweep, Terminal(width=80))
+    assert max(map(len, text.splitlines())) <= 80
+    assert re.search(
+        r"^ +32  1 worker +\d+\.\d ±\d+\.\d +98\.0 % \(97\.7 to 98\.3\) +0\.1$", text, re.M
+    )
+    assert "nan loss: loss=inf at step 3" in text
+    assert "With 1 worker, accuracy falls from batch 128 on" in " ".join(text.split())
+
+
+def test_piped_table_cuts_nothing(sweep):
+    text = sweep_text(sweep, Terminal())
+    assert "\x1b" not in text
+    assert "2 workers" in text
+
+
+def test_list_has_a_line_for_each_sweep(sweep):
+    lines = sweeps_table([sweep.record], Terminal()).splitlines()
+    assert lines[0].split() == [
+        "ID",
+        "USE",
+        "CASE",
+        "POINTS",
+        "EPOCHS",
+        "BATCHES",
+        "DEVICES",
+        "NODE",
+        "BEGUN",
+    ]
+    assert "6/6" in lines[1]
+    assert "32 to 128" in lines[1]
+
+
+def test_csv_has_intervals_in_columns_of_their_own(sweep):
+    rows = list(csv.DictReader(io.StringIO(sweep_csv(sweep))))
+    first, failed = rows[0], rows[-1]
+    assert float(first["epoch_s_low"]) < float(first["epoch_s"]) < float(first["epoch_s_high"])
+    assert (failed["outcome"], failed["epoch_s"], failed["accuracy"]) == ("nan_loss", "", "")
+
+
+def test_json_has_points_and_findings(sweep):
+    document = json.loads(json.dumps(sweep_json(sweep), allow_nan=False))
+    assert document["size"] == 6
+    assert set(document["points"][0]["epoch_s"]) == {"median", "ci_low", "ci_high"}
+    assert document["points"][1]["speedup"]["ci_low"] > 1
+    assert any("accuracy falls" in one for one in document["findings"])
+
+
+def test_figures_are_those_that_there_are_values_for(sweep):
+    titles = [figure.title for figure in sweep_figures(sweep)]
+    assert titles == [
+        "Time per epoch",
+        "Speed against 1 worker",
+        "Accuracy on the test set after 2 epochs",
+        "Loss on the test set after 2 epochs",
+    ]
+    bare = sample_sweep({32: (40,), 64: (20,)})
+    bare = replace(
+        bare,
+        record=replace(bare.record, settings=bare.record.settings[:1]),
+        points=[sample_point(batch, epoch_s=9, accuracy=None) for batch in (32, 64)],
+    )
+    assert len(sweep_figures(bare)) == 2
+
+
+def test_sweep_without_points_has_no_figures(sweep):
+    assert sweep_figures(replace(sweep, points=())) == []
+    assert "0 of 6" in sweep_text(replace(sweep, points=()), Terminal())
+
+
+def test_page_is_one_document_without_scripts_and_links(sweep):
+    hostile = replace(sweep, record=replace(sweep.record, use_case="<script>alert(1)</script>"))
+    page = sweep_page(hostile)
+    assert "<script" not in page
+    assert not re.search(r"(?:src|href)=", page)
+    assert page.count("<figure") == 4
+
+
+def texts(svg: str) -> list[str]:
+    return [text.text or "" for text in ElementTree.fromstring(svg).iter("text")]
+
+
+def test_plot_names_its_axes_its_curves_and_its_intervals():
+    curves = [
+        BatchCurve(
+            label=label,
+            points=[
+                BatchPoint(batch=b, value=v, low=v - 1, high=v + 1) for b, v in ((32, 9), (64, 5))
+            ],
+        )
+        for label in ("1 worker", "2 workers")
+    ]
+    svg = batch_plot(curves, title="t", y_title="seconds per epoch", reference=("level", 4.0))
+    for text in (
+        "batch, samples per step",
+        "seconds per epoch",
+        "32",
+        "64",
+        "1 worker",
+        "2 workers",
+        "95 % interval",
+        "level",
+    ):
+        assert text in texts(svg)
+
+
+def test_intervals_of_two_curves_do_not_hide_each_other():
+    points = [BatchPoint(batch=32, value=5, low=4, high=6)]
+    svg = batch_plot([BatchCurve(label=x, points=points) for x in "ab"], title="t", y_title="y")
+    bars = [
+        path.get("d", "")
+        for path in ElementTree.fromstring(svg).iter("path")
+        if path.get("class") == "whisker"
+    ]
+    starts = {bar.split(" ")[0] for bar in bars[1:]}  # the first one is that of the legend
+    assert len(starts) == 2
+
+
+def test_only_as_many_batches_are_named_as_have_room():
+    batches = [1000 + n for n in range(40)]
+    curve = BatchCurve(label="a", points=[BatchPoint(batch=b, value=1.0) for b in batches])
+    named = [text for text in texts(batch_plot([curve], title="t", y_title="y")) if text.isdigit()]
+    assert 5 < len([one for one in named if int(one) >= 1000]) < 20
+
+
+def test_failed_point_is_a_cross_and_interrupts_the_curve():
+    points = [BatchPoint(batch=b, value=v) for b, v in ((32, 5.0), (64, None), (128, 4.0))]
+    svg = batch_plot([BatchCurve(label="a", points=points)], title="t", y_title="y")
+    assert "failed" in texts(svg)
+    (line,) = [
+        path.get("d", "")
+        for path in ElementTree.fromstring(svg).iter("path")
+        if path.get("class") == "curve c0" and path.get("d", "").count("M") == 2
+    ]
+    assert "L" not in line

@@ -1,0 +1,90 @@
+"""Rows of sweeps: a sweep goes on with its points, and every point is there as it ended."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from math import nan
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[1]))
+
+from sweep_samples import NOW, failed_point, sample_point, sample_record
+
+from planner.errors import NoSweepError
+from planner.records.event_record import Topic
+from planner.store import Store
+from planner.store.inspection import check_database
+from planner.store.transfer import copy_database
+
+
+@pytest.fixture
+def store(database):
+    with Store.open(database.url, now=lambda: NOW) as opened:
+        yield opened
+
+
+def test_same_settings_find_the_sweep_with_its_points(store):
+    begun = store.sweeps.begin(sample_record([32, 64]), fresh=False)
+    point = store.sweeps.add_point(begun.record.id, sample_point(32))
+    again = store.sweeps.begin(sample_record([32, 64]), fresh=False)
+    assert again.record == replace(begun.record, num_points=1)
+    assert list(again.points) == [point]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"seed": 1}, {"epochs": 3}, {"batches": (32,)}, {"data": "/d"}, {"use_case_digest": "x"}],
+)
+def test_other_settings_begin_another_sweep(store, change):
+    first = store.sweeps.begin(sample_record([32, 64]), fresh=False)
+    other = store.sweeps.begin(replace(sample_record([32, 64]), **change), fresh=False)
+    assert other.record.id != first.record.id
+
+
+def test_fresh_begins_anew_and_is_what_is_found_from_then_on(store):
+    record = sample_record([32, 64])
+    first = store.sweeps.begin(record, fresh=False)
+    store.sweeps.add_point(first.record.id, sample_point(32))
+    fresh = store.sweeps.begin(record, fresh=True)
+    assert not fresh.points
+    assert store.sweeps.begin(record, fresh=False).record.id == fresh.record.id
+    assert [one.num_points for one in store.sweeps.find()] == [0, 1]
+
+
+def test_sweep_is_finished_with_its_last_point(store):
+    sweep_id = store.sweeps.begin(sample_record([32]), fresh=False).record.id
+    store.sweeps.add_point(sweep_id, sample_point(32, 0))
+    assert not store.sweeps.get(sweep_id).record.is_finished
+    store.sweeps.add_point(sweep_id, failed_point(32, 1))
+    assert store.sweeps.get(sweep_id).record.is_finished
+    assert store.events.after(0)[-1].topic is Topic.SWEEP
+
+
+def test_losses_that_are_not_finite_come_back_as_they_were(store):
+    point = sample_point(32)
+    point = replace(point, epochs=tuple(replace(one, train_loss=nan) for one in point.epochs))
+    sweep_id = store.sweeps.begin(sample_record([32]), fresh=False).record.id
+    store.sweeps.add_point(sweep_id, point)
+    (read,) = store.sweeps.get(sweep_id).points
+    assert read.epochs[0].train_loss != read.epochs[0].train_loss
+
+
+@pytest.mark.parametrize("sweep_id", [0, -1, 1, 2**70])
+def test_sweep_that_is_not_there_is_said_so(store, sweep_id):
+    with pytest.raises(NoSweepError, match=f"no sweep {sweep_id}: ddlplan sweep list"):
+        store.sweeps.get(sweep_id)
+
+
+def test_sweeps_are_checked_and_copied_with_everything_else(database, tmp_path):
+    with Store.open(database.url, now=lambda: NOW) as store:
+        sweep_id = store.sweeps.begin(sample_record([32]), fresh=False).record.id
+        store.sweeps.add_point(sweep_id, sample_point(32))
+    assert check_database(database.url).faults == ()
+    copy = str(tmp_path / "copy.db")
+    copied = {table.name: table.rows for table in copy_database(database.url, copy)}
+    assert (copied["sweeps"], copied["sweep_points"]) == (1, 1)
+    with Store.open(copy) as store:
+        assert len(store.sweeps.get(sweep_id).points) == 1
