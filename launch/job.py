@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from launch.noise_scale.estimate import COST_LIMIT
 from launch.plan import Plan
 from launch.shares import StepTime
 from launch.workload import Workload
@@ -83,6 +84,9 @@ class Job:
 
     onnx: str | None = None
     """File on the first host to which the model is exported at the end."""
+    noise_cost_limit: float | None = COST_LIMIT
+    """Share of the steps' time for measuring the gradient noise scale, where that can be done;
+    ``None``: it is not measured."""
 
     keep_shares: bool = False
     """Whether the nodes keep their shares even where one becomes slower."""

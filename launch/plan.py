@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 from launch.errors import InvalidPlanError
+from launch.noise_scale.efficiency import LR_SCALINGS
 
 PRECISIONS = ("fp32", "bf16", "bf16_internal")
 MEMORY_FORMATS = ("contiguous", "channels_last")
@@ -85,6 +86,10 @@ class Plan:
     input: str = _choice(INPUTS)
     """Where samples come from: the data set itself; ``"cache"``, its decoded pictures in a mapped
     file; ``"device"``, the same on the GPU."""
+
+    lr_scaling: str = _choice(LR_SCALINGS)
+    """How the learning rate goes with the batch of all nodes, from the use case's own on:
+    ``"none"`` keeps it, ``"linear"`` scales it as the batch, ``"sqrt"`` by the square root."""
 
     fused_optimizer: bool = False
     """One pass over the parameters instead of one for each operation of the optimizer."""

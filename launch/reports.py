@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol
 
 from launch.case_facts import CaseFacts
+from launch.noise_scale.estimate import NoiseScale
 from probes import codec
 from probes.errors import InvalidDocumentError
 from probes.sampling.host_sampler import HostUse
@@ -109,6 +110,8 @@ class StepDone(Report):
     """Part of the time in which this worker waited for its samples."""
     read_ahead: int = 0
     """Batches that its loader processes had read by then and that were not used yet."""
+    noise: NoiseScale | None = None
+    """Gradient noise scale; ``None`` where the step shows nothing new of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +123,10 @@ class StepsFinished(Report):
     """Of that work, after the step."""
     learning_rates: tuple[float, ...] = ()
     """Of the last step, for each group of parameters."""
+    noise: NoiseScale | None = None
+    """Gradient noise scale after it; ``None`` where nothing was measured."""
+    noise_obstacle: str | None = None
+    """Why it cannot be measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,6 +256,8 @@ class StepSums:
     """Of all nodes."""
     loss_sum: float
     """Of each step's loss times its samples."""
+    noise_scale: float | None = None
+    """Gradient noise scale after the last of them; ``None`` where they show nothing new of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,6 +289,10 @@ class EpochDone(Report):
     global_batch: int | None = None
     elapsed_s: float | None = None
     """Since the run began."""
+    noise: NoiseScale | None = None
+    """Gradient noise scale at its end; ``None`` where nothing was measured."""
+    noise_obstacle: str | None = None
+    """Why it cannot be measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ class EpochStatistics:
         self._workers = workers
         self._global_batch = global_batch
         self._started = time.monotonic()
-        self._learning_rates: tuple[float, ...] = ()
+        self._finished: StepsFinished | None = None
         self._steps: defaultdict[int, list[StepDone]] = defaultdict(list)
         self._finish_s: defaultdict[int, float] = defaultdict(float)
         self._validated: defaultdict[int, list[Validated]] = defaultdict(list)
@@ -33,7 +33,7 @@ class EpochStatistics:
     def add_finish(self, finished: StepsFinished) -> None:
         """Add the work after the last step."""
         self._finish_s[finished.epoch] += finished.time_s
-        self._learning_rates = finished.learning_rates
+        self._finished = finished
 
     def add_validation(self, validated: Validated) -> EpochDone | None:
         """Add one worker's validation; return the epoch once all workers have validated."""
@@ -50,6 +50,7 @@ class EpochStatistics:
         validated_samples = sum(part.samples for part in parts)
         validated_weight = sum(part.weight for part in parts)
         names = sorted({name for part in parts for name in part.metric_sums})
+        finished = self._finished if samples else None
         return EpochDone(
             epoch=parts[0].epoch + 1,
             # A job that resumed after the last step of an epoch has only validated it.
@@ -67,7 +68,9 @@ class EpochStatistics:
             train_time_s=train_time_s,
             validation_time_s=max(part.time_s for part in parts),
             throughput_samples_per_s=samples / train_time_s if samples else 0.0,
-            learning_rates=self._learning_rates if samples else (),
+            learning_rates=finished.learning_rates if finished else (),
             global_batch=self._global_batch,
             elapsed_s=time.monotonic() - self._started,
+            noise=finished.noise if finished else None,
+            noise_obstacle=finished.noise_obstacle if finished else None,
         )

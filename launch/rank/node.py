@@ -14,6 +14,7 @@ from launch.gradient_sync.allreduce.statistics import CommunicationStatistics
 from launch.gradient_sync.node_channel.descriptors import SharedDescriptors
 from launch.gradient_sync.node_channel.gradient_layout import GradientLayout
 from launch.gradient_sync.node_channel.step_server import StepServer, StepSyncTimes
+from launch.gradient_sync.wire_formats import load_wire_format
 from launch.job import Job
 from launch.liveness.hang import DATA_TIMEOUT_S, IdleWatchdog, StepWatchdog
 from launch.rank.control_signals import ControlSignals
@@ -113,6 +114,8 @@ class Node:
             weights=str(self._directory.weights) if self._rank == 0 else None,
             best_weights=str(self._directory.best_weights) if self._job.keep_best else None,
             allow_nan=self._job.allow_nan,
+            noise_cost_limit=self._job.noise_cost_limit,
+            noise_obstacle=_noise_obstacle(self._job),
             hosts=tuple(node.host for node in self._job.nodes),
             checkpoint=self._job.checkpoint,
             checkpoint_copy=str(self._directory.checkpoint_copy(self._node_job.host)),
@@ -319,3 +322,10 @@ class Node:
             log_tail=group.log_tail(late[0]),
             is_hang=True,
         )
+
+
+def _noise_obstacle(job: Job) -> str | None:
+    """Say why the noise of gradients cannot be told from their sums over the nodes, if so."""
+    if len(job.nodes) == 1 or load_wire_format(job.wire).is_exact:
+        return None
+    return f"--wire {job.wire} rounds what is summed"

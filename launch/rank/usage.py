@@ -33,6 +33,7 @@ class UsageReporter:
             gpu_uuids=job.nodes[rank].gpu_uuids,
             every_s=max(EVERY_S, len(job.nodes) / _MOST_REPORTS_PER_S),
         )
+        self._noise_scale: float | None = None
         self._clear()
         self._sync_s = self._reported_sync_s = 0.0
         """Totals, as another thread adds to the first one."""
@@ -50,6 +51,8 @@ class UsageReporter:
         self._input_s += step.input_s
         self._samples += step.samples
         self._loss_sum += step.loss * step.samples
+        if step.noise is not None:
+            self._noise_scale = step.noise.scale
 
     def add_sync(self, times: StepSyncTimes) -> None:
         """Add what the node waited for others."""
@@ -67,6 +70,7 @@ class UsageReporter:
             sync_s=sync_s - self._reported_sync_s,
             samples=self._samples,
             loss_sum=self._loss_sum,
+            noise_scale=self._noise_scale,
         )
         self._reported_sync_s = sync_s
         self._clear()
@@ -75,3 +79,4 @@ class UsageReporter:
     def _clear(self) -> None:
         self._steps, self._samples = 0, 0
         self._time_s = self._input_s = self._loss_sum = 0.0
+        self._noise_scale = None

@@ -33,6 +33,9 @@ class DdpStep(PlainStep):
         super().__init__(plan, case, device, group, DdpReplica)
         self.part = Part(group.local_rank, group.size)
 
+    def noise_obstacle(self) -> str:
+        return "DistributedDataParallel averages the gradients of workers unseen"
+
     @translate_lost_workers()
     def run(self, share: Batch | None, size: BatchSize) -> SupportsFloat:
         return super().run(share, size)

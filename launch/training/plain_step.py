@@ -13,6 +13,7 @@ from launch.data.samples import Part
 from launch.data.split import BatchSize
 from launch.local_group.group import LocalGroup
 from launch.plan import Plan
+from launch.training.averaging.noise_meter import NoiseMeter
 from launch.training.averaging.optimizer import make_optimizer
 from launch.training.averaging.staging_buffer import GradientStagingBuffer
 from launch.training.averaging.update_scope import UpdateScope, scope_of_class
@@ -40,6 +41,8 @@ class PlainStep(TrainStep):
         replica = replica or (CudaGraphReplica if plan.cuda_graph else Replica)
         self.model = prepare_model(plan, case.model(), device)
         self._replica = replica(plan, case, self.model, device)
+        self._micro_batches = plan.micro_batches
+        self._is_on_cpu = torch.device(device).type == "cpu"
         self._optimizer = make_optimizer(plan, case, self.model.parameters())
         self.optimizers = [self._optimizer]
         self._max_norm = case.max_gradient_norm
@@ -53,14 +56,33 @@ class PlainStep(TrainStep):
                 gives_sparse=scope_of_class(self._optimizer) is not UpdateScope.ELEMENT,
             )
 
+    def noise_obstacle(self) -> str | None:
+        if not self._is_on_cpu:
+            return "norms of gradients on a GPU are not taken"
+        if self._micro_batches < 2:
+            return "a step has one part: use micro_batches, or several workers"
+        return None
+
+    def measure_noise(self, cost_limit: float) -> None:
+        self.noise_meter = self._replica.noise_meter = NoiseMeter(
+            self.model, is_first=True, cost_limit=cost_limit
+        )
+
     def run(self, share: Batch | None, size: BatchSize) -> SupportsFloat:
+        meter = self.noise_meter
+        if meter is not None:
+            meter.start_step(size.total)
         self._optimizer.zero_grad()
         if self._staging is not None:
             self._staging.start_step(self._replica.passes_to_final(share))
         part = self._replica.gradients(share, size)
         if self._staging is not None:
             part = self._staging.all_reduce(part, is_full=size.is_full)
+        if meter is not None and meter.has_news:
+            meter.take(meter.offer())
         part.divide_gradients(self.model.parameters())
+        if meter is not None and meter.awaits_average:
+            meter.add_average(p.grad for p in self.model.parameters() if p.grad is not None)
         if self._max_norm is not None:
             nn.utils.clip_grad_norm_(self.model.parameters(), self._max_norm)
         self._optimizer.step()

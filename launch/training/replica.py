@@ -17,6 +17,7 @@ from launch.plan import Plan
 from launch.training.autocast import autocast
 from launch.training.averaging.aliases import aliases_follow
 from launch.training.averaging.loss_sum import LossSum
+from launch.training.averaging.noise_meter import NoiseMeter
 from launch.training.compiled import compile_model, translate_compiler_errors
 from launch.training.loss import read_async, weigh
 from launch.use_cases._base import UseCase, is_own
@@ -32,6 +33,8 @@ class Replica:
         self._plan = plan
         self._loss: nn.Module = WeightedLoss(plan, case, model, device)
         self._device = torch.device(device)
+        self.noise_meter: NoiseMeter | None = None
+        """Told of each part of a step."""
 
     def place(self, batch: Batch) -> Batch:
         """Move a batch to this replica's device and memory format."""
@@ -68,6 +71,8 @@ class Replica:
         for piece, scale in self._pieces(share, size):
             weights += scale
             if scale:
+                if self.noise_meter is not None:
+                    self.noise_meter.begin_part(scale)
                 total += self._backward(piece, scale, size)
         return total, weights if self._has_weights else None
 

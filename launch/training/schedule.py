@@ -1,4 +1,4 @@
-"""Schedule of the learning rate: the use case's, by either form of its method."""
+"""Learning rate: scaled with the batch, and the use case's schedule of it."""
 
 from __future__ import annotations
 
@@ -19,3 +19,13 @@ def make_schedule(
     arguments = (steps_per_epoch, epochs) if takes_epochs(case) else (steps_per_epoch,)
     schedule: LRScheduler | None = make(optimizer, *arguments)
     return schedule
+
+
+def scale_learning_rates(optimizer: Optimizer, factor: float) -> None:
+    """Scale the learning rate of each group, before there is a schedule of it."""
+    if factor == 1:
+        return
+    for group in optimizer.param_groups:
+        for name in ("lr", "initial_lr"):
+            if name in group:
+                group[name] = group[name] * factor

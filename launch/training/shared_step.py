@@ -14,6 +14,7 @@ from launch.plan import Plan
 from launch.training.averaging.aliases import aliases_follow
 from launch.training.averaging.averaging import GradientAverager
 from launch.training.averaging.clipping import GradientClipper
+from launch.training.averaging.noise_meter import NoiseExchange, NoiseMeter
 from launch.training.averaging.optimizer import make_optimizer
 from launch.training.averaging.update_scope import find_update_scope
 from launch.training.replica import Replica
@@ -30,7 +31,9 @@ class SharedStep(TrainStep):
     def __init__(self, plan: Plan, case: UseCase, model: nn.Module, group: LocalGroup) -> None:
         self.model = model
         self.part = Part(group.local_rank, group.size)
+        self._group = group
         self._is_first = group.local_rank == 0
+        self._exchange: NoiseExchange | None = None
         self._replica = Replica(plan, case, model, "cpu")
         scope = find_update_scope(case.optimizer, model)
         optimizer = make_optimizer(plan, case, model.parameters())
@@ -50,11 +53,27 @@ class SharedStep(TrainStep):
             )
         self._buffers = SharedBuffers(model, group)
 
+    def noise_obstacle(self) -> None:
+        return
+
+    def measure_noise(self, cost_limit: float) -> None:
+        self.noise_meter = meter = NoiseMeter(
+            self.model, is_first=self._is_first, cost_limit=cost_limit
+        )
+        self._replica.noise_meter = meter
+        self._averager.measure_noise(meter)
+        if not self._averager.has_other_nodes:
+            self._exchange = NoiseExchange(self._group)
+
     def run(self, share: Batch | None, size: BatchSize) -> float:
+        if self.noise_meter is not None:
+            self.noise_meter.start_step(size.total)
         self._averager.start_step(self._replica.passes_to_final(share))
         with self._averager.track_uses():
             part = self._replica.gradients(share, size)
             loss = float(part.loss)
+        if self.noise_meter is not None and self._exchange is not None:
+            self._exchange.run(self.noise_meter)
         return self._averager.step(loss, part.weight, is_full=size.is_full)
 
     def take_warning(self) -> str | None:

@@ -13,6 +13,7 @@ from launch.checkpoints.training_state import TrainingState
 from launch.data.batch import Batch
 from launch.data.samples import Part
 from launch.data.split import BatchSize
+from launch.training.averaging.noise_meter import NoiseMeter
 
 
 class TrainStep(ABC):
@@ -25,12 +26,14 @@ class TrainStep(ABC):
             the later stages of a pipeline do.
         optimizers: Of this worker. A learning rate must be changed in the groups of each. A step
             with a `prepare` has them after it.
+        noise_meter: Measures the gradient noise scale, after `measure_noise`.
         facts: Findings while the step was made, for people and programs that read reports.
     """
 
     model: nn.Module
     part: Part | None
     optimizers: Sequence[Optimizer]
+    noise_meter: NoiseMeter | None = None
     facts: Mapping[str, Any] = {}
 
     def prepare(self, read_few: Callable[[], Batch]) -> None:
@@ -43,6 +46,21 @@ class TrainStep(ABC):
             read_few: Reads the first training samples, as `run` is given them.
         """
         return
+
+    def noise_obstacle(self) -> str | None:
+        """Return why the gradient noise scale cannot be measured, ``None`` where it can.
+
+        The same on each worker of the node, after `prepare`.
+        """
+        return "gradients of parts of a step are not seen apart here"
+
+    def measure_noise(self, cost_limit: float) -> None:
+        """Begin to measure it. Collective over all nodes, none of which has an obstacle.
+
+        Args:
+            cost_limit: Share of the steps' time that it may take; with 1 every step is measured.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def run(self, share: Batch | None, size: BatchSize) -> SupportsFloat:

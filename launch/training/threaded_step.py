@@ -58,6 +58,13 @@ class ThreadedStep(TrainStep):
         self.model = model
         self.optimizers = [o for replica in self._replicas for o in replica.optimizers]
 
+    def noise_obstacle(self) -> None:
+        return
+
+    def measure_noise(self, cost_limit: float) -> None:
+        self._on_all([partial(replica.measure_noise, cost_limit) for replica in self._replicas])
+        self.noise_meter = self._replicas[0].noise_meter
+
     def run(self, share: Batch | None, size: BatchSize) -> float:
         pieces = self._split(share)
         calls = [

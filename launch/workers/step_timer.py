@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import SupportsFloat
 
+from launch.noise_scale.estimate import NoiseScale
 from launch.reports import Compiled, Reporter, StepDone
 from launch.training.loss import PendingLoss
 from launch.workers.finiteness import check_finite_loss
@@ -22,6 +23,7 @@ class _PendingStep:
     loss: SupportsFloat
     input_s: float
     read_ahead: int
+    noise: NoiseScale | None
 
 
 class StepTimer:
@@ -70,6 +72,7 @@ class StepTimer:
         loss: SupportsFloat,
         input_s: float,
         read_ahead: int = 0,
+        noise: NoiseScale | None = None,
     ) -> None:
         """Add a step that was launched; wait for the one before, or for a CPU's.
 
@@ -84,6 +87,7 @@ class StepTimer:
             loss=loss,
             input_s=input_s,
             read_ahead=read_ahead,
+            noise=noise,
         )
         if not isinstance(loss, PendingLoss):
             self.finish()
@@ -110,6 +114,7 @@ class StepTimer:
                     loss=loss,
                     input_s=done.input_s,
                     read_ahead=done.read_ahead,
+                    noise=done.noise,
                 )
             )
             self._report_compiler(time_s, self._reporter)

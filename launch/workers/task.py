@@ -70,6 +70,13 @@ class Task:
     allow_nan: bool = False
     """Whether to train on where a loss is NaN or infinite."""
 
+    noise_cost_limit: float | None = None
+    """Share of the steps' time for measuring the gradient noise scale, where that can be done;
+    ``None``: it is not measured."""
+
+    noise_obstacle: str | None = None
+    """What speaks against it, whatever this node trains."""
+
     hosts: tuple[str, ...] = ()
     """Names of all nodes, stored in checkpoints."""
 

@@ -26,6 +26,8 @@ from launch.data.split import BatchSize, Indices, NodeSplit
 from launch.errors import CheckpointError
 from launch.gradient_sync.node_channel.requests import Directive, RequestClient
 from launch.local_group.group import LocalGroup
+from launch.noise_scale.efficiency import learning_rate_factor
+from launch.noise_scale.estimate import NoiseScale
 from launch.plan import Plan
 from launch.reports import (
     BestWeightsSaved,
@@ -38,7 +40,7 @@ from launch.reports import (
 )
 from launch.training.judge import Judge
 from launch.training.loss import weigh
-from launch.training.schedule import make_schedule
+from launch.training.schedule import make_schedule, scale_learning_rates
 from launch.training.step import TrainStep
 from launch.use_cases._base import UseCase
 from launch.workers.checkpointer import Checkpointer, TrainingPosition
@@ -104,6 +106,11 @@ class Trainer:
         self.num_validation_samples = len(self._validation)  # type: ignore[arg-type]
         steps_per_epoch = -(-samples // task.split.global_batch)
         epochs = _TRIAL_EPOCHS if task.purpose is Purpose.TIME else task.epochs
+        for optimizer in step.optimizers:
+            scale_learning_rates(
+                optimizer,
+                learning_rate_factor(plan.lr_scaling, task.split.global_batch, case.default_batch),
+            )
         schedules = [
             make_schedule(case, optimizer, steps_per_epoch=steps_per_epoch, epochs=epochs)
             for optimizer in step.optimizers
@@ -117,6 +124,7 @@ class Trainer:
             allow_nan=self._allow_nan,
         )
         self._learning_rates: list[Any] = []
+        self._noise_obstacle: str | None = None
         self._validation_mean: ValidationMean | None = None
         self._seed_source = SeedSource(
             seed=task.workload.seed, rank=task.node, local_rank=task.local_rank
@@ -163,6 +171,22 @@ class Trainer:
         self.progress = checkpointer.resume(self._rank)
         self._validation_mean = ValidationMean(group, self._rank)
         return checkpointer
+
+    def measure_noise(self, cost_limit: float) -> None:
+        """Begin to measure the gradient noise scale, if every node can. Collective over all.
+
+        Args:
+            cost_limit: Share of the steps' time that it may take.
+        """
+        obstacle = self._task.noise_obstacle or self._step.noise_obstacle()
+        nodes = len(self._task.split.node_batches)
+        if self._rank is not None and nodes > 1:
+            able = self._rank.add(float(obstacle is None))
+            if able < nodes:
+                obstacle = obstacle or "another host cannot measure it"
+        self._noise_obstacle = obstacle
+        if obstacle is None:
+            self._step.measure_noise(cost_limit)
 
     def save_checkpoint(self, checkpointer: Checkpointer, *, is_needed: bool = False) -> None:
         """Write a checkpoint of the present state.
@@ -251,6 +275,7 @@ class Trainer:
                 loss=loss,
                 input_s=input_s,
                 read_ahead=self._read_ahead.count,
+                noise=self._take_noise(),
             )
             if self._rank is not None:
                 directive = self._rank.get_directive()
@@ -275,7 +300,23 @@ class Trainer:
         if self._task.local_rank == 0:
             time_s = time.perf_counter() - started
             rates = tuple(map(float, self._learning_rates))
-            self._reporter.send(StepsFinished(epoch=epoch, time_s=time_s, learning_rates=rates))
+            meter = self._step.noise_meter
+            self._reporter.send(
+                StepsFinished(
+                    epoch=epoch,
+                    time_s=time_s,
+                    learning_rates=rates,
+                    noise=None if meter is None else meter.value(),
+                    noise_obstacle=self._noise_obstacle,
+                )
+            )
+
+    def _take_noise(self) -> NoiseScale | None:
+        """Give the gradient noise scale, where the last step has shown something new of it."""
+        meter = self._step.noise_meter
+        if meter is None or self._task.local_rank or not meter.take_is_new():
+            return None
+        return meter.value()
 
     def _batches(
         self, work: Work, positions: Iterator[int]

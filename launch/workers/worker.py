@@ -113,6 +113,8 @@ def _train(
     if (layout := group.gradient_layout(samples)) is not None:
         reporter.send(layout)
     checkpointer = trainer.start_checkpointer(group)
+    if task.noise_cost_limit is not None:
+        trainer.measure_noise(task.noise_cost_limit)
     _check_weights(task, trainer, step)
     nodes = None
     if rank is not None and has_other_nodes:

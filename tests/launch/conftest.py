@@ -119,7 +119,7 @@ class Training:
         self.events: list[WorkerEvent] = []
 
     def run(
-        self, plan: Plan, case: str, *, epochs: int = 1, file: Path = TINY
+        self, plan: Plan, case: str, *, epochs: int = 1, file: Path = TINY, **changes: object
     ) -> dict[str, object]:
         """Train and return the weights."""
         weights = self._directory / "weights.safetensors"
@@ -130,7 +130,7 @@ class Training:
             epochs=epochs,
             weights=str(weights),
         )
-        with self.start(task) as group:
+        with self.start(replace(task, **changes)) as group:  # type: ignore[arg-type]
             while event := group.next_event():
                 failure = explain_failure(group, event)
                 assert failure is None, f"{failure.message}\n{failure.log_tail}"

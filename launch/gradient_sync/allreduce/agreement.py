@@ -1,4 +1,4 @@
-"""Agreement of the nodes on a step: loss, its weight, times, gradient kinds and control flags.
+"""Agreement of the nodes on a step: loss, weight, gradient noise, times, kinds and control flags.
 
 It is made when the last node has computed its gradients; most of their sums may be in flight.
 """
@@ -32,7 +32,8 @@ class Agreement:
         self._highest = np.empty_like(self._kinds)
         is_full = state.is_full.min()
         loss, weight = state.losses.sum(), state.weights.sum()
-        self._own_values = np.array([loss, weight, computed_s, control_flags, is_full])
+        noise = state.noise.sum(0)
+        self._own_values = np.array([loss, weight, computed_s, control_flags, is_full, *noise])
         self._all_values: NDArray[Any] = np.empty((comm.size, len(self._own_values)))
         self._requests = [
             comm.Iallreduce(self._kinds, self._highest, MPI.MAX),
@@ -46,6 +47,7 @@ class Agreement:
         self._state.global_kinds[:] = self._highest
         # In the order of the ranks: the same on each of them, to the last bit.
         self._state.global_loss[:] = self._all_values[:, :2].sum(0)
+        self._state.global_noise[:] = self._all_values[:, 5:].sum(0)
         return True
 
     @property

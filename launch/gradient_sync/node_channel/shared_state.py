@@ -11,6 +11,8 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
+from launch.noise_scale.estimate import EXCHANGED
+
 Bytes = NDArray[np.uint8]
 
 NO_GRADIENT, DENSE = 0, 255
@@ -45,6 +47,9 @@ class SharedStepState:
             smaller than the others.
         global_kinds: uint8 of shape ``(parameters,)``: highest kind over all nodes.
         global_loss: float64 of shape ``(2,)``: sums of losses and weights over all nodes.
+        noise: float64 of shape ``(participants, EXCHANGED)``: what each tells of the gradient
+            noise, see `launch.training.averaging.noise_meter`.
+        global_noise: float64 of shape ``(EXCHANGED,)``: its sum over all nodes.
     """
 
     def __init__(self, memory: Bytes, participants: int, parameters: int) -> None:
@@ -56,6 +61,7 @@ class SharedStepState:
         ]
         self.ready, self.done, self.summed, self.owners, *parts = parts
         self.losses, self.weights, self.waited_s, self.global_loss, *parts = parts
+        self.noise, self.global_noise, *parts = parts
         self.kinds, self.global_kinds, self.waits_for_node, self.is_full = parts
 
     @staticmethod
@@ -78,6 +84,8 @@ def _shapes(participants: int, parameters: int) -> list[_Shape]:
         (np.float64, (participants,)),
         (np.float64, (participants,)),
         (np.float64, (2,)),
+        (np.float64, (participants, EXCHANGED)),
+        (np.float64, (EXCHANGED,)),
         (np.uint8, (participants, parameters)),
         (np.uint8, (parameters,)),
         (np.uint8, (participants,)),

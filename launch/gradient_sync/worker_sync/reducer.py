@@ -147,6 +147,15 @@ class CrossNodeReducer:
         loss, weight = self._state.global_loss.tolist()
         return loss, weight
 
+    def offer_noise(self, numbers: Sequence[float]) -> None:
+        """Set what `noise_sums` adds up over all nodes, before `agree_on_step`."""
+        self._state.noise[self._participant] = numbers
+
+    def noise_sums(self) -> list[float]:
+        """Return the sums of what was offered, after `agree_on_step`."""
+        sums: list[float] = self._state.global_noise.tolist()
+        return sums
+
     def find_summed(self) -> NDArray[np.bool_]:
         """Return for each parameter whether its sum has arrived, after `agree_on_step`."""
         is_summed: NDArray[np.bool_] = np.greater_equal(self._state.summed, self._sum_number)

@@ -43,6 +43,7 @@ from launch.training.averaging.final_gradients import FinalGradients
 from launch.training.averaging.late_update import LateUpdate
 from launch.training.averaging.locked_parameters import locks_hold
 from launch.training.averaging.loss_sum import mean_of
+from launch.training.averaging.noise_meter import NoiseMeter
 from launch.training.averaging.piece_optimizer import PieceOptimizer
 from launch.training.averaging.update_scope import UpdateScope, scope_of_class
 
@@ -147,10 +148,16 @@ class GradientAverager:
                 shared, names, update_groups, self._indices, group, reducer, self._pieces
             )
         self._is_begun = False
+        self._meter: NoiseMeter | None = None
         for index, parameter in enumerate(shared.parameters):
             parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
                 self._make_hook(index)
             )
+
+    @property
+    def has_other_nodes(self) -> bool:
+        """Whether there are other nodes to average with."""
+        return self._reducer is not None
 
     def start_step(self, passes: int | None = None) -> None:
         """Forget the last step's gradients.
@@ -162,6 +169,16 @@ class GradientAverager:
         """
         self._is_begun = False
         self._final.start_step(passes)
+
+    def measure_noise(self, meter: NoiseMeter) -> None:
+        """Let a meter see the averages; and where there are other nodes exchange what it offers."""
+        self._meter = meter
+        if self._late is not None:
+            self._late.meter = meter
+
+    def gradients(self) -> list[Tensor]:
+        """List the gradients of this replica, before `step` sums them."""
+        return [one for one, kind in zip(self._mine, self._kinds, strict=True) if kind]
 
     def step(self, loss: float, weight: float | None = None, *, is_full: bool = True) -> float:
         """Sum the gradients of all replicas and update the parameters.
@@ -183,9 +200,13 @@ class GradientAverager:
             if self._late is not None:
                 self._late.check_memory()
             kinds = self._kinds.tolist()
+            if self._meter is not None and self._meter.has_news:
+                self._reducer.offer_noise(self._meter.offer())
             sums = self._reducer.agree_on_step(
                 loss, weight or 0.0, kinds, self._indices, is_full=is_full
             )
+            if self._meter is not None and self._meter.has_news:
+                self._meter.take(self._reducer.noise_sums())
             mean_loss, scale = mean_of(sums[0], None if weight is None else sums[1])
             kinds = _drop_unweighted(self._reducer.global_kinds(self._indices), scale)
             if self._late is not None and self._late.can_defer:
@@ -292,6 +313,8 @@ class GradientAverager:
             span.sum_into(span.total)
             if factor is not None:
                 span.total.mul_(factor)
+        if self._clipper is None and self._meter is not None and self._meter.awaits_average:
+            self._meter.add_average(span.total for span in chunk.spans)
         for piece in chunk.pieces:
             piece.owned.grad = self._gradient(piece, kinds[piece.index])
 
@@ -309,7 +332,10 @@ class GradientAverager:
             for span in chunk.spans:
                 span.sum_into(span.own)
                 squares += square_sum([span.own])
-        return self._clipper.factor(squares * factor**2) * factor
+        squares *= factor**2
+        if self._meter is not None and self._meter.awaits_average:
+            self._meter.add_average_squares(squares)
+        return self._clipper.factor(squares) * factor
 
     def _gradient(self, piece: Piece, kind: int) -> Tensor | None:
         if kind == NO_GRADIENT:

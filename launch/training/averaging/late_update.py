@@ -50,6 +50,7 @@ from launch.local_group.shared_parameters import SharedParameters
 from launch.system.memory_fence import fence
 from launch.training.averaging.chunks import Chunk, UpdateGroup
 from launch.training.averaging.locked_parameters import LockedParameters
+from launch.training.averaging.noise_meter import NoiseMeter
 from launch.training.averaging.piece_optimizer import PieceOptimizer
 from launch.training.averaging.recorded_uses import RecordedUses, tensors_in
 
@@ -163,6 +164,8 @@ class LateUpdate:
         """Parameters whose use was seen in this step."""
         self._recorded = RecordedUses(shared.parameters)
         """In the first steps."""
+        self.meter: NoiseMeter | None = None
+        """Sees the averages."""
         self._whole_steps = 0
         self._has_checked = self._has_told = False
 
@@ -358,6 +361,8 @@ class LateUpdate:
                 for span in chunk.spans:
                     if self._scale is not None:
                         span.total.mul_(self._scale)
+                if self.meter is not None and self.meter.awaits_average:
+                    self.meter.add_average(span.total for span in chunk.spans)
                 for piece in chunk.pieces:
                     has_gradient = self._kinds[piece.index] != NO_GRADIENT
                     piece.owned.grad = piece.gradient if has_gradient else None

@@ -33,6 +33,9 @@ class StageUpdate(ABC):
     def start(self) -> None:
         """Forget the last step's gradients."""
 
+    averager: GradientAverager | None = None
+    """What sums the gradients in memory that replicas share, or the nodes do."""
+
     @abstractmethod
     def describe_optimizer(self, model: nn.Module) -> OptimizerParts:
         """Describe the optimizer's state for a checkpoint, by names of the whole model."""
@@ -87,20 +90,19 @@ class SharedUpdate(StageUpdate):
         reducer: CrossNodeReducer | None,
         scope: UpdateScope,
     ) -> None:
-        self._has_other_nodes = reducer is not None
-        self._averager = GradientAverager(
+        self.averager: GradientAverager = GradientAverager(
             module, optimizer, group, clipper=clipper, reducer=reducer, scope=scope
         )
 
     def start(self) -> None:
-        self._averager.start_step()
+        self.averager.start_step()
 
     def finish(self, part: LossSum, *, is_full: bool) -> float | None:
-        mean_loss = self._averager.step(float(part.loss), part.weight, is_full=is_full)
-        return mean_loss if self._has_other_nodes else None
+        mean_loss = self.averager.step(float(part.loss), part.weight, is_full=is_full)
+        return mean_loss if self.averager.has_other_nodes else None
 
     def describe_optimizer(self, model: nn.Module) -> OptimizerParts:
-        return self._averager.describe_optimizer(model)
+        return self.averager.describe_optimizer(model)
 
 
 class ReducedUpdate(StageUpdate):

@@ -25,6 +25,7 @@ from launch.training.autocast import autocast
 from launch.training.averaging.aliases import find_shared_parameter
 from launch.training.averaging.clipping import GradientClipper
 from launch.training.averaging.loss_sum import LossSum, mean_of
+from launch.training.averaging.noise_meter import NoiseExchange, NoiseMeter
 from launch.training.averaging.optimizer import make_optimizer
 from launch.training.averaging.staging_buffer import GradientStagingBuffer
 from launch.training.averaging.update_scope import UpdateScope, find_update_scope
@@ -86,6 +87,7 @@ class PipelineStep(TrainStep):
         self._sums = sums.view(2, 2, plan.replicas)
         self._has_weights = is_own(case, "weight")
         self._scope = find_update_scope(case.optimizer, self.model)
+        self._exchange: NoiseExchange | None = None
         self._steps = 0
         self._pipes: dict[tuple[int, int], MicroBatchPipeline] = {}
 
@@ -124,7 +126,27 @@ class PipelineStep(TrainStep):
         }
         print(self._describe(bounds))  # noqa: T201 - to this worker's log
 
+    def noise_obstacle(self) -> str | None:
+        averager = self._update.averager
+        if averager is None and self._plan.replicas == 1:
+            return "a pipeline alone has one part: use several of them, with strategy hybrid"
+        if averager is None or self._has_weights:
+            return super().noise_obstacle()
+        return None
+
+    def measure_noise(self, cost_limit: float) -> None:
+        averager = self._update.averager
+        assert averager is not None, "see noise_obstacle()"
+        self.noise_meter = NoiseMeter(
+            self.model, is_first=self._group.local_rank == 0, cost_limit=cost_limit
+        )
+        averager.measure_noise(self.noise_meter)
+        if not averager.has_other_nodes:
+            self._exchange = NoiseExchange(self._group)
+
     def run(self, share: Batch | None, batch: BatchSize) -> float:
+        if self.noise_meter is not None:
+            self.noise_meter.start_step(batch.total, watches=False)
         self._whole.release_copies(self._others)
         losses, weights = sums = self._sums[self._steps % 2]
         self._steps += 1
@@ -134,6 +156,7 @@ class PipelineStep(TrainStep):
             weights[self._replica] = 0.0
         if size:
             loss = self._run_pipeline(share, size, batch, weights)
+        self._show_noise(size / batch.total)
         is_last = self._stage == self._stages - 1
         if is_last:
             losses[self._replica] = loss
@@ -209,6 +232,16 @@ class PipelineStep(TrainStep):
             with translate_lost_workers():
                 work.wait()
         return loss
+
+    def _show_noise(self, share: float) -> None:
+        """Show the meter this worker's stage of its replica, which has that share of the step."""
+        meter, averager = self.noise_meter, self._update.averager
+        if meter is None or averager is None:
+            return
+        if meter.is_measuring:
+            meter.add_part(averager.gradients(), share, counts=self._stage == 0)
+        if self._exchange is not None:
+            self._exchange.run(meter)
 
     @property
     def _counts_on_each_stage(self) -> bool:

@@ -1,0 +1,1 @@
+"""Gradient noise scale: measured in steps that are made anyway, and what it says of batches."""

@@ -1,0 +1,168 @@
+"""Noise scale that a training measures, against that of its samples' gradients."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import noise_cases
+import pytest
+import torch
+from conftest import SEED, Training
+from jobs_of_nodes import Spec, train_all
+
+from launch.noise_scale.estimate import COST_LIMIT, NoiseScale
+from launch.plan import Plan
+from launch.reports import StepDone, StepsFinished
+
+FILE = Path(noise_cases.__file__)
+RANK = Path(__file__).parents[1] / "rank_of_four.py"
+
+PARTS = Plan(strategy="sequential", node_batch=16, micro_batches=4)
+PAIR = Plan(strategy="processes", processes=2, replicas=2, node_batch=16)
+THREADS = Plan(strategy="threads", threads_per_process=2, replicas=2, node_batch=16)
+MIXED = replace(PAIR, micro_batches=2, node_batch=15)
+HYBRID = Plan(strategy="hybrid", processes=4, replicas=2, node_batch=16, micro_batches=2)
+MEASURED = {
+    "micro-batches": PARTS,
+    "uneven micro-batches": replace(PARTS, node_batch=13),
+    "processes": PAIR,
+    "uneven processes with micro-batches": MIXED,
+    "threads": THREADS,
+}
+EVERY_STEP = {"noise_cost_limit": 1.0}
+
+
+@cache
+def truth(case: str) -> float:
+    return noise_cases.true_scale(getattr(noise_cases, case)(), SEED)
+
+
+def measured(training: Training, plan: Plan, case: str, epochs: int = 2) -> NoiseScale:
+    training.run(plan, case, epochs=epochs, file=FILE, **EVERY_STEP)
+    last = training.reports(StepsFinished)[-1]
+    assert last.noise is not None, last.noise_obstacle
+    return last.noise
+
+
+def assert_true(found: NoiseScale, case: str = "Still") -> None:
+    """Within twice the 95 % interval: of thousands of true ones a few are not."""
+    assert found.scale is not None
+    assert found.low is not None
+    assert found.high is not None
+    low = found.scale - 2 * (found.scale - found.low)
+    high = found.scale + 2 * (found.high - found.scale)
+    assert low < truth(case) < high, found
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_scale_is_that_of_single_samples(name, training):
+    found = measured(training, MEASURED[name], "Still")
+    assert found.measurements > 100
+    assert found.caveat is None
+    assert_true(found)
+
+
+def test_scale_of_pipelines_side_by_side_is_that_of_single_samples(training_on_four):
+    assert_true(measured(training_on_four, HYBRID, "Still"))
+
+
+def test_scale_is_taken_before_the_norm_is_limited(training):
+    assert_true(measured(training, PAIR, "ClippedStill"), "Still")
+    assert_true(measured(training, PARTS, "ClippedStill"), "Still")
+
+
+def test_parts_count_by_their_weight(training):
+    """Samples of weight 0 are none; the rest is scaled by what all weigh."""
+    by_processes = measured(training, replace(MIXED, micro_batches=1), "DoubledStill")
+    by_parts = measured(training, PARTS, "DoubledStill")
+    assert by_processes.low < by_parts.scale < by_processes.high
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_measuring_changes_no_bit_of_the_weights(name, training):
+    plain = training.run(MEASURED[name], "Learning", file=FILE)
+    watched = training.run(MEASURED[name], "Learning", file=FILE, **EVERY_STEP)
+    assert training.reports(StepsFinished)[-1].noise.measurements > 50
+    assert plain.keys() == watched.keys()
+    assert all(torch.equal(plain[key], watched[key]) for key in plain)
+
+
+def test_model_that_normalises_over_the_batch_has_a_caveat(training):
+    assert "BatchNorm" in measured(training, PAIR, "Normalised", 1).caveat
+
+
+@pytest.mark.parametrize(
+    ("plan", "reason"),
+    [
+        (replace(PARTS, micro_batches=1), "a step has one part"),
+        (
+            Plan(strategy="pipeline", processes=2, node_batch=16, micro_batches=2),
+            "a pipeline alone has one part",
+        ),
+    ],
+)
+def test_reason_is_said_where_there_are_no_parts(plan, reason, training):
+    training.run(plan, "Still", file=FILE, **EVERY_STEP)
+    (last,) = training.reports(StepsFinished)
+    assert last.noise is None
+    assert reason in last.noise_obstacle
+
+
+def test_nothing_is_measured_unless_it_is_asked_for(training):
+    training.run(PAIR, "Still", file=FILE)
+    (last,) = training.reports(StepsFinished)
+    assert last.noise is last.noise_obstacle is None
+
+
+def test_steps_say_what_they_show(training):
+    measured(training, PAIR, "Still", 1)
+    told = [step for step in training.reports(StepDone) if step.noise is not None]
+    assert len(told) > 30
+    counts = [step.noise.measurements for step in told]
+    assert counts == sorted(counts)
+
+
+def test_a_share_of_the_time_is_kept_to_by_measuring_fewer_steps(training):
+    training.run(PAIR, "Still", file=FILE, epochs=2, noise_cost_limit=COST_LIMIT)
+    last = training.reports(StepsFinished)[-1]
+    assert last.noise is None or last.noise.measurements < 40
+
+
+@pytest.fixture(scope="module")
+def on_two_nodes(tmp_path_factory):
+    """Jobs of two nodes with unequal shares, and of two that cannot both measure."""
+    small = replace(PARTS, node_batch=3, micro_batches=1)
+    specs = {
+        "unequal": Spec("Still", [small, replace(MIXED, node_batch=13)], 4, EVERY_STEP, file=FILE),
+        "threads": Spec(
+            "Still", [replace(THREADS, node_batch=10), small], 4, EVERY_STEP, file=FILE
+        ),
+        "rounded": Spec("Still", [small, small], 1, EVERY_STEP | {"wire": "bf16"}, file=FILE),
+        "obstacle": Spec(
+            "Still",
+            [Plan(strategy="gpu_data", processes=2, replicas=2, node_batch=8), small],
+            file=FILE,
+        ),
+    }
+    return train_all(specs, tmp_path_factory.mktemp("noise"), RANK)
+
+
+@pytest.mark.parametrize("name", ["unequal", "threads"])
+def test_scale_of_two_nodes_is_that_of_single_samples(name, on_two_nodes):
+    last = on_two_nodes[name].of(StepsFinished)[-1]
+    assert last.noise is not None
+    assert_true(last.noise)
+
+
+def test_no_node_measures_where_one_cannot(on_two_nodes):
+    last = on_two_nodes["obstacle"].of(StepsFinished)[-1]
+    assert last.noise is None
+    assert last.noise_obstacle
+
+
+def test_nothing_is_told_from_rounded_sums(on_two_nodes):
+    last = on_two_nodes["rounded"].of(StepsFinished)[-1]
+    assert last.noise is None
+    assert last.noise_obstacle == "--wire bf16 rounds what is summed"
