@@ -24,8 +24,12 @@ from planner.plans.stored_plan import find_best as choose_best
 from planner.store import Store
 from planner.trials.reports import ignore
 from planner.tuning.study import StoredTrial
+from planner.worth.batch_advice import MeasuredNoise
 from planner.worth.worth import PlanWorth, assess
 from probes.node import probe
+
+_RECENT_TRAININGS = 20
+"""In which a noise scale is looked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,6 +321,15 @@ def _judge_all(store: Store, found: Sequence[StoredPlan]) -> list[FoundPlan]:
     ]
 
 
+def _find_noise(store: Store, stored: StoredPlan) -> MeasuredNoise | None:
+    """Find the latest noise scale that a training of a plan's use case has measured."""
+    for training in store.trainings.find(use_case=stored.use_case, most=_RECENT_TRAININGS):
+        for epoch in reversed(training.epochs_done):
+            if epoch.noise is not None and epoch.noise.scale and training.id is not None:
+                return MeasuredNoise(noise=epoch.noise, training_id=training.id, epoch=epoch.epoch)
+    return None
+
+
 def _judge_with_trials(store: Store, stored: StoredPlan) -> FoundPlan:
     judged = _judge(store, stored)
     if stored.study_id is None:
@@ -324,5 +337,5 @@ def _judge_with_trials(store: Store, stored: StoredPlan) -> FoundPlan:
     trials = store.trials(stored.study_id)
     facts = store.case_facts(stored.study_id)
     node = store.latest_probe(stored.fingerprint, node=stored.node)
-    worth = assess(stored, trials, facts, node)
+    worth = assess(stored, trials, facts, node, _find_noise(store, stored))
     return replace(judged, trials=tuple(trials), worth=worth)

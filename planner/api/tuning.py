@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from launch.errors import HostUnreachableError, UseCaseError
+from launch.errors import HostUnreachableError, InvalidPlanError, UseCaseError
 from launch.reports import Noted, Warned, Working
 from launch.workers.fork_server_pool import ForkServerPool
 from planner.api._cluster import check_all, run_on_all
@@ -18,14 +18,17 @@ from planner.cluster_tuning.reports import NodeFailed
 from planner.cluster_tuning.task import ClusterPurpose
 from planner.errors import NoPlanError
 from planner.jobs.hosts import Hosts
+from planner.plans.objective import TIME_TO_LOSS
 from planner.plans.software import current_software
 from planner.plans.stored_plan import StoredPlan
 from planner.store import Store
+from planner.time_to_loss.ranking import WeighedTrials, in_real_time, start_by_worth
+from planner.time_to_loss.short_training import Target, measure_objective
 from planner.trials.reports import Listener, ignore
 from planner.trials.runner import TrialRunner
 from planner.tuning.conclusion import TuneOutcome, conclude
 from planner.tuning.findings import Findings
-from planner.tuning.preparation import prepare
+from planner.tuning.preparation import PreparedCase, prepare
 from planner.tuning.tune import Tuner
 from planner.tuning.tune_request import TuneRequest
 from probes.hardware import Hardware
@@ -106,11 +109,17 @@ def tune(
         MachineBusyError: That is so, and ``waits`` is false.
         UseCaseError: The use case or its data are at fault.
         HostUnreachableError: A host failed its checks, before anything was started.
-        NoPlanError: No trial succeeded.
+        NoPlanError: No trial succeeded; or the noise scale that the objective needs is not known.
+        InvalidPlanError: The objective is none for several hosts.
         StoreError: The database cannot be used.
         CancelledError: The search was cancelled before any trial had succeeded.
     """
     hosts, cancellation = hosts or Hosts.this_machine(), cancellation or Cancellation()
+    if request.objective == TIME_TO_LOSS and not hosts.is_local:
+        raise InvalidPlanError(
+            f"--objective {TIME_TO_LOSS} and {len(hosts.machines)} hosts: the batch of all hosts "
+            "decides, which no host chooses alone: use it on one machine"
+        )
     Store.check_location(db)  # before anything is prepared or timed that could not be stored
     for note in (*hosts.notes, Store.find_hazard(db)):
         if note is not None:
@@ -134,10 +143,13 @@ def _tune_here(
         # Only now: a use case or a folder that is no good leaves no database behind.
         with Store.open(db) as store:
             node = _find_or_probe_node(store, node, listener)
-            findings = Findings(request, prepared.facts, node, software, store)
-            tuner = Tuner(findings, runner.start, listener, checked_s=prepared.checked_s)
-            interrupted = tuner.search()
-            outcome = conclude(findings, store, interrupted=interrupted)
+            if request.objective == TIME_TO_LOSS:
+                outcome = _tune_to_loss(request, prepared, node, store, runner, listener)
+            else:
+                findings = Findings(request, prepared.facts, node, software, store)
+                tuner = Tuner(findings, runner.start, listener, checked_s=prepared.checked_s)
+                interrupted = tuner.search()
+                outcome = conclude(findings, store, interrupted=interrupted)
             launch_plan_id = _find_launch_plan_id(store, outcome.plan)
     found = NodeTuneResult(host=hosts.names[0], outcome=outcome, pixel_bytes=prepared.pixel_bytes)
     return TuneResult(
@@ -145,6 +157,51 @@ def _tune_here(
         elapsed_s=time.monotonic() - started,
         interrupted=outcome.interrupted,
         launch_plan_id=launch_plan_id,
+    )
+
+
+def _tune_to_loss(
+    request: TuneRequest,
+    prepared: PreparedCase,
+    node: Hardware,
+    store: Store,
+    runner: TrialRunner,
+    listener: Listener,
+) -> TuneOutcome:
+    """Measure the noise scale in a short training, then search by what samples are worth."""
+    started = time.monotonic()
+    listener(Working(what="measuring the gradient noise scale in a short training"))
+    objective = measure_objective(
+        runner.train_shortly,
+        prepared.facts,
+        node.cpu.usable_cores,
+        listener,
+        budget_s=request.budget_s,
+        target=Target(loss=request.target_loss, accuracy=request.target_accuracy),
+    )
+    listener(Noted(message=f"rates of the search count samples as in {objective.base_batch}"))
+
+    def worth(batch: int) -> float:
+        return objective.efficiency(batch, request.lr_scaling)
+
+    findings = Findings(
+        request, prepared.facts, node, current_software(), WeighedTrials(store, worth)
+    )
+    tuner = Tuner(
+        findings,
+        start_by_worth(runner.start, worth),
+        listener,
+        checked_s=prepared.checked_s + time.monotonic() - started,
+    )
+    interrupted = tuner.search()
+    candidates = findings.candidates()
+    chosen = findings.choose(candidates).plan if candidates else None
+    return conclude(
+        in_real_time(findings, worth),
+        store,
+        interrupted=interrupted,
+        chosen=chosen,
+        objective=objective,
     )
 
 

@@ -165,6 +165,36 @@ def tune(
             "--precision", help_="fp32 keeps the numerics; bf16; auto: either.", metavar="PRECISION"
         ),
     ] = "fp32",
+    objective: Annotated[
+        str,
+        search_option(
+            "--objective",
+            help_="throughput, or time-to-loss: also by what samples are worth in a batch.",
+            metavar="WHAT",
+        ),
+    ] = "throughput",
+    lr_scaling: Annotated[
+        str,
+        search_option(
+            "--lr-scaling",
+            help_="Learning rate of the plan with its batch: none, linear, sqrt.",
+            metavar="HOW",
+        ),
+    ] = "none",
+    target: Annotated[
+        float | None,
+        search_option("--target", help_="Validation loss to predict the time to.", metavar="LOSS"),
+    ] = None,
+    target_accuracy: Annotated[
+        float | None,
+        search_option(
+            "--target-accuracy",
+            help_="The same for an accuracy, such as 0.9.",
+            metavar="A",
+            min=0,
+            max=1,
+        ),
+    ] = None,
     no_cache: Annotated[
         bool,
         search_option("--no-cache", help_="Decode the files in every epoch; store no pictures."),
@@ -187,8 +217,10 @@ def tune(
     verbose: Annotated[bool, option("--verbose", help_="Say why a strategy is not tried.")] = False,
 ) -> None:
     """Search for the fastest way to train a use case."""
+    from launch.noise_scale.efficiency import LR_SCALINGS
     from launch.use_cases import make_workload
     from launch.workload import Workload
+    from planner.plans.objective import OBJECTIVES
 
     out = start_output("tune", as_json=json)
     found = find_hosts(hosts, ssh_config, mpirun, allow_root=allow_run_as_root)
@@ -204,7 +236,15 @@ def tune(
         "budget_s": duration_s("--budget", budget),
         "precision": one_of("--precision", precision, ("fp32", "bf16", "auto")),
         "strategies": strategies_named(strategies),
+        "objective": one_of("--objective", objective, OBJECTIVES),
+        "lr_scaling": one_of("--lr-scaling", lr_scaling, LR_SCALINGS),
     }
+    if objective == OBJECTIVES[0] and (target, target_accuracy) != (None, None):
+        raise UsageError("--target without --objective time-to-loss: give both")
+    if target is not None and target_accuracy is not None:
+        raise typer.BadParameter("--target and --target-accuracy exclude each other: give one")
+    if objective != OBJECTIVES[0] and replay is not None:
+        raise UsageError(f"--objective {objective} and --replay: records tell no noise scale")
 
     # Only now: what they import takes a second, and a slip of the finger is answered at once.
     from planner.tuning.tune_request import TuneRequest
@@ -218,6 +258,8 @@ def tune(
         fresh=fresh,
         epochs=epochs,
         verbose=verbose,
+        target_loss=target,
+        target_accuracy=target_accuracy,
     )
     if detach:
         submit_command(context, JobKind.TUNE, db, out)
@@ -250,6 +292,14 @@ def launch(
     global_batch: Annotated[
         int | None,
         plan_option("--global-batch", help_="Samples per step over all nodes.", metavar="N", min=1),
+    ] = None,
+    lr_scaling: Annotated[
+        str | None,
+        plan_option(
+            "--lr-scaling",
+            help_="Learning rate with the batch: none, linear, sqrt; else as the plan says.",
+            metavar="HOW",
+        ),
     ] = None,
     allow_stale: Annotated[
         bool, plan_option("--allow-stale", help_="Use a plan of other hardware or software.")
@@ -291,6 +341,9 @@ def launch(
     ] = None,
     allow_nan: Annotated[
         bool, faults_option("--allow-nan", help_="Train on where the loss is NaN or infinite.")
+    ] = False,
+    no_noise_scale: Annotated[
+        bool, what_option("--no-noise-scale", help_="Do not measure the gradient noise scale.")
     ] = False,
     keep_best: Annotated[
         bool, faults_option("--keep-best", help_="Keep the weights of the best validation too.")
@@ -350,6 +403,7 @@ def launch(
     from launch.gradient_sync.algorithms import algorithm_names
     from launch.gradient_sync.wire_formats import wire_format_names
     from launch.job import CheckpointConfig
+    from launch.noise_scale.efficiency import LR_SCALINGS
     from launch.use_cases import make_workload
     from planner.commands.launch import launch as launch_job
     from planner.jobs.making import LaunchRequest
@@ -369,6 +423,8 @@ def launch(
         global_batch=global_batch,
         wire=one_of("--wire", wire, wire_format_names()),
         all_reduce=one_of("--all-reduce", all_reduce, algorithm_names()),
+        lr_scaling=None if lr_scaling is None else one_of("--lr-scaling", lr_scaling, LR_SCALINGS),
+        measures_noise=not no_noise_scale,
         keep_shares=keep_shares,
         allow_stale=allow_stale,
         all_hosts=all_hosts,

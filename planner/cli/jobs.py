@@ -102,6 +102,6 @@ def _is_given(context: typer.Context, name: str) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, bool | int):
+    if isinstance(value, bool | int | float):
         return value
     return [str(one) for one in value] if isinstance(value, list | tuple) else str(value)

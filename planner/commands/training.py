@@ -20,6 +20,7 @@ from planner.jobs.training import NetworkUse
 from planner.quantities import format_bytes
 from planner.report.live import LiveDisplay
 from planner.report.output import Output
+from planner.report.runs import noise_span
 from probes import codec
 from probes.timing import Interval
 
@@ -186,6 +187,8 @@ def _epoch_line(epoch: EpochDone, epochs: int) -> str:
     parts += [f"{name} {value:.3f}" for name, value in epoch.metrics.items()]
     if epoch.samples:
         parts.append(f"{epoch.throughput_samples_per_s:.1f} samples/s")
+    if epoch.noise is not None:
+        parts.append(f"noise scale {noise_span(epoch.noise)}")
     return "  ".join(parts)
 
 

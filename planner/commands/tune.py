@@ -15,6 +15,7 @@ from planner.report.live import LiveDisplay
 from planner.report.nodes import PLAN_COLUMNS, failure_json, links_json, plan_row, write_network
 from planner.report.output import Output
 from planner.report.plan_line import describe_plan
+from planner.report.plans import objective_facts
 from planner.report.table import Row
 from planner.supervision.own_job import recorded_job
 from planner.supervision.search_listener import SearchListener
@@ -102,6 +103,8 @@ def _print_plan(outcome: TuneOutcome, then: str, elapsed_s: float, out: Output) 
     )
     for compared in stored.comparisons:
         out.write_line(_comparison_line(compared))
+    for name, value in objective_facts(stored):
+        out.write_line(f"{name:10} {value}")
     if (batch := stored.plan.node_batch) > outcome.default_batch:
         own = outcome.default_batch
         out.write_line(

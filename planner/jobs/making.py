@@ -8,6 +8,7 @@ from pathlib import Path
 
 from launch.errors import InvalidPlanError
 from launch.job import CheckpointConfig, Job, NodeJob
+from launch.noise_scale.estimate import COST_LIMIT
 from launch.plan import Plan
 from launch.shares import NodeLimits
 from launch.strategies import check_plan, load_strategy
@@ -45,6 +46,13 @@ class LaunchRequest:
 
     all_reduce: str = "ring"
     """How they are summed between nodes."""
+
+    lr_scaling: str | None = None
+    """How the learning rate goes with the batch, see `launch.plan.Plan`; ``None``: as the plans
+    say."""
+
+    measures_noise: bool = True
+    """Whether to measure the gradient noise scale."""
 
     keep_shares: bool = False
     """Leave the shares alone while training, even where a node becomes slower."""
@@ -268,9 +276,11 @@ def make_local_job(request: LaunchRequest, plan: NodePlan, runs: Path) -> Job:
 
 
 def _job(request: LaunchRequest, nodes: Sequence[NodeJob], runs: Path) -> Job:
+    scaling = request.lr_scaling or _common_scaling(nodes)
     return Job(
         workload=request.workload,
-        nodes=tuple(nodes),
+        nodes=tuple(replace(node, plan=replace(node.plan, lr_scaling=scaling)) for node in nodes),
+        noise_cost_limit=COST_LIMIT if request.measures_noise else None,
         run_directory=str(runs),
         epochs=request.epochs,
         checkpoint=request.checkpoint,
@@ -282,6 +292,21 @@ def _job(request: LaunchRequest, nodes: Sequence[NodeJob], runs: Path) -> Job:
         keep_best=request.keep_best,
         onnx=None if request.onnx is None else str(request.onnx.absolute()),
     )
+
+
+def _common_scaling(nodes: Sequence[NodeJob]) -> str:
+    """Give the scaling of the learning rate that the plans of all hosts have.
+
+    Raises:
+        InvalidPlanError: They have different ones, and the hosts share one learning rate.
+    """
+    found = {node.plan.lr_scaling: node.host for node in nodes}
+    if len(found) > 1:
+        said = ", ".join(f"{scaling} on {host}" for scaling, host in sorted(found.items()))
+        raise InvalidPlanError(
+            f"the plans scale the learning rate differently ({said}): say how with --lr-scaling"
+        )
+    return next(iter(found))
 
 
 def _node_job(plan: NodePlan, share: int) -> NodeJob:

@@ -14,6 +14,7 @@ from launch.plan import Plan
 from launch.strategies import check_plan
 from planner.errors import PlanFileError
 from planner.plans.measured_steps import MeasuredSteps, StepPoint, steps_from_points
+from planner.plans.objective import Objective
 from planner.plans.stored_plan import Baseline, ComparedPlan, StoredPlan
 from probes import codec
 from probes.codec import Count, Moment, Positive
@@ -91,6 +92,7 @@ class _EvidenceDocument:
     step_time: _StepsDocument | None = None
     gradient_bytes: Count | None = None
     begins_early: bool | None = None
+    objective: Objective | None = None
     created_at: Moment
     software: Mapping[str, str]
 
@@ -168,6 +170,7 @@ def plan_from_json(values: object, *, source: str = "plan") -> StoredPlan:
         step_time=None if found.step_time is None else found.step_time.to_steps(),
         gradient_bytes=found.gradient_bytes,
         begins_early=found.begins_early,
+        objective=found.objective,
         created_at=created_at,
         software=found.software,
     )

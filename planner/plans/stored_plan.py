@@ -9,6 +9,7 @@ from typing import Any
 
 from launch.plan import Plan
 from planner.plans.measured_steps import MeasuredSteps
+from planner.plans.objective import Objective
 from planner.plans.software import release_series
 from probes import codec
 from probes.codec import Count, Positive
@@ -89,6 +90,9 @@ class StoredPlan:
     """Whether a step of several nodes begins before the gradients of the last one are summed;
     ``None`` for plans of the first releases."""
 
+    objective: Objective | None = None
+    """What it was chosen for; ``None`` for throughput."""
+
     study_id: int | None = None
     """Study whose trials are the evidence; ``None`` for a plan from a file."""
 
@@ -110,6 +114,7 @@ class StoredPlan:
             "step_time": None if self.step_time is None else self.step_time.to_json(),
             "gradient_bytes": self.gradient_bytes,
             "begins_early": self.begins_early,
+            "objective": codec.to_builtins(self.objective),
             "created_at": iso_utc(self.created_at),
             "software": dict(self.software),
             "stale": stale,

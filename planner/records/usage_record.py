@@ -77,5 +77,8 @@ class HostUsage:
     samples_per_s: UsageCurve | None
     """Of the whole training, likewise."""
 
+    noise_scale: UsageCurve | None = None
+    """Gradient noise scale in samples, likewise; ``None`` where it was not measured."""
+
     gpus: tuple[GpuUsage, ...] = ()
     """Those of the plan."""

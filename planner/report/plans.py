@@ -9,8 +9,15 @@ from dataclasses import fields
 from typing import Any
 
 from launch.plan import Plan
+from planner.plans.objective import describe_objective
 from planner.plans.stored_plan import StoredPlan
-from planner.quantities import format_bytes, format_interval, format_number, format_range
+from planner.quantities import (
+    format_bytes,
+    format_duration,
+    format_interval,
+    format_number,
+    format_range,
+)
 from planner.report.plan_line import short_settings
 from planner.report.table import Column, Terminal, render_csv, render_facts, render_table
 from planner.tuning.study import StoredTrial
@@ -38,7 +45,7 @@ _FIELDS = (
     *(f"baseline_{part}" for part in ("strategy", "node_batch", "throughput_samples_per_s")),
     *("comparisons", "peak_memory_bytes", "created_at"),
     *("step_time_fixed_s", "step_time_per_sample_s", "step_time_points", "gradient_bytes"),
-    *("begins_early", "use_case_digest"),
+    *("begins_early", "use_case_digest", "objective"),
     *(f"software_{part}" for part in ("python", "torch", "ddlplan")),
     "stale",
 )
@@ -89,6 +96,7 @@ def plan_facts(
         ("peak memory", format_bytes(stored.peak_memory_bytes) or "not known"),
         ("step time", _step_time(stored)),
         ("gradients", format_bytes(stored.gradient_bytes) or "not known"),
+        *objective_facts(stored),
         ("found", f"{stored.created_at:%Y-%m-%d %H:%M} UTC"),
         ("software", ", ".join(f"{name} {value}" for name, value in stored.software.items())),
     ]
@@ -97,11 +105,36 @@ def plan_facts(
     return [*facts, ("stale", "; ".join(reasons) or "no")]
 
 
+def objective_facts(stored: StoredPlan) -> list[tuple[str, str]]:
+    """Say what a plan was chosen for, where that is not throughput, and what is predicted."""
+    if (objective := stored.objective) is None:
+        return []
+    plan, rate = stored.plan, stored.throughput_samples_per_s.median
+    worth = objective.efficiency(plan.node_batch, plan.lr_scaling)
+    facts = [
+        ("objective", f"{objective.name}: {describe_objective(objective)}"),
+        (
+            "worth",
+            f"a sample in batches of {plan.node_batch} is worth {worth:.2f} of one in "
+            f"{objective.base_batch}, learning rate scaling {plan.lr_scaling}",
+        ),
+    ]
+    if objective.target is not None:
+        predicted_s = objective.predict_s(plan.node_batch, plan.lr_scaling, rate)
+        said = (
+            "not predicted: the short training did not reach it"
+            if predicted_s is None
+            else f"reached after about {format_duration(predicted_s)}, predicted"
+        )
+        facts.append(("target", f"{objective.target}: {said}"))
+    return facts
+
+
 def flatten(values: Mapping[str, Any]) -> dict[str, Any]:
     """Join the keys of inner objects to the outer ones; lists and options become JSON text."""
     flat: dict[str, Any] = {}
     for key, value in values.items():
-        if isinstance(value, dict) and key not in ("options", "parameters"):
+        if isinstance(value, dict) and key not in ("options", "parameters", "objective"):
             flat |= {f"{key}_{inner}": item for inner, item in flatten(value).items()}
         elif isinstance(value, dict | list):
             flat[key] = json.dumps(value, sort_keys=True)

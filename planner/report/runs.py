@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from math import isfinite
 
+from launch.noise_scale.estimate import NoiseScale
 from launch.reports import EpochDone
 from planner.plans.stored_plan import utc_now
 from planner.quantities import format_bytes, format_duration, format_number
@@ -50,6 +51,7 @@ _EPOCHS = (
     Column(key="loss", title="LOSS", right=True),
     Column(key="validation", title="VALIDATION", right=True),
     Column(key="metrics", title="METRICS", may_cut=True),
+    Column(key="noise", title="NOISE SCALE", right=True, may_drop=True),
     Column(key="rate", title="SAMPLES/S", right=True),
     Column(key="time", title="TIME", right=True),
 )
@@ -101,10 +103,29 @@ def run_facts(record: TrainingRecord) -> list[tuple[str, str]]:
         ("time", _duration(record)),
         ("epochs", f"{_epochs(record)}, {record.steps} steps"),
         ("speed", _speed(record)),
+        *_noise(record),
         ("run directory", record.run_directory),
     ]
     files = (("weights", record.weights), ("checkpoint", record.checkpoint))
     return facts + [(name, path) for name, path in files if path is not None]
+
+
+def noise_span(noise: NoiseScale) -> str:
+    """Give the scale with its interval: ``312 (250 to 400)``; ``unclear`` where there is none."""
+    if noise.scale is None or noise.low is None or noise.high is None:
+        return "unclear"
+    low, high = format_number(noise.low), format_number(noise.high)
+    return f"{format_number(noise.scale)} ({low} to {high}){'?' if noise.caveat else ''}"
+
+
+def describe_noise(noise: NoiseScale) -> str:
+    """Say what the scale is, what it rests on, and what speaks against it."""
+    basis = f"after {noise.measurements} measurements"
+    if noise.scale is None:
+        return f"unclear {basis}: the mean gradient is not clearly above its noise"
+    span = noise_span(noise).rstrip("?")
+    doubt = "" if noise.caveat is None else f"; not reliable with {noise.caveat}"
+    return f"{span} samples {basis}{doubt}"
 
 
 def _run_row(record: TrainingRecord) -> Row:
@@ -139,6 +160,7 @@ def _epoch_row(epoch: EpochDone) -> Row:
         "loss": _loss(epoch.train_loss) if epoch.samples else "",
         "validation": _loss(epoch.validation_loss),
         "metrics": "  ".join(f"{name} {value:.3f}" for name, value in epoch.metrics.items()),
+        "noise": "" if epoch.noise is None else noise_span(epoch.noise),
         "rate": _number(epoch.throughput_samples_per_s),
         "time": format_duration(epoch.train_time_s + epoch.validation_time_s),
     }
@@ -198,6 +220,16 @@ def _speed(record: TrainingRecord) -> str:
         return "not known: no epoch is done"
     measured = f"{_number(last.throughput_samples_per_s)} samples/s in the last epoch"
     return measured if expected is None else f"{measured}, expected {_number(expected)}"
+
+
+def _noise(record: TrainingRecord) -> list[tuple[str, str]]:
+    """Say what the gradient noise scale was at last, or why it was not measured."""
+    last = _last_trained(record.epochs_done)
+    if last is not None and last.noise is not None:
+        return [("noise scale", describe_noise(last.noise))]
+    if last is not None and last.noise_obstacle is not None:
+        return [("noise scale", f"not measured: {last.noise_obstacle}")]
+    return []
 
 
 def _loss(value: float | None) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from planner.quantities import format_duration, format_interval, format_range
+from planner.quantities import format_duration, format_interval, format_number, format_range
 from planner.report.plan_line import describe_plan
+from planner.report.runs import noise_span
 from planner.report.table import Column, Row, Terminal, render_facts, render_table
+from planner.worth.batch_advice import BatchAdvice, BatchChoice
 from planner.worth.step_parts import StepPart
 from planner.worth.variations import Basis, Variation
 from planner.worth.worth import KnownBaseline, PlanWorth, RunnerUp
@@ -21,6 +23,12 @@ _BASELINES = (
     Column(key="rate", title="SAMPLES/S", right=True),
     Column(key="speedup", title="SPEEDUP"),
     Column(key="paid", title="PAID AFTER"),
+)
+_BATCHES = (
+    Column(key="batch", title="BATCH", right=True),
+    Column(key="rate", title="SAMPLES/S", right=True),
+    Column(key="worth", title="WORTH OF A SAMPLE", right=True),
+    Column(key="time", title="TIME TO A LOSS", right=True),
 )
 _VARIATIONS = (
     Column(key="setting", title="SETTING"),
@@ -43,6 +51,9 @@ def worth_text(worth: PlanWorth, terminal: Terminal) -> str:
         render_table([variation_row(one) for one in known_variations(worth)], _VARIATIONS, terminal)
         if known_variations(worth)
         else "",
+        render_table([batch_row(one) for one in worth.batches.choices], _BATCHES, terminal)
+        if worth.batches
+        else "",
         render_facts(worth_facts(worth), terminal),
     ]
     return "".join(f"\n{text}" for text in found if text)
@@ -51,6 +62,8 @@ def worth_text(worth: PlanWorth, terminal: Terminal) -> str:
 def worth_facts(worth: PlanWorth) -> list[tuple[str, str]]:
     """Give what is said in a line each."""
     facts = [("tuning took", f"{format_duration(worth.tuning_s)} in {worth.num_trials} trials")]
+    if worth.batches is not None:
+        facts.append(("noise scale", describe_advice(worth.batches)))
     if worth.runner_up is not None:
         facts.append(("runner-up", describe_runner_up(worth.runner_up)))
     unknown = dict.fromkeys(
@@ -144,6 +157,27 @@ def variation_row(one: Variation) -> Row:
         "speed": "" if one.speed is None else change(one.speed),
         "basis": one.basis.value,
     }
+
+
+def batch_row(one: BatchChoice) -> Row:
+    """Give what a batch would mean as a row."""
+    return {
+        "batch": str(one.node_batch),
+        "rate": format_number(one.samples_per_s),
+        "worth": f"{one.worth:.2f}",
+        "time": f"{one.time_to_loss:.2f} times",
+    }
+
+
+def describe_advice(advice: BatchAdvice) -> str:
+    """Say where the noise scale is from, and which batch would be soonest at a loss."""
+    noise, best = advice.measured.noise, min(advice.choices, key=lambda one: one.time_to_loss)
+    doubt = "" if noise.caveat is None else f", not reliable with {noise.caveat}"
+    return (
+        f"{noise_span(noise).rstrip('?')} samples after epoch {advice.measured.epoch} of training "
+        f"{advice.measured.training_id}{doubt}; with learning rate scaling {advice.lr_scaling} a "
+        f"batch of {best.node_batch} is soonest at a loss"
+    )
 
 
 def change(ratio: Interval) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,6 +23,10 @@ OPTIONS: Mapping[JobKind, Mapping[str, type]] = {
         "batch_size": int,
         "max_batch": int,
         "precision": str,
+        "objective": str,
+        "lr_scaling": str,
+        "target": float,
+        "target_accuracy": float,
         "no_cache": bool,
         "fresh": bool,
         "verbose": bool,
@@ -33,6 +38,7 @@ OPTIONS: Mapping[JobKind, Mapping[str, type]] = {
         "epochs": int,
         "plan": int,
         "global_batch": int,
+        "lr_scaling": str,
         "allow_stale": bool,
         "checkpoint": str,
         "checkpoint_every": str,
@@ -43,6 +49,7 @@ OPTIONS: Mapping[JobKind, Mapping[str, type]] = {
         "keep_best": bool,
         "onnx": str,
         "tensorboard": str,
+        "no_noise_scale": bool,
         "all_hosts": bool,
         "keep_shares": bool,
         "wire": str,
@@ -95,6 +102,10 @@ def make_arguments(kind: JobKind, request: Mapping[str, Any]) -> list[str]:
         elif wanted is int:
             is_int = isinstance(value, int) and not isinstance(value, bool)
             _check(name, value, is_int, "a whole number")
+            words.append(f"{option}={value}")
+        elif wanted is float:
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            _check(name, value, is_number and math.isfinite(value), "a number")
             words.append(f"{option}={value}")
         else:
             values = value if wanted is list else [value]

@@ -15,12 +15,14 @@ from planner.records.training_record import TrainingRecord, TrainingStatus
 
 _GOES_ON = (
     "plan",
+    "lr_scaling",
     "allow_stale",
     "checkpoint_every",
     "max_restarts",
     "hang_timeout",
     "allow_nan",
     "keep_best",
+    "no_noise_scale",
     "keep_shares",
     "wire",
     "all_reduce",

@@ -20,7 +20,7 @@ _QUANTITIES = (
     *("busy_cores", "machine_busy_cores", "io_wait_cores", "processes", "threads", "memory_bytes"),
     *("received_bytes_per_s", "sent_bytes_per_s"),
 )
-_STEP_QUANTITIES = ("input_wait", "sync_wait", "loss", "samples_per_s")
+_STEP_QUANTITIES = ("input_wait", "sync_wait", "loss", "samples_per_s", "noise_scale")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +124,8 @@ class UsageSeries:
             if steps.samples and math.isfinite(steps.loss_sum):
                 mean = steps.loss_sum / steps.samples
                 yield "loss", _Amount(steps.loss_sum, steps.samples, mean)
+            if (scale := steps.noise_scale) is not None:
+                yield "noise_scale", _Amount(scale * steps.time_s, steps.time_s, scale)
 
     def _curve(self, name: str) -> UsageCurve | None:
         amounts = [point.amounts.get(name) for point in self._points]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from launch.case_facts import CaseFacts
 from launch.errors import UseCaseError
@@ -10,8 +10,8 @@ from launch.liveness.hang import DATA_TIMEOUT_S
 from launch.plan import Plan
 from launch.reports import Described, Report
 from launch.workers.fork_server_pool import ForkServerPool
-from launch.workers.group import WorkerFailure
-from launch.workers.task import Purpose, Task
+from launch.workers.group import ReportReceived, WorkerFailure, WorkerGroup, explain_failure
+from launch.workers.task import Purpose, Task, make_worker_tasks
 from launch.workload import Workload
 from planner.cancellation import Cancellation
 from planner.trials.contender import RunningContender
@@ -19,6 +19,10 @@ from planner.trials.lone_task import log_directory, run_lone_task
 from planner.trials.precision_trial import check_precisions_apart
 from planner.trials.reports import Listener, ignore
 from probes.hardware import Hardware
+
+_POLL_INTERVAL_S = 1.0
+_MANY_EPOCHS = 1000
+"""More than a short training has time for."""
 
 
 class TrialRunner:
@@ -100,6 +104,39 @@ class TrialRunner:
                 self._cancellation,
                 time_limit_s=time_limit_s,
             )
+
+    def train_shortly(self, plan: Plan) -> Iterator[Report | None]:
+        """Train as a launch does, every step measured; it ends with the iteration.
+
+        Yields:
+            What the workers report; ``None`` where they have said nothing for a second.
+
+        Raises:
+            CancelledError: The end was asked for.
+            UseCaseError: A worker failed.
+        """
+        task = Task(
+            purpose=Purpose.TRAIN,
+            workload=self._workload,
+            plan=plan,
+            epochs=_MANY_EPOCHS,
+            noise_cost_limit=1.0,
+        )
+        tasks = make_worker_tasks(task, self._node.cpu.choose_cores(plan.threads))
+        with log_directory() as logs, WorkerGroup(self._servers.get(), tasks, logs) as group:
+            while group.pids or group.has_events():
+                self._cancellation.check()
+                event = group.next_event(_POLL_INTERVAL_S)
+                if event is None:
+                    yield None
+                    continue
+                if failure := explain_failure(group, event):
+                    raise UseCaseError(
+                        f"use case {self._workload.use_case} failed in a short training: "
+                        f"{failure.message}"
+                    )
+                if isinstance(event, ReportReceived):
+                    yield event.report
 
     def start(self, plan: Plan) -> RunningContender:
         """Start the processes of a plan, which then make steps as they are told to.

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from launch.plan import Plan
 from launch.strategies import load_strategy
 from planner.errors import NoPlanError
+from planner.plans.objective import Objective
 from planner.plans.stored_plan import Baseline, ComparedPlan, StoredPlan, utc_now
 from planner.quantities import format_range
 from planner.trials.comparison import compare_results, drift_deviation, rate_interval
@@ -59,7 +61,12 @@ class TuneOutcome:
 
 
 def conclude(
-    findings: Findings, plan_store: PlanStore, *, interrupted: bool = False
+    findings: Findings,
+    plan_store: PlanStore,
+    *,
+    interrupted: bool = False,
+    chosen: Plan | None = None,
+    objective: Objective | None = None,
 ) -> TuneOutcome:
     """Choose the best plan and keep it.
 
@@ -67,6 +74,8 @@ def conclude(
         findings: What the trials showed.
         plan_store: Where the plan is kept.
         interrupted: Whether the search did not come to its end, so that the next one goes on.
+        chosen: The best plan, where it is not the one with the highest throughput.
+        objective: What it was chosen for then.
 
     Raises:
         NoPlanError: No trial succeeded.
@@ -77,7 +86,12 @@ def conclude(
             plan_store.finish_search(findings.study_id)
         raise NoPlanError(findings.explain_no_plan())
     best = findings.choose(candidates)
+    if chosen is not None:
+        known = [*candidates, *findings.current_candidates()]
+        best = next((one for one in reversed(known) if one.plan == chosen), best)
     stored = _stored(findings, best)
+    scaling = findings.request.lr_scaling
+    stored = replace(stored, plan=replace(stored.plan, lr_scaling=scaling), objective=objective)
     short_budget = None if interrupted else _warn_short_budget(findings)
     new = findings.new_results()
     warnings = (
@@ -153,7 +167,7 @@ def _warn_slower(findings: Findings, stored: StoredPlan) -> str | None:
             f"no plan of {', '.join(named)} is faster than the baseline, which is stored: "
             "leave out --strategies to try all"
         )
-    if stored.speedup is None or stored.speedup.median >= 1:
+    if stored.speedup is None or stored.speedup.median >= 1 or stored.objective is not None:
         return None
     limits = {
         "--strategies": named,

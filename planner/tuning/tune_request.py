@@ -10,6 +10,7 @@ from launch.case_facts import CaseFacts
 from launch.errors import InvalidPlanError
 from launch.plan import Plan
 from launch.workload import Workload
+from planner.plans.objective import OBJECTIVES
 from planner.trials.result import Role, TrialResult
 from planner.tuning.choice import Candidate
 from probes.hardware import Hardware
@@ -50,6 +51,14 @@ class TuneRequest:
     """Whether the user wants to know why a strategy is not tried."""
     epochs: int = 10
     """Of the training that a plan is for: compile time is charged once over so many."""
+    objective: str = OBJECTIVES[0]
+    """What plans are ranked by, one of `planner.plans.objective.OBJECTIVES`."""
+    lr_scaling: str = "none"
+    """How the learning rate goes with the batch, as in the plan that is stored."""
+    target_loss: float | None = None
+    """Validation loss to which the time is predicted."""
+    target_accuracy: float | None = None
+    """Accuracy to which it is."""
 
 
 def limit_choices(

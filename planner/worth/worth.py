@@ -11,6 +11,7 @@ from launch.plan import Plan
 from planner.plans.stored_plan import StoredPlan
 from planner.trials.result import Outcome, TrialResult
 from planner.tuning.study import StoredTrial
+from planner.worth.batch_advice import BatchAdvice, MeasuredNoise, advise
 from planner.worth.evidence import Evidence, chance_above_one, interval_json
 from planner.worth.step_parts import StepPart, split_step
 from planner.worth.variations import Variation, vary
@@ -63,6 +64,8 @@ class PlanWorth:
     runner_up: RunnerUp | None = None
     variations: tuple[Variation, ...] = ()
     baselines: tuple[KnownBaseline, ...] = ()
+    batches: BatchAdvice | None = None
+    """What other batches would mean for the time to a loss."""
 
     tuning_s: float
     """Time of the study's trials until the plan was stored."""
@@ -101,6 +104,7 @@ class PlanWorth:
                 }
                 for one in self.baselines
             ],
+            "batches": self.batches and self.batches.to_json(),
             "tuning_s": self.tuning_s,
             "trials": self.num_trials,
         }
@@ -111,6 +115,7 @@ def assess(
     trials: Sequence[StoredTrial],
     facts: CaseFacts | None,
     node: Hardware | None,
+    noise: MeasuredNoise | None = None,
 ) -> PlanWorth | None:
     """Say what a plan is worth; ``None`` where none of its trials are on record.
 
@@ -119,7 +124,10 @@ def assess(
         trials: Those of its study.
         facts: What is trained, if that is on record.
         node: Its machine with measured limits, if there are any.
+        noise: What a training has measured of its use case's gradient noise, if one has.
     """
+    scaled = stored.plan
+    stored = replace(stored, plan=replace(scaled, lr_scaling="none"))  # as its trials were
     evidence = Evidence(trials, stored.created_at)
     result = evidence.find(stored.plan)
     if result is None or result.measurement is None:
@@ -140,6 +148,9 @@ def assess(
         baselines=tuple(
             _find_baselines(stored, evidence, facts, node.cpu.usable_cores if node else None)
         ),
+        batches=None
+        if facts is None
+        else advise(scaled, stored.step_time, noise, facts.default_batch),
         tuning_s=evidence.elapsed_s,
         num_trials=len(evidence.trials),
     )

@@ -32,6 +32,12 @@ _LEARNING = (
         title="Samples per second over time", unit="samples/s", curve=lambda use: use.samples_per_s
     ),
     _UsedQuantity(
+        title="Gradient noise scale over time",
+        unit="samples",
+        curve=lambda use: use.noise_scale,
+        note="Batches far below it keep the worth of each sample, batches far above it waste them.",
+    ),
+    _UsedQuantity(
         title="Waiting for input",
         unit="% of the steps' time",
         curve=lambda use: use.input_wait,

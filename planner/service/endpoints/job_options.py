@@ -14,7 +14,7 @@ from launch.gradient_sync.algorithms import algorithm_names
 from launch.gradient_sync.wire_formats import wire_format_names
 from launch.strategies import strategy_names
 from planner.quantities import parse_duration_s
-from probes.codec import Count, Natural
+from probes.codec import Count, Natural, Positive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +35,10 @@ class TuneOptions:
     batch_size: Count | None = None
     max_batch: Count | None = None
     precision: Literal["fp32", "bf16", "auto"] | None = None
+    objective: Literal["throughput", "time-to-loss"] | None = None
+    lr_scaling: Literal["none", "linear", "sqrt"] | None = None
+    target: Positive | None = None
+    target_accuracy: Positive | None = None
     no_cache: bool = False
     fresh: bool = False
     verbose: bool = False
@@ -44,6 +48,8 @@ class TuneOptions:
         _check_duration("budget", self.budget)
         if self.batch_size is not None and self.max_batch is not None:
             raise ValueError("batch_size and max_batch exclude each other: give one")
+        if self.target is not None and self.target_accuracy is not None:
+            raise ValueError("target and target_accuracy exclude each other: give one")
         known = strategy_names()
         for name in (self.strategies or known[0]).split(","):
             _check_known("strategies", name.strip(), known)
@@ -66,12 +72,14 @@ class LaunchOptions:
     epochs: Count | None = None
     plan: Count | None = None
     global_batch: Count | None = None
+    lr_scaling: Literal["none", "linear", "sqrt"] | None = None
     allow_stale: bool = False
     checkpoint_every: str | None = None
     max_restarts: Natural | None = None
     hang_timeout: str | None = None
     allow_nan: bool = False
     keep_best: bool = False
+    no_noise_scale: bool = False
     all_hosts: bool = False
     keep_shares: bool = False
     wire: str | None = None

@@ -130,6 +130,11 @@ def _add_sweeps(connection: Connection) -> None:
         connection.execute(text(statement.format_map(_WORDS[connection.dialect.name])))
 
 
+def _add_objectives(connection: Connection) -> None:
+    """Add to plans what they were chosen for: version 9."""
+    connection.execute(text("ALTER TABLE plans ADD COLUMN objective JSON"))
+
+
 STEPS: tuple[Callable[[Connection], None], ...] = (
     _add_clusters,
     _add_early_steps,
@@ -138,6 +143,7 @@ STEPS: tuple[Callable[[Connection], None], ...] = (
     _add_comparisons,
     _add_jobs_and_trainings,
     _add_sweeps,
+    _add_objectives,
 )
 """Steps to the next version, the first from version 1 to 2. A step must not use `tables`, which is
 always the newest version."""

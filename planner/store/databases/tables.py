@@ -155,6 +155,7 @@ plans = Table(
     Column("begins_early", Boolean),
     Column("use_case_digest", PlainText),
     Column("comparisons", JSON),
+    Column("objective", JSON(none_as_null=True)),
     # Users write down the number of a plan, so the number of a removed one is not used again.
     sqlite_autoincrement=True,
 )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from launch.errors import InvalidPlanError
 from launch.job import Job
 from launch.plan import Plan
 from launch.workload import Workload
@@ -147,6 +148,30 @@ def test_job_has_each_hosts_plan_with_its_share(both):
     assert job.nodes[0].step_time == both[0].steps.step_time
     assert job.nodes[0].max_batch > 128
     assert codec.decode(codec.encode(job), Job, source="job") == job
+
+
+def test_learning_rate_is_scaled_as_all_plans_say_or_as_the_user_says(store):
+    for node in (FAST, SLOW):
+        stored = plan(node, 40.0)
+        store.save_plan(replace(stored, plan=replace(stored.plan, lr_scaling="linear")))
+    both = find_plans(store, REQUEST, NODES, SOFTWARE, remedy=REMEDY)
+    chosen = verdict_of(both, exchange()).chosen
+    job = make_job(REQUEST, chosen, both, Path("/runs/1"))
+    assert {node.plan.lr_scaling for node in job.nodes} == {"linear"}
+    job = make_job(replace(REQUEST, lr_scaling="sqrt"), chosen, both, Path("/runs/1"))
+    assert {node.plan.lr_scaling for node in job.nodes} == {"sqrt"}
+
+
+def test_plans_that_scale_the_learning_rate_differently_need_a_word_of_the_user(store):
+    store.save_plan(plan(SLOW, 40.0))
+    stored = plan(FAST, 40.0)
+    store.save_plan(replace(stored, plan=replace(stored.plan, lr_scaling="linear")))
+    both = find_plans(store, REQUEST, NODES, SOFTWARE, remedy=REMEDY)
+    chosen = verdict_of(both, exchange()).chosen
+    with pytest.raises(InvalidPlanError, match=r"linear on n1, none on n2\): say how with --lr-sc"):
+        make_job(REQUEST, chosen, both, Path("/runs/1"))
+    job = make_job(replace(REQUEST, lr_scaling="none"), chosen, both, Path("/runs/1"))
+    assert {node.plan.lr_scaling for node in job.nodes} == {"none"}
 
 
 def test_host_that_is_left_out_has_no_part_in_the_job(both):

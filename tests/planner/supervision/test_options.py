@@ -39,6 +39,7 @@ def test_each_option_is_one_word_with_its_value():
         ({"plan": 3}, "no option 'plan'"),
         ({"seed": "3"}, "expected a whole number"),
         ({"seed": True}, "expected a whole number"),
+        ({"target": "low"}, "expected a number"),
         ({"fresh": 1}, "expected true or false"),
         ({"use_case": 3}, "expected a text"),
         ({"use_case": ""}, "expected a text"),

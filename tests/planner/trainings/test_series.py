@@ -81,6 +81,16 @@ def test_waiting_for_sums_is_told_of_each_of_several_hosts():
     assert waiting.values().sync_wait.mean == (0.5, 1.0)
 
 
+def test_noise_scale_is_that_of_the_first_host_where_it_was_measured():
+    filled = series()
+    filled.add(1.0, used(steps=steps()))
+    filled.add(2.0, used(steps=steps(noise_scale=300.0)))
+    assert filled.values().noise_scale.mean == (None, 300.0)
+    other = series(is_first=False)
+    other.add(1.0, used(steps=steps(noise_scale=300.0)))
+    assert other.values().noise_scale is None
+
+
 def test_loss_that_is_no_number_is_left_out_and_later_ones_are_not():
     filled = series()
     filled.add(1.0, used(steps=steps(loss_sum=nan)))

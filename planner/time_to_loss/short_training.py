@@ -1,0 +1,207 @@
+"""Short training: a real one with the use case's own batch, which shows its gradient noise scale.
+
+Each step is measured, and the batch is cut into micro-batches so that there are parts to compare.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from launch.case_facts import CaseFacts
+from launch.errors import UseCaseError
+from launch.noise_scale.estimate import NoiseScale
+from launch.plan import Plan
+from launch.rank.epoch import EpochStatistics
+from launch.reports import EpochDone, Noted, Report, StepDone, StepsFinished, Validated
+from planner.errors import NoPlanError
+from planner.plans.objective import TIME_TO_LOSS, Objective, describe_objective
+from planner.trials.reports import Listener
+
+BUDGET_SHARE, LARGEST_BUDGET_SHARE = 0.25, 0.5
+"""Part of a search's budget that it takes at most, and while the scale is not clear."""
+
+_PARTS = 4
+_LEAST_STEPS = 60
+_NARROW = 0.25
+"""Half width of the interval / scale from which on more steps are not worth their time, once all
+samples were seen."""
+
+_LOSS_STEPS = 20
+"""Last steps whose mean loss is told."""
+
+TrainShortly = Callable[[Plan], Iterator[Report | None]]
+"""Trains with a plan, every step measured: gives its reports, ``None`` once a second at least."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What a training is to reach: a validation loss, or an accuracy."""
+
+    loss: float | None = None
+    accuracy: float | None = None
+
+    def __str__(self) -> str:
+        if self.loss is not None:
+            return f"validation loss {self.loss:g}"
+        return f"accuracy {self.accuracy:g}"
+
+    def value(self, epoch: EpochDone) -> float | None:
+        """Give how far an epoch is above the target; at most 0 where it has reached it.
+
+        Raises:
+            UseCaseError: The use case does not tell its accuracy.
+        """
+        if self.loss is not None:
+            loss = epoch.validation_loss
+            return None if loss is None else loss - self.loss
+        if self.accuracy is None:
+            return None
+        if "accuracy" not in epoch.metrics:
+            raise UseCaseError(
+                f"--target-accuracy {self.accuracy:g} and metrics() without accuracy: use --target"
+            )
+        return self.accuracy - epoch.metrics["accuracy"]
+
+
+def measuring_plan(facts: CaseFacts, cores: int) -> Plan:
+    """Give the plan of the short training: all cores, and parts to compare."""
+    batch = facts.default_batch
+    return Plan(
+        strategy="threads" if cores > 1 else "sequential",
+        node_batch=batch,
+        threads_per_process=cores,
+        micro_batches=min(_PARTS, batch),
+    )
+
+
+def measure_objective(
+    train: TrainShortly,
+    facts: CaseFacts,
+    cores: int,
+    listener: Listener,
+    *,
+    budget_s: float,
+    target: Target,
+    clock: Callable[[], float] = time.monotonic,
+) -> Objective:
+    """Train until the noise scale is known and the target reached, or the time is up.
+
+    Args:
+        train: Trains.
+        facts: What is trained.
+        cores: Of the node.
+        listener: Told what was found.
+        budget_s: Of the search.
+        target: What to reach, if anything.
+        clock: Seconds that only go forward.
+
+    Raises:
+        NoPlanError: The scale is not known after that time.
+        UseCaseError: The target is none that the use case tells of.
+    """
+    if facts.default_batch < 2:
+        raise NoPlanError(
+            f"default_batch={facts.default_batch} and --objective {TIME_TO_LOSS}: a batch of one "
+            "sample has no parts whose gradients could be compared"
+        )
+    course = _Course(facts.default_batch, target)
+    began = clock()
+    for report in train(measuring_plan(facts, cores)):
+        if report is not None:
+            course.add(report)
+        share = BUDGET_SHARE if course.is_clear else LARGEST_BUDGET_SHARE
+        if clock() - began >= share * budget_s or course.is_known:
+            break
+    noise = course.noise
+    if noise is None or not noise.scale or noise.low is None or noise.high is None:
+        why = "its mean gradient is not clearly above its noise" if noise else "none is measured"
+        raise NoPlanError(
+            f"the gradient noise scale is not known after {course.steps} steps, {why}: raise "
+            "--budget, or leave out --objective"
+        )
+    objective = Objective(
+        name=TIME_TO_LOSS,
+        noise_scale=noise.scale,
+        noise_low=noise.low,
+        noise_high=noise.high,
+        base_batch=facts.default_batch,
+        steps=course.steps,
+        train_loss=course.loss,
+        caveat=noise.caveat,
+        target=str(target) if target != Target() else None,
+        target_samples=course.target_samples,
+    )
+    listener(Noted(message=describe_objective(objective)))
+    return objective
+
+
+class _Course:
+    """What a short training has shown so far."""
+
+    def __init__(self, batch: int, target: Target) -> None:
+        self._target = target
+        self._has_target = target != Target()
+        self._statistics = EpochStatistics(1, batch)
+        self._losses: list[float] = []
+        self._samples = 0
+        self._epochs = 0
+        self._before: tuple[int, float] | None = None
+        """Samples and distance from the target at the end of the last epoch."""
+        self.steps = 0
+        self.noise: NoiseScale | None = None
+        self.target_samples: float | None = None
+
+    @property
+    def loss(self) -> float | None:
+        """Mean loss of the last steps; ``None`` where it is not finite."""
+        last = self._losses[-_LOSS_STEPS:]
+        mean = sum(last) / len(last) if last else math.nan
+        return mean if math.isfinite(mean) else None
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether there is a scale at all."""
+        return self.noise is not None and bool(self.noise.scale)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether more steps are not worth their time."""
+        if self._has_target:
+            return self.target_samples is not None and self.steps >= _LEAST_STEPS
+        noise = self.noise
+        if noise is None or not noise.scale or noise.low is None or noise.high is None:
+            return False
+        is_narrow = noise.high - noise.low <= 2 * _NARROW * noise.scale
+        return self._epochs > 0 and self.steps >= _LEAST_STEPS and is_narrow
+
+    def add(self, report: Report) -> None:
+        """Take a report of the training."""
+        match report:
+            case StepDone():
+                self.steps += 1
+                self._samples += report.samples
+                self._losses = [*self._losses[-_LOSS_STEPS:], report.loss]
+                self.noise = report.noise or self.noise
+                self._statistics.add_step(report)
+            case StepsFinished():
+                self._statistics.add_finish(report)
+            case Validated():
+                if (epoch := self._statistics.add_validation(report)) is not None:
+                    self._epochs += 1
+                    self._look_for_target(epoch)
+
+    def _look_for_target(self, epoch: EpochDone) -> None:
+        distance = self._target.value(epoch)
+        if distance is None or self.target_samples is not None:
+            return
+        if distance > 0:
+            self._before = (self._samples, distance)
+        elif self._before is None:  # somewhere in the first epoch: nobody knows where
+            self.target_samples = float(self._samples)
+        else:
+            samples, above = self._before
+            part = above / (above - distance)
+            self.target_samples = samples + part * (self._samples - samples)

@@ -1,0 +1,98 @@
+"""Advice on the batch: what a smaller or larger one would mean for the time to a loss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from launch.noise_scale.efficiency import efficiency
+from launch.noise_scale.estimate import NoiseScale
+from launch.plan import Plan
+from planner.plans.measured_steps import MeasuredSteps
+from probes import codec
+
+_FACTORS = (0.25, 0.5, 1, 2, 4)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredNoise:
+    """A noise scale that a training has measured, and where."""
+
+    noise: NoiseScale
+    training_id: int
+    epoch: int
+    """After which, from 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchChoice:
+    """What one batch would mean, everything else of the plan being the same."""
+
+    node_batch: int
+    samples_per_s: float
+    """By the line through the plan's step times."""
+
+    worth: float
+    """Of a sample, against one in the use case's own batch."""
+
+    time_to_loss: float
+    """Time until some loss / that of the plan as it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchAdvice:
+    """What other batches would mean; the plan's own is among them."""
+
+    measured: MeasuredNoise
+    base_batch: int
+    lr_scaling: str
+    choices: tuple[BatchChoice, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Give everything as plain values for scripts."""
+        values: dict[str, Any] = codec.to_builtins(self)
+        return values
+
+
+def advise(
+    plan: Plan, steps: MeasuredSteps | None, measured: MeasuredNoise | None, base_batch: int
+) -> BatchAdvice | None:
+    """Say what other batches would mean; ``None`` where scale or step times are not known.
+
+    Args:
+        plan: The plan.
+        steps: Its step times with other batches.
+        measured: The noise scale.
+        base_batch: The use case's own batch.
+    """
+    if steps is None or len(steps.points) < 2 or measured is None or not measured.noise.scale:
+        return None
+    scale = measured.noise.scale
+
+    def speed(batch: int) -> tuple[float, float]:
+        rate = batch / steps.step_time.at(batch)
+        return rate, efficiency(scale, batch, base_batch, plan.lr_scaling)
+
+    rate, worth = speed(plan.node_batch)
+    own = rate * worth
+
+    def choices() -> Iterator[BatchChoice]:
+        least = plan.replicas * plan.micro_batches
+        for batch in dict.fromkeys(round(factor * plan.node_batch) for factor in _FACTORS):
+            if batch < least:
+                continue
+            rate, worth = speed(batch)
+            yield BatchChoice(
+                node_batch=batch,
+                samples_per_s=rate,
+                worth=worth,
+                time_to_loss=own / (rate * worth),
+            )
+
+    return BatchAdvice(
+        measured=measured,
+        base_batch=base_batch,
+        lr_scaling=plan.lr_scaling,
+        choices=tuple(choices()),
+    )

@@ -1,0 +1,27 @@
+"""What is said of a noise scale, in one phrase and in one line."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from launch.noise_scale.estimate import NoiseScale
+from planner.report.runs import describe_noise, noise_span
+
+NOISE = NoiseScale(scale=312.4, low=250.1, high=400.2, variance=312.4, square=1.0, measurements=41)
+
+
+def test_scale_has_its_interval():
+    assert noise_span(NOISE) == "312 (250 to 400)"
+    assert describe_noise(NOISE) == "312 (250 to 400) samples after 41 measurements"
+
+
+def test_doubt_is_a_question_mark_and_said_in_full():
+    doubted = replace(NOISE, caveat="BatchNorm")
+    assert noise_span(doubted) == "312 (250 to 400)?"
+    assert describe_noise(doubted).endswith("; not reliable with BatchNorm")
+
+
+def test_scale_that_is_not_known_is_called_unclear():
+    unclear = replace(NOISE, scale=None, low=None, high=None)
+    assert noise_span(unclear) == "unclear"
+    assert "not clearly above its noise" in describe_noise(unclear)

@@ -1,0 +1,163 @@
+"""A search that is shown the time of a sample's worth finds the plan that is soonest at a loss."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from launch.case_facts import CaseFacts
+from launch.noise_scale.efficiency import efficiency
+from launch.plan import Plan
+from launch.reports import StepDone
+from launch.workload import Workload
+from planner.plans.objective import Objective
+from planner.store import Store
+from planner.time_to_loss.ranking import WeighedTrials, in_real_time, start_by_worth
+from planner.trials.reports import ignore
+from planner.trials.result import Role
+from planner.tuning.conclusion import TuneOutcome, conclude
+from planner.tuning.findings import Findings
+from planner.tuning.tune import Tuner
+from planner.tuning.tune_request import TuneRequest
+from probes.hardware import CoreLimit, Cpu, Hardware, Memory
+
+CPU = Cpu(
+    architecture="x86_64",
+    logical_cores=2,
+    usable_cores=2,
+    core_ids=(0, 1),
+    limits=(CoreLimit(source="test", cores=2),),
+)
+NODE = Hardware(node="n1", cpu=CPU, memory=Memory(total_bytes=2**33, usable_bytes=2**33))
+CASE = CaseFacts(
+    default_batch=32,
+    train_samples=60_000,
+    validation_samples=100,
+    parameter_count=1000,
+    parameter_bytes=4000,
+    max_stages=1,
+    digest="sha256:1",
+)
+SOFTWARE = {"python": "3.11.7", "torch": "2.15.0", "ddlplan": "0.1.0"}
+SCALE = 150.0
+FIXED_S, SAMPLE_S = 0.2, 0.002
+"""Of a step on one thread: ten times the batch is twice as fast a sample."""
+
+
+class Machine:
+    """Makes steps in the time that they take, by its own clock."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def step_s(self, plan: Plan) -> float:
+        return FIXED_S + SAMPLE_S * plan.node_batch / plan.threads
+
+    def start(self, plan: Plan) -> RunningPlan:
+        self.now_s += 0.5
+        return RunningPlan(self, plan)
+
+
+class RunningPlan:
+    peak_memory_bytes = 10**8
+    compile_s = None
+    disturbance = None
+
+    def __init__(self, machine: Machine, plan: Plan) -> None:
+        self._machine, self._plan, self._made = machine, plan, 0
+
+    def make_steps(self, count: int, *, time_limit_s: float) -> list[StepDone]:
+        made = []
+        for _ in range(count):
+            time_s = self._machine.step_s(self._plan) * (1 + 0.002 * (self._made % 3 - 1))
+            self._machine.now_s += time_s
+            self._made += 1
+            samples = self._plan.node_batch
+            made.append(StepDone(step=0, epoch=0, time_s=time_s, samples=samples, loss=1.0))
+        return made
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store.open(str(tmp_path / "planner.db")) as opened:
+        yield opened
+
+
+def tune(store: Store, scaling: str) -> TuneOutcome:
+    machine = Machine()
+    request = TuneRequest(
+        workload=Workload(use_case="simplebig"),
+        budget_s=300,
+        strategies=("sequential", "threads"),
+        lr_scaling=scaling,
+    )
+
+    def worth(batch: int) -> float:
+        return efficiency(SCALE, batch, CASE.default_batch, scaling)
+
+    findings = Findings(request, CASE, NODE, SOFTWARE, WeighedTrials(store, worth))
+    tuner = Tuner(
+        findings, start_by_worth(machine.start, worth), ignore, clock=lambda: machine.now_s
+    )
+    interrupted = tuner.search()
+    chosen = findings.choose(findings.candidates()).plan
+    objective = Objective(
+        name="time-to-loss",
+        noise_scale=SCALE,
+        noise_low=SCALE,
+        noise_high=SCALE,
+        base_batch=CASE.default_batch,
+        steps=100,
+    )
+    return conclude(
+        in_real_time(findings, worth),
+        store,
+        interrupted=interrupted,
+        chosen=chosen,
+        objective=objective,
+    )
+
+
+def time_to_loss(batch: int, scaling: str) -> float:
+    step_s = FIXED_S + SAMPLE_S * batch / 2
+    return step_s / batch / efficiency(SCALE, batch, CASE.default_batch, scaling)
+
+
+@pytest.mark.parametrize("scaling", ["none", "linear", "sqrt"])
+def test_batch_is_the_one_that_is_soonest_at_a_loss(scaling, store):
+    """With most samples a second it were the largest."""
+    found = tune(store, scaling).plan
+    batches = [CASE.default_batch * factor for factor in (1, 2, 4, 8)]
+    best = min(time_to_loss(batch, scaling) for batch in batches)
+    assert time_to_loss(found.plan.node_batch, scaling) < 1.02 * best
+    assert found.plan.lr_scaling == scaling
+    assert found.objective.noise_scale == SCALE
+    assert store.get_plan(found.id) == found
+
+
+def test_rates_and_trials_are_stored_as_they_were(store):
+    outcome = tune(store, "linear")
+    machine = Machine()
+    plan = outcome.plan.plan
+    rate = plan.node_batch / machine.step_s(plan)
+    assert outcome.plan.throughput_samples_per_s.median == pytest.approx(rate, rel=0.01)
+    for trial in store.all_trials():
+        known, own = trial.result.measurement, machine.step_s(trial.result.plan)
+        assert known.median_s == pytest.approx(own, rel=0.01)
+    defaults = next(one for one in outcome.plan.comparisons if one.name == "defaults")
+    theirs = defaults.plan.node_batch / machine.step_s(defaults.plan)
+    assert outcome.plan.speedup.median == pytest.approx(rate / theirs, rel=0.01)
+
+
+def test_second_search_goes_on_with_the_times_of_the_first(store):
+    first = tune(store, "linear")
+    again = tune(store, "linear")
+    assert again.plan.plan == first.plan.plan
+    assert any(trial.role is Role.FINAL for trial in again.trials)
+    same = [t for t in again.trials if t.plan == replace(first.plan.plan, lr_scaling="none")]
+    times = [trial.measurement.median_s for trial in same]
+    assert max(times) == pytest.approx(min(times), rel=0.01)

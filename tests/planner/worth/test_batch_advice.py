@@ -1,0 +1,60 @@
+"""What another batch would mean follows from the step times and the noise scale."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from worth_cases import BEST, FACTS, NODE, STORED, TRIALS
+
+from launch.noise_scale.estimate import NoiseScale
+from planner.plans.measured_steps import StepPoint, steps_from_points
+from planner.report.table import Terminal
+from planner.report.worth import worth_text
+from planner.worth.batch_advice import MeasuredNoise, advise
+from planner.worth.worth import assess
+
+NOISE = NoiseScale(scale=96.0, low=80.0, high=120.0, variance=96.0, square=1.0, measurements=50)
+MEASURED = MeasuredNoise(noise=NOISE, training_id=3, epoch=2)
+STEPS = steps_from_points(
+    [StepPoint(node_batch=batch, step_s=0.5 + 0.01 * batch) for batch in (32, 64, 128)]
+)
+
+
+def test_time_to_a_loss_is_that_of_the_samples_worth():
+    plan = replace(BEST, lr_scaling="linear")
+    advice = advise(plan, STEPS, MEASURED, 32)
+    by_batch = {one.node_batch: one for one in advice.choices}
+    assert list(by_batch) == [32, 64, 128, 256, 512]
+    assert by_batch[128].time_to_loss == 1.0
+    assert by_batch[32].worth == 1.0
+    assert by_batch[128].worth == pytest.approx((96 + 32) / (96 + 128))
+    expected = (0.5 + 0.32) / 32 / ((0.5 + 1.28) / 128 / by_batch[128].worth)
+    assert by_batch[32].time_to_loss == pytest.approx(expected)
+
+
+def test_kept_learning_rate_makes_each_step_worth_one():
+    advice = advise(BEST, STEPS, MEASURED, 32)
+    by_batch = {one.node_batch: one for one in advice.choices}
+    assert by_batch[512].worth == pytest.approx(32 / 512)
+    assert min(advice.choices, key=lambda one: one.time_to_loss).node_batch == 32
+
+
+def test_nothing_is_said_without_a_scale_or_step_times():
+    unclear = replace(MEASURED, noise=replace(NOISE, scale=None, low=None, high=None))
+    single = steps_from_points(STEPS.points[:1])
+    assert advise(BEST, STEPS, None, 32) is None
+    assert advise(BEST, STEPS, unclear, 32) is None
+    assert advise(BEST, single, MEASURED, 32) is None
+    assert advise(BEST, None, MEASURED, 32) is None
+
+
+def test_worth_of_a_plan_has_the_advice_beside_throughput():
+    stored = replace(STORED, step_time=STEPS, plan=replace(BEST, lr_scaling="sqrt"))
+    worth = assess(stored, TRIALS, FACTS, NODE, MEASURED)
+    assert worth.baselines == assess(STORED, TRIALS, FACTS, NODE).baselines
+    text = worth_text(worth, Terminal(width=100))
+    assert "WORTH OF A SAMPLE" in text
+    assert "96.0 (80.0 to 120) samples after epoch 2 of training 3" in text
+    assert worth.to_json()["batches"]["lr_scaling"] == "sqrt"
+    assert assess(STORED, TRIALS, FACTS, NODE).to_json()["batches"] is None
