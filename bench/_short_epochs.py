@@ -1,0 +1,21 @@
+"""The digits of `mnist_cnn` in short epochs, so that its loss is known often."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from launch.use_cases.mnist_cnn import MnistCnn
+from torch.utils.data import Dataset, Subset
+
+_SAMPLES, _VALIDATED = 6000, 2000
+
+
+class ShortEpochs(MnistCnn):
+    """Model, loss and optimizer of `mnist_cnn`; a tenth of its digits."""
+
+    name = "short-epochs"
+
+    def dataset(self, data: Path | None, *, train: bool) -> Dataset[Any]:
+        """Give the first digits."""
+        return Subset(super().dataset(data, train=train), range(_SAMPLES if train else _VALIDATED))

@@ -1,0 +1,317 @@
+"""Noise scale that trainings measure, against one found by brute force, and what measuring costs.
+
+Brute force is the gradient of thousands of single samples at the weights that a training has
+reached. The training itself has compared parts of its batches meanwhile: in one process, in unequal
+shares of one batch, and launched with two workers, threads or micro-batches. The cost is that of
+measuring every step, in turns with a training that measures none, divided by how many steps lie
+between two measurements of a launch.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import tempfile
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from _block import BenchError, Output, Required, Result, make_parser, positive, run_bench
+from _trainings import JobTraining
+from _turns import Turn, take_turns
+from safetensors.torch import load_file
+from torch import Tensor
+
+from launch.hosts.host_line import Host
+from launch.job import Job, NodeJob
+from launch.mpi.command import mpi_command
+from launch.mpi.job import MpiJob
+from launch.mpi.settings import MpiSettings
+from launch.noise_scale.estimate import COST_LIMIT, NoiseScale
+from launch.plan import Plan
+from launch.reports import JobFailed, StepDone
+from launch.training.averaging.noise_meter import NoiseMeter
+from launch.use_cases import resolve
+from launch.use_cases._base import UseCase
+from launch.workers.fork_server import ForkServer
+from launch.workers.group import ReportReceived, WorkerGroup, explain_failure
+from launch.workers.task import Purpose, Task, make_worker_tasks
+from launch.workload import Workload
+from probes import codec
+from probes.cpu import read_cpu
+from probes.timing import Interval, paired_ratio
+
+BENCH = Path(__file__).parent
+ALEXNET = f"{BENCH / '_alexnet_in_memory.py'}:AlexNetInMemory"
+SHARES = (32, 8, 24, 4)
+FACTOR = Required(low=1 / 1.3, high=1.3)
+COST = Required(high=0.005)
+_LIMIT_S = 600.0
+_ENDLESS = 1_000_000
+_EVERY_STEP = 1.0
+_SEED = 1
+
+
+def main() -> int:
+    """Measure and show."""
+    parser = make_parser(__doc__)
+    parser.add_argument("--use-case", default="mnist_cnn", help="a built-in one (mnist_cnn)")
+    parser.add_argument("--samples", type=positive, default=3000, help="of brute force (3000)")
+    parser.add_argument(
+        "--steps", type=positive, nargs="*", default=[100, 400, 1600], help="before each (100 ...)"
+    )
+    parser.add_argument("--rounds", type=positive, default=60, help="of turns (60)")
+    parser.add_argument("--seconds", type=float, default=1.0, help="that a turn takes (1)")
+    parser.add_argument("--only", choices=("accuracy", "cost"), help="only a part")
+    arguments = parser.parse_args()
+    os.environ["PYTHONPATH"] = str(BENCH)
+    out = Output("noise_scale", as_json=arguments.json)
+    out.introduce()
+    results: list[Result] = []
+    parts = []
+    if arguments.only != "cost":
+        parts += [_in_one_process(arguments), _launched(arguments)]
+    if arguments.only != "accuracy":
+        parts += [_costs(arguments)]
+    for part in parts:
+        for result in part:
+            out.show([result])
+            results.append(result)
+    return out.conclude(results)
+
+
+def _in_one_process(arguments: Namespace) -> Iterator[Result]:
+    """Train with unequal shares of each batch, and stop now and then for brute force."""
+    case = resolve(arguments.use_case).load()
+    data = case.dataset(None, train=True)
+    torch.manual_seed(_SEED)
+    model = case.model()
+    optimizer = case.optimizer(model.parameters())
+    meter = NoiseMeter(model, is_first=True, cost_limit=_EVERY_STEP)
+    batch = sum(SHARES)
+    batches = _drawn(len(data), batch)  # type: ignore[arg-type]
+    done = 0
+    for steps in sorted(arguments.steps):
+        for _ in range(steps - done):
+            samples = iter(next(batches))
+            optimizer.zero_grad()
+            meter.start_step(batch)
+            for share in SHARES:
+                part = case.collate([data[next(samples)] for _ in range(share)])
+                meter.begin_part(share / batch)
+                (case.step(model, part) * (share / batch)).backward()
+            meter.take(meter.offer())
+            if meter.awaits_average:
+                meter.add_average(p.grad for p in model.parameters() if p.grad is not None)
+            optimizer.step()
+        done = steps
+        model.eval()
+        truth = brute_force(case, model, data, arguments.samples)
+        model.train()
+        shares = ", ".join(map(str, SHARES))
+        yield from _compared(f"shares {shares}, step {steps}", meter.value(), truth)
+
+
+def _launched(arguments: Namespace) -> Iterator[Result]:
+    """Train as a launch does, one epoch, with each way to have parts on one node."""
+    case = resolve(arguments.use_case).load()
+    data = case.dataset(None, train=True)
+    cores = read_cpu().usable_cores
+    batch = case.default_batch
+    plans = {
+        "processes": Plan(
+            strategy="processes", processes=cores, replicas=cores, node_batch=2 * batch
+        ),
+        "threads": Plan(
+            strategy="threads", threads_per_process=cores, replicas=cores, node_batch=2 * batch
+        ),
+        "micro-batches": Plan(
+            strategy="threads", threads_per_process=cores, node_batch=2 * batch, micro_batches=4
+        ),
+    }
+    with ForkServer() as server, tempfile.TemporaryDirectory(prefix="ddlplan-bench-") as name:
+        for kind, plan in plans.items():
+            weights = Path(name, kind)
+            noise, steps = _train(server, arguments.use_case, plan, weights)
+            model = case.model()
+            model.load_state_dict(load_file(weights))
+            model.eval()
+            truth = brute_force(case, model, data, arguments.samples)
+            yield from _compared(f"{kind}, launched, step {steps}", noise, truth)
+            if noise is not None:
+                yield Result(
+                    figure=f"{kind}: steps for each measurement", value=steps / noise.measurements
+                )
+
+
+def _train(
+    server: ForkServer, use_case: str, plan: Plan, weights: Path
+) -> tuple[NoiseScale | None, int]:
+    """Train an epoch; give the last noise scale, and the steps."""
+    task = Task(
+        purpose=Purpose.TRAIN,
+        workload=Workload(use_case=use_case, seed=_SEED),
+        plan=plan,
+        weights=str(weights),
+        noise_cost_limit=COST_LIMIT,
+    )
+    cores = read_cpu().choose_cores(plan.threads)
+    noise, steps = None, 0
+    with WorkerGroup(server, make_worker_tasks(task, cores), weights.parent) as group:
+        while event := group.next_event():
+            if failure := explain_failure(group, event):
+                raise BenchError(f"{failure.message}\n{failure.log_tail}")
+            if isinstance(event, ReportReceived) and isinstance(event.report, StepDone):
+                noise, steps = event.report.noise or noise, steps + 1
+    return noise, steps
+
+
+def brute_force(case: UseCase, model: torch.nn.Module, data: Any, samples: int) -> float:
+    """Give the noise scale by the gradients of single samples, at the model's present weights."""
+    chosen = random.Random(_SEED).sample(range(len(data)), min(samples, len(data)))
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    total = [torch.zeros_like(p, dtype=torch.float64) for p in parameters]
+    squares = 0.0
+    for index in chosen:
+        model.zero_grad()
+        case.step(model, case.collate([data[index]])).backward()
+        for one, parameter in zip(total, parameters, strict=True):
+            gradient = _gradient(parameter)
+            one += gradient
+            squares += float(gradient.square().sum())
+    model.zero_grad()
+    count = len(chosen)
+    mean_square = sum(float((one / count).square().sum()) for one in total)
+    variance = (squares - count * mean_square) / (count - 1)
+    square = mean_square - variance / count  # the mean of so many is off by this much
+    if square <= 0:
+        raise BenchError(f"{count} samples do not show the mean gradient: raise --samples")
+    return variance / square
+
+
+def _gradient(parameter: torch.nn.Parameter) -> Tensor:
+    return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.double()
+
+
+def _compared(name: str, noise: NoiseScale | None, truth: float) -> Iterator[Result]:
+    if noise is None or noise.scale is None or noise.low is None or noise.high is None:
+        raise BenchError(f"{name}: no noise scale was measured: {noise}")
+    yield Result(figure=f"{name}: brute force", value=truth, unit="samples")
+    scale = Interval(median=noise.scale, low=noise.low, high=noise.high, count=noise.measurements)
+    yield Result(figure=f"{name}: measured", value=scale, unit="samples")
+    yield Result(
+        figure=f"{name}: measured / brute force", value=noise.scale / truth, required=FACTOR
+    )
+
+
+def _drawn(samples: int, batch: int) -> Iterator[Sequence[int]]:
+    """Give batches without end, each sample once in each epoch."""
+    draw = random.Random(_SEED)
+    while True:
+        order = draw.sample(range(samples), samples)
+        yield from (order[at : at + batch] for at in range(0, samples - batch + 1, batch))
+
+
+def _costs(arguments: Namespace) -> Iterator[Result]:
+    """Hold trainings that measure no step, every step, and as launches do, against each other."""
+    batch = 2 * resolve(arguments.use_case).load().default_batch
+    cores = read_cpu().usable_cores
+    pair = Plan(strategy="processes", processes=cores, replicas=cores, node_batch=batch)
+    parts = Plan(strategy="threads", threads_per_process=cores, node_batch=batch, micro_batches=4)
+    alexnet = replace(pair, node_batch=8 * cores)
+    for name, use_case, plan in (
+        (f"{arguments.use_case}, processes", arguments.use_case, pair),
+        (f"{arguments.use_case}, micro-batches", arguments.use_case, parts),
+        ("AlexNet, processes", ALEXNET, alexnet),
+    ):
+        yield from _cost(name, use_case, plan, arguments)
+
+
+def _cost(name: str, use_case: str, plan: Plan, arguments: Namespace) -> Iterator[Result]:
+    limits = (None, _EVERY_STEP, COST_LIMIT)
+    with ExitStack() as stack:
+        trainings = [stack.enter_context(_turn(use_case, plan, limit)) for limit in limits]
+        turns = [turn for turn, _ in trainings]
+        found = list(take_turns(turns, rounds=arguments.rounds, seconds=arguments.seconds))
+        usual = trainings[-1][1]
+        between = usual.steps / max(1, usual.measurements)
+    none, every, some = ([times[0] for times in each] for each in zip(*found, strict=True))
+    whole = paired_ratio(list(zip(every, none, strict=True)))
+    yield Result(figure=f"{name}: step without measuring", value=1e3 * median(none), unit="ms")
+    yield Result(figure=f"{name}: time of a step, all measured / none", value=whole)
+    yield Result(figure=f"{name}: steps for each measurement", value=between)
+    yield Result(
+        figure=f"{name}: cost of measuring, of a step",
+        value=Interval(
+            median=(whole.median - 1) / between,
+            low=(whole.low - 1) / between,
+            high=(whole.high - 1) / between,
+            count=whole.count,
+        ),
+        required=COST,
+    )
+    yield Result(
+        figure=f"{name}: time of a step, as launched / none",
+        value=paired_ratio(list(zip(some, none, strict=True))),
+    )
+
+
+class _CountedTraining(JobTraining):
+    """A job that counts its measured steps."""
+
+    def __init__(self, job: MpiJob, document: Path, log: Path) -> None:
+        super().__init__(job, document, log)
+        self.steps = 0
+        self.measurements = 0
+
+    def next_step_s(self, timeout_s: float) -> float | None:
+        if self._job.is_over:
+            raise BenchError(self._log.read_text()[-2000:])
+        report = self._job.next_report(timeout_s)
+        if isinstance(report, JobFailed):
+            raise BenchError(f"{report.message}\n{report.log_tail}")
+        if not isinstance(report, StepDone):
+            return None
+        self.steps += 1
+        self.measurements += report.noise is not None
+        return report.time_s
+
+
+@contextmanager
+def _turn(
+    use_case: str, plan: Plan, cost_limit: float | None
+) -> Iterator[tuple[Turn, _CountedTraining]]:
+    """Start a training without end."""
+    with tempfile.TemporaryDirectory(prefix="ddlplan-bench-") as name:
+        folder = Path(name)
+        (folder / "samples").write_text(str(_ENDLESS * plan.node_batch))
+        job = Job(
+            workload=Workload(use_case=use_case, data=name if use_case == ALEXNET else None),
+            nodes=(NodeJob(host="localhost", plan=plan),),
+            run_directory=name,
+            epochs=_ENDLESS,
+            hang_timeout_s=_LIMIT_S,  # it stands still when it is not its turn
+            noise_cost_limit=cost_limit,
+        )
+        document, log = folder / "job.json", folder / "mpirun.log"
+        document.write_bytes(codec.encode(job))
+        settings = MpiSettings(allow_root=os.geteuid() == 0)
+        program = ["launch.rank", str(document)]
+        hosts = (Host(name="localhost", line=1),)
+        command = mpi_command(hosts, program, settings, os.environ, starts_here=True)
+        with MpiJob(command, log) as running:
+            training = _CountedTraining(running, document, log)
+            turn = Turn([training], warm_up=20)
+            try:
+                yield turn, training
+            finally:
+                turn.close()
+
+
+if __name__ == "__main__":
+    run_bench(main)

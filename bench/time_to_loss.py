@@ -1,0 +1,184 @@
+"""Time to a held-out loss: the plan found for it, the one with most samples a second, a sweep.
+
+Two searches come first: by throughput, and by time to a loss. Then each plan and each batch of the
+sweep trains from several seeds, in turns. What counts is the time of the training steps until the
+validation loss, between the ends of two short epochs, is as low as wanted: the samples until then,
+at the rate of all trainings of the same plan.
+"""
+
+from __future__ import annotations
+
+import math
+from argparse import Namespace
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from _block import (
+    BenchError,
+    Ddlplan,
+    Output,
+    Required,
+    Result,
+    make_parser,
+    positive,
+    root_option,
+    run_bench,
+)
+
+from probes.timing import Interval, paired_ratio
+
+BENCH = Path(__file__).parent
+CASE = f"{BENCH / '_short_epochs.py'}:ShortEpochs"
+SOONER = Required(high=0.6)
+NEAR = Required(high=1.08)
+_FACTORS = (1, 2, 4, 8, 16)
+
+
+def main() -> int:
+    """Measure and show."""
+    parser = make_parser(__doc__)
+    parser.add_argument("--use-case", default=CASE, help="what is trained (digits, short epochs)")
+    parser.add_argument("--target", type=float, default=0.35, help="validation loss (0.35)")
+    parser.add_argument("--budget", default="3m", help="of each search (3m)")
+    parser.add_argument("--epochs", type=positive, default=12, help="at most (12)")
+    parser.add_argument("--seeds", type=positive, default=3, help="trainings of each (3)")
+    parser.add_argument("--lr-scaling", default="linear", help="of the sweep (linear)")
+    arguments = parser.parse_args()
+    out = Output("time_to_loss", as_json=arguments.json)
+    out.introduce()
+    with Ddlplan.in_own_folder() as ddlplan:
+        results = list(_compare(ddlplan, arguments, out))
+    return out.conclude(results)
+
+
+@dataclass(slots=True)
+class Contestant:
+    """A plan with a batch, and what its trainings took."""
+
+    name: str
+    options: list[object]
+    samples: int = 0
+    time_s: float = 0.0
+    needed: dict[int, float] = field(default_factory=dict)
+    """Samples until the target, by seed."""
+
+    @property
+    def rate(self) -> float:
+        """Samples per second over all its trainings."""
+        return self.samples / self.time_s
+
+    def seconds(self) -> dict[int, float]:
+        """Time until the target, by seed, at the rate of all its trainings."""
+        return {seed: needed / self.rate for seed, needed in self.needed.items()}
+
+
+def _compare(ddlplan: Ddlplan, arguments: Namespace, out: Output) -> Iterator[Result]:
+    fastest = _tune(ddlplan, arguments)
+    soonest = _tune(
+        ddlplan, arguments, "--objective", "time-to-loss", "--lr-scaling", arguments.lr_scaling
+    )
+    for name, plan in (("throughput", fastest), ("time to loss", soonest)):
+        out.say(f"{name}: plan {plan['id']}, batch {plan['node_batch']}, {plan['strategy']}")
+    base = soonest["objective"]["base_batch"]
+    out.say(f"noise scale {soonest['objective']['noise_scale']:.0f}, own batch {base}")
+    largest = fastest["node_batch"]
+    scaling = ["--lr-scaling", arguments.lr_scaling]
+    entered = [
+        Contestant("throughput plan", ["--plan", fastest["id"], "--lr-scaling", "none"]),
+        Contestant("throughput plan, rate scaled", ["--plan", fastest["id"], *scaling]),
+        Contestant("time-to-loss plan", ["--plan", soonest["id"]]),
+        *(
+            Contestant(
+                f"batch {base * factor}",
+                ["--plan", soonest["id"], "--global-batch", base * factor, *scaling],
+            )
+            for factor in _FACTORS
+            if base * factor <= max(largest, 8 * base)
+        ),
+    ]
+    for seed in range(arguments.seeds):
+        order = entered if seed % 2 == 0 else entered[::-1]
+        for one in order:
+            _train(ddlplan, arguments, one, seed)
+            said = one.needed.get(seed, math.nan)
+            out.say(f"seed {seed}, {one.name}: {said:.0f} samples at {one.rate:.0f} samples/s")
+    return _results(entered, arguments)
+
+
+def _results(entered: list[Contestant], arguments: Namespace) -> Iterator[Result]:
+    for one in entered:
+        if not one.needed:
+            yield Result(figure=f"{one.name}: trainings that reached the loss", value=0)
+            continue
+        yield Result(
+            figure=f"{one.name}: time to loss {arguments.target:g}",
+            value=_over_seeds(list(one.seconds().values())),
+            unit="s",
+        )
+    plain, scaled, found, *sweep = entered
+    best = min((one for one in sweep if one.needed), key=lambda one: fmean(one.seconds().values()))
+    yield Result(
+        figure="time-to-loss plan / throughput plan",
+        value=_ratio(found, plain),
+        required=SOONER,
+    )
+    yield Result(figure="the same, learning rate scaled alike", value=_ratio(found, scaled))
+    yield Result(
+        figure=f"time-to-loss plan / best of the sweep ({best.name})",
+        value=_ratio(found, best),
+        required=NEAR,
+    )
+
+
+def _ratio(one: Contestant, other: Contestant) -> Interval | float:
+    """Give how long one takes against another; a bound where that one did not reach the loss."""
+    ours, theirs = one.seconds(), other.seconds()
+    if not ours:
+        raise BenchError(f"{one.name} did not reach the loss: raise --epochs or --target")
+    if not theirs:
+        return fmean(ours.values()) / (other.time_s / max(1, len(ours)))
+    return paired_ratio([(ours[seed], theirs[seed]) for seed in ours.keys() & theirs.keys()])
+
+
+def _over_seeds(seconds: list[float]) -> Interval:
+    return Interval(median=fmean(seconds), low=min(seconds), high=max(seconds), count=len(seconds))
+
+
+def _tune(ddlplan: Ddlplan, arguments: Namespace, *more: object) -> Any:
+    found = ddlplan.run(
+        *("tune", "--use-case", arguments.use_case, "--budget", arguments.budget, *more),
+        show_progress=True,
+    )
+    return found.data["plan"]
+
+
+def _train(ddlplan: Ddlplan, arguments: Namespace, one: Contestant, seed: int) -> None:
+    """Train, and add what it took."""
+    done = ddlplan.run(
+        *("launch", "--use-case", arguments.use_case, "--epochs", arguments.epochs),
+        *("--seed", seed, *one.options, *root_option()),
+    )
+    samples, before = 0, None
+    for epoch in done.data["epochs"]:
+        samples += epoch["samples"]
+        loss = epoch["validation_loss"]
+        one.samples += epoch["samples"]
+        one.time_s += epoch["train_time_s"]
+        if seed not in one.needed and loss is not None and loss <= arguments.target:
+            one.needed[seed] = _between(before, (samples, loss), arguments.target)
+        before = (samples, loss)
+
+
+def _between(before: tuple[int, float] | None, after: tuple[int, float], target: float) -> float:
+    """Give the samples after which the loss was as wanted, as if its logarithm fell evenly."""
+    if before is None or before[1] <= after[1]:
+        return float(after[0])
+    part = math.log(before[1] / target) / math.log(before[1] / after[1])
+    return before[0] + part * (after[0] - before[0])
+
+
+if __name__ == "__main__":
+    run_bench(main)
