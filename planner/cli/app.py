@@ -34,6 +34,7 @@ from planner.cli.options import (
     what_option,
 )
 from planner.cli.plans import plans_app
+from planner.cli.report import report
 from planner.cli.runs import runs_app
 from planner.cli.sweeps import sweep_app
 from planner.cli.trials import trials_app
@@ -575,6 +576,9 @@ def serve(
         public_urls=tuple(public_url or ()),
     )
     serve_settings(settings, start_output("serve", as_json=False), opens=open_)
+
+
+app.command(cls=GroupedCommand)(report)
 
 
 def _show_summaries(command: str, summaries: dict[str, str], *, as_json: bool) -> None:

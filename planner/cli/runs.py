@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from planner.cli.grouped_help import GroupedCommand
-from planner.cli.options import DEFAULT_DATABASE, AsJson, Database, MaybeCase, option
-from planner.cli.values import one_of, stored_name
+from planner.cli.options import DEFAULT_DATABASE, AsCsv, AsJson, Database, MaybeCase, option
+from planner.cli.values import check_one_format, one_of, picture_file, stored_name
 from planner.report.output import start_output
 
 runs_app = typer.Typer(
-    help="List and show trainings that were launched.",
+    help="List, show and compare trainings that were launched.",
     invoke_without_command=True,
     rich_markup_mode=None,
 )
+
+TrainingId = Annotated[int, typer.Argument(metavar="ID", help="Number of a training.")]
+PlotFile = Annotated[
+    Path | None, option("--plot", help_="Draw it into an SVG file too.", metavar="FILE")
+]
 
 
 @runs_app.command("list", cls=GroupedCommand)
@@ -32,25 +38,47 @@ def runs_list(
     ] = None,
     db: Database = DEFAULT_DATABASE,
     json: AsJson = False,
+    csv: AsCsv = False,
 ) -> None:
     """Show the trainings, the newest first."""
     from planner.commands.runs import list_runs
     from planner.records.training_record import TrainingStatus
 
     out = start_output("runs list", as_json=json)
+    check_one_format(json=json, csv=csv)
     states = tuple(str(each) for each in TrainingStatus)
     wanted = None if state is None else TrainingStatus(one_of("--state", state, states))
-    list_runs(db, out, use_case and stored_name(use_case), wanted)
+    list_runs(db, out, use_case and stored_name(use_case), wanted, as_csv=csv)
 
 
 @runs_app.command("show", cls=GroupedCommand)
 def runs_show(
-    training_id: Annotated[int, typer.Argument(metavar="ID", help="Number of a training.")],
+    training_id: TrainingId,
     *,
+    plot: PlotFile = None,
     db: Database = DEFAULT_DATABASE,
     json: AsJson = False,
 ) -> None:
     """Show one training: its hosts, its epochs, and what it used."""
     from planner.commands.runs import show_run
 
-    show_run(db, start_output("runs show", as_json=json), training_id)
+    out = start_output("runs show", as_json=json)
+    show_run(db, out, training_id, picture_file(plot))
+
+
+@runs_app.command("compare", cls=GroupedCommand)
+def runs_compare(
+    first: TrainingId,
+    second: TrainingId,
+    *,
+    plot: PlotFile = None,
+    db: Database = DEFAULT_DATABASE,
+    json: AsJson = False,
+    csv: AsCsv = False,
+) -> None:
+    """Compare two trainings: settings, losses, speed, and what they used."""
+    from planner.commands.runs import compare_runs
+
+    out = start_output("runs compare", as_json=json)
+    check_one_format(json=json, csv=csv)
+    compare_runs(db, out, first, second, picture_file(plot), as_csv=csv)

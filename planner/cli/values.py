@@ -89,3 +89,19 @@ def check_one_format(*, json: bool, csv: bool) -> None:
     """Refuse two formats at once."""
     if json and csv:
         raise typer.BadParameter("--json and --csv exclude each other: give one")
+
+
+def picture_file(file: Path | None) -> Path | None:
+    """Check that a picture is wanted in the one format that it is written in."""
+    if file is not None and file.suffix.lower() != ".svg":
+        raise typer.BadParameter(f"--plot {file}: pictures are SVG: name a file that ends in .svg")
+    return file
+
+
+def find_here(mpirun: str | None, *, allow_root: bool) -> Hosts:
+    """Give this machine alone, inside a Slurm allocation too."""
+    from planner.jobs.hosts import HostAccess, Hosts
+
+    access = HostAccess(mpirun=mpirun, allow_root=allow_root)
+    access.check_mpirun()
+    return Hosts.this_machine(access)

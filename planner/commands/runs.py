@@ -13,14 +13,28 @@ from planner.commands.training import describe_onnx
 from planner.errors import NoDatabaseError
 from planner.jobs.training import RUNS
 from planner.records.training_record import TrainingRecord, TrainingStatus
+from planner.report.figures.figure import Figure
+from planner.report.figures.picture import picture
+from planner.report.figures.training_figures import compared_figures, loss_figure, rate_figure
+from planner.report.figures.usage_figures import learning_figures, machine_use_figures
 from planner.report.live import LiveDisplay
 from planner.report.output import Output
-from planner.report.runs import run_text, runs_table
+from planner.report.page.files import write_page
+from planner.report.runs import run_text, runs_csv, runs_table
 from planner.report.table import detect_terminal
+from planner.report.training_comparison import (
+    TrainingComparison,
+    TrainingSide,
+    compared_trainings_csv,
+    compared_trainings_text,
+    side_labels,
+)
 from probes import codec
 
 
-def list_runs(db: str, out: Output, use_case: str | None, state: TrainingStatus | None) -> None:
+def list_runs(
+    db: str, out: Output, use_case: str | None, state: TrainingStatus | None, *, as_csv: bool
+) -> None:
     """Show the trainings. Where nothing was launched yet there are none, which is no error."""
     found: list[TrainingRecord] = []
     states = None if state is None else [state]
@@ -30,18 +44,58 @@ def list_runs(db: str, out: Output, use_case: str | None, state: TrainingStatus 
             out.note("no trainings: ddlplan launch makes one")
     except NoDatabaseError as error:
         out.warn(str(error))
-    if found and not out.as_json:
+    if as_csv:
+        sys.stdout.write(runs_csv(found))
+    elif found and not out.as_json:
         sys.stdout.write(runs_table(found, detect_terminal(sys.stdout, os.environ)))
     out.finish([_to_json(record) for record in found])
 
 
-def show_run(db: str, out: Output, training_id: int) -> None:
-    """Show one training."""
+def show_run(db: str, out: Output, training_id: int, plot: Path | None) -> None:
+    """Show one training, and draw it where a file is named."""
     record = trainings.get(training_id, db=db)
+    usage = trainings.get_usage(training_id, db=db)
+    if plot is not None:
+        by_epoch = [loss_figure(record), rate_figure(record)]
+        figures = [figure for figure in by_epoch if figure is not None]
+        figures += [*learning_figures(usage), *machine_use_figures(usage)]
+        _draw(figures, f"Training {record.id}: {record.use_case}", plot, out)
     if not out.as_json:
-        usage = trainings.get_usage(training_id, db=db)
         sys.stdout.write(run_text(record, usage, detect_terminal(sys.stdout, os.environ)))
     out.finish(_to_json(record))
+
+
+def compare_runs(
+    db: str, out: Output, first_id: int, second_id: int, plot: Path | None, *, as_csv: bool
+) -> None:
+    """Show how two trainings differ, and draw them where a file is named."""
+    first, second = (
+        TrainingSide(record=trainings.get(each, db=db), usage=trainings.get_usage(each, db=db))
+        for each in (first_id, second_id)
+    )
+    comparison = TrainingComparison(first=first, second=second)
+    for warning in comparison.warnings:
+        out.warn(warning)
+    if plot is not None:
+        usage = {
+            label if len(side.usage) == 1 else f"{label}, {host}": use
+            for label, side in zip(side_labels(comparison.sides), comparison.sides, strict=True)
+            for host, use in side.usage.items()
+        }
+        figures = compared_figures([first.record, second.record])
+        figures += [*learning_figures(usage), *machine_use_figures(usage)]
+        _draw(figures, f"Trainings {first_id} and {second_id}", plot, out)
+    if as_csv:
+        sys.stdout.write(compared_trainings_csv(comparison))
+    elif not out.as_json:
+        text = compared_trainings_text(comparison, detect_terminal(sys.stdout, os.environ))
+        sys.stdout.write(text)
+    out.finish(comparison.to_json())
+
+
+def _draw(figures: list[Figure], title: str, file: Path, out: Output) -> None:
+    write_page(file, picture(figures, title), option="--plot")
+    out.note(f"wrote {file}")
 
 
 def export_onnx(

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from math import isfinite
 
 from launch.noise_scale.estimate import NoiseScale
 from launch.reports import EpochDone
-from planner.plans.stored_plan import utc_now
+from planner.plans.stored_plan import iso_utc, utc_now
 from planner.quantities import format_bytes, format_duration, format_number
 from planner.records.training_record import TrainingHost, TrainingRecord, TrainingStatus
 from planner.records.usage_record import HostUsage, UsageCurve
 from planner.report.plan_line import describe_plan
-from planner.report.table import Column, Row, Terminal, render_facts, render_table
+from planner.report.table import Column, Row, Terminal, render_csv, render_facts, render_table
 
 _STYLES = {
     TrainingStatus.DONE: "green",
@@ -68,6 +68,12 @@ _USE = (
     Column(key="gpu", title="GPU", right=True),
     Column(key="power", title="POWER", right=True, may_drop=True),
 )
+_RUN_FIELDS = (
+    *("id", "use_case", "data", "seed", "state", "epochs", "epochs_done", "steps"),
+    *("train_loss", "validation_loss", "throughput_samples_per_s", "expected_samples_per_s"),
+    *("hosts", "plans", "strategies", "started_at", "ended_at", "run_directory", "weights"),
+    "error",
+)
 _MOST_EPOCHS = 20
 """The last ones; the JSON has all."""
 
@@ -75,6 +81,11 @@ _MOST_EPOCHS = 20
 def runs_table(records: Sequence[TrainingRecord], terminal: Terminal) -> str:
     """Give trainings as a table, a line each, and the errors of those that failed."""
     return render_table([_run_row(record) for record in records], _RUNS, terminal)
+
+
+def runs_csv(records: Sequence[TrainingRecord]) -> str:
+    """Give trainings as CSV, a line each, with their last epoch that has trained."""
+    return render_csv([_run_record(record) for record in records], _RUN_FIELDS)
 
 
 def run_text(record: TrainingRecord, usage: Mapping[str, HostUsage], terminal: Terminal) -> str:
@@ -145,6 +156,32 @@ def _run_row(record: TrainingRecord) -> Row:
     }
 
 
+def _run_record(record: TrainingRecord) -> dict[str, object]:
+    last = _last_trained(record.epochs_done)
+    return {
+        "id": record.id,
+        "use_case": record.use_case,
+        "data": record.data,
+        "seed": record.seed,
+        "state": str(record.state),
+        "epochs": record.epochs,
+        "epochs_done": len(record.epochs_done),
+        "steps": record.steps,
+        "train_loss": None if last is None else last.train_loss,
+        "validation_loss": None if last is None else last.validation_loss,
+        "throughput_samples_per_s": None if last is None else last.throughput_samples_per_s,
+        "expected_samples_per_s": record.expected_samples_per_s,
+        "hosts": " ".join(host.host for host in record.hosts),
+        "plans": " ".join("" if h.plan_id is None else str(h.plan_id) for h in record.hosts),
+        "strategies": " ".join(host.plan.strategy for host in record.hosts),
+        "started_at": iso_utc(record.started_at),
+        "ended_at": None if record.ended_at is None else iso_utc(record.ended_at),
+        "run_directory": record.run_directory,
+        "weights": record.weights,
+        "error": record.error,
+    }
+
+
 def _host_row(host: TrainingHost) -> Row:
     return {
         "host": host.host,
@@ -182,6 +219,30 @@ def _use_row(host: str, use: HostUsage) -> Row:
         "gpu": " ".join(filter(None, map(_percent, utilisation))),
         "power": f"{sum(power):.0f} W" if power else "",
     }
+
+
+def mean_use(usage: Mapping[str, HostUsage]) -> dict[str, str]:
+    """Give what the hosts of a training used on average, added up, as names and texts.
+
+    Waits are of the host that waited most. What is not on record of each host is left out.
+    """
+    used = [use for use in usage.values() if use.time_s]
+    facts: dict[str, str] = {}
+    for name, quantity, text in _SUMMED_USE:
+        curves = [getattr(use, quantity) for use in used]
+        values = [_mean(use, curve) for use, curve in zip(used, curves, strict=True)]
+        means = [mean for mean in values if mean is not None]
+        if used and len(means) == len(used):
+            facts[name] = text(sum(means))
+    for name, quantity, text in _MOST_USE:
+        most = [v for use in used if (v := _maximum(getattr(use, quantity))) is not None]
+        if used and len(most) == len(used):
+            facts[name] = text(sum(most))
+    for name, quantity in _WAITS:
+        waits = [v for use in used if (v := _mean(use, getattr(use, quantity))) is not None]
+        if waits:
+            facts[name] = _percent(max(waits))
+    return facts
 
 
 def _mean(use: HostUsage, curve: UsageCurve | None) -> float | None:
@@ -254,3 +315,17 @@ def _percent(value: float | None) -> str:
 
 def _bytes(value: float | None) -> str:
     return "" if value is None else format_bytes(round(value))
+
+
+_TextOf = Callable[[float | None], str]
+_SUMMED_USE: tuple[tuple[str, str, _TextOf], ...] = (
+    ("cores in use", "busy_cores", _decimal),
+    ("cores waiting for a disk", "io_wait_cores", _decimal),
+    ("received a second", "received_bytes_per_s", _bytes),
+    ("sent a second", "sent_bytes_per_s", _bytes),
+)
+_MOST_USE: tuple[tuple[str, str, _TextOf], ...] = (
+    ("memory, at most", "memory_bytes", _bytes),
+    ("threads, at most", "threads", _whole),
+)
+_WAITS = (("waiting for input", "input_wait"), ("waiting for gradients", "sync_wait"))

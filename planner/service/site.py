@@ -32,6 +32,7 @@ from planner.service.pages import (
 from planner.service.pages.query import QueryError
 from planner.service.pages.rendering import render
 from planner.service.pages.view import Context, Page, PageRequest, ShowPage, View
+from planner.service.papers import page as papers_page
 from planner.service.requests.terminal import tell_terminal
 
 __all__ = ["Page", "PageRequest", "Site"]
@@ -52,6 +53,7 @@ _PAGES: Mapping[str, ShowPage] = {
     "/jobs": lists.show_jobs,
     "/jobs/{id}": job.show,
     "/compare": compare.show,
+    "/papers": papers_page.show,
     "/search": search.show,
 }
 

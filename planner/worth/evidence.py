@@ -53,18 +53,19 @@ class Evidence:
         one, two = self.find(plan), self.find(other)
         if one is None or two is None:
             return None
-        return compare_results(one, two) or _unpaired_ratio(one, two)
+        if (paired := compare_results(one, two)) is not None:
+            return paired
+        # No round in common: by their rates without the machine's drift.
+        below, above = one.throughput_samples_per_s(), two.throughput_samples_per_s()
+        return None if below is None or above is None else ratio_of_rates(below, above)
 
 
-def _unpaired_ratio(slow: TrialResult, fast: TrialResult) -> Interval | None:
-    """Compare plans that had no round in common, by their rates without the machine's drift.
+def ratio_of_rates(below: Interval, above: Interval) -> Interval:
+    """Give the second rate / the first, where they were not measured side by side.
 
     The two intervals are joined by their distances on the log scale, as two sides of a right
     angle (Zou and Donner, "Construction of confidence limits about effect measures", 2008).
     """
-    below, above = slow.throughput_samples_per_s(), fast.throughput_samples_per_s()
-    if below is None or above is None:
-        return None
     centre = above.median / below.median
     down = math.hypot(math.log(above.median / above.low), math.log(below.high / below.median))
     up = math.hypot(math.log(above.high / above.median), math.log(below.median / below.low))

@@ -42,6 +42,9 @@ class Curve:
     label: str
     points: Points
 
+    spread: Sequence[tuple[float, float, float]] = ()
+    """Intervals around points: x, and the two ends of y."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialPoint:
@@ -83,6 +86,7 @@ def line_plot(
     """
     shown = curves[:MOST_CURVES]
     values = [y for curve in shown for _, y in curve.points if y is not None]
+    values += [end for curve in shown for _, low, high in curve.spread for end in (low, high)]
     level = [] if reference is None else [reference[1]]
     places = [x for curve in shown for x, _ in curve.points]
     first, last = ends or (min(places), max(places))
@@ -105,6 +109,11 @@ def line_plot(
     for number, curve in enumerate(shown):
         known = [(x, y if y is not None and math.isfinite(y) else None) for x, y in curve.points]
         points = thin(known, most)
+        spread = "".join(
+            f"M{x_axis.at(x):.1f} {y_axis.at(low):.1f}V{y_axis.at(high):.1f}"
+            for x, low, high in curve.spread
+        )
+        parts.append(path("spread", spread) if spread else "")
         places_of = [(x_axis.at(x), None if y is None else y_axis.at(y)) for x, y in points]
         parts.append(path(f"curve c{number}", _line(places_of)))
         if len(points) <= _FEW:

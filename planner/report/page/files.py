@@ -10,8 +10,13 @@ from launch.system.durable_files import explain_os_error, replace_durably, write
 from planner.errors import UsageError
 
 
-def write_page(path: Path, text: str) -> None:
+def write_page(path: Path, text: str, *, option: str = "--html") -> None:
     """Write a page in place of what the file held; until it is complete, that stays.
+
+    Args:
+        path: Of the file.
+        text: What is in it.
+        option: That named the file.
 
     Raises:
         UsageError: The file cannot be written.
@@ -22,7 +27,9 @@ def write_page(path: Path, text: str) -> None:
             file.write(text.encode(errors="backslashreplace"))
         replace_durably(new, path)
     except OSError as error:
-        raise UsageError(f"--html {path}: {explain_os_error(error)}: name another file") from error
+        raise UsageError(
+            f"{option} {path}: {explain_os_error(error)}: name another file"
+        ) from error
     finally:
         with suppress(OSError):
             new.unlink()

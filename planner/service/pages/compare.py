@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from planner.api import machines, plans, trainings
 from planner.api.plans import FoundPlan
-from planner.quantities import format_bytes, format_duration, format_interval, format_number
+from planner.quantities import format_bytes, format_interval
 from planner.records.machine_record import MachineRecord
 from planner.records.training_record import TrainingRecord
 from planner.report.comparison import compare
@@ -15,6 +15,7 @@ from planner.report.figures.plan_figures import compared_plans_figure
 from planner.report.figures.training_figures import compared_figures
 from planner.report.hardware import hardware_facts
 from planner.report.plans import plan_settings
+from planner.report.training_comparison import training_facts
 from planner.service.pages.query import find_numbers
 from planner.service.pages.view import Context, PageRequest, View, reasons_here
 
@@ -91,32 +92,9 @@ def _compare_trainings(found: Sequence[TrainingRecord]) -> Mapping[str, object]:
     return {
         "names": [f"Training {one.id}" for one in found],
         "links": [f"/trainings/{one.id}" for one in found],
-        "rows": _rows([_training_facts(one) for one in found]),
+        "rows": _rows([training_facts(one, {}) for one in found]),
         "figures": compared_figures(found),
         "conclusions": [],
-    }
-
-
-def _training_facts(one: TrainingRecord) -> dict[str, str]:
-    last = one.epochs_done[-1] if one.epochs_done else None
-    validated = [e.validation_loss for e in one.epochs_done if e.validation_loss is not None]
-    expected = one.expected_samples_per_s
-    return {
-        "use case": one.use_case,
-        "state": str(one.state),
-        "hosts": " ".join(host.host for host in one.hosts),
-        "plans": " ".join(str(host.plan_id) for host in one.hosts if host.plan_id is not None),
-        "global batch": str(sum(host.plan.node_batch for host in one.hosts)),
-        "seed": str(one.seed),
-        "epochs": f"{len(one.epochs_done)} of {one.epochs}",
-        "loss, last epoch": f"{last.train_loss:.4g}" if last else "",
-        "validation loss, best epoch": f"{min(validated):.4g}" if validated else "",
-        "samples/s, last epoch": format_number(last.throughput_samples_per_s) if last else "",
-        "samples/s, predicted": format_number(expected) if expected else "",
-        "time of all epochs": format_duration(
-            sum(e.train_time_s + e.validation_time_s for e in one.epochs_done)
-        ),
-        "started": f"{one.started_at:%Y-%m-%d %H:%M} UTC",
     }
 
 

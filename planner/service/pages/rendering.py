@@ -42,6 +42,7 @@ _NAVIGATION = (
     ("/sweeps", "Sweeps"),
     ("/jobs", "Jobs"),
     ("/compare", "Compare"),
+    ("/papers", "Papers"),
 )
 
 

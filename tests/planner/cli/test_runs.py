@@ -54,6 +54,17 @@ def test_training_is_listed_and_shown_with_its_epochs_and_what_it_used(tuned, la
     assert any(usage.samples_per_s.mean)
     assert usage.sync_wait is None
 
+    drawn = tuned.run("runs", "show", 1, "--plot", "one.svg")
+    assert drawn.code == 0, drawn.err
+    assert (tuned.folder / "one.svg").read_text().startswith("<svg xmlns=")
+    assert "wrote one.svg" in drawn.err
+    compared = tuned.data("runs", "compare", 1, 1, "--plot", "two.svg")
+    assert compared["differences"] == []
+    assert compared["verdict"].startswith("no difference of speed shown")
+    assert tuned.run("runs", "compare", 1, 1, "--csv").out.startswith("field,differs,first,second")
+    assert tuned.run("runs", "list", "--csv").out.splitlines()[1].startswith("1,")
+    assert tuned.run("runs", "show", 1, "--plot", "one.png").code == 2
+
     text = tuned.run("runs", "show", 1).out
     assert "state          done" in text
     assert f"weights        {shown['weights']}" in text

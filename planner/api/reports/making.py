@@ -1,0 +1,43 @@
+"""Making of papers' tables from what a database holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from planner.paper_tables import load_paper, paper_names
+from planner.paper_tables._base import Paper
+from planner.paper_tables._collecting import collect
+from planner.paper_tables._values import PaperSection
+
+
+def make(
+    papers: Sequence[str] | None = None,
+    *,
+    reasons: Mapping[str, str] | None = None,
+    db: str = "planner.db",
+) -> list[PaperSection]:
+    """Make the papers' tables and plots from what is stored; start nothing.
+
+    Example:
+        >>> from planner.api import reports
+        >>> reports.make(["lerat_2022"])[0].tables[0].title  # doctest: +SKIP
+        'SimpleBig (AlexNet), one node, CPU'
+
+    Args:
+        papers: Names; all where left out.
+        reasons: Why something could not be measured just now, as `measure` gives them.
+        db: Database; where there is none yet, all figures are missing.
+
+    Raises:
+        UsageError: There is no paper of a name.
+        StoreError: The database cannot be used.
+    """
+    chosen = load_papers(papers)
+    held = collect(chosen, db, reasons or {})
+    return [paper.section(held) for paper in chosen]
+
+
+def load_papers(names: Sequence[str] | None) -> list[Paper]:
+    """Give the papers of some names, or all, in the order of a report."""
+    papers = [load_paper(name) for name in (paper_names() if names is None else names)]
+    return sorted(papers, key=lambda paper: paper.order)

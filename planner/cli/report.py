@@ -1,0 +1,110 @@
+"""Command line of ``ddlplan report``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from planner.cli.options import (
+    DEFAULT_DATABASE,
+    AllowRoot,
+    AsJson,
+    Database,
+    Mpirun,
+    NoWait,
+    named,
+    option,
+)
+from planner.cli.values import check_data, duration_s, find_here, one_of
+from planner.errors import UsageError
+from planner.report.output import start_output
+
+
+def report(
+    *,
+    measure: Annotated[
+        bool, option("--measure", help_="Measure on this machine what is missing.")
+    ] = False,
+    budget: Annotated[
+        str, option("--budget", help_="Time for that: 90s, 30m, 1h.", metavar="DURATION")
+    ] = "30m",
+    papers: Annotated[
+        str | None, option("--papers", help_="Only these: a,b,...", metavar="NAMES")
+    ] = None,
+    data: Annotated[
+        list[str] | None,
+        option(
+            "--data",
+            help_="Folder of a use case's data, as mnist_cnn=DIR; may be repeated.",
+            metavar="NAME=PATH",
+        ),
+    ] = None,
+    out_folder: Annotated[
+        Path | None,
+        option("--out", help_="Folder for its files.", parser=named, metavar="DIR"),
+    ] = None,
+    format_: Annotated[
+        str | None,
+        option("--format", help_="Of the files: md,csv,html (all by default).", metavar="NAMES"),
+    ] = None,
+    no_wait: NoWait = False,
+    mpirun: Mpirun = None,
+    allow_run_as_root: AllowRoot = False,
+    db: Database = DEFAULT_DATABASE,
+    json: AsJson = False,
+) -> None:
+    """Show papers' tables with your figures beside the published ones."""
+    from planner.paper_tables import load_paper
+
+    out = start_output("report", as_json=json)
+    if format_ is not None and out_folder is None:
+        raise UsageError(f"--format {format_} and no --out: name a folder for the files")
+    formats = _formats(format_)
+    names = None if papers is None else _names("--papers", papers)
+    for name in names or ():
+        load_paper(name)
+    budget_s = duration_s("--budget", budget)
+    folders = dict(_folder(text) for text in data or ())
+    hosts = find_here(mpirun, allow_root=allow_run_as_root)
+    for folder in folders.values():
+        check_data(folder, hosts)
+    from planner.commands.report import ReportOptions, make_report
+
+    make_report(
+        ReportOptions(
+            papers=names,
+            measures=measure,
+            budget_s=budget_s,
+            data=folders,
+            hosts=hosts,
+            waits=not no_wait,
+            folder=out_folder,
+            formats=formats,
+        ),
+        db,
+        out,
+    )
+
+
+def _names(option_name: str, text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not names:
+        raise typer.BadParameter(f"{option_name} {text!r}: name at least one")
+    return names
+
+
+def _formats(text: str | None) -> tuple[str, ...]:
+    from planner.report.papers.files import FORMATS
+
+    if text is None:
+        return FORMATS
+    return tuple(one_of("--format", name, FORMATS) for name in _names("--format", text))
+
+
+def _folder(text: str) -> tuple[str, Path]:
+    name, sign, folder = text.partition("=")
+    if not (name and sign and folder):
+        raise typer.BadParameter(f"--data {text!r}: write NAME=PATH, such as mnist_cnn=data/mnist")
+    return name, Path(folder)

@@ -1,0 +1,123 @@
+"""The command ``ddlplan report``."""
+
+from __future__ import annotations
+
+import os
+import sys
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from planner.api import reports, trainings
+from planner.commands.signals import cancel_on_signals
+from planner.errors import NoDatabaseError
+from planner.jobs.hosts import Hosts
+from planner.paper_tables._values import PaperSection
+from planner.plans.stored_plan import utc_now
+from planner.quantities import printable
+from planner.report.live import LiveDisplay
+from planner.report.output import Output
+from planner.report.papers.files import report_files
+from planner.report.papers.folder import ReportFolder
+from planner.report.papers.tables import paper_table_json, paper_table_text
+from planner.report.table import Terminal, detect_terminal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportOptions:
+    """What the user asks of a report."""
+
+    papers: tuple[str, ...] | None
+    measures: bool
+    budget_s: float
+    data: Mapping[str, Path]
+    hosts: Hosts
+    waits: bool
+
+    folder: Path | None
+    """For its files; ``None`` where only text is wanted."""
+
+    formats: tuple[str, ...]
+
+
+def make_report(options: ReportOptions, db: str, out: Output) -> None:
+    """Show the papers' tables, and write their files where a folder is named."""
+    folder = None if options.folder is None else ReportFolder(options.folder)
+    if folder is not None:
+        before = reports.make(options.papers, db=db)
+        folder.check(report_files(before, utc_now(), options.formats))
+    done: Sequence[str] = ()
+    reasons: Mapping[str, str] = {}
+    if options.measures:
+        measured = _measure(options, db, out)
+        done, reasons = measured.done, measured.reasons
+    try:
+        trainings.find(most=1, db=db)
+    except NoDatabaseError as error:
+        out.warn(str(error))
+    sections = reports.make(options.papers, reasons=reasons, db=db)
+    files: list[Path] = []
+    if folder is not None:
+        files = folder.write(report_files(sections, utc_now(), options.formats))
+    _show(sections, out)
+    for file in files:
+        out.note(f"wrote {file}")
+    out.finish(
+        {
+            "papers": [_section_json(section) for section in sections],
+            "measured": list(done),
+            "files": [str(file) for file in files],
+        }
+    )
+
+
+def _measure(options: ReportOptions, db: str, out: Output) -> reports.Measured:
+    request = reports.MeasureRequest(
+        budget_s=options.budget_s,
+        papers=options.papers,
+        data=options.data,
+        hosts=options.hosts,
+        waits=options.waits,
+    )
+    with LiveDisplay(out) as display:
+        return reports.measure(
+            request,
+            db=db,
+            listener=display,
+            make_cancellation=partial(cancel_on_signals, out.warn),
+        )
+
+
+def _show(sections: Sequence[PaperSection], out: Output) -> None:
+    terminal = detect_terminal(sys.stdout, os.environ)
+    for section in sections:
+        for table in section.tables:
+            out.write_line(table.title)
+            if not out.as_json:
+                sys.stdout.write(paper_table_text(table, terminal))
+            source = [] if table.source is None else [f"Published: {table.source}."]
+            for note in (*source, *table.notes):
+                for line in _wrapped(note, terminal):
+                    out.write_line(f"  {line}")
+            out.write_line("")
+
+
+def _wrapped(text: str, terminal: Terminal) -> list[str]:
+    if terminal.width is None:
+        return [printable(text)]
+    return textwrap.wrap(printable(text), max(20, terminal.width - 2), break_on_hyphens=False)
+
+
+def _section_json(section: PaperSection) -> dict[str, object]:
+    return {
+        "name": section.name,
+        "title": section.title,
+        "citation": section.citation,
+        "tables": [paper_table_json(table) for table in section.tables],
+        "figures": [
+            {"key": plot.key, "title": plot.title, "notes": list(plot.notes)}
+            for plot in section.plots
+        ],
+    }

@@ -1,0 +1,73 @@
+"""Collecting of what a database holds of the papers' use cases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from planner.errors import NoDatabaseError
+from planner.paper_tables._base import Paper
+from planner.paper_tables._evidence import StoredEvidence, StudyEvidence, TrainingEvidence
+from planner.records.machine_record import MachineRecord
+from planner.store import Store
+from planner.sweeps.sweep_record import StoredSweep
+
+_MOST_MACHINES = 6
+_MOST_TRIALS = 2000
+_MOST_TRAININGS = 100
+_MOST_SWEEPS = 6
+
+
+def collect(papers: Sequence[Paper], db: str, reasons: Mapping[str, str]) -> StoredEvidence:
+    """Read what is stored; nothing where there is no database yet.
+
+    Args:
+        papers: Whose use cases.
+        db: Database.
+        reasons: Why something could not be measured just now, by its key.
+
+    Raises:
+        StoreError: The database cannot be used.
+    """
+    cases = sorted({case for paper in papers for case in paper.use_cases})
+    try:
+        with Store.open(db, create=False) as store:
+            machines = store.catalog.machines()
+            return StoredEvidence(
+                studies={case: list(_studies(store, case, machines)) for case in cases},
+                trainings={case: list(_trainings(store, case)) for case in cases},
+                sweeps={case: list(_sweeps(store, case)) for case in cases},
+                reasons=reasons,
+            )
+    except NoDatabaseError:
+        return StoredEvidence(reasons=reasons)
+
+
+def _studies(store: Store, case: str, machines: Sequence[MachineRecord]) -> Iterator[StudyEvidence]:
+    """Give the latest study in fp32 of each machine, of the machines that were tuned last."""
+    known = {(one.name, one.fingerprint): one for one in machines}
+    seen: set[tuple[str, str]] = set()
+    for record in store.catalog.studies(use_case=case):
+        place = record.node, record.fingerprint
+        if place in seen or record.precision != "fp32" or len(seen) == _MOST_MACHINES:
+            continue
+        trials = store.catalog.trials(study_id=record.id, most=_MOST_TRIALS)[::-1]
+        if any(trial.result.outcome.has_times for trial in trials):
+            seen.add(place)
+            yield StudyEvidence(
+                record=record,
+                trials=trials,
+                machine=known.get(place),
+                has_plan=bool(store.catalog.plans(study_id=record.id, most=1)),
+            )
+
+
+def _trainings(store: Store, case: str) -> Iterator[TrainingEvidence]:
+    for record in store.trainings.find(use_case=case, most=_MOST_TRAININGS):
+        if record.steps and record.id is not None:
+            yield TrainingEvidence(record=record, usage=store.trainings.usage(record.id))
+
+
+def _sweeps(store: Store, case: str) -> Iterator[StoredSweep]:
+    for record in store.sweeps.find(case, most=_MOST_SWEEPS):
+        if record.num_points and record.id is not None:
+            yield store.sweeps.get(record.id)

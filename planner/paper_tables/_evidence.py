@@ -1,0 +1,211 @@
+"""Stored evidence: the studies and trainings of a database that reports are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from launch.case_facts import CaseFacts
+from launch.plan import Plan
+from launch.strategies import load_strategy, strategy_names
+from planner.records.machine_record import MachineRecord
+from planner.records.study_record import StudyRecord
+from planner.records.training_record import TrainingRecord
+from planner.records.usage_record import HostUsage
+from planner.sweeps.sweep_record import StoredSweep
+from planner.trainings.rates import training_rate
+from planner.trials.result import Role, TrialResult
+from planner.tuning.study import StoredTrial
+from planner.worth.evidence import Evidence
+from probes.hardware import Hardware
+from probes.timing import Interval
+
+
+def is_on_gpus(plan: Plan) -> bool:
+    """Whether a plan computes on GPUs."""
+    return set(plan.devices) != {"cpu"}
+
+
+_COMPARED_STEPS = 12
+"""Of the default batch: two plans get warm and have two turns each, on one core more slowly."""
+
+_SHORTEST_S = 3.0
+"""Of a training whose use over time shows anything."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyEvidence:
+    """The latest study of a use case on one machine."""
+
+    record: StudyRecord
+    trials: Sequence[StoredTrial]
+    machine: MachineRecord | None
+
+    has_plan: bool = True
+    """Whether a plan of it is stored."""
+
+    @property
+    def hardware(self) -> Hardware | None:
+        """The machine, where a probe of it is stored."""
+        return None if self.machine is None else self.machine.hardware
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """What its trials show."""
+        return Evidence(self.trials, max(trial.created_at for trial in self.trials))
+
+    @property
+    def baseline(self) -> TrialResult | None:
+        """The latest run on one core, or on one GPU."""
+        return next(
+            (
+                trial.result
+                for trial in reversed(self.trials)
+                if trial.result.role is Role.BASELINE and trial.result.measurement is not None
+            ),
+            None,
+        )
+
+    def fastest(self, strategy: str, *, on_gpus: bool = False) -> TrialResult | None:
+        """Give the fastest plan of a strategy that is no baseline; ``None`` without any."""
+        known = [
+            (rate.median, result)
+            for result in self.evidence.measured()
+            if result.plan.strategy == strategy and result.role is not Role.BASELINE
+            if is_on_gpus(result.plan) is on_gpus
+            if (rate := result.throughput_samples_per_s()) is not None
+        ]
+        return max(known, key=lambda item: item[0])[1] if known else None
+
+    def speedup(self, result: TrialResult) -> Interval | None:
+        """Give samples per second / those of the baseline; side by side where they ran so.
+
+        ``None`` where the baseline is on another kind of device.
+        """
+        baseline = self.baseline
+        if baseline is None or is_on_gpus(baseline.plan) is not is_on_gpus(result.plan):
+            return None
+        return self.evidence.speed_ratio(baseline.plan, result.plan)
+
+    def failure(self, strategy: str) -> str | None:
+        """Give why the last trial of a strategy failed, where none of its trials has times."""
+        of_strategy = [t.result for t in self.trials if t.result.plan.strategy == strategy]
+        if not of_strategy or any(result.outcome.has_times for result in of_strategy):
+            return None
+        last = of_strategy[-1]
+        return last.reason or str(last.outcome).replace("_", " ")
+
+    @property
+    def least_budget_s(self) -> float | None:
+        """Budget that holds a comparison of two plans; ``None`` where the use case is not known."""
+        facts = self.record.facts
+        return None if facts is None else _COMPARED_STEPS * facts.default_batch * facts.sample_s
+
+    @cached_property
+    def obstacles(self) -> Mapping[str, str]:
+        """Why strategies cannot run here; empty where use case or machine are not on record."""
+        facts, hardware = self.record.facts, self.hardware
+        if facts is None or hardware is None:
+            return {}
+        return obstacles_of(facts, hardware)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingEvidence:
+    """A training with what its hosts used."""
+
+    record: TrainingRecord
+    usage: Mapping[str, HostUsage] = field(default_factory=dict)
+
+    @property
+    def first_use(self) -> HostUsage | None:
+        """What its first host used, where that is enough to be shown."""
+        use = self.usage.get(self.record.hosts[0].host)
+        return use if use is not None and use.time_s and use.time_s[-1] >= _SHORTEST_S else None
+
+    @cached_property
+    def rate(self) -> Interval | None:
+        """Samples per second."""
+        return training_rate(self.record, self.usage)
+
+    @property
+    def strategies(self) -> str:
+        """Of its hosts."""
+        return " + ".join(dict.fromkeys(host.plan.strategy for host in self.record.hosts))
+
+    @property
+    def workers(self) -> int:
+        """Workers, or replicas that threads drive, of all hosts."""
+        return sum(max(host.plan.processes, host.plan.replicas) for host in self.record.hosts)
+
+    @property
+    def cores(self) -> int:
+        """Threads that compute, of all hosts."""
+        return sum(host.plan.threads for host in self.record.hosts)
+
+    @property
+    def uses_gpus(self) -> bool:
+        """Whether a host trains on GPUs."""
+        return any(is_on_gpus(host.plan) for host in self.record.hosts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredEvidence:
+    """What a database holds of the papers' use cases."""
+
+    studies: Mapping[str, Sequence[StudyEvidence]] = field(default_factory=dict)
+    """By use case: of each machine the latest, the machine that was last used first."""
+
+    trainings: Mapping[str, Sequence[TrainingEvidence]] = field(default_factory=dict)
+    """By use case, the newest first; only those that made a step."""
+
+    sweeps: Mapping[str, Sequence[StoredSweep]] = field(default_factory=dict)
+    """By use case, the newest first."""
+
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    """Why something could not be measured just now, by its key."""
+
+    def of(self, use_case: str) -> Sequence[StudyEvidence]:
+        """Give the studies of a use case."""
+        return self.studies.get(use_case, ())
+
+    def trained(self, use_case: str) -> Sequence[TrainingEvidence]:
+        """Give the trainings of a use case."""
+        return self.trainings.get(use_case, ())
+
+    def swept(self, use_case: str) -> Sequence[StoredSweep]:
+        """Give the sweeps of a use case."""
+        return self.sweeps.get(use_case, ())
+
+    def study_of(self, use_case: str, fingerprint: str) -> StudyEvidence | None:
+        """Give the study of a machine with this hardware."""
+        return next(
+            (one for one in self.of(use_case) if one.record.fingerprint == fingerprint), None
+        )
+
+
+def obstacles_of(facts: CaseFacts, node: Hardware) -> dict[str, str]:
+    """Say of the strategies that cannot run on a machine why not, without loading numpy for it."""
+    found = {name: load_strategy(name).obstacle(facts, node) for name in strategy_names()}
+    return {name: obstacle for name, obstacle in found.items() if obstacle is not None}
+
+
+def describe_machine(study: StudyEvidence) -> str:
+    """Name the hardware and the software behind a study's figures."""
+    record, node = study.record, study.hardware
+    software = ", ".join(
+        f"{name} {record.software[name]}"
+        for name in ("torch", "ddlplan")
+        if name in record.software
+    )
+    when = "" if record.last_trial_at is None else f", {record.last_trial_at:%Y-%m-%d}"
+    hardware = "no probe of it is stored"
+    if node is not None:
+        gpus = ", ".join(gpu.name or "a GPU" for gpu in node.gpus) or "no GPU"
+        memory_gib = node.memory.total_bytes / 2**30
+        hardware = (
+            f"{node.cpu.model or node.cpu.architecture}, {node.cpu.granted_cores:g} usable cores, "
+            f"{memory_gib:.0f} GiB, {gpus}"
+        )
+    return f"{record.node}: {hardware}; {software}; study {record.id}{when}."

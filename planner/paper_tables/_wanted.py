@@ -1,0 +1,117 @@
+"""Measurements that a paper's tables still want."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from planner.trials.result import TrialResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedTrial:
+    """Trials of a strategy, beside the baseline."""
+
+    use_case: str
+    strategy: str
+
+    least_s: float | None = None
+    """Time below which no two plans can be compared; ``None`` where that is not known yet."""
+
+    weight: float = 1.0
+    """Its part of the time, against those of the others."""
+
+    @property
+    def key(self) -> str:
+        """Name of it."""
+        return trial_key(self.use_case, self.strategy)
+
+    @property
+    def what(self) -> str:
+        """What is done."""
+        return f"timing {self.use_case} with {self.strategy}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedPlan:
+    """The best plan of a use case, once each strategy was tried: `launch` uses it from then on."""
+
+    use_case: str
+    least_s: float | None = None
+    weight: float = 0.5
+
+    @property
+    def key(self) -> str:
+        """Name of it."""
+        return f"plan {self.use_case}"
+
+    @property
+    def what(self) -> str:
+        """What is done."""
+        return f"choosing the best plan of {self.use_case}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedTraining:
+    """A training with a plan that was tried."""
+
+    use_case: str
+    name: str
+    """Of the plan, within the use case."""
+
+    trial: TrialResult | None
+    """That measured the plan; ``None`` until it is there."""
+
+    epochs: int = 1
+
+    samples: int | None = None
+    """Of all epochs, validation included; ``None`` where its use over time is all that is wanted:
+    then it is ended as soon as that shows."""
+
+    weight: float = 0.6
+
+    @property
+    def key(self) -> str:
+        """Name of it."""
+        return training_key(self.use_case, self.name)
+
+    @property
+    def what(self) -> str:
+        """What is done."""
+        return f"training {self.use_case} with {self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedSweep:
+    """A sweep over batches, on one device and on all."""
+
+    use_case: str
+    batches: tuple[int, ...]
+    weight: float = 1.5
+
+    @property
+    def key(self) -> str:
+        """Name of it."""
+        return sweep_key(self.use_case)
+
+    @property
+    def what(self) -> str:
+        """What is done."""
+        return f"sweeping {self.use_case} over batches of {', '.join(map(str, self.batches))}"
+
+
+Wanted = WantedTrial | WantedPlan | WantedTraining | WantedSweep
+
+
+def sweep_key(use_case: str) -> str:
+    """Name a sweep."""
+    return f"sweep {use_case}"
+
+
+def trial_key(use_case: str, strategy: str) -> str:
+    """Name the trials of a strategy."""
+    return f"trial {use_case} {strategy}"
+
+
+def training_key(use_case: str, name: str) -> str:
+    """Name a training."""
+    return f"training {use_case} {name}"

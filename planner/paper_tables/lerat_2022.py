@@ -1,0 +1,388 @@
+"""Lerat, Mahmoudi and Mahmoudi (2022): every way to spread a step, on one node and on several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from launch.strategies import strategy_names
+from planner.paper_tables._base import Paper
+from planner.paper_tables._evidence import (
+    StoredEvidence,
+    StudyEvidence,
+    TrainingEvidence,
+    describe_machine,
+    is_on_gpus,
+    obstacles_of,
+)
+from planner.paper_tables._values import (
+    Cell,
+    PaperTable,
+    TableColumn,
+    UsagePlots,
+)
+from planner.paper_tables._wanted import (
+    Wanted,
+    WantedPlan,
+    WantedTraining,
+    WantedTrial,
+    training_key,
+    trial_key,
+)
+from planner.report.plan_line import describe_plan
+from planner.trainings.rates import ratio_of_trainings
+from planner.trials.result import TrialResult
+from probes.hardware import Hardware
+from probes.timing import Interval
+
+_CASES = {"simplebig": "SimpleBig (AlexNet)", "complexsmall": "ComplexSmall (VGG16)"}
+_BASELINE = "baseline"
+_MEASURE = "ddlplan report --measure"
+
+_UNKNOWN = (
+    "The paper's hardware, the work that its seconds are for, and its other cells: not found here."
+)
+_FASTEST = (
+    "Ours is the fastest plan that was tried of each strategy, any batch; ± and ranges are 95 % "
+    "intervals of turns side by side with one core, or with one GPU."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Setting:
+    """A row of the paper on one node."""
+
+    title: str
+    strategy: str
+    """`_BASELINE` for one core, or one GPU."""
+
+    published: Mapping[str, float]
+    """By use case; times the baseline, of the baseline seconds. What is not here was not found."""
+
+    @property
+    def is_baseline(self) -> bool:
+        return self.strategy == _BASELINE
+
+
+_ON_CPU = (
+    _Setting(
+        title="one core",
+        strategy=_BASELINE,
+        published={"simplebig": 879.38, "complexsmall": 629.73},
+    ),
+    _Setting(title="one process, threads", strategy="threads", published={}),
+    _Setting(
+        title="several processes",
+        strategy="processes",
+        published={"simplebig": 15.57, "complexsmall": 5.76},
+    ),
+    _Setting(title="model parallel: pipeline", strategy="pipeline", published={}),
+    _Setting(title="hybrid: pipelines side by side", strategy="hybrid", published={}),
+)
+_ON_GPUS = (
+    _Setting(
+        title="one GPU",
+        strategy=_BASELINE,
+        published={"simplebig": 121.82, "complexsmall": 34.25},
+    ),
+    _Setting(title="data parallel", strategy="gpu_data", published={}),
+    _Setting(
+        title="model parallel: pipeline",
+        strategy="pipeline",
+        published={"simplebig": 8.01, "complexsmall": 6.74},
+    ),
+    _Setting(title="hybrid: pipelines side by side", strategy="hybrid", published={}),
+)
+_MPI_CPU = {"simplebig": 26.62, "complexsmall": 12.11}
+_MPI_GPU = {"simplebig": 11.79, "complexsmall": 4.13}
+_SPARK = {"simplebig": 0.53, "complexsmall": 1.14}
+
+_COLUMNS = (
+    TableColumn(key="setting", title="Setting"),
+    TableColumn(key="machine", title="Machine", may_drop=True),
+    TableColumn(key="unit", title="Unit"),
+    TableColumn(key="published", title="Published", is_number=True),
+    TableColumn(key="ours", title="Ours", is_number=True),
+    TableColumn(key="rate", title="Samples/s", is_number=True),
+    TableColumn(key="plan", title="Plan", may_drop=True),
+)
+
+
+class Lerat2022(Paper):
+    """Their tables 1 to 3 and figures 2 to 5."""
+
+    name = "lerat_2022"
+    order = 1
+    title = "One node and several: SimpleBig and ComplexSmall"
+    citation = (
+        "Lerat, Mahmoudi and Mahmoudi, Distributed Deep Learning: From Single-Node to Multi-Node "
+        "Architecture, Electronics 11(10):1525, 2022, doi 10.3390/electronics11101525"
+    )
+    use_cases = tuple(_CASES)
+
+    def tables(self, held: StoredEvidence) -> Sequence[PaperTable]:
+        found = []
+        for case, title in _CASES.items():
+            notes = (_FASTEST, *map(describe_machine, held.of(case)), _UNKNOWN)
+            for key, what, settings, on_gpus in (
+                ("cpu", "one node, CPU", _ON_CPU, False),
+                ("gpu", "one node, GPUs", _ON_GPUS, True),
+            ):
+                rows = [
+                    row
+                    for setting in settings
+                    for row in _rows(held, case, setting, on_gpus=on_gpus)
+                ]
+                found.append(self._table(f"lerat-{case}-{key}", f"{title}, {what}", rows, notes))
+            rows = list(_rows_of_several(held, case))
+            notes = (
+                "Ours is the fastest training on several hosts / one core of the first host. They "
+                "ran at different times: how far the machine drifts is in the interval.",
+                *map(describe_machine, held.of(case)),
+                _UNKNOWN,
+            )
+            found.append(self._table(f"lerat-{case}-nodes", f"{title}, several nodes", rows, notes))
+        return found
+
+    def plots(self, held: StoredEvidence) -> Sequence[UsagePlots]:
+        return [_usage(held, case, title) for case, title in _CASES.items()]
+
+    def wanted(self, held: StoredEvidence, node: Hardware) -> Sequence[Wanted]:
+        found: list[Wanted] = []
+        # A step of VGG16 takes as long as five of AlexNet at the same speed.
+        for case, weight in (("simplebig", 1.0), ("complexsmall", 1.6)):
+            found += _wanted(held, case, node, weight)
+        return found
+
+    def _table(
+        self, key: str, title: str, rows: Sequence[Mapping[str, Cell]], notes: Sequence[str]
+    ) -> PaperTable:
+        return PaperTable(
+            key=key,
+            title=title,
+            columns=_COLUMNS,
+            rows=tuple(rows),
+            source=self.citation,
+            notes=tuple(notes),
+        )
+
+
+def _rows(
+    held: StoredEvidence, case: str, setting: _Setting, *, on_gpus: bool
+) -> Iterator[Mapping[str, Cell]]:
+    """Give the row of a setting for each machine; one without figures where there is none."""
+    head = {
+        "setting": Cell(text=setting.title),
+        "published": Cell.published(setting.published.get(case)),
+        "unit": Cell(text=_unit(on_gpus=on_gpus)),
+    }
+    if setting.is_baseline:
+        head["unit"] = Cell(text="s (ours: an epoch)")
+    if not held.of(case):
+        key = trial_key(case, setting.strategy)
+        why = held.reasons.get(key, f"not measured: {_MEASURE}, or ddlplan tune --use-case {case}")
+        yield {**head, "ours": Cell.lacking(why)}
+    for study in held.of(case):
+        yield {
+            **head,
+            "machine": Cell(text=study.record.node),
+            **_figures(held, study, setting, on_gpus=on_gpus),
+        }
+
+
+def _figures(
+    held: StoredEvidence, study: StudyEvidence, setting: _Setting, *, on_gpus: bool
+) -> Mapping[str, Cell]:
+    result = (
+        study.baseline if setting.is_baseline else study.fastest(setting.strategy, on_gpus=on_gpus)
+    )
+    if result is None or is_on_gpus(result.plan) is not on_gpus:
+        return {"ours": Cell.lacking(_why_not(held, study, setting, on_gpus=on_gpus))}
+    rate = result.throughput_samples_per_s()
+    assert rate is not None  # it has times
+    ours = _epoch_cell(study, rate) if setting.is_baseline else _speedup_cell(study, result)
+    return {
+        "ours": ours,
+        "rate": Cell.measured(rate),
+        "plan": Cell(text=describe_plan(result.plan)),
+    }
+
+
+def _speedup_cell(study: StudyEvidence, result: TrialResult) -> Cell:
+    speedup = study.speedup(result)
+    if speedup is None:
+        return Cell.lacking("its study has no baseline on the same kind of device")
+    return Cell.measured(speedup)
+
+
+def _epoch_cell(study: StudyEvidence, rate: Interval) -> Cell:
+    if study.record.facts is None:
+        return Cell.lacking("the study does not say how many samples an epoch has")
+    samples = study.record.facts.train_samples
+    return Cell.measured(
+        Interval(
+            median=samples / rate.median,
+            low=samples / rate.high,
+            high=samples / rate.low,
+            count=rate.count,
+        )
+    )
+
+
+def _why_not(
+    held: StoredEvidence, study: StudyEvidence, setting: _Setting, *, on_gpus: bool
+) -> str:
+    """Say why a machine has no figure of a setting."""
+    node = study.hardware
+    if on_gpus and node is not None and not node.gpus:
+        return f"no GPU on {study.record.node}: {node.gpu_reason}"
+    if on_gpus and node is not None and setting.strategy in ("pipeline", "hybrid"):
+        needed = 2 if setting.strategy == "pipeline" else 4
+        if len(node.gpus) < needed:
+            return f"{len(node.gpus)} GPU on {study.record.node}, and it needs {needed}"
+    if setting.is_baseline:
+        other = "a GPU" if study.baseline is not None else "nothing that succeeded"
+        return f"the baseline of study {study.record.id} is {other}"
+    if (obstacle := study.obstacles.get(setting.strategy)) is not None:
+        return obstacle
+    if (failure := study.failure(setting.strategy)) is not None:
+        return f"its trials failed: {failure}"
+    key = trial_key(study.record.use_case, setting.strategy)
+    tune = f"ddlplan tune --use-case {study.record.use_case} --strategies {setting.strategy}"
+    return held.reasons.get(key, f"not tried: {_MEASURE}, or {tune}")
+
+
+def _unit(*, on_gpus: bool) -> str:
+    return "times one GPU" if on_gpus else "times one core"
+
+
+def _rows_of_several(held: StoredEvidence, case: str) -> Iterator[Mapping[str, Cell]]:
+    for title, published, on_gpus in (
+        ("MPI over nodes, CPU", _MPI_CPU, False),
+        ("MPI over nodes, GPUs", _MPI_GPU, True),
+    ):
+        yield {
+            "setting": Cell(text=title),
+            "published": Cell.published(published.get(case)),
+            "unit": Cell(text=_unit(on_gpus=on_gpus)),
+            **_several(held, case, on_gpus=on_gpus),
+        }
+    yield {
+        "setting": Cell(text="Spark over nodes"),
+        "published": Cell.published(_SPARK.get(case)),
+        "ours": Cell.lacking("ddlplan does not train through Spark"),
+        "unit": Cell(text="times the baseline"),
+    }
+
+
+def _several(held: StoredEvidence, case: str, *, on_gpus: bool) -> Mapping[str, Cell]:
+    known = [
+        (one.rate.median, one)
+        for one in held.trained(case)
+        if len(one.record.hosts) > 1 and one.uses_gpus is on_gpus and one.rate is not None
+    ]
+    if not known:
+        what = "on GPUs " if on_gpus else ""
+        command = f"ddlplan launch --use-case {case} --hosts FILE"
+        return {"ours": Cell.lacking(f"no training {what}on several hosts is stored: {command}")}
+    _, best = max(known, key=lambda item: item[0])
+    names = [host.host for host in best.record.hosts]
+    rate = best.rate
+    assert rate is not None
+    cells = {
+        "machine": Cell(text=f"{len(names)} hosts"),
+        "rate": Cell.measured(rate),
+        "plan": Cell(text=f"{best.strategies}: {' '.join(names[:8])}"),
+    }
+    study = next((s for s in held.of(case) if s.record.node == names[0]), None)
+    baseline = None if study is None else study.baseline
+    if baseline is None or is_on_gpus(baseline.plan) is not on_gpus:
+        why = f"no baseline of {names[0]} is stored: ddlplan tune --use-case {case} --hosts FILE"
+        return {"ours": Cell.lacking(why), **cells}
+    below = baseline.throughput_samples_per_s()
+    assert below is not None
+    return {"ours": Cell.measured(ratio_of_trainings(below, rate)), **cells}
+
+
+def _usage(held: StoredEvidence, case: str, title: str) -> UsagePlots:
+    """Give what the latest training of each strategy used."""
+    shown: dict[str, TrainingEvidence] = {}
+    for one in held.trained(case):
+        if one.first_use is not None:
+            hosts = len(one.record.hosts)
+            label = one.strategies if hosts == 1 else f"{hosts} hosts: {one.strategies}"
+            shown.setdefault(label, one)
+    notes = [
+        "The latest training of each strategy"
+        + ("; of several hosts the first." if any(":" in label for label in shown) else "."),
+        *(f"{label}: training {one.record.id}." for label, one in shown.items()),
+    ]
+    alone = {one.strategies for one in shown.values() if len(one.record.hosts) == 1}
+    notes += [
+        f"{strategy}: missing: {_why_untrained(held, case, strategy)}."
+        for strategy in strategy_names()
+        if strategy not in alone
+    ]
+    if not any(len(one.record.hosts) > 1 for one in shown.values()):
+        command = f"ddlplan launch --use-case {case} --hosts FILE"
+        notes.append(f"several hosts: missing: no such training is stored: {command}.")
+    if not any(one.uses_gpus for one in shown.values()):
+        notes.append("GPUs in use: missing: none of these trainings ran on a GPU.")
+    notes.append("The curves of the paper: not found here.")
+    return UsagePlots(
+        key=f"lerat-{case}-use",
+        title=f"{title}, use over time by strategy (figures 2 to 5 of the paper)",
+        usage={label: use for label, one in shown.items() if (use := one.first_use) is not None},
+        notes=tuple(notes),
+    )
+
+
+def _why_untrained(held: StoredEvidence, case: str, strategy: str) -> str:
+    for study in held.of(case):
+        if (obstacle := study.obstacles.get(strategy)) is not None:
+            return obstacle
+    reason = held.reasons.get(training_key(case, strategy)) or held.reasons.get(
+        trial_key(case, strategy)
+    )
+    return reason or f"no training with it is stored: {_MEASURE}"
+
+
+def _wanted(held: StoredEvidence, case: str, node: Hardware, weight: float) -> Iterator[Wanted]:
+    study = held.study_of(case, node.fingerprint())
+    facts = None if study is None else study.record.facts
+    names = strategy_names()
+    if facts is not None:
+        obstacles = obstacles_of(facts, node)
+        names = [name for name in names if name not in obstacles]
+    trained = {
+        one.strategies
+        for one in held.trained(case)
+        if len(one.record.hosts) == 1 and one.first_use is not None
+    }
+    trials = {name: _trial_of(study, name) for name in names}
+    untried = [
+        name
+        for name, trial in trials.items()
+        if trial is None and (study is None or study.failure(name) is None)
+    ]
+    # The first one tells which of the others can run here.
+    untried.sort(key=lambda name: name != "processes")
+    least_s = None if study is None else study.least_budget_s
+    for name in untried:
+        yield WantedTrial(use_case=case, strategy=name, least_s=least_s, weight=weight)
+    if study is None or not study.has_plan:
+        yield WantedPlan(use_case=case, least_s=least_s, weight=0.5 * weight)
+    for name, trial in trials.items():
+        if name not in trained:
+            yield WantedTraining(use_case=case, name=name, trial=trial, weight=0.5 * weight)
+
+
+def _trial_of(study: StudyEvidence | None, strategy: str) -> TrialResult | None:
+    """Give the trial whose plan is trained with; the baseline is that of `sequential`."""
+    if study is None:
+        return None
+    for on_gpus in (True, False):
+        if (found := study.fastest(strategy, on_gpus=on_gpus)) is not None:
+            return found
+    baseline = study.baseline
+    return baseline if baseline is not None and baseline.plan.strategy == strategy else None

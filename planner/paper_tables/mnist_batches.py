@@ -1,0 +1,154 @@
+"""MNIST over batch sizes and device counts: time per epoch, loss and accuracy, from sweeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from planner.paper_tables._base import Paper
+from planner.paper_tables._evidence import StoredEvidence
+from planner.paper_tables._values import (
+    NOT_FOUND,
+    Cell,
+    PaperPlot,
+    PaperTable,
+    SweepPlots,
+    TableColumn,
+    percent_interval,
+)
+from planner.paper_tables._wanted import Wanted, WantedSweep, sweep_key
+from planner.sweeps.findings import PointFigures, all_figures, find_sentences
+from planner.sweeps.sweep_record import StoredSweep
+from probes.hardware import Hardware
+
+_CASES = ("mnist_cnn", "mnist_resnet18")
+_MEASURED = "mnist_cnn"
+"""The other one takes minutes for each epoch on a few cores: a sweep of it is asked for by hand."""
+
+_ALL_BATCHES = "32,64,128,256,512,1024,2048,4096,8192"
+_BATCHES = (64, 512, 4096)
+"""What a report measures: a few of them show where more workers pay."""
+
+_COLUMNS = (
+    TableColumn(key="use_case", title="Use case"),
+    TableColumn(key="batch", title="Batch", is_number=True),
+    TableColumn(key="devices", title="Devices"),
+    TableColumn(key="published", title="Published", is_number=True),
+    TableColumn(key="epoch", title="s an epoch", is_number=True),
+    TableColumn(key="speedup", title="Times the first devices", is_number=True),
+    TableColumn(key="loss", title="Test loss", is_number=True),
+    TableColumn(key="accuracy", title="Test accuracy, %", is_number=True),
+    TableColumn(key="data", title="Data", may_drop=True),
+)
+
+
+class MnistBatches(Paper):
+    """Sweeps of batches and devices, as shopping guides for hardware show them."""
+
+    name = "mnist_batches"
+    order = 2
+    title = "MNIST: batch sizes and device counts"
+    citation = f"Papers that sweep batch sizes on MNIST: {NOT_FOUND}"
+    use_cases = _CASES
+
+    def tables(self, held: StoredEvidence) -> Sequence[PaperTable]:
+        notes = [
+            "Steps alone, without start and validation. Times hold for another run at another "
+            "time; speeds are turn by turn at the same batch. Accuracies are shares of the test "
+            "samples, after one training each.",
+        ]
+        for sweep in _latest(held):
+            record = sweep.record
+            software = ", ".join(
+                f"{name} {record.software[name]}"
+                for name in ("torch", "ddlplan")
+                if name in record.software
+            )
+            notes.append(
+                f"{record.use_case}: sweep {record.id} on {record.node}, {software}, "
+                f"{record.created_at:%Y-%m-%d}; epochs: {record.epochs}; "
+                f"seed {record.seed}."
+            )
+            notes += find_sentences(sweep)
+        notes.append("Published sweeps of MNIST: not found here.")
+        return [
+            PaperTable(
+                key="mnist-batches",
+                title=self.title,
+                columns=_COLUMNS,
+                rows=tuple(row for case in _CASES for row in _rows(held, case)),
+                notes=tuple(notes),
+            )
+        ]
+
+    def plots(self, held: StoredEvidence) -> Sequence[PaperPlot]:
+        return [
+            SweepPlots(
+                key=f"mnist-{case.removeprefix('mnist_')}",
+                title=f"{case} over batches",
+                sweep=sweep,
+                notes=() if sweep is not None else (f"missing: {_why(held, case)}.",),
+            )
+            for case in _CASES
+            for sweep in [_sweep_of(held, case)]
+        ]
+
+    def wanted(self, held: StoredEvidence, node: Hardware) -> Sequence[Wanted]:
+        mine = [
+            sweep
+            for sweep in held.swept(_MEASURED)
+            if sweep.record.fingerprint == node.fingerprint() and sweep.record.is_finished
+        ]
+        return [] if mine else [WantedSweep(use_case=_MEASURED, batches=_BATCHES)]
+
+
+def _latest(held: StoredEvidence) -> Iterator[StoredSweep]:
+    for case in _CASES:
+        if (sweep := _sweep_of(held, case)) is not None:
+            yield sweep
+
+
+def _sweep_of(held: StoredEvidence, case: str) -> StoredSweep | None:
+    """Give the sweep to show: the newest of those with the most points."""
+    return max(held.swept(case), key=lambda sweep: len(sweep.points), default=None)
+
+
+def _rows(held: StoredEvidence, case: str) -> Iterator[Mapping[str, Cell]]:
+    sweep = _sweep_of(held, case)
+    if sweep is None:
+        yield {
+            "use_case": Cell(text=case),
+            "published": Cell.published(None),
+            "epoch": Cell.lacking(_why(held, case)),
+        }
+        return
+    for one in all_figures(sweep):
+        yield {
+            "use_case": Cell(text=case),
+            "batch": Cell.counted(one.point.batch),
+            "devices": Cell(text=sweep.record.settings[one.point.setting].label),
+            "published": Cell.published(None),
+            "data": Cell(text=sweep.record.data or "generated"),
+            **_figures(sweep, one),
+        }
+
+
+def _figures(sweep: StoredSweep, one: PointFigures) -> Mapping[str, Cell]:
+    if one.point.reason is not None:
+        return {"epoch": Cell.lacking(one.point.reason)}
+    cells = {
+        "epoch": Cell.lacking("too few turns counted")
+        if one.epoch_s is None
+        else Cell.measured(one.epoch_s)
+    }
+    if one.speedup is not None:
+        cells["speedup"] = Cell.measured(one.speedup)
+    if one.loss is not None:
+        cells["loss"] = Cell(text=f"{one.loss:.4g}", number=one.loss)
+    if one.accuracy is not None:
+        cells["accuracy"] = Cell.measured(percent_interval(one.accuracy))
+    return cells
+
+
+def _why(held: StoredEvidence, case: str) -> str:
+    why = f"no sweep stored: ddlplan sweep --use-case {case} --batches {_ALL_BATCHES}"
+    return held.reasons.get(sweep_key(case), why)

@@ -1,0 +1,1 @@
+"""Reports of papers' tables: as text, Markdown, CSV, JSON and a page, and their folder."""

@@ -1,0 +1,72 @@
+"""Files of a report: what is in each, by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
+
+from planner.paper_tables._values import PaperSection
+from planner.quantities import printable
+from planner.report.figures.picture import picture
+from planner.report.papers.page import report_page
+from planner.report.papers.plots import paper_figures, paper_plot_csv
+from planner.report.papers.tables import paper_table_csv, paper_table_markdown
+
+FORMATS = ("md", "csv", "html")
+
+
+def report_files(
+    sections: Sequence[PaperSection], made_at: datetime, formats: Collection[str]
+) -> Mapping[str, str]:
+    """Give the text of each file of a report.
+
+    Args:
+        sections: Of each paper.
+        made_at: When.
+        formats: Of `FORMATS`. Markdown brings the pictures that it shows.
+    """
+    found: dict[str, str] = {}
+    if "html" in formats:
+        found["report.html"] = report_page(sections, made_at)
+    if "md" in formats:
+        found["report.md"] = _markdown(sections, made_at)
+        found |= _pictures(sections)
+    if "csv" in formats:
+        for section in sections:
+            found |= {f"table-{one.key}.csv": paper_table_csv(one) for one in section.tables}
+            plots = {one.key: paper_plot_csv(one) for one in section.plots}
+            found |= {f"figure-{key}.csv": text for key, text in plots.items() if text}
+    return found
+
+
+def _pictures(sections: Sequence[PaperSection]) -> dict[str, str]:
+    return {
+        f"figure-{plot.key}.svg": picture(figures, plot.title if len(figures) > 1 else "")
+        for section in sections
+        for plot in section.plots
+        if (figures := paper_figures(plot))
+    }
+
+
+def _markdown(sections: Sequence[PaperSection], made_at: datetime) -> str:
+    return "\n".join(_lines(sections, made_at)) + "\n"
+
+
+def _lines(sections: Sequence[PaperSection], made_at: datetime) -> Iterator[str]:
+    yield "# Papers' tables, and this database's figures beside them"
+    yield ""
+    yield (
+        f"ddlplan report, {made_at:%Y-%m-%d %H:%M} UTC. ± and ranges in brackets are 95 % "
+        "intervals; what could not be measured says why."
+    )
+    for section in sections:
+        yield from ("", f"## {section.title}", "", f"{section.citation}.")
+        for table in section.tables:
+            yield from ("", f"### {table.title}", "", paper_table_markdown(table))
+            notes = [f"Published: {table.source}.", *table.notes] if table.source else table.notes
+            yield from (f"* {printable(note)}" for note in notes)
+        for plot in section.plots:
+            yield from ("", f"### {plot.title}", "")
+            if paper_figures(plot):
+                yield from (f"![{plot.title}](figure-{plot.key}.svg)", "")
+            yield from (f"* {printable(note)}" for note in plot.notes)

@@ -1,0 +1,151 @@
+"""Page of a report: every table and plot in one HTML file, without links to elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from html import escape
+from importlib.resources import files
+
+from planner.paper_tables._values import (
+    EMPTY,
+    Cell,
+    PaperPlot,
+    PaperSection,
+    PaperTable,
+    TableColumn,
+)
+from planner.quantities import printable
+from planner.report.figures.figure import figure_html
+from planner.report.papers.plots import paper_figures
+
+_STYLE = """
+body { background: var(--paper); color: var(--ink); font: 15px/1.5 system-ui, sans-serif;
+  margin: 2rem auto; max-width: 74rem; padding: 0 1rem; }
+h1 { font-size: 1.35rem; margin-bottom: 0; } h2 { font-size: 1.15rem; margin: 2.6rem 0 .2rem; }
+h3 { font-size: 1rem; margin: 1.8rem 0 .4rem; }
+p { margin: .3rem 0; } .soft, .notes { color: var(--soft); }
+.notes { font-size: .8125rem; margin: .5rem 0 0; padding-left: 1.1rem; overflow-wrap: anywhere; }
+nav ul { list-style: none; padding: 0; margin: .6rem 0; }
+nav a, .source a { color: var(--accent); }
+th[scope=row] { min-width: 8.5rem; }
+td.num, th.num { text-align: right; } td.num { white-space: nowrap; }
+td.missing { color: var(--warn); min-width: 15rem; white-space: normal; text-align: left; }
+td.unknown { color: var(--soft); white-space: normal; min-width: 4.5rem; }
+td.plan { min-width: 12rem; }
+@media (max-width: 40rem) {
+  .paper, .paper tbody { display: block; } .paper thead { display: none; }
+  .paper tr { display: block; border-bottom: 1px solid var(--line); padding: .5rem 0; }
+  .paper th, .paper td { display: flex; justify-content: space-between; gap: 1rem; border: 0;
+    padding: .1rem 0; min-width: 0; white-space: normal; }
+  .paper td:empty { display: none; }
+  .paper td[data-label]::before { content: attr(data-label); color: var(--soft); flex: none; }
+}
+.plots { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 22rem), 1fr));
+  gap: 1.6rem 2rem; margin-top: .8rem; }
+"""
+
+
+def report_page(sections: Sequence[PaperSection], made_at: datetime) -> str:
+    """Give a report as one HTML document.
+
+    Args:
+        sections: Of each paper.
+        made_at: When.
+    """
+    title = "Papers' tables, and this database's figures beside them"
+    contents = "".join(
+        f'<li><a href="#{_key(one)}">{_text(one.title)}</a></li>' for one in sections
+    )
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{_text(title)}</title><style>{_colours()}{_STYLE}</style></head><body>"
+        f"<h1>{_text(title)}</h1>"
+        f'<p class="soft">ddlplan report, {made_at:%Y-%m-%d %H:%M} UTC. ± and ranges in brackets '
+        "are 95 % intervals; what could not be measured says why.</p>"
+        f'<nav aria-label="Papers"><ul>{contents}</ul></nav>'
+        f"{''.join(section_html(one) for one in sections)}</body></html>\n"
+    )
+
+
+def section_html(section: PaperSection) -> str:
+    """Give what a report says of one paper, as a part of a page."""
+    tables = "".join(_table(table) for table in section.tables)
+    plots = "".join(_plots(plot) for plot in section.plots)
+    return (
+        f'<section id="{_key(section)}"><h2>{_text(section.title)}</h2>'
+        f'<p class="soft">{_text(section.citation)}</p>{tables}{plots}</section>'
+    )
+
+
+def _key(section: PaperSection) -> str:
+    return f"paper-{section.name.replace('_', '-')}"
+
+
+def _table(table: PaperTable) -> str:
+    columns = [c for c in table.columns if any(row.get(c.key, EMPTY).text for row in table.rows)]
+    head = "".join(
+        f'<th scope="col"{" class=num" if c.is_number else ""}>{_text(c.title)}</th>'
+        for c in columns
+    )
+    rows = [f"<tr>{''.join(_cells(row, columns))}</tr>" for row in table.rows]
+    return (
+        f'<h3 id="{table.key}">{_text(table.title)}</h3>'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{_text(table.title)}">'
+        f'<table class="paper"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
+        f"{_notes([*_sources(table), *table.notes])}"
+    )
+
+
+def _cells(row: Mapping[str, Cell], columns: Sequence[TableColumn]) -> Iterator[str]:
+    """Give the cells of a row; why something is missing takes the place of empty ones after it."""
+    first, *others = columns
+    yield f'<th scope="row">{_text(row.get(first.key, EMPTY).text)}</th>'
+    while others:
+        column, *others = others
+        cell = row.get(column.key, EMPTY)
+        width = 1
+        while cell.missing is not None and others and not row.get(others[0].key, EMPTY).text:
+            others, width = others[1:], width + 1
+        span = f' colspan="{width}"' if width > 1 else ""
+        kind = f' class="{_kind(cell, column)}"' if _kind(cell, column) else ""
+        label = f' data-label="{_text(column.title)}"' if cell.text else ""
+        yield f"<td{span}{kind}{label}>{_text(cell.text)}</td>"
+
+
+def _kind(cell: Cell, column: TableColumn) -> str:
+    if cell.missing is not None:
+        return "missing"
+    if column.is_number:
+        return "num" if cell.number is not None else "num unknown"
+    return "plan" if column.key == "plan" else ""
+
+
+def _sources(table: PaperTable) -> Iterator[str]:
+    if table.source is not None:
+        yield f"Published: {table.source}."
+
+
+def _plots(plot: PaperPlot) -> str:
+    figures = "".join(
+        figure_html(figure, f"{plot.key}-{number}")
+        for number, figure in enumerate(paper_figures(plot), 1)
+    )
+    shown = f'<div class="plots">{figures}</div>' if figures else ""
+    return f"<h3>{_text(plot.title)}</h3>{shown}{_notes(plot.notes)}"
+
+
+def _notes(notes: Sequence[str]) -> str:
+    if not notes:
+        return ""
+    return f'<ul class="notes">{"".join(f"<li>{_text(note)}</li>" for note in notes)}</ul>'
+
+
+def _colours() -> str:
+    return files("planner.report").joinpath("figures/figures.css").read_text(encoding="utf-8")
+
+
+def _text(text: str) -> str:
+    return escape(printable(text))

@@ -1,0 +1,138 @@
+"""Tables of papers as text for a terminal, as Markdown, as CSV and as plain values for JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from planner.paper_tables._values import EMPTY, Cell, PaperTable, TableColumn
+from planner.quantities import printable
+from planner.report.table import Column, Terminal, render_csv, render_table
+
+_MISSING = "missing"
+
+
+def paper_table_text(table: PaperTable, terminal: Terminal) -> str:
+    """Give a table as text; why something is missing stands below its row."""
+    columns = [
+        Column(
+            key=column.key,
+            title=column.title.upper(),
+            right=column.is_number,
+            may_drop=column.may_drop,
+            may_cut=not column.is_number,
+        )
+        for column in table.columns
+    ]
+    columns.append(Column(key=_MISSING, title=_MISSING.upper(), is_remark=True))
+    rows = [
+        {column.key: _short(row.get(column.key, EMPTY)) for column in table.columns}
+        | {_MISSING: _missing_of(table, row)}
+        for row in table.rows
+    ]
+    return render_table(rows, columns, terminal)
+
+
+def paper_table_markdown(table: PaperTable) -> str:
+    """Give a table in Markdown, without its title."""
+    used = [c for c in table.columns if any(_text(row, c) for row in table.rows)]
+    lines = [
+        _markdown_row([column.title for column in used]),
+        _markdown_row(["---:" if column.is_number else "---" for column in used]),
+    ]
+    lines += [_markdown_row([_text(row, column) for column in used]) for row in table.rows]
+    return "\n".join(lines) + "\n"
+
+
+def paper_table_csv(table: PaperTable) -> str:
+    """Give a table as CSV: numbers, the ends of their intervals, and why others are missing."""
+    fields: list[str] = []
+    for column in table.columns:
+        fields.append(column.key)
+        if any(row.get(column.key, EMPTY).low is not None for row in table.rows):
+            fields += [f"{column.key}_ci_low", f"{column.key}_ci_high"]
+    rows = [_record(table, row) for row in table.rows]
+    return render_csv(rows, [*fields, "source", _MISSING])
+
+
+def paper_table_json(table: PaperTable) -> dict[str, Any]:
+    """Give a table as plain values."""
+    return {
+        "key": table.key,
+        "title": table.title,
+        "source": table.source,
+        "notes": list(table.notes),
+        "rows": [
+            {column.key: cell_json(row.get(column.key, EMPTY), column) for column in table.columns}
+            for row in table.rows
+        ],
+    }
+
+
+def cell_json(cell: Cell, column: TableColumn) -> Any:
+    """Give a cell: a number, one with its interval, the reason why there is none, or a text."""
+    if cell.missing is not None:
+        return {_MISSING: cell.missing}
+    if cell.low is not None:
+        return {"median": cell.number, "ci_low": cell.low, "ci_high": cell.high}
+    if cell.number is not None:
+        return cell.number
+    return cell.text or None
+
+
+def missing_of(table: PaperTable) -> list[str]:
+    """List what a table lacks, with the reasons."""
+    return [
+        f"{table.title}: {_head(table, row)}: {cell.missing}"
+        for row in table.rows
+        for cell in row.values()
+        if cell.missing is not None
+    ]
+
+
+def _record(table: PaperTable, row: Mapping[str, Cell]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for column in table.columns:
+        cell = row.get(column.key, EMPTY)
+        has_text = cell.number is None and cell.missing is None
+        found[column.key] = cell.text if has_text else cell.number
+        found[f"{column.key}_ci_low"], found[f"{column.key}_ci_high"] = cell.low, cell.high
+    is_published = any(
+        column.key.startswith("published") and row.get(column.key, EMPTY).number is not None
+        for column in table.columns
+    )
+    found["source"] = table.source if is_published else None
+    return found | {_MISSING: _missing_of(table, row)}
+
+
+def _missing_of(table: PaperTable, row: Mapping[str, Cell]) -> str:
+    lacking = [
+        (column.title, cell.missing)
+        for column in table.columns
+        if (cell := row.get(column.key, EMPTY)).missing is not None
+    ]
+    return "; ".join(f"{title}: {why}" for title, why in lacking)
+
+
+def _head(table: PaperTable, row: Mapping[str, Cell]) -> str:
+    return row.get(table.columns[0].key, EMPTY).text
+
+
+def _short(cell: Cell) -> str:
+    return _MISSING if cell.missing is not None else cell.text
+
+
+def _text(row: Mapping[str, Cell], column: TableColumn) -> str:
+    return row.get(column.key, EMPTY).text
+
+
+def _markdown_row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(_markdown_text(cell) for cell in cells)} |"
+
+
+def _markdown_text(text: str) -> str:
+    """Escape what Markdown would take for its own."""
+    plain = printable(text)
+    for sign in ("\\", "|", "`", "*", "_", "<", "["):
+        plain = plain.replace(sign, f"\\{sign}")
+    return plain

@@ -1,0 +1,130 @@
+"""Measuring for a report: real searches and trainings; only the best plan of all is kept."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from launch.reports import Noted
+from planner.api import HostAccess, Hosts, plans, reports, trainings
+from planner.api.reports import measuring
+from planner.api.reports.measuring import MeasureRequest, _Measuring
+from planner.cancellation import Cancellation
+from planner.errors import CancelledError
+from planner.paper_tables._base import Paper
+from planner.paper_tables._collecting import collect
+from planner.paper_tables._wanted import WantedPlan, WantedTraining, WantedTrial
+from planner.records.training_record import TrainingStatus
+
+CASES = Path(__file__).parents[1] / "steady_cases.py"
+STEADY = f"{CASES}:Steady"
+
+
+class OneStrategy(Paper):
+    """Wants one strategy of a use case whose steps are short."""
+
+    name = "one_strategy"
+    order = 1
+    title = citation = "one strategy"
+    epochs = 1000
+
+    def __init__(self, case=STEADY):
+        self.use_cases = (case,)
+
+    def tables(self, held):
+        return ()
+
+    def plots(self, held):
+        return ()
+
+    def wanted(self, held, node):
+        (case,) = self.use_cases
+        study = held.study_of(case, node.fingerprint())
+        trial = None if study is None else study.fastest("threads")
+        if trial is None:
+            yield WantedTrial(use_case=case, strategy="threads", least_s=1.0, weight=0.05)
+        if study is None or not study.has_plan:
+            yield WantedPlan(use_case=case, least_s=1.0, weight=0.05)
+        if not held.trained(case):
+            yield WantedTraining(use_case=case, name="threads", trial=trial, epochs=self.epochs)
+
+
+@pytest.fixture
+def measure(tmp_path, monkeypatch):
+    """Measure into a database with short times; gives what came of it and what was said."""
+    monkeypatch.chdir(tmp_path)
+    for name, value in (
+        ("_LEAST_S", 4.0),
+        ("_STARTING_S", 0.0),
+        ("_USE_S", 1.5),
+        ("_FIRST_S", 4.0),
+    ):
+        monkeypatch.setattr(measuring, name, value)
+
+    def do(paper, budget_s=100.0, **more):
+        said = []
+
+        def listener(report, host=None):
+            if isinstance(report, Noted):
+                said.append(report.message)
+
+        request = MeasureRequest(
+            budget_s=budget_s, hosts=Hosts.this_machine(HostAccess(allow_root=True))
+        )
+        run = _Measuring(request, [paper], "planner.db", listener, **more)
+        return run.run(), said
+
+    return do
+
+
+def no_cancellation():
+    return nullcontext(Cancellation())
+
+
+@pytest.mark.long
+def test_strategies_are_tried_and_trained_with_and_only_the_best_plan_is_kept(measure):
+    paper = OneStrategy()
+    done, said = measure(paper, make_cancellation=no_cancellation)
+    assert done.reasons == {}
+    assert [key.split()[0] for key in done.done] == ["trial", "plan", "training"]
+    assert any(line.startswith(f"training {STEADY} with threads") for line in said)
+    held = collect([paper], "planner.db", {})
+    assert held.of(STEADY)[0].fastest("threads") is not None
+    (training,) = trainings.find()
+    assert training.state is TrainingStatus.CANCELLED
+    assert training.steps > 4
+    assert training.weights is None
+    (kept,) = plans.find()
+    assert kept.stored.study_id is not None
+    assert not list(Path("runs").rglob("*.safetensors"))
+
+    again, said = measure(paper, make_cancellation=no_cancellation)
+    assert (again.done, dict(again.reasons), said) == ((), {}, [])
+
+
+def test_a_use_case_that_is_not_there_is_a_reason_and_no_end(measure):
+    done, _ = measure(OneStrategy("nowhere_cnn"), make_cancellation=no_cancellation)
+    assert done.done == ()
+    assert "nowhere_cnn" in done.reasons["trial nowhere_cnn threads"]
+
+
+def test_no_time_is_a_reason_with_the_way_on(measure):
+    done, said = measure(OneStrategy(), budget_s=0.01, make_cancellation=no_cancellation)
+    assert done.done == ()
+    assert "the same command goes on" in done.reasons[f"trial {STEADY} threads"]
+    assert said == []
+
+
+def test_cancellation_ends_all_of_it(measure):
+    cancelled = Cancellation()
+    cancelled.cancel()
+    with pytest.raises((CancelledError, KeyboardInterrupt)):
+        measure(OneStrategy(), make_cancellation=lambda: nullcontext(cancelled))
+
+
+def test_papers_are_made_in_their_order_without_a_database(tmp_path):
+    made = reports.make(db=str(tmp_path / "none.db"))
+    assert [section.name for section in made] == ["lerat_2022", "mnist_batches", "cifar_scaling"]
+    assert not list(tmp_path.iterdir())

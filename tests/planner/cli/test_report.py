@@ -1,0 +1,72 @@
+"""`ddlplan report`: papers' tables from the database, and their files."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def test_without_a_database_every_figure_is_missing_and_none_is_made(ddlplan):
+    ended = ddlplan.run("report")
+    assert ended.code == 0, ended.err
+    assert "SimpleBig (AlexNet), one node, CPU" in ended.out
+    assert "not found here" in ended.out
+    assert "warning: " in ended.err
+    assert ddlplan.listing() == []
+
+
+def test_json_holds_published_figures_with_their_source_and_reasons(ddlplan):
+    papers = ddlplan.data("report", "--papers", "lerat_2022")["papers"]
+    (paper,) = papers
+    table = paper["tables"][0]
+    processes = next(row for row in table["rows"] if row["setting"] == "several processes")
+    assert processes["published"] == 15.57
+    assert "10.3390/electronics11101525" in table["source"]
+    assert "ddlplan report --measure" in processes["ours"]["missing"]
+
+
+def test_files_are_written_and_written_again(ddlplan):
+    first = ddlplan.data("report", "--out", "made/here")
+    assert "made/here/report.html" in first["files"]
+    assert sorted(
+        file for file in ddlplan.listing() if not file.endswith("-report.json")
+    ) == sorted(["made", "made/here", *first["files"]])
+    only = ddlplan.data("report", "--out", "made/here", "--format", "html")
+    assert only["files"] == ["made/here/report.html"]
+    assert "made/here/report.md" not in ddlplan.listing()
+
+
+def test_a_file_of_the_user_stays_and_nothing_is_measured(ddlplan):
+    (ddlplan.folder / "report.md").write_text("mine")
+    ended = ddlplan.run("report", "--out", ".", "--measure", "--allow-run-as-root")
+    assert ended.code == 2
+    (error,) = ended.errors
+    assert "report.md is there" in error
+    assert ddlplan.listing() == ["report.md"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--format", "html"], "no --out"),
+        (["--out", "x", "--format", "pdf"], "choose one of md, csv, html"),
+        (["--papers", "lerat"], "unknown paper 'lerat': did you mean lerat_2022"),
+        (["--papers", ","], "name at least one"),
+        (["--data", "photos"], "write NAME=PATH"),
+        (["--data", "mnist_cnn=nowhere"], "no such file or folder"),
+        (["--budget", "soon"], "no duration"),
+    ],
+)
+def test_options_without_sense_end_with_one_line(ddlplan, arguments, said):
+    ended = ddlplan.run("report", *arguments)
+    assert ended.code == 2
+    (error,) = ended.errors
+    assert said in error
+    assert ddlplan.listing() == []
+
+
+def test_report_reads_the_database_without_torch(tuned):
+    ended = tuned.run("report", PYTHONPROFILEIMPORTTIME="1")
+    assert ended.code == 0
+    imported = {line.rpartition("|")[2].strip() for line in ended.err.splitlines()}
+    assert "planner.paper_tables._base" in imported
+    assert "torch" not in imported

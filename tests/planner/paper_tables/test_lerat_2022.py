@@ -1,0 +1,120 @@
+"""Tables of Lerat et al.: each way to spread a step, or why this machine has no figure of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import paper_cases
+import pytest
+import worth_cases
+from paper_cases import EVIDENCE, NODE
+
+from planner.paper_tables import load_paper
+from planner.paper_tables._evidence import StoredEvidence
+from planner.paper_tables._wanted import WantedPlan, WantedTraining, WantedTrial
+from planner.trials.result import Outcome
+
+PAPER = load_paper("lerat_2022")
+
+
+def rows_of(key, held=EVIDENCE):
+    (table,) = (one for one in PAPER.tables(held) if one.key == key)
+    return {row["setting"].text: row for row in table.rows}
+
+
+def test_speedups_are_those_over_one_core_beside_the_published_ones():
+    row = rows_of("lerat-simplebig-cpu")["several processes"]
+    assert row["published"].number == 15.57
+    best = max(t.result.throughput_samples_per_s().median for t in worth_cases.TRIALS)
+    assert row["ours"].number == pytest.approx(best / 20, rel=0.02)
+    assert row["rate"].number == pytest.approx(best, rel=0.02)
+    assert row["machine"].text == "vm"
+
+
+def test_one_core_is_shown_by_the_time_of_an_epoch():
+    row = rows_of("lerat-simplebig-cpu")["one core"]
+    assert row["published"].number == 879.38
+    assert row["ours"].number == pytest.approx(3200 / 20, rel=0.01)
+
+
+def test_hardware_without_gpus_is_the_reason_and_no_row_is_left_out():
+    rows = rows_of("lerat-simplebig-gpu")
+    assert [row["published"].text for row in rows.values()] == [
+        "121.82",
+        "not found here",
+        "8.01",
+        "not found here",
+    ]
+    assert {row["ours"].missing for row in rows.values()} == {"no GPU on vm: no NVIDIA driver"}
+
+
+def test_a_strategy_that_cannot_run_here_says_so():
+    why = rows_of("lerat-simplebig-cpu")["hybrid: pipelines side by side"]["ours"].missing
+    assert "at least 4 workers" in why
+
+
+def test_failed_trials_are_the_reason():
+    pipeline = replace(worth_cases.BEST, strategy="pipeline", options={})
+    failed = replace(
+        worth_cases.trial(30, pipeline, 10.0).result,
+        outcome=Outcome.OUT_OF_MEMORY,
+        measurement=None,
+        reason="worker 1 was killed",
+    )
+    trials = [*worth_cases.TRIALS, replace(worth_cases.trial(30, pipeline, 1.0), result=failed)]
+    held = StoredEvidence(studies={"simplebig": [paper_cases.study(trials=trials)]})
+    why = rows_of("lerat-simplebig-cpu", held)["model parallel: pipeline"]["ours"].missing
+    assert why == "its trials failed: worker 1 was killed"
+
+
+def test_what_could_not_be_measured_just_now_is_the_reason():
+    reasons = {"trial simplebig pipeline": "no time was left"}
+    held = replace(EVIDENCE, reasons=reasons)
+    why = rows_of("lerat-simplebig-cpu", held)["model parallel: pipeline"]["ours"].missing
+    assert why == "no time was left"
+
+
+def test_training_on_several_hosts_is_held_against_one_core_of_the_first():
+    row = rows_of("lerat-simplebig-nodes")["MPI over nodes, CPU"]
+    assert row["published"].number == 26.62
+    assert row["ours"].number == pytest.approx(60 / 20, rel=0.02)
+    assert row["machine"].text == "2 hosts"
+
+
+def test_use_over_time_has_a_line_for_each_strategy_and_says_which_are_missing():
+    plot = next(one for one in PAPER.plots(EVIDENCE) if one.key == "lerat-simplebig-use")
+    assert list(plot.usage) == ["2 hosts: processes", "processes", "sequential"]
+    text = "\n".join(plot.notes)
+    assert "hybrid: missing: usable_cores=2: at least 4 workers" in text
+    assert "pipeline: missing: no training with it is stored" in text
+    assert "GPUs in use: missing" in text
+
+
+def test_only_what_is_not_held_is_wanted():
+    wanted = [one for one in PAPER.wanted(EVIDENCE, NODE) if one.use_case == "simplebig"]
+    trials = {one.strategy for one in wanted if isinstance(one, WantedTrial)}
+    trainings = {one.name: one.trial for one in wanted if isinstance(one, WantedTraining)}
+    assert trials == {"pipeline"}
+    assert trainings.keys() == {"pipeline", "threads"}
+    assert trainings["pipeline"] is None
+    assert trainings["threads"].plan.strategy == "threads"
+    assert not any(isinstance(one, WantedPlan) for one in wanted)
+
+
+def test_the_best_plan_is_wanted_after_the_strategies_until_one_is_stored():
+    held = StoredEvidence(studies={"simplebig": [paper_cases.study(has_plan=False)]})
+    wanted = [one.key for one in PAPER.wanted(held, NODE) if one.use_case == "simplebig"]
+    assert wanted[:2] == ["trial simplebig pipeline", "plan simplebig"]
+
+
+def test_nothing_is_wanted_again_once_it_is_held():
+    pipeline = replace(worth_cases.BEST, strategy="pipeline", options={})
+    trials = [*worth_cases.TRIALS, worth_cases.trial(30, pipeline, 10.0)]
+    plans = (worth_cases.ONE_CORE, worth_cases.ALL_CORES, worth_cases.BEST, pipeline)
+    held = StoredEvidence(
+        studies={case: [paper_cases.study(case, trials=trials)] for case in PAPER.use_cases},
+        trainings={
+            case: [paper_cases.training(plan, 10.0) for plan in plans] for case in PAPER.use_cases
+        },
+    )
+    assert list(PAPER.wanted(held, NODE)) == []

@@ -1,0 +1,65 @@
+"""Two trainings are compared fact by fact, and a speed is called faster only where that shows."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import replace
+
+from training_samples import TRAINING, usage_of
+
+from planner.report.table import Terminal
+from planner.report.training_comparison import (
+    TrainingComparison,
+    TrainingSide,
+    compared_trainings_csv,
+    compared_trainings_text,
+)
+
+
+def side(number, rate, **changes):
+    steady = [rate, 1.01 * rate, 0.99 * rate, rate, rate] * 10
+    usage = {"vm": usage_of(samples_per_s=steady, busy_cores=[1.5] * 50)}
+    return TrainingSide(record=replace(TRAINING, id=number, **changes), usage=usage)
+
+
+def test_the_faster_training_is_named_with_its_interval():
+    compared = TrainingComparison(first=side(1, 40.0), second=side(2, 20.0))
+    assert compared.conclusion.startswith("training 1 is 2.00 ±0.5")
+    assert compared.conclusion.endswith("times as fast as training 2")
+
+
+def test_a_difference_that_the_machine_makes_by_itself_is_none():
+    said = TrainingComparison(first=side(1, 20.0), second=side(2, 23.0)).conclusion
+    assert said.startswith("no difference of speed shown: training 2 is 1.15")
+
+
+def test_short_trainings_show_no_difference():
+    first, second = (
+        TrainingSide(record=replace(TRAINING, id=n), usage={"vm": usage_of(samples_per_s=[r] * 4)})
+        for n, r in ((1, 20.0), (2, 25.0))
+    )
+    said = TrainingComparison(first=first, second=second).conclusion
+    assert said.startswith("no difference of speed shown")
+
+
+def test_other_use_cases_and_machines_are_warned_of():
+    other = side(2, 20.0, use_case="complexsmall", machine="node2")
+    warnings = TrainingComparison(first=side(1, 20.0), second=other).warnings
+    assert [warning.split(":")[0] for warning in warnings] == [
+        "training 1 is of simplebig and training 2 of complexsmall",
+        "trainings 1 and 2 were started on different machines",
+    ]
+
+
+def test_text_fits_80_columns_and_csv_holds_every_fact():
+    compared = TrainingComparison(first=side(1, 40.0), second=side(2, 20.0, seed=7))
+    text = compared_trainings_text(compared, Terminal(width=80))
+    assert max(map(len, text.splitlines()[:-1])) <= 80
+    assert "*" in next(line for line in text.splitlines() if line.startswith("seed"))
+    rows = {
+        row["field"]: row for row in csv.DictReader(io.StringIO(compared_trainings_csv(compared)))
+    }
+    assert (rows["seed"]["differs"], rows["seed"]["second"]) == ("true", "7")
+    assert rows["cores in use"]["first"] == "1.50"
+    assert compared.to_json()["differences"] == ["seed", "samples/s"]
