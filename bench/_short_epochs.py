@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from launch.use_cases.mnist_cnn import MnistCnn
 from torch.utils.data import Dataset, Subset
+
+from launch.use_cases.mnist_cnn import MnistCnn
 
 _SAMPLES, _VALIDATED = 6000, 2000
 

@@ -76,4 +76,7 @@ class CaseFacts:
     sample_s: float = 0.0
     """Time of one sample of a plain step on all cores, roughly; 0 where it is not known."""
 
+    is_generated: bool = False
+    """Whether the use case has made its samples up, because it was given no data."""
+
     warnings: tuple[str, ...] = ()

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from launch.data.random_state import seed_generators
 from launch.use_cases._base import UseCase
+from launch.use_cases._settings import Settings
 
 _OURS = ("launch", "planner", "probes")
 _STANDARD = tuple(
@@ -30,13 +31,16 @@ _UNNAMED = re.compile("use_case_[0-9a-f]{16}")
 """Name of a module whose own was taken, made of its path."""
 
 
-def digest_case(case: UseCase, model: nn.Module, datasets: Sequence[Any]) -> str:
+def digest_case(
+    case: UseCase, model: nn.Module, datasets: Sequence[Any], settings: Settings = ()
+) -> str:
     """Hash a use case. Call it late: modules that it imports only now do not count.
 
     Args:
         case: The use case.
         model: What its `model` gave.
         datasets: For training and for validation.
+        settings: That its constructor was given.
     """
     digest = hashlib.sha256()
 
@@ -47,6 +51,8 @@ def digest_case(case: UseCase, model: nn.Module, datasets: Sequence[Any]) -> str
 
     subject = getattr(case, "subject", case)
     add(case.name, type(subject).__qualname__)
+    for setting in settings:
+        add(*setting)
     for name, code in sorted(_code(subject)):
         add(name, code)
     add(_ADDRESS.sub("", str(model)))

@@ -5,11 +5,13 @@ from __future__ import annotations
 from difflib import get_close_matches
 from inspect import signature
 from math import inf
+from pathlib import Path
 from typing import Any, cast
 
 from launch.errors import UseCaseError
 from launch.use_cases._base import UseCase, takes_epochs
 from launch.use_cases._imports import run_user_code
+from launch.use_cases._settings import Settings, make_arguments
 
 _REQUIRED = {
     "model": "model()",
@@ -75,13 +77,30 @@ class _UseCaseAdapter(UseCase):
                 setattr(self, member, getattr(own, member))
 
 
-def adapt_use_case(found: object, spec: str) -> UseCase:
+def adapt_use_case(
+    found: object, spec: str, settings: Settings = (), data: Path | None = None
+) -> UseCase:
     """Check an object by the contract; a class is made an instance first.
 
+    Args:
+        found: The object.
+        spec: Its name in messages.
+        settings: For the constructor of a class.
+        data: Likewise, where it takes that.
+
     Raises:
-        UseCaseError: Something that is required is missing or cannot be called as agreed.
+        UseCaseError: Something that is required is missing or cannot be called as agreed, or the
+            class does not have these settings.
     """
-    own = run_user_code(spec, found) if isinstance(found, type) else found
+    own = found
+    if isinstance(found, type):
+        arguments = make_arguments(found, settings, spec, data)
+        own = run_user_code(spec, lambda: found(**arguments))
+    elif settings:
+        raise UseCaseError(
+            f"use case {spec} is an instance, which was made already, and settings are for a "
+            "class: name its class"
+        )
     lacking = [name for name in _REQUIRED if not _has(own, name)]
     if _has(own, "step") and "loss" in lacking:
         lacking.remove("loss")

@@ -21,7 +21,9 @@ class UseCase:
     """A training's model, data, loss and optimizer. Keeps no state between calls.
 
     A class of one's own needs no inheritance: the shape is enough, and what is optional is
-    filled in from here. Without arguments it must be possible to make one.
+    filled in from here. What its constructor takes is given by ``--set key=value``, as an int,
+    float, bool or str by its signature; the rest needs defaults. An argument called ``data`` is
+    given the path that ``--data`` names, for models that depend on it.
 
     Attributes:
         name: Its name in reports.
@@ -45,7 +47,8 @@ class UseCase:
         are pairs of input and target that torch's default collation can stack, or whatever
         `collate` and `step` know. Every node and every worker must find the same samples in the
         same order. A dataset that also has the methods of `launch.data.pictures.Pictures` is
-        decoded once instead of in every epoch.
+        decoded once instead of in every epoch. One whose attribute ``is_generated`` is ``True`` has
+        samples that were made up, which every result of them is marked with.
 
         Args:
             data: The folder or file that the user named with ``--data``, if any.

@@ -60,6 +60,8 @@ def run_user_code(origin: Path | str, run: Callable[[], T]) -> T:
     """
     try:
         return run()
+    except UseCaseError:  # it says in one line what is wrong
+        raise
     except (Exception, SystemExit) as error:
         raise make_import_error(origin, error) from error
 

@@ -7,8 +7,8 @@ import hashlib
 import os
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from launch.errors import UseCaseError
 from launch.system.found_by_file import list_names, load_only_class
 from launch.use_cases import _imports
+from launch.use_cases._settings import Settings, parse_settings, spell_name, split_name
 from launch.workload import Workload
 
 if TYPE_CHECKING:
@@ -34,39 +35,50 @@ def resolve(name: str) -> UseCaseLocation:
 
     Args:
         name: A built-in name, ``package.module:object`` or ``path/to/file.py:object``, where the
-            object is a class that can be made without arguments, or an instance.
+            object is a class or an instance; a class may have settings for its constructor
+            behind it, ``NAME,key=value,key=value``.
 
     Raises:
         UseCaseError: The text names neither a built-in use case nor an object somewhere.
     """
     built_in = use_case_names()
+    name, settings = split_name(name)
     place, colon, attribute = name.rpartition(":")
     if not colon:
         if name in built_in:
-            return BuiltInLocation(name)
+            return BuiltInLocation(name, settings=settings)
         raise _make_unknown_error(name, built_in)
     if not place or not all(part.isidentifier() for part in attribute.split(".")):
         raise UseCaseError(
             f"use case {name!r}: write package.module:object or path/to/file.py:object"
         )
     if _looks_like_file(place):
-        return FileLocation(Path(place).expanduser().resolve(), attribute)
+        file = Path(place).expanduser().resolve()
+        return FileLocation(file, attribute, settings=settings)
     if not all(part.isidentifier() for part in place.split(".")):
         raise UseCaseError(f"use case {name!r}: {place!r} is no module name and no .py file")
-    return ModuleLocation(place, attribute)
+    return ModuleLocation(place, attribute, settings=settings)
 
 
 def make_workload(
-    use_case: str, *, data: str | Path | None = None, seed: int = 0, data_is_here: bool = True
+    use_case: str,
+    *,
+    settings: Iterable[str] = (),
+    data: str | Path | None = None,
+    seed: int = 0,
+    data_is_here: bool = True,
 ) -> Workload:
     """Make the value that says what is to be trained, once it is checked.
 
     Example:
         >>> make_workload("simplebig", seed=3).use_case
         'simplebig'
+        >>> make_workload("mnist_cnn", settings=["lr=0.1"]).use_case
+        'mnist_cnn,lr=0.1'
 
     Args:
         use_case: As for `resolve`.
+        settings: More settings for its constructor, ``key=value`` each.
         data: Folder or file of its data; ``None`` where the use case finds them by itself.
         seed: Of the weights, the order of the samples, and the search.
         data_is_here: Whether this machine must have the data, because it trains.
@@ -75,6 +87,8 @@ def make_workload(
         UseCaseError: There is no such use case, or no such data.
     """
     location = resolve(use_case)
+    pairs = [f"{key}={value}" for key, value in location.settings]
+    location = replace(location, settings=parse_settings([*pairs, *settings]))
     location.check()
     if data is not None and data_is_here and not Path(data).exists():
         raise UseCaseError(f"data={data}: no such file or folder: name the folder of the data")
@@ -82,10 +96,20 @@ def make_workload(
     return Workload(use_case=str(location), data=path, seed=seed)
 
 
+@dataclass(frozen=True, slots=True)
 class UseCaseLocation(ABC):
     """Location of a use case. ``str()`` gives the one spelling under which it is stored."""
 
-    __slots__ = ()
+    settings: Settings = field(default=(), kw_only=True)
+    """For its constructor."""
+
+    def __str__(self) -> str:
+        return spell_name(self._place, self.settings)
+
+    @property
+    @abstractmethod
+    def _place(self) -> str:
+        """Where it is, without its settings."""
 
     @abstractmethod
     def check(self) -> None:
@@ -99,15 +123,18 @@ class UseCaseLocation(ABC):
     def _import(self) -> object:
         """Import the object, or raise `UseCaseError`."""
 
-    def load(self) -> UseCase:
+    def load(self, data: Path | None = None) -> UseCase:
         """Import the use case and check that it meets the contract. Runs the user's code.
+
+        Args:
+            data: What the user named with ``--data``, for a constructor that takes it.
 
         Raises:
             UseCaseError: There is no such use case, its import fails, or it has another shape.
         """
         from launch.use_cases._adapter import adapt_use_case
 
-        return adapt_use_case(self._import(), str(self))
+        return adapt_use_case(self._import(), self._place, self.settings, data)
 
     def digest(self) -> str | None:
         """Hash the use case's own file; ``None`` where it was not named by a file."""
@@ -120,7 +147,8 @@ class BuiltInLocation(UseCaseLocation):
 
     name: str
 
-    def __str__(self) -> str:
+    @property
+    def _place(self) -> str:
         return self.name
 
     def check(self) -> None:
@@ -141,7 +169,8 @@ class ModuleLocation(UseCaseLocation):
     module: str
     attribute: str
 
-    def __str__(self) -> str:
+    @property
+    def _place(self) -> str:
         return f"{self.module}:{self.attribute}"
 
     def check(self) -> None:
@@ -154,14 +183,14 @@ class ModuleLocation(UseCaseLocation):
             found = False
         if not found:
             raise UseCaseError(
-                f"use case {self}: no module {package!r} is installed or in {Path.cwd()}: "
+                f"use case {self._place}: no module {package!r} is installed or in {Path.cwd()}: "
                 "install it, change the folder, or write path/to/file.py:object"
             )
 
     def _import(self) -> object:
         """Import the module as ``python -m`` would, the current folder first."""
         self.check()
-        return _get(_imports.import_by_name(self.module), self.attribute, str(self))
+        return _get(_imports.import_by_name(self.module), self.attribute, self._place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +200,8 @@ class FileLocation(UseCaseLocation):
     file: Path
     attribute: str
 
-    def __str__(self) -> str:
+    @property
+    def _place(self) -> str:
         return f"{self.file}:{self.attribute}"
 
     def check(self) -> None:
@@ -179,12 +209,14 @@ class FileLocation(UseCaseLocation):
         names = _list_names(self.file)
         first = self.attribute.partition(".")[0]
         if "*" not in names and first not in names:
-            raise _make_missing_error(str(self), first, [n for n in names if not n.startswith("_")])
+            raise _make_missing_error(
+                self._place, first, [n for n in names if not n.startswith("_")]
+            )
 
     def _import(self) -> object:
         """Import the file; it may import others of its folder."""
         self.check()
-        return _get(_imports.import_file(self.file), self.attribute, str(self))
+        return _get(_imports.import_file(self.file), self.attribute, self._place)
 
     def digest(self) -> str:
         with self.file.open("rb") as file:

@@ -15,6 +15,7 @@ from launch.errors import UseCaseError
 from launch.reports import PreparationReporter
 from launch.use_cases._base import UseCase
 from launch.use_cases._painted.photo_set import PhotoSet
+from launch.use_cases._vision_layers import find_layers
 from probes.cpu import read_cpu
 
 NUM_CLASSES = 3
@@ -30,7 +31,7 @@ class PhotoUseCase(UseCase):
     num_photos: int
 
     def dataset(self, data: Path | None, *, train: bool) -> PhotoDataset:
-        dataset = PhotoDataset(data or self._painted.folder, train=train)
+        dataset = PhotoDataset(data or self._painted.folder, train=train, is_generated=data is None)
         self._check_classes(dataset.folder, dataset.classes)
         return dataset
 
@@ -59,11 +60,8 @@ class PhotoUseCase(UseCase):
     def optimizer(self, parameters: Iterable[nn.Parameter]) -> SGD:
         return SGD(parameters, lr=0.001, momentum=0.9)
 
-    def layers(self, model: nn.Module) -> nn.Sequential:
-        """Flatten torchvision's AlexNet or VGG, whose ``forward`` has a step of its own."""
-        features, classifier = model.get_submodule("features"), model.get_submodule("classifier")
-        average = model.get_submodule("avgpool")
-        return nn.Sequential(*features.children(), average, nn.Flatten(1), *classifier.children())
+    def layers(self, model: nn.Module) -> nn.Sequential | None:
+        return find_layers(model)
 
     def metrics(self, output: Tensor, target: Tensor) -> dict[str, float]:
         return {"accuracy": (output.argmax(1) == target).float().mean().item()}

@@ -53,7 +53,7 @@ def run(task: Task, report_descriptor: int, permits: int, descriptors: SharedDes
     """Do a task, report what happens, and give the exit status."""
     reporter = Reporter(report_descriptor)
     try:
-        case = resolve(task.workload.use_case).load()
+        case = resolve(task.workload.use_case).load(task.workload.data_path)
         if task.purpose is Purpose.DESCRIBE:
             if task.onnx is not None:
                 check_target(Path(task.onnx))

@@ -162,6 +162,7 @@ def _sweep_here(
             fingerprint=node.fingerprint(),
             software=current_software(),
             use_case_digest=facts.digest,
+            is_generated=facts.is_generated,
             train_samples=facts.train_samples,
             test_samples=facts.validation_samples,
         )

@@ -14,6 +14,7 @@ from planner.cli.options import (
     DEFAULT_DATABASE,
     AllowRoot,
     AsJson,
+    CaseSettings,
     Database,
     DataFolder,
     HostFile,
@@ -131,6 +132,7 @@ def tune(
     context: typer.Context,
     *,
     use_case: MaybeTuned = None,
+    set: CaseSettings = None,  # noqa: A002 - the name of the option
     data: DataFolder = None,
     seed: Seed = 0,
     epochs: Annotated[
@@ -233,7 +235,9 @@ def tune(
     checked: dict[str, Any] = {
         "workload": Workload(use_case=str(replay), seed=seed)
         if use_case is None
-        else make_workload(use_case, data=data, seed=seed, data_is_here=found.is_local),
+        else make_workload(
+            use_case, settings=set or (), data=data, seed=seed, data_is_here=found.is_local
+        ),
         "budget_s": duration_s("--budget", budget),
         "precision": one_of("--precision", precision, ("fp32", "bf16", "auto")),
         "strategies": strategies_named(strategies),
@@ -282,6 +286,7 @@ def launch(
     context: typer.Context,
     *,
     use_case: NeededCase,
+    set: CaseSettings = None,  # noqa: A002 - the name of the option
     data: DataFolder = None,
     seed: Seed = 0,
     epochs: Annotated[
@@ -418,7 +423,9 @@ def launch(
     found.access.check_mpirun()
     check_data(data, found)
     request = LaunchRequest(
-        workload=make_workload(use_case, data=data, seed=seed, data_is_here=found.is_local),
+        workload=make_workload(
+            use_case, settings=set or (), data=data, seed=seed, data_is_here=found.is_local
+        ),
         epochs=epochs,
         plan_id=plan,
         global_batch=global_batch,

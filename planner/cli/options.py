@@ -65,10 +65,18 @@ MaybeCase = Annotated[
     str | None, option("--use-case", help_="Only of this use case.", metavar="NAME")
 ]
 MaybeNode = Annotated[str | None, option("--node", help_="Only of this node.", metavar="NAME")]
+CaseSettings = Annotated[
+    list[str] | None,
+    what_option(
+        "--set", help_="Setting of the use case, such as lr=0.1; repeatable.", metavar="KEY=VALUE"
+    ),
+]
 DataFolder = Annotated[
     Path | None,
     what_option(
-        "--data", help_="Folder of the data; built-in use cases draw their own.", metavar="PATH"
+        "--data",
+        help_="Folder or file of the data; most built-in use cases can make up their own.",
+        metavar="PATH",
     ),
 ]
 HostFile = Annotated[

@@ -13,6 +13,7 @@ from planner.cli.options import (
     DEFAULT_DATABASE,
     AsCsv,
     AsJson,
+    CaseSettings,
     Database,
     DataFolder,
     MaybeCase,
@@ -47,6 +48,7 @@ def sweep(
     context: typer.Context,
     *,
     use_case: MaybeTuned = None,
+    set: CaseSettings = None,  # noqa: A002 - the name of the option
     data: DataFolder = None,
     seed: Seed = 0,
     epochs: Annotated[
@@ -96,7 +98,7 @@ def sweep(
         raise UsageError(f"Missing option '{missing}': see ddlplan sweep --help")
     check_data(data, None)
     request = SweepRequest(
-        workload=make_workload(use_case, data=data, seed=seed),
+        workload=make_workload(use_case, settings=set or (), data=data, seed=seed),
         batches=counts_named("--batches", batches),
         devices=() if devices is None else counts_named("--devices", devices),
         plans=()

@@ -20,6 +20,7 @@ from planner.jobs.training import NetworkUse
 from planner.quantities import format_bytes
 from planner.report.live import LiveDisplay
 from planner.report.output import Output
+from planner.report.plans import GENERATED
 from planner.report.runs import noise_span
 from probes import codec
 from probes.timing import Interval
@@ -106,6 +107,8 @@ def print_training(
         is_slow = off < -_NOTABLE_PERCENT and (interval is None or measured < interval.low)
         if is_slow and trained[-1].train_time_s >= _TELLING_S:
             out.warn(f"training was {-off:.0f} % slower than {remedy}")
+    if outcome.is_generated:
+        out.write_line(f"data       {GENERATED}")
     if line := _network_line(outcome.network):
         out.write_line(f"network    {line}")
     out.write_line(f"weights    {_shown(outcome.weights, host)}")
@@ -136,6 +139,7 @@ def outcome_json(result: LaunchResult, expected: float | None) -> dict[str, Any]
     outcome = result.outcome
     return {
         "run_directory": str(outcome.run_directory),
+        "is_generated": outcome.is_generated,
         "host": result.prepared.host,
         "weights": None if outcome.weights is None else str(outcome.weights),
         "checkpoint": None if outcome.checkpoint is None else str(outcome.checkpoint),

@@ -15,7 +15,7 @@ from planner.report.live import LiveDisplay
 from planner.report.nodes import PLAN_COLUMNS, failure_json, links_json, plan_row, write_network
 from planner.report.output import Output
 from planner.report.plan_line import describe_plan
-from planner.report.plans import objective_facts
+from planner.report.plans import GENERATED, objective_facts
 from planner.report.table import Row
 from planner.supervision.own_job import recorded_job
 from planner.supervision.search_listener import SearchListener
@@ -67,6 +67,8 @@ def _show_hosts(result: TuneResult, then: str, out: Output) -> None:
     out.write_table([_row(node) for node in result.nodes], PLAN_COLUMNS)
     write_network(result.links, out)
     out.write_line("")
+    if any(node.outcome and node.outcome.plan.is_generated for node in result.nodes):
+        out.write_line(f"data       {GENERATED}")
     out.write_line(f"time       {format_duration(result.elapsed_s)}")
     out.write_line(f"next       {then}")
     if result.interrupted:
@@ -101,6 +103,8 @@ def _print_plan(outcome: TuneOutcome, then: str, elapsed_s: float, out: Output) 
     out.write_line(
         f"best plan  {rate.median:.1f} samples/s ({interval}): {describe_plan(stored.plan)}"
     )
+    if stored.is_generated:
+        out.write_line(f"data       {GENERATED}")
     for compared in stored.comparisons:
         out.write_line(_comparison_line(compared))
     for name, value in objective_facts(stored):

@@ -13,6 +13,7 @@ from launch.reports import (
     Alive,
     BestWeightsSaved,
     CheckpointSaved,
+    Described,
     EpochDone,
     GradientsSynced,
     OnnxFailed,
@@ -84,6 +85,8 @@ class LaunchOutcome:
     """The weights of the best validation; ``None`` where they are not kept."""
     onnx: OnnxSaved | OnnxFailed | None = None
     """What came of the export; ``None`` where nobody wants one, or it was interrupted."""
+    is_generated: bool = False
+    """Whether the use case made its samples up."""
 
     @property
     def throughput_samples_per_s(self) -> float | None:
@@ -158,6 +161,7 @@ def run_job(
             checkpoint=received.checkpoint,
             best=received.best,
             onnx=received.onnx,
+            is_generated=received.is_generated,
         )
     cancelled = cancellation.make_error() if cancellation.is_requested else None
     if end.end_signal is not None:
@@ -194,6 +198,7 @@ class _JobReports:
         self.best: BestWeightsSaved | None = None
         self.onnx: OnnxSaved | OnnxFailed | None = None
         self.network = NetworkUse()
+        self.is_generated = False
         self.has_trained = False
 
     @property
@@ -206,6 +211,8 @@ class _JobReports:
             return
         self._on_report(report)
         match report:
+            case Described(facts=facts):
+                self.is_generated = facts.is_generated
             case StepDone(time_s=time_s):
                 self.has_trained = True
                 self.network = replace(self.network, steps_s=self.network.steps_s + time_s)

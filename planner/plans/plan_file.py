@@ -93,6 +93,7 @@ class _EvidenceDocument:
     gradient_bytes: Count | None = None
     begins_early: bool | None = None
     objective: Objective | None = None
+    is_generated: bool | None = None
     created_at: Moment
     software: Mapping[str, str]
 
@@ -171,6 +172,7 @@ def plan_from_json(values: object, *, source: str = "plan") -> StoredPlan:
         gradient_bytes=found.gradient_bytes,
         begins_early=found.begins_early,
         objective=found.objective,
+        is_generated=found.is_generated,
         created_at=created_at,
         software=found.software,
     )

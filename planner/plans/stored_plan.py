@@ -92,6 +92,9 @@ class StoredPlan:
 
     objective: Objective | None = None
     """What it was chosen for; ``None`` for throughput."""
+    is_generated: bool | None = None
+    """Whether the use case made up the samples that it was timed with; ``None`` where that is not
+    known."""
 
     study_id: int | None = None
     """Study whose trials are the evidence; ``None`` for a plan from a file."""
@@ -115,6 +118,7 @@ class StoredPlan:
             "gradient_bytes": self.gradient_bytes,
             "begins_early": self.begins_early,
             "objective": codec.to_builtins(self.objective),
+            "is_generated": self.is_generated,
             "created_at": iso_utc(self.created_at),
             "software": dict(self.software),
             "stale": stale,

@@ -76,3 +76,6 @@ class TrainingRecord:
 
     weights: str | None = None
     """File of them, on the first host."""
+
+    is_generated: bool | None = None
+    """Whether the use case made its samples up; ``None`` where it is not known."""

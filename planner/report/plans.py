@@ -26,6 +26,7 @@ from probes import codec
 _COLUMNS = (
     Column(key="id", title="ID", right=True),
     Column(key="use_case", title="USE CASE", may_cut=True),
+    Column(key="data", title="DATA"),
     Column(key="node", title="NODE", may_cut=True),
     Column(key="strategy", title="STRATEGY"),
     Column(key="settings", title="SETTINGS", may_cut=True),
@@ -36,6 +37,9 @@ _COLUMNS = (
     Column(key="stale", title="STALE", is_remark=True),
 )
 
+GENERATED = "generated: the use case made its samples up, as --data named none"
+"""What is said of results whose data are no real ones."""
+
 PLAN_FIELDS = tuple(setting.name for setting in fields(Plan))
 
 _FIELDS = (
@@ -45,7 +49,7 @@ _FIELDS = (
     *(f"baseline_{part}" for part in ("strategy", "node_batch", "throughput_samples_per_s")),
     *("comparisons", "peak_memory_bytes", "created_at"),
     *("step_time_fixed_s", "step_time_per_sample_s", "step_time_points", "gradient_bytes"),
-    *("begins_early", "use_case_digest", "objective"),
+    *("begins_early", "use_case_digest", "objective", "is_generated"),
     *(f"software_{part}" for part in ("python", "torch", "ddlplan")),
     "stale",
 )
@@ -86,6 +90,7 @@ def plan_facts(
     facts = [
         ("plan", str(stored.id)),
         ("use case", stored.use_case),
+        *([("data", GENERATED)] if stored.is_generated else []),
         ("node", f"{stored.node} ({stored.fingerprint[:19]})"),
         *plan_settings(plan).items(),
         (
@@ -147,6 +152,7 @@ def _row(stored: StoredPlan, reasons: Sequence[str]) -> dict[str, str]:
     return {
         "id": str(stored.id),
         "use_case": stored.use_case,
+        "data": "generated" if stored.is_generated else "",
         "node": stored.node,
         "strategy": stored.plan.strategy,
         "settings": short_settings(stored.plan),

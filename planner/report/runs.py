@@ -13,6 +13,7 @@ from planner.quantities import format_bytes, format_duration, format_number
 from planner.records.training_record import TrainingHost, TrainingRecord, TrainingStatus
 from planner.records.usage_record import HostUsage, UsageCurve
 from planner.report.plan_line import describe_plan
+from planner.report.plans import GENERATED
 from planner.report.table import Column, Row, Terminal, render_csv, render_facts, render_table
 
 _STYLES = {
@@ -30,6 +31,7 @@ def _state_style(state: str) -> str:
 _RUNS = (
     Column(key="id", title="ID", right=True),
     Column(key="use_case", title="USE CASE", may_cut=True),
+    Column(key="data", title="DATA"),
     Column(key="state", title="STATE", style=_state_style),
     Column(key="epochs", title="EPOCHS", right=True),
     Column(key="loss", title="LOSS", right=True),
@@ -107,7 +109,7 @@ def run_facts(record: TrainingRecord) -> list[tuple[str, str]]:
     facts = [
         ("training", str(record.id)),
         ("use case", record.use_case),
-        ("data", record.data or "the use case's own"),
+        ("data", GENERATED if record.is_generated else record.data or "the use case's own"),
         ("seed", str(record.seed)),
         ("state", f"{record.state}: {record.error}" if record.error else str(record.state)),
         ("started", f"{record.started_at:%Y-%m-%d %H:%M:%S} UTC on {record.machine}"),
@@ -144,6 +146,7 @@ def _run_row(record: TrainingRecord) -> Row:
     return {
         "id": str(record.id),
         "use_case": record.use_case,
+        "data": "generated" if record.is_generated else "",
         "state": str(record.state),
         "epochs": _epochs(record),
         "loss": _loss(None if last is None else last.train_loss),

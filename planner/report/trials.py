@@ -22,6 +22,7 @@ def _outcome_style(outcome: str) -> str:
 _COLUMNS = (
     Column(key="study", title="STUDY", right=True, may_drop=True),
     Column(key="number", title="NO", right=True),
+    Column(key="use_case", title="USE CASE", may_cut=True),
     Column(key="role", title="ROLE"),
     Column(key="strategy", title="STRATEGY"),
     Column(key="settings", title="SETTINGS", may_cut=True),
@@ -37,12 +38,15 @@ _FIELDS = (
     *("peak_memory_bytes", *PLAN_FIELDS, "parameters"),
     *(f"throughput_samples_per_s_{part}" for part in ("median", "ci_low", "ci_high", "samples")),
     *("compile_s", "warmup_s", "samples_s", "rounds", "drift", "input_share", "log_tail"),
+    "use_case",
 )
 
 
 def trials_table(trials: Sequence[StoredTrial], terminal: Terminal) -> str:
     """Give trials as a table, a line each, and the reasons of those that failed."""
-    return render_table([_row(trial) for trial in trials], _COLUMNS, terminal)
+    are_of_one = len({trial.use_case for trial in trials}) < 2
+    rows = [_row(trial) | ({"use_case": ""} if are_of_one else {}) for trial in trials]
+    return render_table(rows, _COLUMNS, terminal)
 
 
 def trials_csv(trials: Sequence[StoredTrial]) -> str:
@@ -57,6 +61,7 @@ def trial_json(trial: StoredTrial) -> dict[str, Any]:
     return {
         "id": trial.id,
         "study_id": trial.study_id,
+        "use_case": trial.use_case,
         "number": trial.number,
         "created_at": iso_utc(trial.created_at),
         "role": result.role.value,
@@ -88,6 +93,7 @@ def _row(trial: StoredTrial) -> dict[str, str]:
     return {
         "study": str(trial.study_id),
         "number": str(trial.number),
+        "use_case": trial.use_case or "",
         "role": result.role.value,
         "strategy": result.plan.strategy,
         "settings": short_settings(result.plan),

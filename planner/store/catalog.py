@@ -152,7 +152,7 @@ class Catalog:
             before: With a lower number.
             most: At most so many.
         """
-        query = _newest(select(trials).join(studies), trials, before, most)
+        query = _newest(select(trials, studies.c.use_case).join(studies), trials, before, most)
         if study_id is not None:
             query = query.where(trials.c.study_id == study_id)
         return self._database.fetch(_only(query, studies, use_case, node), trial_from_row)

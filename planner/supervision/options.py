@@ -10,7 +10,7 @@ from planner.errors import UsageError
 from planner.records.job_record import JobKind
 
 _WHERE = {"hosts": str, "ssh_config": str, "mpirun": str, "allow_run_as_root": bool}
-_WHAT = {"use_case": str, "data": str, "seed": int}
+_WHAT = {"use_case": str, "set": list, "data": str, "seed": int}
 
 OPTIONS: Mapping[JobKind, Mapping[str, type]] = {
     JobKind.TUNE: {

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from launch.reports import (
     CheckpointSaved,
+    Described,
     EpochDone,
     HostUsed,
     Report,
@@ -92,6 +93,8 @@ class TrainingRecorder:
                 self._record = replace(self._record, run_directory=directory)
             case HostUsed(rank=rank) if rank < len(self._series):
                 self._series[rank].add(time.monotonic() - self._began, report)
+            case Described(facts=facts):
+                self._record = replace(self._record, is_generated=facts.is_generated)
             case StepDone():
                 self._has_trained = True
                 self._steps += 1

@@ -152,6 +152,7 @@ def _stored(findings: Findings, best: Candidate) -> StoredPlan:
         gradient_bytes=findings.case.parameter_bytes,
         begins_early=findings.case.updates_in_parts
         and load_strategy(best.plan.strategy).begins_early(best.plan),
+        is_generated=findings.case.is_generated,
         created_at=utc_now(),
         software=findings.software,
         study_id=findings.study_id,

@@ -71,6 +71,9 @@ class StoredTrial:
 
     result: TrialResult
 
+    use_case: str | None = None
+    """Of its study; ``None`` where nobody asked."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierTrials:

@@ -31,7 +31,7 @@ PIXELS_VERSION = 1
 
 
 class PhotoDataset(Dataset[tuple[Tensor, int]]):
-    """Photos as tensors of shape 3 x 224 x 224, each with the number of its class.
+    """Photos as tensors, channels x height x width, each with the number of its class.
 
     Opens a photo when it is read. Can be decoded once: it is one of
     `launch.data.pictures.Pictures`.
@@ -40,21 +40,33 @@ class PhotoDataset(Dataset[tuple[Tensor, int]]):
         folder: Where the photos are.
         classes: Names of the classes, by number.
         photos: Relative name and class of each sample.
+        is_generated: Whether they are made up.
+
+    Args:
+        folder: Where the photos are.
+        train: Those for training, or for validation.
+        is_generated: Whether they are made up.
+        side: Height and width.
 
     Raises:
         UseCaseError: The folder was not prepared.
     """
 
-    def __init__(self, folder: Path, *, train: bool) -> None:
+    def __init__(
+        self, folder: Path, *, train: bool, is_generated: bool = False, side: int = CROP_SIDE
+    ) -> None:
         split = read_index(folder)
+        self.is_generated = is_generated
         self.folder = folder
         self.classes = split.classes
         self.photos = split.train if train else split.validation
         self._train = train
+        self._side = side
+        self._resize_side = side * RESIZE_SIDE // CROP_SIDE
         # Names are joined to paths here and now, as text: a Path costs 10 us per sample.
         self._files = [f"{folder.absolute()}/{name}" for name, _ in self.photos]
         self._scale = transforms.Compose(
-            [transforms.Resize(RESIZE_SIDE), transforms.CenterCrop(CROP_SIDE)],
+            [transforms.Resize(self._resize_side), transforms.CenterCrop(side)],
         )
         mirror = [transforms.RandomHorizontalFlip(FLIP_PROBABILITY)] if train else []
         self._finish = transforms.Compose(
@@ -68,7 +80,7 @@ class PhotoDataset(Dataset[tuple[Tensor, int]]):
         return self._finish(self._read(index)), self.target(index)
 
     def pixels_name(self) -> str:
-        return f"{self.folder.resolve()} {'train' if self._train else 'validation'} {CROP_SIDE}"
+        return f"{self.folder.resolve()} {'train' if self._train else 'validation'} {self._side}"
 
     def pixels_key(self) -> str:
         stamps = read_stamps(self.folder)
@@ -80,10 +92,10 @@ class PhotoDataset(Dataset[tuple[Tensor, int]]):
             torchvision.__version__,
         )
         files = [(name, stamps.get(name)) for name, _ in self.photos]
-        return json.dumps([made_by, RESIZE_SIDE, CROP_SIDE, files])
+        return json.dumps([made_by, self._resize_side, self._side, files])
 
     def pixel_shape(self) -> tuple[int, int, int]:
-        return CROP_SIDE, CROP_SIDE, 3
+        return self._side, self._side, 3
 
     def pixels(self, index: int) -> NDArray[np.uint8]:
         return np.asarray(self._read(index))

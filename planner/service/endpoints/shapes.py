@@ -119,6 +119,7 @@ PLAN = both(
         step_time=maybe(fields(fixed_s=NUMBER, per_sample_s=NUMBER, points=many(of(StepPoint)))),
         gradient_bytes=maybe(WHOLE),
         begins_early=maybe(TRUTH),
+        is_generated=maybe(TRUTH),
         created_at=TIME,
         software=by_name(TEXT),
         stale=TRUTH,
@@ -156,6 +157,7 @@ TRIAL = both(
     fields(
         id=WHOLE,
         study_id=WHOLE,
+        use_case=maybe(TEXT),
         number=WHOLE,
         created_at=TIME,
         role=TEXT,

@@ -135,6 +135,12 @@ def _add_objectives(connection: Connection) -> None:
     connection.execute(text("ALTER TABLE plans ADD COLUMN objective JSON"))
 
 
+def _add_generated_data(connection: Connection) -> None:
+    """Add to plans and trainings whether their samples were made up: version 10."""
+    for table in ("plans", "trainings"):
+        connection.execute(text(f"ALTER TABLE {table} ADD COLUMN is_generated BOOLEAN"))
+
+
 STEPS: tuple[Callable[[Connection], None], ...] = (
     _add_clusters,
     _add_early_steps,
@@ -144,6 +150,7 @@ STEPS: tuple[Callable[[Connection], None], ...] = (
     _add_jobs_and_trainings,
     _add_sweeps,
     _add_objectives,
+    _add_generated_data,
 )
 """Steps to the next version, the first from version 1 to 2. A step must not use `tables`, which is
 always the newest version."""

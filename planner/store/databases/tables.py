@@ -1,4 +1,4 @@
-"""Tables of the database, version 8, with types that PostgreSQL has too.
+"""Tables of the database, version 10, with types that PostgreSQL has too.
 
 A change to a table needs a step in `migrations`: databases of users are not made again.
 """
@@ -156,6 +156,7 @@ plans = Table(
     Column("use_case_digest", PlainText),
     Column("comparisons", JSON),
     Column("objective", JSON(none_as_null=True)),
+    Column("is_generated", Boolean),
     # Users write down the number of a plan, so the number of a removed one is not used again.
     sqlite_autoincrement=True,
 )
@@ -193,6 +194,7 @@ trainings = Table(
     Column("steps", BigInteger, nullable=False),
     Column("checkpoint", PlainText),
     Column("weights", PlainText),
+    Column("is_generated", Boolean),
     sqlite_autoincrement=True,
 )
 

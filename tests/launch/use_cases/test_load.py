@@ -203,7 +203,7 @@ def test_file_that_raises_is_told_with_the_users_line(write, code, expected):
 
 def test_class_that_cannot_be_made_is_told(write):
     file = write("class Case:\n    def __init__(self, size): ...")
-    assert "missing 1 required positional argument: 'size'" in message(f"{file}:Case")
+    assert "Case needs size: give --set size=VALUE" in message(f"{file}:Case")
 
 
 def test_missing_methods_are_all_named(write):

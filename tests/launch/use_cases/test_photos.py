@@ -73,8 +73,9 @@ def test_equal_seeds_give_equal_models(simplebig):
 
 
 def test_summaries_are_one_line_each():
-    assert list(use_case_summaries()) == ["complexsmall", "simplebig"]
-    assert all("photos" in line and "\n" not in line for line in use_case_summaries().values())
+    summaries = use_case_summaries()
+    assert list(summaries) == use_case_names()
+    assert all(20 < len(line) < 90 and "\n" not in line for line in summaries.values())
 
 
 def test_training_is_that_of_the_paper(simplebig):
@@ -96,6 +97,8 @@ def test_photos_are_drawn_when_the_user_has_none(simplebig):
     train, validation = (simplebig.dataset(None, train=train) for train in (True, False))
     assert len(train) + len(validation) == 24
     assert train.classes == ("fire", "none", "smoke")
+    assert train.is_generated
+    assert validation.is_generated
 
 
 def test_drawn_photos_that_were_not_prepared_are_told(simplebig):
@@ -106,7 +109,9 @@ def test_drawn_photos_that_were_not_prepared_are_told(simplebig):
 def test_own_photos_are_taken_from_the_users_folder(simplebig, tmp_path):
     data = save_classes(tmp_path / "data", "ash", "ember")
     simplebig.prepare(data, Silent())
-    assert simplebig.dataset(data, train=True).classes == ("ash", "ember")
+    dataset = simplebig.dataset(data, train=True)
+    assert dataset.classes == ("ash", "ember")
+    assert not dataset.is_generated
 
 
 def test_more_classes_than_outputs_are_told(simplebig, tmp_path):

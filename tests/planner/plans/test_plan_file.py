@@ -88,6 +88,7 @@ def test_a_plan_has_the_keys_that_scripts_rely_on():
         "comparisons": [],
         "begins_early": True,
         "objective": None,
+        "is_generated": None,
         "created_at": "2026-11-20T12:00:00Z",
         "software": {"python": "3.11.7", "torch": "2.15.0", "ddlplan": "0.1.0"},
         "stale": False,
