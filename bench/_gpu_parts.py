@@ -37,7 +37,7 @@ from probes.timing import paired_ratio
 
 _HERE = Path(__file__).parent
 _CASES = _HERE / "gpu_cases"
-_RIVAL = _HERE / "rivals" / "plain_gpu.py"
+_PLAIN = _HERE / "_plain_gpu.py"
 _IN_MEMORY = f"{_HERE / '_alexnet_in_memory.py'}:AlexNetInMemory"
 
 _MATRIX = 8192
@@ -346,7 +346,7 @@ def _run_plain(
     if data is not None:
         case = ["--model", model, "--data", str(data / "train")]
     command = [
-        *(sys.executable, str(_RIVAL), *case, "--device", options.device),
+        *(sys.executable, str(_PLAIN), *case, "--device", options.device),
         *("--seconds", str(options.seconds), "--loader-workers", str(len(read_cpu().core_ids))),
         *words,
     ]

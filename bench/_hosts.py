@@ -73,7 +73,7 @@ class Cluster:
             batch_size: Of each host.
             channels_last: Whether it has the memory format that ours has.
         """
-        script = Path(__file__).with_name("rivals") / "ddp_nodes.py"
+        script = Path(__file__).with_name("_ddp_nodes.py")
         command = [sys.executable, str(script), "--batch-size", str(batch_size)]
         command += ["--channels-last"] if channels_last else []
         hosts = self.bed.hosts[:2]

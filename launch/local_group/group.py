@@ -17,6 +17,7 @@ from launch.gradient_sync.node_channel.gradient_layout import GradientLayout
 from launch.gradient_sync.node_channel.shared_state import SharedStepState
 from launch.gradient_sync.worker_sync.reducer import CrossNodeReducer, trained_parameters
 from launch.local_group.alignment import aligned
+from launch.system.event_counter import await_events
 
 
 class LocalGroup(ABC):
@@ -165,11 +166,11 @@ class LocalProcessGroup(LocalGroup):
             return
         if self.local_rank > 0:
             os.eventfd_write(self._descriptors.barrier_count, 1)
-            os.eventfd_read(departures)
+            await_events(departures)
             return
         arrived = 1
         while arrived < self.size:
-            arrived += os.eventfd_read(self._descriptors.barrier_count)
+            arrived += await_events(self._descriptors.barrier_count)
         os.eventfd_write(departures, self.size - 1)
 
     def share_bytes(self, num_bytes: int) -> Tensor:

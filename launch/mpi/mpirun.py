@@ -51,11 +51,13 @@ def mpirun_command(
     environment: Mapping[str, str],
     *,
     starts_here: bool,
+    ranks_per_host: int = 1,
 ) -> list[str]:
     """Give mpirun and its options; the arguments are those of `launch.mpi.command.mpi_command`.
 
     ``--bind-to none``: Open MPI would bind each rank, and with it all workers of a node, to one
-    core. No option ever allows more ranks than hosts.
+    core. No option ever allows more ranks than hosts. Jobs of ours have one rank on each; only
+    programs of others have more.
 
     Raises:
         LaunchError: There is no mpirun, or no ssh configuration that it can be given.
@@ -65,8 +67,9 @@ def mpirun_command(
     is_alone = starts_here and len(hosts) == 1
     return [
         *(mpirun, *(["--allow-run-as-root"] if root else [])),
-        *("--host", _hosts(hosts, environment, starts_here), "-n", str(len(hosts))),
-        *("--map-by", "ppr:1:node", "--bind-to", "none"),
+        *("--host", _hosts(hosts, environment, starts_here, ranks_per_host)),
+        *("-n", str(len(hosts) * ranks_per_host)),
+        *("--map-by", f"ppr:{ranks_per_host}:node", "--bind-to", "none"),
         *([] if is_alone else _remote_options(mpirun, settings, environment)),
     ]
 
@@ -80,7 +83,9 @@ def needs_root_option(environment: Mapping[str, str]) -> bool:
     return os.geteuid() == 0 and any(environment.get(name) != "1" for name in names)
 
 
-def _hosts(hosts: Sequence[Host], environment: Mapping[str, str], starts_here: bool) -> str:
+def _hosts(
+    hosts: Sequence[Host], environment: Mapping[str, str], starts_here: bool, slots: int
+) -> str:
     """List the hosts by the names that mpirun takes.
 
     Not a user's name for this machine: mpirun would cut ``::1`` at its last colon, and log in to
@@ -89,7 +94,7 @@ def _hosts(hosts: Sequence[Host], environment: Mapping[str, str], starts_here: b
     names = [ssh_name(host) for host in hosts]
     if starts_here and "SLURM_JOB_ID" not in environment:
         names[0] = "localhost"
-    return ",".join(f"{name}:1" for name in names)
+    return ",".join(f"{name}:{slots}" for name in names)
 
 
 def _remote_options(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from planner.api import sweeps as sweeps
     from planner.api import together as together
     from planner.api import trainings as trainings
+    from planner.api.comparing import compare as compare
     from planner.api.launching import LaunchResult as LaunchResult
     from planner.api.launching import PreparedLaunch as PreparedLaunch
     from planner.api.launching import launch as launch
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from planner.jobs.hosts import HostAccess as HostAccess
     from planner.jobs.hosts import Hosts as Hosts
     from planner.jobs.making import LaunchRequest as LaunchRequest
+    from planner.peer_runs.request import CompareRequest as CompareRequest
+    from planner.peer_runs.result import Comparison as Comparison
     from planner.sweeps.sweep_request import SweepRequest as SweepRequest
     from planner.trials.reports import Listener as Listener
     from planner.tuning.tune_request import TuneRequest as TuneRequest
@@ -47,6 +50,7 @@ _NAMES = {
     "launch.job": "CheckpointConfig",
     "launch.use_cases": "make_workload",
     "launch.workload": "Workload",
+    "planner.api.comparing": "compare",
     "planner.api.launching": "LaunchResult PreparedLaunch launch prepare_launch",
     "planner.api.probing": "NodeProbe ProbeResult probe",
     "planner.api.tuning": "NodeTuneResult TuneResult tune",
@@ -55,6 +59,8 @@ _NAMES = {
     "planner.jobs.hosts": "HostAccess Hosts",
     "planner.jobs.making": "LaunchRequest",
     "planner.sweeps.sweep_request": "SweepRequest",
+    "planner.peer_runs.request": "CompareRequest",
+    "planner.peer_runs.result": "Comparison",
     "planner.trials.reports": "Listener",
     "planner.tuning.tune_request": "TuneRequest",
 }

@@ -9,7 +9,6 @@ from launch.errors import HostUnreachableError
 from launch.hosts.findings import CheckedHosts
 from launch.reports import Warned, Working
 from planner.api._cluster import check_all, run_on_all
-from planner.api._machine import machine_alone
 from planner.cancellation import Cancellation
 from planner.cluster.links import MeasuredLinks
 from planner.cluster_tuning.collector import LazyStore
@@ -17,6 +16,7 @@ from planner.cluster_tuning.reports import NodeFailed
 from planner.cluster_tuning.task import ClusterPurpose
 from planner.jobs.hosts import Hosts
 from planner.store import Store
+from planner.trials.machine_alone import machine_alone
 from planner.trials.reports import Listener, ignore
 from probes.hardware import Hardware
 from probes.node import probe as probe_node

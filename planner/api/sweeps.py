@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from launch.errors import InvalidPlanError
 from launch.reports import Warned, Working
 from launch.workers.fork_server_pool import ForkServerPool
-from planner.api._machine import machine_alone
 from planner.api._use_cases import find_known_place
 from planner.cancellation import Cancellation
 from planner.errors import NoDatabaseError, NoPlanError
@@ -30,6 +29,7 @@ from planner.sweeps.reports import SweepOpened
 from planner.sweeps.sweep_record import StoredSweep, SweepRecord, SweepSetting
 from planner.sweeps.sweep_request import SweepRequest, check_batches
 from planner.sweeps.sweeper import Sweeper, with_batch
+from planner.trials.machine_alone import machine_alone
 from planner.trials.reports import Listener, ignore
 from planner.trials.runner import TrialRunner
 from probes.hardware import Hardware

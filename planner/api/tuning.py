@@ -10,7 +10,6 @@ from launch.errors import HostUnreachableError, InvalidPlanError, UseCaseError
 from launch.reports import Noted, Warned, Working
 from launch.workers.fork_server_pool import ForkServerPool
 from planner.api._cluster import check_all, run_on_all
-from planner.api._machine import machine_alone
 from planner.cancellation import Cancellation
 from planner.cluster.links import MeasuredLinks
 from planner.cluster_tuning.collector import LazyStore, NodeState
@@ -24,6 +23,7 @@ from planner.plans.stored_plan import StoredPlan
 from planner.store import Store
 from planner.time_to_loss.ranking import WeighedTrials, in_real_time, start_by_worth
 from planner.time_to_loss.short_training import Target, measure_objective
+from planner.trials.machine_alone import machine_alone
 from planner.trials.reports import Listener, ignore
 from planner.trials.runner import TrialRunner
 from planner.tuning.conclusion import TuneOutcome, conclude

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from planner.cli.compare import compare
 from planner.cli.db import db_app
 from planner.cli.grouped_help import GroupedCommand
 from planner.cli.jobs import Detach, jobs_app, submit_command
@@ -453,6 +454,9 @@ def launch(
         submit_command(context, JobKind.LAUNCH, db, out)
         return
     launch_job(request, found, db, out, dry_run=dry_run)
+
+
+app.command(cls=GroupedCommand)(compare)
 
 
 @app.command("use-cases", cls=GroupedCommand)

@@ -121,6 +121,15 @@ class OneOutput(Steady):
     loss = None
 
 
+class DiesInPeers(Steady):
+    """Trains with ddlplan alone."""
+
+    def loss(self, output, target):
+        if "DDLPLAN_PEER" in os.environ:
+            raise ArithmeticError("no peer can count")
+        return super().loss(output, target)
+
+
 class FailsOnNode3(Steady):
     def loss(self, output, target):
         if socket.gethostname() == "node3":

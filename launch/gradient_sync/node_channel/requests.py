@@ -17,6 +17,7 @@ import numpy as np
 
 from launch.gradient_sync.node_channel.descriptors import REQUEST_BYTES, SharedDescriptors
 from launch.gradient_sync.node_channel.shared_state import Bytes
+from launch.system.event_counter import await_events
 from launch.system.memory_fence import fence
 
 _REPLY_WORDS = 8
@@ -175,7 +176,7 @@ class RequestClient:
         fence()  # the request before the number that says that it is there
         self._own_request[0] += 1
         os.eventfd_write(self._descriptors.wakeup, 1)
-        os.eventfd_read(replies)
+        await_events(replies)
 
 
 class Responder:

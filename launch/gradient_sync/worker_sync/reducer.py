@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from launch.gradient_sync.node_channel.descriptors import SharedDescriptors
 from launch.gradient_sync.node_channel.gradient_layout import GradientLocation, TensorLayout
 from launch.gradient_sync.node_channel.shared_state import DENSE, NO_GRADIENT, SharedStepState
+from launch.system.event_counter import await_events
 from launch.system.memory_fence import fence
 
 
@@ -143,7 +144,7 @@ class CrossNodeReducer:
         self._ready[:] = self._sum_number
         self._state.done[self._participant] = self._sum_number
         os.eventfd_write(self._descriptors.wakeup, 1)
-        os.eventfd_read(self._descriptors.agreements[self._sum_number % 2])
+        await_events(self._descriptors.agreements[self._sum_number % 2])
         loss, weight = self._state.global_loss.tolist()
         return loss, weight
 
@@ -179,7 +180,7 @@ class CrossNodeReducer:
 
     def finish(self) -> None:
         """Wait for every sum. Gradients of the next step may only be written after it."""
-        os.eventfd_read(self._descriptors.sums[self._sum_number % 2])
+        await_events(self._descriptors.sums[self._sum_number % 2])
         self._sum_number += 1
 
     def global_kinds(self, indices: Sequence[int]) -> list[int]:

@@ -11,9 +11,10 @@ import time
 
 import torch
 import torch.distributed as dist
-from task import make_model, make_optimizer, memory_format
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
+
+from launch.use_cases.simplebig import SimpleBig
 
 
 def main() -> None:
@@ -25,10 +26,12 @@ def main() -> None:
     torch.manual_seed(0)
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    model = DistributedDataParallel(make_model(arguments))
-    optimizer = make_optimizer(model)
+    memory = torch.channels_last if arguments.channels_last else torch.contiguous_format
+    case = SimpleBig()
+    model = DistributedDataParallel(case.model().to(memory_format=memory))
+    optimizer = case.optimizer(model.parameters())
     inputs = torch.randn(arguments.batch_size, 3, 224, 224)
-    inputs = inputs.to(memory_format=memory_format(arguments))
+    inputs = inputs.to(memory_format=memory)
     targets = torch.arange(arguments.batch_size) % 3
     while True:
         began = time.perf_counter()

@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from task import make_dataset
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.optim import SGD
 from torch.utils.data import DataLoader, RandomSampler
 from torch.utils.flop_counter import FlopCounterMode
+from torchvision import transforms
+from torchvision.datasets import ImageFolder
 from torchvision.models import alexnet, vgg16
 
 _PHOTO_MODELS = {"alexnet": alexnet, "vgg16": vgg16}
@@ -43,7 +44,16 @@ class PhotoTask:
 
     def dataset(self, data: Path, *, train: bool) -> Any:
         """Open the photos with the transforms of torchvision's reference training."""
-        return make_dataset(argparse.Namespace(data=data))
+        transform = transforms.Compose(
+            [
+                transforms.Resize(256),
+                transforms.CenterCrop(224),
+                transforms.RandomHorizontalFlip(),
+                transforms.ToTensor(),
+                transforms.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+            ]
+        )
+        return ImageFolder(str(data), transform)
 
     def optimizer(self, parameters: Any) -> Any:
         """Make the optimizer of `simplebig` and `complexsmall`."""

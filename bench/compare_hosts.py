@@ -1,0 +1,86 @@
+"""Ours and other ways to train on two hosts, in turns, by `ddlplan compare --hosts`.
+
+Two hosts of one core each, on one machine: see `tests/hosts/testbed`. Each host gets a plan by a
+search of its own; then our job and each peer take turns. Ours decodes the photos in its first
+epoch, as a training of a user does.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "hosts"))
+
+from _block import (
+    Ddlplan,
+    Output,
+    Required,
+    Result,
+    make_parser,
+    positive,
+    root_option,
+    run_bench,
+)
+from testbed.bed import Testbed
+
+from probes.timing import Interval
+
+_LOW = {"defaults": 1.3, "ours": 1.1}
+
+
+def main() -> int:
+    """Measure and show."""
+    parser = make_parser(__doc__)
+    parser.add_argument("--use-case", default="simplebig")
+    parser.add_argument("--batch-size", type=positive, default=32, help="of each host (32)")
+    parser.add_argument("--rate", default="1gbit", help="of the links (1gbit)")
+    parser.add_argument("--with", dest="peers", help="only these peers, by commas")
+    parser.add_argument("--tune", default="90s", help="time of the searches (90s)")
+    parser.add_argument("--budget", default="60s", help="of each peer's turns (60s)")
+    parser.add_argument("--starts", type=positive, default=1, help="of everything (1)")
+    arguments = parser.parse_args()
+    out = Output("compare_hosts", as_json=arguments.json)
+    out.introduce()
+    with Testbed(2, cores=["0", "1"]) as bed, Ddlplan.in_own_folder() as ddlplan:
+        bed.set_rate(arguments.rate)
+        hosts = bed.write_host_file(ddlplan.folder / "hosts")
+        where = ["--use-case", arguments.use_case, "--hosts", hosts]
+        where += ["--ssh-config", bed.ssh_config, *root_option()]
+        batch = ["--batch-size", arguments.batch_size]
+        ddlplan.run("tune", *where, *batch, "--budget", arguments.tune, show_progress=True)
+        chosen = [] if arguments.peers is None else ["--with", arguments.peers]
+        turns = ["--budget", arguments.budget, "--starts", arguments.starts]
+        found = ddlplan.run("compare", *where, *batch, *turns, *chosen, show_progress=True).data
+    for peer in found["peers"]:
+        if peer["error"] is not None:
+            out.say(f"{peer['peer']}, {peer['setting']}: {peer['error']}")
+    return out.conclude(_results(found, arguments.rate))
+
+
+def _results(found: dict[str, Any], rate: str) -> list[Result]:
+    fastest = {setting: one and one["peer"] for setting, one in found["fastest"].items()}
+    results = []
+    for peer in found["peers"]:
+        ratio, setting = peer["ours_per_peer"], peer["setting"]
+        if ratio is None:
+            continue
+        is_judged = fastest[setting] == peer["peer"]
+        results.append(
+            Result(
+                figure=f"{rate}: samples/s of ours / {peer['peer']}, {setting}",
+                value=Interval(
+                    median=ratio["median"],
+                    low=ratio["ci_low"],
+                    high=ratio["ci_high"],
+                    count=ratio["samples"],
+                ),
+                required=Required(low=_LOW[setting]) if is_judged else None,
+            )
+        )
+    return results
+
+
+if __name__ == "__main__":
+    run_bench(main)

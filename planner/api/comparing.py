@@ -1,0 +1,337 @@
+"""Comparing: our plan and other ways to train, in turns on the same machines."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from launch.errors import HostUnreachableError
+from launch.hosts.findings import CheckedHosts
+from launch.hosts.host_line import Host
+from launch.mpi.job import MpiJob
+from launch.mpi.settings import MpiSettings
+from launch.reports import Warned, Working
+from launch.system.run_directory import RunDirectory
+from launch.workers.fork_server_pool import ForkServerPool
+from planner.api.launching import PreparedLaunch, prepare_launch
+from planner.cancellation import Cancellation
+from planner.errors import NoDatabaseError, TrainingFailedError
+from planner.jobs.hosts import Hosts
+from planner.jobs.making import LaunchRequest
+from planner.jobs.mpi_run import temporary_run_directory, write_private
+from planner.jobs.placement import Placement
+from planner.jobs.training import PROGRAM
+from planner.peer_runs.comparer import Comparer, OwnTurns
+from planner.peer_runs.launcher import PeerLauncher, ReachableHost, make_folder_name
+from planner.peer_runs.processes import PeerProcesses, SupervisedHost
+from planner.peer_runs.request import CompareRequest
+from planner.peer_runs.result import ComparedHost, Comparison
+from planner.peer_runs.supervisor import SupervisorRequest
+from planner.peer_runs.trainings import OwnTraining, OwnTrainingOnHosts
+from planner.peers import load_peer
+from planner.peers._base import PeerHost
+from planner.peers._reports import PeerStepDone
+from planner.plans.software import current_software
+from planner.plans.stored_plan import find_best, stale_reasons, utc_now
+from planner.store import Store
+from planner.trials.contender import TrialFailedError
+from planner.trials.machine_alone import machine_alone
+from planner.trials.reports import Listener, ignore
+from planner.trials.runner import TrialRunner
+from probes import codec
+from probes.hardware import Hardware
+from probes.node import probe
+
+_ENDLESS = 1_000_000
+_STANDS_STILL_S = 24 * 3600.0
+"""A job of ours stands still while others have their turns."""
+
+
+def compare(
+    request: CompareRequest,
+    *,
+    db: str = "planner.db",
+    hosts: Hosts | None = None,
+    listener: Listener = ignore,
+    cancellation: Cancellation | None = None,
+    waits: bool = True,
+) -> Comparison:
+    """Let our plan take turns with other ways to train the same model on the same data.
+
+    A peer that cannot be started, dies or hangs is a result with its reason. What is cancelled,
+    or ended by Ctrl-C, gives what it knows by then.
+
+    Example:
+        >>> from planner.api import CompareRequest, compare, make_workload
+        >>> request = CompareRequest(workload=make_workload("simplebig"), peers=("plain", "ddp"))
+        >>> compare(request).results[0].ratio.low  # doctest: +SKIP
+        1.34
+
+    Args:
+        request: What is compared, and for how long.
+        db: Database with our plans.
+        hosts: Where; this machine where left out.
+        listener: Receives progress and warnings.
+        cancellation: Ends it, from any thread.
+        waits: Whether to wait while something else is timed on this machine, or a training runs.
+
+    Raises:
+        UsageError: There is no peer of such a name.
+        NoPlanError: There is no plan for a host; the message names the command that finds one.
+        MachineBusyError: Something else is timed here, and ``waits`` is false.
+        HostUnreachableError: A host failed its checks.
+        UseCaseError: The use case or its data are at fault.
+        TrainingFailedError: Our own training failed.
+        CancelledError: The end was asked for before anything was measured.
+    """
+    hosts, cancellation = hosts or Hosts.this_machine(), cancellation or Cancellation()
+    for name in request.peers:
+        load_peer(name)
+    prepared = prepare_launch(
+        _launch_request(request, db, hosts, listener),
+        db=db,
+        hosts=hosts,
+        listener=listener,
+        cancellation=cancellation,
+    )
+    own = prepared.job.nodes[0].plan
+    if own.precision != "fp32":
+        listener(Warned(message=f"our plan computes in {own.precision}, its peers in fp32"))
+    with machine_alone(listener, cancellation, waits=waits):
+        if hosts.is_local:
+            return _compare_here(request, prepared, hosts, listener, cancellation)
+        return _compare_on_hosts(request, prepared, hosts, listener, cancellation)
+
+
+def _launch_request(
+    request: CompareRequest, db: str, hosts: Hosts, listener: Listener
+) -> LaunchRequest:
+    """Give the launch of ours: the plan that was found for the batch, where there is one."""
+    batch, found = request.batch_size, request.plan_id
+    if batch is not None and found is None and hosts.is_local:
+        found = _find_plan_for(batch, request, db)
+        if found is None:
+            listener(
+                Warned(
+                    message=f"no plan was found for a batch of {batch}: ours is the best plan with "
+                    f"that batch, and may be faster after ddlplan tune --batch-size {batch}"
+                )
+            )
+    return LaunchRequest(
+        workload=request.workload,
+        epochs=_ENDLESS,
+        plan_id=found,
+        global_batch=None if batch is None else batch * len(hosts.machines),
+        keep_shares=True,
+        all_hosts=True,
+        allow_stale=request.allow_stale,
+        hang_timeout_s=_STANDS_STILL_S,
+    )
+
+
+def _find_plan_for(batch: int, request: CompareRequest, db: str) -> int | None:
+    """Find the best plan of this machine with a batch; ``None`` without one that is not stale."""
+    here, software = probe(quick=True), current_software()
+    try:
+        with Store.open(db, create=False) as store:
+            known = store.plans(request.workload.use_case, here.node)
+    except NoDatabaseError:
+        return None
+    fresh = [
+        plan
+        for plan in known
+        if plan.plan.node_batch == batch
+        and not stale_reasons(plan, fingerprint=here.fingerprint(), software=software)
+    ]
+    best = find_best(fresh, fingerprint=here.fingerprint(), software=software)
+    return None if best is None else best.id
+
+
+def _compare_here(
+    request: CompareRequest,
+    prepared: PreparedLaunch,
+    hosts: Hosts,
+    listener: Listener,
+    cancellation: Cancellation,
+) -> Comparison:
+    node, plan = probe(quick=True), prepared.job.nodes[0].plan
+    name = hosts.names[0]
+    with ForkServerPool() as servers:
+        runner = TrialRunner(request.workload, node, servers, cancellation)
+        listener(Working(what="loading PyTorch and the use case"))
+        runner.describe(listener)  # which makes the data ready, for peers too
+
+        @contextmanager
+        def start_ours() -> Iterator[OwnTurns]:
+            began = time.monotonic()
+            try:
+                contender = runner.start(plan)
+            except TrialFailedError as error:
+                raise TrainingFailedError(f"our own plan: {error.reason}") from error
+            try:
+                training = OwnTraining(contender, step_limit_s=request.step_limit_s)
+                training.make_steps(1)
+                yield _Started(training=training, start_s=time.monotonic() - began)
+            finally:
+                contender.close()
+
+        here = PeerHost(name=name, address="127.0.0.1", cores=node.cpu.usable_cores)
+        launcher = PeerLauncher(
+            request,
+            plan,
+            plan.node_batch,
+            [ReachableHost(host=hosts.machines[0], peer_host=here)],
+            MpiSettings(mpirun=hosts.access.mpirun, allow_root=hosts.access.allow_root),
+            starts_here=True,
+            on_poll=cancellation.check,
+        )
+        comparer = Comparer(request, start_ours, launcher, listener)
+        return _conclude(request, prepared, comparer, {name: node})
+
+
+def _compare_on_hosts(
+    request: CompareRequest,
+    prepared: PreparedLaunch,
+    hosts: Hosts,
+    listener: Listener,
+    cancellation: Cancellation,
+) -> Comparison:
+    hosts.access.check_root()
+    checked = hosts.check_good(listener, cancellation, workload=request.workload)
+    placement = prepared.placement
+    nodes = {host.name: _get_hardware(checked, host) for host in placement.hosts}
+    peer_hosts = [
+        ReachableHost(
+            host=host,
+            peer_host=PeerHost(
+                name=host.name,
+                address=checked.addresses[host.name],
+                cores=nodes[host.name].cpu.usable_cores,
+            ),
+        )
+        for host in placement.hosts
+    ]
+    batches = prepared.job.node_batches
+    with temporary_run_directory() as directory:
+        placement.prepare(directory)
+        mpi = MpiSettings(
+            mpirun=hosts.access.mpirun,
+            ssh_config=directory.ssh_config,
+            networks=placement.networks,
+            allow_root=hosts.access.allow_root,
+        )
+
+        running: list[OwnTrainingOnHosts] = []
+
+        def on_poll() -> None:
+            cancellation.check()
+            for job in running:
+                job.read()
+
+        @contextmanager
+        def start_ours() -> Iterator[OwnTurns]:
+            with (
+                _running_job(prepared, directory) as (job, document),
+                _worker_supervisors(placement, document, mpi, cancellation) as workers,
+            ):
+                own = OwnTrainingOnHosts(
+                    job,
+                    directory.mpirun_log,
+                    workers,
+                    cancellation,
+                    start_limit_s=request.start_limit_s,
+                    step_limit_s=request.step_limit_s,
+                )
+                running.append(own)
+                try:
+                    yield own
+                finally:
+                    running.clear()
+
+        launcher = PeerLauncher(
+            request,
+            prepared.job.nodes[0].plan,
+            sum(batches) // len(batches),
+            peer_hosts,
+            mpi,
+            starts_here=placement.starts_here,
+            on_poll=on_poll,
+        )
+        comparer = Comparer(request, start_ours, launcher, listener)
+        return _conclude(request, prepared, comparer, nodes)
+
+
+@contextmanager
+def _running_job(prepared: PreparedLaunch, directory: RunDirectory) -> Iterator[tuple[MpiJob, str]]:
+    """Start our job; give it, and what its ranks were given, by which they are found."""
+    placement = prepared.placement
+    job = replace(prepared.job, run_directory=str(directory.path), networks=placement.networks)
+    write_private(directory.job, codec.encode(job, indent=1))
+    document = str(placement.deliver(directory))
+    command = placement.command([PROGRAM, document], directory, os.environ)
+    with MpiJob(command, directory.mpirun_log) as running:
+        yield running, document
+
+
+def _worker_supervisors(
+    placement: Placement, document: str, mpi: MpiSettings, cancellation: Cancellation
+) -> PeerProcesses:
+    folder = make_folder_name()
+    request = SupervisorRequest(token=folder.name, folder=str(folder), job=document)
+    return PeerProcesses(
+        [
+            SupervisedHost(
+                host=None if placement.starts_here and number == 0 else host, request=request
+            )
+            for number, host in enumerate(placement.hosts)
+        ],
+        ssh_config=mpi.ssh_config,
+        on_poll=cancellation.check,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Started:
+    """Our training on this machine."""
+
+    training: OwnTraining
+    start_s: float
+
+    def make_steps(self, count: int) -> list[PeerStepDone]:
+        return self.training.make_steps(count)
+
+
+def _conclude(
+    request: CompareRequest,
+    prepared: PreparedLaunch,
+    comparer: Comparer,
+    nodes: dict[str, Hardware],
+) -> Comparison:
+    found = comparer.run()
+    numbers = {plan.host: plan.stored.id for plan in prepared.plans}
+    batches = prepared.job.node_batches
+    return Comparison(
+        use_case=request.workload.use_case,
+        created_at=utc_now(),
+        hosts=tuple(
+            ComparedHost(name=name, cpu=node.cpu.model, cores=node.cpu.usable_cores)
+            for name, node in nodes.items()
+        ),
+        node_batch=sum(batches) // len(batches),
+        plans=tuple(node.plan for node in prepared.job.nodes),
+        plan_ids=tuple(numbers[node.host] for node in prepared.job.nodes),
+        software=current_software(),
+        start_s=found.own_start_s,
+        results=found.results,
+        interrupted=found.interrupted,
+    )
+
+
+def _get_hardware(checked: CheckedHosts, host: Host) -> Hardware:
+    hardware = checked.facts[host.name].hardware
+    if hardware is None:
+        raise HostUnreachableError(f"host {host.name}: it cannot say what hardware it has")
+    return hardware

@@ -1,0 +1,161 @@
+"""Command line of ``ddlplan compare``."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from planner.cli.options import (
+    DEFAULT_DATABASE,
+    AllowRoot,
+    AsCsv,
+    AsJson,
+    CaseSettings,
+    Database,
+    DataFolder,
+    HostFile,
+    Mpirun,
+    NoWait,
+    Seed,
+    SshConfig,
+    option,
+    plan_option,
+    what_option,
+)
+from planner.cli.values import check_data, check_one_format, duration_s, find_hosts, one_of
+from planner.report.output import start_output
+
+_BOTH = "both"
+_peer_option = partial(option, group="Peers")
+_turns_option = partial(option, group="Turns")
+
+
+def compare(
+    *,
+    use_case: Annotated[
+        str,
+        what_option(
+            "--use-case",
+            help_="Built-in name, package.module:object or file.py:object.",
+            metavar="NAME",
+        ),
+    ] = "simplebig",
+    set: CaseSettings = None,  # noqa: A002 - the name of the option
+    data: DataFolder = None,
+    seed: Seed = 0,
+    batch_size: Annotated[
+        int | None,
+        what_option(
+            "--batch-size",
+            help_="Samples of a step on each host; by default our plan's.",
+            metavar="N",
+            min=1,
+        ),
+    ] = None,
+    with_: Annotated[
+        str | None,
+        _peer_option("--with", help_="Only these: plain,ddp,... By default all.", metavar="NAMES"),
+    ] = None,
+    settings: Annotated[
+        str,
+        _peer_option(
+            "--settings",
+            help_="Of the peers: defaults, ours (threads, processes, memory format), or both.",
+            metavar="SETTINGS",
+        ),
+    ] = _BOTH,
+    loader_workers: Annotated[
+        int,
+        _peer_option(
+            "--loader-workers",
+            help_="Loading processes of each process of a peer.",
+            metavar="N",
+            min=0,
+        ),
+    ] = 2,
+    budget: Annotated[
+        str,
+        _turns_option(
+            "--budget", help_="Time of the turns of each peer after a start.", metavar="DURATION"
+        ),
+    ] = "60s",
+    turn: Annotated[
+        str, _turns_option("--turn", help_="Least time of a turn.", metavar="DURATION")
+    ] = "2s",
+    starts: Annotated[
+        int, _turns_option("--starts", help_="Start everything so often.", metavar="N", min=1)
+    ] = 2,
+    start_limit: Annotated[
+        str,
+        _turns_option(
+            "--start-limit", help_="A peer must train within this time.", metavar="DURATION"
+        ),
+    ] = "180s",
+    step_limit: Annotated[
+        str,
+        _turns_option("--step-limit", help_="And make a step within this.", metavar="DURATION"),
+    ] = "120s",
+    plan: Annotated[
+        int | None, plan_option("--plan", help_="Number of a stored plan.", metavar="ID")
+    ] = None,
+    allow_stale: Annotated[
+        bool, plan_option("--allow-stale", help_="Use a plan of other hardware or software.")
+    ] = False,
+    hosts: HostFile = None,
+    ssh_config: SshConfig = None,
+    mpirun: Mpirun = None,
+    allow_run_as_root: AllowRoot = False,
+    no_wait: NoWait = False,
+    html: Annotated[
+        Path | None, option("--html", help_="Write it as a page with a plot too.", metavar="FILE")
+    ] = None,
+    db: Database = DEFAULT_DATABASE,
+    json: AsJson = False,
+    csv: AsCsv = False,
+) -> None:
+    """Let our plan and other ways to train take turns: DDP, Lightning, Ray, ..."""
+    from launch.use_cases import make_workload
+    from planner.peer_runs.request import CompareRequest, Setting
+
+    out = start_output("compare", as_json=json)
+    check_one_format(json=json, csv=csv)
+    found = find_hosts(hosts, ssh_config, mpirun, allow_root=allow_run_as_root)
+    found.access.check_mpirun()
+    check_data(data, found)
+    choices = (*map(str, Setting), _BOTH)
+    wanted = one_of("--settings", settings, choices)
+    request = CompareRequest(
+        workload=make_workload(
+            use_case, settings=set or (), data=data, seed=seed, data_is_here=found.is_local
+        ),
+        peers=_peers_named(with_),
+        settings=tuple(Setting) if wanted == _BOTH else (Setting(wanted),),
+        batch_size=batch_size,
+        plan_id=plan,
+        allow_stale=allow_stale,
+        loader_workers=loader_workers,
+        starts=starts,
+        budget_s=duration_s("--budget", budget),
+        turn_s=duration_s("--turn", turn),
+        start_limit_s=duration_s("--start-limit", start_limit),
+        step_limit_s=duration_s("--step-limit", step_limit),
+    )
+    from planner.commands.peers.compare import show_comparison
+
+    show_comparison(request, found, db, out, waits=not no_wait, as_csv=csv, html=html)
+
+
+def _peers_named(text: str | None) -> tuple[str, ...]:
+    from planner.peers import load_peer, peer_names
+
+    if text is None:
+        return tuple(peer_names())
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not names:
+        raise typer.BadParameter(f"--with {text!r}: name at least one")
+    for name in names:
+        load_peer(name)
+    return names

@@ -1,0 +1,44 @@
+"""The command ``ddlplan compare``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from planner.api.comparing import compare
+from planner.jobs.hosts import Hosts
+from planner.peer_runs.request import CompareRequest
+from planner.report.live import LiveDisplay
+from planner.report.output import Output
+from planner.report.page.files import write_page
+from planner.report.peers.page import comparison_page
+from planner.report.peers.table import comparison_csv, comparison_text
+from planner.report.table import detect_terminal
+
+
+def show_comparison(
+    request: CompareRequest,
+    hosts: Hosts,
+    db: str,
+    out: Output,
+    *,
+    waits: bool,
+    as_csv: bool,
+    html: Path | None,
+) -> None:
+    """Compare and show what was found, also where it was interrupted."""
+    with LiveDisplay(out, hosts.names) as display:
+        found = compare(request, db=db, hosts=hosts, listener=display, waits=waits)
+    if html is not None:
+        write_page(html, comparison_page(found))
+        out.note(f"wrote {html}")
+    if as_csv:
+        sys.stdout.write(comparison_csv(found))
+    elif not out.as_json:
+        sys.stdout.write(comparison_text(found, detect_terminal(sys.stdout, os.environ)))
+    if found.interrupted:
+        out.note("stopped early: what is shown was measured before")
+    out.finish(found.to_json())
+    if found.interrupted:
+        raise KeyboardInterrupt

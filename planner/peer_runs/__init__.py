@@ -1,0 +1,1 @@
+"""Runs of peers: their processes on each host, in turns with ours, and what came of it."""

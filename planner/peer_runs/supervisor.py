@@ -1,0 +1,335 @@
+"""Supervisor of a contender on one host: starts it, stops it between its turns, and ends it.
+
+A program, ``python -m planner.peer_runs.supervisor``, which is started here or by ssh. It reads a
+`SupervisorRequest` as the first line of stdin, then ``stop`` or ``continue`` as others. On stdout
+it writes what the training script reports, and its own reports. When stdin ends, because who
+started it says so or is gone, it ends every process of the contender.
+
+Launchers hide their workers well: Ray's have another session, mpirun's on other hosts another
+parent. But all have inherited a variable in their environment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+
+import psutil
+
+from launch.reports import Report
+from launch.system.process_end import bind_to_parent, is_stopped
+from launch.system.process_tree import adopt_orphans, find_descendants
+from probes import codec
+
+TOKEN_VARIABLE = "DDLPLAN_PEER"  # noqa: S105 - a name
+
+_POLL_S = 0.1
+_READ_BYTES = 1 << 16
+_TAIL_BYTES = 8000
+_MAX_STOP_LOOKS = 10
+_STOP_LIMIT_S, _STOP_POLL_S = 0.5, 0.001
+_GRACE_S = 3.0
+_GIVE_UP_S = 5.0
+
+_LEFT_OUT = ("OMP_", "MKL_", "KMP_", "GOMP_", "OMPI_", "PMIX_", "PRTE_", "PMI_", "ACCELERATE_")
+"""Where a variable is set it is no default any more; the others are those of a job around us."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SupervisedCommand:
+    """A program to start. None of them ends while the contender is well."""
+
+    command: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Texts by their names in the folder, which are there before it starts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SupervisorRequest:
+    """What a supervisor is to look after."""
+
+    token: str
+    """Value of `TOKEN_VARIABLE` in all processes of the contender."""
+
+    folder: str
+    """Made, private, and removed in the end. The reports of the script come through it."""
+
+    commands: tuple[SupervisedCommand, ...] = ()
+    """Started in this order; none where another host starts the processes of this one."""
+
+    address: str | None = None
+    """Of this host: gloo is told the interface that has it."""
+
+    job: str | None = None
+    """Document of a job of ours: then the workers of its rank are what is stopped."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessesStopped(Report):
+    """Every process of the contender stands still."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessesContinued(Report):
+    """They go on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandEnded(Report):
+    """A command has ended."""
+
+    code: int
+    """Negative for a signal."""
+
+    log_tail: str
+
+
+class PeerSupervisor:
+    """The processes of a contender on this host.
+
+    Args:
+        request: What they are.
+    """
+
+    def __init__(self, request: SupervisorRequest) -> None:
+        self._request = request
+        self._folder = Path(request.folder)
+        self._pipe = self._folder / platform.node()
+        self._children: dict[Path, subprocess.Popen[bytes]] = {}
+        """By the log of each."""
+        self._marker = f"{TOKEN_VARIABLE}={request.token}".encode()
+
+    def run(self) -> None:
+        """Look after them until stdin ends."""
+        adopt_orphans()
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        if (owner := self._folder.stat().st_uid) != os.geteuid():
+            raise PermissionError(f"{self._folder} belongs to user {owner}")
+        os.mkfifo(self._pipe, 0o600)
+        # Open for writing as well: it never ends, and no script waits for a reader.
+        reports = os.open(self._pipe, os.O_RDWR | os.O_NONBLOCK)
+        try:
+            for number, command in enumerate(self._request.commands):
+                self._start(command, self._folder / f"{platform.node()}-{number}.log")
+            self._look(reports)
+        finally:
+            self._end()
+            os.close(reports)
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _start(self, one: SupervisedCommand, path: Path) -> None:
+        for name, text in one.files.items():
+            (self._folder / name).write_text(text)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as log:
+            self._children[path] = subprocess.Popen(
+                bind_to_parent(list(one.command)),
+                cwd=self._folder,
+                env={**self._environment(), **one.environment},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def _environment(self) -> dict[str, str]:
+        """Give variables that leave defaults alone and let processes find one another."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(_LEFT_OUT)}
+        beside = str(Path(sys.executable).parent)
+        interface = _find_interface(self._request.address)
+        return {
+            **kept,
+            "PATH": f"{beside}{os.pathsep}{kept.get('PATH', os.defpath)}",
+            "TMPDIR": str(self._folder),
+            "HF_HOME": str(self._folder / "huggingface"),  # no settings of the user's
+            **({} if interface is None else {"GLOO_SOCKET_IFNAME": interface}),
+            TOKEN_VARIABLE: self._request.token,
+        }
+
+    def _look(self, reports: int) -> None:
+        actions: dict[bytes, Callable[[], Report]] = {
+            b"stop": self._stop,
+            b"continue": self._continue,
+        }
+        orders = b""
+        while True:
+            readable = select.select([0, reports], [], [], _POLL_S)[0]
+            if reports in readable:
+                self._pass_on(reports)
+            if 0 in readable:
+                block = os.read(0, _READ_BYTES)
+                if not block:
+                    return
+                *lines, orders = (orders + block).split(b"\n")
+                for line in lines:
+                    report = actions[line]()
+                    self._pass_on(reports)  # what was reported before comes before
+                    _write(report.encode())
+            self._tell_ends(reports)
+
+    def _pass_on(self, reports: int) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while block := os.read(reports, _READ_BYTES):
+                _write(block)
+
+    def _tell_ends(self, reports: int) -> None:
+        for log, child in list(self._children.items()):
+            if (code := child.poll()) is None:
+                continue
+            del self._children[log]
+            self._pass_on(reports)
+            _write(CommandEnded(code=code, log_tail=_read_tail(log)).encode())
+
+    def _stop(self) -> ProcessesStopped:
+        """Stop all, and those that they have started meanwhile."""
+        stopped = set[int]()
+        for _ in range(_MAX_STOP_LOOKS):
+            new = self._find() - stopped
+            if not new:
+                break
+            _send(new, signal.SIGSTOP)
+            _await_stop(new)
+            stopped |= new
+        return ProcessesStopped(count=len(stopped))
+
+    def _continue(self) -> ProcessesContinued:
+        _send(self._find(), signal.SIGCONT)
+        return ProcessesContinued()
+
+    def _find(self) -> set[int]:
+        if self._request.job is not None:
+            return find_workers(self._request.job)
+        return {pid for pid in _list_pids() if self._marker in _read_environment(pid)}
+
+    def _end(self) -> None:
+        """End all, in bounded time: by SIGTERM, and what is left by SIGKILL."""
+        if self._request.job is not None:
+            self._continue()  # so that they can end: their rank sees to it
+            return
+        began = time.monotonic()
+        number, told = signal.SIGTERM, set[int]()
+        while left := self._find():
+            if time.monotonic() > began + _GRACE_S + _GIVE_UP_S:
+                return
+            if number is signal.SIGTERM and time.monotonic() > began + _GRACE_S:
+                number, told = signal.SIGKILL, set()
+            _send(left - told, number)
+            _send(left - told, signal.SIGCONT)
+            told |= left
+            time.sleep(_POLL_S)
+            _reap()
+
+
+def find_workers(job: str) -> set[int]:
+    """Find the workers of a job's rank on this host, by the document that the rank was given.
+
+    A rank's own child is the server that starts them. Rank and server go on: they speak for them.
+    """
+    found = set[int]()
+    word = job.encode()
+    for pid in _list_pids():
+        words = _read(pid, "cmdline").split(b"\0")
+        if word not in words or words[:1] != [sys.executable.encode()]:
+            continue
+        servers = {child.pid for child in _children(pid)}
+        for server in servers:
+            found |= find_descendants(server)
+    return found
+
+
+def _children(pid: int) -> list[psutil.Process]:
+    with contextlib.suppress(psutil.Error):
+        found: list[psutil.Process] = psutil.Process(pid).children()
+        return found
+    return []
+
+
+def _list_pids() -> list[int]:
+    return [int(file.name) for file in Path("/proc").iterdir() if file.name.isdecimal()]
+
+
+def _read_environment(pid: int) -> list[bytes]:
+    return _read(pid, "environ").split(b"\0")
+
+
+def _read(pid: int, name: str) -> bytes:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    return b""
+
+
+def _read_tail(path: Path) -> str:
+    with path.open("rb") as log:
+        log.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+        return log.read().decode(errors="replace")
+
+
+def _reap() -> None:
+    """Let processes vanish that have ended, so that they are not waited for."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def _send(pids: set[int], number: int) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def _await_stop(pids: set[int]) -> None:
+    """Wait until signals have arrived: a process that computes takes them a moment later."""
+    give_up = time.monotonic() + _STOP_LIMIT_S
+    while pids and time.monotonic() < give_up:
+        pids = {pid for pid in pids if Path(f"/proc/{pid}").exists() and not is_stopped(pid)}
+        time.sleep(_STOP_POLL_S)
+
+
+def _find_interface(address: str | None) -> str | None:
+    if address is None:
+        return None
+    interfaces = psutil.net_if_addrs().items()
+    found = (str(name) for name, own in interfaces if address in {one.address for one in own})
+    return next(found, None)
+
+
+def _write(block: bytes) -> None:
+    left = memoryview(block)
+    while left:
+        left = left[os.write(1, left) :]
+
+
+def main() -> None:
+    """Read the request and look after it."""
+
+    def leave(_number: int, _frame: object) -> NoReturn:
+        sys.exit(0)  # through the end of all processes
+
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, leave)
+    line = b""
+    while not line.endswith(b"\n"):  # byte by byte: what follows is read elsewhere
+        if not (byte := os.read(0, 1)):
+            return
+        line += byte
+    request = codec.decode(line, SupervisorRequest, source="request")
+    with contextlib.suppress(BrokenPipeError):
+        PeerSupervisor(request).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""Peers: other ways to train, one module each, found by file name."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from launch.system.found_by_file import list_names, load_only_class, read_summaries
+from planner.errors import UsageError
+
+if TYPE_CHECKING:
+    from planner.peers._base import Peer
+
+_FOLDER = Path(__file__).parent
+
+
+def peer_names() -> list[str]:
+    """Return the name of every peer, sorted, without importing any."""
+    return list_names(_FOLDER)
+
+
+def peer_summaries() -> dict[str, str]:
+    """Return the first line of each peer's docstring, without importing any."""
+    return read_summaries(_FOLDER)
+
+
+def load_peer(name: str) -> Peer:
+    """Return the peer of that name; its library is not imported by this.
+
+    Raises:
+        UsageError: No file of that name is in this folder.
+    """
+    from planner.peers._base import Peer
+
+    names = peer_names()
+    if name not in names:
+        close = get_close_matches(name, names, n=1)
+        hint = f"did you mean {close[0]}? " if close else ""
+        raise UsageError(f"unknown peer {name!r}: {hint}choose of {', '.join(names)}")
+    return load_only_class(f"{__name__}.{name}", Peer)(name)  # type: ignore[type-abstract]

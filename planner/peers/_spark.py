@@ -1,0 +1,89 @@
+"""Spark: the Java that it needs, and a cluster of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from planner.peers._base import PeerSetup, PeerStart
+
+_FIRST_JAVA = 17
+_MEMORY = "4g"
+
+
+def find_spark_obstacle() -> str | None:
+    """Give why Spark cannot start here, ``None`` where it can."""
+    home = os.environ.get("JAVA_HOME")
+    java = f"{home}/bin/java" if home else shutil.which("java")
+    wanted = f"pyspark needs Java {_FIRST_JAVA}: install a JRE and set JAVA_HOME"
+    if java is None:
+        return wanted
+    try:
+        asked = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, check=False, timeout=20
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return wanted
+    found = re.search(r'version "(\d+)', asked.stderr)
+    if found is None or int(found[1]) < _FIRST_JAVA:
+        return f"{wanted}; {java} is " + (f"Java {found[1]}" if found else "none")
+    return None
+
+
+def spark_starts(setup: PeerSetup, script: Sequence[str]) -> list[PeerStart]:
+    """Give the driver, and a standalone cluster where there are several hosts.
+
+    Args:
+        setup: Of the peer.
+        script: The training script with its options.
+    """
+    environment = {
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_DIRS": str(setup.folder / "spark"),
+        "SPARK_LOG_DIR": str(setup.folder / "spark"),
+        "SPARK_WORKER_DIR": str(setup.folder / "spark"),
+    }
+    if setup.is_local:
+        driver = [sys.executable, *script, "--master", f"local[{setup.processes}]"]
+        environment["SPARK_LOCAL_IP"] = "127.0.0.1"
+        return [PeerStart(command=driver, environment=environment)]
+    run = [str(_spark_home() / "bin" / "spark-class")]
+    port, ui = map(str, setup.ports[:2])
+    master = f"spark://{setup.first.address}:{port}"
+    starts = [
+        PeerStart(
+            command=[
+                *(*run, "org.apache.spark.deploy.master.Master", "--host", setup.first.address),
+                *("--port", port, "--webui-port", ui),
+            ],
+            environment=environment,
+        )
+    ]
+    starts += [
+        PeerStart(
+            command=[
+                *(*run, "org.apache.spark.deploy.worker.Worker", "--host", host.address),
+                *("--cores", str(setup.processes), "--memory", _MEMORY, "--webui-port", "0"),
+                master,
+            ],
+            host=number,
+            environment={**environment, "SPARK_LOCAL_IP": host.address},
+        )
+        for number, host in enumerate(setup.hosts)
+    ]
+    driver = [sys.executable, *script, "--master", master, "--driver-host", setup.first.address]
+    where = {**environment, "SPARK_LOCAL_IP": setup.first.address}
+    return [*starts, PeerStart(command=driver, environment=where)]
+
+
+def _spark_home() -> Path:
+    spec = find_spec("pyspark")
+    assert spec is not None, "it was looked for before"
+    assert spec.origin is not None, "it is a package with a file"
+    return Path(spec.origin).parent

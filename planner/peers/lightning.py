@@ -1,0 +1,30 @@
+"""PyTorch Lightning: its Trainer on one device of each host, as it is by default."""
+
+from __future__ import annotations
+
+import sys
+
+from planner.peers._base import Peer, PeerSetup, PeerStart
+
+
+class Lightning(Peer):
+    """The whole CPU is one device of the Trainer; several processes are its strategy ``ddp``."""
+
+    distribution = "lightning"
+    modules = ("lightning",)
+    script = "lightning_trainer.py"
+
+    def default_processes(self, cores: int) -> int:
+        return 1
+
+    def starts(self, setup: PeerSetup) -> list[PeerStart]:
+        options = ("--processes", str(setup.processes), "--nodes", str(len(setup.hosts)))
+        command = [sys.executable, *self.training_command(setup, *options)]
+        if setup.is_local:
+            return [PeerStart(command=command)]
+        # What Lightning's guide has for a cluster without a scheduler.
+        where = {"MASTER_ADDR": setup.first.address, "MASTER_PORT": str(setup.ports[0])}
+        return [
+            PeerStart(command=command, host=number, environment={**where, "NODE_RANK": str(number)})
+            for number in range(len(setup.hosts))
+        ]

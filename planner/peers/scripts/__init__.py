@@ -1,0 +1,1 @@
+"""Training scripts of peers, as their users write them."""

@@ -1,0 +1,37 @@
+"""Training loop with Hugging Face Accelerate, on several CPU processes."""
+
+from __future__ import annotations
+
+from accelerate import Accelerator
+
+from planner.peers.scripts._task import PeerTask, StepClock, count_samples, parse
+
+
+def main() -> None:
+    """Train."""
+    task = PeerTask(parse())
+    accelerator = Accelerator(cpu=True)
+    model = task.make_model()
+    dataset = task.make_dataset()
+    model, optimizer, loader = accelerator.prepare(
+        model, task.case.optimizer(model.parameters()), task.make_loader(dataset)
+    )
+    clock = StepClock(
+        task,
+        processes=accelerator.num_processes,
+        is_first=accelerator.is_main_process,
+        train_samples=len(dataset),  # type: ignore[arg-type]
+        waits_for=model if accelerator.num_processes > 1 else None,
+    )
+    for _ in clock.epochs():
+        for inputs, targets in clock.timed(loader):
+            optimizer.zero_grad()
+            loss = task.case.loss(model(task.place(inputs)), targets)
+            accelerator.backward(loss)
+            clock.note_backward()
+            optimizer.step()
+            clock.note_step(loss, count_samples(targets))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,27 @@
+"""Training loop in plain PyTorch: one process, all its threads."""
+
+from __future__ import annotations
+
+from planner.peers.scripts._task import PeerTask, StepClock, count_samples, parse
+
+
+def main() -> None:
+    """Train."""
+    task = PeerTask(parse())
+    model = task.make_model()
+    optimizer = task.case.optimizer(model.parameters())
+    dataset = task.make_dataset()
+    loader = task.make_loader(dataset)
+    clock = StepClock(task, processes=1, is_first=True, train_samples=len(dataset))  # type: ignore[arg-type]
+    for _ in clock.epochs():
+        for inputs, targets in clock.timed(loader):
+            optimizer.zero_grad()
+            loss = task.case.loss(model(task.place(inputs)), targets)
+            loss.backward()
+            clock.note_backward()
+            optimizer.step()
+            clock.note_step(loss, count_samples(targets))
+
+
+if __name__ == "__main__":
+    main()

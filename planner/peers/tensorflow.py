@@ -1,0 +1,51 @@
+"""TensorFlow's MultiWorkerMirroredStrategy: one process on each host, with all its cores."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from planner.peers._base import SCRIPTS, Peer, PeerSetup, PeerStart
+
+_MODEL = "keras_"
+
+
+class TensorFlow(Peer):
+    """The model is written anew in Keras, so that only some use cases have one."""
+
+    distribution = "tensorflow_cpu"
+    modules = ("tensorflow",)
+    script = "tensorflow_mirrored.py"
+
+    def default_processes(self, cores: int) -> int:
+        return 1
+
+    def find_obstacle(self, setup: PeerSetup) -> str | None:
+        models = sorted(f.stem.removeprefix(_MODEL) for f in SCRIPTS.glob(f"{_MODEL}*.py"))
+        if (name := setup.workload.use_case) not in models:
+            return f"there is no Keras model of {name}: choose of {', '.join(models)}"
+        return super().find_obstacle(setup)
+
+    def starts(self, setup: PeerSetup) -> list[PeerStart]:
+        workers = [
+            f"{host.address}:{setup.ports[number]}"
+            for host in setup.hosts
+            for number in range(setup.processes)
+        ]
+        threads = () if setup.threads is None else ("--threads", str(setup.threads))
+        command = [sys.executable, *self.training_command(setup, *threads)]
+        return [
+            PeerStart(
+                command=command,
+                host=number // setup.processes,
+                environment={
+                    "TF_CONFIG": json.dumps(
+                        {
+                            "cluster": {"worker": workers},
+                            "task": {"type": "worker", "index": number},
+                        }
+                    )
+                },
+            )
+            for number in range(len(workers))
+        ]

@@ -1,0 +1,1 @@
+"""Comparison with peers, as text, CSV and a page."""

@@ -1,0 +1,167 @@
+"""Comparison with peers as a page: how many times as fast ours is, and where each loses time."""
+
+from __future__ import annotations
+
+from html import escape
+from importlib.resources import files
+from statistics import median
+
+from planner.peer_runs.request import Setting
+from planner.peer_runs.result import Comparison, PeerResult
+from planner.quantities import format_interval, format_range, printable
+from planner.report.figures.figure import Figure, figure_html
+from planner.report.figures.rows import Mark, bar_plot, point_plot
+from planner.report.peers.table import facts, format_share, format_spread
+
+_STYLE = """
+body { background: var(--paper); color: var(--ink); font: 15px/1.5 system-ui, sans-serif;
+  margin: 2rem auto; max-width: 64rem; padding: 0 1rem; }
+h1 { font-size: 1.35rem; margin-bottom: .4rem; } h2 { font-size: 1.05rem; margin: 2.2rem 0 .3rem; }
+p { margin: .3rem 0; } .soft { color: var(--soft); } figure { margin-top: 2rem; }
+.facts td { padding: .1rem 1.2rem .1rem 0; border: 0; vertical-align: top; }
+.facts td:first-child { color: var(--soft); white-space: nowrap; }
+.facts td + td { overflow-wrap: anywhere; }
+.wide { overflow-x: auto; } .wide td, .wide th { padding: .15rem .7rem .15rem 0; text-align: left;
+  vertical-align: top; white-space: nowrap; } .wide td:last-child { white-space: normal; }
+"""
+_TITLES = (
+    *("peer", "version", "processes x threads", "samples/s", "ours / it", "rounds", "loading"),
+    *("exchange", "update", "start-up"),
+)
+_PLURALS = {Setting.DEFAULTS: "at their defaults", Setting.OURS: "with our settings"}
+_MOST = 2.0
+"""An interval is drawn up to so many times the largest ratio: a wider one would hide the others."""
+
+
+def comparison_page(found: Comparison) -> str:
+    """Give the comparison as one HTML document, without scripts and links."""
+    title = f"{found.use_case}: ours and other ways to train"
+    about = "".join(
+        f"<tr><td>{_text(name)}</td><td>{_text(value)}</td></tr>" for name, value in facts(found)
+    )
+    settings = dict.fromkeys(result.setting for result in found.results)
+    parts = "".join(_part(found, setting) for setting in settings)
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{_text(title)}</title><style>{_colours()}{_STYLE}</style></head><body>"
+        f'<h1>{_text(title)}</h1><table class="facts">{about}</table>{parts}'
+        '<p class="soft">± and ranges in brackets are 95 % intervals; ratios are of turns side by '
+        "side. Loading, exchange and update are shares of the first process's step: waiting for "
+        "the batch, for the sum of gradients after its own last one, and the optimizer; - is "
+        "not measured.</p></body></html>\n"
+    )
+
+
+def _part(found: Comparison, setting: Setting) -> str:
+    results = [result for result in found.results if result.setting is setting]
+    figures = [ratio_figure(results, setting), rate_figure(found, results, setting)]
+    drawn = "".join(
+        figure_html(figure, f"{setting}-{number}")
+        for number, figure in enumerate(figures, 1)
+        if figure is not None
+    )
+    head = "".join(f'<th scope="col">{_text(text)}</th>' for text in _TITLES)
+    rows = "".join(map(_rows, results))
+    return (
+        f"<h2>Peers {_text(_PLURALS[setting])}</h2>{drawn}"
+        f'<div class="wide"><table><thead><tr>{head}</tr></thead>'
+        f"<tbody>{rows}</tbody></table></div>"
+    )
+
+
+def ratio_figure(results: list[PeerResult], setting: Setting) -> Figure | None:
+    """Show how many times as fast ours is as each peer; ``None`` where none trained."""
+    known = sorted(
+        ((r.ratio, r) for r in results if r.ratio is not None), key=lambda one: one[0].median
+    )
+    if not known:
+        return None
+    most = _MOST * max(ratio.median for ratio, _ in known)
+    marks = [
+        Mark(
+            label=f"{result.peer} {result.version or ''}".strip(),
+            value=ratio.median,
+            low=ratio.low,
+            high=min(ratio.high, most),
+            text=format_range(ratio),
+        )
+        for ratio, result in known
+    ]
+    title = f"Samples per second, ours / peers {_PLURALS[setting]}"
+    return Figure(
+        title=title,
+        svg=point_plot(marks, title=title, unit="times", origin=1.0),
+        columns=("peer", "ours / it", "rounds"),
+        rows=[(r.peer, format_range(ratio), str(len(r.rounds))) for ratio, r in known],
+        note="The line is at 1: where both are as fast. 95 % intervals; what is beyond "
+        f"{most:.3g} is not drawn.",
+    )
+
+
+def rate_figure(found: Comparison, results: list[PeerResult], setting: Setting) -> Figure | None:
+    """Show samples per second of ours and of each peer; ``None`` where none trained."""
+    known = [(r.peer, r.samples_per_s) for r in results if r.samples_per_s is not None]
+    if not known or found.samples_per_s is None:
+        return None
+    rates = [("ours", found.samples_per_s), *sorted(known, key=lambda one: -one[1].median)]
+    title = f"Samples per second, peers {_PLURALS[setting]}"
+    return Figure(
+        title=title,
+        svg=bar_plot(
+            [
+                Mark(
+                    label=name,
+                    value=rate.median,
+                    low=rate.low,
+                    high=rate.high,
+                    text=format_interval(rate),
+                    is_main=number == 0,
+                )
+                for number, (name, rate) in enumerate(rates)
+            ],
+            title=title,
+            unit="samples/s",
+        ),
+        columns=("contender", "samples/s"),
+        rows=[(name, format_interval(rate)) for name, rate in rates],
+        note="Medians of turns that were taken at different times: ratios say more.",
+    )
+
+
+def _rows(result: PeerResult) -> str:
+    """Give the row of a peer, with the reason where it did not train to the end."""
+    rows = ""
+    if result.rounds or result.reason is None:
+        rows = "".join(f"<td>{_text(cell)}</td>" for cell in _cells(result))
+        rows = f"<tr>{rows}</tr>"
+    if result.reason is not None:
+        name = f"<td>{_text(result.peer)}</td><td>{_text(result.version or '')}</td>"
+        rest = f'<td colspan="{len(_TITLES) - 2}">{_text(result.reason)}</td>'
+        rows += f"<tr>{name}{rest}</tr>"
+    return rows
+
+
+def _cells(result: PeerResult) -> list[str]:
+    has = bool(result.rounds)
+    parts = result.parts
+    return [
+        result.peer,
+        result.version or "",
+        format_spread(result),
+        format_interval(result.samples_per_s),
+        "" if result.ratio is None else format_range(result.ratio),
+        str(len(result.rounds)) if has else "",
+        format_share(parts.loading) if has else "",
+        format_share(parts.exchange) if has else "",
+        format_share(parts.update) if has else "",
+        f"{median(result.start_s):.1f} s" if result.start_s else "",
+    ]
+
+
+def _colours() -> str:
+    return files("planner.report").joinpath("figures/figures.css").read_text(encoding="utf-8")
+
+
+def _text(text: str) -> str:
+    return escape(printable(text))

@@ -1,0 +1,146 @@
+"""Comparison with peers as a table with its conclusions, and as CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import median
+
+from planner.peer_runs.comparer import SETTING_WORDS
+from planner.peer_runs.request import Setting
+from planner.peer_runs.result import Comparison, PeerResult, TimeParts
+from planner.quantities import format_interval, format_range
+from planner.report.plan_line import describe_plan
+from planner.report.table import Column, Row, Terminal, render_csv, render_facts, render_table
+from probes.timing import Interval
+
+NOT_MEASURED = "-"
+
+_COLUMNS = (
+    Column(key="peer", title="PEER"),
+    Column(key="setting", title="AS"),
+    Column(key="rate", title="SAMPLES/S", right=True),
+    Column(key="ratio", title="OURS / IT", right=True),
+    Column(key="loading", title="LOAD", right=True),
+    Column(key="exchange", title="SYNC", right=True),
+    Column(key="update", title="UPDATE", right=True, may_drop=True),
+    Column(key="start", title="START", right=True),
+    Column(key="spread", title="PROCESSES", right=True, may_drop=True),
+    Column(key="version", title="VERSION", may_drop=True),
+    Column(key="reason", title="REASON", is_remark=True),
+)
+
+_FIELDS = (
+    *("peer", "setting", "version", "processes", "threads_per_process", "samples_per_s"),
+    *("samples_per_s_low", "samples_per_s_high", "ours_per_peer", "ours_per_peer_low"),
+    *("ours_per_peer_high", "rounds", "loading_share", "exchange_share", "update_share"),
+    *("start_s", "error"),
+)
+
+
+def comparison_text(found: Comparison, terminal: Terminal) -> str:
+    """Give the table, our own plan, and the fastest peers."""
+    rows = [_row(result) for result in found.results]
+    return render_table(rows, _COLUMNS, terminal) + "\n" + render_facts(facts(found), terminal)
+
+
+def facts(found: Comparison) -> list[tuple[str, str]]:
+    """Give what is not in the table: where, ours, and the conclusions."""
+    plans = dict.fromkeys(describe_plan(plan) for plan in found.plans)
+    parts = found.parts
+    where = ", ".join(
+        f"{host.name} ({host.cpu or 'unknown CPU'}, {host.cores} cores)" for host in found.hosts
+    )
+    software = ", ".join(f"{name} {version}" for name, version in found.software.items())
+    rate = (
+        "" if found.samples_per_s is None else f"{format_interval(found.samples_per_s)} samples/s, "
+    )
+    start = f"; start-up {median(found.start_s):.1f} s" if found.start_s else ""
+    waiting = "" if parts.loading is None else f"; loading {format_share(parts.loading)}"
+    return [
+        ("trained", f"{found.use_case}, {found.node_batch} samples a step on each host"),
+        ("on", where),
+        ("software", software),
+        ("ours", f"{rate}{'; '.join(plans)}{waiting}{start}"),
+        *((f"fastest {SETTING_WORDS[s]}", text) for s, text in conclusions(found)),
+    ]
+
+
+def conclusions(found: Comparison) -> Iterator[tuple[Setting, str]]:
+    """Give how ours does against the fastest peer of each setting."""
+    for setting in dict.fromkeys(result.setting for result in found.results):
+        fastest = found.fastest(setting)
+        if fastest is None or fastest.ratio is None:
+            yield setting, "none trained"
+        else:
+            ratio = format_range(fastest.ratio)
+            yield setting, f"{fastest.peer}: ours is {ratio} times as fast"
+
+
+def _row(result: PeerResult) -> Row:
+    parts = result.parts if result.rounds else None
+    return {
+        "peer": result.peer,
+        "setting": str(result.setting),
+        "rate": format_interval(result.samples_per_s),
+        "ratio": format_interval(result.ratio),
+        "loading": "" if parts is None else format_share(parts.loading),
+        "exchange": "" if parts is None else format_share(parts.exchange),
+        "update": "" if parts is None else format_share(parts.update),
+        "start": f"{median(result.start_s):.1f} s" if result.start_s else "",
+        "spread": format_spread(result),
+        "version": result.version or "",
+        "reason": result.reason or "",
+    }
+
+
+def format_share(share: float | None) -> str:
+    """Write a part of a step's time."""
+    return NOT_MEASURED if share is None else f"{100 * share:.0f} %"
+
+
+def format_spread(result: PeerResult) -> str:
+    """Write processes and threads, such as ``2 x 1``."""
+    if result.processes is None:
+        return ""
+    return f"{result.processes} x {result.threads}"
+
+
+def comparison_csv(found: Comparison) -> str:
+    """Give a line for each peer, and one for ours."""
+    own = {
+        "peer": "ours",
+        **_interval_cells("samples_per_s", found.samples_per_s),
+        **_part_cells(found.parts),
+        "start_s": median(found.start_s) if found.start_s else None,
+    }
+    rows = [
+        {
+            "peer": result.peer,
+            "setting": str(result.setting),
+            "version": result.version,
+            "processes": result.processes,
+            "threads_per_process": result.threads,
+            **_interval_cells("samples_per_s", result.samples_per_s),
+            **_interval_cells("ours_per_peer", result.ratio),
+            "rounds": len(result.rounds),
+            **_part_cells(result.parts if result.rounds else TimeParts()),
+            "start_s": median(result.start_s) if result.start_s else None,
+            "error": result.reason,
+        }
+        for result in found.results
+    ]
+    return render_csv([own, *rows], _FIELDS)
+
+
+def _interval_cells(name: str, interval: Interval | None) -> dict[str, float | None]:
+    if interval is None:
+        return {}
+    return {name: interval.median, f"{name}_low": interval.low, f"{name}_high": interval.high}
+
+
+def _part_cells(parts: TimeParts) -> dict[str, float | None]:
+    return {
+        "loading_share": parts.loading,
+        "exchange_share": parts.exchange,
+        "update_share": parts.update,
+    }

@@ -1,0 +1,171 @@
+"""Processes of a peer: they stand still between turns, and end with their owner."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from planner.peer_runs.processes import (
+    PeerFailedError,
+    PeerProcesses,
+    SupervisedHost,
+    find_cause,
+)
+from planner.peer_runs.supervisor import TOKEN_VARIABLE, SupervisedCommand, SupervisorRequest
+from planner.peers._reports import PeerBegun, PeerStepDone
+
+GUARD_S = 60.0
+
+COUNTING = """
+import os, platform, subprocess, sys, time
+from pathlib import Path
+from planner.peers._reports import PeerBegun, PeerStepDone
+child = subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True)
+pipe = os.open(Path(sys.argv[1]) / platform.node(), os.O_WRONLY)
+os.write(pipe, PeerBegun(processes=1, threads=1, train_samples=8).encode())
+while True:
+    began = time.perf_counter()
+    time.sleep(0.02)
+    step = PeerStepDone(time_s=time.perf_counter() - began, samples=1, loss=1.0)
+    os.write(pipe, step.encode())
+"""
+
+
+def request(tmp_path: Path, program: str) -> SupervisorRequest:
+    folder = str(tmp_path / "peer")
+    command = (sys.executable, "-c", program, folder)
+    return SupervisorRequest(
+        token=tmp_path.name, folder=folder, commands=(SupervisedCommand(command=command),)
+    )
+
+
+def started(tmp_path: Path, program: str) -> PeerProcesses:
+    return PeerProcesses([SupervisedHost(host=None, request=request(tmp_path, program))])
+
+
+def inside(tmp_path: Path) -> dict[int, str]:
+    """The processes of the peer that have not ended, with their states."""
+    found = {}
+    for folder in Path("/proc").iterdir():
+        try:
+            if f"{TOKEN_VARIABLE}={tmp_path.name}".encode() in (folder / "environ").read_bytes():
+                found[int(folder.name)] = (
+                    (folder / "stat").read_text().rpartition(")")[2].split()[0]
+                )
+        except (OSError, ValueError):
+            continue
+    return found
+
+
+def wait_until(is_so, what: str) -> None:
+    give_up = time.monotonic() + GUARD_S
+    while not is_so():
+        assert time.monotonic() < give_up, what
+        time.sleep(0.02)
+
+
+def test_reports_of_the_script_arrive_in_their_order(tmp_path):
+    with started(tmp_path, COUNTING) as processes:
+        assert isinstance(processes.next_report(GUARD_S), PeerBegun)
+        assert isinstance(processes.next_report(GUARD_S), PeerStepDone)
+
+
+def test_a_stopped_peer_stands_still_with_all_it_has_started_and_goes_on_when_told(tmp_path):
+    with started(tmp_path, COUNTING) as processes:
+        processes.next_report(GUARD_S)
+        processes.next_report(GUARD_S)
+        processes.stop()
+        assert set(inside(tmp_path).values()) == {"T"}
+        assert len(inside(tmp_path)) == 2
+        assert processes.next_report(0.2) is None
+        processes.proceed()
+        assert isinstance(processes.next_report(GUARD_S), PeerStepDone)
+
+
+def test_leaving_ends_all_of_its_processes_and_removes_its_folder(tmp_path):
+    with started(tmp_path, COUNTING) as processes:
+        processes.next_report(GUARD_S)
+        assert inside(tmp_path)
+        processes.stop()
+    assert not inside(tmp_path)
+    assert not (tmp_path / "peer").exists()
+
+
+def test_processes_that_do_not_want_to_end_are_killed(tmp_path):
+    program = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + COUNTING
+    with started(tmp_path, program) as processes:
+        processes.next_report(GUARD_S)
+    assert not inside(tmp_path)
+
+
+def test_a_dying_peer_says_why_in_one_line_and_keeps_the_end_of_its_log(tmp_path):
+    program = "print('loading'); raise ValueError('no such layer')"
+    with started(tmp_path, program) as processes:
+        with pytest.raises(PeerFailedError, match="exit code 1: ValueError: no such layer") as why:
+            processes.next_report(GUARD_S)
+        assert "loading" in why.value.log_tail
+        assert len(str(why.value).splitlines()) == 1
+
+
+def test_a_killed_peer_names_the_signal(tmp_path):
+    program = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    with (
+        started(tmp_path, program) as processes,
+        pytest.raises(PeerFailedError, match="killed by signal 9"),
+    ):
+        processes.next_report(GUARD_S)
+
+
+def test_all_end_when_their_owner_is_killed(tmp_path):
+    owner = subprocess.Popen(
+        [
+            *(sys.executable, "-c"),
+            "import sys, time\n"
+            f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+            "from pathlib import Path\n"
+            "from test_processes import COUNTING, started\n"
+            "processes = started(Path(sys.argv[1]), COUNTING)\n"
+            "processes.next_report(60)\n"
+            "print('begun', flush=True)\n"
+            "time.sleep(600)\n",
+            str(tmp_path),
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert owner.stdout is not None
+    assert owner.stdout.readline() == "begun\n"
+    assert inside(tmp_path)
+    os.kill(owner.pid, signal.SIGKILL)
+    owner.wait()
+    owner.stdout.close()
+    wait_until(lambda: not inside(tmp_path), "processes are left")
+
+
+def test_a_supervisor_that_cannot_start_says_so(tmp_path):
+    (tmp_path / "peer").write_text("a file where a folder should be")
+    with (
+        started(tmp_path, COUNTING) as processes,
+        pytest.raises(PeerFailedError, match=r"the connection was lost: .*File"),
+    ):
+        processes.next_report(GUARD_S)
+
+
+@pytest.mark.parametrize(
+    ("log", "cause"),
+    [
+        ("a\nRuntimeError: b\n  at c\n", "RuntimeError: b"),
+        ("[rank0]: ValueError: b\nx.ChildFailedError:\n===\n", "ValueError: b"),
+        ("error: no such file\nbye\n", "error: no such file"),
+        ("just words\n\n", "just words"),
+        ("", ""),
+    ],
+)
+def test_the_cause_is_the_last_line_that_names_an_error(log, cause):
+    assert find_cause(log) == cause

@@ -1,0 +1,165 @@
+"""What every peer promises, asked of every file in the folder."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from launch.workload import Workload
+from planner.errors import UsageError
+from planner.peer_runs.launcher import find_ports
+from planner.peer_runs.processes import PeerProcesses, SupervisedHost
+from planner.peer_runs.supervisor import SupervisedCommand, SupervisorRequest
+from planner.peer_runs.trainings import PeerTraining
+from planner.peers import load_peer, peer_names, peer_summaries
+from planner.peers._base import PeerHost, PeerSetup
+
+ALWAYS_THERE = {"plain", "ddp", "run_cpu"}
+"""They come with PyTorch."""
+
+LOCAL = (PeerHost(name="localhost", address="127.0.0.1", cores=2),)
+TWO = tuple(PeerHost(name=f"node{i}", address=f"10.0.0.{i}", cores=2) for i in (1, 2))
+
+
+def make_setup(peer, hosts=LOCAL, **changes):
+    known = {
+        "workload": Workload(use_case="simplebig", data="/photos"),
+        "hosts": hosts,
+        "node_batch": 32,
+        "processes": peer.default_processes(2),
+        "folder": Path("/scratch"),
+        "ports": tuple(range(40000, 40010)),
+        "is_local": len(hosts) == 1,
+        "mpirun": ("mpirun",),
+    }
+    return PeerSetup(**(known | changes))
+
+
+@pytest.fixture(params=peer_names())
+def peer(request):
+    return load_peer(request.param)
+
+
+def test_peer_says_in_one_line_why_it_cannot_train(peer):
+    obstacle = peer.find_obstacle(make_setup(peer))
+    assert obstacle is None or (obstacle and len(obstacle.splitlines()) == 1)
+    if peer.name in ALWAYS_THERE:
+        assert obstacle is None
+
+
+def test_peer_that_is_not_installed_names_the_command_that_installs_it(peer, monkeypatch):
+    if peer.name in ALWAYS_THERE:
+        pytest.skip("it comes with PyTorch")
+    monkeypatch.setattr("planner.peers._base.find_spec", lambda _: None)
+    monkeypatch.setattr(type(peer), "version", None)
+    assert peer.find_obstacle(make_setup(peer)).startswith("not installed: ")
+
+
+def test_peer_refuses_a_batch_that_it_cannot_share_out(peer):
+    setup = make_setup(peer, node_batch=7, processes=2)
+    assert peer.find_obstacle(setup) is not None
+
+
+def test_peer_starts_its_script_with_what_it_is_told(peer):
+    setup = make_setup(peer, channels_last=True, loader_workers=3)
+    words = [word for start in peer.starts(setup) for word in start.command]
+    assert any(Path(word).name == peer.script and Path(word).is_file() for word in words)
+    text = " ".join(words)
+    assert f"--batch-size {32 // setup.processes} " in text
+    assert "--loader-workers 3" in text
+    assert "--channels-last" in text
+    assert "--use-case simplebig --data /photos" in text
+    assert {start.host for start in peer.starts(setup)} == {0}
+
+
+def test_peer_starts_on_every_host_or_says_that_it_trains_on_one(peer):
+    setup = make_setup(peer, TWO)
+    if not peer.is_for_hosts:
+        assert "one host" in peer.find_obstacle(setup)
+        return
+    assert {start.host for start in peer.starts(setup)} in ({0, 1}, {None})
+
+
+def test_peer_is_described_in_its_first_line(peer):
+    assert peer_summaries()[peer.name]
+
+
+def test_no_library_of_a_peer_is_imported_to_judge_it():
+    program = (
+        "import sys\n"
+        "from planner.peers import load_peer, peer_names\n"
+        "for name in peer_names(): load_peer(name).version\n"
+        "print(*{'torch', 'ray', 'pyspark', 'lightning', 'tensorflow'} & set(sys.modules))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == ""
+
+
+def test_unknown_peer_is_named_with_the_nearest():
+    with pytest.raises(UsageError, match="did you mean accelerate"):
+        load_peer("acelerate")
+
+
+def test_spark_names_the_java_that_it_needs(monkeypatch, tmp_path):
+    spark = load_peer("spark")
+    if spark.version is None:
+        monkeypatch.setattr("planner.peers._base.find_spec", lambda _: True)
+    java = tmp_path / "java"
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "Java 17" in spark.find_obstacle(make_setup(spark))
+    java.unlink()
+    assert "Java 17" in spark.find_obstacle(make_setup(spark))
+
+
+def test_scripts_of_peers_are_all_used_by_one():
+    scripts = {
+        file.name
+        for file in Path(sys.modules["planner.peers"].__file__).parent.glob("scripts/[!_]*.py")
+        if not file.name.startswith("keras_")
+    }
+    used = {load_peer(name).script for name in peer_names()}
+    assert scripts - used == set()
+
+
+@pytest.mark.long
+def test_peer_that_is_installed_trains(peer, tmp_path):
+    """As the command would start it, on a use case of numbers."""
+    case = f"{Path(__file__).parents[1] / 'steady_cases.py'}:Steady"
+    folder = Path(tempfile.mkdtemp(prefix="p-"))  # short: names of sockets are below it
+    setup = make_setup(
+        peer,
+        workload=Workload(use_case=case),
+        node_batch=8,
+        loader_workers=0,
+        folder=folder,
+        ports=find_ports(6, is_local=True),
+        mpirun=("mpirun", "--allow-run-as-root", "-n", str(peer.default_processes(2))),
+    )
+    if (obstacle := peer.find_obstacle(setup)) is not None:
+        pytest.skip(obstacle)
+    commands = tuple(
+        SupervisedCommand(
+            command=tuple(start.command), environment=start.environment, files=start.files
+        )
+        for start in peer.starts(setup)
+    )
+    request = SupervisorRequest(
+        token=tmp_path.name, folder=str(folder), address="127.0.0.1", commands=commands
+    )
+    with PeerProcesses([SupervisedHost(host=None, request=request)]) as processes:
+        training = PeerTraining(processes, start_limit_s=200, step_limit_s=60)
+        assert training.begun.processes == setup.world_size
+        first = training.make_steps(3)
+        again = training.make_steps(3)
+    assert {step.samples for step in (*first, *again)} == {8}
+    assert len(first) >= 3
+    assert len(again) >= 3

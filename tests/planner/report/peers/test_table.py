@@ -1,0 +1,109 @@
+"""A comparison as a table, CSV, JSON and a page."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+
+from launch.plan import Plan
+from planner.peer_runs.request import Setting
+from planner.peer_runs.result import ComparedHost, Comparison, PeerResult
+from planner.peer_runs.turns import Round, Turn
+from planner.plans.stored_plan import utc_now
+from planner.report.peers.page import comparison_page
+from planner.report.peers.table import comparison_csv, comparison_text
+from planner.report.table import Terminal
+
+
+def turn(rate, exchange_s=None):
+    return Turn(
+        time_s=2.0, samples=2 * rate, loading_s=0.1, exchange_s=exchange_s, update_s=None, steps=4
+    )
+
+
+def ran(peer, rates, setting=Setting.DEFAULTS):
+    return PeerResult(
+        peer=peer,
+        setting=setting,
+        version="2.1",
+        processes=2,
+        threads=1,
+        start_s=(5.0, 7.0),
+        rounds=tuple(Round(ours=turn(30), peer=turn(rate, 0.5)) for rate in rates),
+    )
+
+
+MISSING = PeerResult(
+    peer="ray", setting=Setting.DEFAULTS, version=None, reason="not installed: pip <b>it</b>"
+)
+FOUND = Comparison(
+    use_case="simplebig",
+    created_at=utc_now(),
+    hosts=(ComparedHost(name="vm", cpu="EPYC", cores=2),),
+    node_batch=32,
+    plans=(Plan(strategy="threads", node_batch=32, threads_per_process=2),),
+    plan_ids=(7,),
+    software={"torch": "2.15.0"},
+    start_s=(4.0,),
+    results=(ran("ddp", (10, 11, 10)), ran("plain", (20, 21, 20)), MISSING),
+)
+
+
+def test_the_fastest_peer_is_the_one_that_ours_beats_least():
+    fastest = FOUND.fastest(Setting.DEFAULTS)
+    assert fastest is not None
+    assert fastest.peer == "plain"
+    assert 1.3 < fastest.ratio.low < fastest.ratio.median < fastest.ratio.high < 1.7
+
+
+def test_table_has_a_row_for_each_peer_and_the_reason_of_those_that_did_not_train():
+    text = comparison_text(FOUND, Terminal())
+    lines = text.splitlines()
+    assert lines[1].startswith("ddp ")
+    assert "not installed" in lines[3]
+    assert "plain: ours is 1.4" in text
+    assert "25 %" in lines[1]
+    assert "6.0 s" in lines[1]
+
+
+def test_table_fits_a_terminal_of_80_columns():
+    longest = replace(ran("spark_map_reduce", (10, 11, 10)), start_s=(41.5,))
+    text = comparison_text(replace(FOUND, results=(longest, MISSING)), Terminal(width=80))
+    assert "START" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_json_has_ratios_with_intervals_and_all_rounds():
+    document = json.loads(json.dumps(FOUND.to_json(), allow_nan=False))
+    assert set(document["peers"][0]["ours_per_peer"]) == {"median", "ci_low", "ci_high", "samples"}
+    assert document["peers"][0]["time_shares"]["exchange"] == 0.25
+    assert document["peers"][0]["time_shares"]["update"] is None
+    assert len(document["peers"][0]["rounds"]) == 3
+    assert document["peers"][2]["error"] == "not installed: pip <b>it</b>"
+    assert document["peers"][2]["ours_per_peer"] is None
+    assert document["fastest"]["defaults"]["peer"] == "plain"
+    assert document["fastest"]["ours"] is None
+    assert document["ours"]["plans"][0]["id"] == 7
+
+
+def test_csv_has_a_line_for_ours_and_each_peer():
+    rows = list(csv.DictReader(io.StringIO(comparison_csv(FOUND))))
+    assert [row["peer"] for row in rows] == ["ours", "ddp", "plain", "ray"]
+    assert float(rows[1]["ours_per_peer_low"]) < float(rows[1]["ours_per_peer"])
+    assert rows[3]["error"].startswith("not installed")
+
+
+def test_page_escapes_what_a_peer_says_and_links_nowhere():
+    page = comparison_page(FOUND)
+    assert "<b>it" not in page
+    assert "&lt;b&gt;it" in page
+    assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
+    assert page.count("<svg") == 2
+
+
+def test_page_and_table_of_a_comparison_in_which_nothing_trained():
+    nothing = replace(FOUND, results=(MISSING,), start_s=())
+    assert "none trained" in comparison_text(nothing, Terminal())
+    assert "not installed" in comparison_page(nothing)
