@@ -371,7 +371,8 @@ def _wanted(held: StoredEvidence, case: str, node: Hardware, weight: float) -> I
     for name in untried:
         yield WantedTrial(use_case=case, strategy=name, least_s=least_s, weight=weight)
     if study is None or not study.has_plan:
-        yield WantedPlan(use_case=case, least_s=least_s, weight=0.5 * weight)
+        half_s = None if least_s is None else 0.5 * least_s  # most of it was timed before
+        yield WantedPlan(use_case=case, least_s=half_s, weight=0.5 * weight)
     for name, trial in trials.items():
         if name not in trained:
             yield WantedTraining(use_case=case, name=name, trial=trial, weight=0.5 * weight)

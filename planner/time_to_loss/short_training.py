@@ -170,7 +170,8 @@ class _Course:
     def is_known(self) -> bool:
         """Whether more steps are not worth their time."""
         if self._has_target:
-            return self.target_samples is not None and self.steps >= _LEAST_STEPS
+            is_reached = self.target_samples is not None
+            return is_reached and self.is_clear and self.steps >= _LEAST_STEPS
         noise = self.noise
         if noise is None or not noise.scale or noise.low is None or noise.high is None:
             return False

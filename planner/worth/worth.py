@@ -143,7 +143,8 @@ def assess(
     return PlanWorth(
         step_s=step_s,
         step_parts=tuple(parts),
-        runner_up=_find_runner_up(stored, evidence),
+        # Most samples a second is not what a plan with an objective was chosen for.
+        runner_up=_find_runner_up(stored, evidence) if stored.objective is None else None,
         variations=tuple(vary(stored.plan, evidence, facts, stored.step_time)),
         baselines=tuple(
             _find_baselines(stored, evidence, facts, node.cpu.usable_cores if node else None)

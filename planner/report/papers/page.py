@@ -31,7 +31,7 @@ nav a, .source a { color: var(--accent); }
 th[scope=row] { min-width: 8.5rem; }
 td.num, th.num { text-align: right; } td.num { white-space: nowrap; }
 td.missing { color: var(--warn); min-width: 15rem; white-space: normal; text-align: left; }
-td.unknown { color: var(--soft); white-space: normal; min-width: 4.5rem; }
+td.unknown { color: var(--soft); }
 td.plan { min-width: 12rem; }
 @media (max-width: 40rem) {
   .paper, .paper tbody { display: block; } .paper thead { display: none; }

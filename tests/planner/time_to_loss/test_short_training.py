@@ -133,6 +133,12 @@ def test_target_is_reached_between_two_epochs():
     assert found.predict_s(64, "none", 1000.0) == pytest.approx(16.0)
 
 
+def test_target_that_is_reached_is_no_end_while_the_scale_is_not_clear():
+    training = Recorded(NoiseScale(scale=None, variance=1.0, square=0.01, measurements=50))
+    with pytest.raises(NoPlanError, match="not known after 500 steps"):
+        training.measure(budget_s=1000, target=Target(loss=0.4))
+
+
 def test_target_may_be_an_accuracy():
     found = Recorded(scale(0.1)).measure(target=Target(accuracy=0.8125))
     assert found.target_samples == pytest.approx(2.5 * STEPS * 32)

@@ -9,6 +9,7 @@ from worth_cases import BEST, FACTS, NODE, STORED, TRIALS
 
 from launch.noise_scale.estimate import NoiseScale
 from planner.plans.measured_steps import StepPoint, steps_from_points
+from planner.plans.objective import Objective
 from planner.report.table import Terminal
 from planner.report.worth import worth_text
 from planner.worth.batch_advice import MeasuredNoise, advise
@@ -58,3 +59,16 @@ def test_worth_of_a_plan_has_the_advice_beside_throughput():
     assert "96.0 (80.0 to 120) samples after epoch 2 of training 3" in text
     assert worth.to_json()["batches"]["lr_scaling"] == "sqrt"
     assert assess(STORED, TRIALS, FACTS, NODE).to_json()["batches"] is None
+
+
+def test_plan_with_an_objective_has_no_runner_up_in_samples_a_second():
+    objective = Objective(
+        name="time-to-loss",
+        noise_scale=96.0,
+        noise_low=80.0,
+        noise_high=120.0,
+        base_batch=32,
+        steps=100,
+    )
+    assert assess(STORED, TRIALS, FACTS, NODE).runner_up is not None
+    assert assess(replace(STORED, objective=objective), TRIALS, FACTS, NODE).runner_up is None
