@@ -55,6 +55,8 @@ _LIMIT_S = 600.0
 _ENDLESS = 1_000_000
 _EVERY_STEP = 1.0
 _SEED = 1
+_STILL_STEPS = 200
+"""With the same weights, for a comparison at one point of a training: it moves on meanwhile."""
 
 
 def main() -> int:
@@ -86,35 +88,46 @@ def main() -> int:
 
 
 def _in_one_process(arguments: Namespace) -> Iterator[Result]:
-    """Train with unequal shares of each batch, and stop now and then for brute force."""
+    """Train with unequal shares of each batch, and stand still now and then for brute force."""
     case = resolve(arguments.use_case).load()
     data = case.dataset(None, train=True)
     torch.manual_seed(_SEED)
     model = case.model()
     optimizer = case.optimizer(model.parameters())
-    meter = NoiseMeter(model, is_first=True, cost_limit=_EVERY_STEP)
-    batch = sum(SHARES)
-    batches = _drawn(len(data), batch)  # type: ignore[arg-type]
+    batches = _drawn(len(data), sum(SHARES))  # type: ignore[arg-type]
+    running = NoiseMeter(model, is_first=True, cost_limit=_EVERY_STEP)
+    shares = ", ".join(map(str, SHARES))
     done = 0
     for steps in sorted(arguments.steps):
         for _ in range(steps - done):
-            samples = iter(next(batches))
-            optimizer.zero_grad()
-            meter.start_step(batch)
-            for share in SHARES:
-                part = case.collate([data[next(samples)] for _ in range(share)])
-                meter.begin_part(share / batch)
-                (case.step(model, part) * (share / batch)).backward()
-            meter.take(meter.offer())
-            if meter.awaits_average:
-                meter.add_average(p.grad for p in model.parameters() if p.grad is not None)
+            _measure_step(case, model, data, next(batches), running)
             optimizer.step()
         done = steps
-        model.eval()
+        still = NoiseMeter(model, is_first=True, cost_limit=_EVERY_STEP)
+        for _ in range(_STILL_STEPS):
+            _measure_step(case, model, data, next(batches), still)
         truth = brute_force(case, model, data, arguments.samples)
-        model.train()
-        shares = ", ".join(map(str, SHARES))
-        yield from _compared(f"shares {shares}, step {steps}", meter.value(), truth)
+        yield from _compared(f"shares {shares}, weights of step {steps}", still.value(), truth)
+        while_training = running.value()
+        if while_training is not None and while_training.scale is not None:
+            figure = f"shares {shares}, smoothed until step {steps} / brute force"
+            yield Result(figure=figure, value=while_training.scale / truth)
+
+
+def _measure_step(
+    case: UseCase, model: torch.nn.Module, data: Any, batch: Sequence[int], meter: NoiseMeter
+) -> None:
+    """Compute the gradient of a batch in unequal shares, before a meter's eyes."""
+    samples = iter(batch)
+    model.zero_grad()
+    meter.start_step(len(batch))
+    for share in SHARES:
+        part = case.collate([data[next(samples)] for _ in range(share)])
+        meter.begin_part(share / len(batch))
+        (case.step(model, part) * (share / len(batch))).backward()
+    meter.take(meter.offer())
+    if meter.awaits_average:
+        meter.add_average(p.grad for p in model.parameters() if p.grad is not None)
 
 
 def _launched(arguments: Namespace) -> Iterator[Result]:
