@@ -191,6 +191,7 @@ def _train(plan: Plan, data: str | None, cores: Sequence[int], steps: int) -> li
         tempfile.TemporaryDirectory(prefix="ddlplan-bench-") as folder,
         WorkerGroup(server, tasks, Path(folder)) as group,
     ):
+        group.permit_steps(_WARMUP_STEPS + steps)
         while len(said) < _WARMUP_STEPS + steps:
             event = group.next_event()
             if event is None:

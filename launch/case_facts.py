@@ -73,6 +73,13 @@ class CaseFacts:
     can_compile: bool = False
     """Whether ``torch.compile`` finds a compiler on this node."""
 
+    data: str | None = None
+    """Where its data were; ``None`` where it finds them by itself."""
+
+    read_s: float | None = None
+    """Time of one core to read a training sample whose file is in the page cache and to make it
+    ready, decoding included; ``None`` where it is not known."""
+
     sample_s: float = 0.0
     """Time of one sample of a plain step on all cores, roughly; 0 where it is not known."""
 

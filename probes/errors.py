@@ -4,6 +4,7 @@ ProbeError
 |-- InvalidMeasurementError    no samples, or a time that is not a positive number
 |-- InvalidDocumentError       what was stored, sent or written by hand is not what it should be
 |-- SpeedProbeError            the process that measures limits gave no result
+|-- DataProbeError             the files of a data set could not be read, or not in time
 `-- LinkProbeError             no link to measure, or nothing computes beside it
 """
 
@@ -24,6 +25,10 @@ class InvalidDocumentError(ProbeError):
 
 class SpeedProbeError(ProbeError):
     """The process that measures limits gave no result."""
+
+
+class DataProbeError(ProbeError):
+    """The files of a data set could not be read, or not in time."""
 
 
 class LinkProbeError(ProbeError):

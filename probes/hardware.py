@@ -241,6 +241,66 @@ class Speeds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReadRate:
+    """How fast whole files are read by so many readers at once."""
+
+    readers: int
+    files_per_s: float
+    bytes_per_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalCopy:
+    """A copy of some of the files on a local disk: how fast it is made and read."""
+
+    folder: str
+    file_system: str
+
+    copy_files_per_s: float
+    """By one program that copies one file after the other, down to the disk."""
+
+    cold: tuple[ReadRate, ...]
+    warm: tuple[ReadRate, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataSpeed:
+    """A folder of data, and how fast its files are read: by what was measured of some of them."""
+
+    path: str
+    """Absolute."""
+
+    file_system: str
+    """As the kernel calls it: ``ext4``, ``nfs4``, ``tmpfs``."""
+
+    is_network: bool = False
+    is_in_memory: bool = False
+
+    num_files: int | None = None
+    """``None`` where listing them took too long."""
+
+    num_bytes: int | None = None
+
+    open_s: float | None = None
+    """Time to open a file and to read its first byte, not from the page cache."""
+
+    sequential_bytes_per_s: float | None = None
+    """Of one large file from its beginning, not from the page cache."""
+
+    random_bytes_per_s: float | None = None
+    """Of pieces of 64 KiB anywhere in it, likewise."""
+
+    cold: tuple[ReadRate, ...] = ()
+    """Whole files, not from the page cache, by rising numbers of readers."""
+
+    warm: tuple[ReadRate, ...] = ()
+    """The same files from the page cache."""
+
+    local: LocalCopy | None = None
+    """``None`` where the data are on a local disk, or nothing could be copied."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Hardware:
     """Everything known about a node."""
 
@@ -263,6 +323,9 @@ class Hardware:
 
     speeds: Speeds | None = None
     """``None`` where nothing was measured."""
+
+    data: tuple[DataSpeed, ...] = ()
+    """Folders of data that were measured on this node, each with its last measurement."""
 
     warnings: tuple[str, ...] = ()
     """What is not known, and what seems wrong, one line each."""

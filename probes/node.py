@@ -3,36 +3,48 @@
 from __future__ import annotations
 
 import platform
+import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from probes.cpu import read_cpu
 from probes.cuda_devices import CudaDevices, number_gpus, predict_order, query_torch
-from probes.errors import SpeedProbeError
+from probes.errors import DataProbeError, SpeedProbeError
 from probes.gpu import Gpus, read_gpus
-from probes.hardware import GIB, Cpu, Gpu, Hardware, Memory, NetworkInterface, Speeds
+from probes.hardware import GIB, Cpu, DataSpeed, Gpu, Hardware, Memory, NetworkInterface, Speeds
 from probes.memory import read_memory
 from probes.network.interfaces import read_networks
 from probes.speed import SpeedReport, measure_speeds
+from probes.storage.data_speed import measure_data
 
 _LIMIT_S = 10.0
 _RESERVE_S = 1.5
 """For the other probes, and for a child that ends a little late."""
 
+_DATA_BUDGET_S = 14.0
 _SMALL_SHM_BYTES = GIB
 
 
-def probe(*, quick: bool = False, known_speeds: Speeds | None = None) -> Hardware:
+def probe(
+    *,
+    quick: bool = False,
+    known_speeds: Speeds | None = None,
+    data: Path | None = None,
+    local: Path | None = None,
+) -> Hardware:
     """Probe this node; what cannot be found is a warning, never an exception.
 
-    Takes at most 10 s, most of it for measuring speeds.
+    Takes at most 10 s, most of it for measuring speeds; data come on top.
 
     Args:
         quick: Measure nothing and do not start torch: below 2 s. CUDA's numbers of the GPUs are
             then predicted, which is not possible where GPUs of different kinds are mixed.
         known_speeds: Speeds of this hardware that were measured before, to be taken as they are.
             All else is read anew; torch is asked for its GPUs where there are some.
+        data: A folder of data to be measured too.
+        local: Folder on a local disk, for a copy of some of them.
     """
     start_s = time.monotonic()
     warnings: list[str] = []
@@ -48,6 +60,7 @@ def probe(*, quick: bool = False, known_speeds: Speeds | None = None) -> Hardwar
         else:
             devices, report = _run_children(cpu, found, budget_s, warnings)
     gpus = number_gpus(found.gpus, devices.uuids)
+    read = () if data is None else _measure_data(data, local, cpu, warnings)
     return Hardware(
         node=platform.node(),
         cpu=cpu,
@@ -58,6 +71,7 @@ def probe(*, quick: bool = False, known_speeds: Speeds | None = None) -> Hardwar
         gpu_driver=found.driver,
         networks=networks,
         speeds=None if report is None else report.speeds,
+        data=read,
         warnings=(
             *warnings,
             *found.warnings,
@@ -93,6 +107,17 @@ def _run_children(
             report = None
             warnings.append(str(error))
         return pending.result(), report
+
+
+def _measure_data(
+    data: Path, local: Path | None, cpu: Cpu, warnings: list[str]
+) -> tuple[DataSpeed, ...]:
+    folder = Path(tempfile.gettempdir()) if local is None else local
+    try:
+        return (measure_data(data, cores=cpu.usable_cores, local=folder, budget_s=_DATA_BUDGET_S),)
+    except DataProbeError as error:
+        warnings.append(str(error))
+        return ()
 
 
 def _read_networks(warnings: list[str]) -> tuple[NetworkInterface, ...]:

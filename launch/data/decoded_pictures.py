@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset, default_collate
 
+from launch.data.memory_room import exceeds_memory
 from launch.data.pictures import Pictures
 from launch.data.pixel_file import PixelFile
 from launch.data.pixel_layout import PixelLayout
@@ -25,16 +26,28 @@ class DecodedPictures(Dataset[Any]):
     Args:
         source: The data set.
         threads: Pictures decoded at once. Threads run for as long as a call only.
+        is_large: Whether they are more than the memory holds, and are read from the disk each time;
+            by default where they take more than half of it.
+        forgets: Whether the page cache shall let go of what was read: a few samples of large
+            pictures, read again and again, then take as long as all of them do.
+
+    Attributes:
+        is_large: Whether the pictures are read from the disk each time.
 
     Raises:
         UseCaseError: The disk is too small for the pictures, or the cache cannot be written.
     """
 
-    def __init__(self, source: Pictures, *, threads: int) -> None:
+    def __init__(
+        self, source: Pictures, *, threads: int, is_large: bool | None = None, forgets: bool = False
+    ) -> None:
         self.source = source
         self.layout = make_layout(source)
+        self.is_large = exceeds_memory(self.layout.num_bytes) if is_large is None else is_large
+        self._forgets = forgets and self.is_large
         self._threads = threads
-        self._file = PixelFile(self.layout)
+        self._file = PixelFile(self.layout, is_large=self.is_large)
+        self._ahead: dict[tuple[int, ...], Future[Tensor]] = {}
         self._is_verified = np.zeros(self.layout.count, dtype=np.bool_)
 
     def __len__(self) -> int:
@@ -46,8 +59,45 @@ class DecodedPictures(Dataset[Any]):
 
     def rows(self, samples: Indices) -> Tensor:
         """Copy pictures as rows of uint8."""
+        if self.is_large:
+            ahead = self._ahead.pop(tuple(samples), None)
+            return self._read(samples) if ahead is None else ahead.result()
         self.fill(samples)
         return self._file.pixels.index_select(0, torch.tensor(samples, dtype=torch.int64))
+
+    @property
+    def sample_bytes(self) -> int:
+        """Size of a picture on the disk."""
+        return self.layout.picture_bytes
+
+    def will_need(self, samples: Sequence[int]) -> None:
+        """Begin to read pictures from the disk."""
+        self._file.will_need(samples)
+
+    def read_ahead(self, samples: Indices, pool: Executor) -> None:
+        """Read pictures by a thread of a pool, for `rows` to give them."""
+        while len(self._ahead) > 1:  # the batch before this one may still be asked for
+            self._ahead.pop(next(iter(self._ahead)))
+        self._ahead[tuple(samples)] = pool.submit(self._read, samples)
+
+    def _read(self, samples: Indices) -> Tensor:
+        """Read pictures from the disk, and decode those that are missing or damaged."""
+        rows = self._file.read(samples)
+        wrong = []
+        for place, index in enumerate(samples):
+            if self._is_verified[index]:
+                continue
+            if self._file.is_stored(index) and self._file.is_undamaged(index, rows[place].numpy()):
+                self._is_verified[index] = True
+            else:
+                wrong.append(place)
+        if wrong:
+            missing = [samples[place] for place in wrong]
+            self.fill(missing)
+            rows[wrong] = self._file.read(missing)
+        if self._forgets:
+            self._file.forget(samples)
+        return rows
 
     def fill(self, samples: Sequence[int]) -> None:
         """Decode those of these pictures that are missing or damaged.
@@ -66,6 +116,9 @@ class DecodedPictures(Dataset[Any]):
         else:
             self._ensure_all_decoded(unknown.tolist(), threads)
         self._is_verified[unknown] = True
+        if self._forgets:
+            self._file.sync()
+            self._file.forget(unknown.tolist())
 
     def _ensure_all_decoded(self, samples: Indices, threads: int) -> None:
         # Threads do: Pillow lets others run while it decodes.

@@ -9,13 +9,9 @@ from torch.utils.data import Dataset
 
 from launch.data.decoded_pictures import make_layout
 from launch.data.disk_space import find_disk_shortage
+from launch.data.memory_room import exceeds_memory, memory_room_bytes
 from launch.data.pictures import Pictures
 from launch.errors import UseCaseError
-from probes.memory import read_memory
-
-_MEMORY_SHARE = 0.5
-"""Share of the usable memory that decoded pictures may take in the page cache: what trains needs
-memory too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,18 +30,21 @@ def describe_input(*datasets: Dataset[Any]) -> InputDescription:
         return InputDescription()
     layouts = [make_layout(source) for source in sources if len(source)]
     pixel_bytes = sum(layout.count * layout.picture_bytes for layout in layouts)
-    memory_bytes = int(_MEMORY_SHARE * read_memory().usable_bytes)
     try:
         shortage = find_disk_shortage(layouts)
     except UseCaseError as error:
         return InputDescription(pixel_bytes=pixel_bytes, warnings=(str(error),))
-    if shortage is None and pixel_bytes > memory_bytes:
-        shortage = (
-            f"decoded pictures need {pixel_bytes} bytes of memory and {memory_bytes} bytes, half "
-            "of what is usable, are there"
-        )
     if shortage is None:
-        return InputDescription(pixel_bytes=pixel_bytes, inputs=("files", "cache"))
+        warnings: tuple[str, ...] = ()
+        if any(exceeds_memory(layout.num_bytes) for layout in layouts):
+            warnings = (
+                f"decoded pictures take {pixel_bytes} bytes and {memory_room_bytes()} bytes, half "
+                "of the memory, are there: plans with input=cache read them from the disk in every "
+                "epoch, ahead of the steps, and are timed so",
+            )
+        return InputDescription(
+            pixel_bytes=pixel_bytes, inputs=("files", "cache"), warnings=warnings
+        )
     warning = (
         f"{shortage}: plans decode the files in every epoch; make room, or set DDLPLAN_CACHE to a "
         "folder elsewhere"

@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from launch.data.decoded_pictures import DecodedPictures
 from launch.data.device_pictures import DevicePictures
+from launch.data.look_ahead import look_ahead
 from launch.data.random_state import seed_generators
 from launch.data.split import BatchSize, Indices
 from launch.system.process_end import die_with_parent
@@ -115,6 +116,8 @@ def load(
             if indices:
                 yield indices if seed is None else SeededBatch(indices, seed)
 
+    if isinstance(dataset, DecodedPictures) and dataset.is_large:
+        work = look_ahead(work, dataset, reads=loader_workers == 0)
     loader: DataLoader[Any] = DataLoader(
         dataset if seeds is None else SeededDataset(dataset, read_ahead),
         batch_sampler=keys(),

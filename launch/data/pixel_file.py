@@ -12,6 +12,7 @@ import os
 import warnings
 import weakref
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import mkstemp
 
@@ -26,10 +27,17 @@ from launch.errors import UseCaseError
 from launch.system.cache import cache_lock, make_cache_write_error, make_folder
 
 _CHECKSUM = np.dtype(f"<u{CHECKSUM_BYTES}")
+_WILLNEED = os.POSIX_FADV_WILLNEED
+_PIECE_BYTES = 128 << 10
 
 
 class PixelFile:
     """The pictures of one data set and split; makes the file where there is none.
+
+    Args:
+        layout: Of the file.
+        is_large: Whether it is more than the memory holds. Then pictures are read, each by itself:
+            of a map, the kernel fetches page by page, or megabytes around a page.
 
     Attributes:
         pixels: uint8, one row per picture, height x width x channels in each. Read only; a row
@@ -41,13 +49,16 @@ class PixelFile:
 
     pixels: Tensor
 
-    def __init__(self, layout: PixelLayout) -> None:
+    def __init__(self, layout: PixelLayout, *, is_large: bool = False) -> None:
         self._layout = layout
+        self._is_large = is_large
         try:
             self._descriptor = _open_or_make(layout)
         except OSError as error:
             raise make_cache_write_error(layout.file.parent, error) from error
         weakref.finalize(self, os.close, self._descriptor)
+        if is_large:
+            os.posix_fadvise(self._descriptor, layout.pixels_offset, 0, os.POSIX_FADV_RANDOM)
         # Read only: a stray write ends the process instead of damaging what others train on.
         # Pictures are written by pwrite, which raises an error for what would be SIGBUS in a map.
         mapped = mmap.mmap(self._descriptor, layout.num_bytes, prot=mmap.PROT_READ)
@@ -63,8 +74,53 @@ class PixelFile:
 
     def is_valid(self, index: int) -> bool:
         """Whether a picture is stored and undamaged: its pixels are read for that."""
-        checksum = int(self._checksums[index])
-        return checksum != 0 and checksum == _checksum(self._rows[index])
+        if not self.is_stored(index):
+            return False
+        picture = self.read([index]).numpy()[0] if self._is_large else self._rows[index]
+        return self.is_undamaged(index, picture)
+
+    def is_stored(self, index: int) -> bool:
+        """Whether a picture was written: nothing is read for that."""
+        return bool(self._checksums[index] != 0)
+
+    def is_undamaged(self, index: int, picture: NDArray[np.uint8]) -> bool:
+        """Whether these are the pixels that were written."""
+        return int(self._checksums[index]) == _checksum(picture)
+
+    def read(self, samples: Sequence[int]) -> Tensor:
+        """Copy pictures as rows, from the page cache or from the disk."""
+        rows = np.empty((len(samples), self._layout.picture_bytes), np.uint8)
+        for row, index in zip(rows, samples, strict=True):
+            left, offset = row.data, self._offset(index)
+            while left:
+                count = os.preadv(self._descriptor, [left], offset)
+                left, offset = left[count:], offset + count
+        return torch.from_numpy(rows)
+
+    def will_need(self, samples: Sequence[int]) -> None:
+        """Begin to read pictures into the page cache, if they were written."""
+        size = self._layout.picture_bytes
+        for index in samples:
+            if self.is_stored(index):
+                # In pieces: of one call the kernel reads no more than a disk takes at once.
+                for start in range(0, size, _PIECE_BYTES):
+                    length = min(_PIECE_BYTES, size - start)
+                    os.posix_fadvise(
+                        self._descriptor, self._offset(index) + start, length, _WILLNEED
+                    )
+
+    def forget(self, samples: Sequence[int]) -> None:
+        """Let the page cache go of pictures that are on the disk."""
+        for index in samples:
+            offset, size = self._offset(index), self._layout.picture_bytes
+            os.posix_fadvise(self._descriptor, offset, size, os.POSIX_FADV_DONTNEED)
+
+    def sync(self) -> None:
+        """Write what is in the page cache alone to the disk."""
+        os.fdatasync(self._descriptor)
+
+    def _offset(self, index: int) -> int:
+        return self._layout.pixels_offset + index * self._layout.picture_bytes
 
     def write(self, index: int, pixels: NDArray[np.uint8]) -> None:
         """Store a picture for all processes.
@@ -76,7 +132,7 @@ class PixelFile:
         picture = np.ascontiguousarray(pixels).reshape(-1)
         checksum = np.array([_checksum(picture)], _CHECKSUM)
         try:
-            _write(self._descriptor, picture, layout.pixels_offset + index * layout.picture_bytes)
+            _write(self._descriptor, picture, self._offset(index))
             _write(self._descriptor, checksum, layout.checksums_offset + index * CHECKSUM_BYTES)
         except OSError as error:
             raise make_cache_write_error(layout.file.parent, error) from error

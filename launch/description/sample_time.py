@@ -22,6 +22,8 @@ _PASSES = (2, 4, 8)
 _ENOUGH_S = 1.0
 """After so long no other pass is made."""
 
+_READ_SAMPLES = 32
+
 
 def time_sample(case: UseCase, model: nn.Module, dataset: Dataset[Any], samples: int) -> float:
     """Time a forward and backward pass of a few samples on all cores; 0 where that fails.
@@ -50,3 +52,26 @@ def time_sample(case: UseCase, model: nn.Module, dataset: Dataset[Any], samples:
             if time.perf_counter() - began > _ENOUGH_S:
                 break
     return found_s if math.isfinite(found_s) else 0.0
+
+
+def time_reading(dataset: Dataset[Any], samples: int) -> float | None:
+    """Time one core to read a sample and to make it ready; ``None`` where that fails.
+
+    Samples from all over the data set, because files differ in size. Each is read before, so that
+    its file is in the page cache: how fast it comes into it is measured by a probe.
+
+    Args:
+        dataset: Training samples.
+        samples: How many there are.
+    """
+    chosen = [samples * number // _READ_SAMPLES for number in range(_READ_SAMPLES)]
+    times, began = [], time.perf_counter()
+    with contextlib.suppress(Exception):
+        for index in chosen:
+            dataset[index]
+            started = time.perf_counter()
+            dataset[index]
+            times.append(time.perf_counter() - started)
+            if time.perf_counter() - began > _ENOUGH_S:
+                break
+    return sum(times) / len(times) if times else None

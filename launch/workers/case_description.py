@@ -20,7 +20,7 @@ from launch.data.input_facts import InputDescription, describe_input
 from launch.description.case_digest import digest_case
 from launch.description.flop_count import count_flop
 from launch.description.loss_check import check_loss
-from launch.description.sample_time import time_sample
+from launch.description.sample_time import time_reading, time_sample
 from launch.errors import UseCaseError
 from launch.reports import Reporter
 from launch.system.allocators import find_allocators
@@ -102,6 +102,8 @@ def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
         can_compile=find_compiler() is not None and (torch.version.cuda is None or has_triton()),
         flop_per_sample=count_flop(case, model, datasets[0]),
         sample_s=time_sample(case, model, datasets[0], training),
+        data=task.workload.data,
+        read_s=time_reading(datasets[0], training),
     )
 
 

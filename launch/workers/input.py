@@ -23,8 +23,16 @@ _TRIAL_SAMPLES = 1024
 caches hold, and are decoded before the first step, so that a short trial times reading alone."""
 
 
-def open_training(plan: Plan, case: UseCase, dataset: Dataset[Any]) -> Dataset[Any]:
+def open_training(
+    plan: Plan, case: UseCase, dataset: Dataset[Any], *, is_trial: bool = False
+) -> Dataset[Any]:
     """Open the training samples for the input of a plan.
+
+    Args:
+        plan: The plan.
+        case: What is trained.
+        dataset: Its samples.
+        is_trial: Whether a few of them are read again and again, in place of all of them.
 
     Raises:
         UseCaseError: The data set has no pictures that can be decoded once, the use case makes its
@@ -43,7 +51,7 @@ def open_training(plan: Plan, case: UseCase, dataset: Dataset[Any]) -> Dataset[A
             f"{', '.join(_list_missing(dataset))}: use input=files, or give the data set what "
             "launch.data.pictures.Pictures asks for"
         )
-    return DecodedPictures(dataset, threads=plan.threads_per_process)
+    return DecodedPictures(dataset, threads=plan.threads_per_process, forgets=is_trial)
 
 
 def open_validation(plan: Plan, dataset: Dataset[Any]) -> Dataset[Any]:

@@ -93,7 +93,10 @@ class Trainer:
         self._step = step
         self._reporter = reporter
         data = task.workload.data_path
-        self._training = open_training(plan, case, case.dataset(data, train=True))
+        is_trial = task.purpose is Purpose.TIME
+        self._training = open_training(
+            plan, case, case.dataset(data, train=True), is_trial=is_trial
+        )
         self._validation = open_validation(plan, case.dataset(data, train=False))
         step.prepare(self._read_sample_batch)
         if step.facts and task.local_rank == 0:

@@ -48,6 +48,7 @@ def run_on_all(
     *,
     request: TuneRequest | None = None,
     is_quick: bool = False,
+    data: str | None = None,
     message_bytes: tuple[int, ...] = (),
     waits: bool = True,
 ) -> tuple[Collector, bool]:
@@ -63,6 +64,7 @@ def run_on_all(
         cancellation: Ends it.
         request: The search, where there is one: interrupted, it ends in order.
         is_quick: Whether nothing is measured.
+        data: Folder of data that a probe measures too.
         message_bytes: Sizes of gradients whose sum is timed.
         waits: Whether a host waits while something else is timed on it; else it gives up.
 
@@ -82,6 +84,7 @@ def run_on_all(
         hosts,
         collector,
         is_quick=is_quick,
+        data=data,
         message_bytes=message_bytes,
         waits=waits,
         cancellation=cancellation,

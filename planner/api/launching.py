@@ -41,6 +41,7 @@ from planner.jobs.hosts import Hosts
 from planner.jobs.making import (
     LaunchRequest,
     NodePlan,
+    charge_input,
     cluster_nodes,
     find_plan,
     find_plans,
@@ -104,8 +105,12 @@ class PreparedLaunch(Report):
         if self.choice is not None:
             return self.predicted_samples_per_s if self.choice.knows_network else None
         # Evidence of a plan that the user has changed says nothing of this job.
-        is_same = self.plans[0].stored.plan == self.job.nodes[0].plan
-        return self.predicted_samples_per_s if is_same else None
+        (plan,) = self.plans
+        if plan.stored.plan != self.job.nodes[0].plan:
+            return None
+        if plan.input is not None:  # the measured rate will be that of the last epoch
+            return 1 / plan.input.sample_s(self.job.epochs - 1)
+        return self.predicted_samples_per_s
 
     def make_record(self) -> TrainingRecord:
         """Give what is recorded of the training as it begins."""
@@ -414,6 +419,7 @@ class _Launcher:
         with Store.open(self.db, create=False) as store:
             known_as = self._find_known_place(store, request)
             plan = find_plan(store, request, node, software, remedy=remedy, known_as=known_as)
+            (plan,) = charge_input(store, request, [plan])
         plan = replace(plan, host=hosts.names[0])
         job = make_local_job(request, plan, RunDirectory.find_next(RUNS).path)
         if self.starts:
@@ -440,6 +446,7 @@ class _Launcher:
                 remedy=remedy,
                 known_as=self._find_known_place(store, request),
             )
+            plans = charge_input(store, request, plans)
             links = store.latest_links({host: node.fingerprint() for host, node in nodes.items()})
         sizes = [p.stored.gradient_bytes for p in plans if p.stored.gradient_bytes is not None]
         gradient_bytes = max(sizes, default=None)

@@ -17,6 +17,7 @@ from typing import Any
 from launch.workload import Workload
 from planner.cancellation import Cancellation
 from planner.errors import NoPlanError
+from planner.input_cost.epochs import InputCost, assess_stored
 from planner.plans.plan_file import plan_from_document, read_plan_file
 from planner.plans.software import current_software
 from planner.plans.stored_plan import StoredPlan, stale_reasons
@@ -43,6 +44,9 @@ class FoundPlan:
 
     worth: PlanWorth | None = None
     """What these trials say about it."""
+
+    input: InputCost | None = None
+    """Time of its epochs with the data that it was found with, where `probe` has measured them."""
 
     trials: tuple[StoredTrial, ...] = ()
     """Of its search, where one plan alone was asked for."""
@@ -338,4 +342,7 @@ def _judge_with_trials(store: Store, stored: StoredPlan) -> FoundPlan:
     facts = store.case_facts(stored.study_id)
     node = store.latest_probe(stored.fingerprint, node=stored.node)
     worth = assess(stored, trials, facts, node, _find_noise(store, stored))
-    return replace(judged, trials=tuple(trials), worth=worth)
+    measured = () if facts is None or node is None else node.data
+    data = next((one for one in measured if facts is not None and one.path == facts.data), None)
+    cost = None if node is None else assess_stored(stored, facts, node, data)
+    return replace(judged, trials=tuple(trials), worth=worth, input=cost)

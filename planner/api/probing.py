@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 
 from launch.errors import HostUnreachableError
 from launch.hosts.findings import CheckedHosts
 from launch.reports import Warned, Working
+from launch.system.cache import cache_folder, make_folder
 from planner.api._cluster import check_all, run_on_all
 from planner.cancellation import Cancellation
 from planner.cluster.links import MeasuredLinks
@@ -55,6 +57,7 @@ def probe(
     db: str = "planner.db",
     hosts: Hosts | None = None,
     quick: bool = False,
+    data: Path | None = None,
     listener: Listener = ignore,
     cancellation: Cancellation | None = None,
     waits: bool = True,
@@ -71,6 +74,7 @@ def probe(
         db: Database: a path, or ``postgresql+psycopg://user@host/name``.
         hosts: Where; this machine where left out.
         quick: Measure nothing, below 2 s on this machine.
+        data: Folder of data whose reading is measured too, on each host.
         listener: Receives what is going on.
         cancellation: Ends a probe of several hosts; one of this machine takes 10 s at most.
         waits: Whether to wait while something else is timed on a machine, or a training runs.
@@ -86,12 +90,12 @@ def probe(
         if note is not None:
             listener(Warned(message=note))
     if not hosts.is_local:
-        return _probe_hosts(hosts, db, listener, cancellation, quick=quick, waits=waits)
+        return _probe_hosts(hosts, db, listener, cancellation, quick=quick, data=data, waits=waits)
     with Store.open(db) as store:
         cancellation.check()
         with nullcontext() if quick else machine_alone(listener, cancellation, waits=waits):
             listener(Working(what="probing this machine"))
-            node = probe_node(quick=quick)
+            node = probe_node(quick=quick, data=data, local=data and make_folder(cache_folder()))
         store.save_probe(node)
     return ProbeResult(nodes=(NodeProbe(host=hosts.names[0], hardware=node),))
 
@@ -103,6 +107,7 @@ def _probe_hosts(
     cancellation: Cancellation,
     *,
     quick: bool,
+    data: Path | None,
     waits: bool,
 ) -> ProbeResult:
     Store.check_location(db)
@@ -117,6 +122,7 @@ def _probe_hosts(
             listener,
             cancellation,
             is_quick=quick,
+            data=None if data is None else str(data.absolute()),
             waits=waits,
             message_bytes=(*_MESSAGE_BYTES, *_trained_bytes(store, checked)),
         )

@@ -111,6 +111,12 @@ def probe(
     *,
     hosts: HostFile = None,
     quick: Annotated[bool, option("--quick", help_="Below 2 s: measure nothing.")] = False,
+    data: Annotated[
+        Path | None,
+        what_option(
+            "--data", help_="Measure too how fast this folder's files are read.", metavar="PATH"
+        ),
+    ] = None,
     no_wait: NoWait = False,
     ssh_config: SshConfig = None,
     mpirun: Mpirun = None,
@@ -121,11 +127,14 @@ def probe(
     """Measure what this machine, or each host, can do."""
     out = start_output("probe", as_json=json)
     found = find_hosts(hosts, ssh_config, mpirun, allow_root=allow_run_as_root)
+    check_data(data, found)
+    if data is not None and quick:
+        raise typer.BadParameter("--data and --quick exclude each other: give one")
     if not found.is_local:
         found.access.check_mpirun()
     from planner.commands.probe import show_probe
 
-    show_probe(found, db, out, quick=quick, waits=not no_wait)
+    show_probe(found, db, out, quick=quick, data=data, waits=not no_wait)
 
 
 @app.command(cls=GroupedCommand)

@@ -44,6 +44,7 @@ class ClusterDriver:
         hosts: The same hosts, and how they are reached.
         collector: Keeps what the nodes tell.
         is_quick: Whether nothing is measured.
+        data: Folder of data that a probe measures too.
         message_bytes: Sizes of gradients whose sum is timed, beside those of the use case.
         waits: Whether a node waits while something else is timed on its machine.
         cancellation: Ends the job at once; what the nodes have reported by then is stored.
@@ -54,6 +55,7 @@ class ClusterDriver:
     hosts: Hosts
     collector: Collector
     is_quick: bool = False
+    data: str | None = None
     message_bytes: tuple[int, ...] = ()
     waits: bool = True
     cancellation: Cancellation = field(default_factory=Cancellation)
@@ -138,6 +140,7 @@ class ClusterDriver:
             software=self.collector.software,
             request=request,
             is_quick=self.is_quick,
+            data=self.data,
             message_bytes=(*self.message_bytes, *sorted(self._gradient_bytes())),
             waits=self.waits,
             job=secrets.token_hex(8),

@@ -30,6 +30,7 @@ from mpi4py import MPI
 from launch.errors import MachineBusyError
 from launch.mpi.ranks import Ranks
 from launch.reports import Alive, Noted, Report, Warned, make_node_failure
+from launch.system.cache import cache_folder, make_folder
 from launch.system.machine_lock import Occupant, timing_alone
 from launch.system.process_end import die_with_parent
 from planner.cluster_tuning.coordinator import Coordinator
@@ -132,7 +133,11 @@ def _run_part(
         match task.purpose:
             case ClusterPurpose.PROBE:
                 with nullcontext() if task.is_quick else lock():
-                    hardware = probe(quick=task.is_quick)
+                    hardware = probe(
+                        quick=task.is_quick,
+                        data=None if task.data is None else Path(task.data),
+                        local=None if task.data is None else make_folder(cache_folder()),
+                    )
                 send(NodeProbed(hardware=hardware, is_new=True))
             case ClusterPurpose.TUNE:
                 assert task.request is not None

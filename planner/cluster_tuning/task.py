@@ -57,6 +57,9 @@ class ClusterTask:
     is_quick: bool = False
     """Whether nothing is to be measured, and no link either."""
 
+    data: str | None = None
+    """Folder of data whose reading a probe measures too, by all nodes at the same time."""
+
     message_bytes: tuple[int, ...] = ()
     """Sizes of the all-reduces to time, beside that of the model's gradients."""
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from launch.errors import ExportError
@@ -18,6 +20,7 @@ from planner.api.launching import launch as launch_request
 from planner.commands.dry_run import describe_job, job_lines
 from planner.commands.signals import cancel_on_signals
 from planner.commands.training import TrainingDisplay, outcome_json, print_training
+from planner.input_cost.lines import input_json, input_lines
 from planner.jobs.hosts import Hosts
 from planner.jobs.making import LaunchRequest
 from planner.jobs.suggested_command import suggest_command
@@ -36,6 +39,7 @@ from planner.report.output import Output
 from planner.report.plan_line import describe_plan
 from planner.supervision.own_job import recorded_job
 from planner.supervision.training_listener import TrainingListener
+from probes.storage.file_system import find_file_system
 
 
 def launch(request: LaunchRequest, hosts: Hosts, db: str, out: Output, *, dry_run: bool) -> None:
@@ -77,6 +81,8 @@ def _show_plans(prepared: PreparedLaunch, probes: str, out: Output, *, to_stdout
     It is the answer of a dry run; of a training it is what comes before the answer.
     """
     choice = prepared.choice
+    for line in _describe_input(prepared):
+        out.note(line)
     if choice is None:
         (plan,) = prepared.plans
         remark = f" (stale, {', '.join(plan.reasons)})" if plan.reasons else ""
@@ -98,6 +104,22 @@ def _show_plans(prepared: PreparedLaunch, probes: str, out: Output, *, to_stdout
         write_line(line)
 
 
+def _describe_input(prepared: PreparedLaunch) -> Iterator[str]:
+    """Say what reading the data takes, or how to find out where it may take much."""
+    data, is_one = prepared.job.workload.data, len(prepared.plans) == 1
+    for plan in prepared.plans:
+        if plan.input is not None:
+            host = None if is_one else plan.host
+            yield from input_lines(plan.input, prepared.job.epochs, host)
+    if data is not None and all(plan.input is None for plan in prepared.plans):
+        system = find_file_system(Path(data))
+        if system.is_network:
+            yield (
+                f"data are on {system.kind}: ddlplan probe --data {data} measures how fast they "
+                "are read, and launch then predicts epochs and says whether to copy them"
+            )
+
+
 def _show_dry_run(prepared: PreparedLaunch, probes: str, out: Output) -> None:
     _show_plans(prepared, probes, out, to_stdout=True)
     job, plans = prepared.job, {plan.host: plan for plan in prepared.plans}
@@ -108,6 +130,7 @@ def _show_dry_run(prepared: PreparedLaunch, probes: str, out: Output) -> None:
     for line in job_lines(job, described, [plans[part.host].stored.id for part in job.nodes]):
         out.write_line(line)
     choice = prepared.choice
+    described |= {"input": _plans_json(prepared)["input"]}
     out.finish(described if choice is None else {**described, "verdict": choice_json(choice)})
 
 
@@ -145,11 +168,15 @@ def _explain_missing_onnx(result: LaunchResult) -> str:
 
 def _plans_json(prepared: PreparedLaunch) -> dict[str, Any]:
     links = prepared.links
+    costs = {
+        plan.host: None if plan.input is None else input_json(plan.input) for plan in prepared.plans
+    }
     if prepared.choice is None:
         (plan,) = prepared.plans
         used = replace(plan.stored, plan=prepared.job.nodes[0].plan)
-        return {"plan": used.to_json(stale=bool(plan.reasons))}
+        return {"plan": used.to_json(stale=bool(plan.reasons)), "input": costs[plan.host]}
     return {
+        "input": costs,
         "plans": [
             {"host": plan.host, **plan.stored.to_json(stale=bool(plan.reasons))}
             for plan in prepared.plans

@@ -14,6 +14,7 @@ from planner.api import plans
 from planner.api.plans import FoundPlan
 from planner.errors import NoDatabaseError
 from planner.exports.formats import JSON, export_text, find_format
+from planner.input_cost.lines import input_json, input_lines
 from planner.plans.plain_commands import plain_commands
 from planner.report.comparison import compare as compare_plans
 from planner.report.comparison import comparison_text
@@ -77,9 +78,13 @@ def show_best(db: str, out: Output, use_case: str, node: str | None) -> None:
 def _show_one(found: FoundPlan, out: Output) -> None:
     terminal = _terminal()
     text = plan_text(found.stored, found.stale_reasons, found.trials, terminal)
-    _show(out, text + (worth_text(found.worth, terminal) if found.worth else ""))
+    text += worth_text(found.worth, terminal) if found.worth else ""
+    if found.input is not None:
+        text += "".join(f"\n{line}" for line in input_lines(found.input)) + "\n"
+    _show(out, text)
     worth = found.worth and found.worth.to_json()
-    out.finish({**found.stored.to_json(stale=found.is_stale), "worth": worth})
+    cost = found.input and input_json(found.input)
+    out.finish({**found.stored.to_json(stale=found.is_stale), "worth": worth, "input": cost})
 
 
 def compare(db: str, out: Output, first_id: int, second_id: int) -> None:

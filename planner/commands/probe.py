@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from planner.api.probing import NodeProbe, ProbeResult, probe
 from planner.cluster.links import MeasuredLinks
+from planner.input_cost.lines import data_facts
 from planner.jobs.hosts import Hosts
 from planner.records.job_record import JobKind
 from planner.report.hardware import hardware_lines
@@ -18,12 +20,22 @@ from planner.supervision.work_listener import WorkListener
 from probes import codec
 
 
-def show_probe(hosts: Hosts, db: str, out: Output, *, quick: bool, waits: bool = True) -> None:
+def show_probe(
+    hosts: Hosts,
+    db: str,
+    out: Output,
+    *,
+    quick: bool,
+    data: Path | None = None,
+    waits: bool = True,
+) -> None:
     """Probe this machine, or several hosts, and show what was found."""
     with recorded_job(db, JobKind.PROBE) as job:
         with LiveDisplay(out, hosts.names) as display:
             listener = WorkListener(job, display)
-            result = probe(db=db, hosts=hosts, quick=quick, listener=listener, waits=waits)
+            result = probe(
+                db=db, hosts=hosts, quick=quick, data=data, listener=listener, waits=waits
+            )
         if hosts.is_local:
             _show_here(result, out)
         else:
@@ -52,6 +64,10 @@ def _show_hosts(result: ProbeResult, out: Output, *, quick: bool) -> None:
     ]
     out.write_table(rows, PROBE_COLUMNS)
     write_network(result.links, out)
+    for node in result.nodes:
+        for speed in () if node.hardware is None else node.hardware.data:
+            for name, text in data_facts(speed):
+                out.write_line(f"{node.host}: {name} {text}")
     out.finish([_node_json(node, result.links) for node in result.nodes])
 
 

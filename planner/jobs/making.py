@@ -10,12 +10,13 @@ from launch.errors import InvalidPlanError
 from launch.job import CheckpointConfig, Job, NodeJob
 from launch.noise_scale.estimate import COST_LIMIT
 from launch.plan import Plan
-from launch.shares import NodeLimits
+from launch.shares import NodeLimits, StepTime
 from launch.strategies import check_plan, load_strategy
 from launch.workload import Workload
 from planner.cluster.prediction import ClusterNode, Prediction
 from planner.cluster.sync_cost import first_ready
 from planner.errors import NoPlanError, StalePlanError
+from planner.input_cost.epochs import InputCost, assess_stored
 from planner.jobs.batch_limit import is_memory_limited, largest_batch
 from planner.plans.measured_steps import (
     MeasuredSteps,
@@ -93,10 +94,25 @@ class NodePlan:
     reasons: tuple[str, ...] = ()
     """Why the plan is stale; used all the same."""
 
+    input: InputCost | None = None
+    """What reading the data takes; ``None`` where that was not measured."""
+
+    epochs: int = 1
+    """Of the training, over which a first epoch counts."""
+
     @property
     def max_batch(self) -> int:
         """Largest share."""
         return largest_batch(self.stored.plan, self.steps, self.node)
+
+    @property
+    def _charged_time(self) -> StepTime:
+        """Time of a step, with what reading the data adds to each sample over all epochs."""
+        time = self.steps.step_time
+        if self.input is None:
+            return time
+        added_s = max(0.0, self.input.mean_sample_s(self.epochs) - self.input.base_s)
+        return replace(time, per_sample_s=time.per_sample_s + added_s)
 
     def cluster_node(self) -> ClusterNode:
         """Give what shares are worked out from."""
@@ -105,7 +121,7 @@ class NodePlan:
         is_busy = "cpu" in plan.devices and plan.threads >= cores
         return ClusterNode(
             host=self.host,
-            time=self.steps.step_time,
+            time=self._charged_time,
             tuned_batch=plan.node_batch,
             limits=NodeLimits.of_plan(plan, self.max_batch),
             cores=cores if is_busy else None,
@@ -250,6 +266,26 @@ def find_plans(
         names = ", ".join(missing)
         raise NoPlanError(f"no plan for {request.workload.use_case} on {names}: run {remedy}")
     return found
+
+
+def charge_input(store: Store, request: LaunchRequest, plans: Sequence[NodePlan]) -> list[NodePlan]:
+    """Charge each plan with reading the data on its node, where `probe` has measured that."""
+    return [
+        replace(
+            plan, input=_input_cost(store, request, plan, 1 / len(plans)), epochs=request.epochs
+        )
+        for plan in plans
+    ]
+
+
+def _input_cost(
+    store: Store, request: LaunchRequest, plan: NodePlan, share: float
+) -> InputCost | None:
+    stored, path = plan.stored, request.workload.data
+    if path is None or stored.study_id is None:
+        return None
+    data, facts = store.find_data_speed(plan.node, path), store.case_facts(stored.study_id)
+    return assess_stored(stored, facts, plan.node, data, share=share)
 
 
 def make_job(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from planner.input_cost.lines import data_facts
 from probes.hardware import Cpu, Gpu, Hardware, Speeds
 
 _GIGA = 1e9
@@ -20,6 +21,8 @@ def hardware_facts(node: Hardware) -> list[tuple[str, str]]:
     rows += _network_rows(node)
     if node.speeds is not None:
         rows += _speed_rows(node.speeds, node.cpu)
+    for speed in node.data:
+        rows += data_facts(speed)
     rows.append(("fingerprint", node.fingerprint()))
     return rows
 

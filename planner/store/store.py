@@ -49,9 +49,12 @@ from planner.store.training_store import TrainingStore
 from planner.trials.result import TrialResult
 from planner.tuning.study import EarlierTrials, LaterTrials, StoredTrial, Study
 from probes import codec
-from probes.hardware import Hardware
+from probes.hardware import DataSpeed, Hardware
 
 _MAX_ID = 2**63 - 1
+_MOST_FOLDERS = 32
+"""Of data that are stored with a probe."""
+
 _MOST_STUDIES, _MOST_SIMILAR = 200, 200
 """Studies that are looked at, the latest ones, and trials of those that are alike: what reading
 takes stays below a second."""
@@ -140,7 +143,12 @@ class Store:
         self.close()
 
     def save_probe(self, hardware: Hardware) -> None:
-        """Save the result of a probe."""
+        """Save the result of a probe, with the folders of data that were measured before it."""
+        before = self.latest_probe(hardware.fingerprint(), node=hardware.node)
+        measured = {speed.path for speed in hardware.data}
+        earlier = () if before is None else before.data
+        kept = tuple(speed for speed in earlier if speed.path not in measured)
+        hardware = replace(hardware, data=(*kept, *hardware.data)[-_MOST_FOLDERS:])
 
         def work(connection: Connection) -> None:
             node_id = self._record_node(connection, hardware.node, hardware.fingerprint())
@@ -162,6 +170,12 @@ class Store:
         query = query.order_by(probes.c.id.desc()).limit(1)
         found = self._database.fetch(query, lambda row: find_document(row["hardware"], Hardware))
         return found[0] if found else None
+
+    def find_data_speed(self, node: Hardware, path: str) -> DataSpeed | None:
+        """Give the last measurement of a folder of data on a node; ``None`` without any."""
+        latest = self.latest_probe(node.fingerprint(), node=node.node)
+        found = () if latest is None else latest.data
+        return next((speed for speed in found if speed.path == path), None)
 
     def latest_fingerprint(self, node: str) -> str | None:
         """Give the hardware that this node had most recently."""

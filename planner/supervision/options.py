@@ -66,7 +66,7 @@ OPTIONS: Mapping[JobKind, Mapping[str, type]] = {
         "html": str,
         "no_wait": bool,
     },
-    JobKind.PROBE: {**_WHERE, "quick": bool, "no_wait": bool},
+    JobKind.PROBE: {**_WHERE, "data": str, "quick": bool, "no_wait": bool},
     JobKind.DOCTOR: {**_WHERE, "use_case": str, "data": str},
 }
 """Long names with underscores, and the kind of value of each; a list gives the option repeatedly.

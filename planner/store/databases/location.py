@@ -9,36 +9,9 @@ from pathlib import Path
 
 from launch.system.durable_files import sync_folder
 from planner.errors import StoreUnwritableError, StoreUrlError
+from probes.storage.file_system import MOUNTS, find_file_system
 
 _SQLITE = "sqlite:///"
-_ESCAPE = re.compile(r"\\([0-7]{3})")
-_NETWORK_FILE_SYSTEMS = frozenset(
-    [
-        "nfs",
-        "nfs4",
-        "cifs",
-        "smb3",
-        "smbfs",
-        "lustre",
-        "gpfs",
-        "beegfs",
-        "ceph",
-        "afs",
-        "pvfs2",
-        "panfs",
-        "glusterfs",
-        "gfs2",
-        "ocfs2",
-        "9p",
-        "fuse.sshfs",
-        "fuse.glusterfs",
-        "fuse.ceph",
-        "fuse.ceph-fuse",
-        "fuse.juicefs",
-        "fuse.s3fs",
-        "fuse.rclone",
-    ]
-)
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
@@ -135,28 +108,15 @@ def remove_if_empty(path: Path) -> None:
         return  # a file that could not be written can often not be removed either
 
 
-def find_network_file_system(path: Path, mounts: Path = Path("/proc/self/mountinfo")) -> str | None:
+def find_network_file_system(path: Path, mounts: Path = MOUNTS) -> str | None:
     """Give the type of the file system of a database, if other machines may write to it too.
-
-    Source: proc_pid_mountinfo(5): the fifth field is the mount point, with octal escapes, and the
-    first after a lone hyphen the type.
 
     Args:
         path: Of the database; it need not be there.
         mounts: The kernel's list.
     """
-    try:
-        lines = mounts.read_text(errors="surrogateescape").splitlines()
-    except OSError:
-        return None
-    place, found = path.absolute().parent.resolve(), (Path("/"), "")
-    for line in lines:
-        mounted, _, described = line.partition(" - ")
-        point = Path(_ESCAPE.sub(lambda code: chr(int(code[1], 8)), mounted.split()[4]))
-        # Of several on one point the last one is seen.
-        if place.is_relative_to(point) and len(point.parts) >= len(found[0].parts):
-            found = point, described.split()[0]
-    return found[1] if found[1] in _NETWORK_FILE_SYSTEMS else None
+    found = find_file_system(path.absolute().parent, mounts)
+    return found.kind if found.is_network else None
 
 
 def _no_folder(path: Path) -> StoreUnwritableError:

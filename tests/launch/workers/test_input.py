@@ -8,7 +8,7 @@ import pytest
 import torch
 from tiny_cases import Decodable, Pictures
 
-from launch.data.decoded_pictures import make_layout
+from launch.data.decoded_pictures import DecodedPictures, make_layout
 from launch.data.input_facts import describe_input
 from launch.errors import InvalidPlanError
 from launch.plan import Plan
@@ -113,13 +113,18 @@ def test_pictures_without_room_are_no_choice_and_the_reason_is_said():
     assert "DDLPLAN_CACHE" in warning
 
 
-def test_pictures_larger_than_half_of_the_memory_are_no_choice(monkeypatch):
-    few = Memory(total_bytes=20_000, usable_bytes=20_000)
-    monkeypatch.setattr("launch.data.input_facts.read_memory", lambda: few)
-    assert describe_input(Decodable(40, "a"), Decodable(10, "b")).inputs == ("files", "cache")
-    facts = describe_input(Decodable(40, "a"), Decodable(13, "b"))
-    assert facts.inputs == ("files",)
-    assert "need 10176 bytes of memory and 10000 bytes" in facts.warnings[0]
+def test_pictures_larger_than_half_of_the_memory_are_read_from_the_disk_and_that_is_said(
+    monkeypatch,
+):
+    few = Memory(total_bytes=40_000, usable_bytes=40_000)
+    monkeypatch.setattr("launch.data.memory_room.read_memory", lambda: few)
+    fits, large = Decodable(40, "a"), Decodable(70, "b")
+    assert describe_input(fits).warnings == ()
+    facts = describe_input(large)
+    assert facts.inputs == ("files", "cache")
+    (warning,) = facts.warnings
+    assert warning.startswith("decoded pictures take 13440 bytes and 20000 bytes, half of the mem")
+    assert [DecodedPictures(one, threads=1).is_large for one in (fits, large)] == [False, True]
 
 
 def test_choice_of_inputs_is_that_of_the_training_samples():

@@ -22,7 +22,7 @@ from planner.store.rows import links_columns, links_from_row, trial_columns, tri
 from planner.trials.result import Outcome, Role, TrialResult
 from planner.tuning.study import Study
 from probes.disturbance import Disturbance
-from probes.hardware import CoreLimit, Cpu, Hardware, Memory
+from probes.hardware import CoreLimit, Cpu, DataSpeed, Hardware, Memory
 from probes.timing import DisturbedTurn, Interval, Measurement
 
 FOUND = replace(sample_plan.FOUND, speedup=Interval(median=2.02, low=1.97, high=2.06, count=20))
@@ -390,6 +390,19 @@ def test_the_last_probe_of_a_hardware_is_given(store):
     store.save_probe(newer)
     assert store.latest_probe(HARDWARE.fingerprint()) == newer
     assert store.latest_probe(HARDWARE.fingerprint(), node="other") is None
+
+
+def test_measured_data_stay_with_later_probes_of_the_node(store):
+    first = DataSpeed(path="/first", file_system="ext4", num_files=1)
+    other = DataSpeed(path="/other", file_system="nfs4", is_network=True)
+    store.save_probe(replace(HARDWARE, data=(first, other)))
+    store.save_probe(HARDWARE)
+    again = replace(first, num_files=2)
+    store.save_probe(replace(HARDWARE, data=(again,)))
+    assert store.find_data_speed(HARDWARE, "/first") == again
+    assert store.find_data_speed(HARDWARE, "/other") == other
+    assert store.find_data_speed(HARDWARE, "/nowhere") is None
+    assert store.find_data_speed(replace(HARDWARE, node="second"), "/first") is None
 
 
 def test_a_probe_in_words_of_another_release_counts_as_none(store, database):

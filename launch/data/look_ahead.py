@@ -1,0 +1,73 @@
+"""Look-ahead: pictures that come next are read from the disk while the step computes.
+
+For decoded pictures that are more than the memory holds. The order of the samples is known: the
+kernel is told of the next batches, so that the disk never waits for a step, and the very next one
+is copied, so that no step waits for the copy either.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Protocol
+
+from launch.data.split import BatchSize, Indices
+
+Work = Iterator[tuple[Indices, BatchSize]]
+
+_LEAST_BATCHES = 2
+_AHEAD_BYTES = 64 << 20
+"""So much fills the queue of any disk; the memory has room for it many times."""
+
+
+class Announced(Protocol):
+    """A data set that can be told which samples come next."""
+
+    @property
+    def sample_bytes(self) -> int:
+        """Size of a sample on the disk."""
+
+    def will_need(self, samples: Sequence[int]) -> None:
+        """Begin to read samples. It may take as long as the disk needs for some of them."""
+
+    def read_ahead(self, samples: Indices, pool: Executor) -> None:
+        """Read a batch by a thread of a pool, for whoever asks for it next."""
+
+
+def look_ahead(work: Work, dataset: Announced, *, reads: bool) -> Work:
+    """Give the work of a loader, and announce the samples of the next batches to the data set.
+
+    By threads of its own, which end with the iterator: a disk whose queue is full makes whoever
+    adds to it wait. They are started with the first batch, when loader processes have been forked.
+
+    Args:
+        work: Samples of each batch.
+        dataset: That reads them.
+        reads: Whether the next batch is read here too, as no loader process does it.
+    """
+    most = max(1, _AHEAD_BYTES // max(1, dataset.sample_bytes))
+    waiting: deque[tuple[Indices, BatchSize]] = deque()
+    announced = 0
+    with ExitStack() as at_end:
+        announcing = ThreadPoolExecutor(1, "look-ahead")
+        reading = ThreadPoolExecutor(1, "read-ahead")
+        for pool in (announcing, reading):
+            at_end.callback(pool.shutdown, cancel_futures=True)
+
+        def give() -> tuple[Indices, BatchSize]:
+            first = waiting.popleft()
+            if reads and waiting and waiting[0][0]:
+                dataset.read_ahead(waiting[0][0], reading)
+            return first
+
+        for item in work:
+            announced += len(item[0])
+            waiting.append(item)
+            announcing.submit(dataset.will_need, item[0])
+            while len(waiting) > _LEAST_BATCHES and announced > most:
+                announced -= len(waiting[0][0])
+                yield give()
+        while waiting:
+            yield give()

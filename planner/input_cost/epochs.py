@@ -1,0 +1,157 @@
+"""Time of epochs: the first one reads files, later ones find them cached or decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from launch.case_facts import CaseFacts
+from launch.plan import Plan
+from planner.input_cost.read_times import ReadTimes, cache_hits, read_times, sample_s
+from planner.plans.stored_plan import StoredPlan
+from probes.hardware import DataSpeed, Hardware
+
+_LATER = 1000
+"""An epoch so late that nothing is new in it."""
+
+_MOST_EPOCHS = 100_000
+_LEAST_SAVING = 0.01
+"""Of an epoch: a copy that saves less of each later one never pays."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputCost:
+    """Time of a plan's epochs on one node, with what reading the data takes of it."""
+
+    data: DataSpeed
+    train_samples: int
+
+    base_s: float
+    """Of a sample, where none waits for its file."""
+
+    sample_s: Callable[[int], float]
+    """Of a sample in an epoch, from 0."""
+
+    copy_sample_s: Callable[[int], float] | None = None
+    """The same where the data are copied to the local disk before."""
+
+    copy_s: float | None = None
+    """Time to copy them."""
+
+    def epoch_s(self, epoch: int) -> float:
+        """Give the time of an epoch's training steps, from epoch 0 on, on this node alone."""
+        return self.train_samples * self.sample_s(epoch)
+
+    @property
+    def later_s(self) -> float:
+        """Time of an epoch late in the training."""
+        return self.epoch_s(_LATER)
+
+    def mean_sample_s(self, epochs: int) -> float:
+        """Give the mean time of a sample over the first epochs."""
+        some = min(epochs, _LATER)
+        total = sum(self.sample_s(epoch) for epoch in range(some))
+        return (total + (epochs - some) * self.sample_s(_LATER)) / epochs
+
+    def epochs_until_copied(self) -> int | None:
+        """Give the number of epochs after which copying the data has paid.
+
+        ``None`` where it never does, or where there is no other disk to copy them to.
+        """
+        if self.copy_s is None or self.copy_sample_s is None:
+            return None
+        saved = 0.0
+        for epoch in range(_MOST_EPOCHS):
+            gain = self.train_samples * (self.sample_s(epoch) - self.copy_sample_s(epoch))
+            saved += gain
+            if saved > self.copy_s:
+                return epoch + 1
+            if epoch >= 1 and gain < _LEAST_SAVING * self.epoch_s(epoch):
+                return None
+        return None
+
+
+def assess_stored(
+    stored: StoredPlan,
+    facts: CaseFacts | None,
+    node: Hardware,
+    data: DataSpeed | None,
+    *,
+    share: float = 1.0,
+) -> InputCost | None:
+    """Work out what the epochs of a stored plan take; `assess_input` says more.
+
+    Args:
+        stored: The plan.
+        facts: What is trained; ``None`` where that is not on record.
+        node: Its machine.
+        data: Measured speed of the data there; ``None`` where it was not measured.
+        share: Part of every epoch that the node trains.
+    """
+    if facts is None or data is None:
+        return None
+    return assess_input(
+        stored.plan,
+        facts,
+        data,
+        samples_per_s=stored.throughput_samples_per_s.median,
+        cores=node.cpu.granted_cores,
+        room_bytes=node.memory.usable_bytes - (stored.peak_memory_bytes or 0),
+        share=share,
+    )
+
+
+def assess_input(
+    plan: Plan,
+    facts: CaseFacts,
+    data: DataSpeed,
+    *,
+    samples_per_s: float,
+    cores: float,
+    room_bytes: float,
+    share: float = 1.0,
+) -> InputCost | None:
+    """Work out what the epochs of a plan take on a node; ``None`` where too little is known.
+
+    With several nodes each reads its share of every epoch, in another order each time: what it has
+    not read before it reads from files, also in later epochs.
+
+    Args:
+        plan: Of the node.
+        facts: What is trained.
+        data: Measured speed of its data.
+        samples_per_s: Of the trials, which found their samples in the page cache, or decoded.
+        cores: That the plan may use.
+        room_bytes: Memory that the page cache may have.
+        share: Part of every epoch that the node trains.
+    """
+    here = read_times(plan, facts, data)
+    if here is None:
+        return None
+    base_s = 1 / samples_per_s
+    hits = cache_hits(room_bytes, here.num_bytes)
+
+    def time_of(times: ReadTimes, *, is_copied: bool) -> Callable[[int], float]:
+        def at(epoch: int) -> float:
+            unread = (1 - share) ** epoch
+            # Copying has left in the page cache what fits there; a picture is decoded when it is
+            # read for the first time.
+            seen = 1.0 if is_copied else 0.0 if times.decodes_once else 1 - unread
+            return sample_s(
+                base_s, here, times, cores=cores, unread=unread, uncached=1 - seen * hits
+            )
+
+        return at
+
+    copied = read_times(plan, facts, data, from_copy=True) if data.local is not None else None
+    copy_s = None
+    if data.local is not None and data.num_files is not None:
+        copy_s = data.num_files / data.local.copy_files_per_s
+    return InputCost(
+        data=data,
+        train_samples=facts.train_samples,
+        base_s=base_s,
+        sample_s=time_of(here, is_copied=False),
+        copy_sample_s=None if copied is None else time_of(copied, is_copied=True),
+        copy_s=None if copied is None else copy_s,
+    )

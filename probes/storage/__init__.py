@@ -1,0 +1,1 @@
+"""Storage: file systems, and how fast files are read from them."""

@@ -1,0 +1,143 @@
+"""Reading of files, from the page cache or not, by some readers at once.
+
+What the page cache has of a file is let go before it is read, by ``POSIX_FADV_DONTNEED``, for which
+no root is needed. What a file server or a disk controller has in its own memory stays there.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from statistics import median
+from threading import Lock
+
+from probes.hardware import ReadRate
+from probes.storage.files import DataFile
+
+_BLOCK_BYTES = 1 << 20
+_PIECE_BYTES = 64 << 10
+_FEW_FILES = 4
+"""Files that are read even when the time is up: fewer say nothing."""
+
+
+def forget(files: Iterable[DataFile]) -> None:
+    """Let the page cache go of files, once what was written to them is on the disk."""
+    for file in files:
+        descriptor = os.open(file.path, os.O_RDONLY)
+        try:
+            os.fdatasync(descriptor)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(descriptor)
+
+
+def read_rate(files: Sequence[DataFile], *, readers: int, limit_s: float) -> ReadRate:
+    """Read whole files, each reader one after the other, until all are read or the time is up."""
+    waiting, lock = iter(files), Lock()
+    started = time.perf_counter()
+
+    def read_some() -> tuple[int, int]:
+        count = size = 0
+        buffer = bytearray(_BLOCK_BYTES)
+        while count < _FEW_FILES or time.perf_counter() - started < limit_s:
+            with lock:
+                file = next(waiting, None)
+            if file is None:
+                break
+            count, size = count + 1, size + read_file(file, buffer)
+        return count, size
+
+    with ThreadPoolExecutor(readers, "read") as pool:
+        ended = list(pool.map(lambda _: read_some(), range(readers)))
+    elapsed_s = time.perf_counter() - started
+    return ReadRate(
+        readers=readers,
+        files_per_s=sum(count for count, _ in ended) / elapsed_s,
+        bytes_per_s=sum(size for _, size in ended) / elapsed_s,
+    )
+
+
+def read_file(file: DataFile, buffer: bytearray) -> int:
+    """Read a file from its beginning to its end; give its size."""
+    size = 0
+    descriptor = os.open(file.path, os.O_RDONLY)
+    try:
+        while count := os.readv(descriptor, [buffer]):
+            size += count
+    finally:
+        os.close(descriptor)
+    return size
+
+
+def open_latency_s(files: Iterable[DataFile], *, limit_s: float) -> float:
+    """Give the median time to open a file and to read its first byte."""
+    times, give_up = [], time.perf_counter() + limit_s
+    for file in files:
+        started = time.perf_counter()
+        descriptor = os.open(file.path, os.O_RDONLY)
+        try:
+            os.pread(descriptor, 1, 0)
+        finally:
+            os.close(descriptor)
+        ended = time.perf_counter()
+        times.append(ended - started)
+        if ended > give_up:
+            break
+    return median(times)
+
+
+def sequential_rate(file: DataFile, *, limit_s: float) -> float:
+    """Give the bytes per second of a file from its beginning, for as long as there is time."""
+    return _rate(file, range(0, file.num_bytes, _BLOCK_BYTES), _BLOCK_BYTES, limit_s)
+
+
+def random_rate(file: DataFile, *, limit_s: float, draw: Callable[[int], int]) -> float:
+    """Give the bytes per second of pieces of 64 KiB, one after the other, each drawn by ``draw``.
+
+    Args:
+        file: Of at least one piece.
+        limit_s: Longest time.
+        draw: Gives a whole number from 0 to below its argument.
+    """
+    pieces = file.num_bytes // _PIECE_BYTES
+    offsets = (draw(pieces) * _PIECE_BYTES for _ in range(pieces))
+    descriptor = os.open(file.path, os.O_RDONLY)
+    try:
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
+        return _rate(file, offsets, _PIECE_BYTES, limit_s, descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _rate(
+    file: DataFile,
+    offsets: Iterable[int],
+    num_bytes: int,
+    limit_s: float,
+    descriptor: int | None = None,
+) -> float:
+    opened = os.open(file.path, os.O_RDONLY) if descriptor is None else descriptor
+    buffer, size, started = bytearray(num_bytes), 0, time.perf_counter()
+    try:
+        for offset in offsets:
+            size += os.preadv(opened, [buffer], offset)
+            if time.perf_counter() - started > limit_s:
+                break
+        return size / (time.perf_counter() - started)
+    finally:
+        if descriptor is None:
+            os.close(opened)
+
+
+def take(files: Iterator[DataFile], *, most_files: int, most_bytes: int) -> list[DataFile]:
+    """Take some files, at least one."""
+    taken, size = [], 0
+    for file in islice(files, most_files):
+        taken.append(file)
+        size += file.num_bytes
+        if size >= most_bytes:
+            break
+    return taken

@@ -1,0 +1,145 @@
+"""Epochs take what reading adds to computing, and a copy pays where files are read again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from launch.case_facts import CaseFacts
+from launch.plan import Plan
+from planner.input_cost.epochs import assess_input
+from planner.input_cost.read_times import cache_hits
+from probes.hardware import DataSpeed, LocalCopy, ReadRate
+
+GB = 10**9
+FACTS = CaseFacts(
+    default_batch=32,
+    train_samples=900,
+    validation_samples=100,
+    parameter_count=1,
+    parameter_bytes=4,
+    max_stages=1,
+    digest="case",
+    read_s=0.002,
+)
+
+
+def rates(*files_per_s):
+    """Give rates by 1, 2, 4, ... readers of files of 100 kB."""
+    return tuple(
+        ReadRate(readers=1 << power, files_per_s=rate, bytes_per_s=1e5 * rate)
+        for power, rate in enumerate(files_per_s)
+    )
+
+
+NETWORK = DataSpeed(
+    path="/mnt/data",
+    file_system="nfs4",
+    is_network=True,
+    num_files=1000,
+    num_bytes=100_000_000,
+    cold=rates(100, 200, 200),
+    warm=rates(10_000, 10_000),
+    local=LocalCopy(
+        folder="/cache",
+        file_system="ext4",
+        copy_files_per_s=80,
+        cold=rates(2_000, 4_000, 4_000),
+        warm=rates(10_000, 10_000),
+    ),
+)
+
+
+def assess(plan, *, data=NETWORK, room_bytes=GB, share=1.0, facts=FACTS):
+    cost = assess_input(
+        plan, facts, data, samples_per_s=100, cores=2, room_bytes=room_bytes, share=share
+    )
+    assert cost is not None
+    return cost
+
+
+PLAIN = Plan(strategy="sequential", node_batch=32)
+
+
+def test_first_epoch_waits_for_every_file_and_later_ones_find_them_in_memory():
+    cost = assess(PLAIN)
+    assert cost.epoch_s(0) == pytest.approx(900 * (1 / 100 + 1 / 100 - 1 / 10_000))
+    assert cost.epoch_s(1) == cost.later_s == pytest.approx(9.0)
+    assert cost.mean_sample_s(2) == pytest.approx((cost.sample_s(0) + 1 / 100) / 2)
+
+
+def test_two_processes_read_two_files_at_once():
+    plan = Plan(strategy="processes", node_batch=32, processes=2, replicas=2)
+    added_s = assess(plan).sample_s(0) - 1 / 100
+    assert added_s == pytest.approx(1 / 200 - 1 / 10_000)
+
+
+def test_loader_processes_hide_the_files_behind_the_step():
+    assert assess(replace(PLAIN, loader_workers=2)).epoch_s(0) == pytest.approx(9.0)
+    slow = replace(NETWORK, cold=rates(10, 20, 40))
+    cost = assess(replace(PLAIN, loader_workers=2), data=slow)
+    assert cost.sample_s(0) == pytest.approx(0.0019 / 2 + 1 / 20)
+
+
+def test_decoded_pictures_are_read_and_decoded_in_the_first_epoch_alone():
+    plan = replace(PLAIN, input="cache", threads_per_process=2)
+    cost = assess(plan, room_bytes=0)
+    assert cost.sample_s(0) == pytest.approx(0.01 + 0.0019 / 2 + 1 / 200)
+    assert cost.later_s == pytest.approx(9.0)
+
+
+def test_files_beyond_the_memory_are_read_in_every_epoch():
+    cost = assess(PLAIN, room_bytes=0)
+    assert cost.later_s == pytest.approx(cost.epoch_s(0))
+    half = assess(PLAIN, room_bytes=50_000_000)
+    assert 9.0 < half.later_s < cost.later_s
+
+
+def test_page_cache_of_a_part_has_fewer_hits_than_its_part():
+    assert cache_hits(10, 10) == 1.0
+    assert cache_hits(0, 10) == 0.0
+    assert cache_hits(5, 10) == pytest.approx(0.1534, abs=1e-4)
+
+
+def test_node_with_a_share_meets_new_files_in_later_epochs_too():
+    cost = assess(PLAIN, share=0.5)
+    waits = [cost.sample_s(epoch) - 1 / 100 for epoch in range(3)]
+    assert waits == pytest.approx([waits[0], waits[0] / 2, waits[0] / 4])
+
+
+def test_copy_does_not_pay_where_later_epochs_read_from_memory():
+    assert assess(PLAIN).copy_s == pytest.approx(12.5)
+    assert assess(PLAIN).epochs_until_copied() is None
+
+
+def test_copy_pays_after_what_it_takes_is_saved():
+    # Each epoch waits 9 s for the network, and 0.45 s for the local disk: 12.5 s in two.
+    cost = assess(PLAIN, room_bytes=0)
+    assert cost.epochs_until_copied() == 2
+    slow = replace(NETWORK, local=replace(NETWORK.local, copy_files_per_s=20))
+    assert assess(PLAIN, room_bytes=0, data=slow).epochs_until_copied() == 6
+
+
+def test_copy_pays_where_the_file_system_caches_nothing():
+    # What the trials measured includes the reading: 20 ms a sample, 10 of them for its file.
+    uncached = replace(NETWORK, warm=NETWORK.cold)
+    cost = assess_input(PLAIN, FACTS, uncached, samples_per_s=50, cores=2, room_bytes=GB, share=1.0)
+    assert cost is not None
+    assert cost.epoch_s(0) == cost.later_s == pytest.approx(18.0)
+    assert cost.epochs_until_copied() == 2
+
+
+def test_data_on_a_local_disk_have_no_copy_to_advise():
+    cost = assess(PLAIN, data=replace(NETWORK, local=None, is_network=False))
+    assert cost.copy_s is None
+    assert cost.epochs_until_copied() is None
+
+
+def test_what_is_not_known_gives_no_cost():
+    for data in (
+        replace(NETWORK, num_files=None),
+        replace(NETWORK, cold=()),
+        replace(NETWORK, num_files=10),  # a few large files: samples are pieces of them
+    ):
+        assert assess_input(PLAIN, FACTS, data, samples_per_s=100, cores=2, room_bytes=GB) is None
