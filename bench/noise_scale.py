@@ -55,7 +55,7 @@ _LIMIT_S = 600.0
 _ENDLESS = 1_000_000
 _EVERY_STEP = 1.0
 _SEED = 1
-_STILL_STEPS = 200
+_STILL_STEPS = 1000
 """With the same weights, for a comparison at one point of a training: it moves on meanwhile."""
 
 
@@ -63,9 +63,9 @@ def main() -> int:
     """Measure and show."""
     parser = make_parser(__doc__)
     parser.add_argument("--use-case", default="mnist_cnn", help="a built-in one (mnist_cnn)")
-    parser.add_argument("--samples", type=positive, default=3000, help="of brute force (3000)")
+    parser.add_argument("--samples", type=positive, default=6000, help="of brute force (6000)")
     parser.add_argument(
-        "--steps", type=positive, nargs="*", default=[100, 400, 1600], help="before each (100 ...)"
+        "--steps", type=positive, nargs="*", default=[50, 200, 800], help="before each (50 ...)"
     )
     parser.add_argument("--rounds", type=positive, default=60, help="of turns (60)")
     parser.add_argument("--seconds", type=float, default=1.0, help="that a turn takes (1)")
