@@ -120,6 +120,7 @@ def tune(
             f"--objective {TIME_TO_LOSS} and {len(hosts.machines)} hosts: the batch of all hosts "
             "decides, which no host chooses alone: use it on one machine"
         )
+    cancellation.check()  # before torch is loaded
     Store.check_location(db)  # before anything is prepared or timed that could not be stored
     for note in (*hosts.notes, Store.find_hazard(db)):
         if note is not None:

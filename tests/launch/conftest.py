@@ -15,6 +15,7 @@ from strategy_homes import home  # noqa: F401 - a fixture
 from launch.case_facts import CaseFacts
 from launch.plan import Plan
 from launch.workers.fork_server import ForkServer
+from launch.workers.fork_server_pool import ForkServerPool
 from launch.workers.group import ReportReceived, WorkerEvent, WorkerGroup, explain_failure
 from launch.workers.task import Purpose, Task, make_worker_tasks
 from launch.workload import Workload
@@ -31,13 +32,19 @@ def long(case: str) -> Any:
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServerPool]:
+    """Fork servers that all tests use but those that end one: loading torch takes seconds."""
     with pytest.MonkeyPatch.context() as environment:
-        # It starts before any test has its own surroundings, and workers have those it starts in.
+        # They start before any test has its own surroundings, and workers have those of the start.
         environment.setenv("DDLPLAN_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
-        with ForkServer() as started:
-            started.wait_until_ready()
+        with ForkServerPool() as started:
+            started.get().wait_until_ready()
             yield started
+
+
+@pytest.fixture(scope="session")
+def server(servers: ForkServerPool) -> ForkServer:
+    return servers.get()
 
 
 @pytest.fixture(scope="session")

@@ -89,22 +89,8 @@ class OtherData(Sgd):
         return Pictures(160 - 8 * _rank() if train else 10)
 
 
-class OtherValidation(Sgd):
-    """The same, of what is judged."""
-
-    def dataset(self, data, *, train: bool):
-        return Pictures(160 if train else 10 + _rank())
-
-
-class OtherLayers(Sgd):
-    """Each rank builds another model."""
-
-    def model(self):
-        return nn.Sequential(super().model(), *(nn.Linear(3, 3) for _ in range(_rank())))
-
-
 class OtherWidth(Sgd):
-    """The same, with as many layers."""
+    """Each rank builds another model, of as many layers."""
 
     def model(self):
         layers = super().model()

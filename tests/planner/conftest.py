@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import io
 import json
 import os
 import shutil
@@ -11,7 +13,8 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,10 +23,14 @@ import pytest
 
 sys.path.append(str(Path(__file__).parent))  # last: tests/launch has a conftest too
 
+from forked_commands import run_forked
 from postgres_server import PostgresServer, require_server
+
+from launch.workers.fork_server_pool import ForkServerPool
 
 CASES = Path(__file__).with_name("steady_cases.py")
 STEADY = f"{CASES}:Steady"
+AS_ROOT = ["--allow-run-as-root"] if os.geteuid() == 0 else []
 GUARD_S = 120
 """No test waits longer; none should wait nearly as long."""
 
@@ -61,12 +68,7 @@ class CommandLine:
         return subprocess.Popen(
             [sys.executable, "-P", "-m", "planner", *map(str, arguments)],
             cwd=self.folder,
-            env={
-                **os.environ,
-                **self.environment,
-                "DDLPLAN_TEST_MARK": self.mark,
-                **environment,
-            },
+            env=self._surroundings(environment),
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=stream,
@@ -75,7 +77,15 @@ class CommandLine:
         )
 
     def run(self, *arguments: object, **environment: str) -> Ended:
-        return self.end(self.start(*arguments, **environment))
+        """Run a command to its end, without the time that its imports take."""
+        words, surroundings = [*map(str, arguments)], self._surroundings(environment)
+        code, *streams = run_forked(words, self.folder, surroundings, limit_s=GUARD_S)
+        out, err = (io.TextIOWrapper(io.BytesIO(text), "utf-8").read() for text in streams)
+        return Ended(code, out, err)
+
+    def _surroundings(self, environment: Mapping[str, str]) -> dict[str, str]:
+        own = {**os.environ, **self.environment, "DDLPLAN_TEST_MARK": self.mark}
+        return own | environment
 
     def end(self, process: subprocess.Popen[str]) -> Ended:
         out, err = process.communicate(timeout=GUARD_S)
@@ -163,6 +173,15 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> AnyDatabase:
     return AnyDatabase("PostgreSQL", server.empty_database(), server)
 
 
+@pytest.fixture(scope="session")
+def servers(tmp_path_factory: pytest.TempPathFactory, own_locks: Path) -> Iterator[ForkServerPool]:
+    """Fork servers for tests that start workers in this process: loading torch takes seconds."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("DDLPLAN_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+        with ForkServerPool() as started:
+            yield started
+
+
 @pytest.fixture
 def cases() -> Path:
     """The file of the use cases."""
@@ -195,23 +214,80 @@ def ddlplan(tmp_path: Path) -> Iterator[CommandLine]:
 def tuned_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a database that one short search has filled, and the search's output.
 
-    The other files fail when they are imported in place of ddlplan's or the library's modules: the
-    working folder must not be the first in the module path.
+    All processes of pytest share it. The other files fail when they are imported in place of
+    ddlplan's or the library's modules: the working folder must not be the first in the module path.
     """
-    folder = tmp_path_factory.mktemp("tuned")
-    for name in ("launch", "probes", "planner", "selectors", "numbers"):
-        (folder / f"{name}.py").write_text("raise SystemExit('taken from the working folder')\n")
-    ended = CommandLine(folder).run("tune", "--use-case", STEADY, "--trials", 1, "--budget", "12s")
+    with _made_once("tuned", tmp_path_factory) as (folder, is_new):
+        if is_new:
+            for name in ("launch", "probes", "planner", "selectors", "numbers"):
+                text = "raise SystemExit('taken from the working folder')\n"
+                (folder / f"{name}.py").write_text(text)
+            _run_for_all(folder, "tune", "--trials", 1, "--budget", "12s")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def trained_folder(tuned_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the tuned plan in which it was launched for two epochs, and what that said.
+
+    All processes of pytest share it: tests only read.
+    """
+    with _made_once("trained", tmp_path_factory) as (folder, is_new):
+        if is_new:
+            shutil.copy(tuned_folder / "planner.db", folder)
+            (folder / "launch.py").write_text("raise SystemExit('not ddlplan itself')\n")
+            (folder / "hosts").write_text("localhost slots=2\n")
+            words = ("--epochs", 2, "--hosts", "hosts", "--keep-best", *AS_ROOT)
+            _run_for_all(folder, "launch", *words)
+    return folder
+
+
+@contextmanager
+def _made_once(name: str, factory: pytest.TempPathFactory) -> Iterator[tuple[Path, bool]]:
+    """Give a folder of the session, which only one process has to fill."""
+    own = factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / name
+    folder.mkdir(exist_ok=True)
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        is_new = not (folder / "err").exists()
+        yield folder, is_new
+
+
+def _run_for_all(folder: Path, command: str, *arguments: object) -> None:
+    """Run a command on the steady use case, and keep what it wrote."""
+    line = CommandLine(folder)
+    ended = line.end(line.start(command, "--use-case", STEADY, *arguments))
     assert ended.code == 0, ended.err
     (folder / "out").write_text(ended.out)
     (folder / "err").write_text(ended.err)
-    return folder
+
+
+@pytest.fixture(scope="session")
+def probed_database(tuned_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database that knows this machine and holds no trial: a search need not wait for probes."""
+    file = tmp_path_factory.mktemp("probed") / "planner.db"
+    shutil.copy(tuned_folder / "planner.db", file)
+    with closing(sqlite3.connect(file)) as connection, connection:
+        for table in ("plans", "trials", "studies"):
+            connection.execute(f"DELETE FROM {table}")
+    return file
 
 
 @pytest.fixture
 def tuned(ddlplan: CommandLine, tuned_folder: Path) -> CommandLine:
     """The command in a folder whose database holds one plan, of the steady use case."""
     shutil.copy(tuned_folder / "planner.db", ddlplan.folder / "planner.db")
+    return ddlplan
+
+
+@pytest.fixture
+def trained(ddlplan: CommandLine, trained_folder: Path) -> CommandLine:
+    """The command in a folder whose database holds one finished training, of the steady use case.
+
+    What that left lies where it was launched.
+    """
+    shutil.copy(trained_folder / "planner.db", ddlplan.folder / "planner.db")
     return ddlplan
 
 

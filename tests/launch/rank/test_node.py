@@ -36,7 +36,7 @@ def job_of(case: str, directory: Path, plan: Plan = ALONE, epochs: int = 1) -> J
 
 
 def test_job_that_is_not_wanted_any_more_ends_though_its_workers_are_never_silent(
-    two_cores, tmp_path
+    two_cores, tmp_path, servers
 ):
     started = time.monotonic()
     job = job_of("Sgd", tmp_path, epochs=10**6)
@@ -48,17 +48,17 @@ def test_job_that_is_not_wanted_any_more_ends_though_its_workers_are_never_silen
         two_cores.cpu,
         said.append,
         lambda: not any(isinstance(report, StepDone) for report in said),
-    ).train()
+    ).train(servers)
     assert time.monotonic() - started < 60
 
 
 def test_node_whose_data_never_come_fails_with_the_line_that_waits(
-    two_cores, tmp_path, monkeypatch
+    two_cores, tmp_path, servers, monkeypatch
 ):
     monkeypatch.setattr("launch.rank.node.DATA_TIMEOUT_S", 2.0)
     said = []
     job = job_of("NoData", tmp_path)
-    assert not Node(job, 0, two_cores.cpu, said.append, lambda: True).train()
+    assert not Node(job, 0, two_cores.cpu, said.append, lambda: True).train(servers)
     failed = said[-1]
     assert isinstance(failed, JobFailed)
     assert failed.is_hang
@@ -146,21 +146,22 @@ def log_in(folder: Path, host: str = "localhost") -> Path:
     return log
 
 
-def test_log_of_an_earlier_run_is_not_taken_for_this_one(two_cores, tmp_path):
+def test_log_of_an_earlier_run_is_not_taken_for_this_one(two_cores, tmp_path, servers):
     """The story: on a host's own disk another run had that number, whose last words were shown."""
     own, other = log_in(tmp_path), log_in(tmp_path, "localhost-worker1")
     said = []
-    assert not Node(job_of("Raises", tmp_path), 0, two_cores.cpu, said.append).train()
+    assert not Node(job_of("Raises", tmp_path), 0, two_cores.cpu, said.append).train(servers)
     assert isinstance(said[-1], JobFailed)
     assert "beyond me" in said[-1].log_tail
     assert "earlier run" not in said[-1].log_tail + own.read_text()
     assert other.exists()
 
 
-def test_node_whose_use_case_is_at_fault_leaves_nothing(two_cores, tmp_path):
+def test_node_whose_use_case_is_at_fault_leaves_nothing(two_cores, tmp_path, servers):
     folder = tmp_path / "runs" / "1"
     said = []
-    assert not Node(job_of("NoSuchCase", folder), 0, two_cores.cpu, said.append).train()
+    job = job_of("NoSuchCase", folder)
+    assert not Node(job, 0, two_cores.cpu, said.append).train(servers)
     assert isinstance(said[-1], JobFailed)
     assert said[-1].users_fault
     assert list(tmp_path.iterdir()) == []
@@ -188,15 +189,6 @@ def test_node_that_is_ended_before_its_first_step_leaves_nothing(tmp_path):
         (
             "OtherData",
             "localhost has 160 training samples, second 152: give every host the same data",
-        ),
-        (
-            "OtherValidation",
-            "localhost has 10 validation samples, second 11: give every host the same data",
-        ),
-        (
-            "OtherLayers",
-            "localhost trains 8 parameters, second 10: give every host the same use case and the "
-            "same versions",
         ),
         (
             "OtherWidth",

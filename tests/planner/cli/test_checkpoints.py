@@ -18,6 +18,10 @@ def launch(command, case, *arguments, **environment):
     return command.start("launch", "--use-case", case, *AS_ROOT, *arguments, **environment)
 
 
+def launched(command, case, *arguments, **environment):
+    return command.run("launch", "--use-case", case, *AS_ROOT, *arguments, **environment)
+
+
 @pytest.fixture
 def steady(cases):
     return f"{cases}:Steady"
@@ -33,7 +37,7 @@ def kept_in(folder: Path) -> list[str]:
 
 @pytest.mark.long
 def test_a_finished_training_goes_on_to_more_epochs_as_if_it_had_not_ended(tuned, steady):
-    whole = tuned.end(launch(tuned, steady, "--epochs", "3", "--seed", "5"))
+    whole = launched(tuned, steady, "--epochs", "3", "--seed", "5")
     assert whole.code == 0, whole.err
     first = tuned.end(
         launch(tuned, steady, "--epochs", "2", "--seed", "5", "--checkpoint", "kept", "--json")
@@ -41,11 +45,11 @@ def test_a_finished_training_goes_on_to_more_epochs_as_if_it_had_not_ended(tuned
     assert first.code == 0, first.err
     (name,) = kept_in(tuned.folder / "kept")
     assert first.document["data"]["checkpoint"] == str(tuned.folder.resolve() / "kept" / name)
-    more = tuned.end(launch(tuned, steady, "--epochs", "3", "--checkpoint", "kept", "--resume"))
+    more = launched(tuned, steady, "--epochs", "3", "--checkpoint", "kept", "--resume")
     assert more.code == 0, more.err
     assert more.out.startswith("epoch 3/3  loss ")
     assert f"checkpoint kept/{kept_in(tuned.folder / 'kept')[-1]}" in more.out
-    again = tuned.end(launch(tuned, steady, "--epochs", "3", "--checkpoint", "kept", "--resume"))
+    again = launched(tuned, steady, "--epochs", "3", "--checkpoint", "kept", "--resume")
     assert again.code == 0, again.err
     assert again.out.startswith("weights    runs/4/weights.safetensors")
     theirs = weights_of(tuned, 1)
@@ -65,7 +69,7 @@ def test_a_killed_training_goes_on_from_its_last_checkpoint(tuned, steady):
     tuned.wait_until_all_ended()
     newest = kept / kept_in(kept)[-1]
     epoch = json.loads((newest / "manifest.json").read_bytes())["epoch"]
-    more = tuned.end(launch(tuned, steady, "--epochs", epoch + 1, *keep, "--resume", "--json"))
+    more = launched(tuned, steady, "--epochs", epoch + 1, *keep, "--resume", "--json")
     assert more.code == 0, more.err
     (done,) = more.document["data"]["epochs"]
     assert done["epoch"] == epoch + 1
@@ -107,7 +111,7 @@ def test_a_training_leaves_a_checkpoint_when_it_is_asked_for_one_and_when_to_end
 )
 def test_checkpoints_that_cannot_be_are_one_line(arguments, message, tuned, steady):
     before = tuned.listing()
-    ended = tuned.end(launch(tuned, steady, *arguments))
+    ended = launched(tuned, steady, *arguments)
     assert ended.code == 2
     assert message in ended.errors[0]
     assert tuned.listing() == before
@@ -115,7 +119,7 @@ def test_checkpoints_that_cannot_be_are_one_line(arguments, message, tuned, stea
 
 @pytest.mark.long
 def test_a_training_that_was_kept_is_not_lost_to_another_one(tuned, steady, cases, import_for):
-    first = tuned.end(launch(tuned, steady, "--checkpoint", "kept"))
+    first = launched(tuned, steady, "--checkpoint", "kept")
     assert first.code == 0, first.err
     import_for("NotANumber")
     expected = {
@@ -123,12 +127,12 @@ def test_a_training_that_was_kept_is_not_lost_to_another_one(tuned, steady, case
         (f"{cases}:NotANumber", "--resume"): f"is one of {steady}, not of ",
     }
     for arguments, message in expected.items():
-        ended = tuned.end(launch(tuned, *arguments, "--checkpoint", "kept"))
+        ended = launched(tuned, *arguments, "--checkpoint", "kept")
         assert ended.code == 2
         assert message in ended.errors[0]
     (name,) = kept_in(tuned.folder / "kept")
     file = tuned.folder / "kept" / name / "weights-0.safetensors"
     file.write_bytes(file.read_bytes()[:-1])
-    ended = tuned.end(launch(tuned, steady, "--checkpoint", "kept", "--resume", "--epochs", "2"))
+    ended = launched(tuned, steady, "--checkpoint", "kept", "--resume", "--epochs", "2")
     assert ended.code == 2
     assert "no usable checkpoint in kept: " in ended.errors[0]

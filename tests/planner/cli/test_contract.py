@@ -215,7 +215,7 @@ def test_reader_that_leaves_early_is_no_error(tuned):
 
 
 def test_output_takes_any_text_on_a_stream_of_few_letters(tuned):
-    ended = tuned.run("plans", "list", PYTHONIOENCODING="ascii")
+    ended = tuned.end(tuned.start("plans", "list", PYTHONIOENCODING="ascii"))
     assert ended.code == 0
     assert "\\xb1" in ended.out
 

@@ -24,20 +24,21 @@ def launch(command, case, *arguments, **environment):
     return command.start("launch", "--use-case", case, *AS_ROOT, *arguments, **environment)
 
 
+def launched(command, case, *arguments, **environment):
+    return command.run("launch", "--use-case", case, *AS_ROOT, *arguments, **environment)
+
+
 @pytest.fixture
 def steady(cases):
     return f"{cases}:Steady"
 
 
-def test_launch_trains_and_leaves_weights_metrics_and_logs(tuned, steady):
-    (tuned.folder / "launch.py").write_text("raise SystemExit('not ddlplan itself')\n")
-    (tuned.folder / "hosts").write_text("localhost slots=2\n")
-    ended = tuned.end(launch(tuned, steady, "--epochs", "2", "--hosts", "hosts"))
-    assert ended.code == 0, ended.err
-    assert ended.out.startswith("epoch 1/2  loss ")
-    assert "runs/1/weights.safetensors" in ended.out
-    assert "\x1b" not in ended.out + ended.err
-    run = tuned.folder / "runs" / "1"
+def test_launch_trains_and_leaves_weights_metrics_and_logs(trained_folder):
+    out, err = (trained_folder / "out").read_text(), (trained_folder / "err").read_text()
+    assert out.startswith("epoch 1/2  loss ")
+    assert "runs/1/weights.safetensors" in out
+    assert "\x1b" not in out + err
+    run = trained_folder / "runs" / "1"
     lines = (run / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["epoch"] for line in lines] == [1, 2]
     first, second = map(json.loads, lines)
@@ -53,9 +54,17 @@ def test_launch_trains_and_leaves_weights_metrics_and_logs(tuned, steady):
     assert {path.stat().st_mode & 0o777 for path in run.iterdir()} == {0o600}
 
 
+def test_weights_of_the_best_validation_are_named(trained_folder):
+    out = (trained_folder / "out").read_text()
+    (line,) = [line for line in out.splitlines() if line.startswith("best ")]
+    assert line.startswith("best       runs/1/best-weights.safetensors (epoch ")
+    file = trained_folder / "runs" / "1" / "best-weights.safetensors"
+    assert load_file(file)["0.weight"].shape == (4, 2)
+
+
 def test_losses_that_are_no_numbers_are_null_in_json(import_for, tuned, cases):
     import_for("NotANumber")
-    ended = tuned.end(launch(tuned, f"{cases}:NotANumber", "--allow-nan", "--json"))
+    ended = launched(tuned, f"{cases}:NotANumber", "--allow-nan", "--json")
     assert ended.code == 0, ended.err
     assert ended.document["data"]["epochs"][0]["train_loss"] is None
     metrics = (tuned.folder / "runs" / "1" / "metrics.jsonl").read_text()
@@ -70,7 +79,7 @@ def test_training_that_has_no_numbers_any_more_stops_and_names_the_last_good_che
     """The story: it made three epochs of NaN, stored the weights and ended with 0."""
     import_for("Diverges", node_batch=4)
     keep = ("--epochs", "9999", "--checkpoint", "kept", "--checkpoint-every", "1s", "--keep-best")
-    ended = tuned.end(launch(tuned, f"{cases}:Diverges", *keep, "--json"))
+    ended = launched(tuned, f"{cases}:Diverges", *keep, "--json")
     assert ended.code == ended.document["error"]["code"] == 1
     (error,) = ended.errors
     (newest,) = (tuned.folder / "kept").glob("step-*")
@@ -88,19 +97,10 @@ def test_training_that_has_no_numbers_any_more_stops_and_names_the_last_good_che
     tuned.wait_until_all_ended()
 
 
-def test_weights_of_the_best_validation_are_named(tuned, steady):
-    ended = tuned.end(launch(tuned, steady, "--epochs", "2", "--keep-best"))
-    assert ended.code == 0, ended.err
-    (line,) = [line for line in ended.out.splitlines() if line.startswith("best ")]
-    assert line.startswith("best       runs/1/best-weights.safetensors (epoch ")
-    file = tuned.folder / "runs" / "1" / "best-weights.safetensors"
-    assert load_file(file)["0.weight"].shape == (4, 2)
-
-
 @pytest.mark.parametrize("has_steps", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_interrupt_that_was_ignored_at_the_start_ends_as_an_interrupt(has_steps, tuned, steady):
     """The story: a script's ``ddlplan launch &`` ignores SIGINT. One before the first step
-    was ignored, as was every later one."""
+    was ignored, as was every later one. What is left and what is lost is said."""
     usual = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         process = launch(tuned, steady, "--epochs", "100000")
@@ -116,6 +116,10 @@ def test_interrupt_that_was_ignored_at_the_start_ends_as_an_interrupt(has_steps,
     assert ended.err.splitlines()[-1] == "interrupted"
     assert not ended.errors
     tuned.wait_until_all_ended()
+    if has_steps:
+        (line,) = [line for line in ended.err.splitlines() if "weights of the last step" in line]
+        assert "are in runs/1/weights.safetensors; the state of the optimizer is lost, " in line
+        assert (tuned.folder / "runs" / "1" / "weights.safetensors").exists()
 
 
 def test_end_that_someone_else_has_asked_mpirun_for_is_told_as_such(tuned, steady):
@@ -132,21 +136,9 @@ def test_end_that_someone_else_has_asked_mpirun_for_is_told_as_such(tuned, stead
     assert not ended.errors
 
 
-def test_interrupt_without_a_checkpoint_says_what_is_left_and_what_is_lost(tuned, steady):
-    process = launch(tuned, steady, "--epochs", "100000")
-    metrics = tuned.folder / "runs" / "1" / "metrics.jsonl"
-    tuned.wait_until(metrics.exists, "launch")
-    process.send_signal(signal.SIGINT)
-    ended = tuned.end(process)
-    assert ended.code == 130
-    (line,) = [line for line in ended.err.splitlines() if "weights of the last step" in line]
-    assert "are in runs/1/weights.safetensors; the state of the optimizer is lost, " in line
-    assert (tuned.folder / "runs" / "1" / "weights.safetensors").exists()
-
-
 def test_dying_worker_ends_the_job_and_shows_its_last_words(import_for, tuned, cases):
     import_for("Dies")
-    ended = tuned.end(launch(tuned, f"{cases}:Dies", "--json"))
+    ended = launched(tuned, f"{cases}:Dies", "--json")
     assert ended.code == ended.document["error"]["code"] == 1
     (error,) = ended.errors
     assert "on localhost: killed by signal 9 (SIGKILL)" in error
@@ -161,7 +153,7 @@ def test_data_of_no_use_end_a_launch_with_nothing_written(import_for, tuned, cas
     import_for("Steady", use_case="simplebig")
     (tuned.folder / "photos").mkdir()
     before = tuned.listing()
-    ended = tuned.end(launch(tuned, "simplebig", "--data", "photos", "--json"))
+    ended = launched(tuned, "simplebig", "--data", "photos", "--json")
     assert ended.code == ended.document["error"]["code"] == 2
     assert "has no photos" in ended.errors[0]
     assert tuned.listing() == before
@@ -169,7 +161,7 @@ def test_data_of_no_use_end_a_launch_with_nothing_written(import_for, tuned, cas
 
 def test_place_where_no_run_can_be_kept_is_an_error_of_one_line(tuned, steady):
     (tuned.folder / "runs").write_text("")
-    ended = tuned.end(launch(tuned, steady))
+    ended = launched(tuned, steady)
     assert ended.code == 2
     assert ended.err.splitlines()[-1].startswith("error: folder ")
     assert "Traceback" not in ended.err
@@ -179,7 +171,7 @@ def test_dry_run_shows_the_command_that_would_run(tuned, steady):
     (tuned.folder / "hosts").write_text("[::1]\n")
     (tuned.folder / "runs" / "4").mkdir(parents=True)
     arguments = ("--hosts", "hosts", "--epochs", "1")
-    shown = tuned.end(launch(tuned, steady, *arguments, "--dry-run", OMP_PROC_BIND="true"))
+    shown = launched(tuned, steady, *arguments, "--dry-run", OMP_PROC_BIND="true")
     assert shown.code == 0, shown.err
     assert "without anything of MPI's, OMP_PROC_BIND" in shown.out
     process = launch(tuned, steady, *arguments)
@@ -194,12 +186,12 @@ def test_dry_run_shows_the_command_that_would_run(tuned, steady):
 
 def test_dry_run_starts_and_writes_nothing(tuned, steady):
     before = tuned.listing()
-    ended = tuned.end(launch(tuned, steady, "--dry-run"))
+    ended = launched(tuned, steady, "--dry-run")
     assert ended.code == 0
     assert ended.out.splitlines()[0].split()[0].endswith("mpirun")
     assert "worker 0: cores" in ended.out
     assert "OMP_NUM_THREADS=1" in ended.out
-    described = tuned.end(launch(tuned, steady, "--dry-run", "--json")).document["data"]
+    described = launched(tuned, steady, "--dry-run", "--json").document["data"]
     assert described.keys() >= {"command", "nodes", "environment"}
     assert tuned.listing() == before
 
@@ -217,22 +209,22 @@ def test_root_must_say_that_root_may_run_mpirun(tuned, steady, monkeypatch):
 def test_stale_plan_is_used_only_when_that_is_asked_for(import_for, tuned, steady):
     number = import_for(software={"python": "3.11.7", "torch": "1.0.0", "ddlplan": "0.1.0"})
     assert tuned.data("plans", "show", number)["stale"] is True
-    ended = tuned.end(launch(tuned, steady, "--plan", str(number), "--json"))
+    ended = launched(tuned, steady, "--plan", str(number), "--json")
     assert ended.code == ended.document["error"]["code"] == 5
     assert "torch 1.0.0" in ended.errors[0]
     assert "--allow-stale" in ended.errors[0]
     arguments = ("--plan", str(number), "--allow-stale", "--dry-run")
-    assert tuned.end(launch(tuned, steady, *arguments)).code == 0
+    assert launched(tuned, steady, *arguments).code == 0
     number = import_for(fingerprint="sha256:0")
-    ended = tuned.end(launch(tuned, steady, "--plan", str(number)))
+    ended = launched(tuned, steady, "--plan", str(number))
     assert (ended.code, ended.out) == (5, "")
-    assert tuned.end(launch(tuned, steady, "--dry-run")).out.count("plan 1,") == 1
+    assert launched(tuned, steady, "--dry-run").out.count("plan 1,") == 1
 
 
 def test_answer_tells_that_the_plan_is_stale_and_what_was_changed_in_it(import_for, tuned, steady):
     import_for(software={"python": "3.11.7", "torch": "1.0.0", "ddlplan": "0.1.0"})
     arguments = ("--plan", "2", "--allow-stale", "--global-batch", "12", "--json")
-    ended = tuned.end(launch(tuned, steady, *arguments))
+    ended = launched(tuned, steady, *arguments)
     assert ended.code == 0, ended.err
     assert "plan 2 (stale, made with torch 1.0.0" in ended.err
     answer = ended.document["data"]
@@ -253,7 +245,7 @@ def test_best_plan_is_the_one_of_this_machine_as_it_is_now(import_for, tuned, st
     connection.close()
     best = tuned.data("plans", "best", "--use-case", steady)
     assert (best["id"], best["stale"]) == (1, False)
-    assert "plan 1," in tuned.end(launch(tuned, steady, "--dry-run")).out
+    assert "plan 1," in launched(tuned, steady, "--dry-run").out
     assert tuned.data("plans", "best", "--use-case", steady, "--node", best["node"])["id"] == 2
 
 
@@ -266,7 +258,7 @@ def test_best_plan_is_the_one_of_this_machine_as_it_is_now(import_for, tuned, st
 )
 def test_launch_that_cannot_be_is_refused(tuned, steady, arguments, code, says):
     before = tuned.listing()
-    ended = tuned.end(launch(tuned, steady, *arguments, "--json"))
+    ended = launched(tuned, steady, *arguments, "--json")
     assert ended.code == ended.document["error"]["code"] == code
     assert says in ended.errors[0]
     assert tuned.listing() == before
@@ -277,14 +269,14 @@ def test_stored_plan_that_would_train_wrongly_is_refused(tuned, steady):
         stored = store.get_plan(1)
         plan = Plan(strategy="sequential", processes=2, node_batch=4)
         number = store.save_plan(replace(stored, plan=plan))
-    ended = tuned.end(launch(tuned, steady, "--plan", str(number), "--json"))
+    ended = launched(tuned, steady, "--plan", str(number), "--json")
     assert ended.code == ended.document["error"]["code"] == 2
     assert "strategy=sequential and processes=2: use processes=1" in ended.errors[0]
 
 
 def test_plan_of_another_use_case_is_refused(import_for, tuned, cases):
     import_for("Dies")
-    ended = tuned.end(launch(tuned, f"{cases}:Dies", "--plan", "1"))
+    ended = launched(tuned, f"{cases}:Dies", "--plan", "1")
     assert ended.code == 2
     assert "choose another" in ended.errors[0]
 

@@ -23,16 +23,16 @@ def launch(tuned, cases):
     return do
 
 
-def test_training_is_listed_and_shown_with_its_epochs_and_what_it_used(tuned, launch, cases):
-    ended = launch("Steady", "--epochs", "2")
-    assert ended.code == 0, ended.err
-    (listed,) = tuned.data("runs", "list")
-    shown = tuned.data("runs", "show", 1)
+def test_training_is_listed_and_shown_with_its_epochs_and_what_it_used(
+    trained, trained_folder, cases
+):
+    (listed,) = trained.data("runs", "list")
+    shown = trained.data("runs", "show", 1)
     assert listed == shown
     assert (shown["state"], shown["error"]) == ("done", None)
     assert (shown["use_case"], shown["epochs"]) == (f"{cases}:Steady", 2)
     assert [epoch["epoch"] for epoch in shown["epochs_done"]] == [1, 2]
-    metrics = (tuned.folder / "runs" / "1" / "metrics.jsonl").read_text().splitlines()
+    metrics = (trained_folder / "runs" / "1" / "metrics.jsonl").read_text().splitlines()
     assert shown["epochs_done"] == [json.loads(line) for line in metrics]
     assert (
         shown["steps"]
@@ -42,10 +42,10 @@ def test_training_is_listed_and_shown_with_its_epochs_and_what_it_used(tuned, la
     (host,) = shown["hosts"]
     assert (host["host"], host["plan_id"]) == ("localhost", 1)
     assert shown["expected_samples_per_s"] == host["plan_samples_per_s"]
-    assert shown["run_directory"] == str(tuned.folder.resolve() / "runs" / "1")
+    assert shown["run_directory"] == str(trained_folder.resolve() / "runs" / "1")
     assert shown["weights"].endswith("runs/1/weights.safetensors")
 
-    with Store.open(str(tuned.folder / "planner.db")) as store:
+    with Store.open(str(trained_folder / "planner.db")) as store:
         usage = store.trainings.usage(1)["localhost"]
     assert usage.time_s
     assert max(usage.memory_bytes.maximum) > 2**20
@@ -54,18 +54,20 @@ def test_training_is_listed_and_shown_with_its_epochs_and_what_it_used(tuned, la
     assert any(usage.samples_per_s.mean)
     assert usage.sync_wait is None
 
-    drawn = tuned.run("runs", "show", 1, "--plot", "one.svg")
+    drawn = trained.run("runs", "show", 1, "--plot", "one.svg")
     assert drawn.code == 0, drawn.err
-    assert (tuned.folder / "one.svg").read_text().startswith("<svg xmlns=")
+    assert (trained.folder / "one.svg").read_text().startswith("<svg xmlns=")
     assert "wrote one.svg" in drawn.err
-    compared = tuned.data("runs", "compare", 1, 1, "--plot", "two.svg")
+    compared = trained.data("runs", "compare", 1, 1, "--plot", "two.svg")
     assert compared["differences"] == []
     assert compared["verdict"].startswith("no difference of speed shown")
-    assert tuned.run("runs", "compare", 1, 1, "--csv").out.startswith("field,differs,first,second")
-    assert tuned.run("runs", "list", "--csv").out.splitlines()[1].startswith("1,")
-    assert tuned.run("runs", "show", 1, "--plot", "one.png").code == 2
+    assert trained.run("runs", "compare", 1, 1, "--csv").out.startswith(
+        "field,differs,first,second"
+    )
+    assert trained.run("runs", "list", "--csv").out.splitlines()[1].startswith("1,")
+    assert trained.run("runs", "show", 1, "--plot", "one.png").code == 2
 
-    text = tuned.run("runs", "show", 1).out
+    text = trained.run("runs", "show", 1).out
     assert "state          done" in text
     assert f"weights        {shown['weights']}" in text
     assert "INPUT WAIT" in text
@@ -155,9 +157,8 @@ def test_training_goes_on_while_another_program_has_locked_the_database(tuned, l
     assert (listed["state"], len(listed["epochs_done"])) == ("done", 3)
 
 
-def test_table_fits_a_narrow_terminal(tuned, launch):
-    assert launch("Steady").code == 0
-    with Store.open(str(tuned.folder / "planner.db")) as store:
+def test_table_fits_a_narrow_terminal(trained_folder):
+    with Store.open(str(trained_folder / "planner.db")) as store:
         (record,) = store.trainings.find()
     from planner.report.runs import run_text, runs_table
     from planner.report.table import Terminal

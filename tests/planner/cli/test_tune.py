@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
-import sqlite3
 import time
 from pathlib import Path
 
@@ -27,14 +27,10 @@ def tune(command, case, *arguments):
 
 
 @pytest.fixture
-def probed(tuned):
-    """A database that knows this machine and holds no trial: no test waits for the probe."""
-    connection = sqlite3.connect(tuned.folder / "planner.db")
-    for table in ("plans", "trials", "studies"):
-        connection.execute(f"DELETE FROM {table}")
-    connection.commit()
-    connection.close()
-    return tuned
+def probed(ddlplan, probed_database):
+    """The command where this machine is known: no test waits for the probe."""
+    shutil.copy(probed_database, ddlplan.folder / "planner.db")
+    return ddlplan
 
 
 def test_answer_is_on_stdout_and_progress_on_stderr(tuned_folder):
@@ -60,7 +56,9 @@ def test_next_command_names_a_plan_that_launch_would_not_find_by_itself(import_f
     assert then.endswith(f" --plan {stored}")
 
 
-@pytest.mark.parametrize("option", ["--batch-size", "--max-batch"])
+@pytest.mark.parametrize(
+    "option", ["--batch-size", pytest.param("--max-batch", marks=pytest.mark.long)]
+)
 def test_batch_of_more_samples_than_there_are_is_refused_before_any_trial(ddlplan, cases, option):
     ended = ddlplan.run("tune", "--use-case", f"{cases}:Steady", option, 33, "--json")
     assert ended.code == ended.document["error"]["code"] == 2
@@ -154,7 +152,7 @@ def test_interrupt_before_the_first_trial_is_one_document_too(probed, cases):
 def test_killed_search_loses_nothing_and_leaves_nothing_running(probed, cases):
     chance = random.Random(SEED)
     said = 0
-    for kill in range(4):
+    for kill in range(3):
         before = count_trials(probed)
         process = tune(probed, f"{cases}:Steady")
         if kill > 0:  # the first one dies while it starts

@@ -17,7 +17,6 @@ import pytest
 from launch.errors import UseCaseError
 from launch.plan import Plan
 from launch.workers.case_description import find_compiler
-from launch.workers.fork_server_pool import ForkServerPool
 from launch.workload import Workload
 from planner.trials.contender import TrialFailedError
 from planner.trials.result import Outcome
@@ -29,11 +28,10 @@ ALONE = Plan(strategy="sequential", node_batch=8)
 
 
 @pytest.fixture(scope="module")
-def runner_of():
-    """Give a runner for a tiny use case; its workers end with the module."""
+def runner_of(servers):
+    """Give a runner for a tiny use case, or for one of another file."""
     node = probe(quick=True)
-    with ForkServerPool() as servers:
-        yield lambda case: TrialRunner(Workload(use_case=f"{TINY}:{case}"), node, servers)
+    return lambda case, file=TINY: TrialRunner(Workload(use_case=f"{file}:{case}"), node, servers)
 
 
 @contextlib.contextmanager
@@ -203,10 +201,10 @@ def test_use_case_whose_data_never_come_is_given_up_with_the_line_that_waits(run
         runner_of("NoData").describe(idle_limit_s=2)
 
 
-def test_use_case_with_a_fault_is_one_line(tmp_path):
+def test_use_case_with_a_fault_is_one_line(runner_of, tmp_path):
     file = tmp_path / "broken.py"
     file.write_text("class Case:\n    name = 'x'\n    this is no Python\n")
-    with ForkServerPool() as servers, pytest.raises(UseCaseError) as raised:
-        TrialRunner(Workload(use_case=f"{file}:Case"), probe(quick=True), servers).describe()
+    with pytest.raises(UseCaseError) as raised:
+        runner_of("Case", file).describe()
     assert "\n" not in str(raised.value)
     assert str(file) in str(raised.value)

@@ -10,7 +10,6 @@ import pytest
 
 from launch.case_facts import CaseFacts
 from launch.plan import Plan
-from launch.workers.fork_server_pool import ForkServerPool
 from launch.workload import Workload
 from planner.errors import NoPlanError
 from planner.trials.runner import TrialRunner
@@ -95,19 +94,18 @@ def test_gpu_and_cpu_are_judged_each_by_itself():
 
 
 @pytest.fixture(scope="module")
-def obstacles():
+def obstacles(servers):
     """What checks of both precisions find, by the use case."""
     node = probe(quick=True)
     plan = Plan(strategy="sequential", node_batch=8)
-    with ForkServerPool() as servers:
 
-        @cache
-        def find(case, limit_s=100.0):
-            runner = TrialRunner(Workload(use_case=f"{CASES}:{case}"), node, servers)
-            precisions = ("bf16", "bf16_internal")
-            return runner.check_precisions(plan, precisions, time_limit_s=limit_s)
+    @cache
+    def find(case, limit_s=100.0):
+        runner = TrialRunner(Workload(use_case=f"{CASES}:{case}"), node, servers)
+        precisions = ("bf16", "bf16_internal")
+        return runner.check_precisions(plan, precisions, time_limit_s=limit_s)
 
-        yield find
+    return find
 
 
 def test_numbers_of_sound_kernels_are_no_obstacle(obstacles):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -152,17 +155,48 @@ def tuner(
     return Search(store, recorded, request, case)
 
 
-def test_defaults_come_first_and_are_plain(store, recorded):
+@dataclass(frozen=True)
+class Searched:
+    """A search that several tests look at; none changes it."""
+
+    recorded: Recorded
+    outcome: TuneOutcome
+    store: Store
+
+    def plans(self, role: Role) -> list[Plan]:
+        return [plan for its, plan in self.recorded.ran if its is role]
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[float], Searched]]:
+    """Search with the usual request for as long as is said, once for each budget."""
+    with ExitStack() as stores:
+
+        @cache
+        def search(budget_s: float) -> Searched:
+            file = tmp_path_factory.mktemp("searched") / "planner.db"
+            store, recorded = stores.enter_context(Store.open(str(file))), Recorded()
+            outcome = tuner(store, recorded, replace(REQUEST, budget_s=budget_s)).tune()
+            return Searched(recorded, outcome, store)
+
+        yield search
+
+
+@pytest.fixture
+def usual(searched) -> Searched:
+    return searched(REQUEST.budget_s)
+
+
+def test_defaults_come_first_and_are_plain(usual):
     """What a user has without ddlplan: all cores, nothing set."""
-    tuner(store, recorded).tune()
     defaults = Plan(strategy="threads", node_batch=32, threads_per_process=2)
-    assert recorded.ran[0] == (Role.DEFAULTS, defaults)
+    assert usual.recorded.ran[0] == (Role.DEFAULTS, defaults)
 
 
 def test_best_plan_is_compared_with_defaults_one_core_and_its_own_settings_at_the_usual_batch(
-    store, recorded
+    usual,
 ):
-    found = tuner(store, recorded).tune().plan
+    found, recorded = usual.outcome.plan, usual.recorded
     compared = {one.name: one for one in found.comparisons}
     assert compared["defaults"].plan == Plan(
         strategy="threads", node_batch=32, threads_per_process=2
@@ -176,11 +210,10 @@ def test_best_plan_is_compared_with_defaults_one_core_and_its_own_settings_at_th
     assert found.speedup == compared["defaults"].speedup
 
 
-def test_machine_that_slows_down_meanwhile_changes_no_comparison(store, recorded):
-    steady = tuner(store, recorded).tune().plan
-    drifting = Recorded()
-    drifting.drift = lambda now_s: 1 + 0.3 * math.sin(now_s / 40)
-    found = tuner(store, drifting, replace(REQUEST, fresh=True)).tune().plan
+def test_machine_that_slows_down_meanwhile_changes_no_comparison(store, recorded, usual):
+    steady = usual.outcome.plan
+    recorded.drift = lambda now_s: 1 + 0.3 * math.sin(now_s / 40)
+    found = tuner(store, recorded).tune().plan
     truth = [recorded.sample_s(plan) for plan in (found.plan, steady.plan)]
     assert truth[0] == pytest.approx(truth[1], rel=0.02)
     assert found.speedup.median == pytest.approx(steady.speedup.median, rel=0.03)
@@ -188,14 +221,12 @@ def test_machine_that_slows_down_meanwhile_changes_no_comparison(store, recorded
     assert rate.high / rate.low > 1.3 > known.high / known.low
 
 
-def test_search_ends_within_its_budget(store, recorded):
-    tuner(store, recorded).tune()
-    assert 150 < recorded.now_s <= 182
+def test_search_ends_within_its_budget(usual):
+    assert 150 < usual.recorded.now_s <= 182
 
 
-def test_best_plan_found_is_near_the_best_there_is(store, recorded):
-    outcome = tuner(store, recorded).tune()
-    possible = recorded.sample_s(
+def test_best_plan_found_is_near_the_best_there_is(usual):
+    possible = usual.recorded.sample_s(
         Plan(
             strategy="threads",
             node_batch=256,
@@ -204,41 +235,37 @@ def test_best_plan_found_is_near_the_best_there_is(store, recorded):
             allocator="retain",
         )
     )
-    assert 1 / outcome.plan.throughput_samples_per_s.median < 1.02 * possible
+    assert 1 / usual.outcome.plan.throughput_samples_per_s.median < 1.02 * possible
 
 
-def test_no_plan_is_searched_twice(store, recorded):
-    tuner(store, recorded, replace(REQUEST, budget_s=900)).tune()
-    searched = [repr(plan) for role, plan in recorded.ran if role is Role.SEARCH]
-    assert len(set(searched)) == len(searched) > 15
+def test_no_plan_is_searched_twice(searched):
+    plans = [repr(plan) for plan in searched(900).plans(Role.SEARCH)]
+    assert len(set(plans)) == len(plans) > 15
 
 
-def test_every_plan_fits_the_node(store, recorded):
-    tuner(store, recorded, replace(REQUEST, budget_s=900)).tune()
-    assert all(plan.threads <= 2 for _, plan in recorded.ran)
+def test_every_plan_fits_the_node(searched):
+    assert all(plan.threads <= 2 for _, plan in searched(900).recorded.ran)
 
 
-def test_finalists_are_measured_again(store, recorded):
-    outcome = tuner(store, recorded).tune()
-    finals = [plan for role, plan in recorded.ran if role is Role.FINAL]
-    assert outcome.plan.plan in finals
+def test_finalists_are_measured_again(usual):
+    assert usual.outcome.plan.plan in usual.plans(Role.FINAL)
 
 
-def test_best_plan_is_measured_with_smaller_batches_too(store, recorded):
+def test_best_plan_is_measured_with_smaller_batches_too(usual):
     """What a node takes for a share is measured, not guessed."""
-    found = tuner(store, recorded).tune().plan
+    found, recorded = usual.outcome.plan, usual.recorded
     batch = found.plan.node_batch
     smaller = {batch // 2, batch // 4}
     known = {point.node_batch for point in found.step_time.points}
     assert batch in known
     assert known & smaller
-    shares = [plan for role, plan in recorded.ran if role is Role.SHARE]
+    shares = usual.plans(Role.SHARE)
     assert shares == [replace(found.plan, node_batch=plan.node_batch) for plan in shares]
     assert {plan.node_batch for plan in shares} <= smaller  # the search has shown the others
     time_s = found.step_time.step_time.at(batch // 3)
     expected = replace(found.plan, node_batch=batch // 3)
     assert time_s == pytest.approx(recorded.sample_s(expected) * (batch // 3), rel=0.01)
-    assert store.get_plan(found.id).step_time == found.step_time
+    assert usual.store.get_plan(found.id).step_time == found.step_time
     assert found.gradient_bytes == CASE.parameter_bytes
     assert found.begins_early is False  # nothing is said of its optimizer
 
@@ -372,14 +399,12 @@ def test_only_the_named_strategies_are_tried(store, recorded):
     assert {p.strategy for role, p in recorded.ran if role is Role.SEARCH} == {"threads"}
 
 
-def test_numerics_are_kept_unless_asked_otherwise(store, recorded):
-    tuner(store, recorded).tune()
-    assert {plan.precision for _, plan in recorded.ran} == {"fp32"}
-    asked = Recorded()
+def test_numerics_are_kept_unless_asked_otherwise(store, recorded, usual):
+    assert {plan.precision for _, plan in usual.recorded.ran} == {"fp32"}
     offered = replace(CASE, precisions=("bf16", "bf16_internal"))
-    tuner(store, asked, replace(REQUEST, precision="bf16", budget_s=600), offered).tune()
-    searched = {plan.precision for role, plan in asked.ran if role is Role.SEARCH}
-    assert searched == {"bf16", "bf16_internal"}
+    tuner(store, recorded, replace(REQUEST, precision="bf16", budget_s=600), offered).tune()
+    tried = {plan.precision for role, plan in recorded.ran if role is Role.SEARCH}
+    assert tried == {"bf16", "bf16_internal"}
 
 
 ANY_PRECISION = replace(CASE, precisions=("fp32", "bf16", "bf16_internal"))
@@ -534,16 +559,9 @@ def test_budget_that_ends_before_a_plan_within_the_limits_is_measured_says_so(st
         tuner(store, recorded, replace(REQUEST, batch_size=64, budget_s=1)).tune()
 
 
-def test_same_seed_draws_the_same_plans(tmp_path):
-    runs = []
-    for name in ("a.db", "b.db"):
-        recorded = Recorded()
-        with Store.open(str(tmp_path / name)) as store:
-            tuner(
-                store, recorded, replace(REQUEST, workload=Workload(use_case="simplebig", seed=3))
-            ).tune()
-        runs.append(recorded.ran)
-    assert runs[0] == runs[1]
+def test_same_seed_draws_the_same_plans(store, recorded, usual):
+    tuner(store, recorded).tune()
+    assert recorded.ran == usual.recorded.ran
 
 
 GPU = Gpu(nvml_index=0, cuda_index=0, name="imagined", uuid="GPU-0")
