@@ -364,24 +364,6 @@ def launch(
     keep_best: Annotated[
         bool, faults_option("--keep-best", help_="Keep the weights of the best validation too.")
     ] = False,
-    onnx: Annotated[
-        Path | None,
-        output_option(
-            "--onnx",
-            help_="Export the trained model to this ONNX file.",
-            parser=named,
-            metavar="FILE",
-        ),
-    ] = None,
-    tensorboard: Annotated[
-        Path | None,
-        output_option(
-            "--tensorboard",
-            help_="Folder for TensorBoard's event files, one folder a run.",
-            parser=named,
-            metavar="PATH",
-        ),
-    ] = None,
     hosts: HostFile = None,
     all_hosts: Annotated[
         bool, hosts_option("--all-hosts", help_="Use every host, though fewer may be faster.")
@@ -408,6 +390,24 @@ def launch(
     ssh_config: SshConfig = None,
     mpirun: Mpirun = None,
     allow_run_as_root: AllowRoot = False,
+    onnx: Annotated[
+        Path | None,
+        output_option(
+            "--onnx",
+            help_="Export the trained model to this ONNX file.",
+            parser=named,
+            metavar="FILE",
+        ),
+    ] = None,
+    tensorboard: Annotated[
+        Path | None,
+        output_option(
+            "--tensorboard",
+            help_="Folder for TensorBoard's event files, one folder a run.",
+            parser=named,
+            metavar="PATH",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, option("--dry-run", help_="Print the commands and start nothing.")
     ] = False,
