@@ -326,6 +326,7 @@ def _conclude(
         software=current_software(),
         start_s=found.own_start_s,
         results=found.results,
+        is_generated=any(plan.stored.is_generated for plan in prepared.plans),
         interrupted=found.interrupted,
     )
 

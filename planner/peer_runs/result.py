@@ -129,6 +129,9 @@ class Comparison:
     results: tuple[PeerResult, ...]
     """In the order in which they were asked for, by setting."""
 
+    is_generated: bool = False
+    """Whether the use case made its samples up."""
+
     interrupted: bool = False
     """Whether it was ended before all peers had their turns."""
 
@@ -173,6 +176,7 @@ class Comparison:
                 else {"peer": result.peer, "ours_per_peer": interval_json(result.ratio)}
                 for setting, result in fastest.items()
             },
+            "is_generated": self.is_generated,
             "interrupted": self.interrupted,
         }
 

@@ -10,6 +10,7 @@ from planner.peer_runs.request import Setting
 from planner.peer_runs.result import Comparison, PeerResult, TimeParts
 from planner.quantities import format_interval, format_range
 from planner.report.plan_line import describe_plan
+from planner.report.plans import GENERATED
 from planner.report.table import Column, Row, Terminal, render_csv, render_facts, render_table
 from probes.timing import Interval
 
@@ -58,6 +59,7 @@ def facts(found: Comparison) -> list[tuple[str, str]]:
     waiting = "" if parts.loading is None else f"; loading {format_share(parts.loading)}"
     return [
         ("trained", f"{found.use_case}, {found.node_batch} samples a step on each host"),
+        *([("data", GENERATED)] if found.is_generated else []),
         ("on", where),
         ("software", software),
         ("ours", f"{rate}{'; '.join(plans)}{waiting}{start}"),

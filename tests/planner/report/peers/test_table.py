@@ -88,6 +88,13 @@ def test_json_has_ratios_with_intervals_and_all_rounds():
     assert document["ours"]["plans"][0]["id"] == 7
 
 
+def test_data_that_the_use_case_made_up_are_marked():
+    assert "generated" not in comparison_text(FOUND, Terminal())
+    made_up = replace(FOUND, is_generated=True)
+    assert "data                     generated:" in comparison_text(made_up, Terminal())
+    assert made_up.to_json()["is_generated"] is True
+
+
 def test_csv_has_a_line_for_ours_and_each_peer():
     rows = list(csv.DictReader(io.StringIO(comparison_csv(FOUND))))
     assert [row["peer"] for row in rows] == ["ours", "ddp", "plain", "ray"]
