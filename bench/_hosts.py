@@ -78,7 +78,7 @@ class Cluster:
         command += ["--channels-last"] if channels_last else []
         hosts = self.bed.hosts[:2]
         with ExitStack() as stack:
-            folder = Path(stack.enter_context(_own_folder()))
+            folder = Path(stack.enter_context(own_folder()))
             said, log = folder / "times", folder / "log"
             log_file = stack.enter_context(log.open("ab"))
             started: list[subprocess.Popen[bytes]] = []
@@ -98,7 +98,7 @@ class Cluster:
     @contextmanager
     def _training(self, hosts: Sequence[TestHost], plans: Sequence[Plan]) -> Iterator[JobTraining]:
         """Start a job without end."""
-        with _own_folder() as name:
+        with own_folder() as name:
             folder = Path(name)
             job = Job(
                 workload=Workload(use_case=CASE, data=name),
@@ -128,20 +128,27 @@ class Cluster:
 
     def _ask(self, module: str, *arguments: int) -> dict[str, Any]:
         """Run ranks of a module on all hosts; give the JSON that rank 0 prints."""
+        said = self.run_ranks(module, arguments)
+        line = next(line for line in said.splitlines() if line.startswith("{"))
+        measured: dict[str, Any] = json.loads(line)
+        return measured
+
+    def run_ranks(
+        self, module: str, arguments: Sequence[object], *, limit_s: float = _LIMIT_S
+    ) -> str:
+        """Run ranks of a module on all hosts to their end; give what they print."""
         command = self._command(self.bed.hosts, [module, *map(str, arguments)])
         ended = subprocess.run(
             command,
             env=_environment(),
             capture_output=True,
             text=True,
-            timeout=_LIMIT_S,
+            timeout=limit_s,
             check=False,
         )
         if ended.returncode != 0:
             raise BenchError(f"exit code {ended.returncode}: {ended.stderr[-2000:]}")
-        line = next(line for line in ended.stdout.splitlines() if line.startswith("{"))
-        measured: dict[str, Any] = json.loads(line)
-        return measured
+        return ended.stdout
 
     @contextmanager
     def answering_ranks(
@@ -251,7 +258,8 @@ class AnsweringRanks:
             self._process.communicate()
 
 
-def _own_folder() -> tempfile.TemporaryDirectory[str]:
+def own_folder() -> tempfile.TemporaryDirectory[str]:
+    """Give a folder that all hosts see, for as long as a ``with`` block."""
     return tempfile.TemporaryDirectory(prefix="ddlplan-bench-")
 
 

@@ -51,7 +51,11 @@ class AllReduceAlgorithm(ABC):
 
     @abstractmethod
     def load(self, size: int) -> float:
-        """Return how often the busiest link carries the block, in the busier direction."""
+        """Return how often the busiest link carries the block, one exchange after the other.
+
+        Both directions at once count once. Exchanges of several blocks could overlap; sums up a
+        tree and down again were measured not to (``bench/sums.py``).
+        """
 
     @abstractmethod
     def hops(self, size: int) -> int:

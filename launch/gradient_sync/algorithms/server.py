@@ -1,7 +1,7 @@
 """Parameter server: rank 0 is sent all gradients, adds them up, and sends the sum to everybody.
 
-Its link carries ``n - 1`` blocks each way: as fast as a ring for two nodes, and slower the more
-there are. Rank 0 trains as the others do.
+Its link carries ``n - 1`` blocks to it and as many from it: twice as much as a ring for two nodes,
+and more the more there are. Rank 0 trains as the others do.
 
 Source: Li et al., "Scaling distributed machine learning with the parameter server", 2014.
 """
@@ -31,7 +31,7 @@ class ParameterServer(AllReduceAlgorithm):
         ]
 
     def load(self, size: int) -> float:
-        return size - 1
+        return 2 * (size - 1)
 
     def hops(self, size: int) -> int:
         return 2

@@ -1,7 +1,7 @@
 """Binomial tree: sums go up to rank 0 in ``log2(n)`` messages that follow one another, and down.
 
 It has the fewest messages in a row, for small gradients and many nodes. Whole blocks are sent, and
-rank 0 receives ``log2(n)`` of them where a ring of any size has less than two.
+rank 0 receives ``log2(n)`` of them and sends as many, where a ring of any size has less than two.
 
 Source: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in
 MPICH", 2005, https://doi.org/10.1177/1094342005051521.
@@ -33,7 +33,7 @@ class BinomialTree(AllReduceAlgorithm):
         return up + down
 
     def load(self, size: int) -> float:
-        return (size - 1).bit_length()
+        return 2 * (size - 1).bit_length()
 
     def hops(self, size: int) -> int:
         return 2 * (size - 1).bit_length()

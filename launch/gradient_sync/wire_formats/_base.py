@@ -36,7 +36,7 @@ class WireFormat(ABC):
 
     processor_s_per_byte: float
     """Processor time of a rank for each byte of float32 gradients: writing them once and reading
-    them twice, beyond what the exact format takes. Measured by a bench."""
+    them twice, beyond what the exact format takes. Measured by ``bench/averaging_schemes.py``."""
 
     @abstractmethod
     def num_bytes(self, count: int) -> int:

@@ -27,7 +27,7 @@ _MORE = 1.3
 class LargestFormat(WireFormat):
     """A fiftieth of the bytes of float32: four for a position and four for a value."""
 
-    processor_s_per_byte = 6e-10
+    processor_s_per_byte = 4e-10
 
     def num_bytes(self, count: int) -> int:
         return 8 * _chosen(count)

@@ -13,8 +13,10 @@ from pathlib import Path
 
 import psutil
 import pytest
+from conftest import long
 from ranks_here import ROOT, run_ranks
 
+from launch.gradient_sync.wire_formats import wire_format_names
 from launch.job import Job, NodeJob
 from launch.plan import Plan
 from launch.rank.node import Node
@@ -117,6 +119,14 @@ def test_all_nodes_stop_where_there_is_no_number_any_more(case, message, tmp_pat
     assert {report["message"] for report in failed if not report["is_consequence"]} == {message}
     assert failed[0]["is_not_finite"]
     assert not (tmp_path / "weights.safetensors").exists()
+
+
+@pytest.mark.parametrize("wire", [long(w) if w != "top1" else w for w in wire_format_names()])
+def test_a_gradient_that_is_no_number_ends_the_training_in_every_wire_format(wire, tmp_path):
+    job = job_of("GradientDiverges", tmp_path, replace(ALONE, node_batch=4))
+    ended = ranks_of(replace(job, nodes=job.nodes * 2, wire=wire), 2, tmp_path)
+    assert ended.returncode != 0
+    assert "the training loss of step 6 (epoch 1) is nan" in messages_of(ended)
 
 
 def test_rank_that_is_on_another_host_trains_nothing(tmp_path):

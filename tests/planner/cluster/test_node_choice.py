@@ -340,18 +340,19 @@ def test_each_format_is_predicted_with_its_bytes_and_no_faster_than_it_is_writte
     slow = {wire: wire_s("fp32", 1e6) / wire_s(wire, 1e6) for wire in wire_format_names()}
     assert slow == pytest.approx({"fp32": 1, "bf16": 2, "int8": 3.98, "top1": 50}, rel=0.02)
     for wire in ("bf16", "int8", "top1"):
-        assert wire_s(wire, 1e12) > 100 * wire_s("fp32", 1e12)
+        assert wire_s(wire, 1e12) > 10 * wire_s("fp32", 1e12)
 
 
-def test_a_tree_and_a_server_are_as_fast_as_a_ring_of_two_and_slower_for_more():
+def test_a_tree_and_a_server_carry_more_than_a_ring():
     def wire_s(hosts: int, all_reduce: str) -> float:
         names = [f"n{number}" for number in range(1, hosts + 1)]
         cost = SyncCostModel(network(hosts).measured, all_reduce=all_reduce)
         return cost.wire_s(names, ALEXNET_BYTES)
 
-    assert wire_s(2, "tree") == wire_s(2, "server") == wire_s(2, "ring")
-    assert wire_s(8, "tree") == pytest.approx(3 / 1.75 * wire_s(8, "ring"), rel=0.01)
-    assert wire_s(8, "server") == pytest.approx(7 / 1.75 * wire_s(8, "ring"), rel=0.01)
+    for hosts, ring, tree, server in ((2, 1, 2, 2), (8, 1.75, 6, 14)):
+        ring_s = wire_s(hosts, "ring")
+        assert wire_s(hosts, "tree") == pytest.approx(tree / ring * ring_s, rel=0.01)
+        assert wire_s(hosts, "server") == pytest.approx(server / ring * ring_s, rel=0.01)
 
 
 def test_node_loses_what_its_own_rank_spends_and_its_own_kernel():
