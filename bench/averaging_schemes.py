@@ -32,6 +32,7 @@ from launch.gradient_sync.wire_formats._base import WireFormat
 from launch.job import Job, NodeJob
 from launch.plan import Plan
 from launch.reports import GradientsSynced, JobFailed, Report, StepDone, Validated
+from launch.use_cases import resolve
 from launch.workload import Workload
 from probes import codec
 from probes.timing import Interval, Measurement, paired_ratio
@@ -78,7 +79,8 @@ class Trained:
         """Read it from the reports of all hosts."""
         steps = [each for each in reports if isinstance(each, StepDone)]
         synced = [each for each in reports if isinstance(each, GradientsSynced)]
-        judged = [each for each in reports if isinstance(each, Validated)]
+        last = max(each.epoch for each in reports if isinstance(each, Validated))
+        judged = [each for each in reports if isinstance(each, Validated) and each.epoch == last]
         samples = sum(each.samples for each in judged)
         return cls(
             step_s=fmean(step.time_s for step in steps[_WARMUP_STEPS:]),
@@ -89,13 +91,27 @@ class Trained:
         )
 
 
+class _Silent:
+    """Takes what is said of data that are prepared."""
+
+    def progress(self, done: int, total: int, what: str) -> None:
+        """Say nothing."""
+
+    def warning(self, message: str) -> None:
+        """Say nothing."""
+
+
 def main() -> int:
     """Measure and show."""
     parser = make_parser(__doc__)
     parser.add_argument("--rates", default="1gbit,100mbit", help="of the links (1gbit,100mbit)")
     parser.add_argument("--hosts", type=positive, default=2, help="how many (2)")
+    parser.add_argument("--use-case", default=_CASE, help="with metric `accuracy` (patterns)")
+    parser.add_argument("--epochs", type=positive, default=1, help="of a training (1)")
     parser.add_argument("--batch", type=positive, default=64, help="of one host (64)")
-    parser.add_argument("--steps", type=positive, default=150, help="of a training (150)")
+    parser.add_argument(
+        "--steps", type=positive, default=150, help="of an epoch of the patterns (150)"
+    )
     parser.add_argument("--rounds", type=positive, default=2, help="of trainings (2)")
     parser.add_argument("--wires", default=",".join(wire_format_names()), help="formats (all)")
     parser.add_argument("--sums", default=",".join(algorithm_names()), help="algorithms (all)")
@@ -114,6 +130,8 @@ def main() -> int:
     ]
     if EXACT not in schemes:
         schemes.insert(0, EXACT)
+    if arguments.use_case != _CASE:
+        resolve(arguments.use_case).load().prepare(None, _Silent())
     cores = [str(number % 2) for number in range(arguments.hosts)]
     with Testbed(arguments.hosts, cores=cores) as bed:
         for rate in arguments.rates.split(","):
@@ -169,7 +187,7 @@ def _train_all(
                 own = folder / f"{number} {scheme}".replace(" ", "-")
                 own.mkdir()
                 files.append(own / "job.json")
-                job = _job(cluster, scheme, folder, own, arguments.batch)
+                job = _job(cluster, scheme, folder, own, arguments)
                 files[-1].write_bytes(codec.encode(job))
         cluster.run_ranks("_schemes_rank", files, limit_s=_LIMIT_S)
         for file, scheme in zip(files, [one for order in rounds for one in order], strict=True):
@@ -177,10 +195,12 @@ def _train_all(
     return found
 
 
-def _job(cluster: Cluster, scheme: Scheme, data: Path, own: Path, batch: int) -> Job:
-    plan = Plan(strategy="sequential", processes=1, threads_per_process=1, node_batch=batch)
+def _job(cluster: Cluster, scheme: Scheme, data: Path, own: Path, arguments: Namespace) -> Job:
+    plan = Plan(strategy="sequential", node_batch=arguments.batch)
+    where = str(data) if arguments.use_case == _CASE else None
     return Job(
-        workload=Workload(use_case=_CASE, data=str(data)),
+        workload=Workload(use_case=arguments.use_case, data=where),
+        epochs=arguments.epochs,
         nodes=tuple(NodeJob(host=host.name, plan=plan) for host in cluster.bed.hosts),
         run_directory=str(own),
         keep_shares=True,
