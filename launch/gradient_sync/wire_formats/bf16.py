@@ -64,9 +64,9 @@ def to_bfloat16(floats: Floats) -> Halves:
 def _round_finite(floats: Floats) -> NDArray[np.uint32]:
     """Give the bfloat16 numbers nearest to floats, ties to even, where these are no NaN."""
     bits = floats.view(np.uint32)
-    rounded = bits >> 16
-    rounded &= 1
-    rounded += 0x7FFF
+    rounded: NDArray[np.uint32] = np.right_shift(bits, np.uint32(16))
+    rounded &= np.uint32(1)
+    rounded += np.uint32(0x7FFF)
     rounded += bits
-    rounded >>= 16
+    rounded >>= np.uint32(16)
     return rounded
