@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sample_plan import FOUND, NOON, SOFTWARE
+from sweep_samples import failed_point, sample_point, sample_record
 from usage_samples import steps, used
 from worth_cases import FACTS, NODE, TRIALS
 
@@ -91,6 +92,15 @@ def fill(db: Path, text: str = "", *, machine: str = "elsewhere") -> None:
             )
             if state is not TrainingStatus.RUNNING:
                 store.trainings.end(training.id, state, error=f"it ended{text}")
+        record = replace(sample_record([32, 64]), use_case=case, node=hardware.node)
+        sweep_id = store.sweeps.begin(record, fresh=False).record.id
+        assert sweep_id is not None
+        for point in (
+            sample_point(32, 0),
+            sample_point(32, 1, epoch_s=6),
+            failed_point(64, 0, f"it failed{text}"),
+        ):
+            store.sweeps.add_point(sweep_id, point)
         for kind in JobKind:
             job = store.jobs.add(
                 JobRecord(
