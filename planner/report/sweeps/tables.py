@@ -27,6 +27,7 @@ _SWEEPS = (
     Column(key="use_case", title="USE CASE", may_cut=True),
     Column(key="points", title="POINTS", right=True),
     Column(key="epochs", title="EPOCHS", right=True),
+    Column(key="data", title="DATA", may_drop=True),
     Column(key="batches", title="BATCHES", may_cut=True),
     Column(key="settings", title="DEVICES", may_cut=True),
     Column(key="node", title="NODE", may_cut=True, may_drop=True),
@@ -62,6 +63,7 @@ CSV_FIELDS = (
     "elapsed_s",
     "peak_memory_bytes",
     "reason",
+    "data",
 )
 INTERVALS = (
     "times are means of turns, their intervals (95 %) hold for another run on this machine; times "
@@ -89,7 +91,8 @@ def sweep_text(sweep: StoredSweep, terminal: Terminal) -> str:
 def interval_note(sweep: StoredSweep) -> str:
     """Say what the intervals of a sweep are."""
     text = INTERVALS.format(samples=sweep.record.test_samples)
-    return f"{text[0].upper()}{text[1:]}."
+    made_up = " The samples are generated." if sweep.record.is_generated else ""
+    return f"{text[0].upper()}{text[1:]}.{made_up}"
 
 
 def sweep_facts(sweep: StoredSweep) -> list[tuple[str, str]]:
@@ -98,7 +101,7 @@ def sweep_facts(sweep: StoredSweep) -> list[tuple[str, str]]:
     facts = [
         ("sweep", str(record.id)),
         ("use case", record.use_case),
-        ("data", record.data or "the use case's own"),
+        ("data", _data_text(record)),
         ("samples", f"{record.train_samples} for training, {record.test_samples} for the test"),
         ("seed", str(record.seed)),
         ("epochs", str(record.epochs)),
@@ -134,12 +137,19 @@ def record_json(record: SweepRecord) -> dict[str, Any]:
     return {**values, "created_at": iso_utc(record.created_at), "size": record.size}
 
 
+def _data_text(record: SweepRecord) -> str:
+    if record.is_generated:
+        return "generated: the use case made its samples up, as --data named none"
+    return record.data or "the use case's own"
+
+
 def _sweep_row(record: SweepRecord) -> Row:
     return {
         "id": str(record.id),
         "use_case": record.use_case,
         "points": f"{record.num_points}/{record.size}",
         "epochs": str(record.epochs),
+        "data": "generated" if record.is_generated else "",
         "batches": list_batches(record.batches, record.batches).partition(" ")[2],
         "settings": ", ".join(setting.label for setting in record.settings),
         "node": record.node,
@@ -186,6 +196,7 @@ def _record(sweep: StoredSweep, one: PointFigures) -> Mapping[str, object]:
         "elapsed_s": point.elapsed_s,
         "peak_memory_bytes": point.peak_memory_bytes,
         "reason": point.reason,
+        "data": "generated" if sweep.record.is_generated else sweep.record.data,
     }
 
 

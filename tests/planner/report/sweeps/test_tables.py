@@ -40,6 +40,19 @@ def test_table_has_a_line_for_each_point_and_the_findings_below_it(sweep):
     assert "With 1 worker, accuracy falls from batch 128 on" in " ".join(text.split())
 
 
+def test_generated_samples_are_marked_wherever_results_are_shown(sweep):
+    made_up = replace(sweep, record=replace(sweep.record, is_generated=True))
+    for text in (
+        sweep_text(made_up, Terminal(width=80)),
+        sweep_csv(made_up),
+        sweeps_table([made_up.record], Terminal()),
+        sweep_page(made_up),
+    ):
+        assert "generated" in text
+    assert sweep_json(made_up)["is_generated"] is True
+    assert "generated" not in sweep_text(sweep, Terminal())
+
+
 def test_piped_table_cuts_nothing(sweep):
     text = sweep_text(sweep, Terminal())
     assert "\x1b" not in text
