@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 sys.path.append(str(Path(__file__).parents[1]))
 
+from sample_plan import FOUND
+
 from launch.errors import InvalidPlanError
 from launch.job import Job, NodeJob
+from launch.plan import Plan
 from launch.rank.epoch import EpochStatistics
 from launch.rank.node import Node
 from launch.reports import StepDone, StepsFinished, Validated
 from planner.api import SweepRequest, make_workload, sweeps
 from planner.errors import NoPlanError
+from planner.plans.software import current_software
+from planner.store import Store
 from planner.sweeps.reports import PointDone
 from planner.sweeps.sweep_record import StoredSweep
 from planner.trials.result import Outcome
@@ -111,6 +117,30 @@ def test_point_that_fails_is_a_result_and_the_sweep_goes_on(db, name, outcome):
     assert [str(one.outcome) for one in found.points] == ["ok", outcome]
     assert found.points[1].reason
     assert len([one for one in ended if isinstance(one, PointDone)]) == 2
+
+
+@pytest.mark.long
+def test_stored_plan_is_swept_with_the_batches_of_the_sweep(tmp_path):
+    db, node = str(tmp_path / "planner.db"), probe(quick=True)
+    workload = make_workload(f"{CLOUDS}:Clouds")
+    stored = replace(
+        FOUND,
+        plan=Plan(strategy="sequential", fused_optimizer=True, node_batch=64),
+        use_case=workload.use_case,
+        node=node.node,
+        fingerprint=node.fingerprint(),
+        software=current_software(),
+    )
+    with Store.open(db) as store:
+        plan_id = store.save_plan(stored)
+    best = sweeps.sweep(request_of("Clouds", plans="best"), db=db).sweep
+    (setting,) = best.record.settings
+    assert (setting.label, setting.plan_id) == (f"plan {plan_id}", plan_id)
+    assert [one.plan.node_batch for one in best.points] == list(BATCHES)
+    assert {one.plan.fused_optimizer for one in best.points} == {True}
+    named = sweeps.sweep(request_of("Clouds", plans=(plan_id,), devices=(1,)), db=db).sweep
+    labels = [setting.label for setting in named.record.settings]
+    assert labels == ["1 worker", f"plan {plan_id}"]
 
 
 def test_batch_of_fewer_samples_than_workers_is_refused_before_anything_starts(tmp_path):
