@@ -10,7 +10,7 @@ from itertools import combinations
 import pytest
 
 from launch.errors import InvalidPlanError
-from launch.gradient_sync.wire_formats import wire_format_names
+from launch.gradient_sync.wire_formats import load_wire_format, wire_format_names
 from launch.shares import NodeLimits, StepTime
 from planner.cluster.links import HostAllReduce, HostLink, MeasuredLinks
 from planner.cluster.node_choice import TIE, choose_nodes
@@ -18,6 +18,7 @@ from planner.cluster.prediction import ClusterNode, predict
 from planner.cluster.sync_cost import (
     CHUNK_BYTES,
     COPY_S_PER_BYTE,
+    CPU_S_PER_BYTE,
     EARLY_READY,
     FIRST_READY,
     SyncCostModel,
@@ -319,14 +320,16 @@ def test_measured_sum_says_how_far_from_ideal_the_network_is():
     assert exchange.overhead_s("n2", hosts, 4, ALEXNET_BYTES) == pytest.approx((0.5 + copy_s) / 4)
 
 
-def test_rounding_halves_the_time_on_the_wire_and_costs_the_processors_more():
+def test_rounding_halves_the_bytes_and_what_they_cost_and_has_a_cost_of_its_own():
     hosts, measured = ("n1", "n2"), network(2).measured
     plain, rounded = SyncCostModel(measured), SyncCostModel(measured, wire="bf16")
     ratio = plain.wire_s(hosts, ALEXNET_BYTES) / rounded.wire_s(hosts, ALEXNET_BYTES)
     assert ratio == pytest.approx(2, rel=0.01)
     assert plain.update_s(ALEXNET_BYTES) == rounded.update_s(ALEXNET_BYTES)
     costs = [one.overhead_s("n2", hosts, 1.0, ALEXNET_BYTES) for one in (plain, rounded)]
-    assert costs[1] > costs[0]
+    saved_s = CPU_S_PER_BYTE * ALEXNET_BYTES / 2
+    own_s = load_wire_format("bf16").processor_s_per_byte * ALEXNET_BYTES
+    assert costs[1] == pytest.approx(costs[0] - saved_s + own_s)
 
 
 def test_each_format_is_predicted_with_its_bytes_and_no_faster_than_it_is_written():
