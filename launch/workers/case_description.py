@@ -28,9 +28,9 @@ from launch.training.averaging.optimizer import check_optimizer, has_fused_form
 from launch.training.averaging.update_scope import UpdateScope, find_update_scope
 from launch.training.schedule import make_schedule
 from launch.training.whole_model import has_extra_state
-from launch.use_cases import resolve
 from launch.use_cases._adapter import find_lookalikes
 from launch.use_cases._base import UseCase, is_own
+from launch.use_cases._settings import split_name
 from launch.workers.task import Task
 
 _BATCH_WIDE = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
@@ -71,7 +71,7 @@ def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
     schedule = make_schedule(
         case, optimizer, steps_per_epoch=-(-training // batch), epochs=max(1, task.epochs)
     )
-    digest = digest_case(case, model, datasets, resolve(name).settings)
+    digest = digest_case(case, model, datasets, split_name(name)[1])
     if task.plan is None:  # nothing is planned yet
         for found, meant in find_lookalikes(getattr(case, "subject", case)).items():
             reporter.warning(f"{found} of {name} is never used: is {meant} meant?")

@@ -276,11 +276,11 @@ jobs = Table(
     Column("error", PlainText),
     Column("study_id", ForeignKey("studies.id")),
     Column("training_id", ForeignKey("trainings.id")),
-    Column("sweep_id", ForeignKey("sweeps.id")),
     # No foreign key: a plan may be removed, and the job that found it stays.
     Column("plan_id", _Number),
     Column("progress", JSON(none_as_null=True)),
     Column("progress_at", UtcTime),
+    Column("sweep_id", ForeignKey("sweeps.id")),
     Index("jobs_of_machine", "machine", "state"),
     sqlite_autoincrement=True,
 )

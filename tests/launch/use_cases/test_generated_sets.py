@@ -7,7 +7,7 @@ from torch.nn.functional import cross_entropy
 
 from launch.use_cases._small_images.drawn_digits import make_drawn_set
 
-TRAIN, TEST = 8_000, 2_000
+TRAIN, TEST = 15_000, 2_000
 
 
 class Silent:

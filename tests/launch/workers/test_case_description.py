@@ -7,8 +7,10 @@ import tiny_cases
 import torch
 from described_cases import described
 
+from launch.description.case_digest import digest_case
 from launch.errors import UseCaseError
 from launch.reports import Warned
+from launch.use_cases._adapter import adapt_use_case
 
 
 def test_a_model_with_batch_norm_is_warned_of_parts_on_hosts_replicas_and_micro_batches():
@@ -19,6 +21,29 @@ def test_a_model_with_batch_norm_is_warned_of_parts_on_hosts_replicas_and_micro_
 
 def test_a_model_without_batch_norm_is_not():
     assert not [said for said in described(tiny_cases.Sgd) if isinstance(said, Warned)]
+
+
+class MadeUp(tiny_cases.Sgd):
+    def dataset(self, data, *, train: bool):
+        dataset = super().dataset(data, train=train)
+        dataset.is_generated = True
+        return dataset
+
+
+def test_data_that_are_made_up_are_known_as_such():
+    assert described(MadeUp)[-1].facts.is_generated
+    assert not described(tiny_cases.Sgd)[-1].facts.is_generated
+
+
+def test_other_settings_make_another_use_case():
+    case = adapt_use_case(tiny_cases.Sgd, "tiny")
+    model, datasets = case.model(), [case.dataset(None, train=train) for train in (True, False)]
+    digests = {
+        digest_case(case, model, datasets, settings)
+        for settings in ((), (("lr", "1"),), (("lr", "2"),), (("lr", "1"), ("width", "2")))
+    }
+    assert len(digests) == 4
+    assert digest_case(case, model, datasets) in digests
 
 
 class Lookalikes:

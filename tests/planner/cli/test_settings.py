@@ -1,0 +1,63 @@
+"""`--set`: settings of a use case, from the command line to its workers."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+AS_ROOT = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+CASE = """
+from steady_cases import Steady
+
+class Set(Steady):
+    name = "set"
+
+    def __init__(self, width: int = 3, rate: float = 0.1):
+        print("made with", width, rate, flush=True)
+        assert (width, rate) == (5, 0.25)
+"""
+
+
+@pytest.fixture
+def case(tuned, cases):
+    file = tuned.folder / "set_case.py"
+    file.write_text(f"import sys\nsys.path.insert(0, {str(cases.parent)!r})\n{CASE}")
+    return f"{file.resolve()}:Set"
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("widht=5", "has no setting 'widht': did you mean width? there are width, rate"),
+        ("width=wide", "setting width='wide': expected a whole number"),
+    ],
+)
+def test_a_setting_that_does_not_fit_is_one_line_and_exit_2(tuned, case, setting, message):
+    ended = tuned.run("tune", "--use-case", case, "--set", setting, "--budget", "60s")
+    assert ended.code == 2
+    assert message in ended.err.splitlines()[-1]
+
+
+def test_what_is_no_setting_is_told_before_anything_starts(tuned, case):
+    ended = tuned.run("launch", "--use-case", case, "--set", "width", *AS_ROOT)
+    assert ended.code == 2
+    assert "setting 'width' of a use case: write key=value" in ended.err
+
+
+@pytest.mark.long
+def test_settings_have_plans_of_their_own_and_reach_the_workers(tuned, case):
+    settings = ("--set", "rate=0.25", "--set", "width=5")
+    limits = ("--budget", "20s", "--trials", 1)
+    found = tuned.run("tune", "--use-case", case, *settings, *limits)
+    assert found.code == 0, found.err
+    name = f"{case},rate=0.25,width=5"
+    assert [plan["use_case"] for plan in tuned.data("plans", "list")][-1] == name
+    assert {trial["use_case"] for trial in tuned.data("trials", "--use-case", name)} == {name}
+    trained = tuned.run("launch", "--use-case", case, *settings, *AS_ROOT)
+    assert trained.code == 0, trained.err
+    (listed,) = tuned.data("runs", "list")
+    assert listed["use_case"] == name
+    assert tuned.run("launch", "--use-case", name, *AS_ROOT).code == 0
+    other = tuned.run("launch", "--use-case", case, "--set", "width=5", *AS_ROOT)
+    assert other.code in (2, 3)
