@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,8 @@ def test_peer_starts_on_every_host_or_says_that_it_trains_on_one(peer):
     if not peer.is_for_hosts:
         assert "one host" in peer.find_obstacle(setup)
         return
+    if "pyspark" in peer.modules and find_spec("pyspark") is None:
+        pytest.skip("pyspark is not installed, which holds the programs that start it")
     assert {start.host for start in peer.starts(setup)} in ({0, 1}, {None})
 
 
