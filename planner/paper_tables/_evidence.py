@@ -15,9 +15,10 @@ from planner.records.training_record import TrainingRecord
 from planner.records.usage_record import HostUsage
 from planner.sweeps.sweep_record import StoredSweep
 from planner.trainings.rates import training_rate
+from planner.trials.comparison import compare_results
 from planner.trials.result import Role, TrialResult
 from planner.tuning.study import StoredTrial
-from planner.worth.evidence import Evidence
+from planner.worth.evidence import ratio_of_rates
 from probes.hardware import Hardware
 from probes.timing import Interval
 
@@ -50,43 +51,56 @@ class StudyEvidence:
         """The machine, where a probe of it is stored."""
         return None if self.machine is None else self.machine.hardware
 
-    @cached_property
-    def evidence(self) -> Evidence:
-        """What its trials show."""
-        return Evidence(self.trials, max(trial.created_at for trial in self.trials))
-
     @property
     def baseline(self) -> TrialResult | None:
-        """The latest run on one core, or on one GPU."""
-        return next(
-            (
-                trial.result
-                for trial in reversed(self.trials)
-                if trial.result.role is Role.BASELINE and trial.result.measurement is not None
-            ),
-            None,
-        )
+        """The run on one core, or on one GPU, that had the most turns."""
+        known = [
+            trial.result
+            for trial in self.trials
+            if trial.result.role is Role.BASELINE and trial.result.outcome.has_times
+        ]
+        return max(known, key=_turns, default=None)
 
     def fastest(self, strategy: str, *, on_gpus: bool = False) -> TrialResult | None:
-        """Give the fastest plan of a strategy that is no baseline; ``None`` without any."""
+        """Give the fastest plan of a strategy that is no baseline; ``None`` without any.
+
+        A plan that several searches timed counts with the trial that had the most turns.
+        """
+        thorough: dict[str, TrialResult] = {}
+        for trial in self.trials:
+            result = trial.result
+            if not result.role.is_for_choice or result.role is Role.BASELINE:
+                continue
+            if result.plan.strategy != strategy or is_on_gpus(result.plan) is not on_gpus:
+                continue
+            before = thorough.get(repr(result.plan))
+            if result.outcome.has_times and _turns(result) >= (_turns(before) if before else 1):
+                thorough[repr(result.plan)] = result
         known = [
             (rate.median, result)
-            for result in self.evidence.measured()
-            if result.plan.strategy == strategy and result.role is not Role.BASELINE
-            if is_on_gpus(result.plan) is on_gpus
+            for result in thorough.values()
             if (rate := result.throughput_samples_per_s()) is not None
         ]
         return max(known, key=lambda item: item[0])[1] if known else None
 
     def speedup(self, result: TrialResult) -> Interval | None:
-        """Give samples per second / those of the baseline; side by side where they ran so.
+        """Give samples per second / those of the baseline, from turns of the same search.
 
-        ``None`` where the baseline is on another kind of device.
+        Each search times the baseline anew: the one counts that took the most turns beside the
+        plan. ``None`` where the baseline is on another kind of device.
         """
-        baseline = self.baseline
-        if baseline is None or is_on_gpus(baseline.plan) is not is_on_gpus(result.plan):
-            return None
-        return self.evidence.speed_ratio(baseline.plan, result.plan)
+        known = [
+            trial.result
+            for trial in self.trials
+            if trial.result.role is Role.BASELINE and trial.result.outcome.has_times
+            if is_on_gpus(trial.result.plan) is is_on_gpus(result.plan)
+        ]
+        paired = [ratio for one in known if (ratio := compare_results(one, result)) is not None]
+        if paired:
+            return max(paired, key=lambda ratio: ratio.count)
+        rates = [rate for one in known if (rate := one.throughput_samples_per_s()) is not None]
+        above = result.throughput_samples_per_s()
+        return ratio_of_rates(rates[-1], above) if rates and above is not None else None
 
     def failure(self, strategy: str) -> str | None:
         """Give why the last trial of a strategy failed, where none of its trials has times."""
@@ -183,6 +197,10 @@ class StoredEvidence:
         return next(
             (one for one in self.of(use_case) if one.record.fingerprint == fingerprint), None
         )
+
+
+def _turns(result: TrialResult) -> int:
+    return 0 if result.measurement is None else len(result.measurement.samples_s)
 
 
 def obstacles_of(facts: CaseFacts, node: Hardware) -> dict[str, str]:
