@@ -15,7 +15,7 @@ from planner.records.training_record import TrainingRecord
 from planner.records.usage_record import HostUsage
 from planner.sweeps.sweep_record import StoredSweep
 from planner.trainings.rates import training_rate
-from planner.trials.comparison import compare_results
+from planner.trials.comparison import pair_logs, ratio_interval
 from planner.trials.result import Role, TrialResult
 from planner.tuning.study import StoredTrial
 from planner.worth.evidence import ratio_of_rates
@@ -84,10 +84,10 @@ class StudyEvidence:
         return max(known, key=lambda item: item[0])[1] if known else None
 
     def speedup(self, result: TrialResult) -> Interval | None:
-        """Give samples per second / those of the baseline, from turns of the same search.
+        """Give samples per second / those of the baseline, from all rounds in which both ran.
 
-        Each search times the baseline anew: the one counts that took the most turns beside the
-        plan. ``None`` where the baseline is on another kind of device.
+        Each search of a study times the baseline anew, in rounds of its own numbers. ``None`` where
+        the baseline is on another kind of device.
         """
         known = [
             trial.result
@@ -95,9 +95,13 @@ class StudyEvidence:
             if trial.result.role is Role.BASELINE and trial.result.outcome.has_times
             if is_on_gpus(trial.result.plan) is is_on_gpus(result.plan)
         ]
-        paired = [ratio for one in known if (ratio := compare_results(one, result)) is not None]
-        if paired:
-            return max(paired, key=lambda ratio: ratio.count)
+        same = [t.result for t in self.trials if t.result.plan == result.plan]
+        logs = [pair_logs(one, other) for one in known for other in same]
+        paired = ratio_interval(
+            [log for found in logs for log in found], starts=max(1, sum(map(bool, logs)))
+        )
+        if paired is not None:
+            return paired
         rates = [rate for one in known if (rate := one.throughput_samples_per_s()) is not None]
         above = result.throughput_samples_per_s()
         return ratio_of_rates(rates[-1], above) if rates and above is not None else None

@@ -12,7 +12,8 @@ from paper_cases import EVIDENCE, NODE
 from planner.paper_tables import load_paper
 from planner.paper_tables._evidence import StoredEvidence
 from planner.paper_tables._wanted import WantedPlan, WantedTraining, WantedTrial
-from planner.trials.result import Outcome
+from planner.trials.result import Outcome, Role
+from probes.timing import Measurement
 
 PAPER = load_paper("lerat_2022")
 
@@ -118,3 +119,21 @@ def test_nothing_is_wanted_again_once_it_is_held():
         },
     )
     assert list(PAPER.wanted(held, NODE)) == []
+
+
+def test_speedup_takes_every_round_in_which_a_search_timed_both():
+    def raced(number, plan, step_s, rounds, role):
+        trial = worth_cases.trial(number, plan, 10.0, role)
+        times = Measurement(samples_s=tuple(step_s for _ in rounds), rounds=rounds)
+        return replace(trial, result=replace(trial.result, measurement=times))
+
+    trials = [
+        raced(0, worth_cases.ONE_CORE, 2.0, (1, 2, 3), Role.BASELINE),
+        raced(1, worth_cases.ALL_CORES, 1.0, (1, 2, 3), Role.SEARCH),
+        raced(2, worth_cases.ONE_CORE, 6.0, (11, 12), Role.BASELINE),
+        raced(3, worth_cases.ALL_CORES, 3.0, (11, 12), Role.DEFAULTS),
+    ]
+    study = paper_cases.study(trials=trials)
+    speedup = study.speedup(study.fastest("threads"))
+    assert (speedup.median, speedup.count) == (pytest.approx(2.0), 5)
+    assert speedup.high < 2.1
