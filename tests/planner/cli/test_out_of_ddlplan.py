@@ -60,10 +60,11 @@ def test_library_that_is_missing_is_said_before_anything_is_trained(tuned, cases
     hide = "import sys; sys.modules['onnxruntime'] = sys.modules['tensorboard'] = None"
     (tuned.folder / "hidden" / "sitecustomize.py").write_text(hide)
     for option in ("--onnx", "--tensorboard"):
-        ended = tuned.run(
+        started = tuned.start(
             *("launch", "--use-case", f"{cases}:Steady", *AS_ROOT, option, "there"),
             PYTHONPATH=str(tuned.folder / "hidden"),
         )
+        ended = tuned.end(started)
         assert ended.code == 2, ended.err
         assert "installed: pip install 'ddlplan[" in ended.errors[0]
     assert not (tuned.folder / "runs").exists()
