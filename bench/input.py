@@ -17,7 +17,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,13 +35,11 @@ from _block import (
     positive,
     run_bench,
 )
+from _timed_steps import train_steps
 
 from launch.gradient_sync.node_channel.descriptors import SharedDescriptors
 from launch.plan import Plan
 from launch.reports import StepDone
-from launch.workers.fork_server import ForkServer
-from launch.workers.group import ReportReceived, WorkerGroup, explain_failure
-from launch.workers.task import Purpose, Task, make_worker_tasks
 from launch.workload import Workload
 from probes.cpu import read_cpu
 from probes.timing import Interval, Measurement, paired_ratio
@@ -102,7 +99,13 @@ def main() -> int:
     )
     chosen = [arguments.precision] if arguments.precision else list(_PRECISIONS)
     steps = {
-        precision: _train(_plan(precision, cores), arguments.data, cores, arguments.steps)
+        precision: train_steps(
+            Workload(use_case=_USE_CASE, data=arguments.data),
+            _plan(precision, cores),
+            cores,
+            warmup=_WARMUP_STEPS,
+            steps=arguments.steps,
+        )
         for precision in chosen
     }
     out.say()
@@ -179,28 +182,6 @@ def _plan(precision: str, cores: Sequence[int]) -> Plan:
         input="cache",
         allocator="retain",
     )
-
-
-def _train(plan: Plan, data: str | None, cores: Sequence[int], steps: int) -> list[StepDone]:
-    """Train for some steps; give what the first worker said of each, without the warm-up."""
-    task = Task(purpose=Purpose.TIME, workload=Workload(use_case=_USE_CASE, data=data), plan=plan)
-    tasks = make_worker_tasks(task, tuple(cores))
-    said: list[StepDone] = []
-    with (
-        ForkServer() as server,
-        tempfile.TemporaryDirectory(prefix="ddlplan-bench-") as folder,
-        WorkerGroup(server, tasks, Path(folder)) as group,
-    ):
-        group.permit_steps(_WARMUP_STEPS + steps)
-        while len(said) < _WARMUP_STEPS + steps:
-            event = group.next_event()
-            if event is None:
-                raise BenchError("the trainer went silent")
-            if failure := explain_failure(group, event):
-                raise BenchError(f"{failure.message}\n{failure.log_tail}")
-            if isinstance(event, ReportReceived) and isinstance(event.report, StepDone):
-                said.append(event.report)
-    return said[_WARMUP_STEPS:]
 
 
 def _join(found: Sequence[dict[str, Any]]) -> Leg:

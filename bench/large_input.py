@@ -26,12 +26,9 @@ from typing import Any
 
 from _block import BenchError, Output, Required, Result, alternate, make_parser, positive, run_bench
 from _noise_pictures import COUNT, SIDE, STEP_S, Noise
+from _timed_steps import train_steps
 
 from launch.plan import Plan
-from launch.reports import StepDone
-from launch.workers.fork_server import ForkServer
-from launch.workers.group import ReportReceived, WorkerGroup, explain_failure
-from launch.workers.task import Purpose, Task, make_worker_tasks
 from launch.workload import Workload
 from probes.cpu import read_cpu
 from probes.timing import paired_ratio
@@ -147,7 +144,13 @@ def _measure(arguments: argparse.Namespace, out: Output) -> int:
     disk_rate = sum(disk) / len(disk)
     step_s = _BATCH / disk_rate / (arguments.busy / 100)
     os.environ[STEP_S] = str(step_s)
-    steps = _train(arguments.steps)
+    steps = train_steps(
+        Workload(use_case=_CASE),
+        Plan(strategy="sequential", node_batch=_BATCH, input="cache", allocator="retain"),
+        read_cpu().core_ids,
+        warmup=_WARMUP_STEPS,
+        steps=arguments.steps,
+    )
     waited = sum(step.input_s for step in steps) / sum(step.time_s for step in steps)
     took_s = sum(step.time_s for step in steps) / len(steps)
     out.say()
@@ -219,29 +222,6 @@ def _read_directly(decoded: Any, seconds: float, turn: int) -> float:
             return sum(pool.map(read_some, range(_THREADS))) / (time.perf_counter() - started)
     finally:
         os.close(descriptor)
-
-
-def _train(steps: int) -> list[StepDone]:
-    """Train for some steps; give what the worker said of each, without the warm-up."""
-    plan = Plan(strategy="sequential", node_batch=_BATCH, input="cache", allocator="retain")
-    task = Task(purpose=Purpose.TIME, workload=Workload(use_case=_CASE), plan=plan)
-    tasks = make_worker_tasks(task, tuple(read_cpu().core_ids))
-    said: list[StepDone] = []
-    with (
-        ForkServer() as server,
-        tempfile.TemporaryDirectory(prefix="ddlplan-bench-") as folder,
-        WorkerGroup(server, tasks, Path(folder)) as group,
-    ):
-        group.permit_steps(_WARMUP_STEPS + steps)
-        while len(said) < _WARMUP_STEPS + steps:
-            event = group.next_event()
-            if event is None:
-                raise BenchError("the trainer went silent")
-            if failure := explain_failure(group, event):
-                raise BenchError(f"{failure.message}\n{failure.log_tail}")
-            if isinstance(event, ReportReceived) and isinstance(event.report, StepDone):
-                said.append(event.report)
-    return said[_WARMUP_STEPS:]
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from imagined_machines import node_of
 
 from launch.case_facts import CaseFacts
 from launch.noise_scale.efficiency import efficiency
@@ -20,16 +21,8 @@ from planner.tuning.conclusion import TuneOutcome, conclude
 from planner.tuning.findings import Findings
 from planner.tuning.tune import Tuner
 from planner.tuning.tune_request import TuneRequest
-from probes.hardware import CoreLimit, Cpu, Hardware, Memory
 
-CPU = Cpu(
-    architecture="x86_64",
-    logical_cores=2,
-    usable_cores=2,
-    core_ids=(0, 1),
-    limits=(CoreLimit(source="test", cores=2),),
-)
-NODE = Hardware(node="n1", cpu=CPU, memory=Memory(total_bytes=2**33, usable_bytes=2**33))
+NODE = node_of(2)
 CASE = CaseFacts(
     default_batch=32,
     train_samples=60_000,
