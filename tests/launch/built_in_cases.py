@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from PIL import Image
 from torch import nn
 from torch.utils.data import Dataset
 
+from launch.system.cache import cache_folder
 from launch.use_cases.cifar_resnet44 import CifarResnet44
+from launch.use_cases.imagefolder import ImageFolder
 from launch.use_cases.mnist_cnn import MnistCnn
 from launch.use_cases.mnist_resnet18 import MnistResnet18
 from launch.use_cases.transformer import Transformer
@@ -73,6 +78,42 @@ class Resnet18Alone(Resnet18):
 class Resnet44Alone(Resnet44):
     def model(self):
         return normalise_alone(super().model())
+
+
+class Folder(OneStep, ImageFolder):
+    """Sixteen JPEG files, which `write_pictures` has written before."""
+
+    def __init__(self) -> None:
+        super().__init__(_pictures(), size=32)
+
+    def model(self):
+        return normalise_alone(super().model())
+
+    def dataset(self, data, *, train: bool):
+        # Those for validation: none is mirrored at random.
+        return ImageFolder.dataset(self, _pictures(), train=False)
+
+
+def write_pictures() -> None:
+    """Write sixteen pictures of two classes, and take note of which can be read."""
+    generator = np.random.default_rng(0)
+    for number in range(16):
+        for part in ("train", "val"):
+            folder = _pictures() / part / f"class{number % 2}"
+            folder.mkdir(parents=True, exist_ok=True)
+            pixels = generator.integers(0, 256, (40, 50, 3), np.uint8)
+            Image.fromarray(pixels).save(folder / f"{number}.jpg")
+    Folder().prepare(_pictures(), _Unheard())
+
+
+class _Unheard:
+    def progress(self, done: int, total: int, what: str) -> None: ...
+
+    def warning(self, message: str) -> None: ...
+
+
+def _pictures() -> Path:
+    return cache_folder() / "pictures of a test"
 
 
 class SmallTransformer(OneStep, Transformer):

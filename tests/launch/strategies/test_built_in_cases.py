@@ -19,9 +19,11 @@ TOLERANCE = 1e-3
 
 @EVERY
 @pytest.mark.parametrize(
-    "case", ["Cnn", "SmallTransformer", *map(long, ["Resnet18Alone", "Resnet44Alone"])]
+    "case", ["Cnn", "SmallTransformer", "Folder", *map(long, ["Resnet18Alone", "Resnet44Alone"])]
 )
 def test_gradients_equal_those_of_one_process(case, home):
+    if case == "Folder":
+        built_in_cases.write_pictures()
     own = getattr(built_in_cases, case)()
     torch.manual_seed(SEED)
     start = {name: value.clone() for name, value in own.model().state_dict().items()}
