@@ -20,10 +20,13 @@ class BatchPoint:
 
     batch: int
     value: float | None
-    """``None`` where the training failed."""
+    """``None`` where it is not known."""
 
     low: float | None = None
     high: float | None = None
+
+    has_failed: bool = False
+    """Whether the training failed: that is why nothing is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +61,7 @@ def batch_plot(
     known = [p for _, curve in shown for p in curve.points if p.value is not None]
     values = [v for p in known for v in (p.value, p.low, p.high) if v is not None]
     batches = sorted({p.batch for _, curve in shown for p in curve.points})
-    has_failed = any(p.value is None for _, curve in shown for p in curve.points)
+    has_failed = any(p.has_failed for _, curve in shown for p in curve.points)
     names = [(f"c{number}", curve.label) for number, curve in shown]
     names += [("whisker", "95 % interval")] if any(p.low is not None for p in known) else []
     names += [("reference", reference[0])] if reference is not None else []
@@ -89,7 +92,8 @@ def _draw(
     for point in curve.points:
         x = x_axis.at(math.log2(point.batch)) + aside
         if point.value is None:
-            crosses += f"M{x - 3.5:.1f} {bottom - 10:.1f}l7 7m0 -7l-7 7"
+            if point.has_failed:
+                crosses += f"M{x - 3.5:.1f} {bottom - 10:.1f}l7 7m0 -7l-7 7"
             is_begun = False
             continue
         y = y_axis.at(point.value)

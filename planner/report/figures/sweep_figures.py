@@ -9,6 +9,7 @@ from planner.report.figures.batch_plot import BatchCurve, BatchPoint, batch_plot
 from planner.report.figures.figure import Figure
 from planner.sweeps.findings import PointFigures, all_figures, percent
 from planner.sweeps.sweep_record import StoredSweep
+from planner.trials.result import Outcome
 from probes.timing import Interval
 
 _Value = Callable[[PointFigures], Interval | float | None]
@@ -115,11 +116,16 @@ def _figure(
     found = {(one.point.setting, one.point.batch): value(one) for one in figures}
     if all(shown is None for shown in found.values()):
         return None
+    failed = {
+        (one.point.setting, one.point.batch)
+        for one in figures
+        if one.point.outcome is not Outcome.OK
+    }
     curves = [
         BatchCurve(
             label=setting.label,
             points=[
-                _point(batch, found[number, batch])
+                _point(batch, found[number, batch], has_failed=(number, batch) in failed)
                 for batch in sweep.record.batches
                 if (number, batch) in found
             ],
@@ -148,10 +154,10 @@ def _figure(
     )
 
 
-def _point(batch: int, found: Interval | float | None) -> BatchPoint:
+def _point(batch: int, found: Interval | float | None, *, has_failed: bool) -> BatchPoint:
     if isinstance(found, Interval):
         return BatchPoint(batch=batch, value=found.median, low=found.low, high=found.high)
-    return BatchPoint(batch=batch, value=found)
+    return BatchPoint(batch=batch, value=found, has_failed=has_failed)
 
 
 def _cell(found: Interval | float | None, text: Callable[[Interval], str]) -> str:

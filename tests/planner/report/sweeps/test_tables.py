@@ -169,7 +169,11 @@ def test_only_as_many_batches_are_named_as_have_room():
 
 
 def test_failed_point_is_a_cross_and_interrupts_the_curve():
-    points = [BatchPoint(batch=b, value=v) for b, v in ((32, 5.0), (64, None), (128, 4.0))]
+    points = [
+        BatchPoint(batch=32, value=5.0),
+        BatchPoint(batch=64, value=None, has_failed=True),
+        BatchPoint(batch=128, value=4.0),
+    ]
     svg = batch_plot([BatchCurve(label="a", points=points)], title="t", y_title="y")
     assert "failed" in texts(svg)
     (line,) = [
@@ -178,3 +182,20 @@ def test_failed_point_is_a_cross_and_interrupts_the_curve():
         if path.get("class") == "curve c0" and path.get("d", "").count("M") == 2
     ]
     assert "L" not in line
+
+
+def test_a_point_whose_speed_is_not_known_is_no_failure():
+    """Two settings that did not take turns with each other had a cross, named failed."""
+    sweep = sample_sweep({32: (40, 24), 64: (20, 13)})
+    *others, last = sweep.points
+    apart = replace(sweep, points=[*others, replace(last, side_by_side="later")])
+    speed = next(f for f in sweep_figures(apart) if f.title.startswith("Speed"))
+    assert speed.rows[1] == ("64", "")
+    assert "failed" not in texts(speed.svg)
+    assert "failed" in texts(
+        next(
+            figure.svg
+            for figure in sweep_figures(replace(sweep, points=[*others, failed_point(64, 1)]))
+            if figure.title.startswith("Speed")
+        )
+    )
