@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
+from pathlib import Path
 
 from launch.reports import EpochDone
 from planner.paper_tables._base import Paper
@@ -40,6 +42,7 @@ _PUBLISHED = (
 )
 
 _COLUMNS = (
+    TableColumn(key="machine", title="Machine", may_drop=True),
     TableColumn(key="workers", title="Workers", is_number=True),
     TableColumn(key="cores", title="Cores", is_number=True),
     TableColumn(key="hosts", title="Hosts", is_number=True, may_drop=True),
@@ -52,6 +55,26 @@ _COLUMNS = (
     TableColumn(key="plan", title="Plan", may_drop=True),
     TableColumn(key="data", title="Data", may_drop=True),
 )
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Row:
+    """What trainings of one row have in common; others say nothing about their speed."""
+
+    machine: str
+    """That started them."""
+
+    data: str
+    workers: int
+    hosts: int
+
+    @property
+    def line(self) -> tuple[str, str]:
+        """What rows have in common that are compared."""
+        return self.machine, self.data
+
+
+_Groups = Mapping[_Row, Sequence[TrainingEvidence]]
 
 
 class CifarScaling(Paper):
@@ -72,8 +95,8 @@ class CifarScaling(Paper):
             if target is not None
             else "No stored training has reached 30 % on the test set.",
             "Trainings ran at different times: how far the machine drifts is in their ratios.",
-            "Several trainings with as many workers are one row. One alone shows no spread of its "
-            "time: that interval is from half to twice.",
+            "Several trainings with as many workers, on one machine and the same data, are one "
+            "row. One alone shows no spread of its time: that interval is from half to twice.",
             *map(describe_machine, held.of(_CASE)),
             "Published figures of scaling over workers: not found here.",
         ]
@@ -98,16 +121,8 @@ class CifarScaling(Paper):
     def plots(self, held: StoredEvidence) -> Sequence[CurvePlot]:
         groups = _groups(held)
         target = _target(groups)
-        rates = [
-            MeasuredPoint(x=workers, y=rate)
-            for workers, group in groups.items()
-            if (rate := _rate(group)) is not None
-        ]
-        times = [
-            MeasuredPoint(x=workers, y=time)
-            for workers, group in groups.items()
-            if (time := _time(group, target)) is not None
-        ]
+        rates = _curves(groups, _rate)
+        times = _curves(groups, lambda group: _time(group, target))
         why = f"missing: {_why(held)}."
         name = "" if target is None else f" {100 * target:g} %"
         return [
@@ -116,7 +131,7 @@ class CifarScaling(Paper):
                 title="CIFAR-10: samples per second over workers",
                 x_title="workers",
                 y_title="samples/s",
-                curves=_curves(rates),
+                curves=rates,
                 notes=() if rates else (why,),
             ),
             CurvePlot(
@@ -124,7 +139,7 @@ class CifarScaling(Paper):
                 title=f"CIFAR-10: time to an accuracy of{name or ' the test set'}",
                 x_title="workers",
                 y_title="s",
-                curves=_curves(times),
+                curves=times,
                 notes=() if times else (f"missing: {_why_no_time(held)}.",),
             ),
         ]
@@ -136,27 +151,29 @@ class CifarScaling(Paper):
         has_failed = study is not None and study.failure("processes") is not None
         if many is None and not has_failed and node.cpu.usable_cores > 1:
             found.append(WantedTrial(use_case=_CASE, strategy="processes"))
-        groups = _groups(held)
+        mine = {row.workers for row in _groups(held) if row.machine == node.node}
         for name, trial in (
             ("one worker", None if study is None else study.baseline),
             ("several workers", many),
         ):
             workers = None if trial is None else max(trial.plan.processes, trial.plan.replicas)
-            if workers is None or workers not in groups:
+            if workers not in mine:
                 found.append(WantedTraining(use_case=_CASE, name=name, trial=trial))
         return found
 
 
-def _groups(held: StoredEvidence) -> Mapping[int, list[TrainingEvidence]]:
-    """Give trainings by their number of workers."""
-    found: defaultdict[int, list[TrainingEvidence]] = defaultdict(list)
+def _groups(held: StoredEvidence) -> _Groups:
+    """Give trainings by their row."""
+    found: defaultdict[_Row, list[TrainingEvidence]] = defaultdict(list)
     for one in held.trained(_CASE):
         if one.rate is not None:
-            found[one.workers].append(one)
+            record = one.record
+            row = _Row(record.machine, record.data or "generated", one.workers, len(record.hosts))
+            found[row].append(one)
     return dict(sorted(found.items()))
 
 
-def _target(groups: Mapping[int, Sequence[TrainingEvidence]]) -> float | None:
+def _target(groups: _Groups) -> float | None:
     """Give the highest accuracy that can be compared."""
     best = [max(map(_best_accuracy, group)) for group in groups.values()]
     for least in (min(best, default=0.0), max(best, default=0.0)):
@@ -166,33 +183,33 @@ def _target(groups: Mapping[int, Sequence[TrainingEvidence]]) -> float | None:
 
 
 def _rows(
-    held: StoredEvidence, groups: Mapping[int, Sequence[TrainingEvidence]], target: float | None
+    held: StoredEvidence, groups: _Groups, target: float | None
 ) -> Iterator[Mapping[str, Cell]]:
     if not groups:
         why = _why(held)
         yield {"workers": Cell.counted(1), "rate": Cell.lacking(why)}
         return
-    first = _rate(next(iter(groups.values())))
-    fewest = min(groups)
-    for workers, group in groups.items():
-        rate = _rate(group)
+    for place, group in groups.items():
+        one = next(iter(row for row in groups if row.line == place.line))
+        first, rate = _rate(groups[one]), _rate(group)
         newest = group[0]
         accuracy = max(map(_best_accuracy, group))
         samples = _test_samples(held)
         time = _time(group, target)
         row = {
-            "workers": Cell.counted(workers),
+            "machine": Cell(text=place.machine),
+            "workers": Cell.counted(place.workers),
             "cores": Cell.counted(newest.cores),
-            "hosts": Cell.counted(len(newest.record.hosts)),
+            "hosts": Cell.counted(place.hosts),
             "published": Cell.published(None),
             "plan": Cell(text=f"{newest.strategies}, batch {_batch(newest)}"),
-            "data": Cell(text=newest.record.data or "generated"),
+            "data": Cell(text=place.data),
         }
         if rate is not None and first is not None:
             row["rate"] = Cell.measured(rate)
-            if fewest != 1:
+            if one.workers != 1:
                 row["scaling"] = Cell.lacking("no training with one worker is stored")
-            elif workers != 1:
+            elif place != one:
                 row["scaling"] = Cell.measured(ratio_of_trainings(first, rate))
         row["time"] = Cell.lacking(_why_no_time(held)) if time is None else Cell.measured(time)
         if not accuracy:
@@ -245,8 +262,21 @@ def _batch(one: TrainingEvidence) -> int:
     return sum(host.plan.node_batch for host in one.record.hosts)
 
 
-def _curves(points: Sequence[MeasuredPoint]) -> tuple[MeasuredCurve, ...]:
-    return (MeasuredCurve(label="measured", points=tuple(points)),) if points else ()
+def _curves(
+    groups: _Groups, value: Callable[[Sequence[TrainingEvidence]], Interval | None]
+) -> tuple[MeasuredCurve, ...]:
+    """Give a value over workers, a curve for each machine and its data."""
+    found: defaultdict[tuple[str, str], list[MeasuredPoint]] = defaultdict(list)
+    for row, group in groups.items():
+        if (y := value(group)) is not None:
+            found[row.line].append(MeasuredPoint(x=row.workers, y=y))
+    return tuple(
+        MeasuredCurve(
+            label="measured" if len(found) == 1 else f"{machine}: {Path(data).name}",
+            points=tuple(points),
+        )
+        for (machine, data), points in found.items()
+    )
 
 
 def _why(held: StoredEvidence) -> str:

@@ -35,6 +35,29 @@ def test_scaling_and_time_to_accuracy_by_number_of_workers():
     assert one["data"].text == "generated"
 
 
+def test_trainings_of_other_machines_and_data_are_rows_of_their_own():
+    """They were averaged: a scaling over workers that was one over machines."""
+    given = [
+        training(BEST, 180.0, number=4, **epochs(0.4)),
+        training(ONE_CORE, 100.0, number=3, data="/data/cifar", **epochs(0.9)),
+        training(BEST, 900.0, number=2, machine="large", **epochs(0.4)),
+        training(ONE_CORE, 100.0, **epochs(0.4)),
+    ]
+    held = StoredEvidence(trainings={"cifar_resnet44": given})
+    *rows, _ = PAPER.tables(held)[0].rows
+    assert [(row["machine"].text, row["data"].text, row["workers"].number) for row in rows] == [
+        ("large", "generated", 2),
+        ("vm", "/data/cifar", 1),
+        ("vm", "generated", 1),
+        ("vm", "generated", 2),
+    ]
+    assert [row["rate"].number for row in rows] == pytest.approx([900, 100, 100, 180], rel=0.01)
+    assert "no training with one worker" in rows[0]["scaling"].missing
+    assert rows[3]["scaling"].number == pytest.approx(1.8, rel=0.02)
+    labels = [curve.label for curve in PAPER.plots(held)[0].curves]
+    assert labels == ["large: generated", "vm: cifar", "vm: generated"]
+
+
 def test_a_single_training_claims_no_narrow_time():
     (table,) = PAPER.tables(HELD)
     time = table.rows[0]["time"]
