@@ -148,6 +148,11 @@ class TrainingEvidence:
         return training_rate(self.record, self.usage)
 
     @property
+    def is_generated(self) -> bool:
+        """Whether its samples were made up."""
+        return bool(self.record.is_generated)
+
+    @property
     def strategies(self) -> str:
         """Of its hosts."""
         return " + ".join(dict.fromkeys(host.plan.strategy for host in self.record.hosts))
@@ -230,4 +235,5 @@ def describe_machine(study: StudyEvidence) -> str:
             f"{node.cpu.model or node.cpu.architecture}, {node.cpu.granted_cores:g} usable cores, "
             f"{memory_gib:.0f} GiB, {gpus}"
         )
-    return f"{record.node}: {hardware}; {software}; study {record.id}{when}."
+    made_up = "; generated data" if record.facts and record.facts.is_generated else ""
+    return f"{record.node}: {hardware}; {software}; study {record.id}{when}{made_up}."

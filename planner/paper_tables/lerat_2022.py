@@ -290,7 +290,7 @@ def _several(held: StoredEvidence, case: str, *, on_gpus: bool) -> Mapping[str, 
     rate = best.rate
     assert rate is not None
     cells = {
-        "machine": Cell(text=f"{len(names)} hosts"),
+        "machine": Cell(text=f"{len(names)} hosts{', generated data' * best.is_generated}"),
         "rate": Cell.measured(rate),
         "plan": Cell(text=f"{best.strategies}: {' '.join(names[:8])}"),
     }
@@ -315,7 +315,10 @@ def _usage(held: StoredEvidence, case: str, title: str) -> UsagePlots:
     notes = [
         "The latest training of each strategy"
         + ("; of several hosts the first." if any(":" in label for label in shown) else "."),
-        *(f"{label}: training {one.record.id}." for label, one in shown.items()),
+        *(
+            f"{label}: training {one.record.id}{', generated data' * one.is_generated}."
+            for label, one in shown.items()
+        ),
     ]
     alone = {one.strategies for one in shown.values() if len(one.record.hosts) == 1}
     notes += [

@@ -105,6 +105,7 @@ def _rows(comparison: PlanComparison) -> Sequence[dict[str, str]]:
 def _fields(stored: StoredPlan) -> dict[str, str]:
     return {
         "use case": stored.use_case,
+        **({"data": "generated"} if stored.is_generated else {}),
         "node": stored.node,
         "hardware": stored.fingerprint[:19],
         **plan_settings(stored.plan),

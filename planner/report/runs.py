@@ -71,7 +71,7 @@ _USE = (
     Column(key="power", title="POWER", right=True, may_drop=True),
 )
 _RUN_FIELDS = (
-    *("id", "use_case", "data", "seed", "state", "epochs", "epochs_done", "steps"),
+    *("id", "use_case", "data", "is_generated", "seed", "state", "epochs", "epochs_done", "steps"),
     *("train_loss", "validation_loss", "throughput_samples_per_s", "expected_samples_per_s"),
     *("hosts", "plans", "strategies", "started_at", "ended_at", "run_directory", "weights"),
     "error",
@@ -165,6 +165,7 @@ def _run_record(record: TrainingRecord) -> dict[str, object]:
         "id": record.id,
         "use_case": record.use_case,
         "data": record.data,
+        "is_generated": record.is_generated,
         "seed": record.seed,
         "state": str(record.state),
         "epochs": record.epochs,

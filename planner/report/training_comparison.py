@@ -113,6 +113,7 @@ def training_facts(one: TrainingRecord, usage: Mapping[str, HostUsage]) -> dict[
     expected = one.expected_samples_per_s
     return {
         "use case": one.use_case,
+        "data": "generated" if one.is_generated else one.data or "the use case's own",
         "state": str(one.state),
         "hosts": " ".join(host.host for host in one.hosts),
         "plans": " ".join(str(host.plan_id) for host in one.hosts if host.plan_id is not None),

@@ -23,6 +23,7 @@ _COLUMNS = (
     Column(key="study", title="STUDY", right=True, may_drop=True),
     Column(key="number", title="NO", right=True),
     Column(key="use_case", title="USE CASE", may_cut=True),
+    Column(key="data", title="DATA"),
     Column(key="role", title="ROLE"),
     Column(key="strategy", title="STRATEGY"),
     Column(key="settings", title="SETTINGS", may_cut=True),
@@ -38,7 +39,7 @@ _FIELDS = (
     *("peak_memory_bytes", *PLAN_FIELDS, "parameters"),
     *(f"throughput_samples_per_s_{part}" for part in ("median", "ci_low", "ci_high", "samples")),
     *("compile_s", "warmup_s", "samples_s", "rounds", "drift", "input_share", "log_tail"),
-    "use_case",
+    *("use_case", "is_generated"),
 )
 
 
@@ -62,6 +63,7 @@ def trial_json(trial: StoredTrial) -> dict[str, Any]:
         "id": trial.id,
         "study_id": trial.study_id,
         "use_case": trial.use_case,
+        "is_generated": trial.is_generated,
         "number": trial.number,
         "created_at": iso_utc(trial.created_at),
         "role": result.role.value,
@@ -94,6 +96,7 @@ def _row(trial: StoredTrial) -> dict[str, str]:
         "study": str(trial.study_id),
         "number": str(trial.number),
         "use_case": trial.use_case or "",
+        "data": "generated" if trial.is_generated else "",
         "role": result.role.value,
         "strategy": result.plan.strategy,
         "settings": short_settings(result.plan),

@@ -152,7 +152,8 @@ class Catalog:
             before: With a lower number.
             most: At most so many.
         """
-        query = _newest(select(trials, studies.c.use_case).join(studies), trials, before, most)
+        every = select(trials, studies.c.use_case, studies.c.facts).join(studies)
+        query = _newest(every, trials, before, most)
         if study_id is not None:
             query = query.where(trials.c.study_id == study_id)
         return self._database.fetch(_only(query, studies, use_case, node), trial_from_row)

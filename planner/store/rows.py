@@ -45,7 +45,10 @@ def trial_from_row(row: Row) -> StoredTrial:
     # Trials of the first release compiled nothing and have no word of it.
     compile_s = measurement.get("compile_s") if isinstance(measurement, dict) else None
     result = {**row, "compile_s": compile_s}
-    return codec.convert({**row, "result": result}, StoredTrial, source="trial")
+    facts = row.get("facts")  # of its study, where that was asked for too
+    is_generated = facts.get("is_generated") if isinstance(facts, dict) else None
+    known = {**row, "result": result, "is_generated": is_generated}
+    return codec.convert(known, StoredTrial, source="trial")
 
 
 def plan_columns(stored: StoredPlan) -> dict[str, Any]:

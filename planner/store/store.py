@@ -371,7 +371,7 @@ class Store:
 
     def all_trials(self, use_case: str | None = None, node: str | None = None) -> list[StoredTrial]:
         """Give the trials of every study, in the order in which they ended."""
-        query = select(trials, studies.c.use_case).join(studies)
+        query = select(trials, studies.c.use_case, studies.c.facts).join(studies)
         query = _filtered(query, studies, studies.c.data, use_case, node)
         return self._database.fetch(query.order_by(trials.c.id), trial_from_row)
 

@@ -74,6 +74,9 @@ class StoredTrial:
     use_case: str | None = None
     """Of its study; ``None`` where nobody asked."""
 
+    is_generated: bool | None = None
+    """Whether that use case made its samples up; ``None`` where it is not known."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierTrials:

@@ -158,6 +158,7 @@ TRIAL = both(
         id=WHOLE,
         study_id=WHOLE,
         use_case=maybe(TEXT),
+        is_generated=maybe(TRUTH),
         number=WHOLE,
         created_at=TIME,
         role=TEXT,

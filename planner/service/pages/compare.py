@@ -76,6 +76,7 @@ def _plan_facts(found: FoundPlan) -> dict[str, str]:
     one = found.stored
     return {
         "use case": one.use_case,
+        **({"data": "generated"} if one.is_generated else {}),
         "machine": one.node,
         "samples/s": format_interval(one.throughput_samples_per_s),
         "times PyTorch's defaults": format_interval(one.speedup),

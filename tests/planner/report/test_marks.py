@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from dataclasses import replace
 
 import sample_plan
+import worth_cases
+from paper_cases import study, training
 from sample_plan import NOON
 from training_samples import TRAINING
 
 from launch.plan import Plan
+from planner.paper_tables import load_paper
+from planner.paper_tables._evidence import StoredEvidence
+from planner.report.comparison import compare, comparison_text
 from planner.report.plans import plan_text, plans_csv, plans_table
-from planner.report.runs import run_text, runs_table
+from planner.report.runs import run_text, runs_csv, runs_table
 from planner.report.table import Terminal
-from planner.report.trials import trials_csv, trials_table
+from planner.report.training_comparison import TrainingComparison, TrainingSide
+from planner.report.trials import trial_json, trials_csv, trials_table
 from planner.trials.result import Outcome, Role, TrialResult
 from planner.tuning.study import StoredTrial
 
@@ -41,6 +49,39 @@ def test_trainings_with_made_up_data_are_marked():
     assert "/data/mnist" in run_text(real, {}, NARROW)
 
 
+def test_comparisons_mark_made_up_data():
+    text = comparison_text(compare(MADE_UP, REAL), NARROW)
+    (line,) = (line for line in text.splitlines() if line.startswith("data"))
+    assert line.split() == ["data", "*", "generated"]
+    assert "generated" not in comparison_text(compare(REAL, REAL), NARROW)
+    sides = [
+        TrainingSide(record=replace(TRAINING, is_generated=True)),
+        TrainingSide(record=replace(TRAINING, id=2, is_generated=False, data="/data/mnist")),
+    ]
+    trainings = TrainingComparison(first=sides[0], second=sides[1])
+    assert ("data", "generated", "/data/mnist") in trainings.rows()
+
+
+def test_csv_of_trainings_tells_made_up_data():
+    made_up, real = (replace(TRAINING, is_generated=one) for one in (True, False))
+    rows = csv.DictReader(io.StringIO(runs_csv([made_up, real])))
+    assert [row["is_generated"] for row in rows] == ["true", "false"]
+
+
+def test_tables_of_papers_mark_made_up_data():
+    facts = replace(worth_cases.FACTS, max_stages=8, is_generated=True)
+    made_up = study()
+    made_up = replace(made_up, record=replace(made_up.record, facts=facts))
+    held = StoredEvidence(
+        studies={"simplebig": [made_up]},
+        trainings={"simplebig": [training(worth_cases.BEST, 40.0, is_generated=True)]},
+    )
+    tables = load_paper("lerat_2022").tables(held)
+    assert all(any("; generated data." in note for note in one.notes) for one in tables[:3])
+    (use, _) = load_paper("lerat_2022").plots(held)
+    assert any(note.endswith("training 1, generated data.") for note in use.notes)
+
+
 def trial(number: int, use_case: str) -> StoredTrial:
     result = TrialResult(
         plan=Plan(strategy="sequential", node_batch=32),
@@ -58,4 +99,15 @@ def test_trials_of_several_use_cases_name_them():
     one, other = trial(0, "mnist_cnn"), trial(1, "mnist_cnn,lr=0.1")
     assert "mnist_cnn" not in trials_table([one, one], NARROW)
     assert "mnist_cnn,lr=0.1" in trials_table([one, other], Terminal())
-    assert trials_csv([other]).splitlines()[1].endswith('"mnist_cnn,lr=0.1"')
+    (row,) = csv.DictReader(io.StringIO(trials_csv([other])))
+    assert row["use_case"] == "mnist_cnn,lr=0.1"
+
+
+def test_trials_with_made_up_data_are_marked():
+    one = trial(0, "mnist_cnn")
+    assert "generated" not in trials_table([one], NARROW)
+    made_up = replace(one, is_generated=True)
+    assert "generated" in trials_table([made_up], NARROW).splitlines()[1]
+    (row,) = csv.DictReader(io.StringIO(trials_csv([made_up])))
+    assert row["is_generated"] == "true"
+    assert trial_json(made_up)["is_generated"] is True
