@@ -186,7 +186,7 @@ def _tune_to_loss(
         return objective.efficiency(batch, request.lr_scaling)
 
     findings = Findings(
-        request, prepared.facts, node, current_software(), WeighedTrials(store, worth)
+        request, prepared.facts, node, current_software(), WeighedTrials(store, worth), worth
     )
     tuner = Tuner(
         findings,

@@ -39,8 +39,13 @@ class Objective:
     predicted."""
 
     def efficiency(self, batch: int, scaling: str) -> float:
-        """Give the worth of a sample in a batch, see `launch.noise_scale.efficiency`."""
-        return efficiency(self.noise_scale, batch, self.base_batch, scaling)
+        """Give the worth of a sample in a batch, see `launch.noise_scale.efficiency`.
+
+        Smaller batches than the use case's own are worth most where the scale is small. It grows,
+        so that for them the upper end of its interval counts.
+        """
+        scale = self.noise_high if batch < self.base_batch else self.noise_scale
+        return efficiency(scale, batch, self.base_batch, scaling)
 
     def predict_s(self, batch: int, scaling: str, samples_per_s: float) -> float | None:
         """Predict the time until the target; ``None`` where nothing is known of it."""

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from launch.plan import Plan
 from planner.search.prior import Belief
 from planner.search.space import plan_key
-from planner.search.terms import PlanTerms, terms_of
+from planner.search.terms import terms_of
 
 Array = NDArray[np.float64]
 
@@ -78,9 +78,12 @@ class TermColumns:
 
     Args:
         belief: Gives what is believed of a term before any trial.
+        worth: Gives by what the time of a sample is divided in a batch of so many, see
+            `planner.time_to_loss.ranking`.
     """
 
     belief: Callable[[str], Belief]
+    worth: Callable[[int], float] = lambda _: 1.0
     index: dict[str, int] = field(default_factory=dict)
     means: list[float] = field(default_factory=list)
     variances: list[float] = field(default_factory=list)
@@ -94,7 +97,8 @@ class TermColumns:
             columns = np.array([self._column(name) for name in sizes], dtype=np.intp)
             fixed = np.array([self._column(name) for name in terms.fixed], dtype=np.intp)
             values = np.array(list(sizes.values()))
-            self.rows[key, study] = TermRow(key, columns, values, fixed, terms)
+            known = terms.bubble - math.log(self.worth(plan.node_batch))
+            self.rows[key, study] = TermRow(key, columns, values, fixed, terms.load, known)
         return self.rows[key, study]
 
     def _column(self, name: str) -> int:
@@ -114,7 +118,11 @@ class TermRow:
     columns: NDArray[np.intp]
     sizes: Array
     fixed: NDArray[np.intp]
-    terms: PlanTerms
+    load: float
+    """As of `PlanTerms`."""
+
+    known: float
+    """What is known without a trial, added to the sum."""
 
 
 class Effects:
@@ -238,10 +246,10 @@ class Effects:
         for i, row in enumerate(rows):
             matrix[i, row.columns] = row.sizes
             log_fixed = float(estimate[row.fixed].sum())
-            waiting = math.exp(log_fixed) * row.terms.load
+            waiting = math.exp(log_fixed) * row.load
             slope = waiting / (1 + waiting)
             matrix[i, row.fixed] = slope
-            offset[i] = row.terms.bubble + math.log1p(waiting) - slope * log_fixed
+            offset[i] = row.known + math.log1p(waiting) - slope * log_fixed
         return matrix, offset
 
     def _believed_estimate(self, width: int) -> Array:

@@ -68,6 +68,8 @@ class PlanSearch:
         training_samples: Samples of the training over which a plan's compile time is charged.
         allows: Tells which plans may be proposed.
         only: Parameters of the only plans that may be proposed; ``None``: all.
+        worth: Gives by what the times of samples are divided in a batch of so many, where another
+            thing than throughput is searched for.
 
     Raises:
         InfeasiblePlanError: None of the strategies can run here; the reasons are in the message.
@@ -86,7 +88,9 @@ class PlanSearch:
         training_samples: float = math.inf,
         allows: Callable[[Plan], bool] = lambda _: True,
         only: Sequence[Mapping[str, Setting]] | None = None,
+        worth: Callable[[int], float] = lambda _: 1.0,
     ) -> None:
+        self._worth = worth
         self._over_samples = training_samples
         self._allows = allows
         self._space = PlanSpace(names, case, node, only)
@@ -103,6 +107,7 @@ class PlanSearch:
             seed=seed,
             trial_s=self._trial_s,
             chance=self._chance,
+            worth=worth,
         )
         self._study = optuna.create_study(sampler=self._sampler)
         for result in history:
@@ -198,7 +203,8 @@ class PlanSearch:
         if result.compile_s is not None:
             self._compiles_s.append(result.compile_s)
         elif result.measurement is not None:
-            self._starts_s.append(max(0.0, result.elapsed_s - result.measurement.total_s))
+            stepping_s = result.measurement.total_s * self._worth(result.plan.node_batch)
+            self._starts_s.append(max(0.0, result.elapsed_s - stepping_s))
 
     def _chance(self, plan: Plan) -> float:
         """Give the chance that a plan works, 0 where it must not be tried."""
@@ -212,7 +218,8 @@ class PlanSearch:
             return 1.0
         start_s = fmean(self._starts_s) if self._starts_s else _START_S
         compile_s = fmean(self._compiles_s) if self._compiles_s else _COMPILE_S
-        stepping_s = min(_STEPS * time_s * plan.node_batch, _MOST_S)
+        batch = plan.node_batch
+        stepping_s = min(_STEPS * time_s * self._worth(batch) * batch, _MOST_S)
         return start_s + stepping_s + (compile_s if plan.compile else 0.0)
 
 

@@ -65,6 +65,7 @@ class PlanSampler(optuna.samplers.BaseSampler):
         seed: For the plans that are drawn at random.
         trial_s: Gives the time of a plan's trial from its time per sample, in seconds.
         chance: Gives the chance that a plan works, 0 where it must not be tried.
+        worth: Gives by what the times of samples are divided in a batch of so many.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class PlanSampler(optuna.samplers.BaseSampler):
         seed: int = 0,
         trial_s: Callable[[Plan, float], float] = lambda _plan, _time_s: 1.0,
         chance: Callable[[Plan], float] = lambda _: 1.0,
+        worth: Callable[[int], float] = lambda _: 1.0,
     ) -> None:
         self._space = space
         self._earlier = list(earlier)
@@ -82,7 +84,8 @@ class PlanSampler(optuna.samplers.BaseSampler):
         self._chance = chance
         self._generator = np.random.default_rng(seed)
         guessed = {name for guess in space.guesses for name in terms_of(guess.plan).sizes}
-        self._columns = TermColumns(Prior(space.case, space.node, frozenset(guessed)).belief)
+        prior = Prior(space.case, space.node, frozenset(guessed))
+        self._columns = TermColumns(prior.belief, worth)
         self._known_at = _NOTHING_KNOWN
         self._effects = Effects(self._columns, [])
         self._next: _Choice | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Protocol
@@ -49,6 +49,8 @@ class Findings:
         node: The machine that runs the trials.
         software: Versions that the measurements depend on.
         trial_store: Where trials are kept.
+        worth: Gives by what it divides the times of steps with a batch of so many, where another
+            thing than throughput is searched for.
     """
 
     def __init__(
@@ -58,8 +60,10 @@ class Findings:
         node: Hardware,
         software: Mapping[str, str],
         trial_store: TrialStore,
+        worth: Callable[[int], float] = lambda _: 1.0,
     ) -> None:
         self.request = request
+        self.worth = worth
         self.case = case
         self.node = node
         self.software = software

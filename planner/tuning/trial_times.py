@@ -67,7 +67,7 @@ class TrialTimes:
 
     def turn_s(self, plan: Plan) -> float:
         """Estimate the time of a turn."""
-        return _turn_s(self.step_s(plan))
+        return self._turn_s(plan, self.step_s(plan))
 
     def limit_s(self, plan: Plan) -> float:
         """Give the time in which a plan must be warm."""
@@ -79,7 +79,8 @@ class TrialTimes:
     def min_s(self, plan: Plan) -> float:
         """Give the time in which a plan as fast as the best one can show it, beside that one."""
         step_s = self.step_s(plan)
-        return self._start_s(plan, step_s) + 2 * _TURNS * _turn_s(step_s) if step_s else 0.0
+        turns_s = 2 * _TURNS * self._turn_s(plan, step_s)
+        return self._start_s(plan, step_s) + turns_s if step_s else 0.0
 
     def is_affordable(self, plan: Plan) -> bool:
         """Tell whether a plan can be judged in its part of the budget."""
@@ -93,6 +94,11 @@ class TrialTimes:
         steps = _WARMUP_STEPS + 2 * plan.loader_workers
         return self._look().overhead_s + steps * step_s
 
+    def _turn_s(self, plan: Plan, step_s: float) -> float:
+        """Give the time of a turn, whose steps are counted by the time that the search sees."""
+        seen_s = step_s / self._findings.worth(plan.node_batch)
+        return step_s * steps_of_turn(seen_s) if step_s else 0.0
+
     def _look(self) -> _Known:
         """Give what is known now; gathered once, for a search asks for thousands of plans."""
         racing = tuple((id(e), len(e.turns_s), len(e.warmup_s)) for e in self._racing)
@@ -103,14 +109,18 @@ class TrialTimes:
     def _gather(self) -> _Known:
         findings = self._findings
         timed = [(r, r.measurement) for r in findings.results if r.measurement]
-        known = [(result.plan, measured.median_s) for result, measured in timed]
-        known += [(e.plan, e.step_s) for e in self._racing if e.step_s]
+        seen = [(result.plan, measured.median_s) for result, measured in timed]
+        seen += [(e.plan, e.step_s) for e in self._racing if e.step_s]
+        known = [(plan, step_s * findings.worth(plan.node_batch)) for plan, step_s in seen]
         if known:
             fastest, step_s = min(known, key=lambda pair: pair[1] / pair[0].node_batch)
             best_s, threads = step_s / fastest.node_batch, fastest.threads
         else:
             best_s, threads = findings.case.sample_s, findings.node.cpu.usable_cores
-        starts_s = [(r.elapsed_s - measured.total_s) / measured.starts for r, measured in timed]
+        starts_s = [
+            (r.elapsed_s - measured.total_s * findings.worth(r.plan.node_batch)) / measured.starts
+            for r, measured in timed
+        ]
         return _Known(
             step_s={plan_key(plan): step_s for plan, step_s in known},
             best_s=best_s,
@@ -137,7 +147,3 @@ class _Known:
 
     overhead_s: float
     """Time that the processes of a plan took to start, data set included."""
-
-
-def _turn_s(step_s: float) -> float:
-    return step_s * steps_of_turn(step_s) if step_s else 0.0

@@ -185,6 +185,7 @@ class Tuner:
             history=self._findings.history(),
             similar=self._findings.similar,
             only=self._only,
+            worth=self._findings.worth,
             seed=self._request.workload.seed,
             training_samples=self._findings.training_samples,
             allows=lambda plan: allows(self._request, plan) and self._times.is_affordable(plan),

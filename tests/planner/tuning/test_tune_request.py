@@ -33,6 +33,15 @@ def test_gpus_are_offered_larger_batches_than_cpus():
     assert choices() == ((32, 64, 128, 256), (32, 64, 128, 256, 512, 1024, 2048))
 
 
+def test_batches_below_the_default_one_are_tried_where_a_loss_is_searched_for():
+    on_cpu, on_gpu = choices(objective="time-to-loss")
+    assert on_cpu == (4, 8, 16, 32, 64, 128, 256)
+    assert on_gpu[:4] == (4, 8, 16, 32)
+    assert choices(objective="time-to-loss", max_batch=20)[0] == (4, 8, 16)
+    # Judging a small one takes least time of all.
+    assert choices(objective="time-to-loss", min_s=1.0, budget_s=60.0)[0] == (4, 8)
+
+
 def test_slow_cpu_says_nothing_of_a_gpu():
     on_cpu, on_gpu = choices(min_s=1.0, budget_s=300.0)
     assert on_cpu == (32, 64)
