@@ -6,6 +6,7 @@ server was started with, or made by it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -14,7 +15,11 @@ from launch.gradient_sync.algorithms import algorithm_names
 from launch.gradient_sync.wire_formats import wire_format_names
 from launch.strategies import strategy_names
 from planner.quantities import parse_duration_s
+from planner.sweeps.sweep_request import BEST
 from probes.codec import Count, Natural, Positive
+
+_COUNTS = re.compile(r"[1-9][0-9]{0,8}(,[1-9][0-9]{0,8}){0,63}")
+"""Up to 64 numbers, which a command line takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +100,35 @@ class LaunchOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SweepOptions:
+    """Options of a sweep, on the server's own machine."""
+
+    use_case: str
+    """A built-in one, or one that the server was started with."""
+
+    batches: str
+    """Samples per step: ``32,64,128``."""
+
+    devices: str | None = None
+    """Numbers of workers, or of GPUs: ``1,2``."""
+
+    plans: str | None = None
+    """``best``, or numbers of stored plans: ``3,7``."""
+
+    seed: Natural | None = None
+    epochs: Count | None = None
+    fresh: bool = False
+    allow_stale: bool = False
+    no_wait: bool = False
+
+    def __post_init__(self) -> None:
+        _check_counts("batches", self.batches)
+        _check_counts("devices", self.devices)
+        if self.plans != BEST:
+            _check_counts("plans", self.plans)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeOptions:
     """Options of a probe."""
 
@@ -114,6 +148,14 @@ class DoctorOptions:
 
     use_case: str | None = None
     """A built-in one, or one that the server was started with."""
+
+
+JobOptions = TuneOptions | LaunchOptions | SweepOptions | ProbeOptions | DoctorOptions
+
+
+def _check_counts(name: str, text: str | None) -> None:
+    if text is not None and not _COUNTS.fullmatch(text):
+        raise ValueError(f"{name}: expected whole numbers from 1 on, as 1,2,4")
 
 
 def _check_known(name: str, value: str | None, known: Sequence[str]) -> None:

@@ -19,8 +19,10 @@ from planner.service.endpoints import shapes
 from planner.service.endpoints.endpoint import Endpoint, Found, Parameter, Values
 from planner.service.endpoints.job_options import (
     DoctorOptions,
+    JobOptions,
     LaunchOptions,
     ProbeOptions,
+    SweepOptions,
     TuneOptions,
 )
 from planner.service.endpoints.paging import PAGED, page
@@ -29,6 +31,7 @@ from planner.service.endpoints.shapes import many, of
 from planner.service.requests.documents import RequestError
 from planner.service.requests.settings import ServiceSettings
 from planner.supervision.job_folder import MOST_LOG_BYTES, LogPart
+from planner.supervision.options import OPTIONS
 from probes import codec
 from probes.errors import InvalidDocumentError
 
@@ -41,6 +44,7 @@ _MOST_QUEUED = 32
 _OPTIONS = {
     JobKind.TUNE: (TuneOptions, "Search for the fastest way to train a use case, as a job."),
     JobKind.LAUNCH: (LaunchOptions, "Train with stored plans, as a job."),
+    JobKind.SWEEP: (SweepOptions, "Train with several batches on several devices, as a job."),
     JobKind.PROBE: (ProbeOptions, "Measure what machines can do, as a job."),
     JobKind.DOCTOR: (DoctorOptions, "Check that machines can do a job, as a job."),
 }
@@ -95,14 +99,14 @@ def job_endpoints(settings: ServiceSettings) -> list[Endpoint]:
 
         def start(values: Values) -> Found:
             _check_names(kind, options, values["body"])
-            given: TuneOptions | LaunchOptions | ProbeOptions | DoctorOptions
+            given: JobOptions
             try:
                 given = codec.convert(
                     values["body"], options, source=str(kind), allow_unknown_keys=False
                 )
             except InvalidDocumentError as error:
                 raise RequestError(400, str(error), kind="usage") from error
-            request = make_request(given, settings)
+            request = make_request(kind, given, settings)
             if "plan" in request:
                 plans.get(request["plan"], db=db)  # or there is none
 
@@ -194,15 +198,13 @@ def job_endpoints(settings: ServiceSettings) -> list[Endpoint]:
     ]
 
 
-def make_request(
-    given: TuneOptions | LaunchOptions | ProbeOptions | DoctorOptions, settings: ServiceSettings
-) -> dict[str, Any]:
+def make_request(kind: JobKind, given: JobOptions, settings: ServiceSettings) -> dict[str, Any]:
     """Give the options of a command for those of a request.
 
     Raises:
         UsageError: The server was not started with what they need.
     """
-    request: dict[str, Any] = dict(settings.access)
+    request = {name: value for name, value in settings.access.items() if name in OPTIONS[kind]}
     for field in fields(given):
         value = getattr(given, field.name)
         if field.name not in _OWN_WORDS and value is not None and value is not False:
@@ -217,7 +219,7 @@ def make_request(
         request["use_case"] = use_case
         if settings.data is not None and use_case in settings.use_cases:
             request["data"] = str(settings.data.absolute())
-    if given.on_hosts:
+    if getattr(given, "on_hosts", False):
         if settings.host_options is None:
             raise UsageError("on_hosts: start the server with --hosts, which names them")
         request |= settings.host_options

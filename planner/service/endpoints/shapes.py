@@ -23,6 +23,7 @@ from planner.service.endpoints.job_options import (
     DoctorOptions,
     LaunchOptions,
     ProbeOptions,
+    SweepOptions,
     TuneOptions,
 )
 from planner.supervision.job_folder import LogPart
@@ -47,7 +48,7 @@ _TYPES = (
     SweepRecord,
     TrainingRecord,
 )
-_REQUESTS = (DoctorOptions, LaunchOptions, ProbeOptions, TuneOptions)
+_REQUESTS = (DoctorOptions, LaunchOptions, ProbeOptions, SweepOptions, TuneOptions)
 
 TEXT: Shape = {"type": "string"}
 WHOLE: Shape = {"type": "integer"}

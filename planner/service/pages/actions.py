@@ -74,6 +74,14 @@ _LAUNCH = Form(
     command="ddlplan launch --use-case NAME --detach",
     about="With the best plan of this machine, or the one that you name.",
 )
+_SWEEP = Form(
+    key="sweep",
+    title="Sweep batches and devices",
+    button="Sweep",
+    action="/api/v1/jobs/sweep",
+    command="ddlplan sweep --use-case NAME --batches 32,64,128 --detach",
+    about="Trains with each batch on each number of devices; one job after another.",
+)
 _PROBE = Form(
     key="probe",
     title="Measure this machine",
@@ -134,6 +142,16 @@ def find_forms(context: Context, *keys: str) -> list[Form]:
                 Field(name="plan", label="Plan", kind="number", hint="the best"),
                 Field(name="checkpoint", label="with checkpoints", kind="check"),
                 Field(name="allow_stale", label="a stale plan too", kind="check"),
+            ),
+        ),
+        "sweep": replace(
+            _SWEEP,
+            fields=(
+                use_case,
+                Field(name="batches", label="Batches", hint="32,64,128", is_needed=True),
+                Field(name="devices", label="Devices", hint="1,2,4: default to all cores"),
+                epochs,
+                Field(name="fresh", label="begin afresh", kind="check"),
             ),
         ),
         "probe": _PROBE,

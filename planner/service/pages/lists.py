@@ -114,7 +114,7 @@ def show_sweeps(request: PageRequest, context: Context) -> View:
     return View(
         template="sweeps.html",
         title="Sweeps",
-        values={"part": part, "use_case": use_case},
+        values={"part": part, "use_case": use_case, "forms": find_forms(context, "sweep")},
         topics=["sweep"],
     )
 
@@ -140,7 +140,7 @@ def show_jobs(request: PageRequest, context: Context) -> View:
             "jobs": job_views(part.items),
             "state": state,
             "states": list(JobState),
-            "forms": find_forms(context, "tune", "launch", "probe", "doctor"),
+            "forms": find_forms(context, "tune", "launch", "sweep", "probe", "doctor"),
         },
         topics=["job"],
     )

@@ -94,6 +94,14 @@ def test_options_of_the_server_are_added_and_those_of_the_request_checked(acting
     check(acting, "/api/v1/jobs/{id}/cancel", again)
     assert again.status == 409
 
+    swept = acting.ask(
+        "/api/v1/jobs/sweep",
+        body={"use_case": STEADY, "batches": "8,16", "devices": "1", "fresh": True},
+    )
+    check(acting, "/api/v1/jobs/sweep", swept)
+    assert swept.data["title"].startswith("ddlplan sweep --batches=8,16 --devices=1 --fresh")
+    acting.ask(f"/api/v1/jobs/{swept.data['id']}/cancel", body={})
+
     checked = acting.ask("/api/v1/jobs/doctor", body={"on_hosts": True, "use_case": "simplebig"})
     assert checked.data["request"] == {
         "use_case": "simplebig",
@@ -155,6 +163,12 @@ def test_a_request_that_is_sent_again_with_its_key_starts_no_second_job(acting):
         ("tune", {"use_case": "simplebig", "strategies": "piepline"}, "choose from"),
         ("tune", {"use_case": "simplebig", "strategies": "threads,--db=x"}, "choose from"),
         ("tune", {"use_case": "simplebig", "fresh": "yes"}, "expected true or false"),
+        ("sweep", {"use_case": "simplebig"}, "batches is missing"),
+        ("sweep", {"use_case": "simplebig", "batches": "8,x"}, "expected whole numbers"),
+        ("sweep", {"use_case": "simplebig", "batches": "0"}, "expected whole numbers"),
+        ("sweep", {"use_case": "simplebig", "batches": "8 --db=x"}, "expected whole numbers"),
+        ("sweep", {"use_case": "simplebig", "batches": "8", "plans": "worst"}, "expected whole"),
+        ("sweep", {"use_case": "simplebig", "batches": "8", "html": "/tmp/a"}, "html is no option"),
         ("launch", {"use_case": "simplebig", "checkpoint": "/etc"}, "expected true or false"),
         ("launch", {"use_case": "simplebig", "checkpoint_every": "5m"}, "no checkpoint"),
         ("launch", {"use_case": "simplebig", "resume": True}, "resume is no option"),
@@ -197,13 +211,14 @@ def test_jobs_on_hosts_need_hosts_that_the_server_was_started_with(server):
 
 def test_what_the_document_allows_is_what_is_allowed(server):
     described = server.ask("/api/v1/openapi.json").document
-    for kind in ("tune", "launch", "probe", "doctor"):
+    for kind in ("tune", "launch", "sweep", "probe", "doctor"):
         operation = described["paths"][f"/api/v1/jobs/{kind}"]["post"]
         schema = operation["requestBody"]["content"]["application/json"]["schema"]
         check_body = jsonschema.Draft202012Validator(
             {**schema, "components": described["components"]}
         )
-        assert check_body.is_valid({"use_case": "simplebig"}) == (kind != "probe")
+        needed = {"batches": "8,16"} if kind == "sweep" else {}
+        assert check_body.is_valid({"use_case": "simplebig", **needed}) == (kind != "probe")
         for wrong in ({"data": "/etc"}, {"mpirun": "/bin/sh"}, {"use_case": 1}, {"seed": -1}, []):
             assert not check_body.is_valid(wrong), (kind, wrong)
 
