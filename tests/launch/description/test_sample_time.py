@@ -1,13 +1,16 @@
-"""Reading is timed once the files are in memory."""
+"""What is not ready at first, files and operators, does not count."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 
 import pytest
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
 
 from launch.description import sample_time
-from launch.description.sample_time import time_reading
+from launch.description.sample_time import time_reading, time_sample
 
 
 class Files:
@@ -40,3 +43,19 @@ def test_first_reading_of_a_file_does_not_count(clock):
 def test_samples_that_cannot_be_read_have_no_time(clock):
     assert time_reading(Files(clock), 10**6) == pytest.approx(0.002)  # the first one can
     assert time_reading({}, 5) is None
+
+
+@pytest.mark.parametrize(("later_s", "passes"), [(0.01, 4), (2.0, 2)])
+def test_first_pass_does_not_count(clock, later_s, passes):
+    """In a busy moment it took two seconds, and tune refused a budget that was large enough."""
+    made = []
+
+    def step(model, batch):
+        made.append(len(batch[0]))
+        clock.now += later_s if len(made) > 1 else 30.0
+        return model(batch[0]).sum()
+
+    case = SimpleNamespace(collate=None, step=step)
+    samples = TensorDataset(torch.zeros(16, 3))
+    assert time_sample(case, nn.Linear(3, 1), samples, 16) == pytest.approx(later_s / made[-1])
+    assert len(made) == passes
