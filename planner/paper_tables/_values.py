@@ -146,6 +146,9 @@ class CurvePlot:
     curves: tuple[MeasuredCurve, ...]
     """Empty where nothing is measured: the notes say why."""
 
+    is_counted: bool = False
+    """Whether x has whole numbers only."""
+
     notes: tuple[str, ...] = ()
 
 

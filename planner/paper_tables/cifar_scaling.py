@@ -42,18 +42,17 @@ _PUBLISHED = (
 )
 
 _COLUMNS = (
-    TableColumn(key="machine", title="Machine", may_drop=True),
+    TableColumn(key="machine", title="Machine"),
+    TableColumn(key="data", title="Data", may_drop=True),
     TableColumn(key="workers", title="Workers", is_number=True),
     TableColumn(key="cores", title="Cores", is_number=True),
     TableColumn(key="hosts", title="Hosts", is_number=True, may_drop=True),
     TableColumn(key="rate", title="Samples/s", is_number=True),
     TableColumn(key="scaling", title="Times one worker", is_number=True),
-    TableColumn(key="published", title="Published times", is_number=True),
     TableColumn(key="time", title="s to the accuracy", is_number=True),
     TableColumn(key="accuracy", title="Best accuracy, %", is_number=True),
     TableColumn(key="published_accuracy", title="Published accuracy, %", is_number=True),
     TableColumn(key="plan", title="Plan", may_drop=True),
-    TableColumn(key="data", title="Data", may_drop=True),
 )
 
 
@@ -102,15 +101,15 @@ class CifarScaling(Paper):
         ]
         rows.append(
             {
-                "workers": Cell(text="He et al."),
-                "published_accuracy": Cell.published(_PUBLISHED_ACCURACY),
+                "machine": Cell(text="He et al."),
                 "data": Cell(text="CIFAR-10"),
+                "published_accuracy": Cell.published(_PUBLISHED_ACCURACY),
             }
         )
         return [
             PaperTable(
                 key="cifar-scaling",
-                title=f"{self.title}",
+                title="Trainings by machine and number of workers",
                 columns=_COLUMNS,
                 rows=tuple(rows),
                 source=_PUBLISHED,
@@ -131,6 +130,7 @@ class CifarScaling(Paper):
                 title="CIFAR-10: samples per second over workers",
                 x_title="workers",
                 y_title="samples/s",
+                is_counted=True,
                 curves=rates,
                 notes=() if rates else (why,),
             ),
@@ -138,7 +138,8 @@ class CifarScaling(Paper):
                 key="cifar-time-to-accuracy",
                 title=f"CIFAR-10: time to an accuracy of{name or ' the test set'}",
                 x_title="workers",
-                y_title="s",
+                y_title="seconds",
+                is_counted=True,
                 curves=times,
                 notes=() if times else (f"missing: {_why_no_time(held)}.",),
             ),
@@ -187,7 +188,7 @@ def _rows(
 ) -> Iterator[Mapping[str, Cell]]:
     if not groups:
         why = _why(held)
-        yield {"workers": Cell.counted(1), "rate": Cell.lacking(why)}
+        yield {"machine": Cell(text="any"), "workers": Cell.counted(1), "rate": Cell.lacking(why)}
         return
     for place, group in groups.items():
         one = next(iter(row for row in groups if row.line == place.line))
@@ -198,12 +199,11 @@ def _rows(
         time = _time(group, target)
         row = {
             "machine": Cell(text=place.machine),
+            "data": Cell(text=place.data),
             "workers": Cell.counted(place.workers),
             "cores": Cell.counted(newest.cores),
             "hosts": Cell.counted(place.hosts),
-            "published": Cell.published(None),
             "plan": Cell(text=f"{newest.strategies}, batch {_batch(newest)}"),
-            "data": Cell(text=place.data),
         }
         if rate is not None and first is not None:
             row["rate"] = Cell.measured(rate)

@@ -30,6 +30,9 @@ class Axis:
     start: float
     end: float
 
+    is_counted: bool = False
+    """Whether only whole numbers mean something, of workers say."""
+
     def at(self, value: float) -> float:
         """Give the place of a value."""
         part = (value - self.low) / (self.high - self.low)
@@ -37,7 +40,7 @@ class Axis:
 
     def ticks(self) -> list[float]:
         """Give round values between the ends, a few."""
-        rough = (self.high - self.low) / _TICKS
+        rough = max((self.high - self.low) / _TICKS, 1.0 if self.is_counted else 0.0)
         size = 10.0 ** math.floor(math.log10(rough))
         step = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= rough)
         first = math.ceil(self.low / step - 1e-9)

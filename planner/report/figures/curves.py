@@ -72,6 +72,7 @@ def line_plot(
     from_zero: bool = True,
     reference: tuple[str, float] | None = None,
     ends: tuple[float, float] | None = None,
+    is_counted: bool = False,
 ) -> str:
     """Draw lines, each with its own dashes and a legend above them.
 
@@ -83,6 +84,7 @@ def line_plot(
         from_zero: Whether the axis beside begins at 0.
         reference: A level to hold them against, with its name.
         ends: Of the axis below; those of the points where they are not given.
+        is_counted: Whether the axis below has whole numbers only.
     """
     shown = curves[:MOST_CURVES]
     values = [y for curve in shown for _, y in curve.points if y is not None]
@@ -97,7 +99,8 @@ def line_plot(
     bottom = top + _HEIGHT
     y_axis = value_axis([*values, *level], top, bottom, from_zero=from_zero)
     left = left_of(y_axis)
-    x_axis = Axis(first, last if last > first else first + 1, left, WIDTH - _RIGHT)
+    end = last if last > first else first + 1
+    x_axis = Axis(first, end, left, WIDTH - _RIGHT, is_counted)
     parts = [
         legend,
         below(x_axis, top, bottom, x_title),

@@ -134,6 +134,7 @@ def _over_epochs(
         from_zero=from_zero,
         reference=reference,
         ends=(1.0, float(max(2, epochs))),
+        is_counted=True,
     )
 
 

@@ -42,7 +42,7 @@ td.plan { min-width: 12rem; }
   .paper td[data-label]::before { content: attr(data-label); color: var(--soft); flex: none; }
 }
 .plots { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 22rem), 1fr));
-  gap: 1.6rem 2rem; margin-top: .8rem; }
+  gap: 1.6rem 2rem; margin-top: 1.4rem; }
 """
 
 
@@ -129,12 +129,14 @@ def _sources(table: PaperTable) -> Iterator[str]:
 
 
 def _plots(plot: PaperPlot) -> str:
+    found = paper_figures(plot)
     figures = "".join(
-        figure_html(figure, f"{plot.key}-{number}")
-        for number, figure in enumerate(paper_figures(plot), 1)
+        figure_html(figure, f"{plot.key}-{number}") for number, figure in enumerate(found, 1)
     )
     shown = f'<div class="plots">{figures}</div>' if figures else ""
-    return f"<h3>{_text(plot.title)}</h3>{shown}{_notes(plot.notes)}"
+    # A figure alone has the title of the plot.
+    title = "" if [one.title for one in found] == [plot.title] else _text(plot.title)
+    return f"{f'<h3>{title}</h3>' if title else ''}{shown}{_notes(plot.notes)}"
 
 
 def _notes(notes: Sequence[str]) -> str:

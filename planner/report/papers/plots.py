@@ -72,7 +72,13 @@ def _curve_figure(plot: CurvePlot) -> Figure:
     ]
     return Figure(
         title=plot.title,
-        svg=line_plot(curves, title=plot.title, x_title=plot.x_title, y_title=plot.y_title),
+        svg=line_plot(
+            curves,
+            title=plot.title,
+            x_title=plot.x_title,
+            y_title=plot.y_title,
+            is_counted=plot.is_counted,
+        ),
         columns=(plot.x_title, *(curve.label for curve in plot.curves)),
         rows=_curve_rows(plot),
         note="Whiskers are 95 % intervals.",

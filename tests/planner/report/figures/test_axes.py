@@ -19,6 +19,11 @@ def test_ticks_are_round(low, high, ticks):
     assert Axis(low, high, 0, 100).ticks() == pytest.approx(ticks)
 
 
+def test_what_is_counted_has_whole_ticks():
+    assert Axis(1, 2, 0, 100, is_counted=True).ticks() == [1, 2]
+    assert Axis(1, 7, 0, 100, is_counted=True).ticks() == [2, 4, 6]
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [(0.0, "0"), (-0.0, "0"), (0.25, "0.25"), (1500, "1500"), (20000, "20k"), (2.5e9, "2.5G")],
