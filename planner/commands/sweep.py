@@ -13,7 +13,7 @@ from planner.quantities import format_duration
 from planner.records.job_record import JobKind
 from planner.report.live import LiveDisplay
 from planner.report.output import Output
-from planner.report.page.files import write_page
+from planner.report.page.files import check_page, write_page
 from planner.report.page.sweep import sweep_page
 from planner.report.sweeps.tables import (
     point_line,
@@ -42,6 +42,8 @@ def run_sweep(
     waits: bool,
 ) -> None:
     """Sweep on this machine, and show what was found."""
+    if html is not None:
+        check_page(html)
     with recorded_job(db, JobKind.SWEEP) as job:
         display = SweepDisplay(out)
         try:

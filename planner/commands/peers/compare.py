@@ -11,7 +11,7 @@ from planner.jobs.hosts import Hosts
 from planner.peer_runs.request import CompareRequest
 from planner.report.live import LiveDisplay
 from planner.report.output import Output
-from planner.report.page.files import write_page
+from planner.report.page.files import check_page, write_page
 from planner.report.peers.page import comparison_page
 from planner.report.peers.table import comparison_csv, comparison_text
 from planner.report.table import detect_terminal
@@ -28,6 +28,8 @@ def show_comparison(
     html: Path | None,
 ) -> None:
     """Compare and show what was found, also where it was interrupted."""
+    if html is not None:
+        check_page(html)
     with LiveDisplay(out, hosts.names) as display:
         found = compare(request, db=db, hosts=hosts, listener=display, waits=waits)
     if html is not None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from launch.system.durable_files import explain_os_error, replace_durably, write_durably
@@ -21,11 +23,35 @@ def write_page(path: Path, text: str, *, option: str = "--html") -> None:
     Raises:
         UsageError: The file cannot be written.
     """
-    new = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
+    new = _beside(path)
+    with _explained(path, option, new):
         with write_durably(new) as file:
             file.write(text.encode(errors="backslashreplace"))
         replace_durably(new, path)
+
+
+def check_page(path: Path, *, option: str = "--html") -> None:
+    """Check that a page can be written, before what it will show is measured.
+
+    Raises:
+        UsageError: It cannot.
+    """
+    new = _beside(path)
+    with _explained(path, option, new):
+        new.touch()
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+
+
+def _beside(path: Path) -> Path:
+    return path.parent / f".{path.name}.{os.getpid()}"
+
+
+@contextmanager
+def _explained(path: Path, option: str, new: Path) -> Iterator[None]:
+    """Say what is wrong with a file, and leave nothing beside it."""
+    try:
+        yield
     except OSError as error:
         raise UsageError(
             f"{option} {path}: {explain_os_error(error)}: name another file"
