@@ -33,7 +33,7 @@ from launch.strategies import strategy_names
 from planner.search.plan_search import PlanSearch, Proposal
 from planner.search.space import PlanSpace
 from planner.trials.result import Outcome, Role, TrialResult
-from planner.tuning.findings import defaults_plan
+from planner.tuning.subject import defaults_plan
 from probes.timing import Measurement
 
 _STEPS_S, _MOST_STEPS, _FEWEST = 4.0, 8, 3

@@ -13,6 +13,9 @@ LaunchError
 |-- ExportError            a model cannot be written as another format
 |   `-- ExportTargetError      the file cannot be written, or a library for it is missing
 |-- NotFiniteError         a loss or a parameter is NaN or infinite
+|-- ScriptError            a command of the user's own cannot be measured as it is written
+|-- ScriptFailedError      a program of the user's own did not make its steps
+|   `-- ScriptRefusedError     it makes steps, and they cannot be told or compared
 |-- LostWorkerError        another worker of the node has ended, so that this one cannot continue
 `-- CompilerError          torch.compile cannot compile the model
 """
@@ -70,6 +73,39 @@ class ExportTargetError(ExportError):
 
 class NotFiniteError(LaunchError):
     """A loss or a parameter is NaN or infinite."""
+
+
+class ScriptError(LaunchError):
+    """A command of the user's own cannot be measured as it is written. Nothing was started."""
+
+
+class ScriptFailedError(LaunchError):
+    """A program of the user's own did not make its steps: the reason, in one line.
+
+    Attributes:
+        reason: The same line.
+        log_tail: The last of what it wrote.
+        out_of_memory: Whether memory was short.
+        is_time_limit: Whether its time was up.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        log_tail: str = "",
+        *,
+        out_of_memory: bool = False,
+        is_time_limit: bool = False,
+    ) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.log_tail = log_tail
+        self.out_of_memory = out_of_memory
+        self.is_time_limit = is_time_limit
+
+
+class ScriptRefusedError(ScriptFailedError):
+    """It makes steps, and they cannot be told from outside, or not be compared with others."""
 
 
 class LostWorkerError(LaunchError):

@@ -36,6 +36,8 @@ _CODES: dict[type[Exception], tuple[int, str]] = {
     launch.HostUnreachableError: (4, "host"),
     launch.MachineBusyError: (7, "busy"),
     launch.UseCaseError: (2, "use_case"),
+    launch.ScriptError: (2, "script"),
+    launch.ScriptFailedError: (1, "script"),
     launch.ExportError: (1, "export"),
     launch.ExportTargetError: (2, "export_target"),
     launch.CheckpointError: (2, "checkpoint"),

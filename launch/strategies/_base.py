@@ -1,4 +1,4 @@
-"""Contract of every strategy."""
+"""Contracts: what a search draws plans from, and what every strategy builds."""
 
 from __future__ import annotations
 
@@ -23,25 +23,26 @@ class Suggest(Protocol):
         """Draw one of ``choices``, which must be the same at every call with this name."""
 
 
-class Strategy(ABC):
-    """One way to spread a training step inside a node. It has no state."""
+class PlanSource(ABC):
+    """What a search draws plans from. How they are run, it does not say."""
 
     @abstractmethod
     def obstacle(self, case: CaseFacts, node: Hardware) -> str | None:
-        """Return why no plan of this strategy can run here, ``None`` where one can.
+        """Return why none of its plans can run here, ``None`` where one can.
 
         Runs where torch is not loaded.
         """
 
     @abstractmethod
     def suggest(self, trial: Suggest, case: CaseFacts, node: Hardware) -> Plan:
-        """Draw one plan from this strategy's search space.
+        """Draw one plan from the search space.
 
-        Runs where torch is not loaded. Parameter names begin with the strategy's name,
-        because a study keeps one distribution per name.
+        Runs where torch is not loaded. Parameter names begin with the name of the strategy that
+        the plan names, because a study keeps one distribution per name; one ends in
+        ``.node_batch``.
 
         Raises:
-            InfeasiblePlanError: No plan of this strategy can run here.
+            InfeasiblePlanError: None of its plans can run here.
         """
 
     @abstractmethod
@@ -50,6 +51,10 @@ class Strategy(ABC):
 
         Each is complete: drawing exactly these values from `suggest` gives a plan.
         """
+
+
+class Strategy(PlanSource):
+    """One way to spread a training step inside a node. It has no state."""
 
     def interactions(self) -> Sequence[tuple[str, str]]:
         """Name pairs of settings of which one changes what the other is worth.

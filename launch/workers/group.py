@@ -16,14 +16,13 @@ from launch.gradient_sync.node_channel.descriptors import SharedDescriptors
 from launch.reports import Failed, Report, TaskDone
 from launch.system.process_end import explain_exit, kill_group
 from launch.workers.fork_server import DUMP_STACKS, ForkServer, WorkerExit
-from launch.workers.log import BoundedLog, read_tail
+from launch.workers.log import BoundedLog, read_tail, tells_out_of_memory
 from launch.workers.step_permits import grant_steps, open_permits
 from launch.workers.task import Task
 
 _END_LIMIT_S = 10.0
 _DUMP_LIMIT_S = 1.0
 _MAX_READS = 128
-_OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "Cannot allocate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,7 +309,7 @@ def explain_failure(
             error=failed.error,
             message=message,
             out_of_memory=failed.error in ("MemoryError", "OutOfMemoryError")
-            or any(words in message for words in _OUT_OF_MEMORY),
+            or tells_out_of_memory(message),
             users_fault=failed.users_fault,
             log_tail=group.log_tail(event.worker),
             log=group.log(event.worker),

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import sysconfig
 from pathlib import Path
 
 _MAX_BYTES = 8 * 2**20
 _OMISSION_NOTE = b"\n[... %d bytes are left out here ...]\n"
+_OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "Cannot allocate")
+_RAISED = re.compile(r"\b(\w*(?:Error|Exception): .+)")
 _FOLDERS = map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib"))
 _LIBRARIES = tuple(f'File "{folder}/' for folder in _FOLDERS)
 
@@ -66,6 +69,23 @@ def read_tail(path: Path, lines: int, max_bytes: int = 16384) -> str:
     except OSError:
         return ""
     return "\n".join(text.splitlines()[-lines:])
+
+
+def find_cause(log: str) -> str:
+    """Find the words of a log that say best why something ended.
+
+    The last exception with a message: launchers add ones of their own without. Else the last line
+    that names an error, else the last one.
+    """
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    raised = [found[1] for line in lines if (found := _RAISED.search(line))]
+    named = [line for line in lines if "error" in line.lower()]
+    return (raised or named or lines or [""])[-1][:200]
+
+
+def tells_out_of_memory(text: str) -> bool:
+    """Whether an error's message says that memory was short."""
+    return any(words in text for words in _OUT_OF_MEMORY)
 
 
 def find_user_frame(log: str) -> str | None:

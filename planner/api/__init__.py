@@ -70,7 +70,7 @@ __all__ = sorted([*_MODULES, *_PARTS])  # mypy goes by the imports above
 
 
 def __getattr__(name: str) -> Any:
-    if name in (*_PARTS, "changes", "grids", "names", "reports"):
+    if name in (*_PARTS, "changes", "grids", "names", "reports", "scripts"):
         return import_module(f"planner.api.{name}")
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

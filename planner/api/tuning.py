@@ -143,7 +143,7 @@ def _tune_here(
         prepared = prepare(request, node, runner, needs_all_strategies=True, listener=listener)
         # Only now: a use case or a folder that is no good leaves no database behind.
         with Store.open(db) as store:
-            node = _find_or_probe_node(store, node, listener)
+            node = find_or_probe_node(store, node, listener)
             if request.objective == TIME_TO_LOSS:
                 outcome = _tune_to_loss(request, prepared, node, store, runner, listener)
             else:
@@ -151,7 +151,7 @@ def _tune_here(
                 tuner = Tuner(findings, runner.start, listener, checked_s=prepared.checked_s)
                 interrupted = tuner.search()
                 outcome = conclude(findings, store, interrupted=interrupted)
-            launch_plan_id = _find_launch_plan_id(store, outcome.plan)
+            launch_plan_id = find_launch_plan_id(store, outcome.plan)
     found = NodeTuneResult(host=hosts.names[0], outcome=outcome, pixel_bytes=prepared.pixel_bytes)
     return TuneResult(
         nodes=(found,),
@@ -206,7 +206,7 @@ def _tune_to_loss(
     )
 
 
-def _find_or_probe_node(store: Store, node: Hardware, listener: Listener) -> Hardware:
+def find_or_probe_node(store: Store, node: Hardware, listener: Listener) -> Hardware:
     """Give this machine as it is today, with stored speeds; measure them where there are none.
 
     The fingerprint leaves out which cores and GPUs this process is shown, and how much memory is
@@ -221,7 +221,8 @@ def _find_or_probe_node(store: Store, node: Hardware, listener: Listener) -> Har
     return measured
 
 
-def _find_launch_plan_id(store: Store, found: StoredPlan) -> int | None:
+def find_launch_plan_id(store: Store, found: StoredPlan) -> int | None:
+    """Give a plan's number where a launch would choose another one by itself."""
     chosen = store.best_plan(
         found.use_case, software=found.software, fingerprint=found.fingerprint, node=found.node
     )

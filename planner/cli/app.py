@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from planner.cli.compare import compare
 from planner.cli.db import db_app
 from planner.cli.grouped_help import GroupedCommand
-from planner.cli.jobs import Detach, jobs_app, submit_command
+from planner.cli.jobs import jobs_app
+from planner.cli.launch import launch
 from planner.cli.options import (
     DEFAULT_DATABASE,
     AllowRoot,
     AsJson,
-    CaseSettings,
     Database,
     DataFolder,
     HostFile,
-    MaybeTuned,
     Mpirun,
-    NeededCase,
     NoWait,
-    Seed,
     SshConfig,
-    faults_option,
-    hosts_option,
     named,
     option,
-    output_option,
-    plan_option,
-    search_option,
     serve_option,
     what_option,
 )
@@ -40,17 +32,14 @@ from planner.cli.report import report
 from planner.cli.runs import runs_app
 from planner.cli.sweeps import sweep_app
 from planner.cli.trials import trials_app
+from planner.cli.tune import tune
 from planner.cli.values import (
     check_data,
     checked_name,
-    duration_s,
     find_hosts,
-    one_of,
-    strategies_named,
 )
 from planner.cli.weights import weights_app
 from planner.errors import UsageError
-from planner.records.job_record import JobKind
 from planner.report.output import start_output
 
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # typer does not export it
@@ -137,334 +126,8 @@ def probe(
     show_probe(found, db, out, quick=quick, data=data, waits=not no_wait)
 
 
-@app.command(cls=GroupedCommand)
-def tune(
-    context: typer.Context,
-    *,
-    use_case: MaybeTuned = None,
-    set: CaseSettings = None,  # noqa: A002 - the name of the option
-    data: DataFolder = None,
-    seed: Seed = 0,
-    epochs: Annotated[
-        int,
-        what_option(
-            "--epochs",
-            help_="Epochs to come, over which compile time is divided.",
-            metavar="N",
-            min=1,
-        ),
-    ] = 10,
-    budget: Annotated[
-        str, search_option("--budget", help_="Time to search: 90, 90s, 5m, 1h.", metavar="DURATION")
-    ] = "5m",
-    trials: Annotated[
-        int | None,
-        search_option("--trials", help_="Try at most so many plans.", metavar="N", min=0),
-    ] = None,
-    strategies: Annotated[
-        str | None, search_option("--strategies", help_="Try only these: a,b,...", metavar="NAMES")
-    ] = None,
-    batch_size: Annotated[
-        int | None,
-        search_option("--batch-size", help_="The only node batch to try.", metavar="N", min=1),
-    ] = None,
-    max_batch: Annotated[
-        int | None,
-        search_option("--max-batch", help_="The largest node batch to try.", metavar="N", min=1),
-    ] = None,
-    precision: Annotated[
-        str,
-        search_option(
-            "--precision", help_="fp32 keeps the numerics; bf16; auto: either.", metavar="PRECISION"
-        ),
-    ] = "fp32",
-    objective: Annotated[
-        str,
-        search_option(
-            "--objective",
-            help_="throughput, or time-to-loss: also by what samples are worth in a batch.",
-            metavar="WHAT",
-        ),
-    ] = "throughput",
-    lr_scaling: Annotated[
-        str,
-        search_option(
-            "--lr-scaling",
-            help_="Learning rate of the plan with its batch: none, linear, sqrt.",
-            metavar="HOW",
-        ),
-    ] = "none",
-    target: Annotated[
-        float | None,
-        search_option("--target", help_="Validation loss to predict the time to.", metavar="LOSS"),
-    ] = None,
-    target_accuracy: Annotated[
-        float | None,
-        search_option(
-            "--target-accuracy",
-            help_="The same for an accuracy, such as 0.9.",
-            metavar="A",
-            min=0,
-            max=1,
-        ),
-    ] = None,
-    no_cache: Annotated[
-        bool,
-        search_option("--no-cache", help_="Decode the files in every epoch; store no pictures."),
-    ] = False,
-    replay: Annotated[
-        Path | None,
-        search_option(
-            "--replay", help_="Search on what trials export wrote; runs nothing.", metavar="FILE"
-        ),
-    ] = None,
-    fresh: Annotated[bool, search_option("--fresh", help_="Ignore earlier trials.")] = False,
-    no_wait: NoWait = False,
-    hosts: HostFile = None,
-    ssh_config: SshConfig = None,
-    mpirun: Mpirun = None,
-    allow_run_as_root: AllowRoot = False,
-    detach: Detach = False,
-    db: Database = DEFAULT_DATABASE,
-    json: AsJson = False,
-    verbose: Annotated[bool, option("--verbose", help_="Say why a strategy is not tried.")] = False,
-) -> None:
-    """Search for the fastest way to train a use case."""
-    from launch.noise_scale.efficiency import LR_SCALINGS
-    from launch.use_cases import make_workload
-    from launch.workload import Workload
-    from planner.plans.objective import OBJECTIVES
-
-    out = start_output("tune", as_json=json)
-    found = find_hosts(hosts, ssh_config, mpirun, allow_root=allow_run_as_root)
-    check_data(data, found)
-    if batch_size is not None and max_batch is not None:
-        raise typer.BadParameter("--batch-size and --max-batch exclude each other: give one")
-    if use_case is None and replay is None:
-        raise UsageError("Missing option '--use-case': see ddlplan tune --help")
-    checked: dict[str, Any] = {
-        "workload": Workload(use_case=str(replay), seed=seed)
-        if use_case is None
-        else make_workload(
-            use_case, settings=set or (), data=data, seed=seed, data_is_here=found.is_local
-        ),
-        "budget_s": duration_s("--budget", budget),
-        "precision": one_of("--precision", precision, ("fp32", "bf16", "auto")),
-        "strategies": strategies_named(strategies),
-        "objective": one_of("--objective", objective, OBJECTIVES),
-        "lr_scaling": one_of("--lr-scaling", lr_scaling, LR_SCALINGS),
-    }
-    if objective == OBJECTIVES[0] and (target, target_accuracy) != (None, None):
-        raise UsageError("--target without --objective time-to-loss: give both")
-    if target is not None and target_accuracy is not None:
-        raise typer.BadParameter("--target and --target-accuracy exclude each other: give one")
-    if objective != OBJECTIVES[0] and replay is not None:
-        raise UsageError(f"--objective {objective} and --replay: records tell no noise scale")
-
-    # Only now: what they import takes a second, and a slip of the finger is answered at once.
-    from planner.tuning.tune_request import TuneRequest
-
-    request = TuneRequest(
-        **checked,
-        trials=trials,
-        batch_size=batch_size,
-        max_batch=max_batch,
-        no_cache=no_cache,
-        fresh=fresh,
-        epochs=epochs,
-        verbose=verbose,
-        target_loss=target,
-        target_accuracy=target_accuracy,
-    )
-    if detach:
-        submit_command(context, JobKind.TUNE, db, out)
-        return
-    if replay is not None:
-        from planner.commands.grids import replay_grid
-
-        replay_grid(request, replay, out)
-        return
-    if not found.is_local:
-        found.access.check_mpirun()
-    from planner.commands.tune import tune as tune_request
-
-    tune_request(request, found, db, out, waits=not no_wait)
-
-
-@app.command(cls=GroupedCommand)
-def launch(
-    context: typer.Context,
-    *,
-    use_case: NeededCase,
-    set: CaseSettings = None,  # noqa: A002 - the name of the option
-    data: DataFolder = None,
-    seed: Seed = 0,
-    epochs: Annotated[
-        int, what_option("--epochs", help_="Times through the data.", metavar="N", min=1)
-    ] = 1,
-    plan: Annotated[
-        int | None, plan_option("--plan", help_="Number of a stored plan.", metavar="ID")
-    ] = None,
-    global_batch: Annotated[
-        int | None,
-        plan_option("--global-batch", help_="Samples per step over all nodes.", metavar="N", min=1),
-    ] = None,
-    lr_scaling: Annotated[
-        str | None,
-        plan_option(
-            "--lr-scaling",
-            help_="Learning rate with the batch: none, linear, sqrt; else as the plan says.",
-            metavar="HOW",
-        ),
-    ] = None,
-    allow_stale: Annotated[
-        bool, plan_option("--allow-stale", help_="Use a plan of other hardware or software.")
-    ] = False,
-    checkpoint: Annotated[
-        Path | None,
-        faults_option(
-            "--checkpoint",
-            help_="Folder for checkpoints of the training.",
-            parser=named,
-            metavar="PATH",
-        ),
-    ] = None,
-    checkpoint_every: Annotated[
-        str | None,
-        faults_option(
-            "--checkpoint-every", help_="How often: 90s, 10m (default).", metavar="DURATION"
-        ),
-    ] = None,
-    resume: Annotated[
-        bool, faults_option("--resume", help_="Go on from the newest checkpoint, with its seed.")
-    ] = False,
-    max_restarts: Annotated[
-        int,
-        faults_option(
-            "--max-restarts",
-            help_="Restarts after accidents; none after an error of your code.",
-            metavar="N",
-            min=0,
-        ),
-    ] = 0,
-    hang_timeout: Annotated[
-        str | None,
-        faults_option(
-            "--hang-timeout",
-            help_="Time without a step that ends the job; by default 20 steps, at least 60s.",
-            metavar="DURATION",
-        ),
-    ] = None,
-    allow_nan: Annotated[
-        bool, faults_option("--allow-nan", help_="Train on where the loss is NaN or infinite.")
-    ] = False,
-    no_noise_scale: Annotated[
-        bool, what_option("--no-noise-scale", help_="Do not measure the gradient noise scale.")
-    ] = False,
-    keep_best: Annotated[
-        bool, faults_option("--keep-best", help_="Keep the weights of the best validation too.")
-    ] = False,
-    hosts: HostFile = None,
-    all_hosts: Annotated[
-        bool, hosts_option("--all-hosts", help_="Use every host, though fewer may be faster.")
-    ] = False,
-    keep_shares: Annotated[
-        bool, hosts_option("--keep-shares", help_="Change no shares while training.")
-    ] = False,
-    wire: Annotated[
-        str,
-        hosts_option(
-            "--wire",
-            help_="Gradients between nodes: fp32, bf16, int8, or top1 (the largest 1 %).",
-            metavar="FORMAT",
-        ),
-    ] = "fp32",
-    all_reduce: Annotated[
-        str,
-        hosts_option(
-            "--all-reduce",
-            help_="How hosts sum gradients: ring, tree, or server (the first one sums).",
-            metavar="WAY",
-        ),
-    ] = "ring",
-    ssh_config: SshConfig = None,
-    mpirun: Mpirun = None,
-    allow_run_as_root: AllowRoot = False,
-    onnx: Annotated[
-        Path | None,
-        output_option(
-            "--onnx",
-            help_="Export the trained model to this ONNX file.",
-            parser=named,
-            metavar="FILE",
-        ),
-    ] = None,
-    tensorboard: Annotated[
-        Path | None,
-        output_option(
-            "--tensorboard",
-            help_="Folder for TensorBoard's event files, one folder a run.",
-            parser=named,
-            metavar="PATH",
-        ),
-    ] = None,
-    dry_run: Annotated[
-        bool, option("--dry-run", help_="Print the commands and start nothing.")
-    ] = False,
-    detach: Detach = False,
-    db: Database = DEFAULT_DATABASE,
-    json: AsJson = False,
-) -> None:
-    """Train with the best stored plan of each node, through mpirun."""
-    from launch.gradient_sync.algorithms import algorithm_names
-    from launch.gradient_sync.wire_formats import wire_format_names
-    from launch.job import CheckpointConfig
-    from launch.noise_scale.efficiency import LR_SCALINGS
-    from launch.use_cases import make_workload
-    from planner.commands.launch import launch as launch_job
-    from planner.jobs.making import LaunchRequest
-
-    out = start_output("launch", as_json=json)
-    if checkpoint_every is not None and checkpoint is None:
-        raise UsageError(
-            f"--checkpoint-every {checkpoint_every} and no --checkpoint: name a folder"
-        )
-    found = find_hosts(hosts, ssh_config, mpirun, allow_root=allow_run_as_root)
-    found.access.check_mpirun()
-    check_data(data, found)
-    request = LaunchRequest(
-        workload=make_workload(
-            use_case, settings=set or (), data=data, seed=seed, data_is_here=found.is_local
-        ),
-        epochs=epochs,
-        plan_id=plan,
-        global_batch=global_batch,
-        wire=one_of("--wire", wire, wire_format_names()),
-        all_reduce=one_of("--all-reduce", all_reduce, algorithm_names()),
-        lr_scaling=None if lr_scaling is None else one_of("--lr-scaling", lr_scaling, LR_SCALINGS),
-        measures_noise=not no_noise_scale,
-        keep_shares=keep_shares,
-        allow_stale=allow_stale,
-        all_hosts=all_hosts,
-        checkpoint=CheckpointConfig(
-            folder=None if checkpoint is None else str(checkpoint),
-            every_s=duration_s("--checkpoint-every", checkpoint_every or "10m"),
-        ),
-        resume=resume,
-        allow_nan=allow_nan,
-        keep_best=keep_best,
-        onnx=onnx,
-        tensorboard=tensorboard,
-        max_restarts=max_restarts,
-        hang_timeout_s=None if hang_timeout is None else duration_s("--hang-timeout", hang_timeout),
-    )
-    if detach:
-        found.access.check_root()
-        submit_command(context, JobKind.LAUNCH, db, out)
-        return
-    launch_job(request, found, db, out, dry_run=dry_run)
-
-
+app.command(cls=GroupedCommand)(tune)
+app.command(cls=GroupedCommand)(launch)
 app.command(cls=GroupedCommand)(compare)
 
 

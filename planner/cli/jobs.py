@@ -87,13 +87,18 @@ def submit_command(context: typer.Context, kind: JobKind, db: str, out: Output) 
     from planner.commands.jobs import submit_job
     from planner.supervision.options import NOT_FOR_JOBS, OPTIONS
 
-    given = {name: value for name, value in context.params.items() if _is_given(context, name)}
+    given = given_options(context)
     for name in NOT_FOR_JOBS:
         if given.get(name) and name not in ("detach", "json"):
             option_name = "--" + name.replace("_", "-")
             raise UsageError(f"--detach and {option_name} exclude each other: give one")
     request = {name: _plain(value) for name, value in given.items() if name in OPTIONS[kind]}
     submit_job(kind, request, db, out)
+
+
+def given_options(context: typer.Context) -> dict[str, Any]:
+    """Give the options that were given, on the command line or by a variable."""
+    return {name: value for name, value in context.params.items() if _is_given(context, name)}
 
 
 def _is_given(context: typer.Context, name: str) -> bool:

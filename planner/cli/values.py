@@ -25,14 +25,22 @@ def duration_s(option: str, text: str) -> float:
 def stored_name(use_case: str) -> str:
     """Give a use case's name as the database has it."""
     from launch.use_cases import resolve
+    from planner.scripts.naming import is_script
 
+    if is_script(use_case):
+        return use_case
     return str(resolve(use_case))
 
 
 def checked_name(use_case: str) -> str:
     """Give the same of one whose file, or module, is there; nothing is imported."""
     from launch.use_cases import make_workload
+    from planner.scripts.naming import is_script
 
+    if is_script(use_case):
+        raise typer.BadParameter(
+            f"--use-case {use_case!r}: no server runs a script: ddlplan tune -- ... does"
+        )
     return make_workload(use_case).use_case
 
 

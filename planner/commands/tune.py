@@ -50,14 +50,22 @@ def _show(result: TuneResult, request: TuneRequest, hosts: Hosts, db: str, out: 
         _show_hosts(result, then, out)
 
 
-def show_here(result: TuneResult, then: str, out: Output) -> None:
-    """Show what was found on one machine."""
+def show_here(result: TuneResult, then: str, out: Output, *, steps: str | None = None) -> None:
+    """Show what was found on one machine.
+
+    Args:
+        result: What was found.
+        then: What to type next.
+        out: Where to write it.
+        steps: How the steps of a script were recognised; ``None`` of a use case.
+    """
     (node,) = result.nodes
     assert node.outcome is not None
     for warning in node.outcome.warnings:
         out.warn(warning)
-    _print_plan(node.outcome, then, result.elapsed_s, out)
-    out.finish(_outcome_json(node.outcome, result.elapsed_s, node.pixel_bytes))
+    _print_plan(node.outcome, then, result.elapsed_s, out, steps)
+    document = _outcome_json(node.outcome, result.elapsed_s, node.pixel_bytes)
+    out.finish(document if steps is None else {**document, "steps": steps})
 
 
 def _show_hosts(result: TuneResult, then: str, out: Output) -> None:
@@ -96,13 +104,17 @@ def _node_json(node: NodeTuneResult, elapsed_s: float) -> dict[str, Any]:
     return head | _outcome_json(node.outcome, elapsed_s, node.pixel_bytes)
 
 
-def _print_plan(outcome: TuneOutcome, then: str, elapsed_s: float, out: Output) -> None:
+def _print_plan(
+    outcome: TuneOutcome, then: str, elapsed_s: float, out: Output, steps: str | None
+) -> None:
     stored = outcome.plan
     rate = stored.throughput_samples_per_s
     interval = f"{rate.low:.1f} to {rate.high:.1f}"
     out.write_line(
         f"best plan  {rate.median:.1f} samples/s ({interval}): {describe_plan(stored.plan)}"
     )
+    if steps is not None:
+        out.write_line(f"steps      {steps}")
     if stored.is_generated:
         out.write_line(f"data       {GENERATED}")
     for compared in stored.comparisons:
@@ -111,9 +123,10 @@ def _print_plan(outcome: TuneOutcome, then: str, elapsed_s: float, out: Output) 
         out.write_line(f"{name:10} {value}")
     if (batch := stored.plan.node_batch) > outcome.default_batch:
         own = outcome.default_batch
+        keeps = own if outcome.defaults is None else outcome.defaults.plan.options.get("batch", own)
         out.write_line(
             f"batch      {batch} in place of {own}: fewer, larger steps, which changes what is "
-            f"learned; --batch-size {own} keeps it"
+            f"learned; --batch-size {keeps} keeps it"
         )
     if outcome.compile_s is not None:
         charged = f"charged over {outcome.epochs} epochs"

@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 
 from planner.errors import UsageError
 from planner.exports.batch_script import batch_script
+from planner.exports.own_scripts import SCRIPT_TEXTS
 from planner.exports.python_module import python_module
 from planner.exports.shell_script import shell_script
 from planner.plans.plain_commands import plain_commands
 from planner.plans.stored_plan import StoredPlan
+from planner.scripts.naming import is_script
 
 JSON = "json"
 """What ``plans import`` reads."""
@@ -55,4 +57,5 @@ def export_text(stored: StoredPlan, text_format: str, stale_reasons: Sequence[st
         text_format: Scripts say in a comment that a plan is stale; command lines cannot.
         stale_reasons: Why it is stale; empty where it is not.
     """
-    return _TEXTS[text_format](stored, stale_reasons)
+    texts = SCRIPT_TEXTS if is_script(stored.use_case) else _TEXTS
+    return texts[text_format](stored, stale_reasons)

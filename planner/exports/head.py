@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from shlex import quote
+from shlex import join, quote
 
 from launch.plan import Plan
 from planner.plans.stored_plan import HERE, StoredPlan
 from planner.quantities import printable
 from planner.report.plan_line import describe_plan
+from planner.scripts.naming import is_script, script_arguments
 
 
 def head_lines(stored: StoredPlan, stale_reasons: Sequence[str] = ()) -> list[str]:
@@ -19,15 +20,28 @@ def head_lines(stored: StoredPlan, stale_reasons: Sequence[str] = ()) -> list[st
     """
     lines = [
         f"Plan {stored.id} of ddlplan: {describe_plan(stored.plan)}",
-        f"Measured with use case {stored.use_case} on {stored.node}.",
+        f"Measured with {_named(stored.use_case)} on {stored.node}.",
     ]
     if stale_reasons:
         lines += [
             f"STALE where it was exported: {'; '.join(stale_reasons).replace(HERE, 'there is')}.",
             "Its times may not hold any more, and ddlplan launch refuses it without --allow-stale.",
-            f"Search again on {stored.node}: ddlplan tune --use-case {quote(stored.use_case)}",
+            f"Search again on {stored.node}: ddlplan tune {_what(stored.use_case)}",
         ]
     return [printable(line) for line in lines]
+
+
+def _named(use_case: str) -> str:
+    if is_script(use_case):
+        return join(script_arguments(use_case))
+    return f"use case {use_case}"
+
+
+def _what(use_case: str) -> str:
+    """Give the words by which a command is told what to tune."""
+    if is_script(use_case):
+        return f"-- {join(script_arguments(use_case))}"
+    return f"--use-case {quote(use_case)}"
 
 
 def settings_of_script(plan: Plan) -> list[str]:

@@ -7,6 +7,7 @@ import shlex
 
 from launch.workload import Workload
 from planner.jobs.hosts import Hosts
+from planner.scripts.naming import is_script, script_arguments
 
 
 def suggest_command(
@@ -27,7 +28,10 @@ def suggest_command(
         hosts: Where, and how they are reached.
     """
     words = ["ddlplan", command]
-    if workload is not None:
+    program = None
+    if workload is not None and is_script(workload.use_case):
+        program = script_arguments(workload.use_case)
+    elif workload is not None:
         words += ["--use-case", workload.use_case]
     if workload is not None and workload.data is not None:
         words += ["--data", workload.data]
@@ -44,4 +48,6 @@ def suggest_command(
         words.append("--allow-run-as-root")
     if db != os.environ.get("DDLPLAN_DB", "planner.db"):
         words += ["--db", db]
+    if program is not None:
+        words += ["--", *program]
     return shlex.join(words)

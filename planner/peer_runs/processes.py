@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import select
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from launch.hosts.host_line import Host
 from launch.hosts.ssh import remote_command
 from launch.reports import Report
 from launch.system.session import defer_signals, end_session
+from launch.workers.log import find_cause
 from planner.peer_runs.supervisor import (
     CommandEnded,
     ProcessesContinued,
@@ -33,7 +33,6 @@ _READ_BYTES = 1 << 16
 _POLL_S = 0.2
 _ANSWER_LIMIT_S = 30.0
 _END_LIMIT_S = 12.0
-_RAISED = re.compile(r"\b(\w*(?:Error|Exception): .+)")
 
 
 class PeerFailedError(Exception):
@@ -213,15 +212,3 @@ def _checked(report: Report, host: str) -> Report:
     cause = find_cause(report.log_tail)
     reason = f"it ended{where}, {how}" + (f": {cause}" if cause else "")
     raise PeerFailedError(reason, report.log_tail)
-
-
-def find_cause(log: str) -> str:
-    """Find the words of a log that say best why something ended.
-
-    The last exception with a message: launchers add ones of their own without. Else the last line
-    that names an error, else the last one.
-    """
-    lines = [line.strip() for line in log.splitlines() if line.strip()]
-    raised = [found[1] for line in lines if (found := _RAISED.search(line))]
-    named = [line for line in lines if "error" in line.lower()]
-    return (raised or named or lines or [""])[-1][:200]

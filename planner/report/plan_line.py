@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 
 from launch.plan import Plan
+from launch.scripts.environment import OWN_SETTINGS
 
 _IN_LAYOUT = ("processes", "threads_per_process", "replicas")
 
@@ -66,7 +67,10 @@ def _changed(plan: Plan, texts: Mapping[str, str]) -> list[str]:
         said.append(texts.get(f"{name}={value}", texts.get(name, f"{name}={value}")).format(value))
     if set(plan.devices) != {"cpu"}:
         said.append(",".join(plan.devices))
-    return said + [f"{name}={value}" for name, value in sorted(plan.options.items())]
+    options = {**plan.options}
+    if options.pop(OWN_SETTINGS, False):
+        said.append("as it is")
+    return said + [f"{name}={value}" for name, value in sorted(options.items())]
 
 
 def _layout(plan: Plan) -> str:

@@ -22,7 +22,7 @@ from planner.search.failures import FailureCounts
 from planner.search.likeness import SimilarTrials
 from planner.search.memory import MemoryModel
 from planner.search.sampler import PLAN, SO_FAR, WEIGHT, PlanSampler
-from planner.search.space import PlanSpace, plan_key
+from planner.search.space import PlanSources, PlanSpace, plan_key
 from planner.trials.result import TrialResult
 from probes import codec
 from probes.hardware import Hardware
@@ -59,7 +59,7 @@ class PlanSearch:
     may be open at once: a later one takes those before it into account.
 
     Args:
-        names: Strategies that may be used.
+        sources: Names of the strategies that may be used, or what plans are drawn from.
         case: What is trained.
         node: Where.
         history: Earlier trials; any order.
@@ -78,7 +78,7 @@ class PlanSearch:
 
     def __init__(
         self,
-        names: Sequence[str],
+        sources: PlanSources,
         case: CaseFacts,
         node: Hardware,
         *,
@@ -93,7 +93,7 @@ class PlanSearch:
         self._worth = worth
         self._over_samples = training_samples
         self._allows = allows
-        self._space = PlanSpace(names, case, node, only)
+        self._space = PlanSpace(sources, case, node, only)
         self._memory = MemoryModel(case, node)
         self._failures = FailureCounts()
         self._starts_s: list[float] = []

@@ -12,11 +12,14 @@ from launch.case_facts import CaseFacts
 from launch.errors import InfeasiblePlanError, InvalidPlanError
 from launch.plan import Plan, Setting
 from launch.strategies import load_strategy
-from launch.strategies._base import Strategy, Suggest
+from launch.strategies._base import PlanSource, Suggest
 from probes import codec
 from probes.hardware import Hardware
 
 STRATEGY = "strategy"
+
+PlanSources = Sequence[str] | Mapping[str, PlanSource]
+"""Names of strategies, or what plans are drawn from by their strategy's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,8 @@ class PlanSpace:
     """The plans of several strategies on one node.
 
     Args:
-        names: Strategies that may be used.
+        sources: Names of the strategies that may be used; or what plans are drawn from, by the name
+            of the strategy that they have.
         case: What is trained; the user's limits are in its choices.
         node: Where.
         only: Parameters of the only plans that there are; ``None``: all that strategies draw.
@@ -47,14 +51,14 @@ class PlanSpace:
 
     def __init__(
         self,
-        names: Sequence[str],
+        sources: PlanSources,
         case: CaseFacts,
         node: Hardware,
         only: Sequence[Mapping[str, Setting]] | None = None,
     ) -> None:
         self.case = case
         self.node = node
-        self.strategies = feasible_strategies(names, case, node)
+        self.strategies = feasible_sources(sources, case, node)
         self._found: dict[tuple[tuple[str, Setting], ...], DrawnPlan | None] = {}
         self._neighbours: dict[str, list[DrawnPlan]] = {}
         guesses = [
@@ -199,31 +203,38 @@ class _CompletedTrial:
         return value
 
 
-def feasible_strategies(
-    names: Sequence[str], case: CaseFacts, node: Hardware
-) -> dict[str, Strategy]:
-    """Load the strategies that can run here.
+def feasible_sources(
+    sources: PlanSources, case: CaseFacts, node: Hardware
+) -> dict[str, PlanSource]:
+    """Give those whose plans can run here.
 
     Raises:
         InfeasiblePlanError: None can.
         UnknownStrategyError: There is no strategy of one of the names.
     """
-    obstacles = find_obstacles(names, case, node)
-    feasible = {name: load_strategy(name) for name in names if name not in obstacles}
+    loaded = _load(sources)
+    obstacles = find_obstacles(loaded, case, node)
+    feasible = {name: source for name, source in loaded.items() if name not in obstacles}
     if not feasible:
         reasons = "; ".join(f"{name}: {obstacle}" for name, obstacle in obstacles.items())
         raise InfeasiblePlanError(f"no strategy can run here: {reasons}")
     return feasible
 
 
-def find_obstacles(names: Sequence[str], case: CaseFacts, node: Hardware) -> dict[str, str]:
-    """Say of the strategies that cannot run here why not.
+def find_obstacles(sources: PlanSources, case: CaseFacts, node: Hardware) -> dict[str, str]:
+    """Say of those whose plans cannot run here why not.
 
     Raises:
         UnknownStrategyError: There is no strategy of one of the names.
     """
-    obstacles = {name: load_strategy(name).obstacle(case, node) for name in names}
+    obstacles = {name: one.obstacle(case, node) for name, one in _load(sources).items()}
     return {name: obstacle for name, obstacle in obstacles.items() if obstacle is not None}
+
+
+def _load(sources: PlanSources) -> Mapping[str, PlanSource]:
+    if isinstance(sources, Mapping):
+        return sources
+    return {name: load_strategy(name) for name in sources}
 
 
 def plan_key(plan: Plan) -> str:

@@ -149,7 +149,7 @@ def _stored(findings: Findings, best: Candidate) -> StoredPlan:
         comparisons=comparisons,
         peak_memory_bytes=best.peak_memory_bytes,
         step_time=fit_measured_steps(best.plan, results),
-        gradient_bytes=findings.case.parameter_bytes,
+        gradient_bytes=findings.case.parameter_bytes or None,
         begins_early=findings.case.updates_in_parts
         and load_strategy(best.plan.strategy).begins_early(best.plan),
         is_generated=findings.case.is_generated,
@@ -178,8 +178,8 @@ def _warn_slower(findings: Findings, stored: StoredPlan) -> str | None:
     given = " and ".join(option for option, value in limits.items() if value)
     remedy = f"leave out {given}" if given else "raise --budget"
     return (
-        f"the plan found is slower than PyTorch's defaults, {format_range(stored.speedup)} times "
-        f"as fast: {remedy}"
+        f"the plan found is slower than {findings.subject.defaults_name}, "
+        f"{format_range(stored.speedup)} times as fast: {remedy}"
     )
 
 

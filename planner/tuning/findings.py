@@ -9,13 +9,12 @@ from dataclasses import replace
 from typing import Protocol
 
 from launch.case_facts import CaseFacts
-from launch.plan import Plan
-from launch.strategies._gpus import cuda_devices, usable_gpus
 from planner.search.plan_search import time_per_sample_s
 from planner.trials.reports import TrialEnded
 from planner.trials.result import Outcome, Role, TrialResult, with_longest_compile
 from planner.tuning.choice import Candidate, choose
 from planner.tuning.study import EarlierTrials, LaterTrials, Study
+from planner.tuning.subject import Subject, TunedCase
 from planner.tuning.tune_request import TuneRequest, choose_from, is_allowed
 from probes.hardware import Hardware
 from probes.timing import Interval
@@ -51,6 +50,7 @@ class Findings:
         trial_store: Where trials are kept.
         worth: Gives by what it divides the times of steps with a batch of so many, where another
             thing than throughput is searched for.
+        subject: What plans are drawn from and compared with; ``None``: the use case.
     """
 
     def __init__(
@@ -61,6 +61,7 @@ class Findings:
         software: Mapping[str, str],
         trial_store: TrialStore,
         worth: Callable[[int], float] = lambda _: 1.0,
+        subject: Subject | None = None,
     ) -> None:
         self.request = request
         self.worth = worth
@@ -68,10 +69,9 @@ class Findings:
         self.node = node
         self.software = software
         self.training_samples = float(request.epochs * case.train_samples)
-        self.baseline_plan = Plan(strategy="sequential", node_batch=case.default_batch)
-        """One core, with the use case's batch."""
-        self.defaults_plan = defaults_plan(case, node)
-        """PyTorch's defaults on this node."""
+        self.subject = subject or TunedCase(case, node)
+        self.baseline_plan = self.subject.baseline_plan
+        self.defaults_plan = self.subject.defaults_plan
         self.study = Study(
             use_case=request.workload.use_case,
             node=node.node,
@@ -215,14 +215,3 @@ class Findings:
             return f"the search ended before a plan within the limits was measured: raise {options}"
         last = (allowed or results)[-1]
         return f"no trial of {len(results)} succeeded, the last one: {last.outcome}, {last.reason}"
-
-
-def defaults_plan(case: CaseFacts, node: Hardware) -> Plan:
-    """Give the plan that PyTorch runs by default: one process, on all cores or on one GPU."""
-    if gpus := usable_gpus(node):
-        devices = cuda_devices(gpus[:1])
-        return Plan(strategy="sequential", node_batch=case.default_batch, devices=devices)
-    cores = node.cpu.usable_cores
-    if cores == 1:
-        return Plan(strategy="sequential", node_batch=case.default_batch)
-    return Plan(strategy="threads", node_batch=case.default_batch, threads_per_process=cores)

@@ -12,7 +12,6 @@ from statistics import fmean
 from launch.case_facts import CaseFacts
 from launch.plan import Plan, Setting
 from launch.reports import Noted
-from launch.strategies import strategy_names
 from planner.errors import CancelledError
 from planner.records.progress import ContenderStanding
 from planner.search.plan_search import WORTHWHILE_GAIN, PlanSearch, Proposal, time_per_sample_s
@@ -23,7 +22,6 @@ from planner.trials.result import Outcome, Role, TrialResult
 from planner.tuning.choice import find_finalists
 from planner.tuning.findings import Findings
 from planner.tuning.race import Entrant, Race
-from planner.tuning.step_times import find_unmeasured_batches
 from planner.tuning.trial_times import TrialTimes
 from planner.tuning.tune_request import allows, limit_choices
 from probes.timing import Interval
@@ -179,7 +177,7 @@ class Tuner:
         if incumbent is None:
             self._leave(defaults)
         search = PlanSearch(
-            self._request.strategies or strategy_names(),
+            self._findings.subject.sources(self._request.strategies),
             self._with_choices(),
             self._findings.node,
             history=self._findings.history(),
@@ -431,11 +429,10 @@ class Tuner:
         other nodes may have.
         """
         findings = self._findings
-        own_batch = findings.case.default_batch
-        fits = best.micro_batches * best.replicas <= own_batch
-        wanted = [(replace(best, node_batch=own_batch), Role.OWN_BATCH)] if fits else []
-        wanted.append((findings.baseline_plan, Role.BASELINE))
-        shares = find_unmeasured_batches(best, findings.current_results())
+        own_batch = findings.subject.at_own_batch(best)
+        compared = ((own_batch, Role.OWN_BATCH), (findings.baseline_plan, Role.BASELINE))
+        wanted = [(plan, role) for plan, role in compared if plan is not None]
+        shares = findings.subject.shares(best, findings.current_results())
         wanted += [(plan, Role.SHARE) for plan in shares]
         found: dict[str, tuple[Plan, Role]] = {}
         limit_s = _LARGEST_RARE_SHARE * self._request.budget_s

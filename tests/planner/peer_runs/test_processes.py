@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from launch.workers.log import find_cause
 from planner.peer_runs.processes import (
     PeerFailedError,
     PeerProcesses,
     SupervisedHost,
-    find_cause,
 )
 from planner.peer_runs.supervisor import TOKEN_VARIABLE, SupervisedCommand, SupervisorRequest
 from planner.peers._reports import PeerBegun, PeerStepDone

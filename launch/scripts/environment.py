@@ -1,0 +1,126 @@
+"""Environment of a script: what a plan sets around a command, none of whose words it changes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from launch.errors import InvalidPlanError
+from launch.plan import Plan, Setting
+from launch.scripts.program import PROCESSES, THREADS, WORKERS, Program
+from launch.system.allocators import allocator_environment, is_preloaded, plain_environment
+from probes.hardware import Hardware
+
+WAIT_POLICIES = ("default", "active", "passive")
+"""What OpenMP's threads do while they wait for work: compute or sleep."""
+
+WAIT_POLICY = "wait_policy"
+OWN_SETTINGS = "own_settings"
+"""Option of a plan that sets nothing: the command as the user runs it now."""
+
+PATCH_PREFIX = "patch_"
+"""Begins the options that change the script: it is no longer the user's."""
+
+_WAITING = {
+    "default": {},
+    # OpenMP's own variable, and that of Intel's and LLVM's run-time libraries:
+    # https://www.openmp.org/spec-html/5.0/openmpse55.html
+    "active": {"OMP_WAIT_POLICY": "ACTIVE", "KMP_BLOCKTIME": "infinite"},
+    "passive": {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"},
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptStart:
+    """What starts a script."""
+
+    command: tuple[str, ...]
+
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables beside those that are there."""
+
+    cores: tuple[int, ...] = ()
+    """Logical cores that all its processes share; empty: those that it has."""
+
+
+def make_start(
+    program: Program,
+    plan: Plan,
+    node: Hardware,
+    environment: Mapping[str, str] = os.environ,
+) -> ScriptStart:
+    """Make the start of a program with a plan, as a user would write it.
+
+    Args:
+        program: Of the user's.
+        plan: With an option for each placeholder.
+        node: This machine.
+        environment: Variables that are there.
+
+    Raises:
+        InvalidPlanError: The node lacks what the plan asks for.
+        ScriptError: The plan leaves a placeholder without a value.
+    """
+    command = program.fill(placeholder_values(program, plan))
+    if plan.options.get(OWN_SETTINGS):
+        return ScriptStart(command=command)
+    plan.check_fits(node.cpu.usable_cores)
+    cores = node.cpu.choose_cores(plan.threads)
+    return ScriptStart(
+        command=command,
+        environment=script_environment(plan, environment),
+        cores=cores if len(cores) < node.cpu.usable_cores else (),
+    )
+
+
+def placeholder_values(program: Program, plan: Plan) -> dict[str, Setting]:
+    """Give the value of each placeholder in a plan."""
+    fields = {
+        PROCESSES: plan.processes,
+        THREADS: plan.threads_per_process,
+        WORKERS: plan.loader_workers,
+    }
+    known: dict[str, Setting] = {**fields, **plan.options}
+    return {name: known[name] for name in program.placeholders if name in known}
+
+
+def script_environment(plan: Plan, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Give the variables that a plan sets.
+
+    Raises:
+        InvalidPlanError: The allocator or the way of waiting is not known here.
+    """
+    found = plain_script_environment(plan)
+    if is_preloaded(plan.allocator):  # by the path that its library has here
+        found |= allocator_environment(plan.allocator, environment)
+    return found
+
+
+def plain_script_environment(plan: Plan) -> dict[str, str]:
+    """Give the same for a file that runs elsewhere: a library is named without its folder.
+
+    Raises:
+        InvalidPlanError: The way of waiting is not known.
+    """
+    waiting = plan.options.get(WAIT_POLICY, "default")
+    if waiting not in _WAITING:
+        raise InvalidPlanError(f"{WAIT_POLICY}={waiting}: choose one of {', '.join(WAIT_POLICIES)}")
+    threads = str(plan.threads_per_process)
+    gpus = list(dict.fromkeys(d.partition(":")[2] for d in plan.devices if d != "cpu"))
+    return {
+        "OMP_NUM_THREADS": threads,
+        "MKL_NUM_THREADS": threads,
+        **({"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if gpus else {}),
+        **_WAITING[str(waiting)],
+        **plain_environment(plan.allocator),
+    }
+
+
+def patches_of(plan: Plan) -> dict[str, Setting]:
+    """Give what a plan changes in the script itself, by name without its prefix."""
+    return {
+        name.removeprefix(PATCH_PREFIX): value
+        for name, value in plan.options.items()
+        if name.startswith(PATCH_PREFIX)
+    }

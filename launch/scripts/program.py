@@ -1,0 +1,288 @@
+"""Program: a command of the user's own, with placeholders for what is varied."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+
+from launch.errors import ScriptError
+from launch.plan import Setting
+
+BATCH, WORKERS, THREADS, PROCESSES = "batch", "workers", "threads", "processes"
+
+_MOST_WORKERS = 4
+_PIECE = re.compile(r"\{\{|\}\}|\{(\w+)\}|[{}]")
+_PYTHON = re.compile(r"python(\d+(\.\d+)*t?)?")
+_VALUE_OPTIONS = ("-W", "-X", "--check-hash-based-pycs")
+"""Options of Python that take the next word."""
+
+_TORCHRUN_MODULES = ("torch.distributed.run", "torch.distributed.launch")
+_TORCHRUN_FLAGS = ("--standalone", "--run-path", "--run_path", "--use-env", "--use_env")
+"""Options of torchrun that take no value."""
+
+
+class ProgramKind(Enum):
+    """How a command starts what trains."""
+
+    PYTHON_FILE = "a Python file"
+    PYTHON_MODULE = "a Python module"
+    PYTHON_CODE = "Python code"
+    TORCHRUN = "torchrun"
+    OTHER = "another program"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ProgramPlace:
+    """Where in the words of a command the program that trains begins."""
+
+    kind: ProgramKind
+
+    begin: int
+    """First word that the shim takes over."""
+
+    options: tuple[str, ...] = ()
+    """What stays in front of the shim of the words that are replaced."""
+
+    words: tuple[str, ...] = ()
+    """What stands there instead, where Python's own words were written together."""
+
+    taken: int = 0
+    """Words that ``words`` replaces."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """A command as the user typed it: a list of arguments, never a line for a shell."""
+
+    arguments: tuple[str, ...]
+    """With ``{placeholders}``; ``{{`` and ``}}`` are braces."""
+
+    choices: Mapping[str, tuple[Setting, ...]] = field(default_factory=dict)
+    """Values by placeholder; the first is the user's own."""
+
+    kind: ProgramKind = ProgramKind.OTHER
+
+    @staticmethod
+    def parse(
+        arguments: Sequence[str],
+        *,
+        cores: int,
+        choices: Mapping[str, Sequence[Setting]] | None = None,
+        is_python: bool = True,
+    ) -> Program:
+        """Read a command.
+
+        Args:
+            arguments: As typed.
+            cores: That can be used: they bound the choices that nobody gave.
+            choices: Values of placeholders. ``batch``, and every name that is not ``workers``,
+                ``threads`` or ``processes``, must be among them.
+            is_python: Whether a Python program trains; if not, whole runs are timed.
+
+        Raises:
+            ScriptError: A placeholder is unknown or has no effect, or no Python program is found.
+        """
+        if not arguments:
+            raise ScriptError("no command after --: write one, such as -- python train.py")
+        given = {name: tuple(values) for name, values in (choices or {}).items()}
+        used = _placeholders(arguments)
+        for name, values in given.items():
+            if name not in used:
+                raise ScriptError(
+                    f"choices {name}={','.join(map(str, values))} and no {{{name}}} in the "
+                    "command: write it where the value belongs"
+                )
+            if not values or len(set(values)) < len(values):
+                raise ScriptError(f"choices {name}={','.join(map(str, values))}: name each once")
+        for name in (BATCH, WORKERS, THREADS, PROCESSES):
+            least = 0 if name == WORKERS else 1
+            wrong = [v for v in given.get(name, ()) if not _is_count(v, least)]
+            if wrong:
+                raise ScriptError(f"{name}={wrong[0]}: use a whole number of at least {least}")
+        defaults = _default_choices(cores)
+        chosen: dict[str, tuple[Setting, ...]] = {}
+        for name in used:
+            if name not in given and name not in defaults:
+                raise ScriptError(
+                    f"placeholder {{{name}}} without choices: add --choices {name}=VALUE,VALUE, "
+                    f"or write {{{{{name}}}}} for the text in braces"
+                )
+            chosen[name] = given.get(name) or defaults[name]
+        kind = _find_place(arguments).kind if is_python else ProgramKind.OTHER
+        if is_python and kind is ProgramKind.OTHER:
+            raise ScriptError(
+                f"program {arguments[0]!r}: no Python program found in the command: begin it with "
+                "python or torchrun, or pass --no-python to time whole runs"
+            )
+        return Program(arguments=tuple(arguments), choices=chosen, kind=kind)
+
+    @property
+    def placeholders(self) -> tuple[str, ...]:
+        """Names of the placeholders, in their order."""
+        return tuple(_placeholders(self.arguments))
+
+    @property
+    def own_values(self) -> dict[str, Setting]:
+        """The user's own value of each placeholder."""
+        return {name: values[0] for name, values in self.choices.items()}
+
+    def __str__(self) -> str:
+        return shlex.join(self.arguments)
+
+    def fill(self, values: Mapping[str, Setting]) -> tuple[str, ...]:
+        """Give the words of the command with these values.
+
+        Raises:
+            ScriptError: A placeholder has no value.
+        """
+
+        def put(found: re.Match[str]) -> str:
+            if found[0] in ("{{", "}}"):
+                return found[0][0]
+            if found[1] not in values:
+                raise ScriptError(f"placeholder {{{found[1]}}} without a value")
+            return str(values[found[1]])
+
+        return tuple(_PIECE.sub(put, word) for word in self.arguments)
+
+    def with_shim(self, words: Sequence[str], shim: Path) -> tuple[str, ...]:
+        """Give a filled command with the shim in front of the program that trains."""
+        place = _find_place(words)
+        if place.kind is ProgramKind.OTHER:
+            return tuple(words)
+        rest = words[place.begin + place.taken :]
+        return (*words[: place.begin], *place.options, str(shim), *place.words, *rest)
+
+    def check(self, words: Sequence[str], folder: Path, path: str | None) -> None:
+        """Check that what a filled command names is there.
+
+        Args:
+            words: The command.
+            folder: In which it is started.
+            path: Its ``PATH``.
+
+        Raises:
+            ScriptError: The program or its file is missing.
+        """
+        name = words[0]
+        found = (folder / name) if "/" in name else shutil.which(name, path=path)
+        if found is None or not Path(found).exists():
+            raise ScriptError(f"program {name!r} not found: check its name and PATH")
+        place = _find_place(words)
+        # A launcher of several hosts may start a file that is elsewhere.
+        if place.kind is ProgramKind.PYTHON_FILE:
+            file = words[place.begin]
+            if not (folder / file).exists():
+                raise ScriptError(f"no file {file!r} in {folder}: check the path")
+
+
+def _is_count(value: Setting, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _default_choices(cores: int) -> dict[str, tuple[Setting, ...]]:
+    powers = tuple(2**power for power in range(cores.bit_length()) if 2**power <= cores)
+    threads = tuple(dict.fromkeys((cores, *powers[::-1])))  # PyTorch's default comes first
+    return {
+        WORKERS: (0, *(count for count in powers if count <= _MOST_WORKERS)),
+        THREADS: threads,
+        PROCESSES: powers,
+    }
+
+
+def _placeholders(arguments: Sequence[str]) -> list[str]:
+    names: dict[str, None] = {}
+    for word in arguments:
+        for found in _PIECE.finditer(word):
+            if found[0] in ("{", "}"):
+                raise ScriptError(
+                    f"argument {word!r} has a brace alone: write {{{{ and }}}} for braces"
+                )
+            if found[1]:
+                names[found[1]] = None
+    return list(names)
+
+
+def _find_place(words: Sequence[str]) -> _ProgramPlace:
+    """Find the program that trains, behind whatever starts it, such as numactl or mpirun."""
+    for number, word in enumerate(words):
+        name = Path(word).name
+        if _PYTHON.fullmatch(name):
+            return _python_place(words, number + 1)
+        if name == "torchrun":
+            return _torchrun_place(words, number + 1)
+        if name == "accelerate" and words[number + 1 : number + 2] == ("launch",):
+            return _first_file(words, number + 2)
+    return _ProgramPlace(kind=ProgramKind.OTHER, begin=len(words))
+
+
+def _python_place(words: Sequence[str], number: int) -> _ProgramPlace:
+    """Find the program behind Python's own options."""
+    while number < len(words) and words[number].startswith("-"):
+        word = words[number]
+        if word in _VALUE_OPTIONS:
+            number += 2
+            continue
+        letters = "" if word.startswith("--") else word[1:]
+        for letter, kind in (("m", ProgramKind.PYTHON_MODULE), ("c", ProgramKind.PYTHON_CODE)):
+            before, found, glued = letters.partition(letter)
+            if not found or not set(before) <= set("bBdEhiIOPqsSuvx"):
+                continue
+            target = [glued] if glued else list(words[number + 1 : number + 2])
+            if not target:
+                raise ScriptError(f"{word} and nothing behind it: name what it runs")
+            if kind is ProgramKind.PYTHON_MODULE and target[0] in _TORCHRUN_MODULES:
+                return _torchrun_place(words, number + (1 if glued else 2))
+            return _ProgramPlace(
+                kind=kind,
+                begin=number,
+                options=(f"-{before}",) if before else (),
+                words=(f"-{letter}", target[0]),
+                taken=1 if glued else 2,
+            )
+        if word == "-":
+            break
+        number += 1
+    if number >= len(words) or words[number] == "-":
+        raise ScriptError("python without a file: its standard input is empty: name a file")
+    return _ProgramPlace(kind=ProgramKind.PYTHON_FILE, begin=number)
+
+
+def _torchrun_place(words: Sequence[str], number: int) -> _ProgramPlace:
+    """Find the script behind torchrun's options."""
+    is_module = False
+    first = number
+    while number < len(words) and words[number].startswith("-"):
+        word = words[number]
+        if word in ("-m", "--module"):
+            is_module = True
+        elif word in ("--no-python", "--no_python"):
+            raise ScriptError(f"torchrun {word}: leave it out, and name the Python file")
+        elif word not in _TORCHRUN_FLAGS and "=" not in word:
+            number += 1
+        number += 1
+    if number >= len(words):
+        raise ScriptError("torchrun without a script: name a file")
+    if not is_module:
+        return _ProgramPlace(kind=ProgramKind.TORCHRUN, begin=number)
+    kept = [word for word in words[first:number] if word not in ("-m", "--module")]
+    # The shim is a file, so torchrun must not take it for a module; it runs the module itself.
+    return _ProgramPlace(
+        kind=ProgramKind.TORCHRUN,
+        begin=first,
+        options=tuple(kept),
+        words=("-m", words[number]),
+        taken=number + 1 - first,
+    )
+
+
+def _first_file(words: Sequence[str], number: int) -> _ProgramPlace:
+    for at in range(number, len(words)):
+        if words[at].endswith(".py"):
+            return _ProgramPlace(kind=ProgramKind.TORCHRUN, begin=at)
+    raise ScriptError("accelerate launch without a file that ends in .py: name one")

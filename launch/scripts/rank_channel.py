@@ -1,0 +1,160 @@
+"""Rank channel: connections from the processes of a script that make steps."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import os
+import secrets
+import socket
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+from launch.scripts.recognition import Fetch, OptimizerEvent, SeenLoader
+
+_READ_BYTES = 1 << 16
+_MOST_LINE_BYTES = 1 << 24
+_CREDENTIALS = struct.Struct("3i")
+
+
+class Rank:
+    """A process that makes steps: what it has told.
+
+    Args:
+        connection: To it.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self.pid, self.rank, self.world = 0, 0, 1
+        self.threads: int | None = None
+        self.is_known = False
+        self.is_async = False
+        self.waits = False
+        self.has_ended = False
+        self.unseen_batches = 0
+        self.optimizers: dict[int, str] = {}
+        self.loaders: dict[int, SeenLoader] = {}
+        self.events: list[OptimizerEvent] = []
+        self._unread = b""
+
+    def permit(self, steps: int, boundary: int) -> None:
+        """Let it make so many steps more.
+
+        Args:
+            steps: Of the optimizer ``boundary``.
+            boundary: -1: of any optimizer.
+        """
+        self.waits = False
+        try:
+            turn = json.dumps({"steps": steps, "boundary": boundary})
+            self.connection.sendall(turn.encode() + b"\n")
+        except OSError:
+            self.has_ended = True
+
+    def read(self, token: str) -> None:
+        """Take what it has told."""
+        try:
+            block = self.connection.recv(_READ_BYTES)
+        except OSError:
+            block = b""
+        if not block:
+            self.has_ended = True
+            return
+        *lines, self._unread = (self._unread + block).split(b"\n")
+        if len(self._unread) > _MOST_LINE_BYTES:
+            self.has_ended = True
+        for line in lines:
+            document = json.loads(line)
+            if self.is_known:
+                self._take(document)
+            elif hmac.compare_digest(str(document.get("token")), token):
+                self.is_known = True
+                self.pid, self.threads = document["pid"], document["threads"]
+                self.rank, self.world = document["rank"], document["world"]
+                self.is_async = document["is_async"]
+            else:
+                self.has_ended = True
+                return
+
+    def _take(self, document: Mapping[str, Any]) -> None:
+        for new in document["news"]:
+            if "optimizer" in new:
+                self.optimizers[new["optimizer"]] = new["name"]
+            else:
+                loader = SeenLoader(workers=new["workers"], batch=new["batch"])
+                self.loaders[new["loader"]] = loader
+        self.events += map(_event, document["events"])
+        self.unseen_batches = document.get("unseen", 0)
+        self.waits = self.waits or document.get("waits", False)
+
+
+class RankChannel:
+    """A socket of this user's processes on this machine, with a token that the shim is given."""
+
+    def __init__(self) -> None:
+        self.token = secrets.token_hex(16)
+        self.address = f"ddlplan-{secrets.token_hex(16)}"
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.socket.bind("\0" + self.address)
+        self.socket.listen(1024)
+        self.socket.setblocking(False)
+        self._all: list[Rank] = []
+
+    @property
+    def ranks(self) -> list[Rank]:
+        """Those that have named themselves, by rank."""
+        known = [rank for rank in self._all if rank.is_known]
+        return sorted(known, key=lambda rank: (rank.rank, rank.pid))
+
+    @property
+    def readable(self) -> list[socket.socket]:
+        """What may have something to read."""
+        return [self.socket, *(rank.connection for rank in self._all if not rank.has_ended)]
+
+    def read(self, file: socket.socket) -> None:
+        """Take what one of `readable` has."""
+        if file is self.socket:
+            self._accept()
+            return
+        for rank in self._all:
+            if rank.connection is file:
+                rank.read(self.token)
+                if rank.has_ended and not rank.is_known:
+                    rank.connection.close()
+                    self._all.remove(rank)
+                return
+
+    def close(self) -> None:
+        """Close all connections."""
+        for rank in self._all:
+            rank.connection.close()
+        self.socket.close()
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self.socket.accept()
+        except BlockingIOError:
+            return
+        packed = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        if _CREDENTIALS.unpack(packed)[1] != os.geteuid():
+            connection.close()
+            return
+        self._all.append(Rank(connection))
+
+
+def _event(values: list[Any]) -> OptimizerEvent:
+    optimizer, time_s, input_s, fetches, backwards, loss, begins = values
+    return OptimizerEvent(
+        optimizer=optimizer,
+        time_s=time_s,
+        input_s=input_s,
+        fetches=tuple(
+            Fetch(loader=loader, size=size, is_training=bool(trains), count=count)
+            for loader, size, trains, count in fetches
+        ),
+        backwards=backwards,
+        loss=loss,
+        begins_epoch=bool(begins),
+    )

@@ -1,0 +1,213 @@
+"""Recognition: what a step of a script is, by what its optimizers and its data loaders do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median_low
+
+from launch.errors import ScriptRefusedError
+
+MOST_EVENTS = 512
+_LEAST_ROUNDS = 3
+"""So many times a pattern has to be seen."""
+
+_LONGEST_ROUND = MOST_EVENTS // (_LEAST_ROUNDS + 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetch:
+    """Batches of one size that a process read from one of its data loaders."""
+
+    loader: int
+    size: int | None
+    """First dimension of the batch; ``None`` where it has no tensor."""
+
+    count: int
+    is_training: bool = True
+    """Whether gradients were recorded then: they are not in a validation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizerEvent:
+    """A step of an optimizer in one process, with what came before it."""
+
+    optimizer: int
+    time_s: float
+    """Since the event before it, or since the turn began."""
+
+    input_s: float = 0.0
+    """Part in which it waited for a data loader."""
+
+    fetches: tuple[Fetch, ...] = ()
+    backwards: int = 0
+    """Calls of ``backward``."""
+
+    loss: float | None = None
+    """Mean of what ``backward`` was called on; at the end of a turn only on a GPU."""
+
+    begins_epoch: bool = False
+    """Whether a data loader was started."""
+
+    @property
+    def trained(self) -> tuple[Fetch, ...]:
+        """Fetches outside of validations."""
+        return tuple(fetch for fetch in self.fetches if fetch.is_training)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenLoader:
+    """A data loader as a process made it."""
+
+    workers: int
+    batch: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecognisedSteps:
+    """What a step of a script is."""
+
+    optimizers: tuple[str, ...]
+    """Classes, in the order of their first steps."""
+
+    boundary: int
+    """The optimizer whose step ends a step of the training."""
+
+    round: tuple[int, ...]
+    """Optimizers that step in a step of the training."""
+
+    batches_per_step: float
+    """Of one process, on average; 0 where no data loader was seen."""
+
+    batch_size: int | None
+    """``None`` where sizes differ or are not seen."""
+
+    ranks: int
+    samples_per_step: int | None
+    """Over all ranks; ``None`` where no data loader was seen."""
+
+    backwards_per_step: int = 1
+    loss: float | None = None
+
+    def __str__(self) -> str:
+        names = _join([self.optimizers[number] for number in dict.fromkeys(self.round)])
+        counts = Counter(self.round)
+        paces = ", ".join(
+            f"{count} of {self.optimizers[number]}" for number, count in counts.items()
+        )
+        first = f"optimizer {names}" if len(counts) == 1 else f"optimizers {names}"
+        if len(counts) > 1:
+            first += f": a step is {paces}"
+        ranks = f" on each of {self.ranks} ranks" if self.ranks > 1 else ""
+        if not self.batches_per_step:
+            passes = self.backwards_per_step
+            each = f" per {passes} backward passes" if passes > 1 else ""
+            return f"{first}, 1 step{each}, batches not seen{ranks}"
+        number = f"{self.batches_per_step:g}"
+        noun = "batch" if number == "1" else "batches"
+        size = "of different sizes" if self.batch_size is None else f"of {self.batch_size}"
+        return f"{first}, 1 step per {number} {noun} {size}{ranks}"
+
+
+def find_round(optimizers: Sequence[int]) -> tuple[int, ...] | None:
+    """Find the shortest pattern in which optimizers step, as far as it shows.
+
+    What comes before the last rounds is start-up, which may differ.
+    """
+    for length in range(1, min(_LONGEST_ROUND, len(optimizers) // _LEAST_ROUNDS) + 1):
+        tail = optimizers[-length * _LEAST_ROUNDS :]
+        # All optimizers seen have to be in it, or it is a part of a longer one.
+        if tail[length:] == tail[:-length] and set(tail) == set(optimizers):
+            return tuple(tail[-length:])
+    return None
+
+
+def recognise(
+    events: Sequence[OptimizerEvent], names: Mapping[int, str], *, ranks: int
+) -> RecognisedSteps | None:
+    """Recognise the steps in the events of one rank; ``None`` where more events are needed.
+
+    Raises:
+        ScriptRefusedError: Optimizers step at such paces that no step can be told.
+    """
+    steps = [event.optimizer for event in events]
+    pattern = find_round(steps)
+    listed = tuple(names.get(number, "Optimizer") for number in range(max(names, default=-1) + 1))
+    if pattern is None:
+        if len(events) < MOST_EVENTS:
+            return None
+        raise ScriptRefusedError(
+            f"optimizers {_join(list(listed))} step without a pattern in {len(events)} steps: "
+            "use --step-regex on a line that it prints"
+        )
+    boundary = _find_boundary(events, pattern)
+    if boundary is None:
+        paces = Counter(pattern)
+        shown = ", ".join(f"{count} of {listed[number]}" for number, count in paces.items())
+        raise ScriptRefusedError(
+            f"optimizers step at different paces, {shown} in a round: no step can be told: "
+            "use --step-regex on a line that it prints"
+        )
+    ends = [at for at, event in enumerate(events) if event.optimizer == boundary]
+    whole = [events[a + 1 : b + 1] for a, b in pairwise(ends[-_LEAST_ROUNDS:])]
+    fetched = [[f for event in step for f in event.trained] for step in whole]
+    sizes = Counter({f.size: 0 for fetches in fetched for f in fetches})
+    for fetch in (f for fetches in fetched for f in fetches):
+        sizes[fetch.size] += fetch.count
+    batches = median_low([sum(f.count for f in fetches) for fetches in fetched])
+    samples = median_low([sum((f.size or 0) * f.count for f in fetches) for fetches in fetched])
+    return RecognisedSteps(
+        optimizers=listed,
+        boundary=boundary,
+        round=pattern,
+        batches_per_step=batches,
+        batch_size=_common_size(sizes),
+        ranks=ranks,
+        samples_per_step=samples * ranks if batches and None not in sizes else None,
+        backwards_per_step=median_low([sum(e.backwards for e in step) for step in whole]),
+        loss=events[-1].loss,
+    )
+
+
+def check_batch(seen: RecognisedSteps, batch: int | None) -> None:
+    """Check that a script uses the batch that it was told.
+
+    Raises:
+        ScriptRefusedError: It uses another one.
+    """
+    if batch is None or seen.samples_per_step is None:
+        return
+    accumulated = max(1, round(seen.batches_per_step))
+    allowed = {batch // parts for parts in (1, seen.ranks, accumulated, seen.ranks * accumulated)}
+    if seen.batch_size not in allowed:
+        found = "of different sizes" if seen.batch_size is None else f"of {seen.batch_size}"
+        raise ScriptRefusedError(
+            f"batch={batch} and the script reads batches {found}: it does not follow {{batch}}"
+        )
+
+
+def _common_size(sizes: Counter[int | None]) -> int | None:
+    """Find the size of whole batches: the last one of an epoch may be smaller."""
+    if not sizes or None in sizes or len(sizes) > 2:
+        return None
+    return max(sizes, key=lambda size: (sizes[size], size or 0))
+
+
+def _find_boundary(events: Sequence[OptimizerEvent], pattern: tuple[int, ...]) -> int | None:
+    """Find the optimizer that steps once in a round, the last before a new batch is read."""
+    counts = Counter(pattern)
+    once = [number for number in pattern if counts[number] == 1]
+    if not once:
+        return None
+    tail = events[-len(pattern) * _LEAST_ROUNDS :]
+    for event, following in pairwise(tail):
+        if event.optimizer in once and following.trained:
+            return event.optimizer
+    return once[-1]
+
+
+def _join(names: Sequence[str]) -> str:
+    *others, last = list(dict.fromkeys(names)) if len(set(names)) > 3 else list(names)
+    return f"{', '.join(others)} and {last}" if others else last

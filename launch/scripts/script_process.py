@@ -1,0 +1,224 @@
+"""Script process: a program of the user's under its supervisor, its output, and the end of all."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from launch.errors import ScriptFailedError
+from launch.scripts.supervisor import ScriptRequest
+from launch.system.process_end import explain_exit
+from launch.system.process_tree import find_descendants
+from launch.system.session import defer_signals
+from launch.workers.log import find_cause, tells_out_of_memory
+from probes import codec
+from probes.memory import oom_kill_count
+
+_TAIL_BYTES = 1 << 16
+_READ_BYTES = 1 << 18
+_PIPE_BYTES = 1 << 20
+_START_LIMIT_S = 60.0
+_INTERRUPT_S, _GRACE_S, _GIVE_UP_S = 1.5, 1.5, 8.0
+_NO_INPUT = ": it reads its standard input, which is empty"
+
+
+class ScriptProcess:
+    """The processes of one start of a script.
+
+    Args:
+        command: What runs.
+        environment: All its variables.
+        folder: Its current folder.
+        layers: Of the overlay that covers it; ``None`` where none does.
+        cores: Cores that its processes share; empty: all.
+        on_line: Receives each whole line of its output, with the time of its arrival.
+
+    Raises:
+        ScriptFailedError: The program cannot be started.
+    """
+
+    def __init__(
+        self,
+        command: tuple[str, ...],
+        environment: Mapping[str, str],
+        folder: Path,
+        *,
+        layers: tuple[str, str] | None = None,
+        cores: tuple[int, ...] = (),
+        on_line: Callable[[str, float], None] | None = None,
+    ) -> None:
+        self._on_line = on_line
+        self._tail = b""
+        self._line = b""
+        self._answers = b""
+        self._oom_kills = oom_kill_count() or 0
+        self.exit_code: int | None = None
+        """Of its first process; ``None`` while that runs."""
+        self.first_pid: int | None = None
+        self._failed: str | None = None
+        reading, writing = os.pipe()
+        self.output: int | None = reading
+        os.set_blocking(reading, False)
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(reading, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        request = ScriptRequest(
+            command=command,
+            environment=environment,
+            folder=str(folder),
+            layers=layers,
+            cores=cores,
+            output=writing,
+            interrupt_s=_INTERRUPT_S,
+            grace_s=_GRACE_S,
+        )
+        try:
+            self._supervisor = subprocess.Popen(
+                [sys.executable, "-P", "-m", "launch.scripts.supervisor"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                pass_fds=(writing,),
+                start_new_session=True,  # Ctrl-C is for us, and we tell it
+            )
+        finally:
+            os.close(writing)
+        assert self._supervisor.stdin is not None
+        assert self._supervisor.stdout is not None
+        self._control, self.answers = self._supervisor.stdin, self._supervisor.stdout
+        try:
+            with contextlib.suppress(BrokenPipeError):
+                self._control.write(codec.encode(request) + b"\n")
+                self._control.flush()
+            give_up = time.monotonic() + _START_LIMIT_S
+            while self.first_pid is None:
+                if self._failed is not None or time.monotonic() > give_up:
+                    raise ScriptFailedError(f"it cannot be started: {self._failed or 'no answer'}")
+                self.read(0.2)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def pids(self) -> list[int]:
+        """Its processes now."""
+        return sorted(find_descendants(self._supervisor.pid))
+
+    @property
+    def output_tail(self) -> str:
+        """The last of what it wrote; bytes that are no text are shown as such."""
+        return self._tail.decode(errors="replace")
+
+    def read(self, timeout_s: float) -> None:
+        """Take what it writes, and how it ends, for at most so long; return after the first."""
+        files = [f for f in (self.output, self.answers.fileno()) if f is not None]
+        for file in select.select(files, [], [], max(0.0, timeout_s))[0]:
+            if file == self.output:
+                self.read_output()
+            else:
+                self._read_answers()
+
+    def read_output(self, most_blocks: int = 1) -> None:
+        """Take what it has written by now."""
+        for _ in range(most_blocks):
+            try:
+                block = os.read(self.output, _READ_BYTES) if self.output is not None else b""
+            except BlockingIOError:
+                return
+            if not block:
+                self._close_output()
+                return
+            self._tail = (self._tail + block)[-_TAIL_BYTES:]
+            if self._on_line is not None:
+                now = time.perf_counter()
+                *lines, self._line = (self._line + block).split(b"\n")
+                self._line = self._line[-_TAIL_BYTES:]
+                for line in lines:
+                    self._on_line(line.decode(errors="replace"), now)
+
+    def suspend(self, ranks: set[int]) -> None:
+        """Stop its processes where they are, so that loaders read nothing ahead.
+
+        Those that have started a rank go on: torchrun has to tell itself that it is alive.
+        """
+        for pid in self.pids:
+            if pid in ranks or not find_descendants(pid) & ranks:
+                _send(pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let processes go on that `suspend` stopped."""
+        for pid in self.pids:
+            _send(pid, signal.SIGCONT)
+
+    def failure(self, why: str = "") -> ScriptFailedError:
+        """Say in one line why it has ended, or ``why`` it counts as failed."""
+        self.read_output(64)
+        tail = self.output_tail
+        killed = self.exit_code == -9 and (oom_kill_count() or 0) > self._oom_kills
+        cause = find_cause(tail)
+        short = killed or tells_out_of_memory(cause) or "MemoryError" in tail[-400:]
+        how = "" if self.exit_code is None else f"it ended, {explain_exit(self.exit_code)}"
+        reason = f"{how}, {why}" if how and why else how or why
+        if self.exit_code:
+            reason += f": {cause}" if cause else ""
+            if "EOFError" in cause:
+                reason += _NO_INPUT
+            if killed:
+                reason += ": out of memory"
+        return ScriptFailedError(_one_line(reason), tail, out_of_memory=short)
+
+    def close(self) -> None:
+        """End all its processes, in bounded time: SIGINT, then SIGTERM, then SIGKILL."""
+        with defer_signals():
+            with contextlib.suppress(OSError):
+                self._control.close()
+            give_up = time.monotonic() + _INTERRUPT_S + _GRACE_S + _GIVE_UP_S
+            while self._supervisor.poll() is None and time.monotonic() < give_up:
+                self.read(0.02)  # or a script that still prints could not end
+                if self.output is None:
+                    time.sleep(0.005)
+            if self._supervisor.poll() is None:
+                for pid in self.pids:
+                    _send(pid, signal.SIGKILL)
+                self._supervisor.kill()
+                self._supervisor.wait()
+            self.read_output(64)
+            self._close_output()
+            self.answers.close()
+
+    def _close_output(self) -> None:
+        if self.output is not None:
+            os.close(self.output)
+            self.output = None
+
+    def _read_answers(self) -> None:
+        block = os.read(self.answers.fileno(), _READ_BYTES)
+        if not block:
+            if self.exit_code is None and self._failed is None:
+                self._failed = "its supervisor has ended"
+                self.exit_code = -9 if self.first_pid is not None else None
+            time.sleep(0.005)
+            return
+        *lines, self._answers = (self._answers + block).split(b"\n")
+        for line in lines:
+            answer = json.loads(line)
+            self.first_pid = answer.get("pid", self.first_pid)
+            self.exit_code = answer.get("ended", self.exit_code)
+            self._failed = answer.get("failed", self._failed)
+
+
+def _send(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,447 @@
+"""Shim: runs a user's program in the user's own Python and tells when its optimizers step.
+
+``python shim.py train.py ARGUMENTS``, ``python shim.py -m module ARGUMENTS`` and
+``python shim.py -c CODE ARGUMENTS`` do what Python would do without the shim. It is one file that
+needs the standard library alone and runs in Pythons from 3.8 on, because the user's environment
+may be another one than ddlplan's. Its settings are in one variable, which it takes out of the
+environment, so that programs which the script starts have nothing of it.
+
+Nothing of torch is imported here: an entry of ``sys.meta_path`` waits until the program does so,
+and then registers torch's own hook on all optimizers. A process has a connection from its first
+step on. At the end of a turn it waits there, inside of the hook, for the next one. Processes that
+make no step, such as loaders of data, never report. Those that multiprocessing starts by spawn or
+forkserver are seen through what it sends them first, those that are forked have the hooks already.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+import weakref
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # so that typing is not loaded in the user's process
+    from typing import Any
+
+VARIABLE = "DDLPLAN_SCRIPT"
+_MODULE = "_ddlplan_shim"
+_INSTALLED = "_ddlplan_installed"
+LOST_CONNECTION = 77
+"""Exit code of a process whose connection the script has closed."""
+
+_FLUSH_S = 0.2
+_MANY_BATCHES = 256
+_WORLD = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+_RANK = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+
+
+class _WatchedProcess:
+    """What this process has done since its last report."""
+
+    def __init__(self, settings: dict[str, str]) -> None:
+        self.settings = settings
+        self.lock = threading.RLock()
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget all: the process is new."""
+        self.pid = os.getpid()
+        self.socket: Any = None
+        self.inode = 0
+        self.unread = b""
+        self.optimizers: Any = weakref.WeakKeyDictionary()
+        self.loaders: Any = weakref.WeakKeyDictionary()
+        self.sources: Any = weakref.WeakKeyDictionary()
+        self.seen_optimizers = self.seen_loaders = 0
+        self.news: list[dict[str, Any]] = []
+        self.events: list[list[Any]] = []
+        self.fetches: dict[tuple[int, int | None, int], int] = {}
+        self.input_s = 0.0
+        self.backwards = 0
+        self.losses: list[Any] = []
+        self.begins_epoch = 0
+        self.untold = 0
+        self.left = 0
+        self.boundary = -1
+        self.last_s = self.flushed_s = time.perf_counter()
+
+    def check_pid(self) -> None:
+        """Begin anew in a process that was forked."""
+        if self.pid != os.getpid():
+            self.lock = threading.RLock()
+            if self.socket is not None:
+                self.socket.close()
+            self.begin()
+
+    def on_step(self, optimizer: Any) -> None:
+        """Note a step of an optimizer; wait where it was the last of a turn."""
+        self.check_pid()
+        with self.lock:
+            number = self.optimizers.get(optimizer)
+            if number is None:
+                number = self.seen_optimizers  # not their number now: some may be gone
+                self.seen_optimizers += 1
+                self.optimizers[optimizer] = number
+                self.news.append({"optimizer": number, "name": type(optimizer).__name__})
+            self.untold = 0
+            if self.socket is None:
+                self.connect()
+            counts = self.boundary < 0 or number == self.boundary
+            is_last = counts and self.left <= 1
+            if is_last:
+                _synchronise()
+            now = time.perf_counter()
+            self.note(number, now)
+            if counts:
+                self.left -= 1
+            if is_last:
+                self.send({"waits": True})
+                self.wait()
+            elif now - self.flushed_s > _FLUSH_S:
+                self.send({})
+
+    def note(self, number: int, now: float) -> None:
+        """Add an event; its loss stays a tensor until it is sent."""
+        fetches = [[*key, count] for key, count in self.fetches.items()]
+        self.events.append(
+            [
+                number,
+                now - self.last_s,
+                self.input_s,
+                fetches,
+                self.backwards,
+                self.losses,
+                self.begins_epoch,
+            ]
+        )
+        self.last_s = now
+        self.fetches, self.losses = {}, []
+        self.input_s, self.backwards, self.begins_epoch = 0.0, 0, 0
+
+    def on_fetch(self, iterator: Any, batch: Any, waited_s: float) -> None:
+        """Note a batch that was read in this process."""
+        self.check_pid()
+        loader, expected = self.sources.get(iterator, (-1, None))
+        size = _size(batch, expected)
+        torch = sys.modules.get("torch")
+        key = (loader, size, int(torch is None or torch.is_grad_enabled()))
+        self.fetches[key] = self.fetches.get(key, 0) + 1
+        self.input_s += waited_s
+        if key[2] and not self.optimizers:
+            self.untold += 1
+            if self.untold == _MANY_BATCHES:
+                self.connect()
+                self.send({"unseen": self.untold})
+
+    def on_loader(self, loader: Any, iterator: Any) -> None:
+        """Note that a data loader was started."""
+        self.check_pid()
+        number = self.loaders.get(loader)
+        if number is None:
+            number = self.seen_loaders
+            self.seen_loaders += 1
+            self.loaders[loader] = number
+            self.news.append(
+                {"loader": number, "workers": loader.num_workers, "batch": loader.batch_size}
+            )
+        self.sources[iterator] = (number, loader.batch_size)
+        self.begins_epoch = 1
+
+    def on_backward(self, loss: Any) -> None:
+        """Note a loss, without what it was computed from."""
+        self.backwards += 1
+        if loss.numel() == 1:
+            self.losses.append(loss.detach())
+
+    def connect(self) -> None:
+        """Connect to who measures, and say who this is."""
+        import socket
+
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.connect("\0" + self.settings["address"])
+        self.socket, self.inode = connection, os.fstat(connection.fileno()).st_ino
+        rank, world = _place_of_rank()
+        torch = sys.modules.get("torch")
+        threads = getattr(torch, "get_num_threads", lambda: None)()
+        hello = {"token": self.settings["token"], "pid": self.pid, "rank": rank}
+        self.write({**hello, "world": world, "threads": threads, "is_async": _uses_gpu()})
+        import atexit
+
+        atexit.register(self.flush)
+        if "multiprocessing.util" in sys.modules:  # whose processes leave without atexit
+            from multiprocessing.util import Finalize
+
+            Finalize(None, self.flush, exitpriority=100)
+
+    def flush(self) -> None:
+        """Send what is left at the end of this process."""
+        if self.pid == os.getpid() and self.events and self.is_open():
+            self.send({})
+
+    def send(self, report: dict[str, Any]) -> None:
+        """Send what has happened since the last report."""
+        events, self.events = self.events, []
+        news, self.news = self.news, []
+        if _uses_gpu() and "waits" not in report:
+            for event in events:
+                event[5] = []  # to read them would wait for the GPU
+        for event in events:
+            values = [float(loss) for loss in event[5]]
+            event[5] = sum(values) / len(values) if values else None
+        self.write({"news": news, "events": events, **report})
+        self.flushed_s = time.perf_counter()
+
+    def write(self, document: dict[str, Any]) -> None:
+        """Write a line. A script that closes all its files has closed ours as well."""
+        if not self.is_open():  # its number may be another file by now
+            os._exit(LOST_CONNECTION)
+        try:
+            self.socket.sendall(json.dumps(document).encode() + b"\n")
+        except OSError:
+            os._exit(LOST_CONNECTION)
+
+    def is_open(self) -> bool:
+        try:
+            return os.fstat(self.socket.fileno()).st_ino == self.inode
+        except (OSError, ValueError):
+            return False
+
+    def wait(self) -> None:
+        """Wait for the next turn."""
+        while b"\n" not in self.unread:
+            block = self.socket.recv(4096)
+            if not block:  # who measures is gone
+                os._exit(0)
+            self.unread += block
+        line, _, self.unread = self.unread.partition(b"\n")
+        turn = json.loads(line.decode())
+        self.left, self.boundary = turn["steps"], turn["boundary"]
+        self.last_s = time.perf_counter()
+
+
+def _synchronise() -> None:
+    if _uses_gpu():
+        sys.modules["torch"].cuda.synchronize()
+
+
+def _uses_gpu() -> bool:
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    return cuda is not None and cuda.is_initialized()
+
+
+def _place_of_rank() -> tuple[int, int]:
+    """Give rank and world size: of torch.distributed, else of what started the process."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank(), distributed.get_world_size()
+    found = [
+        next((int(os.environ[n]) for n in names if os.environ.get(n, "").isdigit()), default)
+        for names, default in ((_RANK, 0), (_WORLD, 1))
+    ]
+    return found[0], found[1]
+
+
+def _size(batch: Any, expected: int | None) -> int | None:
+    """Give the number of samples: the first dimension of the first tensor.
+
+    Where that is not what the data loader makes, as with a tuple of pictures of different sizes,
+    a list of as many as it makes counts.
+    """
+    first = _first_dimension(batch, 0)
+    if expected is not None and first != expected:
+        parts = batch if isinstance(batch, (list, tuple)) else ()
+        for part in (batch, *parts):
+            if isinstance(part, (list, tuple)) and len(part) == expected:
+                return expected
+    return first
+
+
+def _first_dimension(value: Any, depth: int) -> int | None:
+    shape = getattr(value, "shape", None)
+    if shape is not None:
+        return int(shape[0]) if len(shape) else None
+    if depth > 4 or isinstance(value, (str, bytes)):
+        return None
+    if hasattr(value, "values") and hasattr(value, "keys"):
+        parts = list(value.values())
+    elif isinstance(value, (list, tuple)):
+        parts = list(value)
+    else:
+        parts = list(getattr(value, "__dict__", {}).values())
+    for part in parts:
+        found = _first_dimension(part, depth + 1)
+        if found is not None:
+            return found
+    return len(value) if isinstance(value, list) else None
+
+
+class _ImportWatch:
+    """An entry of ``sys.meta_path`` that acts when a module has been imported."""
+
+    def __init__(self, actions: dict[str, Any]) -> None:
+        self.actions = actions
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        action = self.actions.get(name)
+        if action is None:
+            return None
+        for finder in list(sys.meta_path):
+            spec = None if finder is self else finder.find_spec(name, path, target)
+            if spec is not None and spec.loader is not None:
+                loader: Any = spec.loader
+                loader.exec_module = _run_and_act(loader, action)
+                return spec
+        return None
+
+
+def _run_and_act(loader: Any, action: Any) -> Any:
+    run = loader.exec_module
+
+    def run_and_act(module: Any) -> None:
+        del loader.exec_module  # the loader is as it was, for who asks it for its source
+        run(module)
+        action(module)
+
+    return run_and_act
+
+
+class _Installer:
+    """Installs the shim in a process that unpickles it."""
+
+    def __init__(self, settings: dict[str, str]) -> None:
+        self.settings = settings
+
+    def __reduce__(self) -> Any:
+        import runpy
+
+        return runpy.run_path, (__file__, {"SETTINGS": self.settings}, _MODULE)
+
+
+def install(settings: dict[str, str]) -> None:
+    """Watch this process from now on."""
+    if _INSTALLED in sys.modules:
+        return
+    process = _WatchedProcess(settings)
+    sys.modules[_INSTALLED] = type(sys)(_INSTALLED)
+
+    def watch_optimizers(module: Any) -> None:
+        def step_hook(optimizer: Any, _args: Any, _kwargs: Any) -> None:
+            process.on_step(optimizer)
+
+        hook: Any = step_hook
+        hook._torchdynamo_disable = True  # or torch.compile would trace it
+        module.register_optimizer_step_post_hook(hook)
+
+    def watch_loaders(module: Any) -> None:
+        base, loader_class = module._BaseDataLoaderIter, module.DataLoader
+        fetch, start = base.__next__, loader_class.__iter__
+
+        def fetch_and_note(self: Any) -> Any:
+            began = time.perf_counter()
+            batch = fetch(self)
+            process.on_fetch(self, batch, time.perf_counter() - began)
+            return batch
+
+        def start_and_note(self: Any) -> Any:
+            iterator = start(self)
+            process.on_loader(self, iterator)
+            return iterator
+
+        base.__next__, loader_class.__iter__ = fetch_and_note, start_and_note
+
+    def watch_losses(module: Any) -> None:
+        import functools
+
+        backward = module.Tensor.backward
+
+        @functools.wraps(backward)
+        def backward_and_note(self: Any, *args: Any, **kwargs: Any) -> Any:
+            process.on_backward(self)
+            return backward(self, *args, **kwargs)
+
+        module.Tensor.backward = backward_and_note
+
+    def watch_spawn(module: Any) -> None:
+        prepare = module.get_preparation_data
+
+        def prepare_and_install(name: str) -> dict[str, Any]:
+            return {**prepare(name), _MODULE: _Installer(settings)}
+
+        module.get_preparation_data = prepare_and_install
+
+    actions = {
+        "torch.optim.optimizer": watch_optimizers,
+        "torch.utils.data.dataloader": watch_loaders,
+        "torch._tensor": watch_losses,
+        "multiprocessing.spawn": watch_spawn,
+    }
+    for name in list(actions):
+        if name in sys.modules:
+            actions.pop(name)(sys.modules[name])
+    sys.meta_path.insert(0, _ImportWatch(actions))
+
+
+def run(arguments: list[str]) -> None:
+    """Run a program as Python would, in a module ``__main__`` of its own."""
+    import builtins
+    import runpy
+
+    main = type(sys)("__main__")
+    main.__dict__.update(__builtins__=builtins, __annotations__={})
+    sys.modules["__main__"] = main
+    is_safe = getattr(sys.flags, "safe_path", False) or sys.flags.isolated
+    option = arguments[0]
+    if option == "-c":
+        sys.argv = ["-c", *arguments[2:]]
+        if not is_safe:
+            sys.path[0] = ""
+        exec(compile(arguments[1], "<string>", "exec"), main.__dict__)  # noqa: S102
+        return
+    if option == "-m":
+        sys.argv = ["-m", *arguments[2:]]
+        if not is_safe:
+            sys.path[0] = os.getcwd()  # noqa: PTH109
+        runpy._run_module_as_main(arguments[1])  # type: ignore[attr-defined]
+        return
+    sys.argv = list(arguments)
+    if os.path.isdir(option) or option.endswith((".zip", ".pyz")):  # noqa: PTH112
+        if not is_safe:
+            sys.path[0] = option
+        else:
+            sys.path.insert(0, option)
+        runpy._run_module_as_main("__main__", False)  # type: ignore[attr-defined]
+        return
+    import io
+    from importlib.machinery import SourceFileLoader
+
+    try:
+        with io.open_code(os.path.abspath(option)) as file:  # noqa: PTH100
+            source = file.read()
+    except OSError as error:
+        sys.exit(f"python: can't open file {option!r}: [Errno {error.errno}] {error.strerror}")
+    if not is_safe:
+        sys.path[0] = os.path.dirname(os.path.realpath(option))  # noqa: PTH120
+    path = os.path.abspath(option) if sys.version_info >= (3, 9) else option  # noqa: PTH100
+    main.__dict__.update(__file__=path, __cached__=None)
+    main.__loader__ = SourceFileLoader("__main__", path)
+    exec(compile(source, path, "exec", dont_inherit=True), main.__dict__)  # noqa: S102
+
+
+def _hide_shim(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+    """Show an error without the frames of this file."""
+    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+        trace = trace.tb_next
+    sys.__excepthook__(kind, error.with_traceback(trace), trace)
+
+
+if __name__ == "__main__":
+    _settings = os.environ.pop(VARIABLE, None)
+    if _settings:
+        install(json.loads(_settings))
+    sys.excepthook = _hide_shim
+    run(sys.argv[1:])
+elif __name__ == _MODULE:
+    install(globals()["SETTINGS"])  # given by `_Installer`

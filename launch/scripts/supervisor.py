@@ -1,0 +1,149 @@
+"""Supervisor of a script: starts it, adopts what it leaves behind, and ends all of it.
+
+A program, ``python -m launch.scripts.supervisor``. It reads a `ScriptRequest` as the first line of
+stdin. On stdout it tells how the script's first process ended. When stdin ends, because who
+started it says so or is gone, it ends every process below it: a daemon too has it as its parent
+then, because it is their subreaper.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from launch.scripts.private_view import cover
+from launch.system.process_end import die_with_parent, prefer_for_oom_kill
+from launch.system.process_tree import (
+    adopt_orphans,
+    end_descendants,
+    find_descendants,
+    has_ended,
+    reap_orphans,
+)
+from probes import codec
+
+_POLL_S = 0.05
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptRequest:
+    """What a supervisor is to start."""
+
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    """All variables."""
+
+    folder: str
+    layers: tuple[str, str] | None = None
+    """Of the overlay that covers the folder."""
+
+    cores: tuple[int, ...] = ()
+    output: int
+    """Inherited descriptor for what it writes."""
+
+    interrupt_s: float
+    """Time to end after SIGINT, as after Ctrl-C."""
+
+    grace_s: float
+    """Time to end after SIGTERM."""
+
+
+def supervise(request: ScriptRequest) -> None:
+    """Run a script until stdin ends."""
+    adopt_orphans()
+    owner = os.getpid()
+    if request.layers is not None:
+        cover(request.folder, *request.layers)
+
+    def prepare() -> None:  # in the script's process, before it becomes the script
+        die_with_parent(owner, signal.SIGKILL)
+        prefer_for_oom_kill()
+        if request.cores:
+            os.sched_setaffinity(0, request.cores)
+        for number in _SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+
+    try:
+        child = subprocess.Popen(
+            request.command,
+            cwd=request.folder,
+            env=dict(request.environment),
+            stdin=subprocess.DEVNULL,
+            stdout=request.output,
+            stderr=request.output,
+            start_new_session=True,
+            preexec_fn=prepare,  # safe: this process has one thread
+        )
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        _tell({"failed": f"{request.command[0]}: {error}"})
+        return
+    finally:
+        os.close(request.output)
+    _tell({"pid": child.pid})
+    code: int | None = None
+    while not _stdin_has_ended():
+        reap_orphans(child.pid)
+        if code is None and has_ended(child.pid):
+            code = child.wait()
+            _tell({"ended": code})
+    _send(find_descendants(owner), signal.SIGCONT)  # those that stand still between turns
+    if code is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGINT)
+        _await_ends(request.interrupt_s)
+    end_descendants(grace_s=request.grace_s)
+
+
+def _send(pids: set[int], number: int) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _await_ends(limit_s: float) -> None:
+    give_up = time.monotonic() + limit_s
+    while find_descendants(os.getpid()) and time.monotonic() < give_up:
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        time.sleep(0.01)
+
+
+def _stdin_has_ended() -> bool:
+    return bool(select.select([0], [], [], _POLL_S)[0]) and not os.read(0, 4096)
+
+
+def _tell(document: Mapping[str, object]) -> None:
+    with contextlib.suppress(OSError):
+        os.write(1, json.dumps(document).encode() + b"\n")
+
+
+def main() -> None:
+    """Read the request and look after the script."""
+    for number in _SIGNALS:
+        signal.signal(number, lambda *_: sys.exit(0))
+    line = b""
+    while not line.endswith(b"\n"):  # byte by byte: stdin is watched for its end afterwards
+        if not (byte := os.read(0, 1)):
+            return
+        line += byte
+    request = codec.decode(line, ScriptRequest, source="request")
+    try:
+        supervise(request)
+    except OSError as error:
+        _tell({"failed": str(error)})
+    finally:
+        end_descendants(grace_s=0.0)
+
+
+if __name__ == "__main__":
+    main()

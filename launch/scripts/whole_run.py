@@ -1,0 +1,113 @@
+"""Whole run: a program whose steps are not seen; one step is one run from start to end."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from launch.errors import InvalidPlanError, ScriptFailedError
+from launch.plan import Plan
+from launch.scripts.environment import make_start
+from launch.scripts.program import Program
+from launch.scripts.running_script import StepSeen
+from launch.scripts.script_process import ScriptProcess
+from launch.scripts.working_folder import open_working_folder
+from probes.hardware import Hardware
+
+_POLL_S = 0.2
+
+
+class WholeRun:
+    """A program that is run from its start to its end for each step.
+
+    Each run has a private view of the folder of its own. Nothing runs between two steps.
+
+    Args:
+        program: What runs.
+        plan: With an option for each placeholder.
+        node: This machine.
+        folder: The user's current folder.
+        in_place: Whether it runs in the folder itself.
+        on_poll: Called some times a second while it runs; what it raises ends that.
+        environment: Variables of the user.
+    """
+
+    recognised = None
+
+    def __init__(
+        self,
+        program: Program,
+        plan: Plan,
+        node: Hardware,
+        *,
+        folder: Path | None = None,
+        in_place: bool = False,
+        on_poll: Callable[[], None] = lambda: None,
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
+        self._program, self._plan, self._node = program, plan, node
+        self._folder, self._in_place = folder or Path.cwd(), in_place
+        self._on_poll, self._environment = on_poll, environment
+        self.pids: list[int] = []
+        """Its processes: none between two steps."""
+        self.output_tail = ""
+
+    def __enter__(self) -> WholeRun:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def make_steps(self, count: int, *, time_limit_s: float) -> list[StepSeen]:
+        """Run it so many times.
+
+        Args:
+            count: Of the runs.
+            time_limit_s: Wall time for all of them.
+
+        Raises:
+            ScriptError: The command names something that is not there.
+            ScriptFailedError: It failed, or its time is up.
+        """
+        deadline = time.monotonic() + time_limit_s
+        return [self._run(deadline) for _ in range(count)]
+
+    def close(self) -> None:
+        """Do nothing: no process is left after a step."""
+
+    def _run(self, deadline: float) -> StepSeen:
+        try:
+            start = make_start(self._program, self._plan, self._node, self._environment)
+        except InvalidPlanError as error:
+            raise ScriptFailedError(str(error)) from error
+        with open_working_folder(self._folder, in_place=self._in_place) as view:
+            variables = {
+                **self._environment,
+                **start.environment,
+                "TMPDIR": str(view.temporary),
+            }
+            self._program.check(start.command, view.path, variables.get("PATH"))
+            began = time.perf_counter()
+            process = ScriptProcess(
+                start.command, variables, view.path, layers=view.layers, cores=start.cores
+            )
+            try:
+                while process.exit_code is None:
+                    self._on_poll()
+                    left_s = deadline - time.monotonic()
+                    if left_s <= 0:
+                        raise ScriptFailedError(
+                            "not to its end within the time limit: raise --budget",
+                            process.output_tail,
+                            is_time_limit=True,
+                        )
+                    process.read(min(left_s, _POLL_S))
+                time_s = time.perf_counter() - began
+                if process.exit_code != 0:
+                    raise process.failure()
+            finally:
+                process.close()
+                self.output_tail = process.output_tail
+        return StepSeen(time_s=time_s, samples=1)

@@ -1,0 +1,119 @@
+"""Working folder of a measured script: a private view of the user's, removed afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from launch.errors import ScriptError
+
+MOST_COPIED_BYTES = 512 << 20
+_TRY_LIMIT_S = 20.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkingFolder:
+    """Where a script runs."""
+
+    path: Path
+    """Its current folder."""
+
+    temporary: Path
+    """For its temporary files; removed afterwards."""
+
+    layers: tuple[str, str] | None = None
+    """Folders of the overlay that covers ``path``; ``None`` where none does."""
+
+    @property
+    def is_private(self) -> bool:
+        """Whether what the script writes into its folder is gone afterwards."""
+        return self.layers is not None or self.temporary.parent == self.path.parent
+
+
+@contextmanager
+def open_working_folder(
+    folder: Path, *, in_place: bool = False, most_copied_bytes: int = MOST_COPIED_BYTES
+) -> Iterator[WorkingFolder]:
+    """Open a private view of a folder: an overlay where the system has one, else a copy.
+
+    Args:
+        folder: The user's.
+        in_place: Run in the folder itself: the user's word that what the script writes may stay.
+        most_copied_bytes: A larger folder is not copied.
+
+    Raises:
+        ScriptError: There is no overlay here, and the folder is too large for a copy.
+    """
+    folder = folder.resolve()
+    private = Path(tempfile.mkdtemp(prefix="ddlplan-script-"))
+    try:
+        temporary = private / "tmp"
+        temporary.mkdir()
+        if in_place:
+            yield WorkingFolder(path=folder, temporary=temporary)
+            return
+        layers = (private / "upper", private / "work")
+        for layer in layers:
+            layer.mkdir()
+        if not private.is_relative_to(folder) and _can_cover(folder, layers):
+            yield WorkingFolder(
+                path=folder, temporary=temporary, layers=(str(layers[0]), str(layers[1]))
+            )
+            return
+        size = _size_up_to(folder, most_copied_bytes)
+        if private.is_relative_to(folder) or size > most_copied_bytes:
+            raise ScriptError(
+                f"folder {folder} has no private view here (no overlay file system) and more than "
+                f"{most_copied_bytes >> 20} MiB to copy: pass --in-place where the script may write"
+            )
+        copy = private / "copy"
+        shutil.copytree(folder, copy, symlinks=True, ignore_dangling_symlinks=True)
+        yield WorkingFolder(path=copy, temporary=temporary)
+    finally:
+        _remove(private)
+
+
+def _can_cover(folder: Path, layers: tuple[Path, Path]) -> bool:
+    program = Path(__file__).with_name("private_view.py")
+    command = [sys.executable, "-I", str(program), str(folder), *map(str, layers)]
+    try:
+        tried = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_TRY_LIMIT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return tried.returncode == 0
+
+
+def _size_up_to(folder: Path, most_bytes: int) -> int:
+    size = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                size += Path(parent, name).lstat().st_size
+        if size > most_bytes:
+            break
+    return size
+
+
+def _remove(private: Path) -> None:
+    """Remove all, also folders that the overlay or the script has closed to their owner."""
+    for parent, folders, _ in os.walk(private):
+        for name in folders:
+            path = Path(parent, name)
+            if not path.is_symlink():
+                with contextlib.suppress(OSError):
+                    path.chmod(0o700)
+    shutil.rmtree(private, ignore_errors=True)

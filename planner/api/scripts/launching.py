@@ -1,0 +1,242 @@
+"""Launch of a script as it is with its stored plan: in the user's folder, nothing around it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from launch.errors import InvalidPlanError
+from launch.reports import Report, Warned
+from launch.scripts.environment import ScriptStart, make_start, placeholder_values
+from launch.scripts.program import PROCESSES, THREADS, WORKERS, Program
+from launch.system.process_end import explain_exit
+from launch.system.process_identity import ProcessIdentity
+from launch.workload import Workload
+from planner.api.launching import TrainingRecorded
+from planner.errors import (
+    CancelledError,
+    NoDatabaseError,
+    NoPlanError,
+    PlannerError,
+    StalePlanError,
+    TrainingFailedError,
+    UsageError,
+)
+from planner.jobs.hosts import Hosts
+from planner.jobs.suggested_command import suggest_command
+from planner.plans.software import current_software
+from planner.plans.stored_plan import StoredPlan, stale_reasons, utc_now
+from planner.records.training_record import TrainingHost, TrainingRecord, TrainingStatus
+from planner.scripts.foreground import run_in_foreground
+from planner.scripts.naming import STRATEGY, script_name
+from planner.scripts.plan_check import check_script_plan
+from planner.store import Store
+from planner.trials.reports import Listener, ignore
+from probes.hardware import Hardware
+from probes.node import probe
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedScript(Report):
+    """A script that can start. The listener of `launch_script` receives it before that."""
+
+    stored: StoredPlan
+    start: ScriptStart
+    reasons: tuple[str, ...] = ()
+    """Why the plan is stale; used all the same."""
+
+    changed: tuple[str, ...] = ()
+    """Files of the command that were written after the plan was measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptRun:
+    """A script that came to its end."""
+
+    prepared: PreparedScript
+    elapsed_s: float
+    training_id: int | None
+    """Of its row in the database; ``None`` where that could not be written."""
+
+
+def prepare_script(
+    command: Sequence[str],
+    *,
+    db: str = "planner.db",
+    plan_id: int | None = None,
+    allow_stale: bool = False,
+) -> PreparedScript:
+    """Find the plan of a command, and make its start.
+
+    Args:
+        command: As it was tuned: with its placeholders.
+        db: Database with the plans.
+        plan_id: Plan to use, which may be that of another command with the same placeholders.
+        allow_stale: Use a plan of other hardware or software.
+
+    Raises:
+        NoPlanError: None is stored; the message names the command that finds one.
+        StalePlanError: It was made on other hardware or software.
+        InvalidPlanError: It is no plan of a script, or this node lacks what it asks for.
+        UsageError: It has no value for a placeholder.
+        ScriptError: The command names something that is not there.
+    """
+    name, node, software = script_name(command), probe(quick=True), current_software()
+    remedy = _suggest_tune(command, name, db)
+    try:
+        with Store.open(db, create=False) as store:
+            stored = _find(store, name, node, software, plan_id)
+    except NoDatabaseError as error:
+        raise NoPlanError(f"no plan for {name} in {db}: run {remedy}") from error
+    if stored is None:
+        raise NoPlanError(f"no plan for {name} on {node.node}: run {remedy}")
+    plan = stored.plan
+    if plan.strategy != STRATEGY:
+        raise InvalidPlanError(
+            f"plan {stored.id} is for {stored.use_case}, which is no script: choose another"
+        )
+    reasons = stale_reasons(stored, fingerprint=node.fingerprint(), software=software)
+    if reasons and not allow_stale:
+        raise StalePlanError(
+            f"plan {stored.id} is stale, {', '.join(reasons)}: run {remedy}, or pass --allow-stale"
+        )
+    check_script_plan(plan)
+    program = Program(arguments=tuple(command))
+    values = placeholder_values(program, plan)
+    if missing := [one for one in program.placeholders if one not in values]:
+        raise UsageError(f"plan {stored.id} has no value for {{{missing[0]}}}: run {remedy}")
+    start = make_start(program, plan, node)
+    program.check(start.command, Path.cwd(), os.environ.get("PATH"))
+    return PreparedScript(
+        stored=stored,
+        start=start,
+        reasons=tuple(reasons),
+        changed=tuple(_changed_since(start.command, stored.created_at)),
+    )
+
+
+def launch_script(
+    prepared: PreparedScript,
+    *,
+    db: str = "planner.db",
+    listener: Listener = ignore,
+    keeps_stdout: bool = False,
+) -> ScriptRun:
+    """Run a script in the current folder until it ends; its output is its own.
+
+    It has the terminal: Ctrl-C is for the script. The run is a training in the database.
+
+    Args:
+        prepared: What to run.
+        db: Database.
+        listener: Receives `PreparedScript` and warnings.
+        keeps_stdout: Send what it writes on stdout to stderr.
+
+    Raises:
+        TrainingFailedError: It ended with another exit status than 0, or cannot be started.
+        CancelledError: A signal ended it.
+    """
+    listener(prepared)
+    for file in prepared.changed:
+        listener(
+            Warned(
+                message=f"{file} was changed after plan {prepared.stored.id} was measured: tune "
+                "again to know whether it is still the fastest"
+            )
+        )
+    training_id = _begin_row(prepared, db, listener)
+    if training_id is not None:
+        listener(TrainingRecorded(training_id=training_id))
+    began = time.monotonic()
+    state, message = TrainingStatus.FAILED, "it cannot be started"
+    try:
+        code = run_in_foreground(prepared.start, keeps_stdout=keeps_stdout)
+        if code == 0:
+            state, message = TrainingStatus.DONE, ""
+        elif code < 0:
+            state, message = TrainingStatus.CANCELLED, signal.Signals(-code).name
+            if -code not in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                state = TrainingStatus.FAILED
+                listener(Warned(message=f"the script has ended, {explain_exit(code)}"))
+            raise CancelledError(-code)
+        else:
+            message = f"the script has ended, {explain_exit(code)}"
+            raise TrainingFailedError(message)
+    except OSError as error:
+        message = f"{prepared.start.command[0]}: {error.strerror}"
+        raise TrainingFailedError(message) from error
+    finally:
+        _end_row(training_id, db, listener, state, message or None)
+    return ScriptRun(prepared=prepared, elapsed_s=time.monotonic() - began, training_id=training_id)
+
+
+def _suggest_tune(command: Sequence[str], name: str, db: str) -> str:
+    """Give the command that finds a plan, with the choices that only the user knows."""
+    suggested = suggest_command("tune", Workload(use_case=name), db=db, hosts=Hosts.this_machine())
+    unknown = [
+        f"--choices {one}=A,B"
+        for one in Program(arguments=tuple(command)).placeholders
+        if one not in (WORKERS, THREADS, PROCESSES)
+    ]
+    return suggested.replace("ddlplan tune", " ".join(["ddlplan tune", *unknown]), 1)
+
+
+def _find(
+    store: Store, name: str, node: Hardware, software: dict[str, str], plan_id: int | None
+) -> StoredPlan | None:
+    if plan_id is not None:
+        return store.get_plan(plan_id)
+    return store.best_plan(name, fingerprint=node.fingerprint(), node=node.node, software=software)
+
+
+def _changed_since(command: Sequence[str], measured: datetime) -> list[str]:
+    """Give the Python files among the words that are newer than a measurement."""
+    files = [word for word in command if word.endswith(".py") and Path(word).is_file()]
+    return [
+        file for file in files if datetime.fromtimestamp(Path(file).stat().st_mtime, UTC) > measured
+    ]
+
+
+def _begin_row(prepared: PreparedScript, db: str, listener: Listener) -> int | None:
+    stored = prepared.stored
+    rate = stored.throughput_samples_per_s.median
+    node = platform.node()
+    record = TrainingRecord(
+        started_at=utc_now(),
+        use_case=stored.use_case,
+        data=None,
+        seed=0,
+        epochs=1,
+        hosts=(
+            TrainingHost(host=node, plan_id=stored.id, plan=stored.plan, plan_samples_per_s=rate),
+        ),
+        expected_samples_per_s=rate,
+        machine=node,
+        run_directory=str(Path.cwd()),
+        process=ProcessIdentity.of(),
+        heartbeat_at=utc_now(),
+    )
+    try:
+        with Store.open(db, create=False) as store:
+            return store.trainings.add(record).id
+    except PlannerError as error:
+        listener(Warned(message=f"this training is not recorded: {error}"))
+        return None
+
+
+def _end_row(
+    training_id: int | None, db: str, listener: Listener, state: TrainingStatus, error: str | None
+) -> None:
+    if training_id is None:
+        return
+    try:
+        with Store.open(db, create=False) as store:
+            store.trainings.end(training_id, state, error=error)
+    except PlannerError as problem:
+        listener(Warned(message=f"this training is not fully recorded: {problem}"))

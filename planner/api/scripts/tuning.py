@@ -1,0 +1,208 @@
+"""Tuning of a script as it is: its steps are watched from outside, and plans of it raced."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from launch.case_facts import CaseFacts
+from launch.plan import Plan
+from launch.reports import Noted, Warned, Working
+from launch.scripts.program import BATCH, PROCESSES, Program, ProgramKind
+from launch.scripts.running_script import RunningScript
+from launch.scripts.whole_run import WholeRun
+from launch.system.allocators import find_allocators
+from planner.api.tuning import NodeTuneResult, TuneResult, find_launch_plan_id, find_or_probe_node
+from planner.cancellation import Cancellation
+from planner.plans.software import current_software
+from planner.scripts.contender import ScriptContender
+from planner.scripts.naming import digest
+from planner.scripts.plans import ScriptPlans
+from planner.store import Store
+from planner.trials.contender import Contender
+from planner.trials.machine_alone import machine_alone
+from planner.trials.reports import Listener, ignore
+from planner.tuning.conclusion import conclude
+from planner.tuning.findings import Findings
+from planner.tuning.tune import Tuner
+from planner.tuning.tune_request import TuneRequest
+from probes.hardware import Hardware
+from probes.node import probe
+
+_LOOK_SHARE, _LEAST_LOOK_S = 0.5, 60.0
+"""Time in which a script must have shown its steps: a part of the budget, and some at least."""
+
+_WHOLE_RUNS = "none was seen, so whole runs are timed: a run counts as one sample"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TunedScript:
+    """What is tuned: a command of the user's, and how it is watched."""
+
+    program: Program
+
+    step_regex: str | None = None
+    """Lines of its output that end a step, where its optimizer is not to be seen."""
+
+    in_place: bool = False
+    """Run it in the user's folder, where it may write, not in a private view of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptTuneResult:
+    """What a search found for a script."""
+
+    tuned: TuneResult
+
+    steps: str
+    """How its steps were recognised, in a line."""
+
+
+def tune_script(
+    script: TunedScript,
+    request: TuneRequest,
+    *,
+    db: str = "planner.db",
+    listener: Listener = ignore,
+    cancellation: Cancellation | None = None,
+    waits: bool = True,
+) -> ScriptTuneResult:
+    """Search for the fastest way to run a script on this machine, without an edit of it.
+
+    Args:
+        script: The command.
+        request: For how long; its workload has the script's name.
+        db: Database: a path, or ``postgresql+psycopg://user@host/name``.
+        listener: Receives progress, warnings, and each trial.
+        cancellation: Ends the search in order, from any thread.
+        waits: Whether to wait while something else is timed here.
+
+    Raises:
+        MachineBusyError: That is so, and ``waits`` is false.
+        ScriptError: The command cannot be measured as it is written.
+        ScriptFailedError: It makes no steps as the user runs it.
+        NoPlanError: No trial succeeded.
+        StoreError: The database cannot be used.
+        CancelledError: The search was cancelled before any trial had succeeded.
+    """
+    cancellation = cancellation or Cancellation()
+    Store.check_location(db)
+    if (hazard := Store.find_hazard(db)) is not None:
+        listener(Warned(message=hazard))
+    with machine_alone(listener, cancellation, waits=waits):
+        started = time.monotonic()
+        node, software = probe(quick=True), current_software()
+        with _Trials(script, node, cancellation) as run:
+            listener(Working(what="watching the script's first steps"))
+            plans, steps = run.look(request.budget_s)
+            listener(Noted(message=f"steps: {steps}"))
+            with Store.open(db) as store:
+                node = find_or_probe_node(store, node, listener)
+                findings = Findings(
+                    request, _facts(script, plans), node, software, store, subject=plans
+                )
+                tuner = Tuner(findings, run.start, listener, checked_s=time.monotonic() - started)
+                interrupted = tuner.search()
+                outcome = conclude(findings, store, interrupted=interrupted)
+                launch_plan_id = find_launch_plan_id(store, outcome.plan)
+    tuned = TuneResult(
+        nodes=(NodeTuneResult(host=node.node, outcome=outcome),),
+        elapsed_s=time.monotonic() - started,
+        interrupted=outcome.interrupted,
+        launch_plan_id=launch_plan_id,
+    )
+    return ScriptTuneResult(tuned=tuned, steps=steps)
+
+
+class _Trials:
+    """Starts a script under plans. The first start is looked at, and then the first contender."""
+
+    def __init__(self, script: TunedScript, node: Hardware, cancellation: Cancellation) -> None:
+        self._script = script
+        self._node = node
+        self._cancellation = cancellation
+        self._watched: RunningScript | WholeRun | None = None
+        self._own_plan: Plan | None = None
+
+    def __enter__(self) -> _Trials:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._watched is not None:
+            self._watched.close()
+
+    def look(self, budget_s: float) -> tuple[ScriptPlans, str]:
+        """Run the script as it is until its steps are known; give its plans, and say its steps.
+
+        Raises:
+            ScriptError: The command names something that is not there.
+            ScriptFailedError: It makes no steps, or none that can be told.
+        """
+        program, cores = self._script.program, self._node.cpu.usable_cores
+        own = program.own_values
+        batch, processes = int(own.get(BATCH, 1)), int(own.get(PROCESSES, 1))
+        plans = ScriptPlans(
+            program=program,
+            samples=batch,
+            processes=processes,
+            cores=cores,
+            allocators=("default", "retain", *find_allocators()),
+        )
+        self._watched = self._run(plans.own_plan)
+        if isinstance(self._watched, WholeRun):
+            steps = _WHOLE_RUNS
+        elif self._script.step_regex is not None:
+            steps = f"lines of its output that match {self._script.step_regex!r}"
+        else:
+            limit_s = max(_LEAST_LOOK_S, _LOOK_SHARE * budget_s)
+            self._watched.make_steps(1, time_limit_s=limit_s)
+            seen = self._watched.recognised
+            assert seen is not None  # or it had raised
+            steps = str(seen)
+            samples = seen.samples_per_step or batch * seen.ranks
+            plans = replace(plans, samples=max(1, samples // seen.ranks), processes=seen.ranks)
+        self._own_plan = plans.own_plan
+        return plans, steps
+
+    def start(self, plan: Plan) -> Contender:
+        """Start the script under a plan.
+
+        Raises:
+            TrialFailedError: It cannot be started so.
+        """
+        if self._watched is not None and plan == self._own_plan:
+            watched, self._watched = self._watched, None
+            return ScriptContender(plan, lambda _: watched, self._node)
+        return ScriptContender(plan, self._run, self._node)
+
+    def _run(self, plan: Plan) -> RunningScript | WholeRun:
+        script, on_poll = self._script, self._cancellation.check
+        if script.step_regex is None and script.program.kind is ProgramKind.OTHER:
+            return WholeRun(
+                script.program, plan, self._node, in_place=script.in_place, on_poll=on_poll
+            )
+        return RunningScript(
+            script.program,
+            plan,
+            self._node,
+            in_place=script.in_place,
+            step_regex=script.step_regex,
+            on_poll=on_poll,
+        )
+
+
+def _facts(script: TunedScript, plans: ScriptPlans) -> CaseFacts:
+    """Give what a planner knows of a script: of its model and its data that is nothing."""
+    batch = plans.own_plan.node_batch
+    arguments = script.program.arguments
+    return CaseFacts(
+        default_batch=batch,
+        train_samples=batch,
+        validation_samples=0,
+        parameter_count=0,
+        parameter_bytes=0,
+        max_stages=1,
+        digest=digest(arguments, Path.cwd(), step_regex=script.step_regex),
+        allocators=plans.allocators,
+    )

@@ -1,0 +1,130 @@
+"""Command of the user's own behind ``--``, and the options that belong to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from planner.cli.jobs import given_options
+from planner.cli.options import option
+from planner.errors import UsageError
+
+if TYPE_CHECKING:
+    from launch.plan import Setting
+    from launch.scripts.program import Program
+
+Command = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="-- COMMAND",
+        help="A script as it is, in place of --use-case: -- python train.py --batch-size {batch}",
+        show_default=False,
+        rich_help_panel="What to train",
+    ),
+]
+Choices = Annotated[
+    list[str] | None,
+    option(
+        "--choices",
+        help_="Values of a {placeholder}, yours first: batch=32,64,128; may be repeated.",
+        group="A script as it is",
+        metavar="NAME=A,B",
+    ),
+]
+StepRegex = Annotated[
+    str | None,
+    option(
+        "--step-regex",
+        help_="Lines of its output that end a step, where no optimizer can be seen.",
+        group="A script as it is",
+        metavar="REGEX",
+    ),
+]
+NoPython = Annotated[
+    bool,
+    option(
+        "--no-python", help_="Time whole runs: it need not be Python.", group="A script as it is"
+    ),
+]
+InPlace = Annotated[
+    bool,
+    option(
+        "--in-place",
+        help_="Run trials in this folder, where it may write, not in a view of it.",
+        group="A script as it is",
+    ),
+]
+
+
+def make_program(
+    command: Sequence[str],
+    choices: Sequence[str] | None,
+    *,
+    batch_size: int | None,
+    is_python: bool,
+) -> Program:
+    """Read the command and the choices of its placeholders.
+
+    Raises:
+        UsageError: Choices are not written as such, or given twice.
+        ScriptError: The command cannot be measured as it is written.
+    """
+    from launch.scripts.program import Program
+    from probes.node import probe
+
+    found: dict[str, tuple[Setting, ...]] = {}
+    for text in choices or ():
+        name, sign, values = text.partition("=")
+        if not (name and sign and values):
+            raise UsageError(f"--choices {text!r}: write NAME=A,B, such as batch=32,64,128")
+        if name in found:
+            raise UsageError(f"--choices {name}: given twice: name all values at once")
+        found[name] = tuple(_value(value) for value in values.split(","))
+    if batch_size is not None:
+        if "batch" in found:
+            raise UsageError("--batch-size and --choices batch exclude each other: give one")
+        found["batch"] = (batch_size,)
+    cores = probe(quick=True).cpu.usable_cores
+    return Program.parse(command, cores=cores, choices=found, is_python=is_python)
+
+
+def check_options(context: typer.Context, allowed: Mapping[str, Any] | Sequence[str]) -> None:
+    """Refuse options that mean nothing for a script.
+
+    Raises:
+        UsageError: One was given.
+    """
+    for name in given_options(context):
+        if name not in allowed and context.params[name] not in (None, False):
+            raise UsageError(
+                f"--{name.replace('_', '-')} and a command after --: it is for use cases alone: "
+                "leave it out"
+            )
+
+
+def refuse_without_command(context: typer.Context, names: Sequence[str]) -> None:
+    """Refuse options of scripts where there is none.
+
+    Raises:
+        UsageError: One was given.
+    """
+    for name in names:
+        if context.params.get(name):
+            raise UsageError(
+                f"--{name.replace('_', '-')} and no command: write the script after --, such as "
+                "-- python train.py"
+            )
+
+
+def _value(text: str) -> Setting:
+    """Read a value as the number that it is, where writing it again gives the same text."""
+    for kind in (int, float):
+        try:
+            value = kind(text)
+        except ValueError:
+            continue
+        if str(value) == text:
+            return value
+    return text

@@ -1,0 +1,251 @@
+"""Command line of ``ddlplan tune``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from planner.cli.jobs import Detach, submit_command
+from planner.cli.options import (
+    DEFAULT_DATABASE,
+    AllowRoot,
+    AsJson,
+    CaseSettings,
+    Database,
+    DataFolder,
+    HostFile,
+    MaybeTuned,
+    Mpirun,
+    NoWait,
+    Seed,
+    SshConfig,
+    option,
+    search_option,
+    what_option,
+)
+from planner.cli.scripts import (
+    Choices,
+    Command,
+    InPlace,
+    NoPython,
+    StepRegex,
+    check_options,
+    make_program,
+    refuse_without_command,
+)
+from planner.cli.values import check_data, duration_s, find_hosts, one_of, strategies_named
+from planner.errors import UsageError
+from planner.records.job_record import JobKind
+from planner.report.output import Output, start_output
+
+if TYPE_CHECKING:
+    from launch.scripts.program import Program
+
+
+_FOR_SCRIPTS = (
+    *("command", "seed", "budget", "trials", "batch_size", "fresh", "no_wait", "db", "json"),
+    *("choices", "step_regex", "no_python", "in_place"),
+)
+"""Options that a script may have too."""
+
+
+def tune(
+    context: typer.Context,
+    command: Command = None,
+    *,
+    use_case: MaybeTuned = None,
+    set: CaseSettings = None,  # noqa: A002 - the name of the option
+    data: DataFolder = None,
+    seed: Seed = 0,
+    epochs: Annotated[
+        int,
+        what_option(
+            "--epochs",
+            help_="Epochs to come, over which compile time is divided.",
+            metavar="N",
+            min=1,
+        ),
+    ] = 10,
+    budget: Annotated[
+        str, search_option("--budget", help_="Time to search: 90, 90s, 5m, 1h.", metavar="DURATION")
+    ] = "5m",
+    trials: Annotated[
+        int | None,
+        search_option("--trials", help_="Try at most so many plans.", metavar="N", min=0),
+    ] = None,
+    strategies: Annotated[
+        str | None, search_option("--strategies", help_="Try only these: a,b,...", metavar="NAMES")
+    ] = None,
+    batch_size: Annotated[
+        int | None,
+        search_option("--batch-size", help_="The only node batch to try.", metavar="N", min=1),
+    ] = None,
+    max_batch: Annotated[
+        int | None,
+        search_option("--max-batch", help_="The largest node batch to try.", metavar="N", min=1),
+    ] = None,
+    precision: Annotated[
+        str,
+        search_option(
+            "--precision", help_="fp32 keeps the numerics; bf16; auto: either.", metavar="PRECISION"
+        ),
+    ] = "fp32",
+    objective: Annotated[
+        str,
+        search_option(
+            "--objective",
+            help_="throughput, or time-to-loss: also by what samples are worth in a batch.",
+            metavar="WHAT",
+        ),
+    ] = "throughput",
+    lr_scaling: Annotated[
+        str,
+        search_option(
+            "--lr-scaling",
+            help_="Learning rate of the plan with its batch: none, linear, sqrt.",
+            metavar="HOW",
+        ),
+    ] = "none",
+    target: Annotated[
+        float | None,
+        search_option("--target", help_="Validation loss to predict the time to.", metavar="LOSS"),
+    ] = None,
+    target_accuracy: Annotated[
+        float | None,
+        search_option(
+            "--target-accuracy",
+            help_="The same for an accuracy, such as 0.9.",
+            metavar="A",
+            min=0,
+            max=1,
+        ),
+    ] = None,
+    no_cache: Annotated[
+        bool,
+        search_option("--no-cache", help_="Decode the files in every epoch; store no pictures."),
+    ] = False,
+    replay: Annotated[
+        Path | None,
+        search_option(
+            "--replay", help_="Search on what trials export wrote; runs nothing.", metavar="FILE"
+        ),
+    ] = None,
+    fresh: Annotated[bool, search_option("--fresh", help_="Ignore earlier trials.")] = False,
+    no_wait: NoWait = False,
+    hosts: HostFile = None,
+    ssh_config: SshConfig = None,
+    mpirun: Mpirun = None,
+    allow_run_as_root: AllowRoot = False,
+    detach: Detach = False,
+    db: Database = DEFAULT_DATABASE,
+    json: AsJson = False,
+    verbose: Annotated[bool, option("--verbose", help_="Say why a strategy is not tried.")] = False,
+    choices: Choices = None,
+    step_regex: StepRegex = None,
+    no_python: NoPython = False,
+    in_place: InPlace = False,
+) -> None:
+    """Search for the fastest way to train a use case, or to run a script as it is."""
+    if command:
+        out = start_output("tune", as_json=json)
+        check_options(context, _FOR_SCRIPTS)
+        _tune_script(
+            make_program(command, choices, batch_size=batch_size, is_python=not no_python),
+            {
+                "seed": seed,
+                "budget_s": duration_s("--budget", budget),
+                "trials": trials,
+                "fresh": fresh,
+            },
+            step_regex=step_regex,
+            in_place=in_place,
+            db=db,
+            out=out,
+            waits=not no_wait,
+        )
+        return
+    refuse_without_command(context, ("choices", "step_regex", "no_python", "in_place"))
+    from launch.noise_scale.efficiency import LR_SCALINGS
+    from launch.use_cases import make_workload
+    from launch.workload import Workload
+    from planner.plans.objective import OBJECTIVES
+
+    out = start_output("tune", as_json=json)
+    found = find_hosts(hosts, ssh_config, mpirun, allow_root=allow_run_as_root)
+    check_data(data, found)
+    if batch_size is not None and max_batch is not None:
+        raise typer.BadParameter("--batch-size and --max-batch exclude each other: give one")
+    if use_case is None and replay is None:
+        raise UsageError(
+            "Missing option '--use-case', or a command after --: see ddlplan tune --help"
+        )
+    checked: dict[str, Any] = {
+        "workload": Workload(use_case=str(replay), seed=seed)
+        if use_case is None
+        else make_workload(
+            use_case, settings=set or (), data=data, seed=seed, data_is_here=found.is_local
+        ),
+        "budget_s": duration_s("--budget", budget),
+        "precision": one_of("--precision", precision, ("fp32", "bf16", "auto")),
+        "strategies": strategies_named(strategies),
+        "objective": one_of("--objective", objective, OBJECTIVES),
+        "lr_scaling": one_of("--lr-scaling", lr_scaling, LR_SCALINGS),
+    }
+    if objective == OBJECTIVES[0] and (target, target_accuracy) != (None, None):
+        raise UsageError("--target without --objective time-to-loss: give both")
+    if target is not None and target_accuracy is not None:
+        raise typer.BadParameter("--target and --target-accuracy exclude each other: give one")
+    if objective != OBJECTIVES[0] and replay is not None:
+        raise UsageError(f"--objective {objective} and --replay: records tell no noise scale")
+
+    # Only now: what they import takes a second, and a slip of the finger is answered at once.
+    from planner.tuning.tune_request import TuneRequest
+
+    request = TuneRequest(
+        **checked,
+        trials=trials,
+        batch_size=batch_size,
+        max_batch=max_batch,
+        no_cache=no_cache,
+        fresh=fresh,
+        epochs=epochs,
+        verbose=verbose,
+        target_loss=target,
+        target_accuracy=target_accuracy,
+    )
+    if detach:
+        submit_command(context, JobKind.TUNE, db, out)
+        return
+    if replay is not None:
+        from planner.commands.grids import replay_grid
+
+        replay_grid(request, replay, out)
+        return
+    if not found.is_local:
+        found.access.check_mpirun()
+    from planner.commands.tune import tune as tune_request
+
+    tune_request(request, found, db, out, waits=not no_wait)
+
+
+def _tune_script(
+    program: Program,
+    limits: dict[str, Any],
+    *,
+    step_regex: str | None,
+    in_place: bool,
+    db: str,
+    out: Output,
+    waits: bool,
+) -> None:
+    from launch.workload import Workload
+    from planner.api.scripts.tuning import TunedScript
+    from planner.commands.scripts.tune import tune as tune_script
+    from planner.scripts.naming import script_name
+    from planner.tuning.tune_request import TuneRequest
+
+    workload = Workload(use_case=script_name(program.arguments), seed=limits.pop("seed"))
+    script = TunedScript(program=program, step_regex=step_regex, in_place=in_place)
+    tune_script(script, TuneRequest(workload=workload, **limits), db, out, waits=waits)

@@ -1,0 +1,1 @@
+"""The commands ``ddlplan tune -- ...`` and ``ddlplan launch -- ...``."""

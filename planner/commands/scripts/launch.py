@@ -1,0 +1,83 @@
+"""The command ``ddlplan launch -- ...``."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+
+from launch.reports import Report
+from planner.api.launching import TrainingRecorded
+from planner.api.scripts.launching import PreparedScript, launch_script, prepare_script
+from planner.quantities import format_duration
+from planner.records.job_record import JobKind
+from planner.report.live import LiveDisplay
+from planner.report.output import Output
+from planner.report.plan_line import describe_plan
+from planner.supervision.own_job import recorded_job
+
+
+def launch(
+    command: Sequence[str],
+    db: str,
+    out: Output,
+    *,
+    plan_id: int | None,
+    allow_stale: bool,
+    dry_run: bool,
+) -> None:
+    """Run a script with its stored plan, or show what would be started."""
+    prepared = prepare_script(command, db=db, plan_id=plan_id, allow_stale=allow_stale)
+    if dry_run:
+        _describe(prepared, out)
+        return
+    with recorded_job(db, JobKind.LAUNCH) as job:
+        display = LiveDisplay(out)  # not on screen: the terminal is the script's
+
+        def show(report: Report, host: str | None = None, /) -> None:
+            if isinstance(report, PreparedScript):
+                job.report(plan_id=report.stored.id)
+                remark = f" (stale, {', '.join(report.reasons)})" if report.reasons else ""
+                plan = report.stored.plan
+                out.note(f"plan {report.stored.id}{remark}: {describe_plan(plan)}")
+            elif isinstance(report, TrainingRecorded):
+                job.report(training_id=report.training_id)
+            else:
+                display(report, host)
+
+        run = launch_script(prepared, db=db, listener=show, keeps_stdout=out.as_json)
+    stored = prepared.stored
+    out.note(
+        f"done in {format_duration(run.elapsed_s)}; its plan was measured at "
+        f"{stored.throughput_samples_per_s.median:.1f} samples/s"
+    )
+    out.finish(
+        {
+            **_plain(prepared),
+            "elapsed_s": run.elapsed_s,
+            "expected_throughput_samples_per_s": stored.throughput_samples_per_s.median,
+            "training": run.training_id,
+        }
+    )
+
+
+def _describe(prepared: PreparedScript, out: Output) -> None:
+    """Show the command line, with the variables before it."""
+    start = prepared.start
+    assignments = [f"{name}={shlex.quote(value)}" for name, value in start.environment.items()]
+    out.write_line(f"plan       {prepared.stored.id}: {describe_plan(prepared.stored.plan)}")
+    cores = ",".join(map(str, start.cores or sorted(os.sched_getaffinity(0))))
+    out.write_line(f"cores      {cores}")
+    out.write_line(f"command    {' '.join([*assignments, shlex.join(start.command)])}")
+    out.finish(_plain(prepared))
+
+
+def _plain(prepared: PreparedScript) -> dict[str, object]:
+    """Give what runs under the names that scripts rely on."""
+    start = prepared.start
+    return {
+        "plan": prepared.stored.to_json(stale=bool(prepared.reasons)),
+        "command": list(start.command),
+        "environment": dict(start.environment),
+        "cores": list(start.cores),
+    }

@@ -1,0 +1,93 @@
+"""Plans of scripts as files that run the script without ddlplan: its command, and variables."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+
+from launch.scripts.environment import OWN_SETTINGS, placeholder_values, plain_script_environment
+from launch.scripts.program import Program
+from planner.exports.head import head_lines
+from planner.exports.shell_script import exports
+from planner.plans.stored_plan import StoredPlan
+from planner.scripts.naming import script_arguments
+
+
+def _command(stored: StoredPlan) -> tuple[str, ...]:
+    program = Program(arguments=tuple(script_arguments(stored.use_case)))
+    return program.fill(placeholder_values(program, stored.plan))
+
+
+def _variables(stored: StoredPlan) -> Mapping[str, str]:
+    is_own = bool(stored.plan.options.get(OWN_SETTINGS))
+    return {} if is_own else plain_script_environment(stored.plan)
+
+
+def _line(stored: StoredPlan, _: Sequence[str]) -> str:
+    """Give the command as one line; what starts its processes is in it already."""
+    assigned = [f"{name}={shlex.quote(value)}" for name, value in _variables(stored).items()]
+    return " ".join([*assigned, shlex.join(_command(stored))]) + "\n"
+
+
+def _run_lines(stored: StoredPlan) -> list[str]:
+    return [
+        "set -eu",
+        *exports(_variables(stored)),
+        f'exec {shlex.join(_command(stored))} "$@"',
+    ]
+
+
+def _shell(stored: StoredPlan, stale_reasons: Sequence[str]) -> str:
+    lines = [
+        "#!/bin/sh",
+        *(f"# {line}" for line in head_lines(stored, stale_reasons)),
+        "# It runs without ddlplan; words behind it are passed on:  sh plan.sh MORE_ARGUMENTS",
+        *_run_lines(stored),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _batch(stored: StoredPlan, stale_reasons: Sequence[str]) -> str:
+    lines = [
+        "#!/bin/bash",
+        *(f"# {line}" for line in head_lines(stored, stale_reasons)),
+        "# Submit it from the script's folder, where the environment of PyTorch is active:",
+        "#   sbatch plan.sbatch MORE_ARGUMENTS",
+        f"#SBATCH --job-name=plan-{stored.id}",
+        "#SBATCH --nodes=1",
+        "#SBATCH --ntasks-per-node=1",
+        f"#SBATCH --cpus-per-task={stored.plan.threads}",
+        "#SBATCH --time=04:00:00",
+        *_run_lines(stored),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _python(stored: StoredPlan, stale_reasons: Sequence[str]) -> str:
+    lines = [
+        *(f"# {line}" for line in head_lines(stored, stale_reasons)),
+        "# python plan_settings.py MORE_ARGUMENTS  runs the script, without ddlplan.",
+        "import os",
+        "import sys",
+        "",
+        f"ENVIRONMENT = {json.dumps(dict(_variables(stored)), indent=4)}",
+        f"COMMAND = {json.dumps(_command(stored), indent=4)}",
+        "",
+        'if __name__ == "__main__":',
+        '    preloaded = (ENVIRONMENT.get("LD_PRELOAD"), os.environ.get("LD_PRELOAD"))',
+        "    if any(preloaded):",
+        '        ENVIRONMENT["LD_PRELOAD"] = ":".join(filter(None, preloaded))',
+        "    os.execvpe(COMMAND[0], [*COMMAND, *sys.argv[1:]], {**os.environ, **ENVIRONMENT})",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+SCRIPT_TEXTS: Mapping[str, Callable[[StoredPlan, Sequence[str]], str]] = {
+    "mpirun": _line,
+    "torchrun": _line,
+    "sbatch": _batch,
+    "shell": _shell,
+    "python": _python,
+}
+"""By format: as of plans of use cases."""

@@ -1,0 +1,96 @@
+"""Script contender: a script under a plan that makes steps when it has its turn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from launch.errors import InvalidPlanError, ScriptError, ScriptFailedError
+from launch.plan import Plan
+from launch.reports import StepDone
+from launch.scripts.running_script import RunningScript
+from launch.scripts.whole_run import WholeRun
+from planner.trials.contender import TrialFailedError
+from planner.trials.result import Outcome
+from probes.disturbance import Disturbance, DisturbanceWatch
+from probes.hardware import Hardware
+from probes.usage import find_group, resident_bytes
+
+StartScript = Callable[[Plan], RunningScript | WholeRun]
+"""Starts the processes of a script under a plan."""
+
+
+class ScriptContender:
+    """A script that runs under a plan: a `planner.trials.contender.Contender`.
+
+    Args:
+        plan: Whose ``node_batch`` is what each of its steps has to train.
+        start: Starts it.
+        node: This machine.
+
+    Raises:
+        TrialFailedError: It cannot be started here.
+    """
+
+    def __init__(self, plan: Plan, start: StartScript, node: Hardware) -> None:
+        self.peak_memory_bytes: int | None = None
+        self.compile_s: float | None = None
+        self.disturbance: Disturbance | None = None
+        self._plan = plan
+        self._watch = DisturbanceWatch(node.cpu)
+        self._made = 0
+        try:
+            self._script = start(plan)
+        except ScriptFailedError as error:
+            raise _failed(error) from error
+        except (InvalidPlanError, ScriptError) as error:
+            raise TrialFailedError(Outcome.CRASH, str(error)) from error
+
+    def make_steps(self, count: int, *, time_limit_s: float) -> Sequence[StepDone]:
+        """Make so many steps; see `planner.trials.contender.Contender.make_steps`."""
+        self._watch.begin()
+        try:
+            seen = self._script.make_steps(count, time_limit_s=time_limit_s)
+        except ScriptFailedError as error:
+            raise _failed(error) from error
+        except ScriptError as error:
+            raise TrialFailedError(Outcome.CRASH, str(error)) from error
+        pids = find_group(*self._script.pids)
+        self.disturbance = self._watch.end(pids)
+        used = resident_bytes(pids) or 0
+        self.peak_memory_bytes = max(self.peak_memory_bytes or 0, used) or None
+        steps = []
+        for step in seen:
+            self._check_samples(step.samples)
+            self._made += 1
+            steps.append(
+                StepDone(
+                    step=self._made,
+                    epoch=1,
+                    time_s=step.time_s,
+                    samples=self._plan.node_batch,
+                    loss=math.nan,
+                    input_s=step.input_s or 0.0,
+                )
+            )
+        return steps
+
+    def close(self) -> None:
+        """End all its processes."""
+        self._script.close()
+
+    def _check_samples(self, samples: int | None) -> None:
+        """Refuse a script that trains another batch than the plan says: its rate would be wrong."""
+        if samples is not None and samples > self._plan.node_batch:
+            raise TrialFailedError(
+                Outcome.CRASH,
+                f"a step of {samples} samples, and node_batch={self._plan.node_batch} by the "
+                "plan: the script does not follow {batch}",
+            )
+
+
+def _failed(error: ScriptFailedError) -> TrialFailedError:
+    outcome = Outcome.OUT_OF_MEMORY if error.out_of_memory else Outcome.CRASH
+    if error.is_time_limit:
+        outcome = Outcome.TIME_LIMIT
+    return TrialFailedError(outcome, error.reason, error.log_tail or None)

@@ -1,0 +1,43 @@
+"""Names of scripts: how a command of the user's own is spelled where a use case has its name."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+PREFIX = "script:"
+STRATEGY = "script"
+"""Strategy of the plans of scripts. No file builds it: the script itself makes the steps."""
+
+
+def script_name(arguments: Sequence[str]) -> str:
+    """Give the name under which a command is stored, as it was typed."""
+    return PREFIX + shlex.join(arguments)
+
+
+def is_script(use_case: str) -> bool:
+    """Tell whether a name is that of a script."""
+    return use_case.startswith(PREFIX)
+
+
+def script_arguments(use_case: str) -> list[str]:
+    """Give the words of the command that a name was made of."""
+    return shlex.split(use_case.removeprefix(PREFIX))
+
+
+def digest(arguments: Sequence[str], folder: Path, *, step_regex: str | None = None) -> str:
+    """Give a text that changes with the command, the files that it names, and how steps are seen.
+
+    Files of Python alone count: data are large, and a log that the script writes is not the script.
+    """
+    found = hashlib.sha256()
+    settings = [list(arguments), step_regex]
+    found.update(json.dumps(settings).encode())
+    for word in arguments:
+        file = folder / word
+        if word.endswith(".py") and file.is_file():
+            found.update(file.read_bytes())
+    return f"sha256:{found.hexdigest()}"

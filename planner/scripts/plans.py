@@ -1,0 +1,140 @@
+"""Plans of scripts: what is drawn, and what they are compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from launch.case_facts import CaseFacts
+from launch.plan import Plan, Setting
+from launch.scripts.environment import OWN_SETTINGS, WAIT_POLICIES, WAIT_POLICY
+from launch.scripts.program import BATCH, PROCESSES, THREADS, WORKERS, Program
+from launch.strategies._base import PlanSource
+from planner.scripts.naming import STRATEGY
+from planner.search.space import PlanSources
+from planner.trials.result import TrialResult
+
+if TYPE_CHECKING:
+    from launch.strategies._base import Suggest
+    from probes.hardware import Hardware
+
+_FIELDS = (BATCH, WORKERS, THREADS, PROCESSES)
+"""Placeholders whose values are fields of a plan; those of the others are options."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptPlans(PlanSource):
+    """Plans of one script on one node."""
+
+    program: Program
+
+    samples: int
+    """Of a step of one process with the user's own values, as they were seen."""
+
+    processes: int
+    """That train with the user's own values."""
+
+    cores: int
+    allocators: tuple[str, ...] = ("default", "retain")
+    defaults_name: str = "the script as it is"
+
+    @property
+    def own_plan(self) -> Plan:
+        """The script as it is: nothing of its environment is set."""
+        own = self.program.own_values
+        threads = own.get(THREADS, max(1, self.cores // self.processes))
+        return Plan(
+            strategy=STRATEGY,
+            node_batch=self.samples * self.processes,
+            processes=self.processes,
+            threads_per_process=int(threads),
+            loader_workers=int(own.get(WORKERS, 0)),
+            options={OWN_SETTINGS: True, **self._options(own)},
+        )
+
+    def obstacle(self, case: CaseFacts, node: Hardware) -> str | None:
+        """Give none: a script that does not run was refused before."""
+        return None
+
+    def suggest(self, trial: Suggest, case: CaseFacts, node: Hardware) -> Plan:
+        """Draw what the environment sets, and the value of each placeholder."""
+
+        def draw(name: str, choices: Sequence[Setting]) -> Setting:
+            value: Setting = trial.suggest_categorical(f"{STRATEGY}.{name}", tuple(choices))
+            return value
+
+        choices = self.program.choices
+        processes = int(draw("processes", choices.get(PROCESSES, (self.processes,))))
+        batch = draw("node_batch", self._batches())
+        threads = draw("threads_per_process", choices.get(THREADS, _powers(self.cores)))
+        workers = draw("loader_workers", choices.get(WORKERS, (0,)))
+        allocator = draw("allocator", self.allocators)
+        waiting = draw(WAIT_POLICY, WAIT_POLICIES)
+        others = {name: draw(name, choices[name]) for name in choices if name not in _FIELDS}
+        if BATCH in choices:
+            others[BATCH] = choices[BATCH][self._batches().index(int(batch))]
+        if waiting != WAIT_POLICIES[0]:
+            others[WAIT_POLICY] = waiting
+        return Plan(
+            strategy=STRATEGY,
+            processes=processes,
+            threads_per_process=int(threads),
+            node_batch=int(batch) * processes,
+            loader_workers=int(workers),
+            allocator=str(allocator),
+            options=others,
+        )
+
+    def first_guesses(self, case: CaseFacts, node: Hardware) -> list[dict[str, Setting]]:
+        """Name the user's own values, with all cores and memory that is kept."""
+        own = self.program.own_values
+        guess: dict[str, Setting] = {
+            "processes": own.get(PROCESSES, self.processes),
+            "node_batch": self.samples,
+            "threads_per_process": own.get(THREADS, max(1, self.cores // self.processes)),
+            "loader_workers": own.get(WORKERS, 0),
+            "allocator": "retain",
+            WAIT_POLICY: WAIT_POLICIES[0],
+            **{name: value for name, value in own.items() if name not in _FIELDS},
+        }
+        return [{f"{STRATEGY}.{name}": value for name, value in guess.items()}]
+
+    @property
+    def defaults_plan(self) -> Plan:
+        """The script as it is."""
+        return self.own_plan
+
+    @property
+    def baseline_plan(self) -> Plan | None:
+        """Give none: what one core would take, nobody who has a script asks."""
+        return None
+
+    def sources(self, names: Sequence[str] | None) -> PlanSources:
+        """Give this: the one kind of plans that a script has."""
+        return {STRATEGY: self}
+
+    def at_own_batch(self, plan: Plan) -> Plan | None:
+        """Give a plan with the user's own batch."""
+        own = self.program.own_values
+        options = {**plan.options, **({BATCH: own[BATCH]} if BATCH in own else {})}
+        return replace(plan, node_batch=self.samples * plan.processes, options=options)
+
+    def shares(self, plan: Plan, results: Sequence[TrialResult]) -> list[Plan]:
+        """Give none: a script has no share of a job with other nodes."""
+        return []
+
+    def _batches(self) -> tuple[int, ...]:
+        """Give the samples of a step of one process for each choice of the batch."""
+        batches = [int(value) for value in self.program.choices.get(BATCH, (1,))]
+        return tuple(self.samples * batch // batches[0] for batch in batches)
+
+    def _options(self, values: Mapping[str, Setting]) -> dict[str, Setting]:
+        kept = (BATCH, *(name for name in values if name not in _FIELDS))
+        return {name: values[name] for name in kept if name in values}
+
+
+def _powers(cores: int) -> tuple[int, ...]:
+    """Give numbers of threads: all cores, and by halving."""
+    powers = [2**power for power in range(cores.bit_length()) if 2**power <= cores]
+    return tuple(dict.fromkeys((cores, *reversed(powers))))

@@ -1,0 +1,147 @@
+"""Broken and odd programs, with what is said of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+STEPS = """
+import time
+from torch.optim.optimizer import SGD
+optimizer = SGD()
+def steps():
+    while True:
+        time.sleep(0.001)
+        optimizer.step()
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Odd:
+    source: str = ""
+    says: str | None = None
+    """A part of the line; ``None``: it makes its steps."""
+    command: tuple[str, ...] = ("{python}", "train.py")
+    time_limit_s: float = 30.0
+    files: dict[str, str] = field(default_factory=dict)
+
+
+ODD = {
+    "has a syntax error": Odd(source="def (", says="SyntaxError: invalid syntax"),
+    "exits at once": Odd(source="", says="no step of an optimizer seen"),
+    "exits with a number": Odd(source="import sys; sys.exit(3)", says="exit code 3"),
+    "exits early and well": Odd(
+        source=STEPS + "optimizer.step()\nimport sys\nsys.exit(0)", says="exit code 0"
+    ),
+    "leaves by os._exit": Odd(source="import os; os._exit(7)", says="exit code 7"),
+    "leaves by os._exit after a step": Odd(
+        source=STEPS + "optimizer.step()\nimport os\nos._exit(0)", says="exit code 0"
+    ),
+    "reads stdin": Odd(source="input()", says="standard input, which is empty"),
+    "needs a terminal": Odd(source="open('/dev/tty')", says="/dev/tty"),
+    "daemonises": Odd(
+        source="import os, time\nif os.fork(): os._exit(0)\nos.setsid()\n"
+        "if os.fork(): os._exit(0)\ntime.sleep(1000)",
+        says="no step of an optimizer seen",
+    ),
+    "leaves a child behind": Odd(
+        source="import subprocess\nsubprocess.Popen(['sleep', '1000'])\n1 / 0",
+        says="ZeroDivisionError: division by zero",
+    ),
+    "traps SIGINT": Odd(
+        source="import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n" + STEPS + "steps()"
+    ),
+    "ignores SIGTERM too": Odd(
+        source="import signal\nfor n in (2, 15): signal.signal(n, signal.SIG_IGN)\n"
+        + STEPS
+        + "steps()"
+    ),
+    "swallows KeyboardInterrupt": Odd(
+        source=STEPS
+        + "while True:\n    try: steps()\n    except BaseException as error: print(repr(error))"
+    ),
+    "sets a handler of its own": Odd(
+        source="import signal, sys\nsignal.signal(signal.SIGINT, lambda *_: sys.exit(5))\n"
+        + STEPS
+        + "steps()"
+    ),
+    "forks": Odd(
+        source="import os, time\nif not os.fork(): time.sleep(1000)\n" + STEPS + "steps()"
+    ),
+    "has a child that is a zombie": Odd(
+        source="import os\nif not os.fork(): os._exit(0)\n" + STEPS + "steps()"
+    ),
+    "starts a pool by spawn": Odd(
+        source=STEPS
+        + "def work(x): return x\n"
+        + "if __name__ == '__main__':\n    import multiprocessing\n"
+        + "    with multiprocessing.get_context('spawn').Pool(1) as pool:\n"
+        + "        assert pool.map(work, [1]) == [1]\n        steps()\n"
+    ),
+    "writes into its folder": Odd(
+        source="import os\nopen('new.txt', 'w').write('x')\nopen('data.txt', 'a').write('x')\n"
+        "os.remove('train.py')\nos.makedirs('a/b')\n" + STEPS + "steps()"
+    ),
+    "prints a lot": Odd(
+        source="import sys\nfor _ in range(64): sys.stdout.write('x' * 2**20)\n" + STEPS + "steps()"
+    ),
+    "prints what is no text": Odd(
+        source="import os, sys\nos.write(1, b'\\xff\\xfe\\x00\\n')\nsys.exit(4)", says="exit code 4"
+    ),
+    "never steps": Odd(
+        source="import time\nwhile True: time.sleep(0.1)", says="time limit", time_limit_s=1.0
+    ),
+    "closes its files": Odd(
+        source=STEPS + "optimizer.step()\nimport os\nos.closerange(3, 4096)\nsteps()",
+        says="it has closed all its files",
+    ),
+    "changes its folder": Odd(source="import os\nos.chdir('/')\n" + STEPS + "steps()"),
+    "becomes another program": Odd(
+        source="import os, sys\nos.execv(sys.executable, [sys.executable, '-c', 'pass'])",
+        says="no step of an optimizer seen",
+    ),
+    "allocates too much": Odd(
+        source="import resource\nresource.setrlimit(resource.RLIMIT_AS, (2**28, 2**28))\n"
+        "x = bytearray(2**34)",
+        says="MemoryError",
+    ),
+    "raises in a thread": Odd(
+        source="import threading\nt = threading.Thread(target=lambda: 1 / 0)\nt.start(); t.join()",
+        says="no step of an optimizer seen",
+    ),
+    "kills itself": Odd(
+        source="import os; os.kill(os.getpid(), 11)", says="killed by signal 11 (SIGSEGV)"
+    ),
+    "is a module of a package": Odd(
+        command=("{python}", "-m", "package.train", "x"),
+        files={
+            "package/__init__.py": "",
+            "package/other.py": STEPS,
+            "package/train.py": "from .other import steps\nif __name__ == '__main__': steps()",
+        },
+    ),
+    "has odd arguments": Odd(
+        source="import sys\nassert sys.argv[1:] == ['{a}', '\"', 'x\\ny', ''], sys.argv\n"
+        + STEPS
+        + "steps()",
+        command=("{python}", "-u", "train.py", "{{a}}", '"', "x\ny", ""),
+    ),
+    "is code": Odd(command=("{python}", "-Bc", STEPS + "steps()")),
+    "is a folder": Odd(
+        command=("{python}", "folder"),
+        files={
+            "folder/__main__.py": "import sys\nsys.path.insert(0, '.')\n" + STEPS + "steps()",
+        },
+    ),
+    "steps in a process of its own": Odd(
+        source="import os\nif os.fork(): os.wait()\n" + STEPS + "steps()"
+    ),
+    "trains twice": Odd(
+        source=STEPS + "for _ in range(4):\n    optimizer.step()\noptimizer = SGD()\nsteps()",
+        says="another optimizer, SGD, has begun to step",
+    ),
+    "has optimizers without a pace": Odd(
+        source=STEPS
+        + "import random\nothers = [SGD(), SGD()]\nwhile True:\n    random.choice(others).step()",
+        says="step without a pattern",
+    ),
+}

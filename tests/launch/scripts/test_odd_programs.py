@@ -1,0 +1,110 @@
+"""Odd programs: each gets one clear line, and nothing of it is left."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from odd_programs import ODD, Odd
+
+from launch.errors import ScriptFailedError
+from launch.plan import Plan
+from launch.scripts.program import Program
+from launch.scripts.running_script import RunningScript
+from launch.system.process_tree import find_descendants
+from probes.hardware import Hardware
+
+FAKE_TORCH = """
+hooks = []
+def register_optimizer_step_post_hook(hook):
+    hooks.append(hook)
+class SGD:
+    def step(self):
+        for hook in hooks: hook(self, (), {})
+"""
+"""What of torch the handling of processes needs: torch itself takes seconds to load."""
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def make_many(script: RunningScript, time_limit_s: float) -> None:
+    for _ in range(3):
+        script.make_steps(4, time_limit_s=time_limit_s)
+
+
+@pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
+def test_odd_program_gets_one_line_and_leaves_nothing(
+    odd: Odd, tmp_path: Path, two_cores: Hardware, monkeypatch: pytest.MonkeyPatch
+):
+    folder, temporary = tmp_path / "folder", tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    texts = {
+        "train.py": odd.source,
+        "data.txt": "kept",
+        "torch/__init__.py": "",
+        "torch/optim/__init__.py": "",
+        "torch/optim/optimizer.py": FAKE_TORCH,
+        **odd.files,
+    }
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    before, running = files_of(folder), find_descendants(os.getpid())
+    words = [sys.executable if word == "{python}" else word for word in odd.command]
+    program = Program.parse(words, cores=2)
+    plan = Plan(strategy="script", node_batch=1)
+    with RunningScript(program, plan, two_cores, folder=folder) as script:
+        if odd.says is None:
+            script.make_steps(2, time_limit_s=odd.time_limit_s)
+            assert len(script.make_steps(3, time_limit_s=odd.time_limit_s)) == 3
+        else:
+            with pytest.raises(ScriptFailedError) as raised:
+                make_many(script, odd.time_limit_s)
+            assert odd.says in raised.value.reason
+            assert "\n" not in raised.value.reason
+    assert find_descendants(os.getpid()) - running == set()
+    assert files_of(folder) == before
+    assert list(temporary.iterdir()) == []
+
+
+def test_program_that_prints_and_counts_is_bounded(tmp_path: Path, two_cores: Hardware):
+    source = "import sys\nfor n in range(40): sys.stdout.write('x' * 2**20)\nsys.exit('the end')"
+    (tmp_path / "train.py").write_text(source)
+    program = Program.parse([sys.executable, "train.py"], cores=2)
+    plan = Plan(strategy="script", node_batch=1)
+    with RunningScript(program, plan, two_cores, folder=tmp_path) as script:
+        with pytest.raises(ScriptFailedError, match="exit code 1"):
+            script.make_steps(1, time_limit_s=30.0)
+        assert script.output_tail.endswith("the end\n")
+        assert len(script.output_tail) <= 2**16
+
+
+def test_lines_of_the_output_count_as_steps(tmp_path: Path, two_cores: Hardware):
+    source = "import time\nn = 0\nwhile True:\n    n += 1; print('step', n)\n    time.sleep(0.001)"
+    (tmp_path / "train.py").write_text(source)
+    program = Program.parse([sys.executable, "train.py"], cores=2)
+    plan = Plan(strategy="script", node_batch=1)
+    with RunningScript(
+        program, plan, two_cores, folder=tmp_path, step_regex=r"^step \d+$"
+    ) as script:
+        assert len(script.make_steps(5, time_limit_s=30.0)) == 5
+        before = script.output_tail
+        assert script.make_steps(1, time_limit_s=30.0)[0].samples is None
+        assert len(script.output_tail) > len(before)
+
+
+def test_script_ends_with_its_owner(tmp_path: Path, two_cores: Hardware):
+    (tmp_path / "train.py").write_text("import time\ntime.sleep(1000)")
+    program = Program.parse([sys.executable, "train.py"], cores=2)
+    script = RunningScript(
+        program, replace(Plan(strategy="script", node_batch=1)), two_cores, folder=tmp_path
+    )
+    [pid] = script.pids
+    script.close()
+    assert not Path(f"/proc/{pid}").exists()

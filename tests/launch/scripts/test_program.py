@@ -1,0 +1,129 @@
+"""Programs: what a command's words mean, and where the shim goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from launch.errors import ScriptError
+from launch.scripts.program import Program, ProgramKind
+
+SHIM = Path("/shim.py")
+
+
+def parse(*words: str, **choices: tuple) -> Program:
+    return Program.parse(words, cores=4, choices=choices)
+
+
+def test_placeholders_are_filled_and_doubled_braces_are_braces():
+    program = parse(
+        "python", "train.py", "--batch={batch}", '{{"a": "{lr}"}}', batch=(8,), lr=("x",)
+    )
+    assert program.placeholders == ("batch", "lr")
+    assert program.fill({"batch": 16, "lr": "y z"}) == (
+        "python",
+        "train.py",
+        "--batch=16",
+        '{"a": "y z"}',
+    )
+
+
+def test_first_choice_is_the_users_own():
+    program = parse("python", "t.py", "{batch}", "{workers}", "{threads}", batch=(32, 64))
+    assert program.own_values == {"batch": 32, "workers": 0, "threads": 4}
+    assert program.choices["threads"] == (4, 2, 1)
+    assert program.choices["workers"] == (0, 1, 2, 4)
+
+
+@pytest.mark.parametrize(
+    ("words", "choices", "says"),
+    [
+        (("python", "t.py", "{batch}"), {}, "placeholder {batch} without choices: add --choices"),
+        (("python", "t.py", "{x}"), {}, "placeholder {x} without choices"),
+        (("python", "t.py"), {"batch": (8,)}, "no {batch} in the command"),
+        (("python", "t.py", "{batch}"), {"batch": (8, 8)}, "name each once"),
+        (("python", "t.py", "{batch}"), {"batch": (0,)}, "batch=0: use a whole number"),
+        (("python", "t.py", "{workers}"), {"workers": ("a",)}, "workers=a: use a whole number"),
+        (("python", "t.py", '{"a": 1}'), {}, "a brace alone"),
+        (("python",), {}, "name a file"),
+        (("python", "-"), {}, "name a file"),
+        (("python", "-m"), {}, "-m and nothing behind it"),
+        (("torchrun", "--nproc-per-node", "2"), {}, "torchrun without a script"),
+        (("torchrun", "--no-python", "a"), {}, "torchrun --no-python"),
+        (("accelerate", "launch", "-m", "a"), {}, "ends in .py"),
+        (("./train", "a"), {}, "no Python program found"),
+        ((), {}, "no command after --"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_in_one_line(words, choices, says):
+    with pytest.raises(ScriptError) as raised:
+        parse(*words, **choices)
+    assert says in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("command", "kind", "shimmed"),
+    [
+        ("python train.py -x", ProgramKind.PYTHON_FILE, "python /shim.py train.py -x"),
+        (
+            "/usr/bin/python3.12 -u -W ignore -X dev train.py -m x",
+            ProgramKind.PYTHON_FILE,
+            "/usr/bin/python3.12 -u -W ignore -X dev /shim.py train.py -m x",
+        ),
+        ("python -m a.b -x", ProgramKind.PYTHON_MODULE, "python /shim.py -m a.b -x"),
+        ("python -um a.b", ProgramKind.PYTHON_MODULE, "python -u /shim.py -m a.b"),
+        ("python -ma.b", ProgramKind.PYTHON_MODULE, "python /shim.py -m a.b"),
+        ("python -c pass x", ProgramKind.PYTHON_CODE, "python /shim.py -c pass x"),
+        ("numactl -N 0 python t.py", ProgramKind.PYTHON_FILE, "numactl -N 0 python /shim.py t.py"),
+        ("mpirun -n 2 python t.py", ProgramKind.PYTHON_FILE, "mpirun -n 2 python /shim.py t.py"),
+        (
+            "torchrun --standalone --nproc-per-node 2 t.py --standalone",
+            ProgramKind.TORCHRUN,
+            "torchrun --standalone --nproc-per-node 2 /shim.py t.py --standalone",
+        ),
+        (
+            "torchrun --nproc-per-node=2 -m a.b x",
+            ProgramKind.TORCHRUN,
+            "torchrun --nproc-per-node=2 /shim.py -m a.b x",
+        ),
+        (
+            "python -m torch.distributed.run --nproc-per-node 2 t.py",
+            ProgramKind.TORCHRUN,
+            "python -m torch.distributed.run --nproc-per-node 2 /shim.py t.py",
+        ),
+        (
+            "accelerate launch --cpu --num_processes 2 t.py x.py",
+            ProgramKind.TORCHRUN,
+            "accelerate launch --cpu --num_processes 2 /shim.py t.py x.py",
+        ),
+    ],
+)
+def test_shim_stands_in_front_of_what_trains(command, kind, shimmed):
+    program = parse(*command.split())
+    assert program.kind is kind
+    assert program.with_shim(program.fill({}), SHIM) == tuple(shimmed.split())
+
+
+def test_another_program_is_taken_as_it_is():
+    program = Program.parse(["./train", "{threads}"], cores=2, is_python=False)
+    assert program.kind is ProgramKind.OTHER
+    assert program.fill({"threads": 2}) == ("./train", "2")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["no-such-program", "x.py"], "program 'no-such-program' not found"),
+        (["./python", "x.py"], "program './python' not found"),
+        (["python3", "x.py"], "no file 'x.py'"),
+    ],
+)
+def test_what_is_missing_is_named(words, says, tmp_path):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/python3").write_text("")
+    (tmp_path / "bin/python3").chmod(0o700)
+    program = Program.parse(words, cores=2, is_python=False)
+    with pytest.raises(ScriptError, match=says):
+        program.check(program.fill({}), tmp_path, str(tmp_path / "bin"))

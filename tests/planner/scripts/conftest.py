@@ -1,0 +1,73 @@
+"""A small script that trains, tuned once for all tests of a process."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TRAIN = """
+import signal, sys
+import torch
+
+steps, batch, end = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+model = torch.nn.Linear(512, 512)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+data = torch.utils.data.TensorDataset(torch.ones(1).expand(steps * batch, 512))
+for (inputs,) in torch.utils.data.DataLoader(data, batch_size=batch):
+    optimizer.zero_grad()
+    model(inputs).square().mean().backward()
+    optimizer.step()
+open("left_behind", "w").close()
+print("threads", torch.get_num_threads(), "batch", batch, flush=True)
+if end == "fail":
+    sys.exit(3)
+if end == "killed":
+    signal.raise_signal(signal.SIGKILL)
+"""
+STEPS = "100000"
+
+
+def make_command(steps: str = STEPS, end: str = "well") -> list[str]:
+    return ["--", sys.executable, "train.py", steps, "{batch}", end]
+
+
+@pytest.fixture(scope="session")
+def command() -> Callable[..., list[str]]:
+    """Words of the script: by default those that were tuned."""
+    return make_command
+
+
+@pytest.fixture(scope="session")
+def script_folder(
+    probed_database: Path, command_line: Callable[[Path], Any], tmp_path_factory: Any
+) -> Path:
+    """A folder with a script, the database of a search for it, and what that said as JSON."""
+    folder = tmp_path_factory.mktemp("script")
+    (folder / "train.py").write_text(TRAIN)
+    (folder / "planner.db").write_bytes(probed_database.read_bytes())
+    line = command_line(folder)
+    limits = ("--budget", "40s", "--trials", "2", "--choices", "batch=32,64", "--json")
+    ended = line.end(line.start("tune", *limits, *make_command()))
+    assert ended.code == 0, ended.err
+    assert not line.processes()
+    (folder / "out").write_text(ended.out)
+    return folder
+
+
+@pytest.fixture
+def plan_id(script_folder: Path) -> int:
+    """Number of the plan that the search stored."""
+    return int(json.loads((script_folder / "out").read_text())["data"]["plan"]["id"])
+
+
+@pytest.fixture
+def tuned_script(ddlplan: Any, script_folder: Path) -> Any:
+    """The command in a folder with the script and its plan."""
+    for name in ("train.py", "planner.db", "out"):
+        (ddlplan.folder / name).write_bytes((script_folder / name).read_bytes())
+    return ddlplan

@@ -1,0 +1,116 @@
+"""A real script, tuned and launched: what is stored, what runs, and how its end is told."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+
+def test_tune_says_how_it_saw_the_steps_and_compares_with_the_script_as_it_is(tuned_script):
+    document = json.loads((tuned_script.folder / "out").read_text())["data"]
+    assert document["steps"] == "optimizer SGD, 1 step per 1 batch of 32"
+    assert document["plan"]["strategy"] == "script"
+    assert document["plan"]["use_case"].startswith("script:")
+    (trial,) = [t for t in tuned_script.data("trials") if t["role"] == "defaults"][:1]
+    assert trial["options"] == {"own_settings": True, "batch": 32}
+
+
+def test_trials_leave_nothing_in_the_folder_of_the_user(script_folder):
+    assert {path.name for path in script_folder.iterdir()} == {"train.py", "planner.db", "out"}
+
+
+def test_launch_runs_the_script_in_its_folder_with_the_stored_plan(tuned_script, command, plan_id):
+    ended = tuned_script.run("launch", "--plan", plan_id, *command("5"))
+    assert ended.code == 0, ended.err
+    (stored,) = tuned_script.data("plans", "list")
+    plan = tuned_script.data("plans", "show", plan_id)
+    batch = plan["options"]["batch"]
+    assert f"batch {batch}\n" in ended.out
+    if not plan["options"].get("own_settings"):
+        assert ended.out == f"threads {plan['threads_per_process']} batch {batch}\n"
+    assert (tuned_script.folder / "left_behind").exists()
+    assert stored["id"] == plan_id
+    (run,) = tuned_script.data("runs", "list")
+    assert run["state"] == "done"
+
+
+@pytest.mark.parametrize(("end", "code"), [("fail", 1), ("killed", 128 + 9)])
+def test_end_of_the_script_is_that_of_launch(tuned_script, command, end, code, plan_id):
+    ended = tuned_script.run("launch", "--plan", plan_id, *command("5", end))
+    assert ended.code == code, ended.err
+    (run,) = tuned_script.data("runs", "list")
+    assert run["state"] == "failed"
+
+
+def test_launch_of_another_command_names_the_tune_that_finds_its_plan(tuned_script, command):
+    ended = tuned_script.run("launch", *command("5"))
+    assert ended.code == 3
+    assert "ddlplan tune --choices batch=A,B -- " in ended.err
+    assert "'{batch}'" in ended.err
+
+
+@pytest.mark.parametrize("kind", ["shell", "torchrun", "python"])
+def test_exported_plan_runs_the_script_without_ddlplan(tuned_script, command, kind, plan_id):
+    exported = tuned_script.run("plans", "export", plan_id, "--format", kind)
+    assert exported.code == 0, exported.err
+    runner = [sys.executable] if kind == "python" else ["sh"]
+    file = tuned_script.folder / "exported"
+    file.write_text(exported.out.replace(command()[3], "5"))
+    ran = subprocess.run(
+        [*runner, str(file)], cwd=tuned_script.folder, capture_output=True, text=True, check=True
+    )
+    batch = tuned_script.data("plans", "show", plan_id)["options"]["batch"]
+    assert ran.stdout.endswith(f"batch {batch}\n")
+
+
+def test_plan_of_a_script_survives_export_and_import(tuned_script, plan_id):
+    exported = tuned_script.run("plans", "export", plan_id)
+    (tuned_script.folder / "plan.json").write_text(exported.out)
+    assert tuned_script.run("plans", "rm", plan_id).code == 0
+    assert tuned_script.run("plans", "import", "plan.json").code == 0
+    (plan,) = tuned_script.data("plans", "list")
+    assert tuned_script.data("plans", "show", plan["id"])["options"]["batch"] in (32, 64)
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (["--precision", "bf16"], "--precision"),
+        (["--hosts", "hosts.txt"], "--hosts"),
+        (["--detach"], "--detach"),
+        (["--choices", "batch"], "--choices 'batch'"),
+        ([], "placeholder {batch} without choices"),
+    ],
+)
+def test_what_a_script_cannot_have_is_refused_before_anything_starts(
+    ddlplan, command, options, line
+):
+    (ddlplan.folder / "train.py").write_text("raise SystemExit('was started')\n")
+    ended = ddlplan.run("tune", *options, *command())
+    assert ended.code == 2
+    assert len(ended.errors) == 1
+    assert line in ended.err
+    assert ddlplan.listing() == ["train.py"]
+
+
+def test_options_of_scripts_without_a_script_are_refused(ddlplan):
+    ended = ddlplan.run("tune", "--use-case", "simplebig", "--choices", "batch=1,2")
+    assert ended.code == 2
+    assert "write the script after --" in ended.err
+
+
+def test_service_is_started_with_no_script(ddlplan):
+    ended = ddlplan.run("serve", "--use-case", "script:python train.py")
+    assert ended.code == 2
+    assert "no server runs a script" in ended.err
+
+
+def test_broken_script_is_one_line_with_its_own_error(ddlplan, command):
+    (ddlplan.folder / "train.py").write_text("import torch\nundefined\n")
+    ended = ddlplan.run("tune", "--choices", "batch=32", *command())
+    assert ended.code == 1
+    assert len(ended.errors) == 1
+    assert "NameError" in ended.errors[0]
