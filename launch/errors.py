@@ -108,6 +108,10 @@ class ScriptRefusedError(ScriptFailedError):
     """It makes steps, and they cannot be told from outside, or not be compared with others."""
 
 
+class ScriptEndedError(ScriptFailedError):
+    """It came to its own end, with exit status 0, before it had made all steps of a turn."""
+
+
 class LostWorkerError(LaunchError):
     """Another worker of the node has ended. Its end is the cause, this one a consequence."""
 

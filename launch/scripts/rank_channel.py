@@ -34,10 +34,15 @@ class Rank:
         self.waits = False
         self.has_ended = False
         self.unseen_batches = 0
+        self.steps_s = 0.0
+        """Of all its steps after the first one."""
+        self.rest_s: float | None = None
+        """From its last step to its end; ``None`` before that."""
         self.optimizers: dict[int, str] = {}
         self.loaders: dict[int, SeenLoader] = {}
         self.events: list[OptimizerEvent] = []
         self._unread = b""
+        self._has_stepped = False
 
     def permit(self, steps: int, boundary: int) -> None:
         """Let it make so many steps more.
@@ -85,7 +90,11 @@ class Rank:
             else:
                 loader = SeenLoader(workers=new["workers"], batch=new["batch"])
                 self.loaders[new["loader"]] = loader
-        self.events += map(_event, document["events"])
+        events = [_event(values) for values in document["events"]]
+        self.steps_s += sum(event.time_s for event in events[0 if self._has_stepped else 1 :])
+        self._has_stepped = self._has_stepped or bool(events)
+        self.events += events
+        self.rest_s = document.get("rest_s", self.rest_s)
         self.unseen_batches = document.get("unseen", 0)
         self.waits = self.waits or document.get("waits", False)
 

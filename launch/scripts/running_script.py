@@ -14,7 +14,13 @@ from itertools import pairwise
 from pathlib import Path
 from socket import socket
 
-from launch.errors import InvalidPlanError, ScriptError, ScriptFailedError, ScriptRefusedError
+from launch.errors import (
+    InvalidPlanError,
+    ScriptEndedError,
+    ScriptError,
+    ScriptFailedError,
+    ScriptRefusedError,
+)
 from launch.plan import Plan
 from launch.scripts.environment import OWN_SETTINGS, make_start, patches_of, placeholder_values
 from launch.scripts.program import BATCH, PROCESSES, THREADS, WORKERS, Program
@@ -40,6 +46,9 @@ _UNSEEN_RANK_S = 20.0
 """Time that a rank may begin after another one."""
 
 _WITHOUT_END = 2**53
+
+_MOST_REST = 0.05
+"""Part of the time of a run, from its first step on, that may lie after its last step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,8 +182,10 @@ class RunningScript:
             time_limit_s: Wall time for all of them.
 
         Raises:
-            ScriptRefusedError: Its steps cannot be told, or are not those of the plan.
-            ScriptFailedError: It failed or ended, or its time is up.
+            ScriptRefusedError: Its steps cannot be told, or are not those of the plan, or are not
+                what takes its time.
+            ScriptEndedError: It came to its own end before.
+            ScriptFailedError: It failed, or its time is up.
         """
         deadline = time.monotonic() + time_limit_s
         self._process.resume()
@@ -316,6 +327,20 @@ class RunningScript:
             self._check_round(boundary)
             self._poll(deadline, f"to the end of {count} steps")
 
+    def _check_rest(self) -> None:
+        """Refuse a script that works outside of its steps: they do not tell how long it takes."""
+        first = self._channel.ranks[0]
+        if first.rest_s is None:  # it has not left as Python does
+            return
+        total_s = first.steps_s + first.rest_s
+        if first.rest_s > _MOST_REST * total_s:
+            raise ScriptRefusedError(
+                f"a run took {total_s:.3g} s from its first step on, and its steps "
+                f"{first.steps_s:.3g} s: {first.rest_s / total_s:.0%} is work after the last step: "
+                "let it make more steps, or pass --no-python to time whole runs",
+                self.output_tail,
+            )
+
     def _check_round(self, boundary: int) -> None:
         if boundary == _ANY or self.recognised is None:
             return
@@ -385,7 +410,10 @@ class RunningScript:
             if self._process.exit_code is not None:
                 self._process.read_output(64)
                 seen = len(self._lines)
-                raise self._process.failure(f"{seen} lines of {count + 1} match --step-regex")
+                why = f"{seen} lines of {count + 1} match --step-regex"
+                if self._process.exit_code == 0 and seen:
+                    raise ScriptEndedError(f"it ended, {why}", self.output_tail)
+                raise self._process.failure(why)
             self._poll(deadline, f"to {count + 1} lines that match --step-regex")
         ends = self._lines[: count + 1]
         return [StepSeen(time_s=b - a) for a, b in pairwise(ends)]
@@ -428,6 +456,13 @@ class RunningScript:
             return  # a daemon of it trains
         if ended == LOST_CONNECTION:
             raise self._process.failure("it has closed all its files, ddlplan's among them")
+        if ended == 0 and self.recognised is not None:
+            self._check_rest()
+            raise ScriptEndedError(
+                f"it came to its own end, and not {goal}: let it make more steps, or pass "
+                "--no-python to time whole runs",
+                self.output_tail,
+            )
         if ended == 0 and self._pattern is None:
             why = f"it has not come {goal}"
             if not self._channel.ranks:

@@ -66,6 +66,7 @@ class _WatchedProcess:
         self.untold = 0
         self.left = 0
         self.boundary = -1
+        self.has_told_rest = False
         self.last_s = self.flushed_s = time.perf_counter()
 
     def check_pid(self) -> None:
@@ -178,8 +179,9 @@ class _WatchedProcess:
 
     def flush(self) -> None:
         """Send what is left at the end of this process."""
-        if self.pid == os.getpid() and self.events and self.is_open():
-            self.send({})
+        if self.pid == os.getpid() and not self.has_told_rest and self.is_open():
+            self.has_told_rest = True
+            self.send({"rest_s": time.perf_counter() - self.last_s})
 
     def send(self, report: dict[str, Any]) -> None:
         """Send what has happened since the last report."""

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
-from launch.errors import InvalidPlanError, ScriptError, ScriptFailedError
+from launch.errors import (
+    InvalidPlanError,
+    ScriptEndedError,
+    ScriptError,
+    ScriptFailedError,
+    ScriptRefusedError,
+)
 from launch.plan import Plan
 from launch.reports import StepDone
-from launch.scripts.running_script import RunningScript
+from launch.scripts.running_script import RunningScript, StepSeen
 from launch.scripts.whole_run import WholeRun
 from planner.trials.contender import TrialFailedError
 from planner.trials.result import Outcome
@@ -16,12 +24,17 @@ from probes.disturbance import Disturbance, DisturbanceWatch
 from probes.hardware import Hardware
 from probes.usage import find_group, resident_bytes
 
+_WARMUP_STEPS = 8
+"""Steps of another start that do not count."""
+
 StartScript = Callable[[Plan], RunningScript | WholeRun]
 """Starts the processes of a script under a plan."""
 
 
 class ScriptContender:
     """A script that runs under a plan: a `planner.trials.contender.Contender`.
+
+    One that comes to its end is started again, and warmed up again; that time is in no step.
 
     Args:
         plan: Whose ``node_batch`` is what each of its steps has to train.
@@ -36,25 +49,17 @@ class ScriptContender:
         self.peak_memory_bytes: int | None = None
         self.compile_s: float | None = None
         self.disturbance: Disturbance | None = None
-        self._plan = plan
+        self._plan, self._start = plan, start
         self._watch = DisturbanceWatch(node.cpu)
         self._made = 0
-        try:
+        with _as_results():
             self._script = start(plan)
-        except ScriptFailedError as error:
-            raise _failed(error) from error
-        except (InvalidPlanError, ScriptError) as error:
-            raise TrialFailedError(Outcome.CRASH, str(error)) from error
 
     def make_steps(self, count: int, *, time_limit_s: float) -> Sequence[StepDone]:
         """Make so many steps; see `planner.trials.contender.Contender.make_steps`."""
         self._watch.begin()
-        try:
-            seen = self._script.make_steps(count, time_limit_s=time_limit_s)
-        except ScriptFailedError as error:
-            raise _failed(error) from error
-        except ScriptError as error:
-            raise TrialFailedError(Outcome.CRASH, str(error)) from error
+        with _as_results():
+            seen = self._make(count, time.monotonic() + time_limit_s)
         pids = find_group(*self._script.pids)
         self.disturbance = self._watch.end(pids)
         used = resident_bytes(pids) or 0
@@ -79,6 +84,24 @@ class ScriptContender:
         """End all its processes."""
         self._script.close()
 
+    def _make(self, count: int, deadline: float) -> list[StepSeen]:
+        try:
+            return self._script.make_steps(count, time_limit_s=deadline - time.monotonic())
+        except ScriptEndedError:
+            if not self._made:
+                raise
+        self._script.close()
+        self._script = self._start(self._plan)
+        try:
+            self._script.make_steps(_WARMUP_STEPS, time_limit_s=deadline - time.monotonic())
+            return self._script.make_steps(count, time_limit_s=deadline - time.monotonic())
+        except ScriptEndedError as error:
+            raise ScriptRefusedError(
+                f"a run of it has no {_WARMUP_STEPS + count} steps, which a turn needs: let it "
+                "make more, or pass --no-python to time whole runs",
+                error.log_tail,
+            ) from error
+
     def _check_samples(self, samples: int | None) -> None:
         """Refuse a script that trains another batch than the plan says: its rate would be wrong."""
         if samples is not None and samples > self._plan.node_batch:
@@ -89,8 +112,15 @@ class ScriptContender:
             )
 
 
-def _failed(error: ScriptFailedError) -> TrialFailedError:
-    outcome = Outcome.OUT_OF_MEMORY if error.out_of_memory else Outcome.CRASH
-    if error.is_time_limit:
-        outcome = Outcome.TIME_LIMIT
-    return TrialFailedError(outcome, error.reason, error.log_tail or None)
+@contextmanager
+def _as_results() -> Iterator[None]:
+    """Raise failures of a script as results of its trial."""
+    try:
+        yield
+    except ScriptFailedError as error:
+        outcome = Outcome.OUT_OF_MEMORY if error.out_of_memory else Outcome.CRASH
+        if error.is_time_limit:
+            outcome = Outcome.TIME_LIMIT
+        raise TrialFailedError(outcome, error.reason, error.log_tail or None) from error
+    except (InvalidPlanError, ScriptError) as error:
+        raise TrialFailedError(Outcome.CRASH, str(error)) from error

@@ -1,0 +1,88 @@
+"""Scripts that come to their end within a trial: started again, or refused with what was seen."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from launch.plan import Plan
+from launch.scripts.program import Program
+from launch.scripts.running_script import RunningScript
+from planner.scripts.contender import ScriptContender
+from planner.trials.contender import TrialFailedError
+from probes.hardware import Hardware
+from probes.node import probe
+
+FAKE_TORCH = """
+hooks = []
+def register_optimizer_step_post_hook(hook):
+    hooks.append(hook)
+class SGD:
+    def step(self):
+        for hook in hooks: hook(self, (), {})
+"""
+"""What of torch is needed to make steps: torch itself takes seconds to load."""
+
+TRAIN = """
+import sys, time
+from torch.optim.optimizer import SGD
+optimizer = SGD()
+for step in range(int(sys.argv[1])):
+    time.sleep(0.01)
+    optimizer.step()
+time.sleep(float(sys.argv[2]))
+"""
+
+
+@pytest.fixture
+def node() -> Hardware:
+    return probe(quick=True)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    texts = {"__init__.py": "", "optim/__init__.py": "", "optim/optimizer.py": FAKE_TORCH}
+    for name, text in texts.items():
+        file = tmp_path / "torch" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    (tmp_path / "train.py").write_text(TRAIN)
+    return tmp_path
+
+
+def contender(node: Hardware, folder: Path, steps: int, rest_s: float) -> ScriptContender:
+    words = [sys.executable, "train.py", str(steps), str(rest_s)]
+    program = Program.parse(words, cores=node.cpu.usable_cores)
+    return ScriptContender(
+        Plan(strategy="script", node_batch=1, options={"own_settings": True}),
+        lambda plan: RunningScript(program, plan, node, folder=folder),
+        node,
+    )
+
+
+def test_script_that_ends_within_a_turn_is_started_again(node, folder):
+    script = contender(node, folder, 30, 0.0)
+    try:
+        numbers = [step.step for _ in range(6) for step in script.make_steps(10, time_limit_s=60.0)]
+    finally:
+        script.close()
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert len(numbers) >= 60
+
+
+def test_script_that_works_after_its_steps_is_refused_with_both_times(node, folder):
+    script = contender(node, folder, 30, 0.5)
+    script.make_steps(20, time_limit_s=60.0)
+    with pytest.raises(TrialFailedError, match=r"a run took .* s .*% is work after the last step"):
+        script.make_steps(20, time_limit_s=60.0)
+    script.close()
+
+
+def test_script_with_fewer_steps_than_a_turn_is_refused_with_their_number(node, folder):
+    script = contender(node, folder, 12, 0.0)
+    script.make_steps(2, time_limit_s=60.0)
+    with pytest.raises(TrialFailedError, match="no 38 steps, which a turn needs"):
+        script.make_steps(30, time_limit_s=60.0)
+    script.close()
