@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from launch.noise_scale.efficiency import efficiency
+from planner.quantities import format_number
 from probes.codec import Count, Positive
 
 TIME_TO_LOSS = "time-to-loss"
@@ -41,10 +42,14 @@ class Objective:
     def efficiency(self, batch: int, scaling: str) -> float:
         """Give the worth of a sample in a batch, see `launch.noise_scale.efficiency`.
 
-        Smaller batches than the use case's own are worth most where the scale is small. It grows,
-        so that for them the upper end of its interval counts.
+        Samples of smaller batches than the use case's own are worth most where the scale is small,
+        as it is when a training begins. It grows, often a hundredfold: for them it counts as its
+        own batch at least. So none is worth twice as much, and none is chosen that for most of the
+        training takes twice as long.
         """
-        scale = self.noise_high if batch < self.base_batch else self.noise_scale
+        scale = self.noise_scale
+        if batch < self.base_batch:
+            scale = max(self.noise_high, float(self.base_batch))
         return efficiency(scale, batch, self.base_batch, scaling)
 
     def predict_s(self, batch: int, scaling: str, samples_per_s: float) -> float | None:
@@ -59,7 +64,8 @@ def describe_objective(objective: Objective) -> str:
     low, high = objective.noise_low, objective.noise_high
     loss = "" if objective.train_loss is None else f", training loss {objective.train_loss:.3g}"
     doubt = "" if objective.caveat is None else f"; not reliable with {objective.caveat}"
+    span = f"({format_number(low)} to {format_number(high)})"
     return (
-        f"noise scale {objective.noise_scale:.0f} samples ({low:.0f} to {high:.0f}) after "
+        f"noise scale {format_number(objective.noise_scale)} samples {span} after "
         f"{objective.steps} steps of {objective.base_batch}{loss}{doubt}"
     )
