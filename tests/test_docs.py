@@ -15,7 +15,12 @@ from PIL import Image
 from launch.data.pictures import Pictures
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
+DOCUMENTS = (
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "examples/README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+)
 FLOORS = ("probes", "launch", "planner")
 FOREIGN = {"PostgreSQL", "PyTorch", "SQLAlchemy"}
 """Names with capitals inside that are none of ours."""

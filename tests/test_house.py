@@ -183,7 +183,7 @@ def first_sentences(module: Path) -> Iterator[tuple[str, str]]:
             yield name, docstring.partition("\n\n")[0].replace("\n", " ").partition(". ")[0]
 
 
-@pytest.mark.parametrize("floor", [*FLOORS, "bench", "tests"])
+@pytest.mark.parametrize("floor", [*FLOORS, "bench", "examples", "tests"])
 def test_docstrings_say_what_a_thing_is_and_do_not_ask(floor):
     asking = [
         f"{module.relative_to(ROOT)}: {name}: {sentence}"

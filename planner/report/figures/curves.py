@@ -150,6 +150,7 @@ def trial_plot(trials: Sequence[TrialPoint], *, title: str, x_title: str, y_titl
         max(one.x for one in trials) + 0.5,
         left,
         WIDTH - _RIGHT,
+        is_counted=True,
     )
 
     def clipped(value: float) -> float:

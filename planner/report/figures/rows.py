@@ -47,10 +47,17 @@ class Mark:
     """Whether it is not measured: drawn hollow."""
 
 
-def bar_plot(marks: Sequence[Mark], *, title: str, unit: str) -> str:
-    """Draw a bar for each mark, from zero, with whiskers where it has an interval."""
+def bar_plot(marks: Sequence[Mark], *, title: str, unit: str, is_counted: bool = False) -> str:
+    """Draw a bar for each mark, from zero, with whiskers where it has an interval.
+
+    Args:
+        marks: What to draw.
+        title: For those who do not see it.
+        unit: Of the axis.
+        is_counted: Whether values are whole numbers only.
+    """
     ends = [mark.value if mark.high is None else mark.high for mark in marks]
-    axis = Axis(0.0, 1.02 * max(ends) or 1.0, _EDGE, WIDTH - _RIGHT)
+    axis = Axis(0.0, 1.02 * max(ends) or 1.0, _EDGE, WIDTH - _RIGHT, is_counted)
 
     def draw(mark: Mark, y: float) -> str:
         width = max(1.0, axis.at(mark.value) - axis.start)

@@ -118,7 +118,9 @@ def failures_figure(failures: Sequence[FailureCount]) -> Figure | None:
     ]
     return Figure(
         title="Failed trials by reason",
-        svg=bar_plot(marks, title="number of failed trials by reason", unit="trials"),
+        svg=bar_plot(
+            marks, title="number of failed trials by reason", unit="trials", is_counted=True
+        ),
         columns=("outcome", "reason", "trials"),
         rows=[(one.outcome.replace("_", " "), one.reason or "", str(one.count)) for one in ranked],
     )

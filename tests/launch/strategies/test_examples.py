@@ -1,0 +1,56 @@
+"""Use cases of `examples/` train with every strategy that can run them, as one process would."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import example_cases
+import pytest
+import torch
+from conftest import SEED
+from described_cases import described
+from one_process import TOLERANCE, largest_error, trained_alone
+from strategy_homes import EVERY
+
+from launch.strategies import load_strategy
+
+FILE = Path(example_cases.__file__)
+NO_STAGES = {
+    "TextClassifier": "the inputs of its batches differ in shape: pad them alike",
+    "UnetMasks": "the use case gives no layers()",
+    "Recommender": "the use case gives no layers()",
+}
+"""Why it cannot be cut into stages."""
+
+
+@pytest.fixture(scope="module")
+def facts():
+    return {case: described(getattr(example_cases, case))[-1].facts for case in NO_STAGES}
+
+
+@EVERY
+@pytest.mark.parametrize("case", NO_STAGES)
+def test_gradients_equal_those_of_one_process_or_the_strategy_says_why_not(case, home, facts):
+    own = getattr(example_cases, case)()
+    obstacle = load_strategy(home.name).obstacle(facts[case], home.node)
+    if home.name in ("pipeline", "hybrid"):
+        assert obstacle is not None
+        assert NO_STAGES[case] in obstacle
+        assert "\n" not in obstacle
+        return
+    assert obstacle is None
+    torch.manual_seed(SEED)
+    start = {name: value.clone() for name, value in own.model().state_dict().items()}
+    alone = trained_alone(own, node_batch=16)
+    weights = home.training.run(replace(home.plans()[-1], node_batch=16), case, file=FILE)
+    expected = {name: start[name] - alone[name] for name in start}
+    gradients = {name: start[name] - weights[name] for name in start}
+    assert largest_error(gradients, expected) < TOLERANCE
+
+
+def test_gradients_of_the_recommender_are_sparse():
+    case = example_cases.Recommender()
+    model, dataset = case.model(), case.dataset(None, train=True)
+    pairs, ratings = map(torch.stack, zip(*(dataset[index] for index in range(4)), strict=True))
+    case.loss(model(pairs), ratings).backward()
+    assert model.users.weight.grad.is_sparse
+    assert model.things.weight.grad.is_sparse

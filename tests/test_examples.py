@@ -1,0 +1,86 @@
+"""Examples run as their users would run them, and are as short as was promised."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+FILES = sorted(EXAMPLES.glob("*.py"))
+PAGE = (EXAMPLES / "README.md").read_text()
+OPTIONS = ["--steps", "3", "--batch-size", "8", "--workers", "1"]
+GUARD_S = 200
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, *arguments, *OPTIONS],
+        cwd=EXAMPLES.parent,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def end(process: subprocess.Popen[str]) -> str:
+    try:
+        out, err = process.communicate(timeout=GUARD_S)
+    finally:
+        process.kill()
+    assert process.returncode == 0, err
+    return out
+
+
+def test_scripts_train_with_nothing_but_torch():
+    """All at once: most of their time they load torch."""
+    plain = start("examples/plain_loop.py")
+    gan = start("examples/gan.py")
+    torchrun = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone")
+    distributed = start(*torchrun, "examples/torchrun_ddp.py")
+    ended = {process: end(process) for process in (plain, gan, distributed)}
+    assert re.fullmatch(r"step 3: loss \d\.\d{4}\n", ended[plain])
+    assert re.fullmatch(r"step 3: loss \d\.\d{4}, of the generator \d\.\d{4}\n", ended[gan])
+    lines = sorted(ended[distributed].splitlines())
+    assert [line.partition(": loss")[0] for line in lines] == [
+        "rank 0 of 2, step 3",
+        "rank 1 of 2, step 3",
+    ]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("file", "package"),
+    [
+        ("accelerate_loop.py", "accelerate"),
+        ("lightning_module.py", "lightning"),
+        ("hf_tiny.py", "transformers"),
+    ],
+)
+def test_scripts_train_with_other_libraries(file, package):
+    if find_spec(package) is None:
+        pytest.skip(f"needs: pip install {package}")
+    last = end(start(f"examples/{file}")).splitlines()[-1]
+    assert re.fullmatch(r"step 3: (validation )?loss \d+\.\d{4}", last)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_an_example_is_short_has_its_row_and_says_what_it_is(file):
+    lines = file.read_text().splitlines()
+    assert len(lines) < 60
+    assert f"| [`{file.name}`]({file.name}) |" in PAGE
+    assert ast.get_docstring(ast.parse(file.read_text()))
+
+
+def test_every_use_case_that_the_page_names_is_there():
+    named = re.findall(r"--use-case examples/(\w+\.py):(\w+)", PAGE)
+    assert len(named) == 3
+    for file, name in named:
+        tree = ast.parse((EXAMPLES / file).read_text())
+        assert name in {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
