@@ -1,15 +1,15 @@
 """Times of scripts' steps as seen from outside, against a stopwatch put in by hand.
 
-Ten kinds of scripts, in `bench/step_scripts`. Each runs with the shim and without it in alternating
-blocks, and prints the times of its stopwatch. The time that is seen of a step is held against the
-stopwatch of the same run, and the stopwatches of both against each other: that is what the shim
-costs. A kind whose library is missing is named and left out.
+Ten kinds of scripts, in `bench/step_scripts`, each with a stopwatch that it prints. What is seen of
+its steps is held against the stopwatch of the same run, in blocks of 10 steps. What the shim costs
+is measured inside of one run as well, because two starts of one script differ by more: the
+stopwatch takes out what the shim has put into torch, and puts it back, in alternating blocks. A
+kind whose library is missing is named and left out.
 """
 
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +22,6 @@ from _block import (
     Output,
     Required,
     Result,
-    alternate,
     make_parser,
     mean_difference,
     positive,
@@ -32,14 +31,19 @@ from _block import (
 from launch.errors import ScriptFailedError, ScriptRefusedError
 from launch.plan import Plan
 from launch.scripts.program import Program
-from launch.scripts.running_script import RunningScript
+from launch.scripts.running_script import FinishedRun, RunningScript
 from probes.hardware import Hardware
 from probes.node import probe
 
 SCRIPTS = Path(__file__).with_name("step_scripts")
 _TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 _LIMIT_S = 600.0
-_WARMUP = 10
+_BLOCK, _WARMUP_BLOCKS, _SEEN_BLOCKS = 10, 4, 20
+_BLOCK_VARIABLE = "STOPWATCH_BLOCK"
+_PLAN = Plan(strategy="script", node_batch=1, options={"own_settings": True})
+_INTERRUPTED = 1.5
+"""Laps that take so many times the usual one were interrupted."""
+
 _SEEN_PART, _COST_PART = 0.03, 0.005
 
 
@@ -71,20 +75,10 @@ KINDS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _SeenRun:
-    stopwatch_s: float
-    """Median step by the stopwatch."""
-
-    ratio: float
-    """Of all steps as seen to the same by the stopwatch."""
-
-
 def main() -> int:
     """Measure and show."""
     parser = make_parser(__doc__)
-    parser.add_argument("--blocks", type=positive, default=10, help="of each kind (10)")
-    parser.add_argument("--steps", type=positive, default=300, help="of a run (300)")
+    parser.add_argument("--blocks", type=positive, default=100, help="with and without shim (100)")
     parser.add_argument("--only", help="name of one kind")
     arguments = parser.parse_args()
     out = Output("script_steps", as_json=arguments.json)
@@ -100,69 +94,76 @@ def main() -> int:
             except PackageNotFoundError:
                 out.say(f"{kind.name}: left out: pip install {kind.library}")
                 continue
-        command = [sys.executable, *kind.words, str(arguments.steps)]
+        command = [sys.executable, *kind.words]
         if kind.is_refused:
             out.say(f"{kind.name}: {_refusal(command, node)}")
             continue
-        found = _measure(kind.name, command, node, arguments.blocks)
+        found = [
+            Result(
+                figure=f"{kind.name}: seen / stopwatch - 1",
+                value=mean_difference(_seen_parts(command, node)),
+                required=Required(low=-_SEEN_PART, high=_SEEN_PART),
+            ),
+            Result(
+                figure=f"{kind.name}: with / without shim - 1",
+                value=mean_difference(_cost_parts(command, node, arguments.blocks)),
+                required=Required(high=_COST_PART),
+            ),
+        ]
         out.show(found)
         results += found
     return out.conclude(results)
 
 
-def _measure(name: str, command: list[str], node: Hardware, blocks: int) -> list[Result]:
-    seen: list[float] = []
-    costs: list[float] = []
-    for run, plain_s in alternate(
-        lambda: _run_seen(command, node), lambda: _run_plain(command), blocks=blocks
-    ):
-        seen.append(run.ratio - 1)
-        costs.append(run.stopwatch_s / plain_s - 1)
-    return [
-        Result(
-            figure=f"{name}: seen / stopwatch - 1",
-            value=mean_difference(seen),
-            required=Required(low=-_SEEN_PART, high=_SEEN_PART),
-        ),
-        Result(
-            figure=f"{name}: with / without shim - 1",
-            value=mean_difference(costs),
-            required=Required(high=_COST_PART),
-        ),
-    ]
-
-
-def _run_seen(command: Sequence[str], node: Hardware) -> _SeenRun:
-    program = Program.parse(command, cores=node.cpu.usable_cores)
-    plan = Plan(strategy="script", node_batch=1, options={"own_settings": True})
-    with RunningScript(program, plan, node, folder=SCRIPTS) as script:
-        try:
-            run = script.finish(time_limit_s=_LIMIT_S)
-        except ScriptFailedError as error:
-            raise BenchError(f"{error.reason}\n{error.log_tail}") from error
-        laps = _laps(script.output_tail)
+def _seen_parts(command: Sequence[str], node: Hardware) -> list[float]:
+    """Give what is seen of steps as a part of the stopwatch's time, less 1, by block."""
+    run, laps = _run(command, node, (_SEEN_BLOCKS + _WARMUP_BLOCKS) * _BLOCK + 1)
     steps = [step.time_s for step in run.steps]
     if len(steps) != len(laps):
         raise BenchError(f"{len(steps)} steps seen and {len(laps)} laps of the stopwatch")
     # The first steps wait for the permit, which the stopwatch cannot know.
-    ratio = fmean(steps[_WARMUP:]) / fmean(laps[_WARMUP:])
-    return _SeenRun(stopwatch_s=median(laps[_WARMUP:]), ratio=ratio)
+    begins = range(_WARMUP_BLOCKS * _BLOCK, len(steps), _BLOCK)
+    return [fmean(steps[at : at + _BLOCK]) / fmean(laps[at : at + _BLOCK]) - 1 for at in begins]
 
 
-def _run_plain(command: Sequence[str]) -> float:
-    done = subprocess.run(
-        command,
-        cwd=SCRIPTS,
-        env=dict(os.environ),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=_LIMIT_S,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise BenchError(done.stderr[-2000:])
-    return median(_laps(done.stdout)[_WARMUP:])
+def _cost_parts(command: Sequence[str], node: Hardware, pairs: int) -> list[float]:
+    """Give what the shim costs, as a part of a step, in pairs of neighbouring blocks."""
+    blocks = 2 * pairs + _WARMUP_BLOCKS
+    os.environ[_BLOCK_VARIABLE] = str(_BLOCK)
+    try:
+        _, laps = _run(command, node, blocks * _BLOCK)
+    finally:
+        del os.environ[_BLOCK_VARIABLE]
+    # The first lap of a block holds the switch; that of the first step is not there.
+    means = [_undisturbed(laps[at * _BLOCK : (at + 1) * _BLOCK - 1]) for at in range(blocks)]
+    first_ones, second_ones = means[_WARMUP_BLOCKS::2], means[_WARMUP_BLOCKS + 1 :: 2]
+    # with, without; without, with
+    differences = [
+        (first - second) * (-1) ** at
+        for at, (first, second) in enumerate(zip(first_ones, second_ones, strict=True))
+    ]
+    # By one step for all, not by that of each pair: the mean of ratios of noisy times is above 1.
+    step_s = median(means[_WARMUP_BLOCKS:])
+    return [difference / step_s for difference in differences]
+
+
+def _undisturbed(laps: Sequence[float]) -> float:
+    """Give the mean of laps without those in which another process had the core.
+
+    A lap with a report of the shim stays: that is a part of a millisecond.
+    """
+    longest = _INTERRUPTED * median(laps)
+    return fmean(lap for lap in laps if lap <= longest)
+
+
+def _run(command: Sequence[str], node: Hardware, steps: int) -> tuple[FinishedRun, list[float]]:
+    program = Program.parse([*command, str(steps)], cores=node.cpu.usable_cores)
+    with RunningScript(program, _PLAN, node, folder=SCRIPTS) as script:
+        try:
+            run = script.finish(time_limit_s=_LIMIT_S)
+        except ScriptFailedError as error:
+            raise BenchError(f"{error.reason}\n{error.log_tail}") from error
+        return run, _laps(script.output_tail)
 
 
 def _laps(text: str) -> list[float]:
@@ -174,8 +175,7 @@ def _laps(text: str) -> list[float]:
 
 def _refusal(command: Sequence[str], node: Hardware) -> str:
     program = Program.parse(command, cores=node.cpu.usable_cores)
-    plan = Plan(strategy="script", node_batch=1, options={"own_settings": True})
-    with RunningScript(program, plan, node, folder=SCRIPTS) as script:
+    with RunningScript(program, _PLAN, node, folder=SCRIPTS) as script:
         try:
             script.make_steps(1, time_limit_s=_LIMIT_S)
         except ScriptRefusedError as error:

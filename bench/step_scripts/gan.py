@@ -1,7 +1,9 @@
 import torch
 from stopwatch import lap, loader, show
 
-generator, critic = torch.nn.Linear(64, 256), torch.nn.Linear(256, 1)
+relu = torch.nn.ReLU()
+generator = torch.nn.Sequential(torch.nn.Linear(64, 1024), relu, torch.nn.Linear(1024, 256))
+critic = torch.nn.Sequential(torch.nn.Linear(256, 1024), relu, torch.nn.Linear(1024, 1))
 of_critic = torch.optim.Adam(critic.parameters())
 of_generator = torch.optim.SGD(generator.parameters(), lr=0.01)
 for real, _ in loader():

@@ -3,7 +3,7 @@
 import torch
 from stopwatch import STEPS, lap, loader, model, show
 
-net = model()
+net = model(width=64)
 for inputs, targets in loader(batches=max(STEPS, 400)):
     torch.nn.functional.cross_entropy(net(inputs), targets).backward()
     with torch.no_grad():
