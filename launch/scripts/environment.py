@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from launch.errors import InvalidPlanError
 from launch.plan import Plan, Setting
+from launch.scripts import patches
 from launch.scripts.program import PROCESSES, THREADS, WORKERS, Program
+from launch.scripts.shim import VARIABLE
 from launch.system.allocators import allocator_environment, is_preloaded, plain_environment
 from probes.hardware import Hardware
 
@@ -21,6 +25,25 @@ OWN_SETTINGS = "own_settings"
 
 PATCH_PREFIX = "patch_"
 """Begins the options that change the script: it is no longer the user's."""
+
+PATCHES: Mapping[str, Mapping[str, tuple[Setting, ...]]] = {
+    "loader": {
+        patches.WORKERS: (0, 1, 2, 4),
+        patches.PINNING: (True,),
+        patches.PERSISTENCE: (True,),
+    },
+    "model": {
+        patches.CHANNELS_LAST: (True,),
+        patches.AUTOCAST: ("bf16",),
+        patches.COMPILE: (True,),
+    },
+}
+"""Names of patches, without the prefix, and their values, by what they change.
+
+What is not among the options of a plan is left to the script.
+"""
+
+SHIM = Path(__file__).with_name("shim.py")
 
 _WAITING = {
     "default": {},
@@ -36,12 +59,21 @@ class ScriptStart:
     """What starts a script."""
 
     command: tuple[str, ...]
+    """As the user would write it."""
+
+    patched_command: tuple[str, ...] = ()
+    """The same with what changes the script in front; empty: it is not changed."""
 
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables beside those that are there."""
 
     cores: tuple[int, ...] = ()
     """Logical cores that all its processes share; empty: those that it has."""
+
+    @property
+    def started_command(self) -> tuple[str, ...]:
+        """What is started."""
+        return self.patched_command or self.command
 
 
 def make_start(
@@ -59,17 +91,28 @@ def make_start(
         environment: Variables that are there.
 
     Raises:
-        InvalidPlanError: The node lacks what the plan asks for.
+        InvalidPlanError: The node lacks what the plan asks for, or a patch is unknown.
         ScriptError: The plan leaves a placeholder without a value.
     """
     command = program.fill(placeholder_values(program, plan))
     if plan.options.get(OWN_SETTINGS):
         return ScriptStart(command=command)
+    check_patches(plan)
     plan.check_fits(node.cpu.usable_cores)
+    changes = patches_of(plan)
+    patched = program.with_shim(command, SHIM) if changes else ()
+    if patched == command:
+        raise InvalidPlanError(
+            f"{PATCH_PREFIX}{min(changes)}: only a Python program can be patched"
+        )
     cores = node.cpu.choose_cores(plan.threads)
     return ScriptStart(
         command=command,
-        environment=script_environment(plan, environment),
+        patched_command=patched,
+        environment={
+            **script_environment(plan, environment),
+            **({VARIABLE: json.dumps({"patches": changes})} if changes else {}),
+        },
         cores=cores if len(cores) < node.cpu.usable_cores else (),
     )
 
@@ -124,3 +167,21 @@ def patches_of(plan: Plan) -> dict[str, Setting]:
         for name, value in plan.options.items()
         if name.startswith(PATCH_PREFIX)
     }
+
+
+def check_patches(plan: Plan) -> None:
+    """Check what a plan changes in the script itself.
+
+    Raises:
+        InvalidPlanError: Such a patch is unknown.
+    """
+    known = {name: values for part in PATCHES.values() for name, values in part.items()}
+    for name, value in patches_of(plan).items():
+        option = f"{PATCH_PREFIX}{name}"
+        if name not in known:
+            names = ", ".join(f"{PATCH_PREFIX}{one}" for one in known)
+            raise InvalidPlanError(f"{option}={value}: choose one of {names}")
+        is_count = name == patches.WORKERS and type(value) is int and value >= 0
+        if not is_count and (type(value), value) not in [(type(v), v) for v in known[name]]:
+            choices = ", ".join(map(str, known[name]))
+            raise InvalidPlanError(f"{option}={value}: choose one of {choices}")

@@ -38,6 +38,8 @@ class Rank:
         """Of all its steps after the first one."""
         self.rest_s: float | None = None
         """From its last step to its end; ``None`` before that."""
+        self.patched: frozenset[str] = frozenset()
+        """Patches that have changed something in it."""
         self.optimizers: dict[int, str] = {}
         self.loaders: dict[int, SeenLoader] = {}
         self.events: list[OptimizerEvent] = []
@@ -79,6 +81,7 @@ class Rank:
                 self.pid, self.threads = document["pid"], document["threads"]
                 self.rank, self.world = document["rank"], document["world"]
                 self.is_async = document["is_async"]
+                self.patched = frozenset(document["patched"])
             else:
                 self.has_ended = True
                 return

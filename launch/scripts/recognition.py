@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import isfinite
 from statistics import median_low
 
 from launch.errors import ScriptRefusedError
@@ -13,6 +14,9 @@ from launch.errors import ScriptRefusedError
 MOST_EVENTS = 512
 _LEAST_ROUNDS = 3
 """So many times a pattern has to be seen."""
+
+_MOST_LOSS_PART = 0.1
+"""Part by which the first loss of a patched script may be off: its user may not set a seed."""
 
 _LONGEST_ROUND = MOST_EVENTS // (_LEAST_ROUNDS + 1)
 
@@ -186,6 +190,30 @@ def check_batch(seen: RecognisedSteps, batch: int | None) -> None:
         raise ScriptRefusedError(
             f"batch={batch} and the script reads batches {found}: it does not follow {{batch}}"
         )
+
+
+def check_losses(
+    patched: Sequence[float | None], own: Sequence[float | None], patches: Sequence[str]
+) -> None:
+    """Check that a patched script begins to learn as the user's own does.
+
+    Args:
+        patched: Losses of its first steps.
+        own: The same without patches.
+        patches: Their names.
+
+    Raises:
+        ScriptRefusedError: It does not.
+    """
+    for step, (loss, expected) in enumerate(zip(patched, own, strict=False), start=1):
+        if loss is None or expected is None or not isfinite(expected):
+            continue
+        off = abs(loss - expected)
+        if not off <= _MOST_LOSS_PART * abs(expected):  # NaN is refused, too
+            raise ScriptRefusedError(
+                f"loss {loss:.4g} in step {step} with {', '.join(patches)} and {expected:.4g} "
+                "without: leave them out"
+            )
 
 
 def _common_size(sizes: Counter[int | None]) -> int | None:

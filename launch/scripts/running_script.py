@@ -22,7 +22,14 @@ from launch.errors import (
     ScriptRefusedError,
 )
 from launch.plan import Plan
-from launch.scripts.environment import OWN_SETTINGS, make_start, patches_of, placeholder_values
+from launch.scripts.environment import (
+    OWN_SETTINGS,
+    PATCH_PREFIX,
+    SHIM,
+    make_start,
+    patches_of,
+    placeholder_values,
+)
 from launch.scripts.program import BATCH, PROCESSES, THREADS, WORKERS, Program
 from launch.scripts.rank_channel import Rank, RankChannel
 from launch.scripts.recognition import (
@@ -36,8 +43,6 @@ from launch.scripts.script_process import ScriptProcess
 from launch.scripts.shim import LOST_CONNECTION, VARIABLE
 from launch.scripts.working_folder import open_working_folder
 from probes.hardware import Hardware
-
-SHIM = Path(__file__).with_name("shim.py")
 
 _FIRST_EVENTS = 3
 _ANY = -1
@@ -124,8 +129,8 @@ class RunningScript:
         self._lines: list[float] = []
         self._pattern = None if step_regex is None else compile_step_regex(step_regex)
         self._began = time.perf_counter()
-        if patches := patches_of(plan):
-            raise ScriptError(f"patches {', '.join(patches)}: not supported yet: leave out --patch")
+        self.first_losses: tuple[float | None, ...] = ()
+        """Of the first steps of all, to hold a patched script against the user's own."""
         try:
             start = make_start(program, plan, node, environment)
         except InvalidPlanError as error:
@@ -138,11 +143,11 @@ class RunningScript:
             program.check(start.command, view.path, variables.get("PATH"))
             self._channel = RankChannel()
             opened.callback(self._channel.close)
-            command = start.command
+            command = start.started_command
             if self._pattern is None:
                 settings = {"address": self._channel.address, "token": self._channel.token}
-                variables[VARIABLE] = json.dumps(settings)
-                command = program.with_shim(command, SHIM)
+                variables[VARIABLE] = json.dumps({**settings, "patches": patches_of(plan)})
+                command = program.with_shim(start.command, SHIM)
             else:
                 variables["PYTHONUNBUFFERED"] = "1"  # lines are timed when they come
             self._process = ScriptProcess(
@@ -245,6 +250,7 @@ class RunningScript:
             wanted = min(2 * wanted, MOST_EVENTS)
         self._check(seen, ranks)
         self.recognised = seen
+        self.first_losses = tuple(event.loss for event in first.events[:_FIRST_EVENTS])
         # The first event has no begin, and what precedes the first whole round is start-up.
         for rank in ranks:
             ends = [n for n, e in enumerate(rank.events) if e.optimizer == seen.boundary]
@@ -301,6 +307,11 @@ class RunningScript:
             raise ScriptRefusedError(
                 f"processes={values[PROCESSES]} and {len(ranks)} make steps: it does not follow "
                 "{processes}"
+            )
+        unchanged = patches_of(self._plan).keys() - first.patched
+        if unchanged:
+            raise ScriptRefusedError(
+                f"{PATCH_PREFIX}{min(unchanged)} changes nothing in this script: leave it out"
             )
         is_set = THREADS in values or not self._plan.options.get(OWN_SETTINGS)
         threads = self._plan.threads_per_process

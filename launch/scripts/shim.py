@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # so that typing is not loaded in the user's process
 
 VARIABLE = "DDLPLAN_SCRIPT"
 _MODULE = "_ddlplan_shim"
+_PATCHES = "_ddlplan_patches"
 _INSTALLED = "_ddlplan_installed"
 LOST_CONNECTION = 77
 """Exit code of a process whose connection the script has closed."""
@@ -41,7 +42,7 @@ _RANK = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 class _WatchedProcess:
     """What this process has done since its last report."""
 
-    def __init__(self, settings: dict[str, str]) -> None:
+    def __init__(self, settings: dict[str, Any]) -> None:
         self.settings = settings
         self.lock = threading.RLock()
         self.begin()
@@ -168,7 +169,9 @@ class _WatchedProcess:
         torch = sys.modules.get("torch")
         threads = getattr(torch, "get_num_threads", lambda: None)()
         hello = {"token": self.settings["token"], "pid": self.pid, "rank": rank}
-        self.write({**hello, "world": world, "threads": threads, "is_async": _uses_gpu()})
+        patched = sorted(getattr(sys.modules.get(_PATCHES), "applied", ()))
+        place = {"world": world, "threads": threads, "is_async": _uses_gpu()}
+        self.write({**hello, **place, "patched": patched})
         import atexit
 
         atexit.register(self.flush)
@@ -283,29 +286,30 @@ def _first_dimension(value: Any, depth: int) -> int | None:
 class _ImportWatch:
     """An entry of ``sys.meta_path`` that acts when a module has been imported."""
 
-    def __init__(self, actions: dict[str, Any]) -> None:
+    def __init__(self, actions: dict[str, list[Any]]) -> None:
         self.actions = actions
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        action = self.actions.get(name)
-        if action is None:
+        actions = self.actions.get(name)
+        if actions is None:
             return None
         for finder in list(sys.meta_path):
             spec = None if finder is self else finder.find_spec(name, path, target)
             if spec is not None and spec.loader is not None:
                 loader: Any = spec.loader
-                loader.exec_module = _run_and_act(loader, action)
+                loader.exec_module = _run_and_act(loader, actions)
                 return spec
         return None
 
 
-def _run_and_act(loader: Any, action: Any) -> Any:
+def _run_and_act(loader: Any, actions: list[Any]) -> Any:
     run = loader.exec_module
 
     def run_and_act(module: Any) -> None:
         del loader.exec_module  # the loader is as it was, for who asks it for its source
         run(module)
-        action(module)
+        for action in actions:
+            action(module)
 
     return run_and_act
 
@@ -313,7 +317,7 @@ def _run_and_act(loader: Any, action: Any) -> Any:
 class _Installer:
     """Installs the shim in a process that unpickles it."""
 
-    def __init__(self, settings: dict[str, str]) -> None:
+    def __init__(self, settings: dict[str, Any]) -> None:
         self.settings = settings
 
     def __reduce__(self) -> Any:
@@ -322,12 +326,55 @@ class _Installer:
         return runpy.run_path, (__file__, {"SETTINGS": self.settings}, _MODULE)
 
 
-def install(settings: dict[str, str]) -> None:
-    """Watch this process from now on."""
+def install(settings: dict[str, Any]) -> None:
+    """Patch and watch this process from now on, as far as it is asked for."""
     if _INSTALLED in sys.modules:
         return
-    process = _WatchedProcess(settings)
     sys.modules[_INSTALLED] = type(sys)(_INSTALLED)
+    actions: dict[str, list[Any]] = {"multiprocessing.spawn": [_follow_spawn(settings)]}
+    for found in (_patch_actions(settings), _watch_actions(settings)):
+        for name, some in found.items():
+            actions.setdefault(name, []).extend(some)
+    for name in [name for name in actions if name in sys.modules]:
+        for action in actions.pop(name):
+            action(sys.modules[name])
+    sys.meta_path.insert(0, _ImportWatch(actions))
+
+
+def _follow_spawn(settings: dict[str, Any]) -> Any:
+    """Give what makes processes that multiprocessing starts by spawn do the same."""
+
+    def follow(module: Any) -> None:
+        prepare = module.get_preparation_data
+
+        def prepare_and_install(name: str) -> dict[str, Any]:
+            return {**prepare(name), _MODULE: _Installer(settings)}
+
+        module.get_preparation_data = prepare_and_install
+
+    return follow
+
+
+def _patch_actions(settings: dict[str, Any]) -> dict[str, list[Any]]:
+    """Give what changes the script, where its user has asked for that."""
+    if not settings.get("patches"):
+        return {}
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    path = os.path.abspath(__file__).replace("shim.py", "patches.py")  # noqa: PTH100
+    spec = spec_from_file_location(_PATCHES, path)
+    module = module_from_spec(spec)  # type: ignore[arg-type]
+    sys.modules[_PATCHES] = module
+    spec.loader.exec_module(module)  # type: ignore[union-attr]
+    found: dict[str, list[Any]] = module.actions(settings["patches"])
+    return found
+
+
+def _watch_actions(settings: dict[str, Any]) -> dict[str, list[Any]]:
+    """Give what watches the steps, where somebody wants to know of them."""
+    if "address" not in settings:
+        return {}
+    process = _WatchedProcess(settings)
 
     def watch_optimizers(module: Any) -> None:
         def step_hook(optimizer: Any, _args: Any, _kwargs: Any) -> None:
@@ -338,15 +385,19 @@ def install(settings: dict[str, str]) -> None:
         module.register_optimizer_step_post_hook(hook)
 
     def watch_loaders(module: Any) -> None:
+        import functools
+
         base, loader_class = module._BaseDataLoaderIter, module.DataLoader
         fetch, start = base.__next__, loader_class.__iter__
 
+        @functools.wraps(fetch)
         def fetch_and_note(self: Any) -> Any:
             began = time.perf_counter()
             batch = fetch(self)
             process.on_fetch(self, batch, time.perf_counter() - began)
             return batch
 
+        @functools.wraps(start)
         def start_and_note(self: Any) -> Any:
             iterator = start(self)
             process.on_loader(self, iterator)
@@ -366,24 +417,11 @@ def install(settings: dict[str, str]) -> None:
 
         module.Tensor.backward = backward_and_note
 
-    def watch_spawn(module: Any) -> None:
-        prepare = module.get_preparation_data
-
-        def prepare_and_install(name: str) -> dict[str, Any]:
-            return {**prepare(name), _MODULE: _Installer(settings)}
-
-        module.get_preparation_data = prepare_and_install
-
-    actions = {
-        "torch.optim.optimizer": watch_optimizers,
-        "torch.utils.data.dataloader": watch_loaders,
-        "torch._tensor": watch_losses,
-        "multiprocessing.spawn": watch_spawn,
+    return {
+        "torch.optim.optimizer": [watch_optimizers],
+        "torch.utils.data.dataloader": [watch_loaders],
+        "torch._tensor": [watch_losses],
     }
-    for name in list(actions):
-        if name in sys.modules:
-            actions.pop(name)(sys.modules[name])
-    sys.meta_path.insert(0, _ImportWatch(actions))
 
 
 def run(arguments: list[str]) -> None:

@@ -91,7 +91,7 @@ class WholeRun:
             self._program.check(start.command, view.path, variables.get("PATH"))
             began = time.perf_counter()
             process = ScriptProcess(
-                start.command, variables, view.path, layers=view.layers, cores=start.cores
+                start.started_command, variables, view.path, layers=view.layers, cores=start.cores
             )
             try:
                 while process.exit_code is None:

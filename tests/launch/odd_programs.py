@@ -141,7 +141,9 @@ ODD = {
     ),
     "has optimizers without a pace": Odd(
         source=STEPS
-        + "import random\nothers = [SGD(), SGD()]\nwhile True:\n    random.choice(others).step()",
+        + "others, steps = [SGD(), SGD()], 0\nwhile True:\n    steps += 1\n"
+        # Ones of the binary digits, odd or even: nothing in it comes three times in a row.
+        + "    others[bin(steps).count('1') % 2].step()",
         says="step without a pattern",
     ),
 }
