@@ -6,12 +6,13 @@ import platform
 
 import pytest
 from markup import Markup
+from sweep_samples import sample_record
 
 from launch.plan import Plan
 from launch.system.process_identity import ProcessIdentity
 from planner.plans.stored_plan import utc_now
 from planner.records.job_record import JobKind, JobRecord, JobState
-from planner.records.progress import TrainingProgress
+from planner.records.progress import SweepProgress, TrainingProgress
 from planner.records.training_record import TrainingHost, TrainingRecord, TrainingStatus
 from planner.service.site import PageRequest, Site
 from planner.store import Store
@@ -130,3 +131,25 @@ def test_job_that_is_over_does_not_go_on(store, show):
     add_job(store, JobState.DONE)
     assert "a supervisor, without a terminal" in show("jobs")
     assert "goes on" not in show("jobs")
+
+
+def test_first_page_leads_to_the_sweep_that_runs(store, tmp_path):
+    sweep = store.sweeps.begin(sample_record([8, 16]), fresh=False).record
+    job = store.jobs.add(
+        JobRecord(
+            kind=JobKind.SWEEP,
+            created_at=utc_now(),
+            machine=platform.node(),
+            user="ada",
+            is_detached=True,
+            state=JobState.RUNNING,
+            process=ProcessIdentity.of(),
+            heartbeat_at=utc_now(),
+            title="ddlplan sweep",
+        )
+    )
+    progress = SweepProgress(doing="batch 64", points=18, done=5)
+    store.jobs.set_progress(job.id, codec.to_builtins(progress), sweep_id=sweep.id)
+    page = Markup(Site(str(tmp_path / "planner.db")).show("/", PageRequest(path="/")).html)
+    assert "batch 64; 5 of 18 points" in " ".join(page.text.split())
+    assert ("a", {"href": f"/sweeps/{sweep.id}"}) in page.elements
