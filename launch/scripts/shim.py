@@ -33,7 +33,9 @@ _INSTALLED = "_ddlplan_installed"
 LOST_CONNECTION = 77
 """Exit code of a process whose connection the script has closed."""
 
-_FLUSH_S = 0.2
+_FLUSH_S, _LAUNCHED_FLUSH_S = 0.2, 1.0
+_GIVE_UP_S = 5.0
+"""Time that a launched script waits at most until its report is taken."""
 _MANY_BATCHES = 256
 _WORLD = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 _RANK = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
@@ -45,6 +47,7 @@ class _WatchedProcess:
     def __init__(self, settings: dict[str, Any]) -> None:
         self.settings = settings
         self.lock = threading.RLock()
+        self.runs_on = bool(settings.get("runs_on"))  # launched: it is never to wait, nor to end
         self.begin()
 
     def begin(self) -> None:
@@ -67,7 +70,7 @@ class _WatchedProcess:
         self.untold = 0
         self.left = 0
         self.boundary = -1
-        self.has_told_rest = False
+        self.has_told_rest = self.is_lost = False
         self.last_s = self.flushed_s = time.perf_counter()
 
     def check_pid(self) -> None:
@@ -81,6 +84,8 @@ class _WatchedProcess:
     def on_step(self, optimizer: Any) -> None:
         """Note a step of an optimizer; wait where it was the last of a turn."""
         self.check_pid()
+        if self.is_lost:
+            return
         with self.lock:
             number = self.optimizers.get(optimizer)
             if number is None:
@@ -92,7 +97,7 @@ class _WatchedProcess:
             if self.socket is None:
                 self.connect()
             counts = self.boundary < 0 or number == self.boundary
-            is_last = counts and self.left <= 1
+            is_last = counts and self.left <= 1 and not self.runs_on
             if is_last:
                 _synchronise()
             now = time.perf_counter()
@@ -102,7 +107,7 @@ class _WatchedProcess:
             if is_last:
                 self.send({"waits": True})
                 self.wait()
-            elif now - self.flushed_s > _FLUSH_S:
+            elif now - self.flushed_s > (_LAUNCHED_FLUSH_S if self.runs_on else _FLUSH_S):
                 self.send({})
 
     def note(self, number: int, now: float) -> None:
@@ -155,7 +160,7 @@ class _WatchedProcess:
     def on_backward(self, loss: Any) -> None:
         """Note a loss, without what it was computed from."""
         self.backwards += 1
-        if loss.numel() == 1:
+        if loss.numel() == 1 and not self.runs_on:
             self.losses.append(loss.detach())
 
     def connect(self) -> None:
@@ -163,7 +168,14 @@ class _WatchedProcess:
         import socket
 
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        connection.connect("\0" + self.settings["address"])
+        if self.runs_on:
+            connection.settimeout(_GIVE_UP_S)
+        try:
+            connection.connect("\0" + self.settings["address"])
+        except OSError:
+            if not self.runs_on:
+                raise
+            self.is_lost = True
         self.socket, self.inode = connection, os.fstat(connection.fileno()).st_ino
         rank, world = _place_of_rank()
         torch = sys.modules.get("torch")
@@ -201,12 +213,16 @@ class _WatchedProcess:
 
     def write(self, document: dict[str, Any]) -> None:
         """Write a line. A script that closes all its files has closed ours as well."""
-        if not self.is_open():  # its number may be another file by now
-            os._exit(LOST_CONNECTION)
+        if self.is_lost:
+            return
         try:
+            if not self.is_open():  # its number may be another file by now
+                raise OSError
             self.socket.sendall(json.dumps(document).encode() + b"\n")
         except OSError:
-            os._exit(LOST_CONNECTION)
+            if not self.runs_on:
+                os._exit(LOST_CONNECTION)
+            self.is_lost = True
 
     def is_open(self) -> bool:
         try:

@@ -25,8 +25,8 @@ from planner.report.runs import noise_span
 from probes import codec
 from probes.timing import Interval
 
-_NOTABLE_PERCENT = 10
-_TELLING_S = 2.0
+NOTABLE_PERCENT = 10
+TELLING_S = 2.0
 """A shorter epoch says nothing of a training's speed: its first steps load what later ones have."""
 
 
@@ -104,8 +104,8 @@ def print_training(
         out.write_line(
             f"{verb:<10} {expected:.1f} samples/s{span}, measured {measured:.1f} ({off:+.1f} %)"
         )
-        is_slow = off < -_NOTABLE_PERCENT and (interval is None or measured < interval.low)
-        if is_slow and trained[-1].train_time_s >= _TELLING_S:
+        is_slow = off < -NOTABLE_PERCENT and (interval is None or measured < interval.low)
+        if is_slow and trained[-1].train_time_s >= TELLING_S:
             out.warn(f"training was {-off:.0f} % slower than {remedy}")
     if outcome.is_generated:
         out.write_line(f"data       {GENERATED}")

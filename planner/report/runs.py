@@ -15,6 +15,7 @@ from planner.records.usage_record import HostUsage, UsageCurve
 from planner.report.plan_line import describe_plan
 from planner.report.plans import GENERATED
 from planner.report.table import Column, Row, Terminal, render_csv, render_facts, render_table
+from planner.scripts.naming import PREFIX, is_script
 
 _STYLES = {
     TrainingStatus.DONE: "green",
@@ -96,7 +97,7 @@ def run_text(record: TrainingRecord, usage: Mapping[str, HostUsage], terminal: T
         render_facts(run_facts(record), terminal),
         render_table([_host_row(host) for host in record.hosts], _HOSTS, terminal),
     ]
-    if record.epochs_done:
+    if record.epochs_done and not is_script(record.use_case):
         rows = [_epoch_row(epoch) for epoch in record.epochs_done[-_MOST_EPOCHS:]]
         parts.append(render_table(rows, _EPOCHS, terminal))
     if used := [_use_row(host, use) for host, use in usage.items() if use.time_s]:
@@ -106,6 +107,8 @@ def run_text(record: TrainingRecord, usage: Mapping[str, HostUsage], terminal: T
 
 def run_facts(record: TrainingRecord) -> list[tuple[str, str]]:
     """Give a training as names and texts."""
+    if is_script(record.use_case):
+        return _script_facts(record)
     facts = [
         ("training", str(record.id)),
         ("use case", record.use_case),
@@ -121,6 +124,23 @@ def run_facts(record: TrainingRecord) -> list[tuple[str, str]]:
     ]
     files = (("weights", record.weights), ("checkpoint", record.checkpoint))
     return facts + [(name, path) for name, path in files if path is not None]
+
+
+def _script_facts(record: TrainingRecord) -> list[tuple[str, str]]:
+    """Give a run of a script: of its data, its loss and its epochs nothing is known."""
+    run, expected = _last_trained(record.epochs_done), record.expected_samples_per_s
+    measured = "not measured" if run is None else f"{_number(run.throughput_samples_per_s)}"
+    speed = f"{measured} samples/s, expected {_number(expected)}"
+    return [
+        ("training", str(record.id)),
+        ("script", record.use_case.removeprefix(PREFIX)),
+        ("state", f"{record.state}: {record.error}" if record.error else str(record.state)),
+        ("started", f"{record.started_at:%Y-%m-%d %H:%M:%S} UTC on {record.machine}"),
+        ("time", _duration(record)),
+        ("steps", str(record.steps) if record.steps else "not counted"),
+        ("speed", speed),
+        ("folder", record.run_directory),
+    ]
 
 
 def noise_span(noise: NoiseScale) -> str:
@@ -142,14 +162,14 @@ def describe_noise(noise: NoiseScale) -> str:
 
 
 def _run_row(record: TrainingRecord) -> Row:
-    last = _last_trained(record.epochs_done)
+    last, of_script = _last_trained(record.epochs_done), is_script(record.use_case)
     return {
         "id": str(record.id),
         "use_case": record.use_case,
         "data": "generated" if record.is_generated else "",
         "state": str(record.state),
-        "epochs": _epochs(record),
-        "loss": _loss(None if last is None else last.train_loss),
+        "epochs": "" if of_script else _epochs(record),
+        "loss": _loss(None if last is None or of_script else last.train_loss),
         "validation": _loss(record.epochs_done[-1].validation_loss if record.epochs_done else None),
         "rate": _number(None if last is None else last.throughput_samples_per_s),
         "hosts": " ".join(host.host for host in record.hosts),

@@ -9,6 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 PREFIX = "script:"
+WHOLE_RUNS, STEP_REGEX = "whole_runs", "step_regex"
+"""Options of plans whose steps are whole runs, or lines of the output that match."""
+
 STRATEGY = "script"
 """Strategy of the plans of scripts. No file builds it: the script itself makes the steps."""
 

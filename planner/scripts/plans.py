@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from launch.case_facts import CaseFacts
@@ -37,6 +37,9 @@ class ScriptPlans(PlanSource):
 
     cores: int
     allocators: tuple[str, ...] = ("default", "retain")
+    steps: Mapping[str, Setting] = field(default_factory=dict)
+    """Options that say what a step is, where that is not one of its optimizer."""
+
     defaults_name: str = "the script as it is"
 
     @property
@@ -50,7 +53,7 @@ class ScriptPlans(PlanSource):
             processes=self.processes,
             threads_per_process=int(threads),
             loader_workers=int(own.get(WORKERS, 0)),
-            options={OWN_SETTINGS: True, **self._options(own)},
+            options={OWN_SETTINGS: True, **self.steps, **self._options(own)},
         )
 
     def obstacle(self, case: CaseFacts, node: Hardware) -> str | None:
@@ -83,7 +86,7 @@ class ScriptPlans(PlanSource):
             node_batch=int(batch) * processes,
             loader_workers=int(workers),
             allocator=str(allocator),
-            options=others,
+            options={**self.steps, **others},
         )
 
     def first_guesses(self, case: CaseFacts, node: Hardware) -> list[dict[str, Setting]]:

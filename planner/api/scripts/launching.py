@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import platform
 import signal
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from launch.errors import InvalidPlanError
-from launch.reports import Report, Warned
-from launch.scripts.environment import ScriptStart, make_start, placeholder_values
+from launch.reports import EpochDone, Report, Warned
+from launch.scripts.environment import (
+    SHIM,
+    ScriptStart,
+    make_start,
+    patches_of,
+    placeholder_values,
+)
 from launch.scripts.program import PROCESSES, THREADS, WORKERS, Program
+from launch.scripts.shim import VARIABLE
+from launch.scripts.step_counter import CountedSteps, StepCounter
 from launch.system.process_end import explain_exit
 from launch.system.process_identity import ProcessIdentity
 from launch.workload import Workload
@@ -34,7 +44,7 @@ from planner.plans.software import current_software
 from planner.plans.stored_plan import StoredPlan, stale_reasons, utc_now
 from planner.records.training_record import TrainingHost, TrainingRecord, TrainingStatus
 from planner.scripts.foreground import run_in_foreground
-from planner.scripts.naming import STRATEGY, script_name
+from planner.scripts.naming import STEP_REGEX, STRATEGY, WHOLE_RUNS, script_name
 from planner.scripts.plan_check import check_script_plan
 from planner.store import Store
 from planner.trials.reports import Listener, ignore
@@ -63,6 +73,15 @@ class ScriptRun:
     elapsed_s: float
     training_id: int | None
     """Of its row in the database; ``None`` where that could not be written."""
+
+    counted: CountedSteps | None
+    """``None`` where its steps cannot be told."""
+
+    @property
+    def samples_per_s(self) -> float | None:
+        """Rate of its steps."""
+        batch = self.prepared.stored.plan.node_batch
+        return None if self.counted is None else _rate(self.counted, batch)
 
 
 def prepare_script(
@@ -130,7 +149,8 @@ def launch_script(
 ) -> ScriptRun:
     """Run a script in the current folder until it ends; its output is its own.
 
-    It has the terminal: Ctrl-C is for the script. The run is a training in the database.
+    It has the terminal: Ctrl-C is for the script. The run is a training in the database. Its steps
+    are counted, as in a trial; it never waits for that.
 
     Args:
         prepared: What to run.
@@ -154,9 +174,9 @@ def launch_script(
     if training_id is not None:
         listener(TrainingRecorded(training_id=training_id))
     began = time.monotonic()
-    state, message = TrainingStatus.FAILED, "it cannot be started"
+    state, message, counted = TrainingStatus.FAILED, "it cannot be started", None
     try:
-        code = run_in_foreground(prepared.start, keeps_stdout=keeps_stdout)
+        code, counted = _run(prepared, keeps_stdout=keeps_stdout)
         if code == 0:
             state, message = TrainingStatus.DONE, ""
         elif code < 0:
@@ -172,8 +192,51 @@ def launch_script(
         message = f"{prepared.start.command[0]}: {error.strerror}"
         raise TrainingFailedError(message) from error
     finally:
-        _end_row(training_id, db, listener, state, message or None)
-    return ScriptRun(prepared=prepared, elapsed_s=time.monotonic() - began, training_id=training_id)
+        done = None if counted is None else _epoch(counted, prepared.stored.plan.node_batch)
+        _end_row(training_id, db, listener, state, message or None, counted, done)
+    return ScriptRun(
+        prepared=prepared,
+        elapsed_s=time.monotonic() - began,
+        training_id=training_id,
+        counted=counted,
+    )
+
+
+def _run(prepared: PreparedScript, *, keeps_stdout: bool) -> tuple[int, CountedSteps | None]:
+    """Run a script to its end; give its exit code, and its steps."""
+    start, options = prepared.start, prepared.stored.plan.options
+    if WHOLE_RUNS in options or STEP_REGEX in options:
+        began = time.monotonic()
+        code = run_in_foreground(start, keeps_stdout=keeps_stdout)
+        run = CountedSteps(made=1, counted=1, time_s=time.monotonic() - began)
+        return code, run if WHOLE_RUNS in options and code == 0 else None
+    with StepCounter() as counter:
+        settings = {**counter.settings, "patches": patches_of(prepared.stored.plan)}
+        watched = replace(
+            start,
+            patched_command=Program(arguments=start.command).with_shim(start.command, SHIM),
+            environment={**start.environment, VARIABLE: json.dumps(settings)},
+        )
+        code = run_in_foreground(watched, keeps_stdout=keeps_stdout)
+    return code, counter.result()
+
+
+def _rate(counted: CountedSteps, batch: int) -> float:
+    return counted.counted * batch / counted.time_s
+
+
+def _epoch(counted: CountedSteps, batch: int) -> EpochDone:
+    """Give the whole run as the one epoch that a run of a script has on record."""
+    return EpochDone(
+        epoch=1,
+        train_loss=math.nan,
+        validation_loss=None,
+        metrics={},
+        samples=counted.counted * batch,
+        train_time_s=counted.time_s,
+        validation_time_s=0.0,
+        throughput_samples_per_s=_rate(counted, batch),
+    )
 
 
 def _suggest_tune(command: Sequence[str], name: str, db: str) -> str:
@@ -231,12 +294,20 @@ def _begin_row(prepared: PreparedScript, db: str, listener: Listener) -> int | N
 
 
 def _end_row(
-    training_id: int | None, db: str, listener: Listener, state: TrainingStatus, error: str | None
+    training_id: int | None,
+    db: str,
+    listener: Listener,
+    state: TrainingStatus,
+    error: str | None,
+    counted: CountedSteps | None,
+    done: EpochDone | None,
 ) -> None:
     if training_id is None:
         return
     try:
         with Store.open(db, create=False) as store:
+            if counted is not None and done is not None:
+                store.trainings.update(training_id, epochs_done=(done,), steps=counted.made)
             store.trainings.end(training_id, state, error=error)
     except PlannerError as problem:
         listener(Warned(message=f"this training is not fully recorded: {problem}"))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from launch.case_facts import CaseFacts
-from launch.plan import Plan
+from launch.plan import Plan, Setting
 from launch.reports import Noted, Warned, Working
 from launch.scripts.program import BATCH, PROCESSES, Program, ProgramKind
 from launch.scripts.running_script import RunningScript
@@ -17,7 +17,7 @@ from planner.api.tuning import NodeTuneResult, TuneResult, find_launch_plan_id, 
 from planner.cancellation import Cancellation
 from planner.plans.software import current_software
 from planner.scripts.contender import ScriptContender
-from planner.scripts.naming import digest
+from planner.scripts.naming import STEP_REGEX, WHOLE_RUNS, digest
 from planner.scripts.plans import ScriptPlans
 from planner.store import Store
 from planner.trials.contender import Contender
@@ -148,6 +148,7 @@ class _Trials:
             processes=processes,
             cores=cores,
             allocators=("default", "retain", *find_allocators()),
+            steps=self._options(),
         )
         self._watched = self._run(plans.own_plan)
         if isinstance(self._watched, WholeRun):
@@ -175,6 +176,13 @@ class _Trials:
             watched, self._watched = self._watched, None
             return ScriptContender(plan, lambda _: watched, self._node)
         return ScriptContender(plan, self._run, self._node)
+
+    def _options(self) -> dict[str, Setting]:
+        """Give the options of a plan that say what a step is."""
+        regex = self._script.step_regex
+        if regex is not None:
+            return {STEP_REGEX: regex}
+        return {WHOLE_RUNS: True} if self._script.program.kind is ProgramKind.OTHER else {}
 
     def _run(self, plan: Plan) -> RunningScript | WholeRun:
         script, on_poll = self._script, self._cancellation.check

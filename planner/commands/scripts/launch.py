@@ -8,7 +8,13 @@ from collections.abc import Sequence
 
 from launch.reports import Report
 from planner.api.launching import TrainingRecorded
-from planner.api.scripts.launching import PreparedScript, launch_script, prepare_script
+from planner.api.scripts.launching import (
+    PreparedScript,
+    ScriptRun,
+    launch_script,
+    prepare_script,
+)
+from planner.commands.training import NOTABLE_PERCENT, TELLING_S
 from planner.quantities import format_duration
 from planner.records.job_record import JobKind
 from planner.report.live import LiveDisplay
@@ -47,18 +53,32 @@ def launch(
 
         run = launch_script(prepared, db=db, listener=show, keeps_stdout=out.as_json)
     stored = prepared.stored
-    out.note(
-        f"done in {format_duration(run.elapsed_s)}; its plan was measured at "
-        f"{stored.throughput_samples_per_s.median:.1f} samples/s"
-    )
+    out.note(f"done in {format_duration(run.elapsed_s)}; {_compare(run, out)}")
     out.finish(
         {
             **_plain(prepared),
             "elapsed_s": run.elapsed_s,
+            "throughput_samples_per_s": run.samples_per_s,
             "expected_throughput_samples_per_s": stored.throughput_samples_per_s.median,
             "training": run.training_id,
         }
     )
+
+
+def _compare(run: ScriptRun, out: Output) -> str:
+    """Say how fast it was beside what its plan has on record; warn where it was much slower."""
+    expected, measured = run.prepared.stored.throughput_samples_per_s, run.samples_per_s
+    span = f"{expected.median:.1f} samples/s ({expected.low:.1f} to {expected.high:.1f})"
+    if run.counted is None or measured is None:
+        return f"expected {span}, not measured: its steps were not seen"
+    off = 100 * (measured / expected.median - 1)
+    is_slow = off < -NOTABLE_PERCENT and measured < expected.low
+    if is_slow and run.counted.time_s >= TELLING_S:
+        out.warn(
+            f"training was {-off:.0f} % slower than the plan's trials: another process may be "
+            "using the cores; if it always is, tune again"
+        )
+    return f"expected {span}, measured {measured:.1f} ({off:+.1f} %)"
 
 
 def _describe(prepared: PreparedScript, out: Output) -> None:

@@ -37,6 +37,23 @@ def test_launch_runs_the_script_in_its_folder_with_the_stored_plan(tuned_script,
     assert run["state"] == "done"
 
 
+def test_rate_of_a_launch_is_held_against_that_of_its_plan(tuned_script, command, plan_id):
+    ended = tuned_script.run("launch", "--plan", plan_id, "--json", *command("300"))
+    assert ended.code == 0, ended.err
+    launched = json.loads(ended.out)["data"]
+    measured = launched["throughput_samples_per_s"]
+    expected = tuned_script.data("plans", "show", plan_id)["throughput_samples_per_s"]["median"]
+    assert launched["expected_throughput_samples_per_s"] == expected
+    assert f"measured {measured:.1f} (" in ended.err
+    (run,) = tuned_script.data("runs", "list")
+    assert run["steps"] == 300
+    assert run["epochs_done"][-1]["throughput_samples_per_s"] == measured
+    shown = tuned_script.run("runs", "show", run["id"]).out
+    assert "steps" in shown
+    assert "300" in shown
+    assert "NaN" not in shown
+
+
 @pytest.mark.parametrize(("end", "code"), [("fail", 1), ("killed", 128 + 9)])
 def test_end_of_the_script_is_that_of_launch(tuned_script, command, end, code, plan_id):
     ended = tuned_script.run("launch", "--plan", plan_id, *command("5", end))

@@ -1,0 +1,132 @@
+"""Step counter: the steps of a launched script, which never waits for who counts them."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from socket import socket
+
+from launch.errors import ScriptRefusedError
+from launch.scripts.rank_channel import Rank, RankChannel
+from launch.scripts.recognition import OptimizerEvent, recognise
+
+_WARMUP_STEPS = 8
+"""The first ones do not count."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountedSteps:
+    """Steps of a whole run of a script."""
+
+    made: int
+    """Over all ranks; a step of all of them is one."""
+
+    counted: int
+    """Those after the warm-up, without those that a validation came before."""
+
+    time_s: float
+    """Of the counted ones."""
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What one rank has done."""
+
+    early: list[OptimizerEvent] = field(default_factory=list)
+    boundary: int | None = None
+    made: int = 0
+    counted: int = 0
+    time_s: float = 0.0
+    _step_s: float = 0.0
+    _validates: bool = False
+
+    def take(self, rank: Rank) -> None:
+        """Take what a rank has told.
+
+        Raises:
+            ScriptRefusedError: What a step is cannot be told.
+        """
+        events, rank.events = rank.events, []
+        if self.boundary is None:
+            self.early += events
+            seen = recognise(self.early, rank.optimizers, ranks=1)
+            if seen is None:
+                return
+            self.boundary, events, self.early = seen.boundary, self.early, []
+        for event in events:
+            self._add(event)
+
+    def _add(self, event: OptimizerEvent) -> None:
+        self._step_s += event.time_s
+        self._validates |= len(event.trained) < len(event.fetches)
+        if event.optimizer != self.boundary:
+            return
+        self.made += 1
+        if self.made > _WARMUP_STEPS and not self._validates:
+            self.counted += 1
+            self.time_s += self._step_s
+        self._step_s, self._validates = 0.0, False
+
+
+class StepCounter:
+    """Counts in a thread while the script runs. Use it in a ``with`` block.
+
+    What goes wrong with it ends the counting, never the script.
+    """
+
+    def __init__(self) -> None:
+        self._channel = RankChannel()
+        self._tallies: dict[Rank, _Tally] = {}
+        self._is_lost = False
+        self._wake, self._waker = os.pipe()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+
+    @property
+    def settings(self) -> Mapping[str, object]:
+        """What the shim has to know."""
+        channel = self._channel
+        return {"address": channel.address, "token": channel.token, "runs_on": True}
+
+    def __enter__(self) -> StepCounter:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._waker)
+        self._thread.join()
+        os.close(self._wake)
+        self._channel.close()
+
+    def result(self) -> CountedSteps | None:
+        """Give what was counted, after the block; ``None`` where the steps cannot be told."""
+        ranks = [rank for rank in self._channel.ranks if rank in self._tallies]
+        if self._is_lost or not ranks or len(ranks) != max(rank.world for rank in ranks):
+            return None
+        first = self._tallies[ranks[0]]
+        if not first.counted:
+            return None
+        return CountedSteps(made=first.made, counted=first.counted, time_s=first.time_s)
+
+    def _read(self) -> None:
+        # The main thread sleeps in calls that a signal has to wake it from.
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        is_over = False
+        while not is_over:
+            files: list[socket | int] = [self._wake, *self._channel.readable]
+            ready = select.select(files, [], [])[0]
+            is_over = ready == [self._wake]  # and nothing is left to read
+            for file in ready:
+                if not isinstance(file, int):
+                    self._take(file)
+
+    def _take(self, connection: socket) -> None:
+        try:
+            self._channel.read(connection)
+            for rank in self._channel.ranks:
+                self._tallies.setdefault(rank, _Tally()).take(rank)
+        except (ScriptRefusedError, ValueError, KeyError, TypeError):
+            self._is_lost = True

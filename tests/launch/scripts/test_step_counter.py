@@ -1,0 +1,74 @@
+"""Step counter: steps of a launched script, which never waits and never ends because of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from launch.scripts.environment import SHIM
+from launch.scripts.program import Program
+from launch.scripts.shim import VARIABLE
+from launch.scripts.step_counter import CountedSteps, StepCounter
+
+FAKE_TORCH = """
+hooks = []
+def register_optimizer_step_post_hook(hook):
+    hooks.append(hook)
+class SGD:
+    def step(self):
+        for hook in hooks: hook(self, (), {})
+"""
+HEAD = "import os, time\nfrom torch.optim.optimizer import SGD\noptimizer = SGD()\n"
+STEPS = "for _ in range(50):\n    time.sleep(0.01)\n    optimizer.step()\n"
+END = "open('end', 'w').close()\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    texts = {"__init__.py": "", "optim/__init__.py": "", "optim/optimizer.py": FAKE_TORCH}
+    for name, text in texts.items():
+        file = tmp_path / "torch" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return tmp_path
+
+
+def launch(folder: Path, source: str) -> tuple[int, CountedSteps | None]:
+    (folder / "train.py").write_text(source)
+    words = (sys.executable, "train.py")
+    with StepCounter() as counter:
+        done = subprocess.run(
+            Program(arguments=words).with_shim(words, SHIM),
+            env={**os.environ, VARIABLE: json.dumps(dict(counter.settings))},
+            cwd=folder,
+        )
+    return done.returncode, counter.result()
+
+
+def test_steps_after_the_warm_up_are_counted_with_all_of_their_time(folder):
+    code, counted = launch(folder, HEAD + STEPS)
+    assert code == 0
+    assert counted is not None
+    # The first one has no begin: it is in the time of the start.
+    assert (counted.made, counted.counted) == (50, 42)
+    assert counted.time_s >= 42 * 0.01
+
+
+def test_script_that_closes_all_its_files_runs_on(folder):
+    code, _ = launch(folder, HEAD + STEPS + "os.closerange(3, 256)\n" + STEPS + END)
+    assert code == 0
+    assert (folder / "end").exists()
+
+
+def test_script_without_steps_has_no_rate(folder):
+    assert launch(folder, END) == (0, None)
+
+
+def test_settings_of_the_counter_are_not_left_to_what_the_script_starts(folder):
+    source = f"import os, sys\nsys.exit({VARIABLE!r} in os.environ)\n"
+    assert launch(folder, source) == (0, None)
