@@ -16,6 +16,7 @@ from launch.errors import (
 )
 from launch.plan import Plan
 from launch.reports import StepDone
+from launch.scripts.recognition import RecognisedSteps
 from launch.scripts.running_script import RunningScript, StepSeen
 from launch.scripts.whole_run import WholeRun
 from planner.trials.contender import TrialFailedError
@@ -29,6 +30,16 @@ _WARMUP_STEPS = 8
 
 StartScript = Callable[[Plan], RunningScript | WholeRun]
 """Starts the processes of a script under a plan."""
+
+
+def samples_of(seen: RecognisedSteps) -> int | None:
+    """Give the samples of a step over all ranks; ``None`` where they differ or are not seen.
+
+    The last batch of an epoch is often smaller: what counts is a step of whole batches.
+    """
+    if seen.batch_size is None or not seen.batches_per_step:
+        return None
+    return round(seen.batch_size * seen.batches_per_step * seen.ranks)
 
 
 class ScriptContender:
@@ -65,8 +76,8 @@ class ScriptContender:
         used = resident_bytes(pids) or 0
         self.peak_memory_bytes = max(self.peak_memory_bytes or 0, used) or None
         steps = []
+        self._check_samples()
         for step in seen:
-            self._check_samples(step.samples)
             self._made += 1
             steps.append(
                 StepDone(
@@ -102,13 +113,16 @@ class ScriptContender:
                 error.log_tail,
             ) from error
 
-    def _check_samples(self, samples: int | None) -> None:
+    def _check_samples(self) -> None:
         """Refuse a script that trains another batch than the plan says: its rate would be wrong."""
-        if samples is not None and samples > self._plan.node_batch:
+        seen = self._script.recognised
+        samples = None if seen is None else samples_of(seen)
+        if seen is not None and samples not in (None, self._plan.node_batch):
             raise TrialFailedError(
                 Outcome.CRASH,
-                f"a step of {samples} samples, and node_batch={self._plan.node_batch} by the "
-                "plan: the script does not follow {batch}",
+                f"a step of {samples} samples over {seen.ranks} ranks, and "
+                f"node_batch={self._plan.node_batch} by the plan: the script does not follow its "
+                "placeholders",
             )
 
 

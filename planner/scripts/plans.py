@@ -30,10 +30,14 @@ class ScriptPlans(PlanSource):
     program: Program
 
     samples: int
-    """Of a step of one process with the user's own values, as they were seen."""
+    """Of a step with the user's own values, as they were seen: of one process, or of all where
+    they split the batch."""
 
     processes: int
     """That train with the user's own values."""
+
+    splits_batch: bool = False
+    """Whether the batch is that of all processes together, each of which takes its part."""
 
     cores: int
     allocators: tuple[str, ...] = ("default", "retain")
@@ -49,7 +53,7 @@ class ScriptPlans(PlanSource):
         threads = own.get(THREADS, max(1, self.cores // self.processes))
         return Plan(
             strategy=STRATEGY,
-            node_batch=self.samples * self.processes,
+            node_batch=self._over_all(self.samples, self.processes),
             processes=self.processes,
             threads_per_process=int(threads),
             loader_workers=int(own.get(WORKERS, 0)),
@@ -83,7 +87,7 @@ class ScriptPlans(PlanSource):
             strategy=STRATEGY,
             processes=processes,
             threads_per_process=int(threads),
-            node_batch=int(batch) * processes,
+            node_batch=self._over_all(int(batch), processes),
             loader_workers=int(workers),
             allocator=str(allocator),
             options={**self.steps, **others},
@@ -121,14 +125,19 @@ class ScriptPlans(PlanSource):
         """Give a plan with the user's own batch."""
         own = self.program.own_values
         options = {**plan.options, **({BATCH: own[BATCH]} if BATCH in own else {})}
-        return replace(plan, node_batch=self.samples * plan.processes, options=options)
+        batch = self._over_all(self.samples, plan.processes)
+        return replace(plan, node_batch=batch, options=options)
 
     def shares(self, plan: Plan, results: Sequence[TrialResult]) -> list[Plan]:
         """Give none: a script has no share of a job with other nodes."""
         return []
 
+    def _over_all(self, samples: int, processes: int) -> int:
+        """Give the samples of a step of all processes."""
+        return samples if self.splits_batch else samples * processes
+
     def _batches(self) -> tuple[int, ...]:
-        """Give the samples of a step of one process for each choice of the batch."""
+        """Give `samples` for each choice of the batch."""
         batches = [int(value) for value in self.program.choices.get(BATCH, (1,))]
         return tuple(self.samples * batch // batches[0] for batch in batches)
 

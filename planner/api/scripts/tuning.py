@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from launch.case_facts import CaseFacts
+from launch.errors import ScriptFailedError
 from launch.plan import Plan, Setting
 from launch.reports import Noted, Warned, Working
 from launch.scripts.program import BATCH, PROCESSES, Program, ProgramKind
@@ -16,7 +17,7 @@ from launch.system.allocators import find_allocators
 from planner.api.tuning import NodeTuneResult, TuneResult, find_launch_plan_id, find_or_probe_node
 from planner.cancellation import Cancellation
 from planner.plans.software import current_software
-from planner.scripts.contender import ScriptContender
+from planner.scripts.contender import ScriptContender, samples_of
 from planner.scripts.naming import STEP_REGEX, WHOLE_RUNS, digest
 from planner.scripts.plans import ScriptPlans
 from planner.store import Store
@@ -93,7 +94,7 @@ def tune_script(
     with machine_alone(listener, cancellation, waits=waits):
         started = time.monotonic()
         node, software = probe(quick=True), current_software()
-        with _Trials(script, node, cancellation) as run:
+        with ScriptTrials(script, node, cancellation) as run:
             listener(Working(what="watching the script's first steps"))
             plans, steps = run.look(request.budget_s)
             listener(Noted(message=f"steps: {steps}"))
@@ -115,7 +116,7 @@ def tune_script(
     return ScriptTuneResult(tuned=tuned, steps=steps)
 
 
-class _Trials:
+class ScriptTrials:
     """Starts a script under plans. The first start is looked at, and then the first contender."""
 
     def __init__(self, script: TunedScript, node: Hardware, cancellation: Cancellation) -> None:
@@ -125,7 +126,7 @@ class _Trials:
         self._watched: RunningScript | WholeRun | None = None
         self._own_plan: Plan | None = None
 
-    def __enter__(self) -> _Trials:
+    def __enter__(self) -> ScriptTrials:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -161,10 +162,35 @@ class _Trials:
             seen = self._watched.recognised
             assert seen is not None  # or it had raised
             steps = str(seen)
-            samples = seen.samples_per_step or batch * seen.ranks
-            plans = replace(plans, samples=max(1, samples // seen.ranks), processes=seen.ranks)
+            samples = samples_of(seen) or seen.samples_per_step
+            each = batch if samples is None else max(1, samples // seen.ranks)
+            plans = replace(plans, samples=each, processes=seen.ranks)
+            if samples is not None and self._splits_batch(plans, samples, limit_s):
+                plans = replace(plans, samples=samples, splits_batch=True)
         self._own_plan = plans.own_plan
         return plans, steps
+
+    def _splits_batch(self, plans: ScriptPlans, samples: int, limit_s: float) -> bool:
+        """Tell whether a step has as many samples with another number of processes.
+
+        Args:
+            plans: Of the script.
+            samples: Of a step with the user's own number.
+            limit_s: Time for the first step with another number.
+        """
+        others = [
+            n for n in self._script.program.choices.get(PROCESSES, ()) if n != plans.processes
+        ]
+        if not others:
+            return False
+        own = plans.own_plan
+        try:
+            with self._run(replace(own, processes=int(others[0]))) as script:
+                script.make_steps(1, time_limit_s=limit_s)
+                seen = script.recognised
+        except ScriptFailedError:  # then its trials tell why
+            return False
+        return seen is not None and samples_of(seen) == samples
 
     def start(self, plan: Plan) -> Contender:
         """Start the script under a plan.
