@@ -139,7 +139,7 @@ class RunningScript:
             view = opened.enter_context(
                 open_working_folder(folder or Path.cwd(), in_place=in_place)
             )
-            variables = {**environment, **start.environment, "TMPDIR": str(view.temporary)}
+            variables = {**environment, **start.environment}
             program.check(start.command, view.path, variables.get("PATH"))
             self._channel = RankChannel()
             opened.callback(self._channel.close)
@@ -153,8 +153,7 @@ class RunningScript:
             self._process = ScriptProcess(
                 command,
                 variables,
-                view.path,
-                layers=view.layers,
+                view,
                 cores=start.cores,
                 on_line=None if self._pattern is None else self._note_line,
             )

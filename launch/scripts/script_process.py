@@ -12,12 +12,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 from launch.errors import ScriptFailedError
 from launch.scripts.supervisor import ScriptRequest
+from launch.scripts.working_folder import WorkingFolder
 from launch.system.process_end import explain_exit
-from launch.system.process_tree import find_descendants
+from launch.system.process_tree import find_descendants, find_marked
 from launch.system.session import defer_signals
 from launch.workers.log import find_cause, tells_out_of_memory
 from probes import codec
@@ -28,6 +28,7 @@ _READ_BYTES = 1 << 18
 _PIPE_BYTES = 1 << 20
 _START_LIMIT_S = 60.0
 _INTERRUPT_S, _GRACE_S, _GIVE_UP_S = 1.5, 1.5, 8.0
+_FOLDER_VARIABLE = "TMPDIR"
 _NO_INPUT = ": it reads its standard input, which is empty"
 
 
@@ -37,8 +38,7 @@ class ScriptProcess:
     Args:
         command: What runs.
         environment: All its variables.
-        folder: Its current folder.
-        layers: Of the overlay that covers it; ``None`` where none does.
+        view: Its current folder; what is private of that is gone when it has ended.
         cores: Cores that its processes share; empty: all.
         on_line: Receives each whole line of its output, with the time of its arrival.
 
@@ -50,13 +50,13 @@ class ScriptProcess:
         self,
         command: tuple[str, ...],
         environment: Mapping[str, str],
-        folder: Path,
+        view: WorkingFolder,
         *,
-        layers: tuple[str, str] | None = None,
         cores: tuple[int, ...] = (),
         on_line: Callable[[str, float], None] | None = None,
     ) -> None:
         self._on_line = on_line
+        self._view = view
         self._tail = b""
         self._line = b""
         self._answers = b""
@@ -72,9 +72,10 @@ class ScriptProcess:
             fcntl.fcntl(reading, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         request = ScriptRequest(
             command=command,
-            environment=environment,
-            folder=str(folder),
-            layers=layers,
+            environment={**environment, _FOLDER_VARIABLE: str(view.temporary)},
+            folder=str(view.path),
+            layers=view.layers,
+            private=str(view.private),
             cores=cores,
             output=writing,
             interrupt_s=_INTERRUPT_S,
@@ -186,13 +187,22 @@ class ScriptProcess:
                 if self.output is None:
                     time.sleep(0.005)
             if self._supervisor.poll() is None:
-                for pid in self.pids:
-                    _send(pid, signal.SIGKILL)
                 self._supervisor.kill()
-                self._supervisor.wait()
+            if self._supervisor.wait() != 0:  # it was killed, perhaps by somebody else
+                self._kill_marked()
             self.read_output(64)
             self._close_output()
             self.answers.close()
+
+    def _kill_marked(self) -> None:
+        """Kill all that was started with the private folder of this script."""
+        give_up = time.monotonic() + _GIVE_UP_S
+        while left := find_marked(_FOLDER_VARIABLE, str(self._view.temporary)):
+            if time.monotonic() > give_up:
+                return
+            for pid in left - {self._supervisor.pid}:
+                _send(pid, signal.SIGKILL)
+            time.sleep(0.01)
 
     def _close_output(self) -> None:
         if self.output is not None:

@@ -18,8 +18,10 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from launch.scripts.private_view import cover
+from launch.scripts.working_folder import remove_folder
 from launch.system.process_end import die_with_parent, prefer_for_oom_kill
 from launch.system.process_tree import (
     adopt_orphans,
@@ -45,6 +47,9 @@ class ScriptRequest:
     folder: str
     layers: tuple[str, str] | None = None
     """Of the overlay that covers the folder."""
+
+    private: str
+    """Folder that is removed in the end: who started it may be gone by then."""
 
     cores: tuple[int, ...] = ()
     output: int
@@ -143,6 +148,7 @@ def main() -> None:
         _tell({"failed": str(error)})
     finally:
         end_descendants(grace_s=0.0)
+        remove_folder(Path(request.private))
 
 
 if __name__ == "__main__":

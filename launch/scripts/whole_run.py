@@ -83,16 +83,10 @@ class WholeRun:
         except InvalidPlanError as error:
             raise ScriptFailedError(str(error)) from error
         with open_working_folder(self._folder, in_place=self._in_place) as view:
-            variables = {
-                **self._environment,
-                **start.environment,
-                "TMPDIR": str(view.temporary),
-            }
+            variables = {**self._environment, **start.environment}
             self._program.check(start.command, view.path, variables.get("PATH"))
             began = time.perf_counter()
-            process = ScriptProcess(
-                start.started_command, variables, view.path, layers=view.layers, cores=start.cores
-            )
+            process = ScriptProcess(start.started_command, variables, view, cores=start.cores)
             try:
                 while process.exit_code is None:
                     self._on_poll()

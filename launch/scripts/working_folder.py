@@ -33,9 +33,9 @@ class WorkingFolder:
     """Folders of the overlay that covers ``path``; ``None`` where none does."""
 
     @property
-    def is_private(self) -> bool:
-        """Whether what the script writes into its folder is gone afterwards."""
-        return self.layers is not None or self.temporary.parent == self.path.parent
+    def private(self) -> Path:
+        """What is removed afterwards."""
+        return self.temporary.parent
 
 
 @contextmanager
@@ -78,7 +78,18 @@ def open_working_folder(
         shutil.copytree(folder, copy, symlinks=True, ignore_dangling_symlinks=True)
         yield WorkingFolder(path=copy, temporary=temporary)
     finally:
-        _remove(private)
+        remove_folder(private)
+
+
+def remove_folder(private: Path) -> None:
+    """Remove all, also folders that the overlay or the script has closed to their owner."""
+    for parent, folders, _ in os.walk(private):
+        for name in folders:
+            path = Path(parent, name)
+            if not path.is_symlink():
+                with contextlib.suppress(OSError):
+                    path.chmod(0o700)
+    shutil.rmtree(private, ignore_errors=True)
 
 
 def _can_cover(folder: Path, layers: tuple[Path, Path]) -> bool:
@@ -106,14 +117,3 @@ def _size_up_to(folder: Path, most_bytes: int) -> int:
         if size > most_bytes:
             break
     return size
-
-
-def _remove(private: Path) -> None:
-    """Remove all, also folders that the overlay or the script has closed to their owner."""
-    for parent, folders, _ in os.walk(private):
-        for name in folders:
-            path = Path(parent, name)
-            if not path.is_symlink():
-                with contextlib.suppress(OSError):
-                    path.chmod(0o700)
-    shutil.rmtree(private, ignore_errors=True)

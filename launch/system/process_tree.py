@@ -80,6 +80,18 @@ def find_descendants(ancestor: int) -> set[int]:
     return found
 
 
+def find_marked(variable: str, value: str) -> set[int]:
+    """Find the processes that were started with a variable in their environment."""
+    marker = f"{variable}={value}".encode()
+    found = set[int]()
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdecimal():
+            with contextlib.suppress(OSError):
+                if marker in (folder / "environ").read_bytes().split(b"\0"):
+                    found.add(int(folder.name))
+    return found
+
+
 def _find_ended() -> int | None:
     """Find a child that has ended, without reaping it."""
     try:

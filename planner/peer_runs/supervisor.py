@@ -29,7 +29,7 @@ import psutil
 
 from launch.reports import Report
 from launch.system.process_end import bind_to_parent, is_stopped
-from launch.system.process_tree import adopt_orphans, find_descendants
+from launch.system.process_tree import adopt_orphans, find_descendants, find_marked
 from probes import codec
 
 TOKEN_VARIABLE = "DDLPLAN_PEER"  # noqa: S105 - a name
@@ -112,7 +112,6 @@ class PeerSupervisor:
         self._pipe = self._folder / platform.node()
         self._children: dict[Path, subprocess.Popen[bytes]] = {}
         """By the log of each."""
-        self._marker = f"{TOKEN_VARIABLE}={request.token}".encode()
 
     def run(self) -> None:
         """Look after them until stdin ends."""
@@ -213,7 +212,7 @@ class PeerSupervisor:
     def _find(self) -> set[int]:
         if self._request.job is not None:
             return find_workers(self._request.job)
-        return {pid for pid in _list_pids() if self._marker in _read_environment(pid)}
+        return find_marked(TOKEN_VARIABLE, self._request.token)
 
     def _end(self) -> None:
         """End all, in bounded time: by SIGTERM, and what is left by SIGKILL."""
@@ -260,10 +259,6 @@ def _children(pid: int) -> list[psutil.Process]:
 
 def _list_pids() -> list[int]:
     return [int(file.name) for file in Path("/proc").iterdir() if file.name.isdecimal()]
-
-
-def _read_environment(pid: int) -> list[bytes]:
-    return _read(pid, "environ").split(b"\0")
 
 
 def _read(pid: int, name: str) -> bytes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -97,14 +96,3 @@ def test_lines_of_the_output_count_as_steps(tmp_path: Path, two_cores: Hardware)
         before = script.output_tail
         assert script.make_steps(1, time_limit_s=30.0)[0].samples is None
         assert len(script.output_tail) > len(before)
-
-
-def test_script_ends_with_its_owner(tmp_path: Path, two_cores: Hardware):
-    (tmp_path / "train.py").write_text("import time\ntime.sleep(1000)")
-    program = Program.parse([sys.executable, "train.py"], cores=2)
-    script = RunningScript(
-        program, replace(Plan(strategy="script", node_batch=1)), two_cores, folder=tmp_path
-    )
-    [pid] = script.pids
-    script.close()
-    assert not Path(f"/proc/{pid}").exists()

@@ -1,0 +1,138 @@
+"""Sudden ends: who measures a script is killed, and nothing of that is left."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from launch.errors import ScriptFailedError
+from launch.plan import Plan
+from launch.scripts.program import Program
+from launch.scripts.running_script import RunningScript
+from launch.system.process_tree import find_descendants
+from probes.hardware import Hardware
+
+SCRIPT = """
+import os, signal, subprocess, time
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, signal.SIG_IGN)
+if not os.fork():
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    time.sleep(1000)
+subprocess.Popen(["sleep", "1000"])
+from torch.optim.optimizer import SGD
+optimizer = SGD()
+while True:
+    time.sleep(0.001)
+    open("written", "a").write("x")
+    optimizer.step()
+"""
+TORCH = """
+hooks = []
+register_optimizer_step_post_hook = hooks.append
+class SGD:
+    def step(self):
+        for hook in hooks: hook(self, (), {})
+"""
+OWNER = """
+import sys
+from launch.plan import Plan
+from launch.scripts.program import Program
+from launch.scripts.running_script import RunningScript
+from probes.node import probe
+
+program, plan = Program.parse([sys.executable, "train.py"], cores=2), None
+plan = Plan(strategy="script", node_batch=1)
+for _ in range(1000):
+    with RunningScript(program, plan, probe(quick=True)) as script:
+        for _ in range(100):
+            script.make_steps(20, time_limit_s=30.0)
+            print("turn", flush=True)
+"""
+END_LIMIT_S = 30.0
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "folder"
+    (made / "torch" / "optim").mkdir(parents=True)
+    for name in ("torch/__init__.py", "torch/optim/__init__.py"):
+        (made / name).touch()
+    (made / "torch/optim/optimizer.py").write_text(TORCH)
+    (made / "train.py").write_text(SCRIPT)
+    return made
+
+
+def below(temporary: Path) -> set[int]:
+    """Processes whose temporary folder is that or below it."""
+    found = set()
+    for one in Path("/proc").iterdir():
+        if one.name.isdecimal():
+            with contextlib.suppress(OSError):
+                if f"\0TMPDIR={temporary}".encode() in b"\0" + (one / "environ").read_bytes():
+                    found.add(int(one.name))
+    return found
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(6))
+def test_killed_owner_leaves_nothing(seed, folder, tmp_path):
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    names = sorted(path.name for path in folder.rglob("*"))
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER],
+        cwd=folder,
+        env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": str(Path.cwd())},
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert owner.stdout is not None
+        assert owner.stdout.readline() == b"turn\n"
+        time.sleep(random.Random(seed).uniform(0.0, 0.3))
+        running = below(temporary) - {owner.pid}
+        assert len(running) >= 4  # supervisor, script, daemon, sleep
+    finally:
+        owner.kill()
+        owner.wait()
+        owner.stdout.close()
+    give_up = time.monotonic() + END_LIMIT_S
+    while (below(temporary) or list(temporary.iterdir())) and time.monotonic() < give_up:
+        time.sleep(0.05)
+    assert below(temporary) == set()
+    assert list(temporary.iterdir()) == []
+    assert sorted(path.name for path in folder.rglob("*")) == names
+
+
+def test_killed_supervisor_is_one_line_and_leaves_nothing(
+    folder: Path, tmp_path: Path, two_cores: Hardware, monkeypatch: pytest.MonkeyPatch
+):
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    before = find_descendants(os.getpid())
+    program = Program.parse([sys.executable, "train.py"], cores=2)
+    plan = Plan(strategy="script", node_batch=1)
+    with RunningScript(program, plan, two_cores, folder=folder) as script:
+        script.make_steps(4, time_limit_s=30.0)
+        [supervisor] = [
+            pid
+            for pid in find_descendants(os.getpid()) - before
+            if b"launch.scripts.supervisor" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        ]
+        assert len(below(temporary)) >= 3
+        os.kill(supervisor, signal.SIGKILL)
+        with pytest.raises(ScriptFailedError, match="it ended, killed by signal 9"):
+            script.make_steps(4, time_limit_s=30.0)
+    assert below(temporary) == set()
+    assert list(temporary.iterdir()) == []
