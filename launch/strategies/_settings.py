@@ -52,13 +52,13 @@ def cpu_settings(
     Args:
         case: What is trained.
         node: Where.
-        micro_batches: Counts to choose from.
+        micro_batches: Counts to choose from; more where the user has fixed a large batch.
         may_compile: Whether this layout can be compiled, where any can.
     """
     precision = "bf16" if "bf16" in case.precisions else case.precisions[0]
     return {
         "node_batch": _batches(case, case.batch_choices, _CPU_FACTOR),
-        "micro_batches": Choices(micro_batches, 1),
+        "micro_batches": _pieces(case, case.batch_choices, micro_batches, _CPU_FACTOR),
         "memory_format": Choices(MEMORY_FORMATS, "channels_last"),
         "precision": Choices(case.precisions, precision),
         "input": Choices(case.inputs, case.inputs[-1]),
@@ -85,13 +85,14 @@ def gpu_settings(
     Args:
         case: What is trained.
         node: Where.
-        micro_batches: Counts to choose from.
+        micro_batches: Counts to choose from; more where the user has fixed a large batch.
         may_record: Whether this layout can run as a CUDA graph.
     """
     inputs, loaders = _gpu_inputs(case, node), _gpu_loaders(node)
+    batches = case.gpu_batch_choices or case.batch_choices
     return {
-        "node_batch": _batches(case, case.gpu_batch_choices or case.batch_choices, _GPU_FACTOR),
-        "micro_batches": Choices(micro_batches, 1),
+        "node_batch": _batches(case, batches, _GPU_FACTOR),
+        "micro_batches": _pieces(case, batches, micro_batches, _GPU_FACTOR),
         "memory_format": Choices(MEMORY_FORMATS, "channels_last"),
         "precision": Choices(case.gpu_precisions, case.gpu_precisions[-1]),
         "input": Choices(inputs, inputs[-1]),
@@ -128,6 +129,20 @@ def _onednn_pays(node: Hardware) -> bool:
 def _batches(case: CaseFacts, batches: Sequence[int], factor: int) -> Choices:
     few = [batch for batch in batches if batch <= factor * case.default_batch]
     return Choices(batches, max(few, default=batches[0]))
+
+
+def _pieces(case: CaseFacts, batches: Sequence[int], counts: Sequence[int], factor: int) -> Choices:
+    """List counts of micro-batches, the first so that each is no larger than a batch tried first.
+
+    A batch that may not be made smaller is cut instead, by doubling, down to the default one:
+    memory need not hold its activations at once.
+    """
+    batch = batches[0] if len(batches) == 1 else case.default_batch
+    most = max(counts[-1], batch // case.default_batch)
+    doubled = [2**power for power in range(most.bit_length()) if counts[-1] < 2**power <= most]
+    every = (*counts, *doubled)
+    small = (count for count in every if batch <= count * factor * case.default_batch)
+    return Choices(every, next(small, every[-1]))
 
 
 def _switch(may_be_on: bool, first: bool = False) -> Choices:

@@ -93,11 +93,13 @@ class StagedStrategy(Strategy):
 
     def first_guesses(self, case: CaseFacts, node: Hardware) -> list[dict[str, Setting]]:
         # 1F1B holds the activations of as many micro-batches as there are stages, GPipe of all.
+        settings = self._settings(case, node)
+        first = int(settings["micro_batches"].first)
         return [
             {
                 f"{self.name}.layout": self.guess_layout(case, node),
-                **first_guess(self.name, self._settings(case, node)),
-                f"{self.name}.micro_batches": FIRST_MICRO_BATCHES,
+                **first_guess(self.name, settings),
+                f"{self.name}.micro_batches": max(FIRST_MICRO_BATCHES, first),
                 f"{self.name}.schedule": "1f1b",
             }
         ]

@@ -41,6 +41,7 @@ from planner.jobs.hosts import Hosts
 from planner.jobs.making import (
     LaunchRequest,
     NodePlan,
+    accumulate,
     charge_input,
     cluster_nodes,
     find_plan,
@@ -419,7 +420,7 @@ class _Launcher:
         with Store.open(self.db, create=False) as store:
             known_as = self._find_known_place(store, request)
             plan = find_plan(store, request, node, software, remedy=remedy, known_as=known_as)
-            (plan,) = charge_input(store, request, [plan])
+            (plan,) = accumulate(request, charge_input(store, request, [plan]))
         plan = replace(plan, host=hosts.names[0])
         job = make_local_job(request, plan, RunDirectory.find_next(RUNS).path)
         if self.starts:
@@ -446,7 +447,7 @@ class _Launcher:
                 remedy=remedy,
                 known_as=self._find_known_place(store, request),
             )
-            plans = charge_input(store, request, plans)
+            plans = accumulate(request, charge_input(store, request, plans))
             links = store.latest_links({host: node.fingerprint() for host, node in nodes.items()})
         sizes = [p.stored.gradient_bytes for p in plans if p.stored.gradient_bytes is not None]
         gradient_bytes = max(sizes, default=None)

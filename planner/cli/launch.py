@@ -56,6 +56,15 @@ def launch(
         int | None,
         plan_option("--global-batch", help_="Samples per step over all nodes.", metavar="N", min=1),
     ] = None,
+    effective_batch: Annotated[
+        int | None,
+        plan_option(
+            "--effective-batch",
+            help_="Samples per step, added up over passes of the plans' own batches.",
+            metavar="N",
+            min=1,
+        ),
+    ] = None,
     lr_scaling: Annotated[
         str | None,
         plan_option(
@@ -187,6 +196,8 @@ def launch(
         raise UsageError(
             f"--checkpoint-every {checkpoint_every} and no --checkpoint: name a folder"
         )
+    if global_batch is not None and effective_batch is not None:
+        raise UsageError("--global-batch and --effective-batch exclude each other: give one")
     found = find_hosts(hosts, ssh_config, mpirun, allow_root=allow_run_as_root)
     found.access.check_mpirun()
     check_data(data, found)
@@ -196,7 +207,8 @@ def launch(
         ),
         epochs=epochs,
         plan_id=plan,
-        global_batch=global_batch,
+        global_batch=global_batch if effective_batch is None else effective_batch,
+        accumulates=effective_batch is not None,
         wire=one_of("--wire", wire, wire_format_names()),
         all_reduce=one_of("--all-reduce", all_reduce, algorithm_names()),
         lr_scaling=None if lr_scaling is None else one_of("--lr-scaling", lr_scaling, LR_SCALINGS),

@@ -41,6 +41,8 @@ from planner.records.job_record import JobKind
 from planner.report.output import Output, start_output
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from launch.scripts.program import Program
 
 
@@ -81,6 +83,15 @@ def tune(
     batch_size: Annotated[
         int | None,
         search_option("--batch-size", help_="The only node batch to try.", metavar="N", min=1),
+    ] = None,
+    effective_batch: Annotated[
+        int | None,
+        search_option(
+            "--effective-batch",
+            help_="The only node batch, in the micro-batches that are fastest.",
+            metavar="N",
+            min=1,
+        ),
     ] = None,
     max_batch: Annotated[
         int | None,
@@ -175,8 +186,9 @@ def tune(
     out = start_output("tune", as_json=json)
     found = find_hosts(hosts, ssh_config, mpirun, allow_root=allow_run_as_root)
     check_data(data, found)
-    if batch_size is not None and max_batch is not None:
-        raise typer.BadParameter("--batch-size and --max-batch exclude each other: give one")
+    _check_one_of(
+        {"--batch-size": batch_size, "--effective-batch": effective_batch, "--max-batch": max_batch}
+    )
     if use_case is None and replay is None:
         raise UsageError(
             "Missing option '--use-case', or a command after --: see ddlplan tune --help"
@@ -206,7 +218,7 @@ def tune(
     request = TuneRequest(
         **checked,
         trials=trials,
-        batch_size=batch_size,
+        batch_size=batch_size if effective_batch is None else effective_batch,
         max_batch=max_batch,
         no_cache=no_cache,
         fresh=fresh,
@@ -228,6 +240,12 @@ def tune(
     from planner.commands.tune import tune as tune_request
 
     tune_request(request, found, db, out, waits=not no_wait)
+
+
+def _check_one_of(options: Mapping[str, int | None]) -> None:
+    given = [name for name, value in options.items() if value is not None]
+    if len(given) > 1:
+        raise typer.BadParameter(f"{' and '.join(given)} exclude each other: give one")
 
 
 def _tune_script(

@@ -17,6 +17,7 @@ from planner.cluster.prediction import ClusterNode, Prediction
 from planner.cluster.sync_cost import first_ready
 from planner.errors import NoPlanError, StalePlanError
 from planner.input_cost.epochs import InputCost, assess_stored
+from planner.jobs.accumulation import accumulate_plan, accumulate_steps, count_passes
 from planner.jobs.batch_limit import is_memory_limited, largest_batch
 from planner.plans.measured_steps import (
     MeasuredSteps,
@@ -38,6 +39,9 @@ class LaunchRequest:
     epochs: int = 1
     plan_id: int | None = None
     global_batch: int | None = None
+    accumulates: bool = False
+    """Whether a step of the global batch adds up passes of the plans' own batches."""
+
     allow_stale: bool = False
     all_hosts: bool = False
     """Use every host, whatever is predicted of fewer."""
@@ -100,10 +104,18 @@ class NodePlan:
     epochs: int = 1
     """Of the training, over which a first epoch counts."""
 
+    passes: int = 1
+    """How often a step does what was a step of the stored plan; `steps` are with these passes."""
+
+    @property
+    def plan(self) -> Plan:
+        """The stored plan, with the micro-batches of all passes."""
+        return accumulate_plan(self.stored.plan, self.passes)
+
     @property
     def max_batch(self) -> int:
         """Largest share."""
-        return largest_batch(self.stored.plan, self.steps, self.node)
+        return largest_batch(self.plan, self.steps, self.node)
 
     @property
     def _charged_time(self) -> StepTime:
@@ -116,7 +128,7 @@ class NodePlan:
 
     def cluster_node(self) -> ClusterNode:
         """Give what shares are worked out from."""
-        plan, cpu = self.stored.plan, self.node.cpu
+        plan, cpu = self.plan, self.node.cpu
         cores = cpu.granted_cores
         is_busy = "cpu" in plan.devices and plan.threads >= cores
         return ClusterNode(
@@ -133,6 +145,19 @@ class NodePlan:
         )
 
 
+def accumulate(request: LaunchRequest, plans: Sequence[NodePlan]) -> list[NodePlan]:
+    """Let a step be as many passes as the user's batch takes, the same number on every node.
+
+    No more samples are then computed at once than a share of the plans' own batches has.
+    """
+    if not request.accumulates or request.global_batch is None:
+        return list(plans)
+    passes = count_passes(request.global_batch, [plan.stored.plan for plan in plans])
+    return [
+        replace(plan, passes=passes, steps=accumulate_steps(plan.steps, passes)) for plan in plans
+    ]
+
+
 def cluster_nodes(
     plans: Sequence[NodePlan], global_batch: int | None
 ) -> tuple[list[ClusterNode], list[str]]:
@@ -144,7 +169,7 @@ def cluster_nodes(
     nodes = [plan.cluster_node() for plan in plans]
     if global_batch is None or sum(node.limits.max_batch or 0 for node in nodes) >= global_batch:
         return nodes, []
-    untried = [plan.host for plan in plans if not is_memory_limited(plan.stored.plan, plan.steps)]
+    untried = [plan.host for plan in plans if not is_memory_limited(plan.plan, plan.steps)]
     return [
         replace(node, limits=replace(node.limits, max_batch=None)) if node.host in untried else node
         for node in nodes
@@ -307,7 +332,7 @@ def make_job(
 
 def make_local_job(request: LaunchRequest, plan: NodePlan, runs: Path) -> Job:
     """Put a job of one node together: what the user asks for is its batch, however large."""
-    batch = request.global_batch or plan.stored.plan.node_batch
+    batch = request.global_batch or plan.plan.node_batch
     return _job(request, [_node_job(plan, batch)], runs)
 
 
@@ -348,7 +373,7 @@ def _common_scaling(nodes: Sequence[NodeJob]) -> str:
 def _node_job(plan: NodePlan, share: int) -> NodeJob:
     return NodeJob(
         host=plan.host,
-        plan=replace(plan.stored.plan, node_batch=share),
+        plan=replace(plan.plan, node_batch=share),
         step_time=plan.steps.step_time,
         max_batch=max(plan.max_batch, share),
         machine=plan.node.node,

@@ -51,7 +51,7 @@ def share_rows(plans: Sequence[NodePlan], choice: NodeChoice) -> list[Row]:
                 "host": plan.host,
                 "plan": str(plan.stored.id),
                 "strategy": plan.stored.plan.strategy,
-                "settings": short_settings(plan.stored.plan),
+                "settings": short_settings(plan.plan),
                 "alone": format_number(plan.stored.throughput_samples_per_s.median),
                 "share": str(batch) if batch else "none",
                 "computing": "" if time_s is None else f"{format_number(time_s)} s",

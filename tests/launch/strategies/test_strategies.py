@@ -73,6 +73,20 @@ def test_gradients_of_a_weighted_loss_equal_those_of_one_process(home):
 
 
 @EVERY
+def test_gradients_that_are_accumulated_equal_those_of_the_whole_batch(home):
+    """Fifteen samples in as many micro-batches as there can be, most of which have no label."""
+    case = "LabelGradient"
+    start = start_of(case)
+    alone = trained_alone(tiny_cases.LabelGradient(), node_batch=15)
+    expected = {key: start[key] - alone[key] for key in start}
+    plan = home.plans()[-1]
+    plan = replace(plan, node_batch=15, micro_batches=15 // plan.replicas)
+    weights = home.training.run(plan, case)
+    gradients = {key: start[key] - weights[key] for key in start}
+    assert largest_error(gradients, expected) < TOLERANCE
+
+
+@EVERY
 def test_a_step_without_anything_that_counts_changes_nothing(home):
     start = start_of("NoLabels")
     weights = home.training.run(replace(home.plans()[-1], node_batch=8), "NoLabels")

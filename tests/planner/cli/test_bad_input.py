@@ -54,6 +54,7 @@ CASES = [
     ("tune --use-case simplebig --trials -1", 2, "--trials"),
     ("tune --use-case simplebig --batch-size 0", 2, "--batch-size"),
     ("tune --use-case simplebig --batch-size 8 --max-batch 8", 2, "exclude each other"),
+    ("tune --use-case simplebig --batch-size 8 --effective-batch 8", 2, "exclude each other"),
     ("tune --use-case simplebig --precision fp8", 2, "choose one of"),
     ("tune --use-case simplebig --strategies piepline", 2, "choose one of gpu_data"),
     ("tune --use-case simplebig --strategies ,", 2, "at least one"),

@@ -23,10 +23,10 @@ PLAN_KEYS = {
 OPTIONS = {
     "probe": "--hosts --quick --no-wait --ssh-config --mpirun --allow-run-as-root --db --json",
     "tune": "--use-case --data --hosts --budget --trials --seed --batch-size --max-batch "
-    "--precision --no-cache --strategies --fresh --no-wait --epochs --verbose --ssh-config "
-    "--mpirun --allow-run-as-root --db --json",
-    "launch": "--use-case --data --hosts --epochs --plan --global-batch --dry-run --allow-stale "
-    "--db --json",
+    "--effective-batch --precision --no-cache --strategies --fresh --no-wait --epochs --verbose "
+    "--ssh-config --mpirun --allow-run-as-root --db --json",
+    "launch": "--use-case --data --hosts --epochs --plan --global-batch --effective-batch "
+    "--dry-run --allow-stale --db --json",
     "plans list": "--use-case --node --db --json --csv",
     "plans show": "--html --db --json",
     "plans best": "--use-case --node --db --json",

@@ -233,6 +233,21 @@ def test_answer_tells_that_the_plan_is_stale_and_what_was_changed_in_it(import_f
     assert answer["expected_throughput_samples_per_s"] is None
 
 
+def test_effective_batch_adds_up_passes_of_the_plans_own_batch(tuned, steady):
+    stored = tuned.data("plans", "show", 1)
+    batch = 2 * stored["node_batch"] + 1
+    ended = launched(tuned, steady, "--effective-batch", str(batch), "--json")
+    assert ended.code == 0, ended.err
+    used = ended.document["data"]["plan"]
+    assert (used["id"], used["node_batch"]) == (1, batch)
+    assert used["micro_batches"] == 3 * stored["micro_batches"]
+    assert ended.document["data"]["expected_throughput_samples_per_s"] is None
+    twice = ("--effective-batch", "64", "--global-batch", "64")
+    ended = launched(tuned, steady, *twice)
+    assert (ended.code, len(ended.errors)) == (2, 1)
+    assert "exclude each other" in ended.errors[0]
+
+
 def test_best_plan_is_the_one_of_this_machine_as_it_is_now(import_for, tuned, steady):
     """The store had seen another machine of that name last, as clones of containers are."""
     import_for(fingerprint="sha256:0")

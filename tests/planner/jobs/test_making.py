@@ -11,13 +11,22 @@ import pytest
 from launch.errors import InvalidPlanError
 from launch.job import Job
 from launch.plan import Plan
+from launch.strategies import check_plan
 from launch.workload import Workload
 from planner.cluster.links import HostLink, MeasuredLinks
 from planner.cluster.node_choice import TIE, choose_nodes
 from planner.cluster.sync_cost import SyncCostModel
 from planner.errors import NoPlanError, StalePlanError
+from planner.jobs.accumulation import accumulate_plan
 from planner.jobs.batch_limit import largest_batch
-from planner.jobs.making import LaunchRequest, cluster_nodes, find_plans, make_job
+from planner.jobs.making import (
+    LaunchRequest,
+    accumulate,
+    cluster_nodes,
+    find_plans,
+    make_job,
+    make_local_job,
+)
 from planner.plans.measured_steps import StepPoint, steps_from_points
 from planner.plans.stored_plan import StoredPlan
 from planner.report.node_choice import (
@@ -305,6 +314,47 @@ def test_batch_beyond_what_was_tried_is_taken_where_no_memory_forbids_it(store):
     nodes, untried = cluster_nodes(both, known + 1)
     assert untried == ["n1"]
     assert [node.limits.max_batch for node in nodes] == [None, both[1].max_batch]
+
+
+def test_effective_batch_is_made_of_passes_of_the_plans_own_batches(both):
+    request = replace(REQUEST, global_batch=1000, accumulates=True)
+    passed = accumulate(request, both)
+    assert [found.passes for found in passed] == [4, 4]  # of 128 and 128 samples
+    verdict = choose_nodes([p.cluster_node() for p in passed], None, None, global_batch=1000)
+    job = make_job(request, verdict.chosen, passed, Path("runs/1"))
+    assert sum(job.node_batches) == 1000
+    assert {node.plan.micro_batches for node in job.nodes} == {4}
+    for node, found in zip(job.nodes, both, strict=True):
+        assert node.plan.node_batch <= 4 * found.max_batch
+        assert node.step_time.at(512) == pytest.approx(4 * found.steps.step_time.at(128))
+
+
+def test_a_batch_that_memory_does_not_hold_is_accumulated(store):
+    points = [point(32, GIB), point(128, 12 * GIB)]
+    store.save_plan(plan(FAST, step_time=steps_from_points(points)))
+    request = replace(REQUEST, global_batch=1024)
+    (found,) = find_plans(store, request, {"n1": FAST}, SOFTWARE, remedy=REMEDY)
+    with pytest.raises(InvalidPlanError, match="use at most"):
+        choose_nodes([found.cluster_node()], None, None, global_batch=1024)
+    (passed,) = accumulate(replace(request, accumulates=True), [found])
+    assert passed.cluster_node().limits.allow(1024)
+    job = make_local_job(request, passed, Path("runs/1"))
+    assert (job.nodes[0].plan.node_batch, job.nodes[0].plan.micro_batches) == (1024, 8)
+
+
+def test_effective_batch_of_a_pipeline_keeps_the_activations_of_a_few_micro_batches():
+    pipeline = Plan(
+        strategy="pipeline",
+        processes=4,
+        node_batch=32,
+        micro_batches=2,
+        options={"schedule": "gpipe", "cut": "measured"},
+    )
+    assert accumulate_plan(pipeline, 1) == pipeline
+    longer = accumulate_plan(pipeline, 2)
+    assert (longer.node_batch, longer.micro_batches) == (64, 4)
+    assert longer.options == {"schedule": "1f1b", "cut": "measured"}
+    check_plan(longer)
 
 
 def said(verdict) -> str:

@@ -56,6 +56,37 @@ def test_change_of_strategy_keeps_the_other_settings():
     assert changed.plan.node_batch == odd.plan.node_batch
 
 
+def counts_of(space: PlanSpace) -> dict[str, list[int]]:
+    """Numbers of micro-batches that there are to choose from, by strategy and device."""
+    return {
+        name.removesuffix(".micro_batches"): list(values)
+        for guess in space.guesses
+        for name, values in guess.choices.items()
+        if name.endswith(".micro_batches")
+    }
+
+
+@pytest.mark.parametrize("usual", SPACES)
+def test_a_large_batch_that_is_fixed_is_cut_down_to_the_default_one(usual):
+    batch = 64 * CASE.default_batch
+    fixed = replace(CASE, batch_choices=(batch,), gpu_batch_choices=(batch,))
+    space = PlanSpace(strategy_names(), fixed, usual.node)
+    before = counts_of(usual)
+    assert counts_of(space).keys() == before.keys()
+    for name, counts in counts_of(space).items():
+        assert counts == sorted(set(counts))
+        assert counts[: len(before[name])] == before[name]
+        assert batch // counts[-1] == CASE.default_batch
+    for plan in (guess.plan for guess in space.guesses):
+        largest = 4 if "cpu" in plan.devices else 16
+        assert plan.node_batch / plan.micro_batches <= largest * CASE.default_batch
+
+
+def test_a_small_batch_that_is_fixed_has_the_usual_micro_batches():
+    fixed = replace(CASE, batch_choices=(CASE.default_batch,), gpu_batch_choices=())
+    assert counts_of(PlanSpace(strategy_names(), fixed, node_of(8))) == counts_of(SPACES[1])
+
+
 def test_space_of_named_plans_has_no_others():
     few = [guess.parameters for guess in SPACES[0].guesses[:2]]
     space = PlanSpace(strategy_names(), CASE, node_of(2), only=few)
