@@ -235,7 +235,8 @@ def _why_not(
     """Say why a machine has no figure of a setting."""
     node = study.hardware
     if on_gpus and node is not None and not node.gpus:
-        return f"no GPU on {study.record.node}: {node.gpu_reason}"
+        why = "" if node.gpu_reason is None else f": {node.gpu_reason}"
+        return f"no GPU on {study.record.node}{why}"
     if on_gpus and node is not None and setting.strategy in ("pipeline", "hybrid"):
         needed = 2 if setting.strategy == "pipeline" else 4
         if len(node.gpus) < needed:

@@ -49,7 +49,7 @@ def _memory_rows(node: Hardware) -> Iterator[tuple[str, str]]:
 
 def _gpu_rows(node: Hardware) -> Iterator[tuple[str, str]]:
     if not node.gpus:
-        yield "GPUs", f"none: {node.gpu_reason}"
+        yield "GPUs", "none" if node.gpu_reason is None else f"none: {node.gpu_reason}"
     for gpu in node.gpus:
         yield f"GPU {gpu.nvml_index}", ", ".join(_gpu_facts(gpu))
     if node.gpus and node.gpu_reason:

@@ -49,6 +49,14 @@ def test_hardware_without_gpus_is_the_reason_and_no_row_is_left_out():
     assert {row["ours"].missing for row in rows.values()} == {"no GPU on vm: no NVIDIA driver"}
 
 
+def test_machine_on_record_without_a_reason_for_no_gpus_names_none():
+    study = paper_cases.study()
+    machine = replace(study.machine, hardware=replace(NODE, gpu_reason=None))
+    held = StoredEvidence(studies={"simplebig": [replace(study, machine=machine)]})
+    rows = rows_of("lerat-simplebig-gpu", held)
+    assert {row["ours"].missing for row in rows.values()} == {"no GPU on vm"}
+
+
 def test_a_strategy_that_cannot_run_here_says_so():
     why = rows_of("lerat-simplebig-cpu")["hybrid: pipelines side by side"]["ours"].missing
     assert "at least 4 workers" in why

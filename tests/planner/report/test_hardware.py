@@ -52,3 +52,9 @@ def test_bf16_that_would_be_emulated_is_named_and_is_no_warning():
     assert said == "bf16         not measured: this processor has no instructions for it"
     able = replace(NODE, cpu=replace(CPU, instruction_sets=("avx512_bf16",)))
     assert line(able, "bf16") == []  # its time was up: that is a warning
+
+
+def test_machine_without_gpus_whose_reason_is_not_on_record_names_no_reason():
+    assert line(NODE, "GPUs") == ["GPUs         none"]
+    known = replace(NODE, gpu_reason="no NVIDIA driver")
+    assert line(known, "GPUs") == ["GPUs         none: no NVIDIA driver"]
