@@ -131,6 +131,31 @@ app.command(cls=GroupedCommand)(launch)
 app.command(cls=GroupedCommand)(compare)
 
 
+@app.command(cls=GroupedCommand)
+def init(
+    script: Annotated[
+        Path,
+        typer.Argument(metavar="SCRIPT", help="Training script. It is read, never executed."),
+    ],
+    *,
+    output: Annotated[
+        Path | None,
+        option(
+            "--output",
+            help_="File to write, beside the script by default: train_case.py of train.py.",
+            parser=named,
+            metavar="FILE",
+        ),
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Write a use case from a training script, and mark what is left to do."""
+    out = start_output("init", as_json=json)
+    from planner.commands.drafts.init import write_draft
+
+    write_draft(script, output, out)
+
+
 @app.command("use-cases", cls=GroupedCommand)
 def use_cases(*, db: Database = DEFAULT_DATABASE, json: AsJson = False) -> None:
     """Show the built-in use cases."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import secrets
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
@@ -32,6 +32,7 @@ from planner.service.requests.documents import RequestError
 from planner.service.requests.settings import ServiceSettings
 from planner.supervision.job_folder import MOST_LOG_BYTES, LogPart
 from planner.supervision.options import OPTIONS
+from planner.sweeps.sweep_request import BEST
 from probes import codec
 from probes.errors import InvalidDocumentError
 
@@ -107,8 +108,8 @@ def job_endpoints(settings: ServiceSettings) -> list[Endpoint]:
             except InvalidDocumentError as error:
                 raise RequestError(400, str(error), kind="usage") from error
             request = make_request(kind, given, settings)
-            if "plan" in request:
-                plans.get(request["plan"], db=db)  # or there is none
+            for plan_id in _named_plans(request):
+                plans.get(plan_id, db=db)  # or there is none
 
             def submit() -> int:
                 _check_queue(db)
@@ -227,6 +228,15 @@ def make_request(kind: JobKind, given: JobOptions, settings: ServiceSettings) ->
         folder = _CHECKPOINTS / f"training-{secrets.token_hex(4)}"
         request["checkpoint"] = str(folder.absolute())
     return request
+
+
+def _named_plans(request: Mapping[str, Any]) -> Iterator[int]:
+    """Give the numbers of the plans that a command is to take."""
+    if "plan" in request:
+        yield request["plan"]
+    several = request.get("plans", BEST)
+    if several != BEST:
+        yield from map(int, several.split(","))
 
 
 def _check_names(kind: JobKind, options: type[Any], body: Mapping[str, Any]) -> None:

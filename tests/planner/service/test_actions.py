@@ -168,6 +168,7 @@ def test_a_request_that_is_sent_again_with_its_key_starts_no_second_job(acting):
         ("sweep", {"use_case": "simplebig", "batches": "0"}, "expected whole numbers"),
         ("sweep", {"use_case": "simplebig", "batches": "8 --db=x"}, "expected whole numbers"),
         ("sweep", {"use_case": "simplebig", "batches": "8", "plans": "worst"}, "expected whole"),
+        ("sweep", {"use_case": "simplebig", "batches": "8", "plans": "1,99"}, "no plan 99"),
         ("sweep", {"use_case": "simplebig", "batches": "8", "html": "/tmp/a"}, "html is no option"),
         ("launch", {"use_case": "simplebig", "checkpoint": "/etc"}, "expected true or false"),
         ("launch", {"use_case": "simplebig", "checkpoint_every": "5m"}, "no checkpoint"),
@@ -185,7 +186,7 @@ def test_a_request_can_say_nothing_else(server, kind, body, reason):
     before = server.ask("/api/v1/jobs").data
     reply = server.ask(f"/api/v1/jobs/{kind}", body=body)
     check(server, f"/api/v1/jobs/{kind}", reply)
-    assert reply.status == (404 if "plan" in body else 400)
+    assert reply.status == (404 if reason == "no plan 99" else 400)
     assert reason in reply.message
     assert reply.message.isprintable()
     assert server.ask("/api/v1/jobs").data == before

@@ -1,0 +1,1 @@
+"""The command that writes a use case from a script."""

@@ -1,0 +1,239 @@
+"""Draft of a use case from a script: model, data, loss and optimizer, by its code alone."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from planner.errors import UsageError
+from planner.use_case_drafts.code import (
+    calls_in,
+    last_name,
+    names_bound,
+    names_read,
+    renamed,
+    simplified,
+    slice_of,
+)
+from planner.use_case_drafts.data import DataFinder
+from planner.use_case_drafts.draft import Draft, Method
+from planner.use_case_drafts.loss import find_loss
+from planner.use_case_drafts.options import read_options
+from planner.use_case_drafts.scope import Scope, value_of
+from planner.use_case_drafts.training_loop import TrainingLoop, find_loop, opened
+
+
+def draft_use_case(script: Path) -> Draft:
+    """Read a script, which is never executed, and draft the use case that it trains.
+
+    Raises:
+        UsageError: It cannot be read, has no training loop, or trains what no use case is.
+    """
+    try:
+        source = script.read_text(encoding="utf-8")
+        tree = ast.parse(source, str(script))
+    except OSError as error:
+        raise UsageError(f"{script}: {error.strerror}: name a script") from error
+    except (SyntaxError, ValueError) as error:
+        line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
+        raise UsageError(f"{script}{line}: no Python: {error.args[0]}") from error
+    loop = find_loop(tree, script)
+    return _Drafter(tree, loop, script, source).draft()
+
+
+class _Drafter:
+    def __init__(self, tree: ast.Module, loop: TrainingLoop, script: Path, source: str) -> None:
+        self._loop = loop
+        self._script = script
+        self._source = source
+        self._options = read_options(tree)
+        inner = [
+            node
+            for statement in loop.others
+            for node in ast.walk(statement)
+            if isinstance(node, ast.Import | ast.ImportFrom) and node not in tree.body
+        ]
+        self._scope = Scope(tree, [*inner, *opened(tree.body)], self._options)
+        self._before = simplified(loop.before)
+
+    def draft(self) -> Draft:
+        optimizers = dict(self._optimizers())
+        if len(optimizers) > 1:
+            raise UsageError(
+                f"{self._script}: {len(optimizers)} optimizers ({', '.join(optimizers)}), and a "
+                "use case has one: tune the script as it is: ddlplan tune -- python "
+                f"{self._script}"
+            )
+        if len(self._loop.losses) > 1:
+            lines = ", ".join(str(loss.lineno) for loss in self._loop.losses)
+            raise UsageError(
+                f"{self._script}: a step calls backward() {len(self._loop.losses)} times (lines "
+                f"{lines}), and a use case has one loss: tune the script as it is: ddlplan tune "
+                f"-- python {self._script}"
+            )
+        name, call = next(iter(optimizers.items()), (None, None))
+        model = _model_of(call) if call is not None else None
+        data = DataFinder(self._loop, self._before, self._scope, self._script.name)
+        found = [
+            self._model(model),
+            data.dataset(),
+            *data.collate(),
+            *find_loss(self._loop, self._before, model, self._scope, self._script.name),
+            self._optimizer(call),
+            *self._schedule(name),
+        ]
+        carried, problems = self._scope.carried()
+        limit, limit_todo = self._gradient_norm()
+        batch, batch_todo = data.default_batch()
+        words = re.findall(r"[A-Za-z0-9]+", self._script.stem)
+        class_name = "".join(word[:1].upper() + word[1:] for word in words) or "Script"
+        if not class_name.isidentifier() or class_name in names_bound(carried):
+            class_name = f"Case{class_name}"
+        return Draft(
+            script=self._script.name,
+            source=self._source,
+            class_name=class_name,
+            name=self._script.stem,
+            default_batch=batch,
+            max_gradient_norm=limit,
+            settings=tuple(self._scope.settings.values()),
+            carried=carried,
+            methods=tuple(found),
+            todo=(*problems, *limit_todo, *batch_todo),
+        )
+
+    def _optimizers(self) -> Iterator[tuple[str, ast.Call]]:
+        """Find what is stepped in the loop and was made of parameters."""
+        stepped = set()
+        for call in calls_in(self._loop.body):
+            match call:
+                case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="step"), args=args):
+                    stepped |= {name} | {last_name(argument) for argument in args}
+        for statement in self._before:
+            match statement:
+                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call) if (
+                    name in stepped and _parameters_in(call)
+                ):
+                    yield name, call
+
+    def _model(self, model: str | None) -> Method:
+        if model is None or model not in names_bound(self._before):
+            todo = f"make the model: {self._script.name} does not show which it is"
+            return Method(name="model", arguments="self", todo=(todo,))
+        body = slice_of(self._before, {model}, self._scope.fixed)
+        line = next(s.lineno for s in reversed(body) if model in names_bound([s]))
+        body, problems = self._scope.adopt([*body, _returning(ast.Name(model, ast.Load()))], ())
+        return Method(name="model", arguments="self", body=body, todo=tuple(problems), line=line)
+
+    def _optimizer(self, call: ast.Call | None) -> Method:
+        arguments = "self, parameters"
+        if call is None:
+            text = "make the optimizer of these parameters"
+            return Method(name="optimizer", arguments=arguments, todo=(text,))
+        line = call.lineno
+        todo: list[str] = []
+        match _parameters_argument(call):
+            case ast.Call(func=ast.Attribute(attr="parameters"), args=[], keywords=[]) as first:
+                call = _with_parameters(call, first)
+            case first:
+                todo.append(f"of {ast.unparse(first)}, make what these parameters allow")
+        outer = slice_of(self._before, names_read([call]) - {"parameters"}, self._scope.fixed)
+        body, problems = self._scope.adopt([*outer, _returning(call)], {"parameters"})
+        todo += problems
+        return Method(name="optimizer", arguments=arguments, body=body, todo=tuple(todo), line=line)
+
+    def _schedule(self, optimizer: str | None) -> Iterator[Method]:
+        """Give the learning-rate schedule, where one is stepped with each batch."""
+        for statement in self._before:
+            match statement:
+                case ast.Assign(
+                    targets=[ast.Name(id=name)], value=ast.Call(args=[first, *_]) as call
+                ):
+                    if optimizer is not None and last_name(first) == optimizer:
+                        yield self._schedule_of(name, call, optimizer)
+
+    def _schedule_of(self, name: str, call: ast.Call, optimizer: str) -> Method:
+        stepped = {
+            last_name(c.func.value)
+            for c in calls_in(self._loop.body)
+            if isinstance(c.func, ast.Attribute) and c.func.attr == "step"
+        }
+        arguments = "self, optimizer, steps_per_epoch, epochs"
+        if name not in stepped:
+            text = (
+                f"{ast.unparse(call)}: {self._script.name} steps it once per epoch, ddlplan after "
+                "every step: write it so, with steps_per_epoch"
+            )
+            body: list[ast.stmt] = [_returning(ast.Constant(None))]
+            return Method(
+                name="schedule", arguments=arguments, body=body, todo=(text,), line=call.lineno
+            )
+        call = renamed(call, {optimizer: ast.Name("optimizer", ast.Load())})
+        call = _LengthReplacer(self._loop.batches).visit(call)
+        given = {"optimizer", "steps_per_epoch", "epochs"}
+        outer = slice_of(self._before, names_read([call]) - given, self._scope.fixed)
+        body, problems = self._scope.adopt([*outer, _returning(call)], given)
+        return Method(
+            name="schedule", arguments=arguments, body=body, todo=tuple(problems), line=call.lineno
+        )
+
+    def _gradient_norm(self) -> tuple[float | None, list[str]]:
+        for call in calls_in(self._loop.body):
+            match last_name(call.func):
+                case "clip_grad_norm_" | "clip_grad_norm":
+                    named = {k.arg: k.value for k in call.keywords}
+                    limit = named.get("max_norm", call.args[1] if len(call.args) > 1 else None)
+                    value = value_of(limit, self._options, self._before)
+                    if isinstance(value, int | float) and not {"norm_type"} & named.keys():
+                        return float(value), []
+                    return None, [f"max_gradient_norm: {ast.unparse(call)}, line {call.lineno}"]
+                case "clip_grad_value_":
+                    return None, [f"line {call.lineno} clips each value of a gradient: left out"]
+        return None, []
+
+
+def _parameters_in(call: ast.Call) -> list[ast.Call]:
+    return [
+        inner
+        for inner in calls_in([*call.args, *(k.value for k in call.keywords)])
+        if last_name(inner.func) in ("parameters", "named_parameters")
+    ]
+
+
+def _parameters_argument(call: ast.Call) -> ast.expr:
+    return call.args[0] if call.args else next(k.value for k in call.keywords if k.arg == "params")
+
+
+def _with_parameters(call: ast.Call, first: ast.expr) -> ast.Call:
+    given = ast.Name("parameters", ast.Load())
+    args = [given if argument is first else argument for argument in call.args]
+    keywords = [ast.keyword(k.arg, given if k.value is first else k.value) for k in call.keywords]
+    return ast.copy_location(ast.Call(call.func, args, keywords), call)
+
+
+def _model_of(call: ast.Call) -> str | None:
+    """Give the one name whose parameters an optimizer is made of."""
+    owners = {
+        inner.func.value.id
+        for inner in _parameters_in(call)
+        if isinstance(inner.func, ast.Attribute) and isinstance(inner.func.value, ast.Name)
+    }
+    return owners.pop() if len(owners) == 1 else None
+
+
+def _returning(value: ast.expr) -> ast.Return:
+    return ast.Return(value)
+
+
+class _LengthReplacer(ast.NodeTransformer):
+    """Puts ``steps_per_epoch`` in the place of the number of batches."""
+
+    def __init__(self, batches: ast.expr) -> None:
+        self._text = f"len({ast.unparse(batches)})"
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        if ast.unparse(node) == self._text:
+            return ast.Name("steps_per_epoch", ast.Load())
+        return self.generic_visit(node)

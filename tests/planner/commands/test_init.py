@@ -1,0 +1,68 @@
+"""`ddlplan init` writes a file of its own and says what is left to do in it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+@pytest.fixture
+def script(ddlplan) -> Path:
+    return Path(shutil.copy(EXAMPLES / "plain_loop.py", ddlplan.folder))
+
+
+def test_the_file_is_beside_the_script_and_its_todos_are_named_with_their_lines(ddlplan, script):
+    ended = ddlplan.run("init", "plain_loop.py")
+    assert ended.code == 0, ended.err
+    lines = (ddlplan.folder / "plain_loop_case.py").read_text().splitlines()
+    (number,) = [number for number, line in enumerate(lines, 1) if "# TODO: " in line]
+    assert f"plain_loop_case.py:{number}: TODO: validation samples" in ended.out
+    last = ended.out.splitlines()[-1]
+    assert last == "then: ddlplan tune --use-case plain_loop_case.py:PlainLoop"
+    assert ddlplan.listing() == ["plain_loop.py", "plain_loop_case.py"]
+
+
+def test_a_document_has_what_was_found(ddlplan, script):
+    data = ddlplan.data("init", "plain_loop.py", "--output", "mine.py")
+    assert data["use_case"] == "mine.py:PlainLoop"
+    assert data["found"].keys() == {"model", "dataset", "loss", "optimizer"}
+    lines = script.read_text().splitlines()
+    assert "optimizer = torch.optim.SGD" in lines[data["found"]["optimizer"] - 1]
+    assert [todo["text"].partition(":")[0] for todo in data["todo"]] == ["validation samples"]
+
+
+def test_a_file_that_exists_is_never_replaced(ddlplan, script):
+    mine = ddlplan.folder / "mine.py"
+    mine.write_text("kept")
+    ended = ddlplan.run("init", "plain_loop.py", "--output", "mine.py")
+    assert ended.code == 2
+    assert ended.errors == ["error: mine.py: it is there already: name another file by --output"]
+    assert mine.read_text() == "kept"
+
+
+def test_a_script_that_is_not_there_and_a_folder_that_is_not_are_one_line_each(ddlplan, script):
+    for arguments, message in (
+        (["no.py"], "no.py: No such file or directory: name a script"),
+        (
+            ["plain_loop.py", "--output", "no/case.py"],
+            "no/case.py: No such file or directory: name",
+        ),
+    ):
+        ended = ddlplan.run("init", *arguments)
+        assert ended.code == 2
+        (error,) = ended.errors
+        assert message in error
+    assert ddlplan.listing() == ["plain_loop.py"]
+
+
+@pytest.mark.long
+def test_what_was_written_is_tuned_and_trained_without_an_edit(ddlplan, script):
+    ddlplan.data("init", "plain_loop.py")
+    case = ["--use-case", "plain_loop_case.py:PlainLoop"]
+    options = ["--budget", "20s", "--strategies", "sequential", "--max-batch", "32"]
+    plan = ddlplan.data("tune", *case, *options)["plan"]
+    assert plan["strategy"] == "sequential"

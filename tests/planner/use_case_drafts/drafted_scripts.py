@@ -1,0 +1,145 @@
+"""Scripts as their users write them, for `ddlplan init`."""
+
+HEAD = """
+import argparse
+
+import torch
+import torch.nn.functional as F
+from torch import nn, optim
+from torch.utils.data import DataLoader, Dataset
+
+
+class Points(Dataset):
+    # Points of a grid, and the side of the diagonal that each is on.
+    def __init__(self, count):
+        self.count = count
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        return torch.tensor([index % 8 / 8, index % 5 / 5]), int(index % 8 / 8 > index % 5 / 5)
+
+"""
+
+IN_FUNCTIONS = (
+    HEAD
+    + """
+class Net(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.first = nn.Linear(2, width)
+        self.second = nn.Linear(width, 2)
+
+    def forward(self, x):
+        return F.log_softmax(self.second(F.relu(self.first(x))), dim=1)
+
+
+def train(args, model, device, train_loader, optimizer, epoch):
+    model.train()
+    for batch_idx, (data, target) in enumerate(train_loader):
+        data, target = data.to(device), target.to(device)
+        optimizer.zero_grad()
+        output = model(data)
+        loss = F.nll_loss(output, target)
+        loss.backward()
+        optimizer.step()
+        if batch_idx % args.log_interval == 0:
+            print(epoch, batch_idx, loss.item())
+
+
+def test(model, device, test_loader):
+    model.eval()
+    with torch.no_grad():
+        for data, target in test_loader:
+            print(F.nll_loss(model(data.to(device)), target.to(device)).item())
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--batch-size", type=int, default=8)
+    parser.add_argument("--width", type=int, default=4)
+    parser.add_argument("--lr", type=float, default=1)
+    parser.add_argument("--log-interval", type=int, default=10)
+    parser.add_argument("--no-cuda", action="store_true")
+    args = parser.parse_args()
+    device = torch.device("cpu" if args.no_cuda else "cpu")
+    train_kwargs = {"batch_size": args.batch_size}
+    if not args.no_cuda:
+        train_kwargs.update({"num_workers": 0})
+    train_loader = DataLoader(Points(40), **train_kwargs)
+    test_loader = DataLoader(Points(10), batch_size=5)
+    torch.manual_seed(7)
+    model = Net(args.width).to(device)
+    optimizer = optim.Adadelta(model.parameters(), lr=args.lr)
+    for epoch in range(1):
+        train(args, model, device, train_loader, optimizer, epoch)
+        test(model, device, test_loader)
+    return model
+
+
+if __name__ == "__main__":
+    trained = main()
+"""
+)
+
+AT_TOP_LEVEL = (
+    HEAD
+    + """
+WIDTH = 4
+
+
+def collate(samples):
+    points, sides = zip(*samples)
+    return {"points": torch.stack(points), "side": torch.tensor(sides)}
+
+
+def init_weights(module):
+    for parameter in module.parameters():
+        nn.init.constant_(parameter, 0.1)
+
+
+device = "cuda" if torch.cuda.is_available() else "cpu"
+loader = DataLoader(Points(40), 10, collate_fn=collate)
+torch.manual_seed(7)
+trained = nn.Sequential(nn.Linear(2, WIDTH), nn.Tanh(), nn.Linear(WIDTH, 1)).to(device)
+init_weights(trained[2])
+print(trained)
+criterion = nn.BCEWithLogitsLoss()
+optimizer = optim.SGD(params=trained.parameters(), lr=0.5)
+scheduler = optim.lr_scheduler.CosineAnnealingLR(optimizer, len(loader))
+for epoch in range(1):
+    for batch in loader:
+        points = batch["points"].to(device)
+        scores = trained(points).squeeze(1)
+        loss = criterion(scores, batch["side"].float().to(device)) + 0.01 * scores.pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(trained.parameters(), 0.05)
+        optimizer.step()
+        scheduler.step()
+"""
+)
+
+UNSURE = (
+    HEAD
+    + """
+from data_of_mine import loaders
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--width", type=int, required=True)
+args = parser.parse_args()
+train_loader, val_loader = loaders()
+model = nn.Linear(2, args.width)
+optimizer = optim.SGD([{"params": model.parameters(), "lr": 0.1}])
+scheduler = optim.lr_scheduler.StepLR(optimizer, 10)
+state = torch.zeros(3)
+for epoch in range(2):
+    for points, side in train_loader:
+        state = state + model(points).mean().detach()
+        loss = F.cross_entropy(model(points), side, ignore_index=3) + state.sum()
+        (loss / 4).backward()
+        optimizer.step()
+    scheduler.step()
+"""
+)

@@ -1,0 +1,149 @@
+"""Use cases that are written from scripts train as the scripts do; what is unsure is marked."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+sys.path.append(str(Path(__file__).parent))
+
+import drafted_scripts
+
+from launch.use_cases._adapter import adapt_use_case
+from planner.errors import UsageError
+from planner.use_case_drafts.drafting import draft_use_case
+from planner.use_case_drafts.writing import file_of, todos_of
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+def draft_of(text: str, folder: Path) -> str:
+    script = folder / "my train.py"
+    script.write_text(text)
+    return file_of(draft_use_case(script))
+
+
+def load_case(text: str, folder: Path):
+    file = folder / "case_of_script.py"
+    file.write_text(text)
+    spec = spec_from_file_location(f"case_{folder.name}", file)
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    (kind,) = [kind for kind in vars(module).values() if hasattr(kind, "optimizer")]
+    return adapt_use_case(kind, "drafted")
+
+
+def trained_by(case) -> dict[str, torch.Tensor]:
+    """Train an epoch in the order of the samples, as the scripts do."""
+    torch.manual_seed(7)
+    model = case.model()
+    optimizer = case.optimizer(model.parameters())
+    samples = case.dataset(None, train=True)
+    loader = DataLoader(samples, case.default_batch, collate_fn=case.collate)
+    schedule = case.schedule(optimizer, len(loader), 1)
+    for batch in loader:
+        optimizer.zero_grad()
+        case.step(model, batch).backward()
+        if case.max_gradient_norm is not None:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), case.max_gradient_norm)
+        optimizer.step()
+        if schedule is not None:
+            schedule.step()
+    return model.state_dict()
+
+
+@pytest.mark.parametrize("name", ["IN_FUNCTIONS", "AT_TOP_LEVEL"])
+def test_a_use_case_of_a_script_trains_to_the_weights_of_the_script(name, tmp_path, monkeypatch):
+    text = getattr(drafted_scripts, name)
+    case = load_case(draft_of(text, tmp_path), tmp_path)
+    monkeypatch.setattr(sys, "argv", ["train.py"])
+    ran = runpy.run_path(str(tmp_path / "my train.py"), run_name="__main__")
+    expected = ran["trained"].state_dict()
+    weights = trained_by(case)
+    assert weights.keys() == expected.keys()
+    for key, value in expected.items():
+        torch.testing.assert_close(weights[key], value)
+
+
+def test_a_script_in_functions_leaves_nothing_to_do(tmp_path):
+    text = draft_of(drafted_scripts.IN_FUNCTIONS, tmp_path)
+    assert todos_of(text) == []
+    assert "def __init__(self, width: int = 4, lr: float = 1.0):" in text
+    assert "default_batch = 8" in text
+    assert "def loss(self, output, target):" in text
+    assert "# Points of a grid" in text  # code that is taken over keeps its comments
+    case = load_case(text, tmp_path)
+    assert (len(case.dataset(None, train=True)), len(case.dataset(None, train=False))) == (40, 10)
+
+
+def test_a_script_at_top_level_keeps_collate_schedule_and_the_limit_of_its_gradient(tmp_path):
+    text = draft_of(drafted_scripts.AT_TOP_LEVEL, tmp_path)
+    assert [todo.text for todo in todos_of(text)] == [
+        "validation samples: my train.py has none; these are those for training"
+    ]
+    case = load_case(text, tmp_path)
+    assert (case.default_batch, case.max_gradient_norm) == (10, 0.05)
+    assert "CosineAnnealingLR(optimizer, steps_per_epoch)" in text
+    assert "cuda" not in text
+    assert "print" not in text
+
+
+def test_what_is_unsure_is_marked_and_not_guessed(tmp_path):
+    text = draft_of(drafted_scripts.UNSURE, tmp_path)
+    marked = "\n".join(todo.text for todo in todos_of(text))
+    for expected in (
+        r"default_batch: the samples of a batch",
+        r"open the training samples, of train_loader, or others",
+        r"args.width has no default that is written there",
+        r"of \[\{'params': model\.parameters\(\), 'lr': 0\.1\}\], make what these parameters allow",
+        r"StepLR\(optimizer, 10\): my train\.py steps it once per epoch",
+        r"state: kept from one step to the next",
+        r"line \d+ of my train\.py divides the loss by 4: left out",
+        r"give weight\(batch\)",
+    ):
+        assert re.search(expected, marked), expected
+    assert 'raise NotImplementedError("TODO: dataset()")' in text
+    compile(text, "case.py", "exec")
+
+
+@pytest.mark.parametrize("name", ["plain_loop", "torchrun_ddp", "accelerate_loop"])
+def test_examples_need_only_validation_samples(name, tmp_path):
+    text = file_of(draft_use_case(EXAMPLES / f"{name}.py"))
+    (todo,) = todos_of(text)
+    assert todo.text.startswith("validation samples:")
+    case = load_case(text, tmp_path)
+    first, again = (case.dataset(None, train=True)[5][0] for _ in range(2))
+    assert torch.equal(first, again)
+    assert case.dataset(None, train=True).is_generated
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("print(1", "train.py, line 1: no Python: '(' was never closed"),
+        ("print(1)", "train.py: no for loop calls backward(): write the use case by hand"),
+    ],
+)
+def test_what_is_no_training_is_refused_in_one_line(text, message, tmp_path):
+    with pytest.raises(UsageError) as refused:
+        draft_of(text, tmp_path)
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_two_optimizers_are_refused_by_name():
+    with pytest.raises(UsageError, match=r"2 optimizers \(generator_optimizer, optimizer\)"):
+        draft_use_case(EXAMPLES / "gan.py")
+
+
+def test_a_script_is_never_executed(tmp_path):
+    text = f"open({str(tmp_path / 'executed')!r}, 'w')\n" + drafted_scripts.AT_TOP_LEVEL
+    draft_of(text, tmp_path)
+    assert not (tmp_path / "executed").exists()
