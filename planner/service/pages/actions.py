@@ -80,7 +80,8 @@ _SWEEP = Form(
     button="Sweep",
     action="/api/v1/jobs/sweep",
     command="ddlplan sweep --use-case NAME --batches 32,64,128 --detach",
-    about="Trains with each batch on each number of devices; one job after another.",
+    about="Trains with each batch on each number of devices; where none is named, on 1, 2, 4 and "
+    "so on up to all.",
 )
 _PROBE = Form(
     key="probe",
@@ -149,7 +150,7 @@ def find_forms(context: Context, *keys: str) -> list[Form]:
             fields=(
                 use_case,
                 Field(name="batches", label="Batches", hint="32,64,128", is_needed=True),
-                Field(name="devices", label="Devices", hint="1,2,4: default to all cores"),
+                Field(name="devices", label="Devices", hint="1,2,4"),
                 epochs,
                 Field(name="fresh", label="begin afresh", kind="check"),
             ),
