@@ -49,11 +49,11 @@ def digest_case(
             data = part.encode() if isinstance(part, str) else part
             digest.update(f"{len(data)}:".encode() + data)
 
-    subject = getattr(case, "subject", case)
-    add(case.name, type(subject).__qualname__)
+    kind = getattr(case, "origin", None) or type(getattr(case, "subject", case))
+    add(case.name, kind.__qualname__)
     for setting in settings:
         add(*setting)
-    for name, code in sorted(_code(subject)):
+    for name, code in sorted(_code(kind)):
         add(name, code)
     add(_ADDRESS.sub("", str(model)))
     for name, value in model.state_dict().items():
@@ -64,10 +64,10 @@ def digest_case(
     return "sha256:" + digest.hexdigest()
 
 
-def _code(subject: object) -> Iterator[tuple[str, bytes]]:
+def _code(kind: Any) -> Iterator[tuple[str, bytes]]:
     """Give the use case's own file, and all other modules of the user's, by their names."""
-    own = _file_of(subject)
-    package = type(subject).__module__.partition(".")[0]
+    own = _file_of(kind)
+    package = kind.__module__.partition(".")[0]
     for name, module in list(sys.modules.items()):
         text = getattr(module, "__file__", None)
         if not isinstance(text, str) or name in _NOT_OF_USE_CASES:
@@ -83,9 +83,9 @@ def _code(subject: object) -> Iterator[tuple[str, bytes]]:
             yield "" if file == own or _UNNAMED.fullmatch(name) else name, code
 
 
-def _file_of(subject: object) -> Path | None:
+def _file_of(kind: Any) -> Path | None:
     try:
-        return Path(inspect.getfile(type(subject))).resolve()
+        return Path(inspect.getfile(kind)).resolve()
     except (OSError, TypeError):
         return None
 

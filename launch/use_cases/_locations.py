@@ -1,4 +1,4 @@
-"""Locations of use cases: a built-in name, an object in a module, an object in a file."""
+"""Locations of use cases: a built-in name, an object in a module or a file, or an adapter's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from launch.errors import UseCaseError
 from launch.system.found_by_file import list_names, load_only_class
@@ -36,13 +36,21 @@ def resolve(name: str) -> UseCaseLocation:
     Args:
         name: A built-in name, ``package.module:object`` or ``path/to/file.py:object``, where the
             object is a class or an instance; a class may have settings for its constructor
-            behind it, ``NAME,key=value,key=value``.
+            behind it, ``NAME,key=value,key=value``. With the name of an adapter before it,
+            ``lightning:path/to/file.py:Module:DataModule`` or ``hf:path/to/file.py:make``.
 
     Raises:
         UseCaseError: The text names neither a built-in use case nor an object somewhere.
     """
-    built_in = use_case_names()
     name, settings = split_name(name)
+    prefix, _, adapted = name.partition(":")
+    if prefix in _ADAPTERS:
+        return _find_adapted(_ADAPTERS[prefix], adapted, settings)
+    return _find_object(name, settings)
+
+
+def _find_object(name: str, settings: Settings) -> UseCaseLocation:
+    built_in = use_case_names()
     place, colon, attribute = name.rpartition(":")
     if not colon:
         if name in built_in:
@@ -221,6 +229,91 @@ class FileLocation(UseCaseLocation):
     def digest(self) -> str:
         with self.file.open("rb") as file:
             return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Adapter:
+    """One of the files of launch/adapters."""
+
+    name: str
+
+    form: str
+    """How its names are written."""
+
+    most_objects: int
+
+    packages: tuple[str, ...]
+    """One of which must be installed; where none is, the first is named."""
+
+
+_ADAPTERS = {
+    adapter.name: adapter
+    for adapter in (
+        _Adapter(
+            "lightning",
+            "lightning:path/to/file.py:Module or lightning:path/to/file.py:Module:DataModule",
+            2,
+            ("lightning", "pytorch_lightning"),
+        ),
+        _Adapter("hf", "hf:path/to/file.py:make", 1, ("transformers",)),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AdaptedLocation(UseCaseLocation):
+    """Objects of one file or module, of which an adapter makes a use case."""
+
+    adapter: _Adapter
+    objects: tuple[UseCaseLocation, ...]
+    """The first one is trained."""
+
+    @property
+    def _place(self) -> str:
+        attributes = (str(found).rpartition(":")[2] for found in self.objects[1:])
+        return ":".join((self.adapter.name, str(self.objects[0]), *attributes))
+
+    def check(self) -> None:
+        """Check what can be checked without an import, and that the library is installed."""
+        for found in self.objects:
+            found.check()
+        name = self.adapter.packages[0]
+        if all(find_spec(package) is None for package in self.adapter.packages):
+            raise UseCaseError(
+                f"use case {self._place}: {name} is not installed: pip install {name}"
+            )
+
+    def _import(self) -> object:
+        return [found._import() for found in self.objects]
+
+    def load(self, data: Path | None = None) -> UseCase:
+        from launch.use_cases._base import UseCase
+
+        self.check()
+        make: Any = load_only_class(f"launch.adapters.{self.adapter.name}", UseCase)
+        case: UseCase = make(self._import(), self.settings, self._place, data)
+        return case
+
+    def digest(self) -> str | None:
+        return self.objects[0].digest()
+
+
+def _find_adapted(adapter: _Adapter, text: str, settings: Settings) -> AdaptedLocation:
+    """Find the objects that are named behind an adapter.
+
+    Raises:
+        UseCaseError: The text names none, or too many.
+    """
+    place, attributes = text, list[str]()
+    while len(attributes) < adapter.most_objects and ":" in place:
+        head, _, last = place.rpartition(":")
+        if not all(part.isidentifier() for part in last.split(".")):
+            break
+        place, attributes = head, [last, *attributes]
+    if not attributes or not place:
+        raise UseCaseError(f"use case {adapter.name}:{text}: write {adapter.form}")
+    objects = (_find_object(f"{place}:{attribute}", ()) for attribute in attributes)
+    return AdaptedLocation(adapter, tuple(objects), settings=settings)
 
 
 def _make_unknown_error(spec: str, built_in: Sequence[str]) -> UseCaseError:

@@ -7,7 +7,7 @@ use case with other settings is another one wherever its name goes: in plans, st
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from math import isfinite
 from pathlib import Path
@@ -65,13 +65,18 @@ def parse_settings(pairs: Iterable[str]) -> Settings:
     return tuple(sorted(found.items()))
 
 
+def find_keys(kind: Callable[..., object]) -> set[str]:
+    """Find the keys of the settings that a class, or a function that makes one, can have."""
+    return set(_find_parameters(kind))
+
+
 def make_arguments(
-    kind: type, settings: Settings, spec: str, data: Path | None = None
+    kind: Callable[..., object], settings: Settings, spec: str, data: Path | None = None
 ) -> dict[str, Any]:
     """Convert settings as the constructor of a class asks for.
 
     Args:
-        kind: The class.
+        kind: The class, or a function that makes an instance.
         settings: What it is given.
         spec: Its name in messages.
         data: Where its data are, for an argument called ``data``.
@@ -100,7 +105,7 @@ def make_arguments(
     return arguments
 
 
-def _find_parameters(kind: type) -> dict[str, inspect.Parameter]:
+def _find_parameters(kind: Callable[..., object]) -> dict[str, inspect.Parameter]:
     try:
         found = inspect.signature(kind).parameters
     except (TypeError, ValueError):  # some classes written in C have none
@@ -117,10 +122,11 @@ def _name_keys(key: str, known: Mapping[str, object]) -> str:
     return f"{hint}there {'is' if len(known) == 1 else 'are'} {', '.join(known)}"
 
 
-def _find_type(kind: type, parameter: inspect.Parameter) -> Any:
+def _find_type(kind: Callable[..., object], parameter: inspect.Parameter) -> Any:
     """Find the type of a parameter: as annotated, else that of its default, else text."""
+    makes: Any = kind.__init__ if isinstance(kind, type) else kind  # type: ignore[misc]
     try:
-        annotated = get_type_hints(kind.__init__).get(parameter.name)  # type: ignore[misc]
+        annotated = get_type_hints(makes).get(parameter.name)
     except Exception:  # noqa: BLE001 - names of a user's annotations need not exist at run time
         annotated = None
     if annotated is not None:

@@ -1,0 +1,103 @@
+"""A model of `transformers` as a use case: what its loss is a mean over, and what is refused."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import hf_cases
+import pytest
+import torch
+
+from launch.errors import UseCaseError
+from launch.reports import Reporter
+from launch.use_cases import make_workload, resolve
+from launch.workers.case_description import describe
+from launch.workers.task import Purpose, Task
+
+FILE = Path(hf_cases.__file__)
+
+
+def facts_of(function: str, *settings: str):
+    workload = make_workload(f"hf:{FILE}:{function}", settings=settings)
+    case = resolve(workload.use_case).load()
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        task = Task(purpose=Purpose.DESCRIBE, workload=workload)
+        return describe(task, case, Reporter(nowhere))
+    finally:
+        os.close(nowhere)
+
+
+def batch_and_weight(function: str):
+    case = resolve(f"hf:{FILE}:{function}").load()
+    dataset = case.dataset(None, train=True)
+    batch = case.collate([dataset[index] for index in range(7)])
+    return batch, float(case.weight(batch))
+
+
+def test_a_causal_model_counts_no_first_label():
+    batch, weight = batch_and_weight("gpt2")
+    assert weight == (batch["labels"][:, 1:] != -100).sum() != (batch["labels"] != -100).sum()
+
+
+@pytest.mark.parametrize("function", ["bert", "t5"])
+def test_other_models_count_every_label(function):
+    """T5's name has the causal loss in the library's table, and its code does not use it."""
+    batch, weight = batch_and_weight(function)
+    assert weight == (batch["labels"] != -100).sum()
+
+
+def test_a_classifier_counts_samples():
+    assert batch_and_weight("classifier")[1] == 7
+
+
+@pytest.mark.parametrize("function", ["gpt2", "bert", "t5", "classifier", "plain"])
+def test_losses_and_gradients_of_halves_add_up(function):
+    facts = facts_of(function)  # which compares them, and refuses what does not
+    assert facts.train_samples == 13
+    assert facts.default_batch == (32 if function == "plain" else 8) or facts.default_batch == 13
+
+
+def test_the_count_follows_what_the_loss_is_given_and_no_name():
+    """As the mean of the summed cross entropies shows, computed by hand."""
+    case = resolve(f"hf:{FILE}:gpt2").load()
+    torch.manual_seed(0)
+    model = case.model()
+    dataset = case.dataset(None, train=True)
+    batch = case.collate([dataset[index] for index in range(5)])
+    logits = model(**batch).logits[:, :-1].flatten(0, 1)
+    summed = torch.nn.functional.cross_entropy(
+        logits, batch["labels"][:, 1:].flatten(), reduction="sum"
+    )
+    torch.testing.assert_close(summed / case.weight(batch), case.step(model, batch))
+
+
+def test_settings_reach_the_function():
+    facts = facts_of("gpt2", "texts=29")
+    assert facts.train_samples == 29
+    assert facts.validation_samples == 5
+    assert facts_of("gpt2", "width=8").parameter_count < facts.parameter_count
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        ("unlabelled", "without a loss, from a batch of input_ids, attention_mask: give it labels"),
+        ("streamed", "train_dataset is a Stream, whose samples have no numbers"),
+        ("misspelt", "lacks 'train_dataset'"),
+        ("nothing", r"nothing\(\) gave NoneType"),
+        ("SIZES", "found a dict: name a function"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_in_one_line(function, words):
+    with pytest.raises(UseCaseError, match=words) as caught:
+        facts_of(function)
+    assert re.match(r"use case hf:/.*: .+: .+", str(caught.value))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_name_without_a_function_is_told_how_to_write_it():
+    with pytest.raises(UseCaseError, match=r"write hf:path/to/file.py:make"):
+        resolve(f"hf:{FILE}")

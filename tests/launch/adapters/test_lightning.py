@@ -1,0 +1,178 @@
+"""A LightningModule as a use case: what it takes from Lightning, and what it refuses by name."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import lightning_cases
+import pytest
+import torch
+
+from launch.errors import UseCaseError
+from launch.reports import Reporter
+from launch.use_cases import make_workload, resolve
+from launch.workers.case_description import describe
+from launch.workers.task import Purpose, Task
+
+FILE = Path(lightning_cases.__file__)
+
+
+def spec(objects: str) -> str:
+    return f"lightning:{FILE}:{objects}"
+
+
+def facts_of(objects: str, *settings: str):
+    workload = make_workload(spec(objects), settings=settings)
+    case = resolve(workload.use_case).load()
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        task = Task(purpose=Purpose.DESCRIBE, workload=workload)
+        return describe(task, case, Reporter(nowhere))
+    finally:
+        os.close(nowhere)
+
+
+def test_facts_are_those_of_module_loader_and_optimizer():
+    facts = facts_of("Text:TextData")
+    assert (facts.default_batch, facts.train_samples, facts.validation_samples) == (8, 45, 10)
+    assert facts.has_weights
+    assert facts.has_schedule
+    assert facts.has_fused_optimizer
+    assert facts.updates_in_parts
+    assert facts.max_stages == 1
+
+
+def test_settings_go_to_whichever_constructor_has_them():
+    plain, changed = facts_of("Text:TextData"), facts_of("Text:TextData", "width=20", "texts=33")
+    assert changed.train_samples == 33
+    assert changed.parameter_count == plain.parameter_count + 4 * (8 + 1 + 11)
+    assert changed.digest != plain.digest
+
+
+def test_a_setting_that_no_constructor_has_is_refused():
+    with pytest.raises(UseCaseError, match="no setting 'widht': did you mean width"):
+        facts_of("Text:TextData", "widht=20")
+
+
+def test_the_digest_covers_the_file_and_not_its_place(tmp_path):
+    found = []
+    for folder, change in (("a", ""), ("b", ""), ("c", "\n# changed")):
+        file = tmp_path / folder / "my_net.py"
+        file.parent.mkdir()
+        file.write_text(OWN + change)
+        code = DIGEST.format(name=f"lightning:{file}:Net")
+        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+        found.append(ran.stdout)
+    assert found[0] == found[1] != found[2]
+
+
+OWN = """
+import lightning, torch
+from torch.utils.data import DataLoader, TensorDataset
+class Net(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(2, 1)
+    def training_step(self, batch, batch_idx):
+        return self.layer(batch[0]).mean()
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+    def train_dataloader(self):
+        return DataLoader(TensorDataset(torch.zeros(8, 2)), batch_size=4)
+"""
+DIGEST = """
+from launch.use_cases import resolve
+from launch.description.case_digest import digest_case
+case = resolve({name!r}).load()
+print(digest_case(case, case.model(), [case.dataset(None, train=True)]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("objects", "words"),
+    [
+        ("Manual", "automatic_optimization=False"),
+        ("TwoOptimizers", "configure_optimizers gave 2 optimizers"),
+        ("Plateau", "the schedule ReduceLROnPlateau"),
+        ("AsksTrainer", r"self.trainer.max_epochs is used in training_step\(\)"),
+        (
+            "AsksTrainerForSteps",
+            r"self.trainer.estimated_stepping_batches is used in configure_optimizers\(\)",
+        ),
+        ("AsksForTheEpoch", r"self.trainer.current_epoch is used in training_step\(\)"),
+        ("Silent", "training_step gave NoneType"),
+        ("Hooked", r"has on_before_optimizer_step\(\)"),
+        ("Sampled", "sampler=WeightedRandomSampler"),
+        ("OwnBatches", "batch_sampler=list"),
+        ("Streamed", r"IterableDataset \(Stream\)"),
+        ("Unequal", "different collate_fn"),
+        ("NoLoader", r"has no train_dataloader\(\)"),
+        ("made", "found a Net: name a class"),
+        ("Pictures", "Pictures is no LightningModule"),
+    ],
+)
+def test_what_only_a_trainer_can_do_is_refused_by_its_name(objects, words):
+    with pytest.raises(UseCaseError, match=words) as caught:
+        facts_of(objects, *(["size=3"] if objects == "Pictures" else []))
+    message = str(caught.value)
+    assert re.match(r"use case lightning:/.*: .+: .+", message)
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize("text", ["lightning:", "lightning:Net", f"lightning:{FILE}"])
+def test_a_name_without_an_object_is_told_how_to_write_it(text):
+    with pytest.raises(UseCaseError, match=r"write lightning:path/to/file.py:Module"):
+        resolve(text)
+
+
+@pytest.mark.parametrize("objects", ["Split", "Text:SplitData"])
+def test_samples_that_are_drawn_are_the_same_in_every_process(objects):
+    """Whatever was drawn before, and however many models were made."""
+    drawn = []
+    for models in (0, 1, 3):
+        case = resolve(spec(objects)).load()
+        torch.manual_seed(models)
+        for _ in range(models):
+            case.model()
+        drawn.append(list(case.dataset(None, train=True).indices))
+    assert drawn[0] == drawn[1] == drawn[2] != sorted(drawn[0])
+
+
+def test_a_module_inside_logs_nothing_either():
+    assert facts_of("Nested").train_samples == 16
+
+
+def test_a_missing_object_of_the_data_is_told_before_any_import():
+    with pytest.raises(UseCaseError, match="there is no 'TextDate': did you mean TextData"):
+        make_workload(spec("Text:TextDate"))
+
+
+def test_a_missing_library_is_one_line_with_the_command_that_installs_it(monkeypatch):
+    monkeypatch.setattr("launch.use_cases._locations.find_spec", lambda _: None)
+    with pytest.raises(UseCaseError, match=r"lightning is not installed: pip install lightning$"):
+        make_workload(spec("Net"))
+
+
+def test_nothing_of_lightning_is_imported_for_another_use_case():
+    code = (
+        "import sys; from launch.use_cases import resolve; resolve('mnist_cnn').load(); "
+        "import launch.adapters.lightning; "
+        "assert not {'lightning', 'pytorch_lightning', 'transformers'} & sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_compiled_module_runs_its_training_step_compiled():
+    case = resolve(spec("Net")).load()
+    torch.manual_seed(0)
+    module = case.model()
+    batch = case.collate([case.dataset(None, train=True)[i] for i in range(4)])
+    compiled = torch.compile(module, backend="eager", dynamic=False)
+    step = case._training_step(compiled)
+    assert step is case._training_step(compiled)
+    assert step != module.training_step
+    assert torch.equal(case.step(module, batch), module.training_step(batch, 0)["loss"])

@@ -1,0 +1,142 @@
+"""What every strategy makes of a LightningModule and a model of `transformers`.
+
+Each is held against a loop of its own, written as in the libraries' guides, without an adapter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import hf_cases
+import lightning_cases
+import pytest
+import torch
+from conftest import SEED, long
+from one_process import TOLERANCE, largest_error
+from strategy_homes import EVERY
+from worker_groups import first_failure
+
+from launch.data.samples import epoch_batches
+from launch.strategies import load_strategy
+from launch.workload import Workload
+
+LIGHTNING = f"lightning:{Path(lightning_cases.__file__)}"
+TRANSFORMERS = f"hf:{Path(hf_cases.__file__)}"
+State = dict[str, torch.Tensor]
+
+
+@cache
+def loop_of_lightning(
+    name: str, data: str | None, node_batch: int, epochs: int = 1
+) -> tuple[State, State]:
+    """Weights at the start, and after a loop over the module's own methods."""
+    torch.manual_seed(SEED)
+    module = getattr(lightning_cases, name)()
+    start = {name: value.clone() for name, value in module.state_dict().items()}
+    source = module if data is None else getattr(lightning_cases, data)()
+    source.setup("fit")
+    loader = source.train_dataloader()
+    found = module.configure_optimizers()
+    optimizer = found["optimizer"] if isinstance(found, dict) else found
+    schedule = found["lr_scheduler"] if isinstance(found, dict) else None
+    for epoch in range(epochs):
+        for indices in epoch_batches(len(loader.dataset), node_batch, seed=SEED, epoch=epoch):
+            batch = loader.collate_fn([loader.dataset[index] for index in indices])
+            optimizer.zero_grad()
+            loss = module.training_step(batch) if data else module.training_step(batch, 0)
+            (loss["loss"] if isinstance(loss, dict) else loss).backward()
+            optimizer.step()
+            if schedule and schedule["interval"] == "step":
+                schedule["scheduler"].step()
+        if schedule and schedule["interval"] == "epoch":
+            schedule["scheduler"].step()
+    return start, module.state_dict()
+
+
+def check_every_plan(home, file: str, case: str, judge: Callable[[State], None], epochs=1) -> None:
+    """Train with every plan of a strategy, or see it refuse to cut a step."""
+    uncut = replace(home.facts, uncut_reason="a step of its own")
+    is_refused = load_strategy(home.name).obstacle(uncut, home.node) is not None
+    if not is_refused:
+        for plan in home.plans():
+            plan = replace(plan, node_batch=8)
+            judge(home.training.run(plan, case, file=file, epochs=epochs))
+        return
+    workload = Workload(use_case=f"{file}:{case}", seed=SEED)
+    plan = replace(home.plans()[-1], node_batch=16)
+    with home.training.start(home.training.task("", plan, workload=workload)) as group:
+        failure = first_failure(group)
+    assert "has a step() of its own, which cannot be cut into stages: " in failure.message
+
+
+@EVERY
+def test_gradients_of_a_lightning_module_equal_those_of_its_own_loop(home):
+    """Padded texts, whose tokens count, and a last batch of five."""
+    start, end = loop_of_lightning("TextGradient", "TextData", 8)
+    expected = {key: start[key] - end[key] for key in start}
+
+    def judge(weights: State) -> None:
+        assert largest_error({k: start[k] - weights[k] for k in start}, expected) < TOLERANCE
+
+    check_every_plan(home, LIGHTNING, "TextGradient:TextData", judge)
+
+
+@EVERY
+@pytest.mark.parametrize("module", ["Text", "TextByEpoch"])
+def test_weights_of_a_lightning_module_equal_those_of_its_own_loop(module, home):
+    """Two groups, AdamW, and a schedule by step or by epoch."""
+    _, end = loop_of_lightning(module, "TextData", 8, epochs=3)
+
+    def judge(weights: State) -> None:
+        assert largest_error(weights, end) < TOLERANCE
+
+    check_every_plan(home, LIGHTNING, f"{module}:TextData", judge, epochs=3)
+
+
+@EVERY
+def test_a_lightning_module_with_its_own_loader_trains_as_its_own_loop(home):
+    _, end = loop_of_lightning("Net", None, 8)
+
+    def judge(weights: State) -> None:
+        assert largest_error(weights, end) < TOLERANCE
+
+    check_every_plan(home, LIGHTNING, "Net", judge)
+
+
+@cache
+def loop_of_transformers(name: str, node_batch: int) -> tuple[State, State]:
+    """Weights at the start, and after an epoch of a plain loop."""
+    torch.manual_seed(SEED)
+    made = getattr(hf_cases, name)()
+    model, samples = made["model"], made["train_dataset"]
+    model.train()
+    start = {key: value.clone() for key, value in model.state_dict().items()}
+    optimizer = made["optimizer"](model.parameters())
+    for indices in epoch_batches(len(samples), node_batch, seed=SEED, epoch=0):
+        batch = made["data_collator"]([samples[index] for index in indices])
+        optimizer.zero_grad()
+        model(**batch).loss.backward()
+        optimizer.step()
+    return start, model.state_dict()
+
+
+@EVERY
+@pytest.mark.parametrize("name_of_model", ["gpt2", "bert", *map(long, ["t5", "classifier"])])
+def test_gradients_of_a_transformers_model_equal_those_of_its_own_loop(name_of_model, home):
+    """Padded texts, of whose labels some do not count, and a last batch of five."""
+    start, end = loop_of_transformers(name_of_model, 8)
+    # A bias of the keys moves all scores of a query alike, which softmax takes away again: its
+    # gradient is 0, and what is found is an error of rounding.
+    moved = [key for key in start if not torch.equal(start[key], end[key])]
+    moved = [key for key in moved if not key.endswith("attention.self.key.bias")]
+    expected = {key: start[key] - end[key] for key in moved}
+
+    def judge(weights: State) -> None:
+        gradients = {key: start[key] - weights[key] for key in moved if key in weights}
+        assert largest_error(gradients, {key: expected[key] for key in gradients}) < TOLERANCE
+        assert len(gradients) >= len(moved) - 1  # a tied tensor is stored once
+
+    check_every_plan(home, TRANSFORMERS, name_of_model, judge)
