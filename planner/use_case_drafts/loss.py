@@ -36,26 +36,28 @@ def find_loss(
     made = simplified(statements_before(loop.body, last))
     loss, made, todo = _without_division(loss, made, script)
     body = [*slice_of(made, names_read([loss]), scope.fixed), ast.Return(loss)]
+    if model is None or not names_read(body) & names_bound([loop.batch]):
+        text = f"write the mean loss over a batch, as line {loop.losses[0].lineno} has it"
+        yield Method(name="step", arguments="self, model, batch", todo=(text,))
+        return
     pair = _as_pair(body, loop.batch, model)
     if pair is not None:
         name, arguments, body, given = "loss", "self, output, target", pair, {"output", "target"}
     else:
         name, arguments = "step", "self, model, batch"
-        if model is not None and model != "model":
+        if model != "model":
             body = [renamed(s, {model: ast.Name("model", ast.Load())}) for s in body]
         unpacking = ast.Assign([loop.batch], ast.Name("batch", ast.Load()), lineno=0)
         is_plain = isinstance(loop.batch, ast.Name) and loop.batch.id == "batch"
         body = body if is_plain else [unpacking, *body]
         given = {"model", "batch"}
-        if model is None:
-            todo.append("model is what the use case's model() gives: call it so")
         if _other_uses(body, "model"):
             todo.append("model can only be called: call it for what is taken from it here")
     outside = names_read(body) - names_bound(body) - given
     if state := sorted(_read_first(body, given) & names_bound(loop.body)):
         todo.append(f"{', '.join(state)}: kept from one step to the next, which no use case can")
     outer = slice_of(before, outside, scope.fixed)
-    todo += _remarks([*outer, *body])
+    todo += [*_remarks([*outer, *body]), *_made_anew(outer)]
     body, problems = scope.adopt([*outer, *body], given)
     yield Method(
         name=name,
@@ -96,7 +98,9 @@ def _without_division(
                         value=ast.BinOp(left=left, op=ast.Div(), right=right),
                     ) if target == name and index == len(made) - 1:
                         divisor, line = right, statement.lineno
-                        made = [*made[:-1], ast.Assign(statement.targets, left, lineno=line)]
+                        kept = ast.Assign(statement.targets, left, lineno=line)
+                        is_itself = isinstance(left, ast.Name) and left.id == name
+                        made = made[:-1] if is_itself else [*made[:-1], kept]
                     case ast.AugAssign(target=ast.Name(id=target), op=ast.Div(), value=right) if (
                         target == name
                     ):
@@ -167,6 +171,16 @@ def _reads(body: Sequence[ast.stmt], name: str) -> list[ast.Name]:
 def _other_uses(body: Sequence[ast.stmt], model: str) -> bool:
     called = [c.func for c in calls_in(body) if isinstance(c.func, ast.Name) and c.func.id == model]
     return len(_reads(body, model)) > len(called)
+
+
+def _made_anew(outer: Sequence[ast.stmt]) -> Iterator[str]:
+    """Name what is made in every step and may be more than a loss function."""
+    for statement in outer:
+        match statement:
+            case ast.Assign(targets=[target], value=ast.Call(func=func)) if not last_name(
+                func
+            ).endswith("Loss"):
+                yield f"{ast.unparse(target)} is made anew in every step here: make it once"
 
 
 def _remarks(body: Sequence[ast.stmt]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from planner.use_case_drafts.code import last_name
 
+_PARSING = {"parse_args", "parse_known_args"}
 _TYPES = {"int", "float", "str", "bool"}
 
 
@@ -32,11 +33,17 @@ class Options:
 def read_options(tree: ast.Module) -> Options:
     """Find the options of a script whose default is written there."""
     holders, known = set(), {}
+    asking = _PARSING | {
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+        for inner in ast.walk(node)
+        if isinstance(inner, ast.Return) and inner.value and _is_parsing(inner.value)
+    }
     for node in ast.walk(tree):
         match node:
-            case ast.Assign(targets=[target], value=ast.Call(func=func)) if last_name(func) in (
-                "parse_args",
-                "parse_known_args",
+            case ast.Assign(targets=[target], value=ast.Call(func=func)) if (
+                last_name(func) in asking
             ):
                 first = target.elts[0] if isinstance(target, ast.Tuple) else target
                 holders.add(last_name(first))
@@ -45,6 +52,10 @@ def read_options(tree: ast.Module) -> Options:
                 if option is not None:
                     known[option.name] = option
     return Options(frozenset(holders), known)
+
+
+def _is_parsing(value: ast.expr) -> bool:
+    return isinstance(value, ast.Call) and last_name(value.func) in _PARSING
 
 
 def _read_option(flags: Sequence[ast.expr], settings: dict[str, ast.expr]) -> Option | None:

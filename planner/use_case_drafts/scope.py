@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 
 from launch.use_cases._base import UseCase
@@ -49,11 +50,16 @@ class Scope:
         Returns:
             The statements, and what is not known.
         """
+        is_of_object = "self" in names_read(body)
         replacing = _OptionsReplacer(self.options)
-        body = [replacing.visit(statement) for statement in body]
+        body = [replacing.visit(deepcopy(statement)) for statement in body]
         free = names_read(body) - names_bound(body) - set(given) - BUILTINS - {"self"}
         bound = names_bound(s for s in self.statements if _is_definition(s) or _is_value(s))
         problems = list(replacing.problems)
+        if is_of_object:
+            problems.append("self is the script's own object: put what is meant in its place")
+        if asked := names_read(body) & self._asking_functions():
+            problems.append(f"{', '.join(asked)}() reads the command line: put its values here")
         for name in sorted(free):
             if name in bound - self.options.holders:
                 self.wanted.add(name)
@@ -63,6 +69,18 @@ class Scope:
         problems += [f"{name}() cannot be answered here" for name in sorted(_ASKING & read)]
         self.settings |= replacing.used
         return body, problems
+
+    def _asking_functions(self) -> set[str]:
+        """Name the functions of the script that read its command line."""
+        return {
+            node.name
+            for node in self.tree.body
+            if isinstance(node, ast.FunctionDef)
+            if any(
+                isinstance(inner, ast.Attribute) and inner.attr in ("parse_args", "argv")
+                for inner in ast.walk(node)
+            )
+        }
 
     def carried(self) -> tuple[tuple[ast.stmt, ...], list[str]]:
         """Give what the script's top level has of what is needed, and what is not known of it."""

@@ -55,22 +55,28 @@ def test(model, device, test_loader):
             print(F.nll_loss(model(data.to(device)), target.to(device)).item())
 
 
-def main():
+def read_arguments():
     parser = argparse.ArgumentParser()
     parser.add_argument("--batch-size", type=int, default=8)
+    parser.add_argument("--samples", type=int, default=40)
     parser.add_argument("--width", type=int, default=4)
     parser.add_argument("--lr", type=float, default=1)
     parser.add_argument("--log-interval", type=int, default=10)
     parser.add_argument("--no-cuda", action="store_true")
-    args = parser.parse_args()
+    return parser.parse_args()
+
+
+def main():
+    args = read_arguments()
     device = torch.device("cpu" if args.no_cuda else "cpu")
     train_kwargs = {"batch_size": args.batch_size}
     if not args.no_cuda:
         train_kwargs.update({"num_workers": 0})
-    train_loader = DataLoader(Points(40), **train_kwargs)
+    points = Points(args.samples)
+    train_loader = DataLoader(points, **train_kwargs)
     test_loader = DataLoader(Points(10), batch_size=5)
     torch.manual_seed(7)
-    model = Net(args.width).to(device)
+    model = Net(args.width if points.count else 1).to(device)
     optimizer = optim.Adadelta(model.parameters(), lr=args.lr)
     for epoch in range(1):
         train(args, model, device, train_loader, optimizer, epoch)
@@ -141,5 +147,53 @@ for epoch in range(2):
         (loss / 4).backward()
         optimizer.step()
     scheduler.step()
+"""
+)
+
+TWO_MODELS = (
+    HEAD
+    + """
+encoder, decoder = nn.Linear(2, 3), nn.Linear(3, 2)
+optimizer = optim.SGD([*encoder.parameters(), *decoder.parameters()], lr=0.1)
+for points, side in DataLoader(Points(40), batch_size=4):
+    loss = F.cross_entropy(decoder(encoder(points)), side)
+    loss.backward()
+    optimizer.step()
+"""
+)
+
+IN_A_CLASS = (
+    HEAD
+    + """
+class Trainer:
+    def __init__(self, model):
+        self.model = model
+        self.optimizer = optim.SGD(model.parameters(), lr=0.1)
+
+    def fit(self, loader):
+        for points, side in loader:
+            loss = F.cross_entropy(self.model(points), side)
+            loss.backward()
+            self.optimizer.step()
+
+
+Trainer(nn.Linear(2, 2)).fit(DataLoader(Points(40), batch_size=4))
+"""
+)
+
+NO_LOADER = (
+    HEAD
+    + """
+def get_batch():
+    return torch.randn(4, 2), torch.zeros(4, dtype=torch.long)
+
+
+model = nn.Linear(2, 2)
+optimizer = optim.SGD(model.parameters(), lr=0.1)
+for it in range(10):
+    points, side = get_batch()
+    loss = F.cross_entropy(model(points), side)
+    loss.backward()
+    optimizer.step()
 """
 )

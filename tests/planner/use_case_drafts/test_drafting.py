@@ -75,7 +75,7 @@ def test_a_use_case_of_a_script_trains_to_the_weights_of_the_script(name, tmp_pa
 def test_a_script_in_functions_leaves_nothing_to_do(tmp_path):
     text = draft_of(drafted_scripts.IN_FUNCTIONS, tmp_path)
     assert todos_of(text) == []
-    assert "def __init__(self, width: int = 4, lr: float = 1.0):" in text
+    assert "def __init__(self, samples: int = 40, width: int = 4, lr: float = 1.0):" in text
     assert "default_batch = 8" in text
     assert "def loss(self, output, target):" in text
     assert "# Points of a grid" in text  # code that is taken over keeps its comments
@@ -111,6 +111,21 @@ def test_what_is_unsure_is_marked_and_not_guessed(tmp_path):
         assert re.search(expected, marked), expected
     assert 'raise NotImplementedError("TODO: dataset()")' in text
     compile(text, "case.py", "exec")
+
+
+@pytest.mark.parametrize(
+    ("name", "unsure"),
+    [
+        ("TWO_MODELS", {"model", "step"}),
+        ("IN_A_CLASS", {"model", "dataset", "step", "optimizer"}),
+        ("NO_LOADER", {"dataset", "step"}),
+    ],
+)
+def test_a_method_that_could_only_be_guessed_raises_until_it_is_written(name, unsure, tmp_path):
+    """The story: models were made anew in every step, and batches drawn in it."""
+    text = draft_of(getattr(drafted_scripts, name), tmp_path)
+    assert set(re.findall(r'NotImplementedError\("TODO: (\w+)\(\)"\)', text)) == unsure
+    assert len(todos_of(text)) >= len(unsure)
 
 
 @pytest.mark.parametrize("name", ["plain_loop", "torchrun_ddp", "accelerate_loop"])
