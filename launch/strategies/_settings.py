@@ -132,7 +132,7 @@ def _batches(case: CaseFacts, batches: Sequence[int], factor: int) -> Choices:
 
 
 def _pieces(case: CaseFacts, batches: Sequence[int], counts: Sequence[int], factor: int) -> Choices:
-    """List counts of micro-batches, the first so that each is no larger than a batch tried first.
+    """List counts of micro-batches; the guess is one whose pieces are no larger than a first batch.
 
     A batch that may not be made smaller is cut instead, by doubling, down to the default one:
     memory need not hold its activations at once.
