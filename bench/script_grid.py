@@ -4,9 +4,10 @@ The script is a plain loop that trains AlexNet on pictures in memory. `tune` has
 every point of threads x batch x workers x allocator is run, each a start of its own with the same
 steps, in several rounds and another order each time; the plan is one of them. At last the plan is
 launched, and its own clock is held against the stored rate. Run it on a quiet machine: the grid
-takes half an hour on 2 cores.
+takes half an hour on 2 cores, the short form some ten minutes.
 
     python bench/script_grid.py --db /tmp/script.db
+    python bench/script_grid.py --db /tmp/script.db --batches 32,128 --workers 0 --rounds 2
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ from probes.node import probe
 
 SCRIPT = Path(__file__).with_name("step_scripts") / "alexnet.py"
 WORDS = (sys.executable, str(SCRIPT), "--batch-size", "{batch}", "--workers", "{workers}")
-_LAUNCH_SAMPLES, _POINT_SAMPLES = 1536, 384
+_LAUNCH_PARTS = 4
+"""A launch trains so many times the samples of a point, as its rate is measured once."""
+
 _LIMIT_S = 1800.0
 
 
@@ -57,7 +60,7 @@ class Point:
             str(plan.options.get(WAIT_POLICY, "default")),
         )
 
-    def rate(self, node: Hardware) -> float:
+    def rate(self, node: Hardware, samples: int) -> float:
         """Run the script so; give the samples per second that it has timed by itself."""
         options: dict[str, Setting] = {"batch": self.batch}
         if self.waiting != "default":
@@ -70,7 +73,7 @@ class Point:
             allocator=self.allocator,
             options=options,
         )
-        program = Program(arguments=(*WORDS, "--samples", str(_POINT_SAMPLES)))
+        program = Program(arguments=(*WORDS, "--samples", str(samples)))
         start = make_start(program, plan, node)
         cores = start.cores or sorted(os.sched_getaffinity(0))
         command = ["taskset", "--cpu-list", ",".join(map(str, cores)), *start.command]
@@ -82,19 +85,20 @@ def main() -> None:
     arguments = _parse()
     node = probe(quick=True)
     batches = [int(batch) for batch in arguments.batches.split(",")]
-    words = [*WORDS, "--samples", str(_LAUNCH_SAMPLES)]
+    workers = [int(count) for count in arguments.workers.split(",")]
+    words = [*WORDS, "--samples", str(_LAUNCH_PARTS * arguments.samples)]
     began = time.monotonic()
     stored, found = _tune(arguments, words)
     print(f"tune took {format_duration(time.monotonic() - began)}: {found}, stored {stored:.1f}/s")
     threads = sorted({node.cpu.usable_cores, max(1, node.cpu.usable_cores // 2), 1})
-    axes = itertools.product(threads, batches, (0, 1, 2), ("default", "retain"))
+    axes = itertools.product(threads, batches, workers, ("default", "retain"))
     points = list(dict.fromkeys([found, *(Point(*values) for values in axes)]))
     rates: dict[Point, list[float]] = {point: [] for point in points}
     order = random.Random(0)
     for number in range(arguments.rounds):
         order.shuffle(points)
         for point in points:
-            rates[point].append(point.rate(node))
+            rates[point].append(point.rate(node, arguments.samples))
             print(f"round {number + 1}: {point} {rates[point][-1]:.1f}/s", flush=True)
     best = max(rates, key=lambda point: median(rates[point]))
     behind = 100 * (1 - median(rates[found]) / median(rates[best]))
@@ -108,7 +112,8 @@ def main() -> None:
 
 def _tune(arguments: Namespace, words: list[str]) -> tuple[float, Point]:
     """Tune by the command; give the stored rate and the point of the plan."""
-    limits = ["--budget", arguments.budget, "--choices", f"batch={arguments.batches}"]
+    choices = (f"batch={arguments.batches}", f"workers={arguments.workers}")
+    limits = ["--budget", arguments.budget, *(w for one in choices for w in ("--choices", one))]
     command = ["tune", *limits, "--db", arguments.db, "--fresh", "--json", "--", *words]
     done = subprocess.run(
         [sys.executable, "-P", "-m", "planner", *command],
@@ -141,6 +146,8 @@ def _parse() -> Namespace:
     parser.add_argument("--db", required=True, help="database for the search")
     parser.add_argument("--budget", default="3m", help="of the search")
     parser.add_argument("--batches", default="32,64,128", help="the first one is the script's own")
+    parser.add_argument("--workers", default="0,1,2", help="likewise")
+    parser.add_argument("--samples", type=int, default=384, help="that a point trains")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each point")
     return parser.parse_args()
 

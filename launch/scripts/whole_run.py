@@ -35,6 +35,7 @@ class WholeRun:
     """
 
     recognised = None
+    first_losses: tuple[float | None, ...] = ()
 
     def __init__(
         self,

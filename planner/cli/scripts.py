@@ -48,6 +48,15 @@ NoPython = Annotated[
         "--no-python", help_="Time whole runs: it need not be Python.", group="A script as it is"
     ),
 ]
+Patch = Annotated[
+    list[str] | None,
+    option(
+        "--patch",
+        help_="Change the script's loader or model, too: loader, model; may be repeated.",
+        group="A script as it is",
+        metavar="PART",
+    ),
+]
 InPlace = Annotated[
     bool,
     option(
@@ -88,6 +97,20 @@ def make_program(
         found["batch"] = (batch_size,)
     cores = probe(quick=True).cpu.usable_cores
     return Program.parse(command, cores=cores, choices=found, is_python=is_python)
+
+
+def find_parts(parts: Sequence[str] | None, *, is_python: bool) -> tuple[str, ...]:
+    """Read which parts of a script may be changed.
+
+    Raises:
+        UsageError: One is not known, or the program is not Python.
+    """
+    from launch.scripts.environment import PATCHES
+    from planner.cli.values import one_of
+
+    if parts and not is_python:
+        raise UsageError("--patch and --no-python: only a Python program can be changed: give one")
+    return tuple(dict.fromkeys(one_of("--patch", part, tuple(PATCHES)) for part in parts or ()))
 
 
 def check_options(context: typer.Context, allowed: Mapping[str, Any] | Sequence[str]) -> None:

@@ -30,8 +30,10 @@ from planner.cli.scripts import (
     Command,
     InPlace,
     NoPython,
+    Patch,
     StepRegex,
     check_options,
+    find_parts,
     make_program,
     refuse_without_command,
 )
@@ -48,7 +50,7 @@ if TYPE_CHECKING:
 
 _FOR_SCRIPTS = (
     *("command", "seed", "budget", "trials", "batch_size", "fresh", "no_wait", "db", "json"),
-    *("choices", "step_regex", "no_python", "in_place"),
+    *("choices", "step_regex", "no_python", "patch", "in_place"),
 )
 """Options that a script may have too."""
 
@@ -156,6 +158,7 @@ def tune(
     choices: Choices = None,
     step_regex: StepRegex = None,
     no_python: NoPython = False,
+    patch: Patch = None,
     in_place: InPlace = False,
 ) -> None:
     """Search for the fastest way to train a use case, or to run a script as it is."""
@@ -171,13 +174,14 @@ def tune(
                 "fresh": fresh,
             },
             step_regex=step_regex,
+            patches=find_parts(patch, is_python=not no_python),
             in_place=in_place,
             db=db,
             out=out,
             waits=not no_wait,
         )
         return
-    refuse_without_command(context, ("choices", "step_regex", "no_python", "in_place"))
+    refuse_without_command(context, ("choices", "step_regex", "no_python", "patch", "in_place"))
     from launch.noise_scale.efficiency import LR_SCALINGS
     from launch.use_cases import make_workload
     from launch.workload import Workload
@@ -253,6 +257,7 @@ def _tune_script(
     limits: dict[str, Any],
     *,
     step_regex: str | None,
+    patches: tuple[str, ...],
     in_place: bool,
     db: str,
     out: Output,
@@ -265,5 +270,5 @@ def _tune_script(
     from planner.tuning.tune_request import TuneRequest
 
     workload = Workload(use_case=script_name(program.arguments), seed=limits.pop("seed"))
-    script = TunedScript(program=program, step_regex=step_regex, in_place=in_place)
+    script = TunedScript(program=program, step_regex=step_regex, patches=patches, in_place=in_place)
     tune_script(script, TuneRequest(workload=workload, **limits), db, out, waits=waits)

@@ -6,8 +6,14 @@ import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 
-from launch.scripts.environment import OWN_SETTINGS, placeholder_values, plain_script_environment
+from launch.scripts.environment import (
+    OWN_SETTINGS,
+    patches_of,
+    placeholder_values,
+    plain_script_environment,
+)
 from launch.scripts.program import Program
+from planner.errors import UsageError
 from planner.exports.head import head_lines
 from planner.exports.shell_script import exports
 from planner.plans.stored_plan import StoredPlan
@@ -15,6 +21,12 @@ from planner.scripts.naming import script_arguments
 
 
 def _command(stored: StoredPlan) -> tuple[str, ...]:
+    if changes := patches_of(stored.plan):
+        named = ", ".join(f"{name}={value}" for name, value in changes.items())
+        raise UsageError(
+            f"plan {stored.id} changes the script itself ({named}), which only ddlplan launch does "
+            "without an edit: write that into the script, or export --format json"
+        )
     program = Program(arguments=tuple(script_arguments(stored.use_case)))
     return program.fill(placeholder_values(program, stored.plan))
 

@@ -16,7 +16,8 @@ from launch.errors import (
 )
 from launch.plan import Plan
 from launch.reports import StepDone
-from launch.scripts.recognition import RecognisedSteps
+from launch.scripts.environment import patches_of
+from launch.scripts.recognition import RecognisedSteps, check_losses
 from launch.scripts.running_script import RunningScript, StepSeen
 from launch.scripts.whole_run import WholeRun
 from planner.trials.contender import TrialFailedError
@@ -51,16 +52,25 @@ class ScriptContender:
         plan: Whose ``node_batch`` is what each of its steps has to train.
         start: Starts it.
         node: This machine.
+        own_losses: Of the first steps of the script as it is, at the batch of ``plan``: those of a
+            patched script are held against them. Empty: they are not known.
 
     Raises:
         TrialFailedError: It cannot be started here.
     """
 
-    def __init__(self, plan: Plan, start: StartScript, node: Hardware) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        start: StartScript,
+        node: Hardware,
+        *,
+        own_losses: Sequence[float | None] = (),
+    ) -> None:
         self.peak_memory_bytes: int | None = None
         self.compile_s: float | None = None
         self.disturbance: Disturbance | None = None
-        self._plan, self._start = plan, start
+        self._plan, self._start, self._own_losses = plan, start, own_losses
         self._watch = DisturbanceWatch(node.cpu)
         self._made = 0
         with _as_results():
@@ -71,6 +81,9 @@ class ScriptContender:
         self._watch.begin()
         with _as_results():
             seen = self._make(count, time.monotonic() + time_limit_s)
+            patches = patches_of(self._plan)
+            if patches and not self._made:
+                check_losses(self._script.first_losses, self._own_losses, list(patches))
         pids = find_group(*self._script.pids)
         self.disturbance = self._watch.end(pids)
         used = resident_bytes(pids) or 0

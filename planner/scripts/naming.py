@@ -31,13 +31,19 @@ def script_arguments(use_case: str) -> list[str]:
     return shlex.split(use_case.removeprefix(PREFIX))
 
 
-def digest(arguments: Sequence[str], folder: Path, *, step_regex: str | None = None) -> str:
-    """Give a text that changes with the command, the files that it names, and how steps are seen.
+def digest(
+    arguments: Sequence[str],
+    folder: Path,
+    *,
+    step_regex: str | None = None,
+    patches: Sequence[str] = (),
+) -> str:
+    """Give a text that changes with the command, its files, its patches, and how steps are seen.
 
     Files of Python alone count: data are large, and a log that the script writes is not the script.
     """
     found = hashlib.sha256()
-    settings = [list(arguments), step_regex]
+    settings = [list(arguments), step_regex, sorted(patches)]
     found.update(json.dumps(settings).encode())
     for word in arguments:
         file = folder / word

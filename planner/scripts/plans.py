@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 
 from launch.case_facts import CaseFacts
 from launch.plan import Plan, Setting
-from launch.scripts.environment import OWN_SETTINGS, WAIT_POLICIES, WAIT_POLICY
+from launch.scripts.environment import (
+    OWN_SETTINGS,
+    PATCH_PREFIX,
+    PATCHES,
+    WAIT_POLICIES,
+    WAIT_POLICY,
+)
+from launch.scripts.patches import PERSISTENCE, PINNING
+from launch.scripts.patches import WORKERS as PATCHED_WORKERS
 from launch.scripts.program import BATCH, PROCESSES, THREADS, WORKERS, Program
 from launch.strategies._base import PlanSource
 from planner.scripts.naming import STRATEGY
@@ -18,6 +26,9 @@ from planner.trials.result import TrialResult
 if TYPE_CHECKING:
     from launch.strategies._base import Suggest
     from probes.hardware import Hardware
+
+_OWN = "own"
+"""Value of a patch that changes nothing."""
 
 _FIELDS = (BATCH, WORKERS, THREADS, PROCESSES)
 """Placeholders whose values are fields of a plan; those of the others are options."""
@@ -41,6 +52,9 @@ class ScriptPlans(PlanSource):
 
     cores: int
     allocators: tuple[str, ...] = ("default", "retain")
+    patches: Mapping[str, tuple[Setting, ...]] = field(default_factory=dict)
+    """Changes of the script that the user has asked for, with their values."""
+
     steps: Mapping[str, Setting] = field(default_factory=dict)
     """Options that say what a step is, where that is not one of its optimizer."""
 
@@ -83,6 +97,14 @@ class ScriptPlans(PlanSource):
             others[BATCH] = choices[BATCH][self._batches().index(int(batch))]
         if waiting != WAIT_POLICIES[0]:
             others[WAIT_POLICY] = waiting
+        loaders = workers
+        for name, values in self.patches.items():
+            if name == PERSISTENCE and not loaders:  # there is nothing to persist
+                continue
+            value = draw(f"{PATCH_PREFIX}{name}", (_OWN, *values))
+            if value != _OWN:
+                others[f"{PATCH_PREFIX}{name}"] = value
+                loaders = value if name == PATCHED_WORKERS else loaders
         return Plan(
             strategy=STRATEGY,
             processes=processes,
@@ -104,6 +126,7 @@ class ScriptPlans(PlanSource):
             "allocator": "retain",
             WAIT_POLICY: WAIT_POLICIES[0],
             **{name: value for name, value in own.items() if name not in _FIELDS},
+            **{f"{PATCH_PREFIX}{name}": _OWN for name in self.patches},
         }
         return [{f"{STRATEGY}.{name}": value for name, value in guess.items()}]
 
@@ -144,6 +167,24 @@ class ScriptPlans(PlanSource):
     def _options(self, values: Mapping[str, Setting]) -> dict[str, Setting]:
         kept = (BATCH, *(name for name in values if name not in _FIELDS))
         return {name: values[name] for name in kept if name in values}
+
+
+def find_patches(
+    parts: Sequence[str], program: Program, *, has_gpu: bool
+) -> dict[str, tuple[Setting, ...]]:
+    """Give the patches that a search varies, with their values.
+
+    Args:
+        parts: Of the script, whose patches the user has asked for.
+        program: What its placeholders vary is not patched.
+        has_gpu: Whether pinned memory can be of use.
+    """
+    found = {name: values for part in parts for name, values in PATCHES[part].items()}
+    if WORKERS in program.placeholders:
+        found.pop(PATCHED_WORKERS, None)
+    if not has_gpu:
+        found.pop(PINNING, None)
+    return found
 
 
 def _powers(cores: int) -> tuple[int, ...]:

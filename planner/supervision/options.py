@@ -76,7 +76,7 @@ What is not in here, above all ``--db`` and ``--json``, a request cannot say.
 
 NOT_FOR_JOBS = (
     *("detach", "dry_run", "json", "csv", "replay"),
-    *("choices", "step_regex", "in_place", "no_python"),  # of scripts, which are no jobs
+    *("choices", "step_regex", "in_place", "no_python", "patch"),  # of scripts, which are no jobs
 )
 """Options of these commands that a job cannot have. ``--db`` it is told in any case."""
 

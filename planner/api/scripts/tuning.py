@@ -19,7 +19,7 @@ from planner.cancellation import Cancellation
 from planner.plans.software import current_software
 from planner.scripts.contender import ScriptContender, samples_of
 from planner.scripts.naming import STEP_REGEX, WHOLE_RUNS, digest
-from planner.scripts.plans import ScriptPlans
+from planner.scripts.plans import ScriptPlans, find_patches
 from planner.store import Store
 from planner.trials.contender import Contender
 from planner.trials.machine_alone import machine_alone
@@ -45,6 +45,9 @@ class TunedScript:
 
     step_regex: str | None = None
     """Lines of its output that end a step, where its optimizer is not to be seen."""
+
+    patches: tuple[str, ...] = ()
+    """Parts of it that may be changed: ``loader`` and ``model``."""
 
     in_place: bool = False
     """Run it in the user's folder, where it may write, not in a private view of it."""
@@ -125,6 +128,7 @@ class ScriptTrials:
         self._cancellation = cancellation
         self._watched: RunningScript | WholeRun | None = None
         self._own_plan: Plan | None = None
+        self._own_losses: tuple[float | None, ...] = ()
 
     def __enter__(self) -> ScriptTrials:
         return self
@@ -149,6 +153,7 @@ class ScriptTrials:
             processes=processes,
             cores=cores,
             allocators=("default", "retain", *find_allocators()),
+            patches=find_patches(self._script.patches, program, has_gpu=bool(self._node.gpus)),
             steps=self._options(),
         )
         self._watched = self._run(plans.own_plan)
@@ -168,6 +173,7 @@ class ScriptTrials:
             if samples is not None and self._splits_batch(plans, samples, limit_s):
                 plans = replace(plans, samples=samples, splits_batch=True)
         self._own_plan = plans.own_plan
+        self._own_losses = self._watched.first_losses
         return plans, steps
 
     def _splits_batch(self, plans: ScriptPlans, samples: int, limit_s: float) -> bool:
@@ -201,7 +207,10 @@ class ScriptTrials:
         if self._watched is not None and plan == self._own_plan:
             watched, self._watched = self._watched, None
             return ScriptContender(plan, lambda _: watched, self._node)
-        return ScriptContender(plan, self._run, self._node)
+        own = self._own_plan
+        is_same_work = own is not None and own.node_batch == plan.node_batch
+        losses = self._own_losses if is_same_work else ()
+        return ScriptContender(plan, self._run, self._node, own_losses=losses)
 
     def _options(self) -> dict[str, Setting]:
         """Give the options of a plan that say what a step is."""
@@ -237,6 +246,6 @@ def _facts(script: TunedScript, plans: ScriptPlans) -> CaseFacts:
         parameter_count=0,
         parameter_bytes=0,
         max_stages=1,
-        digest=digest(arguments, Path.cwd(), step_regex=script.step_regex),
+        digest=digest(arguments, Path.cwd(), step_regex=script.step_regex, patches=script.patches),
         allocators=plans.allocators,
     )

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Sequence
 
 from launch.reports import Report
+from launch.scripts.environment import patches_of
 from planner.api.launching import TrainingRecorded
 from planner.api.scripts.launching import (
     PreparedScript,
@@ -46,6 +47,8 @@ def launch(
                 remark = f" (stale, {', '.join(report.reasons)})" if report.reasons else ""
                 plan = report.stored.plan
                 out.note(f"plan {report.stored.id}{remark}: {describe_plan(plan)}")
+                if changes := patches_of(plan):
+                    out.warn(f"the plan changes the script itself: {', '.join(changes)}")
             elif isinstance(report, TrainingRecorded):
                 job.report(training_id=report.training_id)
             else:

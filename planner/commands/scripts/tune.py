@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from launch.scripts.environment import patches_of
 from planner.api.scripts.tuning import TunedScript, tune_script
 from planner.commands.tune import show_here
 from planner.jobs.hosts import Hosts
@@ -29,5 +30,10 @@ def tune(
             "launch", request.workload, db=db, plan_id=tuned.launch_plan_id, hosts=here
         )
         show_here(tuned, then, out, steps=result.steps)
+        if changes := patches_of(tuned.plan.plan):
+            out.warn(
+                f"this plan changes the script itself ({', '.join(changes)}): what is launched is "
+                "no longer yours as it is"
+            )
         if tuned.interrupted:
             raise KeyboardInterrupt

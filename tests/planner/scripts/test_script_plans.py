@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from launch.case_facts import CaseFacts
 from launch.errors import InvalidPlanError
 from launch.plan import Plan
-from launch.scripts.environment import make_start
+from launch.scripts.environment import make_start, patches_of
 from launch.scripts.program import Program
 from planner.scripts.naming import is_script, script_arguments, script_name
 from planner.scripts.plan_check import check_script_plan
-from planner.scripts.plans import ScriptPlans
+from planner.scripts.plans import ScriptPlans, find_patches
 from planner.search.space import PlanSpace
 from probes.node import probe
 
@@ -79,6 +81,22 @@ def test_plan_at_the_own_batch_differs_in_nothing_else(plans, node):
     doubled = space.find({**guess.parameters, "script.node_batch": 128})
     assert doubled is not None
     assert plans.at_own_batch(doubled.plan) == guess.plan
+
+
+def test_script_itself_is_changed_only_where_that_is_asked_for(plans, node):
+    def options(plans: ScriptPlans) -> set[str]:
+        space = PlanSpace(plans.sources(None), facts(), node)
+        (guess,) = space.guesses
+        assert not patches_of(guess.plan)
+        return {name for drawn in space.neighbours(guess) for name in patches_of(drawn.plan)}
+
+    assert options(plans) == set()
+    asked = find_patches(("loader", "model"), plans.program, has_gpu=False)
+    of_model = {"channels_last", "autocast", "compile"}
+    assert options(replace(plans, patches=asked)) == of_model | {"persistent_workers"}
+    without = Program.parse(WORDS[:2], cores=2)
+    assert "loader_workers" in find_patches(("loader",), without, has_gpu=False)
+    assert patches_of(replace(plans, patches=asked).own_plan) == {}
 
 
 @pytest.mark.parametrize("change", [{"precision": "bf16"}, {"micro_batches": 2}, {"compile": True}])

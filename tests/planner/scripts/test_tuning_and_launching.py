@@ -92,12 +92,30 @@ def test_plan_of_a_script_survives_export_and_import(tuned_script, plan_id):
     assert tuned_script.data("plans", "show", plan["id"])["options"]["batch"] in (32, 64)
 
 
+def test_plan_that_changes_the_script_says_so_and_runs_nowhere_else(tuned_script, command, plan_id):
+    document = json.loads(tuned_script.run("plans", "export", plan_id).out)
+    plan = document.get("plan", document)
+    plan["options"] = {"batch": 32, "patch_autocast": "bf16"}
+    (tuned_script.folder / "plan.json").write_text(json.dumps(document))
+    assert tuned_script.run("plans", "import", "plan.json").code == 0
+    changed = max(stored["id"] for stored in tuned_script.data("plans", "list"))
+    assert changed != plan_id
+    exported = tuned_script.run("plans", "export", changed, "--format", "shell")
+    assert exported.code == 2
+    assert "changes the script itself (autocast=bf16)" in exported.err
+    launched = tuned_script.run("launch", "--plan", changed, *command("5"))
+    assert launched.code == 0, launched.err
+    assert "changes the script itself: autocast" in launched.err
+
+
 @pytest.mark.parametrize(
     ("options", "line"),
     [
         (["--precision", "bf16"], "--precision"),
         (["--hosts", "hosts.txt"], "--hosts"),
         (["--detach"], "--detach"),
+        (["--patch", "loss"], "choose one of loader, model"),
+        (["--patch", "model", "--no-python"], "--patch and --no-python"),
         (["--choices", "batch"], "--choices 'batch'"),
         ([], "placeholder {batch} without choices"),
     ],
