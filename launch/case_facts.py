@@ -23,6 +23,9 @@ class CaseFacts:
     """Operations of a forward and a backward pass of one sample: a multiplication and an addition
     are two. ``None`` where they cannot be counted."""
 
+    kept_bytes_per_sample: int | None = None
+    """What the forward pass of a sample keeps for the backward pass; ``None`` if unknown."""
+
     max_stages: int
     """Parts that the model can be cut into: 1 where it is not given as consecutive layers."""
 
@@ -60,6 +63,15 @@ class CaseFacts:
 
     has_weights: bool = False
     """Whether a batch's loss is a mean over something else than samples."""
+
+    own_methods: tuple[str, ...] = ()
+    """Methods of the contract that the use case has itself; the others are the defaults."""
+
+    has_batch_norm: bool = False
+    """Whether layers normalise over the batch, of which every worker sees its own part."""
+
+    unsaved: tuple[str, ...] = ()
+    """Buffers of the model that are in no file of weights."""
 
     has_schedule: bool = False
     """Whether the learning rate changes while training."""

@@ -18,8 +18,9 @@ from launch.case_facts import CaseFacts
 from launch.data.batch import leaves
 from launch.data.input_facts import InputDescription, describe_input
 from launch.description.case_digest import digest_case
-from launch.description.flop_count import count_flop
+from launch.description.contract_use import find_own_methods, find_unsaved
 from launch.description.loss_check import check_loss
+from launch.description.sample_cost import measure_sample
 from launch.description.sample_time import time_reading, time_sample
 from launch.errors import UseCaseError
 from launch.reports import Reporter
@@ -55,7 +56,8 @@ def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
         raise UseCaseError(
             f"the model of {name} has no parameter to train: set requires_grad on some"
         )
-    if any(isinstance(module, _BATCH_WIDE) for module in model.modules()):
+    has_batch_norm = any(isinstance(module, _BATCH_WIDE) for module in model.modules())
+    if has_batch_norm:
         reporter.warning(
             f"the model of {name} has BatchNorm, which every host, replica and "
             "micro-batch applies to its own part of the batch, as torch's DDP does, and whose "
@@ -80,6 +82,7 @@ def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
     input_facts = InputDescription() if is_own(case, "collate") else describe_input(*datasets)
     uncut_reason = _find_uncut_reason(case, datasets[0])
     layers = None if uncut_reason else case.layers(model)
+    cost = measure_sample(case, model, datasets[0])
     return CaseFacts(
         default_batch=batch,
         train_samples=training,
@@ -100,7 +103,11 @@ def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
         warnings=input_facts.warnings,
         allocators=("default", "retain", *find_allocators()),
         can_compile=find_compiler() is not None and (torch.version.cuda is None or has_triton()),
-        flop_per_sample=count_flop(case, model, datasets[0]),
+        flop_per_sample=cost.flop,
+        kept_bytes_per_sample=cost.kept_bytes,
+        own_methods=find_own_methods(case),
+        has_batch_norm=has_batch_norm,
+        unsaved=find_unsaved(model),
         sample_s=time_sample(case, model, datasets[0], training),
         data=task.workload.data,
         read_s=time_reading(datasets[0], training),

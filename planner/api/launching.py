@@ -28,7 +28,7 @@ from launch.reports import (
 from launch.system.process_identity import ProcessIdentity
 from launch.system.run_directory import RunDirectory
 from planner.api._cluster import run_on_all
-from planner.api._use_cases import find_known_place
+from planner.api.use_cases import find_known_place
 from planner.cancellation import Cancellation
 from planner.cluster.links import MeasuredLinks
 from planner.cluster.node_choice import NodeChoice, choose_nodes

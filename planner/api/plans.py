@@ -142,7 +142,7 @@ def find_best(use_case: str, node: str | None = None, *, db: str = "planner.db")
     Raises:
         NoPlanError: There is none.
     """
-    from planner.api._use_cases import find_known_place  # not to list plans: it starts workers
+    from planner.api.use_cases import find_known_place  # not to list plans: it starts workers
 
     software = current_software()
     with Store.open(db, create=False) as store:

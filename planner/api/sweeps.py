@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from launch.errors import InvalidPlanError
 from launch.reports import Warned, Working
 from launch.workers.fork_server_pool import ForkServerPool
-from planner.api._use_cases import find_known_place
+from planner.api.use_cases import find_known_place
 from planner.cancellation import Cancellation
 from planner.errors import NoDatabaseError, NoPlanError
 from planner.jobs.hosts import Hosts

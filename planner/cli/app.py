@@ -9,13 +9,14 @@ import typer
 
 from planner.cli.compare import compare
 from planner.cli.db import db_app
-from planner.cli.grouped_help import GroupedCommand
+from planner.cli.grouped_help import GroupedCommand, GroupedGroup
 from planner.cli.jobs import jobs_app
 from planner.cli.launch import launch
 from planner.cli.options import (
     DEFAULT_DATABASE,
     AllowRoot,
     AsJson,
+    CaseSettings,
     Database,
     DataFolder,
     HostFile,
@@ -61,6 +62,9 @@ app.add_typer(runs_app, name="runs")
 app.add_typer(weights_app, name="weights")
 app.add_typer(jobs_app, name="jobs")
 app.add_typer(db_app, name="db")
+
+use_cases_app = typer.Typer(cls=GroupedGroup, invoke_without_command=True, rich_markup_mode=None)
+app.add_typer(use_cases_app, name="use-cases")
 
 
 def _show_version(is_asked: bool) -> None:
@@ -151,17 +155,43 @@ def init(
 ) -> None:
     """Write a use case from a training script, and mark what is left to do."""
     out = start_output("init", as_json=json)
-    from planner.commands.drafts.init import write_draft
+    from planner.commands.use_cases.init import write_draft
 
     write_draft(script, output, out)
 
 
-@app.command("use-cases", cls=GroupedCommand)
-def use_cases(*, db: Database = DEFAULT_DATABASE, json: AsJson = False) -> None:
-    """Show the built-in use cases."""
+@use_cases_app.callback()
+def use_cases(
+    context: typer.Context, *, db: Database = DEFAULT_DATABASE, json: AsJson = False
+) -> None:
+    """Show the built-in use cases, or try one on a batch."""
+    if context.invoked_subcommand is not None:
+        return
     from launch.use_cases import use_case_summaries
 
     _show_summaries("use-cases", use_case_summaries(), as_json=json)
+
+
+@use_cases_app.command("check", cls=GroupedCommand)
+def use_cases_check(
+    use_case: Annotated[
+        str,
+        typer.Argument(metavar="SPEC", help="As after --use-case: case.py:Case."),
+    ],
+    *,
+    set: CaseSettings = None,  # noqa: A002 - the name of the option
+    data: DataFolder = None,
+    json: AsJson = False,
+) -> None:
+    """Try a use case on a batch: what it gives, which strategies can run it, and why not others."""
+    out = start_output("use-cases check", as_json=json)
+    from launch.use_cases import make_workload
+
+    check_data(data, None)
+    workload = make_workload(use_case, settings=set or (), data=data)
+    from planner.commands.use_cases.check import check
+
+    check(workload, out)
 
 
 @app.command("strategies", cls=GroupedCommand)

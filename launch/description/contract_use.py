@@ -1,0 +1,24 @@
+"""Use of the contract: the methods that a use case has of its own, and state that no file keeps."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from launch.use_cases._base import UseCase, is_own
+
+METHODS = (
+    *("model", "dataset", "optimizer", "loss", "step", "weight", "collate", "size"),
+    *("schedule", "layers", "metrics", "prepare"),
+)
+"""All of the contract."""
+
+
+def find_own_methods(case: UseCase) -> tuple[str, ...]:
+    """Name the methods that a use case does not leave to the contract's defaults."""
+    return tuple(name for name in METHODS if is_own(case, name))
+
+
+def find_unsaved(model: nn.Module) -> tuple[str, ...]:
+    """Name the buffers that are in no ``state_dict``, and so in no file of weights."""
+    saved = model.state_dict()
+    return tuple(name for name, _ in model.named_buffers() if name not in saved)

@@ -1,0 +1,99 @@
+"""Use cases: whether they meet the contract, and where their plans were found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from launch.case_facts import CaseFacts
+from launch.errors import LaunchError
+from launch.reports import Noted, Report, Warned
+from launch.strategies import strategy_names
+from launch.workers.fork_server_pool import ForkServerPool
+from launch.workload import Workload
+from planner.cancellation import Cancellation
+from planner.search.space import find_obstacles
+from planner.store import Store
+from planner.trials.reports import Listener, ignore
+from planner.trials.runner import TrialRunner
+from probes.node import probe
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedUseCase:
+    """What was found when a use case was tried on a batch."""
+
+    facts: CaseFacts
+    obstacles: Mapping[str, str | None]
+    """By strategy, why it cannot run the use case on this machine; ``None`` where it can."""
+
+    warnings: tuple[str, ...]
+    """What may be wrong with it, and does not keep it from being trained."""
+
+
+def check_use_case(
+    workload: Workload, *, listener: Listener = ignore, cancellation: Cancellation | None = None
+) -> CheckedUseCase:
+    """Load a use case and its data in a process of its own, and try a batch.
+
+    Args:
+        workload: The use case, with its data.
+        listener: Receives progress.
+        cancellation: Ends it, from any thread.
+
+    Raises:
+        UseCaseError: It does not meet the contract, its data cannot be read, or its loss does
+            not add up.
+        LaunchError: The process that tried it was ended from outside.
+        CancelledError: It was cancelled.
+
+    Example:
+        >>> from launch.use_cases import make_workload
+        >>> check_use_case(make_workload("case.py:Case")).facts.has_weights  # doctest: +SKIP
+        False
+    """
+    warnings: list[str] = []
+
+    def listen(report: Report, host: str | None = None, /) -> None:
+        if isinstance(report, Warned):
+            warnings.append(report.message)
+        else:
+            listener(report, host)
+
+    node = probe(quick=True)
+    with ForkServerPool() as servers:
+        facts = TrialRunner(workload, node, servers, cancellation).describe(listen)
+    names = strategy_names()
+    obstacles = find_obstacles(names, facts, node)
+    return CheckedUseCase(
+        facts=facts,
+        obstacles={name: obstacles.get(name) for name in names},
+        warnings=(*warnings, *facts.warnings),
+    )
+
+
+def find_known_place(
+    store: Store, workload: Workload, listener: Listener, cancellation: Cancellation
+) -> str:
+    """Give the place under which the database knows a use case.
+
+    That is its own, unless there are no plans of it, and an object of its name somewhere else
+    has some: then the use case is read, in a process of its own, to see whether it is the same.
+
+    Args:
+        store: Where the plans are.
+        workload: The use case, with its data.
+        listener: Receives a line where it is read.
+        cancellation: Ends that.
+    """
+    own = workload.use_case
+    namesakes = store.find_namesakes(own)
+    if not namesakes or store.plans(own):
+        return own
+    listener(Noted(message=f"reading {own}: its plans may have been found in another folder"))
+    with ForkServerPool() as servers:
+        runner = TrialRunner(workload, probe(quick=True), servers, cancellation)
+        try:
+            return namesakes.get(runner.describe().digest, own)
+        except LaunchError:  # said by the command that finds a plan, which comes next
+            return own

@@ -1,1 +1,0 @@
-"""The command that writes a use case from a script."""

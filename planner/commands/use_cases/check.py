@@ -1,0 +1,93 @@
+"""The command ``ddlplan use-cases check``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from launch.case_facts import CaseFacts
+from launch.description.contract_use import METHODS
+from launch.workload import Workload
+from planner.api.use_cases import CheckedUseCase, check_use_case
+from planner.commands.signals import cancel_on_signals
+from planner.quantities import format_bytes, format_number
+from planner.report.output import Output
+
+_OPTIONAL_ALTERNATIVE = {"loss": "step", "step": "loss"}
+"""Of these two one is enough."""
+
+
+def check(workload: Workload, out: Output) -> None:
+    """Try a use case on a batch, and show what was found.
+
+    Raises:
+        UseCaseError: It cannot be trained.
+    """
+    with cancel_on_signals(out.warn) as cancellation:
+        found = check_use_case(workload, cancellation=cancellation)
+    for warning in found.warnings:
+        out.warn(warning)
+    lines = list(_lines(workload, found))
+    width = max(len(name) for name, _ in lines)
+    for name, text in lines:
+        out.write_line(f"{name:<{width}}  {text}")
+    out.finish(_document(workload, found))
+
+
+def _lines(workload: Workload, found: CheckedUseCase) -> Iterator[tuple[str, str]]:
+    facts = found.facts
+    yield "use case", workload.use_case
+    yield "parameters", f"{facts.parameter_count:,} trained, {format_bytes(facts.parameter_bytes)}"
+    yield "samples", f"{facts.train_samples:,} to train, {facts.validation_samples:,} to validate"
+    yield "batch", f"{facts.default_batch} samples are the default"
+    kept = format_bytes(facts.kept_bytes_per_sample) or "not known"
+    yield "memory", f"{kept} for each sample, kept from the forward to the backward pass"
+    if facts.flop_per_sample:
+        giga = format_number(facts.flop_per_sample / 1e9)
+        yield "computing", f"{giga} GFLOP for each sample, forward and backward"
+    yield "its own", ", ".join(facts.own_methods)
+    yield "defaults", ", ".join(_defaults(facts)) or "none"
+    yield "loss", _explain_loss(facts)
+    yield "BatchNorm", "yes: see the warning" if facts.has_batch_norm else "no"
+    yield "not saved", ", ".join(facts.unsaved) or "nothing"
+    yield "strategies", "on this machine:"
+    for name, obstacle in found.obstacles.items():
+        yield f"  {name}", "can run it" if obstacle is None else f"no: {obstacle}"
+
+
+def _defaults(facts: CaseFacts) -> list[str]:
+    """Name the methods of the contract that stand in for those that are not there."""
+    own = facts.own_methods
+    return [
+        name
+        for name in METHODS
+        if name not in own and _OPTIONAL_ALTERNATIVE.get(name, name) not in own
+    ]
+
+
+def _explain_loss(facts: CaseFacts) -> str:
+    if facts.has_weights:
+        return "a mean over what weight(batch) gives; a batch was compared with its halves"
+    return "a mean over samples; a batch was compared with its halves"
+
+
+def _document(workload: Workload, found: CheckedUseCase) -> dict[str, object]:
+    facts = found.facts
+    return {
+        "use_case": workload.use_case,
+        "data": workload.data,
+        "parameter_count": facts.parameter_count,
+        "parameter_bytes": facts.parameter_bytes,
+        "train_samples": facts.train_samples,
+        "validation_samples": facts.validation_samples,
+        "default_batch": facts.default_batch,
+        "kept_bytes_per_sample": facts.kept_bytes_per_sample,
+        "flop_per_sample": facts.flop_per_sample,
+        "own_methods": list(facts.own_methods),
+        "default_methods": _defaults(facts),
+        "has_weight": facts.has_weights,
+        "has_batch_norm": facts.has_batch_norm,
+        "not_saved": list(facts.unsaved),
+        "strategies": [
+            {"name": name, "obstacle": obstacle} for name, obstacle in found.obstacles.items()
+        ],
+    }

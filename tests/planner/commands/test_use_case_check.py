@@ -1,0 +1,62 @@
+"""`ddlplan use-cases check` tries one batch and says what it found."""
+
+from __future__ import annotations
+
+CASE = """
+import torch
+
+
+class Small:
+    name = "small"
+
+    def model(self):
+        model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.BatchNorm1d(16),
+                                    torch.nn.Linear(16, 4))
+        model.register_buffer("scratch", torch.zeros(3), persistent=False)
+        return model
+
+    def dataset(self, data, *, train):
+        count = 40 if train else 10
+        inputs = torch.randn(count, 8, generator=torch.Generator().manual_seed(0))
+        return torch.utils.data.TensorDataset(inputs, torch.arange(count) % 4)
+
+    def loss(self, output, target):
+        return torch.nn.functional.cross_entropy(output, target)
+
+    def step(self, model, batch):
+        return self.loss(model(batch[0]), batch[1])
+
+    def optimizer(self, parameters):
+        return torch.optim.SGD(parameters, lr=0.1)
+
+
+class Sums(Small):
+    def loss(self, output, target):
+        return torch.nn.functional.cross_entropy(output, target, reduction="sum")
+"""
+
+
+def test_what_was_found_is_in_the_document_and_warnings_beside_it(ddlplan):
+    (ddlplan.folder / "case.py").write_text(CASE)
+    data = ddlplan.data("use-cases", "check", "case.py:Small")
+    assert data["parameter_count"] == (8 * 16 + 16) + 2 * 16 + (16 * 4 + 4)
+    assert (data["train_samples"], data["validation_samples"]) == (40, 10)
+    assert data["own_methods"] == ["model", "dataset", "optimizer", "loss", "step"]
+    assert "collate" in data["default_methods"]
+    assert data["has_batch_norm"] is True
+    assert data["has_weight"] is False
+    assert data["not_saved"] == ["scratch"]
+    assert data["kept_bytes_per_sample"] > 4 * (8 + 16)
+    obstacles = {one["name"]: one["obstacle"] for one in data["strategies"]}
+    assert obstacles["sequential"] is None
+    assert "step() of its own" in obstacles["pipeline"]
+    assert ddlplan.listing() == ["case.py"]
+
+
+def test_a_loss_that_is_no_mean_is_one_line_with_the_remedy(ddlplan):
+    (ddlplan.folder / "case.py").write_text(CASE)
+    ended = ddlplan.run("use-cases", "check", "case.py:Sums")
+    assert ended.code == 2
+    assert len(ended.errors) == 1
+    assert "It is a sum: return the mean" in ended.err
+    assert ended.out == ""
