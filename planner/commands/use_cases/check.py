@@ -42,8 +42,8 @@ def _lines(workload: Workload, found: CheckedUseCase) -> Iterator[tuple[str, str
     kept = format_bytes(facts.kept_bytes_per_sample) or "not known"
     yield "memory", f"{kept} for each sample, kept from the forward to the backward pass"
     if facts.flop_per_sample:
-        giga = format_number(facts.flop_per_sample / 1e9)
-        yield "computing", f"{giga} GFLOP for each sample, forward and backward"
+        mega = format_number(facts.flop_per_sample / 1e6)
+        yield "computing", f"{mega} MFLOP for each sample, forward and backward"
     yield "its own", ", ".join(facts.own_methods)
     yield "defaults", ", ".join(_defaults(facts)) or "none"
     yield "loss", _explain_loss(facts)
