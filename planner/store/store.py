@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, Select, Table, func, literal, 
 
 from launch.case_facts import CaseFacts
 from planner.cluster.links import MeasuredLinks
-from planner.errors import NoPlanError
+from planner.errors import NoPlanError, StoreCorruptError
 from planner.plans.stored_plan import StoredPlan, find_best, stale_reasons, utc_now
 from planner.records.event_record import Topic
 from planner.search.likeness import (
@@ -225,10 +225,19 @@ class Store:
         self._database.write(work)
 
     def count_finished_trials(self, study_id: int) -> int:
-        """Count the trials of a study, its first ones, that belong to finished searches."""
+        """Count the trials of a study, its first ones, that belong to finished searches.
+
+        Raises:
+            StoreCorruptError: The study is not there, though its number was read here.
+        """
         query = select(studies.c.finished_trials).where(studies.c.id == study_id)
-        (count,) = self._database.fetch(query, lambda row: int(row["finished_trials"]))
-        return count
+        found = self._database.fetch(query, lambda row: int(row["finished_trials"]))
+        if not found:  # its number is from an index
+            raise StoreCorruptError(
+                f"database {self._database.name}: study {study_id} is in an index and not in its "
+                "table: restore a copy, or choose another with --db"
+            )
+        return found[0]
 
     def case_facts(self, study_id: int) -> CaseFacts | None:
         """Give what a study knows of its use case; ``None`` where a first release made it."""

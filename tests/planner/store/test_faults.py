@@ -546,3 +546,23 @@ def test_a_database_whose_making_was_interrupted_is_completed(path):
     with Store.open(str(path)) as store:
         assert store.plans() == []
     assert_intact(path)
+
+
+def test_a_study_that_only_an_index_knows_is_corrupt(filled):
+    """It was a traceback: found by bench/store_faults.py."""
+    of_studies = "FROM sqlite_schema WHERE tbl_name = 'studies'"
+    with closing(sqlite3.connect(filled)) as connection, connection:
+        kept = connection.execute(f"SELECT * {of_studies}").fetchall()
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute(f"DELETE {of_studies} AND type = 'index'")
+        connection.execute(
+            """UPDATE sqlite_schema SET sql = replace(sql, 'UNIQUE ("key", generation)',
+            'CHECK (1)') WHERE name = 'studies'"""
+        )
+    with closing(sqlite3.connect(filled)) as connection, connection:
+        connection.execute("DELETE FROM studies")  # of which the index hears nothing
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute(f"DELETE {of_studies}")
+        connection.executemany("INSERT INTO sqlite_schema VALUES (?, ?, ?, ?, ?)", kept)
+    with Store.open(str(filled)) as store, pytest.raises(StoreCorruptError, match="in an index"):
+        store.begin_search(STUDY, fresh=False)
