@@ -5,13 +5,19 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import traceback
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from planner.cli.app import call
 from planner.errors import CancelledError
 from planner.exit_codes import BUG, classify_error
 from planner.report.output import current_output, environment_variable, start_output
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
+
+_AGAIN_S = 0.05
 
 
 class _Terminated(BaseException):
@@ -102,6 +108,21 @@ def _accept_any_text(name: str) -> None:
         stream.reconfigure(errors="backslashreplace")
 
 
+def _send_again(lost: UnraisableHookArgs) -> None:
+    """Send a signal again whose exception was raised where Python drops all exceptions.
+
+    Such are callbacks of weak references, of which every import makes some, and ``__del__``. The
+    kernel sends the signal of a parent's death only once, so the program would never end.
+    """
+    if not isinstance(lost.exc_value, _Terminated):
+        sys.__unraisablehook__(lost)
+        return
+    # Not at once: that would come within the callback, too.
+    timer = threading.Timer(_AGAIN_S, os.kill, (os.getpid(), lost.exc_value.number))
+    timer.daemon = True
+    timer.start()
+
+
 def main() -> NoReturn:
     """Run the command line of this process."""
 
@@ -111,6 +132,7 @@ def main() -> NoReturn:
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # else nohup has said: stay
             signal.signal(number, terminate)
+    sys.unraisablehook = _send_again
     for name in ("stdout", "stderr"):
         _accept_any_text(name)
     sys.exit(run(sys.argv[1:]))
