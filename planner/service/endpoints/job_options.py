@@ -38,6 +38,7 @@ class TuneOptions:
     trials: Natural | None = None
     strategies: str | None = None
     batch_size: Count | None = None
+    effective_batch: Count | None = None
     max_batch: Count | None = None
     precision: Literal["fp32", "bf16", "auto"] | None = None
     objective: Literal["throughput", "time-to-loss"] | None = None
@@ -51,10 +52,8 @@ class TuneOptions:
 
     def __post_init__(self) -> None:
         _check_duration("budget", self.budget)
-        if self.batch_size is not None and self.max_batch is not None:
-            raise ValueError("batch_size and max_batch exclude each other: give one")
-        if self.target is not None and self.target_accuracy is not None:
-            raise ValueError("target and target_accuracy exclude each other: give one")
+        _check_one_of(self, "batch_size", "effective_batch", "max_batch")
+        _check_one_of(self, "target", "target_accuracy")
         known = strategy_names()
         for name in (self.strategies or known[0]).split(","):
             _check_known("strategies", name.strip(), known)
@@ -77,6 +76,7 @@ class LaunchOptions:
     epochs: Count | None = None
     plan: Count | None = None
     global_batch: Count | None = None
+    effective_batch: Count | None = None
     lr_scaling: Literal["none", "linear", "sqrt"] | None = None
     allow_stale: bool = False
     checkpoint_every: str | None = None
@@ -95,6 +95,7 @@ class LaunchOptions:
         _check_duration("hang_timeout", self.hang_timeout)
         _check_known("wire", self.wire, wire_format_names())
         _check_known("all_reduce", self.all_reduce, algorithm_names())
+        _check_one_of(self, "global_batch", "effective_batch")
         if self.checkpoint_every is not None and not self.checkpoint:
             raise ValueError("checkpoint_every and no checkpoint: set that to true")
 
@@ -161,6 +162,13 @@ def _check_counts(name: str, text: str | None) -> None:
 def _check_known(name: str, value: str | None, known: Sequence[str]) -> None:
     if value is not None and value not in known:
         raise ValueError(f"{name}: choose from {', '.join(known)}")
+
+
+def _check_one_of(options: object, *names: str) -> None:
+    """Refuse two options of which one at most makes sense."""
+    given = [name for name in names if getattr(options, name) is not None]
+    if len(given) > 1:
+        raise ValueError(f"{' and '.join(given)} exclude each other: give one")
 
 
 def _check_duration(name: str, text: str | None) -> None:

@@ -30,7 +30,7 @@ from planner.api import (
     probe,
     tune,
 )
-from planner.api.tuning import _find_or_probe_node
+from planner.api.tuning import find_or_probe_node
 from planner.errors import NoDatabaseError, NoPlanError, StoreError, UsageError
 from planner.exit_codes import classify_error
 from planner.store import Store
@@ -153,7 +153,7 @@ def test_search_takes_only_speeds_from_a_stored_probe(folder):
 def test_probe_without_speeds_is_not_enough(folder):
     today = store_probe()
     with Store.open("planner.db") as store:
-        found = _find_or_probe_node(store, today, Heard())
+        found = find_or_probe_node(store, today, Heard())
     assert found.speeds is not None
 
 

@@ -159,6 +159,11 @@ def test_a_request_that_is_sent_again_with_its_key_starts_no_second_job(acting):
         ("tune", {"use_case": "simplebig", "batch_size": 0}, "batch_size=0"),
         ("tune", {"use_case": "simplebig", "batch_size": 10**30}, "batch_size="),
         ("tune", {"use_case": "simplebig", "batch_size": 4, "max_batch": 8}, "exclude each other"),
+        (
+            "launch",
+            {"use_case": "simplebig", "global_batch": 4, "effective_batch": 8},
+            "global_batch and effective_batch exclude each other",
+        ),
         ("tune", {"use_case": "simplebig", "precision": "fp8"}, "precision"),
         ("tune", {"use_case": "simplebig", "strategies": "piepline"}, "choose from"),
         ("tune", {"use_case": "simplebig", "strategies": "threads,--db=x"}, "choose from"),
