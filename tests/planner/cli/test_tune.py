@@ -119,7 +119,7 @@ def test_interrupted_search_says_what_it_knows_and_goes_on(probed, cases):
     assert "Traceback" not in first.err
     before = count_trials(probed)
 
-    process = tune(probed, f"{cases}:Steady", "--json")
+    process = tune(probed, f"{cases}:Steady", "--json", "--budget", "5m")
     probed.wait_until(lambda: count_trials(probed) > before, "another trial")
     process.send_signal(signal.SIGTERM)
     second = probed.end(process)

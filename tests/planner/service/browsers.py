@@ -52,6 +52,11 @@ class Browser:
         """Give the first element of a CSS selector."""
         return self.driver.find_element("css selector", selector)
 
+    def wait_until_gone(self, selector: str) -> None:
+        """Wait for a page without such an element, after a click that leads there."""
+        wait = importlib.import_module("selenium.webdriver.support.wait")
+        wait.WebDriverWait(self.driver, 30).until(lambda _: not self.all(selector))
+
     def errors(self) -> list[str]:
         """Give what the console has said since the last call, but for refused pages themselves."""
         found = [one for one in self.driver.get_log("browser") if one["level"] == "SEVERE"]
