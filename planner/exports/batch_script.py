@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from planner.exports.head import head_lines
 from planner.exports.shell_script import exports, notes, script_settings
@@ -24,7 +24,6 @@ def batch_script(stored: StoredPlan, stale_reasons: Sequence[str] = ()) -> str:
     # Slurm sets the GPUs of a job itself, by other numbers than those of the plan's machine.
     variables = plain_environment(plan)
     variables.pop("CUDA_VISIBLE_DEVICES", None)
-    gpus = [f"#SBATCH --gres=gpu:{len(gpus_of(plan))}"] if gpus_of(plan) else []
     use_case = shlex.quote(printable(stored.use_case))
     lines = [
         "#!/bin/bash",
@@ -34,14 +33,7 @@ def batch_script(stored: StoredPlan, stale_reasons: Sequence[str] = ()) -> str:
         "#   sbatch plan.sbatch                            ddlplan launch trains the use case",
         "# --nodes=N before plan.sbatch takes more nodes of this hardware.",
         *notes(plan),
-        f"#SBATCH --job-name=plan-{stored.id}",
-        "#SBATCH --nodes=1",
-        f"#SBATCH --ntasks-per-node={plan.processes}",
-        f"#SBATCH --cpus-per-task={plan.threads_per_process}",
-        *gpus,
-        "#SBATCH --exclusive",
-        "#SBATCH --mem=0",
-        "#SBATCH --time=04:00:00",
+        *sbatch_options(stored, tasks=plan.processes, cores_per_task=plan.threads_per_process),
         "set -eu",
         'if [ "$#" -eq 0 ]; then',
         "\t# A rank of ddlplan takes all cores of its node; srun before 22.05 would give it these.",
@@ -62,3 +54,16 @@ def batch_script(stored: StoredPlan, stale_reasons: Sequence[str] = ()) -> str:
         '\tbash -c \'RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID exec python "$@"\' python "$@"',
     ]
     return "\n".join(lines) + "\n"
+
+
+def sbatch_options(stored: StoredPlan, *, tasks: int, cores_per_task: int) -> Iterator[str]:
+    """Give the options of a job on one whole node, as the plan was measured."""
+    yield f"#SBATCH --job-name=plan-{stored.id}"
+    yield "#SBATCH --nodes=1"
+    yield f"#SBATCH --ntasks-per-node={tasks}"
+    yield f"#SBATCH --cpus-per-task={cores_per_task}"
+    if gpus := gpus_of(stored.plan):
+        yield f"#SBATCH --gres=gpu:{len(gpus)}"
+    yield "#SBATCH --exclusive"
+    yield "#SBATCH --mem=0"
+    yield "#SBATCH --time=04:00:00"

@@ -14,6 +14,7 @@ from launch.scripts.environment import (
 )
 from launch.scripts.program import Program
 from planner.errors import UsageError
+from planner.exports.batch_script import sbatch_options
 from planner.exports.head import head_lines
 from planner.exports.shell_script import exports
 from planner.plans.stored_plan import StoredPlan
@@ -66,11 +67,8 @@ def _batch(stored: StoredPlan, stale_reasons: Sequence[str]) -> str:
         *(f"# {line}" for line in head_lines(stored, stale_reasons)),
         "# Submit it from the script's folder, where the environment of PyTorch is active:",
         "#   sbatch plan.sbatch MORE_ARGUMENTS",
-        f"#SBATCH --job-name=plan-{stored.id}",
-        "#SBATCH --nodes=1",
-        "#SBATCH --ntasks-per-node=1",
-        f"#SBATCH --cpus-per-task={stored.plan.threads}",
-        "#SBATCH --time=04:00:00",
+        "# --gres=gpu:N before plan.sbatch where the script uses GPUs.",
+        *sbatch_options(stored, tasks=1, cores_per_task=stored.plan.threads),
         *_run_lines(stored),
     ]
     return "\n".join(lines) + "\n"

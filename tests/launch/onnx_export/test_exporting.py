@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import onnxruntime
 import pytest
 import torch
 from torch import nn
@@ -13,9 +14,6 @@ from launch.onnx_export import exporting
 from launch.onnx_export.exporting import check_target, export_model
 from launch.onnx_export.model_call import dynamic_dimensions, record_call
 from launch.use_cases._base import UseCase
-
-onnxruntime = pytest.importorskip("onnxruntime")
-pytest.importorskip("onnxscript")
 
 
 class Pictures(torch.utils.data.Dataset):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from odd_programs import ODD, Odd
+from torch_stand_in import write_torch
 
 from launch.errors import ScriptFailedError
 from launch.plan import Plan
@@ -15,16 +16,6 @@ from launch.scripts.program import Program
 from launch.scripts.running_script import RunningScript
 from launch.system.process_tree import find_descendants
 from probes.hardware import Hardware
-
-FAKE_TORCH = """
-hooks = []
-def register_optimizer_step_post_hook(hook):
-    hooks.append(hook)
-class SGD:
-    def step(self):
-        for hook in hooks: hook(self, (), {})
-"""
-"""What of torch the handling of processes needs: torch itself takes seconds to load."""
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -46,14 +37,12 @@ def test_odd_program_gets_one_line_and_leaves_nothing(
     texts = {
         "train.py": odd.source,
         "data.txt": "kept",
-        "torch/__init__.py": "",
-        "torch/optim/__init__.py": "",
-        "torch/optim/optimizer.py": FAKE_TORCH,
         **odd.files,
     }
     for name, text in texts.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
+    write_torch(folder)
     before, running = files_of(folder), find_descendants(os.getpid())
     words = [sys.executable if word == "{python}" else word for word in odd.command]
     program = Program.parse(words, cores=2)

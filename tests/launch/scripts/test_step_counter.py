@@ -9,20 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from torch_stand_in import write_torch
 
 from launch.scripts.environment import SHIM
 from launch.scripts.program import Program
 from launch.scripts.shim import VARIABLE
 from launch.scripts.step_counter import CountedSteps, StepCounter
 
-FAKE_TORCH = """
-hooks = []
-def register_optimizer_step_post_hook(hook):
-    hooks.append(hook)
-class SGD:
-    def step(self):
-        for hook in hooks: hook(self, (), {})
-"""
 HEAD = "import os, time\nfrom torch.optim.optimizer import SGD\noptimizer = SGD()\n"
 STEPS = "for _ in range(50):\n    time.sleep(0.01)\n    optimizer.step()\n"
 END = "open('end', 'w').close()\n"
@@ -30,11 +23,7 @@ END = "open('end', 'w').close()\n"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    texts = {"__init__.py": "", "optim/__init__.py": "", "optim/optimizer.py": FAKE_TORCH}
-    for name, text in texts.items():
-        file = tmp_path / "torch" / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
+    write_torch(tmp_path)
     return tmp_path
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -26,39 +25,37 @@ def script(node: Hardware, *words: str, steps: int = STEPS) -> RunningScript:
 
 
 KINDS = [
-    (("plain.py",), "optimizer SGD, 1 step per 1 batch of 32", 32, None),
-    (("accumulation.py",), "optimizer AdamW, 1 step per 2 batches of 32", 64, None),
-    (("amp.py",), "optimizer SGD, 1 step per 1 batch of 32", 32, None),
+    (("plain.py",), "optimizer SGD, 1 step per 1 batch of 32", 32),
+    (("accumulation.py",), "optimizer AdamW, 1 step per 2 batches of 32", 64),
+    (("amp.py",), "optimizer SGD, 1 step per 1 batch of 32", 32),
     (
         ("gan.py",),
         "optimizers Adam and SGD: a step is 1 of Adam, 1 of SGD, 1 step per 1 batch of 32",
         32,
-        None,
     ),
     (
         (*TORCHRUN, "ranks.py"),
         "optimizer SGD, 1 step per 1 batch of 32 on each of 2 ranks",
         64,
-        None,
     ),
-    (("spawn.py",), "optimizer SGD, 1 step per 1 batch of 32 on each of 2 ranks", 64, None),
-    (("with_accelerate.py",), "optimizer SGD, 1 step per 1 batch of 32", 32, "accelerate"),
-    (("with_lightning.py",), "optimizer SGD, 1 step per 1 batch of 32", 32, "lightning"),
-    (("with_transformers.py",), "optimizer AdamW, 1 step per 1 batch of 8", 8, "transformers"),
+    (("spawn.py",), "optimizer SGD, 1 step per 1 batch of 32 on each of 2 ranks", 64),
+    (("with_accelerate.py",), "optimizer SGD, 1 step per 1 batch of 32", 32),
+    (("with_lightning.py",), "optimizer SGD, 1 step per 1 batch of 32", 32),
+    (("with_transformers.py",), "optimizer AdamW, 1 step per 1 batch of 8", 8),
 ]
 
 
 @pytest.mark.parametrize(
-    ("words", "line", "samples", "library"), KINDS, ids=[words[-1] for words, *_ in KINDS]
+    ("words", "line", "samples"), KINDS, ids=[words[-1] for words, *_ in KINDS]
 )
-def test_every_step_of_a_whole_run_is_counted(words, line, samples, library, two_cores):
-    if library is not None and find_spec(library) is None:
-        pytest.skip(f"{library} is not installed")
+def test_every_step_of_a_whole_run_is_counted(words, line, samples, two_cores):
     with script(two_cores, *words) as running:
         run = running.finish(time_limit_s=LIMIT_S)
         assert str(running.recognised) == line
     assert len(run.steps) == STEPS - 1  # after the first
-    looked_ahead = samples if library else 0  # such libraries read a batch before they need it
+    looked_ahead = (
+        samples if words[0].startswith("with_") else 0
+    )  # such libraries read a batch before they need it
     assert (
         abs(sum(step.samples or 0 for step in run.steps) - samples * len(run.steps)) <= looked_ahead
     )

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from torch_stand_in import write_torch
 
 from launch.plan import Plan
 from launch.scripts.program import Program
@@ -14,16 +15,6 @@ from planner.scripts.contender import ScriptContender
 from planner.trials.contender import TrialFailedError
 from probes.hardware import Hardware
 from probes.node import probe
-
-FAKE_TORCH = """
-hooks = []
-def register_optimizer_step_post_hook(hook):
-    hooks.append(hook)
-class SGD:
-    def step(self):
-        for hook in hooks: hook(self, (), {})
-"""
-"""What of torch is needed to make steps: torch itself takes seconds to load."""
 
 TRAIN = """
 import sys, time
@@ -43,11 +34,7 @@ def node() -> Hardware:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    texts = {"__init__.py": "", "optim/__init__.py": "", "optim/optimizer.py": FAKE_TORCH}
-    for name, text in texts.items():
-        file = tmp_path / "torch" / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
+    write_torch(tmp_path)
     (tmp_path / "train.py").write_text(TRAIN)
     return tmp_path
 

@@ -61,7 +61,6 @@ def add_training(store, state=TrainingStatus.RUNNING, machine=None, checkpoint=N
 def add_job(store, state=JobState.RUNNING, **changes):
     job = store.jobs.add(
         JobRecord(
-            kind=JobKind.LAUNCH,
             created_at=utc_now(),
             machine=platform.node(),
             user="ada",
@@ -69,13 +68,15 @@ def add_job(store, state=JobState.RUNNING, **changes):
             state=JobState.RUNNING,
             process=ProcessIdentity.of(),
             heartbeat_at=utc_now(),
-            **{"title": "ddlplan launch"} | changes,
+            **{"kind": JobKind.LAUNCH, "title": "ddlplan launch"} | changes,
         )
     )
-    progress = TrainingProgress(doing="training", epochs=300, epoch=15, steps=99, samples=8)
-    store.jobs.set_progress(job.id, codec.to_builtins(progress), training_id=1)
+    if job.kind is JobKind.LAUNCH:
+        progress = TrainingProgress(doing="training", epochs=300, epoch=15, steps=99, samples=8)
+        store.jobs.set_progress(job.id, codec.to_builtins(progress), training_id=1)
     if state is not JobState.RUNNING:
         store.jobs.end(job.id, state)
+    return job
 
 
 def test_training_that_can_be_resumed_says_from_which_folder(store, show, tmp_path):
@@ -135,19 +136,7 @@ def test_job_that_is_over_does_not_go_on(store, show):
 
 def test_first_page_leads_to_the_sweep_that_runs(store, tmp_path):
     sweep = store.sweeps.begin(sample_record([8, 16]), fresh=False).record
-    job = store.jobs.add(
-        JobRecord(
-            kind=JobKind.SWEEP,
-            created_at=utc_now(),
-            machine=platform.node(),
-            user="ada",
-            is_detached=True,
-            state=JobState.RUNNING,
-            process=ProcessIdentity.of(),
-            heartbeat_at=utc_now(),
-            title="ddlplan sweep",
-        )
-    )
+    job = add_job(store, kind=JobKind.SWEEP, title="ddlplan sweep")
     progress = SweepProgress(doing="batch 64", points=18, done=5)
     store.jobs.set_progress(job.id, codec.to_builtins(progress), sweep_id=sweep.id)
     page = Markup(Site(str(tmp_path / "planner.db")).show("/", PageRequest(path="/")).html)
