@@ -15,6 +15,7 @@ LaunchError
 |-- NotFiniteError         a loss or a parameter is NaN or infinite
 |-- ScriptError            a command of the user's own cannot be measured as it is written
 |-- ScriptFailedError      a program of the user's own did not make its steps
+|   |-- ScriptEndedError       it came to its own end before
 |   `-- ScriptRefusedError     it makes steps, and they cannot be told or compared
 |-- LostWorkerError        another worker of the node has ended, so that this one cannot continue
 `-- CompilerError          torch.compile cannot compile the model

@@ -61,8 +61,8 @@ class ScriptStart:
     command: tuple[str, ...]
     """As the user would write it."""
 
-    patched_command: tuple[str, ...] = ()
-    """The same with what changes the script in front; empty: it is not changed."""
+    started_command: tuple[str, ...]
+    """What is started: the same, with the shim in front where it watches or changes the script."""
 
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables beside those that are there."""
@@ -70,17 +70,14 @@ class ScriptStart:
     cores: tuple[int, ...] = ()
     """Logical cores that all its processes share; empty: those that it has."""
 
-    @property
-    def started_command(self) -> tuple[str, ...]:
-        """What is started."""
-        return self.patched_command or self.command
-
 
 def make_start(
     program: Program,
     plan: Plan,
     node: Hardware,
     environment: Mapping[str, str] = os.environ,
+    *,
+    watch: Mapping[str, object] | None = None,
 ) -> ScriptStart:
     """Make the start of a program with a plan, as a user would write it.
 
@@ -89,30 +86,30 @@ def make_start(
         plan: With an option for each placeholder.
         node: This machine.
         environment: Variables that are there.
+        watch: What the shim has to know of who watches the script; ``None`` or empty: nobody does.
 
     Raises:
         InvalidPlanError: The node lacks what the plan asks for, or a patch is unknown.
         ScriptError: The plan leaves a placeholder without a value.
     """
     command = program.fill(placeholder_values(program, plan))
-    if plan.options.get(OWN_SETTINGS):
-        return ScriptStart(command=command)
-    check_patches(plan)
-    plan.check_fits(node.cpu.usable_cores)
+    check_options(plan)
     changes = patches_of(plan)
-    patched = program.with_shim(command, SHIM) if changes else ()
-    if patched == command:
+    settings = {**(watch or {}), **({"patches": changes} if changes else {})}
+    started = program.with_shim(command, SHIM) if settings else command
+    if changes and started == command:
         raise InvalidPlanError(
             f"{PATCH_PREFIX}{min(changes)}: only a Python program can be patched"
         )
+    variables = {VARIABLE: json.dumps(settings)} if settings else {}
+    if plan.options.get(OWN_SETTINGS):
+        return ScriptStart(command=command, started_command=started, environment=variables)
+    plan.check_fits(node.cpu.usable_cores)
     cores = node.cpu.choose_cores(plan.threads)
     return ScriptStart(
         command=command,
-        patched_command=patched,
-        environment={
-            **script_environment(plan, environment),
-            **({VARIABLE: json.dumps({"patches": changes})} if changes else {}),
-        },
+        started_command=started,
+        environment={**script_environment(plan, environment), **variables},
         cores=cores if len(cores) < node.cpu.usable_cores else (),
     )
 
@@ -132,7 +129,7 @@ def script_environment(plan: Plan, environment: Mapping[str, str] = os.environ) 
     """Give the variables that a plan sets.
 
     Raises:
-        InvalidPlanError: The allocator or the way of waiting is not known here.
+        InvalidPlanError: The allocator is not known here.
     """
     found = plain_script_environment(plan)
     if is_preloaded(plan.allocator):  # by the path that its library has here
@@ -141,14 +138,8 @@ def script_environment(plan: Plan, environment: Mapping[str, str] = os.environ) 
 
 
 def plain_script_environment(plan: Plan) -> dict[str, str]:
-    """Give the same for a file that runs elsewhere: a library is named without its folder.
-
-    Raises:
-        InvalidPlanError: The way of waiting is not known.
-    """
-    waiting = plan.options.get(WAIT_POLICY, "default")
-    if waiting not in _WAITING:
-        raise InvalidPlanError(f"{WAIT_POLICY}={waiting}: choose one of {', '.join(WAIT_POLICIES)}")
+    """Give the same for a file that runs elsewhere: a library is named without its folder."""
+    waiting = plan.options.get(WAIT_POLICY, WAIT_POLICIES[0])
     threads = str(plan.threads_per_process)
     gpus = list(dict.fromkeys(d.partition(":")[2] for d in plan.devices if d != "cpu"))
     return {
@@ -169,12 +160,17 @@ def patches_of(plan: Plan) -> dict[str, Setting]:
     }
 
 
-def check_patches(plan: Plan) -> None:
-    """Check what a plan changes in the script itself.
+def check_options(plan: Plan) -> None:
+    """Check how threads wait under a plan, and what it changes in the script itself.
 
     Raises:
-        InvalidPlanError: Such a patch is unknown.
+        InvalidPlanError: Such a way of waiting, or such a patch, is unknown.
     """
+    waiting = plan.options.get(WAIT_POLICY, WAIT_POLICIES[0])
+    if waiting not in WAIT_POLICIES:
+        raise InvalidPlanError(
+            f"{WAIT_POLICY}={waiting!r}: choose one of {', '.join(WAIT_POLICIES)}"
+        )
     known = {name: values for part in PATCHES.values() for name, values in part.items()}
     for name, value in patches_of(plan).items():
         option = f"{PATCH_PREFIX}{name}"

@@ -22,7 +22,10 @@ _VALUE_OPTIONS = ("-W", "-X", "--check-hash-based-pycs")
 """Options of Python that take the next word."""
 
 _TORCHRUN_MODULES = ("torch.distributed.run", "torch.distributed.launch")
-_TORCHRUN_FLAGS = ("--standalone", "--run-path", "--run_path", "--use-env", "--use_env")
+_TORCHRUN_FLAGS = (
+    *("--standalone", "--run-path", "--run_path", "--use-env", "--use_env"),
+    *("--virtual-local-rank", "--virtual_local_rank"),
+)
 """Options of torchrun that take no value."""
 
 
@@ -185,14 +188,22 @@ def _is_count(value: Setting, least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
+def thread_choices(cores: int) -> tuple[int, ...]:
+    """Give numbers of threads: all cores, which is PyTorch's default, and by halving."""
+    return tuple(dict.fromkeys((cores, *_powers(cores)[::-1])))
+
+
 def _default_choices(cores: int) -> dict[str, tuple[Setting, ...]]:
-    powers = tuple(2**power for power in range(cores.bit_length()) if 2**power <= cores)
-    threads = tuple(dict.fromkeys((cores, *powers[::-1])))  # PyTorch's default comes first
+    powers = _powers(cores)
     return {
         WORKERS: (0, *(count for count in powers if count <= _MOST_WORKERS)),
-        THREADS: threads,
+        THREADS: thread_choices(cores),
         PROCESSES: powers,
     }
+
+
+def _powers(cores: int) -> tuple[int, ...]:
+    return tuple(2**power for power in range(cores.bit_length()) if 2**power <= cores)
 
 
 def _placeholders(arguments: Sequence[str]) -> list[str]:

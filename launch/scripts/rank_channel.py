@@ -115,6 +115,11 @@ class RankChannel:
         self._all: list[Rank] = []
 
     @property
+    def settings(self) -> dict[str, object]:
+        """What the shim has to know to connect."""
+        return {"address": self.address, "token": self.token}
+
+    @property
     def ranks(self) -> list[Rank]:
         """Those that have named themselves, by rank."""
         known = [rank for rank in self._all if rank.is_known]

@@ -95,6 +95,16 @@ class RecognisedSteps:
     backwards_per_step: int = 1
     loss: float | None = None
 
+    @property
+    def whole_samples(self) -> int | None:
+        """Samples of a step of whole batches over all ranks; ``None`` where they are not known.
+
+        The last batch of an epoch is often smaller.
+        """
+        if self.batch_size is None or not self.batches_per_step:
+            return None
+        return round(self.batch_size * self.batches_per_step * self.ranks)
+
     def __str__(self) -> str:
         names = _join([self.optimizers[number] for number in dict.fromkeys(self.round)])
         counts = Counter(self.round)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import select
@@ -15,7 +14,6 @@ from pathlib import Path
 from socket import socket
 
 from launch.errors import (
-    InvalidPlanError,
     ScriptEndedError,
     ScriptError,
     ScriptFailedError,
@@ -25,7 +23,6 @@ from launch.plan import Plan
 from launch.scripts.environment import (
     OWN_SETTINGS,
     PATCH_PREFIX,
-    SHIM,
     make_start,
     patches_of,
     placeholder_values,
@@ -40,7 +37,7 @@ from launch.scripts.recognition import (
     recognise,
 )
 from launch.scripts.script_process import ScriptProcess
-from launch.scripts.shim import LOST_CONNECTION, VARIABLE
+from launch.scripts.shim import LOST_CONNECTION
 from launch.scripts.working_folder import open_working_folder
 from probes.hardware import Hardware
 
@@ -107,6 +104,7 @@ class RunningScript:
         environment: Variables of the user.
 
     Raises:
+        InvalidPlanError: The node lacks what the plan asks for.
         ScriptError: The command names something that is not there.
         ScriptFailedError: It cannot be started.
     """
@@ -131,27 +129,20 @@ class RunningScript:
         self._began = time.perf_counter()
         self.first_losses: tuple[float | None, ...] = ()
         """Of the first steps of all, to hold a patched script against the user's own."""
-        try:
-            start = make_start(program, plan, node, environment)
-        except InvalidPlanError as error:
-            raise ScriptFailedError(str(error)) from error
         with ExitStack() as opened:
+            self._channel = RankChannel()
+            opened.callback(self._channel.close)
+            watch = self._channel.settings if self._pattern is None else {}
+            start = make_start(program, plan, node, environment, watch=watch)
             view = opened.enter_context(
                 open_working_folder(folder or Path.cwd(), in_place=in_place)
             )
             variables = {**environment, **start.environment}
             program.check(start.command, view.path, variables.get("PATH"))
-            self._channel = RankChannel()
-            opened.callback(self._channel.close)
-            command = start.started_command
-            if self._pattern is None:
-                settings = {"address": self._channel.address, "token": self._channel.token}
-                variables[VARIABLE] = json.dumps({**settings, "patches": patches_of(plan)})
-                command = program.with_shim(start.command, SHIM)
-            else:
+            if self._pattern is not None:
                 variables["PYTHONUNBUFFERED"] = "1"  # lines are timed when they come
             self._process = ScriptProcess(
-                command,
+                start.started_command,
                 variables,
                 view,
                 cores=start.cores,
@@ -203,6 +194,8 @@ class RunningScript:
             return self._make(count, deadline)
         finally:
             self._process.suspend({rank.pid for rank in self._channel.ranks})
+            # Lines that came while it stopped are no steps of the next turn.
+            self._process.read_output(64)
 
     def finish(self, *, time_limit_s: float) -> FinishedRun:
         """Let it run to its own end; give all steps after the first.
@@ -219,13 +212,13 @@ class RunningScript:
             for rank in self._channel.ranks:
                 rank.permit(_WITHOUT_END, self.recognised.boundary)
         while self._process.exit_code is None:
-            self._poll(deadline, "to its end")
+            self._poll(deadline, "to its end", may_end=True)
         time_s = time.perf_counter() - self._began
         if self._process.exit_code != 0:
             raise self._process.failure()
         for rank in self._channel.ranks:
             while not rank.has_ended:
-                self._poll(deadline, "to its end")
+                self._poll(deadline, "to its end", may_end=True)
         if self.recognised is not None:
             steps += self._take_steps(None)
         return FinishedRun(time_s=time_s, start_up_s=start_up_s, steps=tuple(steps))
@@ -433,8 +426,8 @@ class RunningScript:
         if self._pattern.search(line):
             self._lines.append(now)
 
-    def _poll(self, deadline: float, goal: str) -> None:
-        """Take what comes within a moment; raise where that is an end, or the time is up."""
+    def _poll(self, deadline: float, goal: str, *, may_end: bool = False) -> None:
+        """Take what comes within a moment; raise where the time is up, or it ends and may not."""
         self._on_poll()
         left_s = deadline - time.monotonic()
         if left_s <= 0:
@@ -452,13 +445,13 @@ class RunningScript:
                 self._channel.read(file)
         if any(isinstance(file, int) for file in ready):
             self._process.read(0.0)
-        if not ready or self._process.exit_code is not None:
+        if not may_end and (not ready or self._process.exit_code is not None):
             self._check_end(goal)
 
     def _check_end(self, goal: str) -> None:
         """Raise where it has ended, once all that it told was taken."""
         ended = self._process.exit_code
-        if ended is None or goal == "to its end":
+        if ended is None:
             return
         if select.select(self._channel.readable, [], [], 0.0)[0]:
             return

@@ -63,6 +63,8 @@ class ScriptProcess:
         self._oom_kills = oom_kill_count() or 0
         self.exit_code: int | None = None
         """Of its first process; ``None`` while that runs."""
+        self.time_s: float | None = None
+        """From the start of its first process to the end of that; ``None`` while it runs."""
         self.first_pid: int | None = None
         self._failed: str | None = None
         reading, writing = os.pipe()
@@ -222,6 +224,7 @@ class ScriptProcess:
             answer = json.loads(line)
             self.first_pid = answer.get("pid", self.first_pid)
             self.exit_code = answer.get("ended", self.exit_code)
+            self.time_s = answer.get("time_s", self.time_s)
             self._failed = answer.get("failed", self._failed)
 
 

@@ -88,8 +88,7 @@ class StepCounter:
     @property
     def settings(self) -> Mapping[str, object]:
         """What the shim has to know."""
-        channel = self._channel
-        return {"address": channel.address, "token": channel.token, "runs_on": True}
+        return {**self._channel.settings, "runs_on": True}
 
     def __enter__(self) -> StepCounter:
         self._thread.start()

@@ -77,6 +77,7 @@ def supervise(request: ScriptRequest) -> None:
         for number in _SIGNALS:
             signal.signal(number, signal.SIG_DFL)
 
+    began = time.perf_counter()
     try:
         child = subprocess.Popen(
             request.command,
@@ -95,11 +96,16 @@ def supervise(request: ScriptRequest) -> None:
         os.close(request.output)
     _tell({"pid": child.pid})
     code: int | None = None
-    while not _stdin_has_ended():
+    end = os.pidfd_open(child.pid)  # of the child, to know the moment
+    while True:
+        ready = select.select([0] if code is not None else [0, end], [], [], _POLL_S)[0]
+        now = time.perf_counter()
+        if 0 in ready and not os.read(0, 4096):
+            break
         reap_orphans(child.pid)
         if code is None and has_ended(child.pid):
             code = child.wait()
-            _tell({"ended": code})
+            _tell({"ended": code, "time_s": now - began})
     _send(find_descendants(owner), signal.SIGCONT)  # those that stand still between turns
     if code is None:
         with contextlib.suppress(ProcessLookupError):
@@ -121,10 +127,6 @@ def _await_ends(limit_s: float) -> None:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
         time.sleep(0.01)
-
-
-def _stdin_has_ended() -> bool:
-    return bool(select.select([0], [], [], _POLL_S)[0]) and not os.read(0, 4096)
 
 
 def _tell(document: Mapping[str, object]) -> None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from launch.errors import InvalidPlanError, ScriptFailedError
+from launch.errors import ScriptFailedError
 from launch.plan import Plan
 from launch.scripts.environment import make_start
 from launch.scripts.program import Program
@@ -69,6 +69,7 @@ class WholeRun:
             time_limit_s: Wall time for all of them.
 
         Raises:
+            InvalidPlanError: The node lacks what the plan asks for.
             ScriptError: The command names something that is not there.
             ScriptFailedError: It failed, or its time is up.
         """
@@ -79,14 +80,10 @@ class WholeRun:
         """Do nothing: no process is left after a step."""
 
     def _run(self, deadline: float) -> StepSeen:
-        try:
-            start = make_start(self._program, self._plan, self._node, self._environment)
-        except InvalidPlanError as error:
-            raise ScriptFailedError(str(error)) from error
+        start = make_start(self._program, self._plan, self._node, self._environment)
         with open_working_folder(self._folder, in_place=self._in_place) as view:
             variables = {**self._environment, **start.environment}
             self._program.check(start.command, view.path, variables.get("PATH"))
-            began = time.perf_counter()
             process = ScriptProcess(start.started_command, variables, view, cores=start.cores)
             try:
                 while process.exit_code is None:
@@ -99,9 +96,9 @@ class WholeRun:
                             is_time_limit=True,
                         )
                     process.read(min(left_s, _POLL_S))
-                time_s = time.perf_counter() - began
-                if process.exit_code != 0:
+                if process.exit_code != 0 or process.time_s is None:
                     raise process.failure()
+                time_s = process.time_s
             finally:
                 process.close()
                 self.output_tail = process.output_tail

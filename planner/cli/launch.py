@@ -172,11 +172,11 @@ def launch(
     json: AsJson = False,
 ) -> None:
     """Train with the best stored plan of each node, or run a script with its own."""
+    out = start_output("launch", as_json=json)
     if command:
         check_options(context, _FOR_SCRIPTS)
         from planner.commands.scripts.launch import launch as launch_script
 
-        out = start_output("launch", as_json=json)
         launch_script(command, db, out, plan_id=plan, allow_stale=allow_stale, dry_run=dry_run)
         return
     if use_case is None:
@@ -191,7 +191,6 @@ def launch(
     from planner.commands.launch import launch as launch_job
     from planner.jobs.making import LaunchRequest
 
-    out = start_output("launch", as_json=json)
     if checkpoint_every is not None and checkpoint is None:
         raise UsageError(
             f"--checkpoint-every {checkpoint_every} and no --checkpoint: name a folder"

@@ -162,17 +162,15 @@ def tune(
     in_place: InPlace = False,
 ) -> None:
     """Search for the fastest way to train a use case, or to run a script as it is."""
+    out = start_output("tune", as_json=json)
     if command:
-        out = start_output("tune", as_json=json)
         check_options(context, _FOR_SCRIPTS)
         _tune_script(
             make_program(command, choices, batch_size=batch_size, is_python=not no_python),
-            {
-                "seed": seed,
-                "budget_s": duration_s("--budget", budget),
-                "trials": trials,
-                "fresh": fresh,
-            },
+            seed=seed,
+            budget_s=duration_s("--budget", budget),
+            trials=trials,
+            fresh=fresh,
             step_regex=step_regex,
             patches=find_parts(patch, is_python=not no_python),
             in_place=in_place,
@@ -187,7 +185,6 @@ def tune(
     from launch.workload import Workload
     from planner.plans.objective import OBJECTIVES
 
-    out = start_output("tune", as_json=json)
     found = find_hosts(hosts, ssh_config, mpirun, allow_root=allow_run_as_root)
     check_data(data, found)
     _check_one_of(
@@ -254,8 +251,11 @@ def _check_one_of(options: Mapping[str, int | None]) -> None:
 
 def _tune_script(
     program: Program,
-    limits: dict[str, Any],
     *,
+    seed: int,
+    budget_s: float,
+    trials: int | None,
+    fresh: bool,
     step_regex: str | None,
     patches: tuple[str, ...],
     in_place: bool,
@@ -269,6 +269,11 @@ def _tune_script(
     from planner.scripts.naming import script_name
     from planner.tuning.tune_request import TuneRequest
 
-    workload = Workload(use_case=script_name(program.arguments), seed=limits.pop("seed"))
+    request = TuneRequest(
+        workload=Workload(use_case=script_name(program.arguments), seed=seed),
+        budget_s=budget_s,
+        trials=trials,
+        fresh=fresh,
+    )
     script = TunedScript(program=program, step_regex=step_regex, patches=patches, in_place=in_place)
-    tune_script(script, TuneRequest(workload=workload, **limits), db, out, waits=waits)
+    tune_script(script, request, db, out, waits=waits)

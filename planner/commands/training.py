@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -99,14 +99,11 @@ def print_training(
         out.note("all epochs were done before: the weights are those of the checkpoint")
     measured = outcome.throughput_samples_per_s
     if expected is not None and measured is not None:
-        off = 100 * (measured / expected - 1)
-        span = "" if interval is None else f" ({interval.low:.1f} to {interval.high:.1f})"
-        out.write_line(
-            f"{verb:<10} {expected:.1f} samples/s{span}, measured {measured:.1f} ({off:+.1f} %)"
+        time_s = trained[-1].train_time_s
+        shown = compare_rates(
+            measured, expected, interval, time_s=time_s, remedy=remedy, warn=out.warn
         )
-        is_slow = off < -NOTABLE_PERCENT and (interval is None or measured < interval.low)
-        if is_slow and trained[-1].train_time_s >= TELLING_S:
-            out.warn(f"training was {-off:.0f} % slower than {remedy}")
+        out.write_line(f"{verb:<10} {shown}")
     if outcome.is_generated:
         out.write_line(f"data       {GENERATED}")
     if line := _network_line(outcome.network):
@@ -120,6 +117,33 @@ def print_training(
         out.write_line(f"checkpoint {_shown(outcome.checkpoint, host)}")
     logs = "beside it" if host is None else f"in {_shown(outcome.run_directory, host)}"
     out.write_line(f"metrics    {_relative(outcome.run_directory / 'metrics.jsonl')}, logs {logs}")
+
+
+def compare_rates(
+    measured: float,
+    expected: float,
+    interval: Interval | None,
+    *,
+    time_s: float,
+    remedy: str,
+    warn: Callable[[str], None],
+) -> str:
+    """Say how fast a training was beside what was expected; warn where it was much slower.
+
+    Args:
+        measured: In samples/s.
+        expected: Likewise.
+        interval: That holds the rate of 95 % of trainings; ``None`` where it is not known.
+        time_s: What was measured: a short time is not told of.
+        remedy: What to do about a training that was much slower, after "slower than".
+        warn: Takes the warning.
+    """
+    off = 100 * (measured / expected - 1)
+    span = "" if interval is None else f" ({interval.low:.1f} to {interval.high:.1f})"
+    is_slow = off < -NOTABLE_PERCENT and (interval is None or measured < interval.low)
+    if is_slow and time_s >= TELLING_S:
+        warn(f"training was {-off:.0f} % slower than {remedy}")
+    return f"{expected:.1f} samples/s{span}, measured {measured:.1f} ({off:+.1f} %)"
 
 
 def describe_best(best: BestWeightsSaved, host: str | None) -> str:

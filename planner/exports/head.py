@@ -9,7 +9,7 @@ from launch.plan import Plan
 from planner.plans.stored_plan import HERE, StoredPlan
 from planner.quantities import printable
 from planner.report.plan_line import describe_plan
-from planner.scripts.naming import is_script, script_arguments
+from planner.scripts.naming import is_script, script_arguments, tune_options
 
 
 def head_lines(stored: StoredPlan, stale_reasons: Sequence[str] = ()) -> list[str]:
@@ -40,7 +40,7 @@ def _named(use_case: str) -> str:
 def _what(use_case: str) -> str:
     """Give the words by which a command is told what to tune."""
     if is_script(use_case):
-        return f"-- {join(script_arguments(use_case))}"
+        return join([*tune_options(use_case), "--", *script_arguments(use_case)])
     return f"--use-case {quote(use_case)}"
 
 

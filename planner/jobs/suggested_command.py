@@ -7,7 +7,7 @@ import shlex
 
 from launch.workload import Workload
 from planner.jobs.hosts import Hosts
-from planner.scripts.naming import is_script, script_arguments
+from planner.scripts.naming import is_script, script_arguments, tune_options
 
 
 def suggest_command(
@@ -31,6 +31,7 @@ def suggest_command(
     program = None
     if workload is not None and is_script(workload.use_case):
         program = script_arguments(workload.use_case)
+        words += tune_options(workload.use_case) if command == "tune" else []
     elif workload is not None:
         words += ["--use-case", workload.use_case]
     if workload is not None and workload.data is not None:

@@ -17,7 +17,7 @@ from launch.errors import (
 from launch.plan import Plan
 from launch.reports import StepDone
 from launch.scripts.environment import patches_of
-from launch.scripts.recognition import RecognisedSteps, check_losses
+from launch.scripts.recognition import check_losses
 from launch.scripts.running_script import RunningScript, StepSeen
 from launch.scripts.whole_run import WholeRun
 from planner.trials.contender import TrialFailedError
@@ -31,16 +31,6 @@ _WARMUP_STEPS = 8
 
 StartScript = Callable[[Plan], RunningScript | WholeRun]
 """Starts the processes of a script under a plan."""
-
-
-def samples_of(seen: RecognisedSteps) -> int | None:
-    """Give the samples of a step over all ranks; ``None`` where they differ or are not seen.
-
-    The last batch of an epoch is often smaller: what counts is a step of whole batches.
-    """
-    if seen.batch_size is None or not seen.batches_per_step:
-        return None
-    return round(seen.batch_size * seen.batches_per_step * seen.ranks)
 
 
 class ScriptContender:
@@ -71,6 +61,7 @@ class ScriptContender:
         self.compile_s: float | None = None
         self.disturbance: Disturbance | None = None
         self._plan, self._start, self._own_losses = plan, start, own_losses
+        self._cpu = node.cpu
         self._watch = DisturbanceWatch(node.cpu)
         self._made = 0
         with _as_results():
@@ -85,7 +76,8 @@ class ScriptContender:
             if patches and not self._made:
                 check_losses(self._script.first_losses, self._own_losses, list(patches))
         pids = find_group(*self._script.pids)
-        self.disturbance = self._watch.end(pids)
+        # What processes that are gone by now have used cannot be told from what others have.
+        self.disturbance = self._watch.end(pids) if pids else None
         used = resident_bytes(pids) or 0
         self.peak_memory_bytes = max(self.peak_memory_bytes or 0, used) or None
         steps = []
@@ -116,6 +108,7 @@ class ScriptContender:
                 raise
         self._script.close()
         self._script = self._start(self._plan)
+        self._watch = DisturbanceWatch(self._cpu)  # the one before knows the processes before
         try:
             self._script.make_steps(_WARMUP_STEPS, time_limit_s=deadline - time.monotonic())
             return self._script.make_steps(count, time_limit_s=deadline - time.monotonic())
@@ -129,7 +122,7 @@ class ScriptContender:
     def _check_samples(self) -> None:
         """Refuse a script that trains another batch than the plan says: its rate would be wrong."""
         seen = self._script.recognised
-        samples = None if seen is None else samples_of(seen)
+        samples = None if seen is None else seen.whole_samples
         if seen is not None and samples not in (None, self._plan.node_batch):
             raise TrialFailedError(
                 Outcome.CRASH,

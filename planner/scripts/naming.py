@@ -8,6 +8,8 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+from launch.scripts.program import PROCESSES, THREADS, WORKERS, Program
+
 PREFIX = "script:"
 WHOLE_RUNS, STEP_REGEX = "whole_runs", "step_regex"
 """Options of plans whose steps are whole runs, or lines of the output that match."""
@@ -24,6 +26,14 @@ def script_name(arguments: Sequence[str]) -> str:
 def is_script(use_case: str) -> bool:
     """Tell whether a name is that of a script."""
     return use_case.startswith(PREFIX)
+
+
+def tune_options(use_case: str) -> list[str]:
+    """Give the choices that ``ddlplan tune`` wants of the user, as options to fill in."""
+    program = Program(arguments=tuple(script_arguments(use_case)))
+    known = (WORKERS, THREADS, PROCESSES)
+    unknown = [name for name in program.placeholders if name not in known]
+    return [word for name in unknown for word in ("--choices", f"{name}=A,B")]
 
 
 def script_arguments(use_case: str) -> list[str]:

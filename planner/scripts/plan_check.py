@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from launch.errors import InvalidPlanError
 from launch.plan import Plan
-from launch.scripts.environment import WAIT_POLICIES, WAIT_POLICY, check_patches
+from launch.scripts.environment import check_options
 from launch.strategies._rules import require
 
 
@@ -23,9 +23,4 @@ def check_script_plan(plan: Plan) -> None:
                 f"strategy={plan.strategy} and {name}={value}: only the script itself can do that: "
                 f"use {name}={getattr(plain, name)}"
             )
-    check_patches(plan)
-    waiting = plan.options.get(WAIT_POLICY, WAIT_POLICIES[0])
-    if waiting not in WAIT_POLICIES:
-        raise InvalidPlanError(
-            f"{WAIT_POLICY}={waiting!r}: choose one of {', '.join(WAIT_POLICIES)}"
-        )
+    check_options(plan)

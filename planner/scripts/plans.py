@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from launch.case_facts import CaseFacts
 from launch.plan import Plan, Setting
@@ -17,7 +17,7 @@ from launch.scripts.environment import (
 )
 from launch.scripts.patches import PERSISTENCE, PINNING
 from launch.scripts.patches import WORKERS as PATCHED_WORKERS
-from launch.scripts.program import BATCH, PROCESSES, THREADS, WORKERS, Program
+from launch.scripts.program import BATCH, PROCESSES, THREADS, WORKERS, Program, thread_choices
 from launch.strategies._base import PlanSource
 from planner.scripts.naming import STRATEGY
 from planner.search.space import PlanSources
@@ -27,10 +27,12 @@ if TYPE_CHECKING:
     from launch.strategies._base import Suggest
     from probes.hardware import Hardware
 
+T = TypeVar("T")
+
 _OWN = "own"
 """Value of a patch that changes nothing."""
 
-_FIELDS = (BATCH, WORKERS, THREADS, PROCESSES)
+_FIELDS = (WORKERS, THREADS, PROCESSES)
 """Placeholders whose values are fields of a plan; those of the others are options."""
 
 
@@ -49,6 +51,9 @@ class ScriptPlans(PlanSource):
 
     splits_batch: bool = False
     """Whether the batch is that of all processes together, each of which takes its part."""
+
+    counts_runs: bool = False
+    """Whether a step is a whole run, and so one sample, whatever its batch and processes are."""
 
     cores: int
     allocators: tuple[str, ...] = ("default", "retain")
@@ -71,7 +76,7 @@ class ScriptPlans(PlanSource):
             processes=self.processes,
             threads_per_process=int(threads),
             loader_workers=int(own.get(WORKERS, 0)),
-            options={OWN_SETTINGS: True, **self.steps, **self._options(own)},
+            options={OWN_SETTINGS: True, **self.steps, **self._options(own), **self._own_batch},
         )
 
     def obstacle(self, case: CaseFacts, node: Hardware) -> str | None:
@@ -88,12 +93,12 @@ class ScriptPlans(PlanSource):
         choices = self.program.choices
         processes = int(draw("processes", choices.get(PROCESSES, (self.processes,))))
         batch = draw("node_batch", self._batches())
-        threads = draw("threads_per_process", choices.get(THREADS, _powers(self.cores)))
+        threads = draw("threads_per_process", choices.get(THREADS, thread_choices(self.cores)))
         workers = draw("loader_workers", choices.get(WORKERS, (0,)))
         allocator = draw("allocator", self.allocators)
         waiting = draw(WAIT_POLICY, WAIT_POLICIES)
-        others = {name: draw(name, choices[name]) for name in choices if name not in _FIELDS}
-        if BATCH in choices:
+        others = {name: draw(name, choices[name]) for name in self._options(choices)}
+        if self._batch_is_size:
             others[BATCH] = choices[BATCH][self._batches().index(int(batch))]
         if waiting != WAIT_POLICIES[0]:
             others[WAIT_POLICY] = waiting
@@ -125,7 +130,7 @@ class ScriptPlans(PlanSource):
             "loader_workers": own.get(WORKERS, 0),
             "allocator": "retain",
             WAIT_POLICY: WAIT_POLICIES[0],
-            **{name: value for name, value in own.items() if name not in _FIELDS},
+            **self._options(own),
             **{f"{PATCH_PREFIX}{name}": _OWN for name in self.patches},
         }
         return [{f"{STRATEGY}.{name}": value for name, value in guess.items()}]
@@ -146,8 +151,7 @@ class ScriptPlans(PlanSource):
 
     def at_own_batch(self, plan: Plan) -> Plan | None:
         """Give a plan with the user's own batch."""
-        own = self.program.own_values
-        options = {**plan.options, **({BATCH: own[BATCH]} if BATCH in own else {})}
+        options = {**plan.options, **self._own_batch}
         batch = self._over_all(self.samples, plan.processes)
         return replace(plan, node_batch=batch, options=options)
 
@@ -157,16 +161,29 @@ class ScriptPlans(PlanSource):
 
     def _over_all(self, samples: int, processes: int) -> int:
         """Give the samples of a step of all processes."""
-        return samples if self.splits_batch else samples * processes
+        return samples if self.splits_batch or self.counts_runs else samples * processes
+
+    @property
+    def _batch_is_size(self) -> bool:
+        """Whether the batch says how many samples a step has."""
+        return BATCH in self.program.choices and not self.counts_runs
+
+    @property
+    def _own_batch(self) -> dict[str, Setting]:
+        own = self.program.own_values
+        return {BATCH: own[BATCH]} if BATCH in own else {}
 
     def _batches(self) -> tuple[int, ...]:
         """Give `samples` for each choice of the batch."""
-        batches = [int(value) for value in self.program.choices.get(BATCH, (1,))]
+        if not self._batch_is_size:
+            return (self.samples,)
+        batches = [int(value) for value in self.program.choices[BATCH]]
         return tuple(self.samples * batch // batches[0] for batch in batches)
 
-    def _options(self, values: Mapping[str, Setting]) -> dict[str, Setting]:
-        kept = (BATCH, *(name for name in values if name not in _FIELDS))
-        return {name: values[name] for name in kept if name in values}
+    def _options(self, values: Mapping[str, T]) -> dict[str, T]:
+        """Give what is drawn as an option, and stands for no field of a plan."""
+        fields = (*_FIELDS, BATCH) if self._batch_is_size else _FIELDS
+        return {name: value for name, value in values.items() if name not in fields}
 
 
 def find_patches(
@@ -185,9 +202,3 @@ def find_patches(
     if not has_gpu:
         found.pop(PINNING, None)
     return found
-
-
-def _powers(cores: int) -> tuple[int, ...]:
-    """Give numbers of threads: all cores, and by halving."""
-    powers = [2**power for power in range(cores.bit_length()) if 2**power <= cores]
-    return tuple(dict.fromkeys((cores, *reversed(powers))))

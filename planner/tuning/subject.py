@@ -21,7 +21,7 @@ class Subject(Protocol):
 
     @property
     def defaults_name(self) -> str:
-        """What a person calls that plan."""
+        """What a person calls `defaults_plan`."""
 
     @property
     def defaults_plan(self) -> Plan:

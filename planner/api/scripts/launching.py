@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import platform
 import signal
+import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from launch.errors import InvalidPlanError
 from launch.reports import EpochDone, Report, Warned
-from launch.scripts.environment import (
-    SHIM,
-    ScriptStart,
-    make_start,
-    patches_of,
-    placeholder_values,
-)
-from launch.scripts.program import PROCESSES, THREADS, WORKERS, Program
-from launch.scripts.shim import VARIABLE
+from launch.scripts.environment import ScriptStart, make_start, placeholder_values
+from launch.scripts.program import Program
 from launch.scripts.step_counter import CountedSteps, StepCounter
 from launch.system.process_end import explain_exit
 from launch.system.process_identity import ProcessIdentity
@@ -51,13 +45,20 @@ from planner.trials.reports import Listener, ignore
 from probes.hardware import Hardware
 from probes.node import probe
 
+_BEAT_S = 10.0
+"""Between two signs of life in the database."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedScript(Report):
     """A script that can start. The listener of `launch_script` receives it before that."""
 
     stored: StoredPlan
+    program: Program
+    node: Hardware
     start: ScriptStart
+    """As it is shown: nobody watches it."""
+
     reasons: tuple[str, ...] = ()
     """Why the plan is stale; used all the same."""
 
@@ -107,7 +108,7 @@ def prepare_script(
         ScriptError: The command names something that is not there.
     """
     name, node, software = script_name(command), probe(quick=True), current_software()
-    remedy = _suggest_tune(command, name, db)
+    remedy = _suggest_tune(name, db)
     try:
         with Store.open(db, create=False) as store:
             stored = _find(store, name, node, software, plan_id)
@@ -134,6 +135,8 @@ def prepare_script(
     program.check(start.command, Path.cwd(), os.environ.get("PATH"))
     return PreparedScript(
         stored=stored,
+        program=program,
+        node=node,
         start=start,
         reasons=tuple(reasons),
         changed=tuple(_changed_since(start.command, stored.created_at)),
@@ -176,7 +179,8 @@ def launch_script(
     began = time.monotonic()
     state, message, counted = TrainingStatus.FAILED, "it cannot be started", None
     try:
-        code, counted = _run(prepared, keeps_stdout=keeps_stdout)
+        with _heartbeat(training_id, db):
+            code, counted = _run(prepared, keeps_stdout=keeps_stdout)
         if code == 0:
             state, message = TrainingStatus.DONE, ""
         elif code < 0:
@@ -211,14 +215,32 @@ def _run(prepared: PreparedScript, *, keeps_stdout: bool) -> tuple[int, CountedS
         run = CountedSteps(made=1, counted=1, time_s=time.monotonic() - began)
         return code, run if WHOLE_RUNS in options and code == 0 else None
     with StepCounter() as counter:
-        settings = {**counter.settings, "patches": patches_of(prepared.stored.plan)}
-        watched = replace(
-            start,
-            patched_command=Program(arguments=start.command).with_shim(start.command, SHIM),
-            environment={**start.environment, VARIABLE: json.dumps(settings)},
+        watched = make_start(
+            prepared.program, prepared.stored.plan, prepared.node, watch=counter.settings
         )
         code = run_in_foreground(watched, keeps_stdout=keeps_stdout)
     return code, counter.result()
+
+
+@contextmanager
+def _heartbeat(training_id: int | None, db: str) -> Iterator[None]:
+    """Let other machines know, while the block runs, that the training does."""
+    is_over = threading.Event()
+
+    def beat() -> None:
+        # The main thread sleeps in calls that a signal has to wake it from.
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        while training_id is not None and not is_over.wait(_BEAT_S):
+            with suppress(PlannerError), Store.open(db, create=False) as store:
+                store.trainings.update(training_id)
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
 
 
 def _rate(counted: CountedSteps, batch: int) -> float:
@@ -239,15 +261,9 @@ def _epoch(counted: CountedSteps, batch: int) -> EpochDone:
     )
 
 
-def _suggest_tune(command: Sequence[str], name: str, db: str) -> str:
-    """Give the command that finds a plan, with the choices that only the user knows."""
-    suggested = suggest_command("tune", Workload(use_case=name), db=db, hosts=Hosts.this_machine())
-    unknown = [
-        f"--choices {one}=A,B"
-        for one in Program(arguments=tuple(command)).placeholders
-        if one not in (WORKERS, THREADS, PROCESSES)
-    ]
-    return suggested.replace("ddlplan tune", " ".join(["ddlplan tune", *unknown]), 1)
+def _suggest_tune(name: str, db: str) -> str:
+    """Give the command that finds a plan."""
+    return suggest_command("tune", Workload(use_case=name), db=db, hosts=Hosts.this_machine())
 
 
 def _find(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from launch.case_facts import CaseFacts
-from launch.errors import ScriptFailedError
+from launch.errors import ScriptError, ScriptFailedError
 from launch.plan import Plan, Setting
 from launch.reports import Noted, Warned, Working
 from launch.scripts.program import BATCH, PROCESSES, Program, ProgramKind
@@ -17,7 +17,7 @@ from launch.system.allocators import find_allocators
 from planner.api.tuning import NodeTuneResult, TuneResult, find_launch_plan_id, find_or_probe_node
 from planner.cancellation import Cancellation
 from planner.plans.software import current_software
-from planner.scripts.contender import ScriptContender, samples_of
+from planner.scripts.contender import ScriptContender
 from planner.scripts.naming import STEP_REGEX, WHOLE_RUNS, digest
 from planner.scripts.plans import ScriptPlans, find_patches
 from planner.store import Store
@@ -145,12 +145,18 @@ class ScriptTrials:
             ScriptFailedError: It makes no steps, or none that can be told.
         """
         program, cores = self._script.program, self._node.cpu.usable_cores
-        own = program.own_values
+        own, counts_runs = program.own_values, WHOLE_RUNS in self._options()
+        if self._script.step_regex is not None and PROCESSES in program.placeholders:
+            raise ScriptError(
+                "--step-regex and {processes}: whether a line is a step of one process or of "
+                "all cannot be seen: leave one out"
+            )
         batch, processes = int(own.get(BATCH, 1)), int(own.get(PROCESSES, 1))
         plans = ScriptPlans(
             program=program,
-            samples=batch,
+            samples=1 if counts_runs else batch,
             processes=processes,
+            counts_runs=counts_runs,
             cores=cores,
             allocators=("default", "retain", *find_allocators()),
             patches=find_patches(self._script.patches, program, has_gpu=bool(self._node.gpus)),
@@ -167,7 +173,7 @@ class ScriptTrials:
             seen = self._watched.recognised
             assert seen is not None  # or it had raised
             steps = str(seen)
-            samples = samples_of(seen) or seen.samples_per_step
+            samples = seen.whole_samples or seen.samples_per_step
             each = batch if samples is None else max(1, samples // seen.ranks)
             plans = replace(plans, samples=each, processes=seen.ranks)
             if samples is not None and self._splits_batch(plans, samples, limit_s):
@@ -196,7 +202,7 @@ class ScriptTrials:
                 seen = script.recognised
         except ScriptFailedError:  # then its trials tell why
             return False
-        return seen is not None and samples_of(seen) == samples
+        return seen is not None and seen.whole_samples == samples
 
     def start(self, plan: Plan) -> Contender:
         """Start the script under a plan.

@@ -15,7 +15,7 @@ from planner.api.scripts.launching import (
     launch_script,
     prepare_script,
 )
-from planner.commands.training import NOTABLE_PERCENT, TELLING_S
+from planner.commands.training import compare_rates
 from planner.quantities import format_duration
 from planner.records.job_record import JobKind
 from planner.report.live import LiveDisplay
@@ -71,17 +71,22 @@ def launch(
 def _compare(run: ScriptRun, out: Output) -> str:
     """Say how fast it was beside what its plan has on record; warn where it was much slower."""
     expected, measured = run.prepared.stored.throughput_samples_per_s, run.samples_per_s
-    span = f"{expected.median:.1f} samples/s ({expected.low:.1f} to {expected.high:.1f})"
     if run.counted is None or measured is None:
-        return f"expected {span}, not measured: its steps were not seen"
-    off = 100 * (measured / expected.median - 1)
-    is_slow = off < -NOTABLE_PERCENT and measured < expected.low
-    if is_slow and run.counted.time_s >= TELLING_S:
-        out.warn(
-            f"training was {-off:.0f} % slower than the plan's trials: another process may be "
-            "using the cores; if it always is, tune again"
+        span = f"({expected.low:.1f} to {expected.high:.1f})"
+        return (
+            f"expected {expected.median:.1f} samples/s {span}, not measured: its steps were not "
+            "seen"
         )
-    return f"expected {span}, measured {measured:.1f} ({off:+.1f} %)"
+    shown = compare_rates(
+        measured,
+        expected.median,
+        expected,
+        time_s=run.counted.time_s,
+        remedy="the plan's trials: another process may be using the cores; if it always is, tune "
+        "again",
+        warn=out.warn,
+    )
+    return f"expected {shown}"
 
 
 def _describe(prepared: PreparedScript, out: Output) -> None:

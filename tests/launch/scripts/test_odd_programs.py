@@ -83,5 +83,7 @@ def test_lines_of_the_output_count_as_steps(tmp_path: Path, two_cores: Hardware)
     ) as script:
         assert len(script.make_steps(5, time_limit_s=30.0)) == 5
         before = script.output_tail
-        assert script.make_steps(1, time_limit_s=30.0)[0].samples is None
+        turns = [script.make_steps(3, time_limit_s=30.0) for _ in range(4)]
         assert len(script.output_tail) > len(before)
+    # Lines that had been written before a turn would be steps without any time.
+    assert all(step.time_s > 0 and step.samples is None for turn in turns for step in turn)

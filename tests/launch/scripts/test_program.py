@@ -84,6 +84,11 @@ def test_what_cannot_be_measured_is_refused_in_one_line(words, choices, says):
             "torchrun --standalone --nproc-per-node 2 /shim.py t.py --standalone",
         ),
         (
+            "torchrun --virtual-local-rank t.py x",
+            ProgramKind.TORCHRUN,
+            "torchrun --virtual-local-rank /shim.py t.py x",
+        ),
+        (
             "torchrun --nproc-per-node=2 -m a.b x",
             ProgramKind.TORCHRUN,
             "torchrun --nproc-per-node=2 /shim.py -m a.b x",

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from torch_stand_in import write_torch
 
 from launch.errors import ScriptFailedError
 from launch.plan import Plan
@@ -37,13 +38,6 @@ while True:
     open("written", "a").write("x")
     optimizer.step()
 """
-TORCH = """
-hooks = []
-register_optimizer_step_post_hook = hooks.append
-class SGD:
-    def step(self):
-        for hook in hooks: hook(self, (), {})
-"""
 OWNER = """
 import sys
 from launch.plan import Plan
@@ -51,7 +45,7 @@ from launch.scripts.program import Program
 from launch.scripts.running_script import RunningScript
 from probes.node import probe
 
-program, plan = Program.parse([sys.executable, "train.py"], cores=2), None
+program = Program.parse([sys.executable, "train.py"], cores=2)
 plan = Plan(strategy="script", node_batch=1)
 for _ in range(1000):
     with RunningScript(program, plan, probe(quick=True)) as script:
@@ -65,10 +59,7 @@ END_LIMIT_S = 30.0
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     made = tmp_path / "folder"
-    (made / "torch" / "optim").mkdir(parents=True)
-    for name in ("torch/__init__.py", "torch/optim/__init__.py"):
-        (made / name).touch()
-    (made / "torch/optim/optimizer.py").write_text(TORCH)
+    write_torch(made)
     (made / "train.py").write_text(SCRIPT)
     return made
 

@@ -56,6 +56,20 @@ def test_samples_of_a_step_go_with_the_batch_where_gradients_are_accumulated(pla
     )
 
 
+def test_a_whole_run_is_one_sample_whatever_its_batch_and_its_processes_are(node):
+    words = ["./train", "{batch}", "{processes}"]
+    choices = {"batch": (32, 64), "processes": (1, 2)}
+    program = Program.parse(words, cores=2, choices=choices, is_python=False)
+    plans = ScriptPlans(program=program, samples=1, processes=1, counts_runs=True, cores=2)
+    space = PlanSpace(plans.sources(None), facts(), node)
+    (guess,) = space.guesses
+    drawn = [guess.plan, *(near.plan for near in space.neighbours(guess)), plans.own_plan]
+    assert {plan.node_batch for plan in drawn} == {1}
+    assert {plan.options["batch"] for plan in drawn} == {32, 64}
+    two = {**guess.parameters, "script.processes": 2, "script.threads_per_process": 1}
+    assert space.find(two).plan.node_batch == 1
+
+
 def test_script_as_it_is_sets_nothing(plans, node):
     start = make_start(plans.program, plans.own_plan, node)
     assert (start.environment, start.cores) == ({}, ())
