@@ -69,8 +69,9 @@ def test_an_example_is_short_has_its_row_and_says_what_it_is(file):
 
 
 def test_every_use_case_that_the_page_names_is_there():
-    named = re.findall(r"--use-case examples/(\w+\.py):(\w+)", PAGE)
-    assert len(named) == 3
+    named = re.findall(r"--use-case (?:lightning:|hf:)?examples/(\w+\.py):(\w+)", PAGE)
+    assert len(named) == 5
     for file, name in named:
         tree = ast.parse((EXAMPLES / file).read_text())
-        assert name in {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
+        kinds = ast.ClassDef | ast.FunctionDef
+        assert name in {node.name for node in tree.body if isinstance(node, kinds)}

@@ -1,1 +1,1 @@
-"""Adapters: a LightningModule, or a model of `transformers`, as a use case; found by file name."""
+"""Adapters: a LightningModule, or a model of `transformers`, as a use case."""

@@ -23,6 +23,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from torch.overrides import TorchFunctionMode
 from torch.utils.data import Dataset, IterableDataset, Subset
 
+from launch.data.random_state import fixed_random_numbers
 from launch.errors import UseCaseError
 from launch.use_cases._base import UseCase
 from launch.use_cases._settings import Settings, make_arguments
@@ -128,21 +129,15 @@ class TransformersCase(UseCase):
         return parts
 
     def _data_parts(self) -> dict[str, Any]:
-        """Return all but the model, which is let go."""
+        """Return all but the model, which is let go; never those made for a job's own seed."""
         if self._parts is None:
-            with torch.random.fork_rng(devices=[]):
-                self._keep(self._read())
-        assert self._parts is not None
+            with fixed_random_numbers():
+                parts = self._read()
+            self._parts = {key: part for key, part in parts.items() if key != "model"}
         return self._parts
 
-    def _keep(self, parts: dict[str, Any]) -> None:
-        if self._parts is None:
-            self._parts = {key: part for key, part in parts.items() if key != "model"}
-
     def model(self) -> nn.Module:
-        parts = self._read()
-        self._keep(parts)
-        model = parts["model"]
+        model = self._read()["model"]
         if not isinstance(model, nn.Module):
             self._refuse(
                 f"{self.name}() gave a {type(model).__name__} as model: return a transformers model"

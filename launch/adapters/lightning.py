@@ -21,7 +21,7 @@ from torch.utils.data import Dataset, Subset
 
 from launch.adapters._loader_parts import LoaderParts, is_same_collation, take_apart
 from launch.adapters._schedules import MovedSchedule
-from launch.data.random_state import seed_generators
+from launch.data.random_state import fixed_random_numbers
 from launch.errors import UseCaseError
 from launch.reports import PreparationReporter
 from launch.use_cases._base import UseCase
@@ -114,6 +114,7 @@ class LightningCase(UseCase):
         self._is_set_up = False
         self._parts: dict[bool, LoaderParts | None] = {}
         self._compiled: dict[int, Callable[..., Any]] = {}
+        self._takes_number: bool | None = None
         if callable(getattr(self.origin, "weight", None)):
             self.weight = lambda batch: self._any_module().weight(batch)  # type: ignore[method-assign]
         self.max_gradient_norm = getattr(self.origin, "max_gradient_norm", None)
@@ -174,10 +175,10 @@ class LightningCase(UseCase):
             module = self._any_module()
             if not _is_overridden(module, "setup"):
                 return module
-            with _fixed_random_numbers():
+            with fixed_random_numbers():
                 self._data = self._make_module()  # whose setup may split the samples
         elif is_set_up and not self._is_set_up and self._make_data is not None:
-            with _fixed_random_numbers(), self._refusing_trainer("setup"):
+            with fixed_random_numbers(), self._refusing_trainer("setup"):
                 self._data.setup("fit")
             self._is_set_up = True
         return self._data
@@ -198,7 +199,7 @@ class LightningCase(UseCase):
                 f"{type(source).__name__} has no train_dataloader(): add one, or name a "
                 "LightningDataModule behind the module, as lightning:path.py:Module:DataModule"
             )
-        with _fixed_random_numbers(), self._refusing_trainer(name):
+        with fixed_random_numbers(), self._refusing_trainer(name):
             found = getattr(source, name)()
         if not train and (found is None or found == []):
             return None
@@ -241,8 +242,9 @@ class LightningCase(UseCase):
     def _training_step(self, model: Any) -> Callable[[Any, int], Any]:
         """Return the method that computes the loss, compiled where the model is."""
         module = getattr(model, "_orig_mod", model)
-        takes_number = len(inspect.signature(module.training_step).parameters) > 1
-        whole = module.training_step if takes_number else partial(_without_number, module)
+        if self._takes_number is None:  # asked once: a step is timed
+            self._takes_number = len(inspect.signature(module.training_step).parameters) > 1
+        whole = module.training_step if self._takes_number else partial(_without_number, module)
         if module is model:
             return whole
         if id(module) not in self._compiled:
@@ -330,14 +332,6 @@ class LightningCase(UseCase):
 
     def _refuse(self, why: str) -> NoReturn:
         raise UseCaseError(f"use case {self._spec}: {why}")
-
-
-@contextmanager
-def _fixed_random_numbers() -> Iterator[None]:
-    """Draw the same in every process: ``random_split`` must give all workers the same samples."""
-    with torch.random.fork_rng(devices=[]):
-        seed_generators(0)
-        yield
 
 
 def _ignore(*_: Any, **__: Any) -> None:

@@ -15,6 +15,8 @@ which they come, which differs from run to run.
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
 from hashlib import blake2b
@@ -72,3 +74,14 @@ def seed_generators(seed: int) -> None:
         torch.cuda.default_generators[torch.cuda.current_device()].manual_seed(seed)
     np.random.seed(seed % 2**32)  # the old generator: it is what data sets use
     random.seed(seed)
+
+
+@contextmanager
+def fixed_random_numbers() -> Iterator[None]:
+    """Draw the same in every process, and leave the generators of torch as they were.
+
+    For what every worker makes for itself and must have alike, such as a ``random_split``.
+    """
+    with torch.random.fork_rng(devices=[]):
+        seed_generators(0)
+        yield

@@ -14,7 +14,12 @@ METHODS = (
 
 
 def find_own_methods(case: UseCase) -> tuple[str, ...]:
-    """Name the methods that a use case does not leave to the contract's defaults."""
+    """Name the methods that a use case does not leave to the contract's defaults.
+
+    None where an adapter makes it: its methods are the adapter's, and tell nothing of the user's.
+    """
+    if hasattr(case, "origin"):
+        return ()
     return tuple(name for name in METHODS if is_own(case, name))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from launch.plan import Plan, Setting
@@ -88,6 +89,14 @@ class Strategy(PlanSource):
         So it is where a backward pass runs as a whole, compiled or recorded.
         """
         return plan.compile or plan.cuda_graph
+
+    def accumulate(self, plan: Plan, passes: int) -> Plan:
+        """Give the plan whose step is so many passes of a plan, each in its own micro-batches."""
+        return replace(
+            plan,
+            node_batch=plan.node_batch * passes,
+            micro_batches=plan.micro_batches * passes,
+        )
 
     @abstractmethod
     def build(self, plan: Plan, case: UseCase, group: LocalGroup) -> TrainStep:

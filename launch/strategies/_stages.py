@@ -107,6 +107,17 @@ class StagedStrategy(Strategy):
     def sends_at_end(self, plan: Plan) -> bool:
         return True  # large matrices get their gradients after the last micro-batch
 
+    def accumulate(self, plan: Plan, passes: int) -> Plan:
+        """Give the plan of so many passes, by 1F1B where they have enough micro-batches for it.
+
+        That keeps the activations of a few micro-batches, and not those of all passes.
+        """
+        found = super().accumulate(plan, passes)
+        stages = plan.processes // plan.replicas
+        if passes == 1 or "schedule" not in plan.options or found.micro_batches < stages:
+            return found
+        return replace(found, options={**plan.options, "schedule": "1f1b"})
+
     def build(self, plan: Plan, case: UseCase, group: LocalGroup) -> TrainStep:
         from launch.training.pipeline.step import PipelineStep
 

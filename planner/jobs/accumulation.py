@@ -22,25 +22,8 @@ def count_passes(batch: int, plans: Sequence[Plan]) -> int:
     return -(-batch // sum(plan.node_batch for plan in plans))
 
 
-def accumulate_plan(plan: Plan, passes: int) -> Plan:
-    """Give the plan whose step is so many passes of a plan, each in its own micro-batches.
-
-    A pipeline gets the schedule 1F1B: with the other one, activations of all passes are kept.
-    """
-    micro_batches = plan.micro_batches * passes
-    options = dict(plan.options)
-    if passes > 1 and "schedule" in options and micro_batches >= plan.processes // plan.replicas:
-        options["schedule"] = "1f1b"
-    return replace(
-        plan,
-        node_batch=plan.node_batch * passes,
-        micro_batches=micro_batches,
-        options=options,
-    )
-
-
 def accumulate_steps(steps: MeasuredSteps, passes: int) -> MeasuredSteps:
-    """Give the steps of that plan: they take as many times as long, in the memory of one pass.
+    """Give the steps of so many passes: they take as many times as long, in the memory of one pass.
 
     The update, which is made once, is counted in each pass: a little more time than is needed.
     """

@@ -17,7 +17,7 @@ from planner.cluster.prediction import ClusterNode, Prediction
 from planner.cluster.sync_cost import first_ready
 from planner.errors import NoPlanError, StalePlanError
 from planner.input_cost.epochs import InputCost, assess_stored
-from planner.jobs.accumulation import accumulate_plan, accumulate_steps, count_passes
+from planner.jobs.accumulation import accumulate_steps, count_passes
 from planner.jobs.batch_limit import is_memory_limited, largest_batch
 from planner.plans.measured_steps import (
     MeasuredSteps,
@@ -110,7 +110,8 @@ class NodePlan:
     @property
     def plan(self) -> Plan:
         """The stored plan, with the micro-batches of all passes."""
-        return accumulate_plan(self.stored.plan, self.passes)
+        plan = self.stored.plan
+        return load_strategy(plan.strategy).accumulate(plan, self.passes)
 
     @property
     def max_batch(self) -> int:

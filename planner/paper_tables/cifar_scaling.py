@@ -191,7 +191,7 @@ def _rows(
         yield {"machine": Cell(text="any"), "workers": Cell.counted(1), "rate": Cell.lacking(why)}
         return
     for place, group in groups.items():
-        one = next(iter(row for row in groups if row.line == place.line))
+        one = next(row for row in groups if row.line == place.line)
         first, rate = _rate(groups[one]), _rate(group)
         newest = group[0]
         accuracy = max(map(_best_accuracy, group))

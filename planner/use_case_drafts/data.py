@@ -86,11 +86,9 @@ class DataFinder:
             body = self._seeded([*own, *_returning(train, own)], todo)
         else:
             theirs = slice_of(statements, names_read([other]), fixed)
-            texts = [ast.unparse(statement) for statement in theirs]
-            both = [s for s in own if ast.unparse(s) in texts]
-            shared = {ast.unparse(statement) for statement in both}
+            shared = {ast.unparse(s) for s in own} & {ast.unparse(s) for s in theirs}
             body = [
-                *both,
+                *(s for s in own if ast.unparse(s) in shared),
                 ast.If(
                     ast.Name("train", ast.Load()),
                     [
@@ -116,8 +114,8 @@ class DataFinder:
         """Give the collate function, where the loader has one."""
         if self._loader is None:
             return
-        function = _argument(self._loader, "collate_fn", 99)
-        if function is None or (constant_of(function) is None and ast.unparse(function) == "None"):
+        function = _argument(self._loader, "collate_fn", 6)
+        if function is None or ast.unparse(function) == "None":
             return
         outer = slice_of(self._before, names_read([function]), self._scope.fixed)
         call = ast.Call(function, [ast.Name("samples", ast.Load())], [])

@@ -22,7 +22,7 @@ from planner.use_case_drafts.draft import Draft, Method
 from planner.use_case_drafts.loss import find_loss
 from planner.use_case_drafts.options import read_options
 from planner.use_case_drafts.scope import Scope, value_of
-from planner.use_case_drafts.training_loop import TrainingLoop, find_loop, opened
+from planner.use_case_drafts.training_loop import TrainingLoop, as_it_is, find_loop, opened
 
 
 def draft_use_case(script: Path) -> Draft:
@@ -63,15 +63,13 @@ class _Drafter:
         if len(optimizers) > 1:
             raise UsageError(
                 f"{self._script}: {len(optimizers)} optimizers ({', '.join(optimizers)}), and a "
-                "use case has one: tune the script as it is: ddlplan tune -- python "
-                f"{self._script}"
+                f"use case has one: {as_it_is(self._script)}"
             )
         if len(self._loop.losses) > 1:
             lines = ", ".join(str(loss.lineno) for loss in self._loop.losses)
             raise UsageError(
                 f"{self._script}: a step calls backward() {len(self._loop.losses)} times (lines "
-                f"{lines}), and a use case has one loss: tune the script as it is: ddlplan tune "
-                f"-- python {self._script}"
+                f"{lines}), and a use case has one loss: {as_it_is(self._script)}"
             )
         name, call = next(iter(optimizers.items()), (None, None))
         model = _model_of(call) if call is not None else None
@@ -124,7 +122,7 @@ class _Drafter:
             return Method(name="model", arguments="self", todo=(todo,))
         body = slice_of(self._before, {model}, self._scope.fixed)
         line = next(s.lineno for s in reversed(body) if model in names_bound([s]))
-        body, problems = self._scope.adopt([*body, _returning(ast.Name(model, ast.Load()))], ())
+        body, problems = self._scope.adopt([*body, ast.Return(ast.Name(model, ast.Load()))], ())
         return Method(name="model", arguments="self", body=body, todo=tuple(problems), line=line)
 
     def _optimizer(self, call: ast.Call | None) -> Method:
@@ -140,7 +138,7 @@ class _Drafter:
             case first:
                 todo.append(f"of {ast.unparse(first)}, make what these parameters allow")
         outer = slice_of(self._before, names_read([call]) - {"parameters"}, self._scope.fixed)
-        body, problems = self._scope.adopt([*outer, _returning(call)], {"parameters"})
+        body, problems = self._scope.adopt([*outer, ast.Return(call)], {"parameters"})
         todo += problems
         return Method(name="optimizer", arguments=arguments, body=body, todo=tuple(todo), line=line)
 
@@ -166,7 +164,7 @@ class _Drafter:
                 f"{ast.unparse(call)}: {self._script.name} steps it once per epoch, ddlplan after "
                 "every step: write it so, with steps_per_epoch"
             )
-            body: list[ast.stmt] = [_returning(ast.Constant(None))]
+            body: list[ast.stmt] = [ast.Return(ast.Constant(None))]
             return Method(
                 name="schedule", arguments=arguments, body=body, todo=(text,), line=call.lineno
             )
@@ -174,7 +172,7 @@ class _Drafter:
         call = _LengthReplacer(self._loop.batches).visit(call)
         given = {"optimizer", "steps_per_epoch", "epochs"}
         outer = slice_of(self._before, names_read([call]) - given, self._scope.fixed)
-        body, problems = self._scope.adopt([*outer, _returning(call)], given)
+        body, problems = self._scope.adopt([*outer, ast.Return(call)], given)
         return Method(
             name="schedule", arguments=arguments, body=body, todo=tuple(problems), line=call.lineno
         )
@@ -221,10 +219,6 @@ def _model_of(call: ast.Call) -> str | None:
         if isinstance(inner.func, ast.Attribute) and isinstance(inner.func.value, ast.Name)
     }
     return owners.pop() if len(owners) == 1 else None
-
-
-def _returning(value: ast.expr) -> ast.Return:
-    return ast.Return(value)
 
 
 class _LengthReplacer(ast.NodeTransformer):

@@ -78,7 +78,9 @@ def _read_first(body: Sequence[ast.stmt], given: Set[str]) -> set[str]:
 
 
 def _holds(statement: ast.stmt, wanted: ast.AST) -> bool:
-    return isinstance(statement, ast.Expr) and any(node is wanted for node in ast.walk(statement))
+    """Tell whether a statement, and not one within it, has an expression."""
+    is_simple = not hasattr(statement, "body")
+    return is_simple and any(node is wanted for node in ast.walk(statement))
 
 
 def _without_division(

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 
 from planner.errors import UsageError
 from planner.use_case_drafts.code import dotted, last_name, renamed
@@ -40,6 +41,11 @@ class TrainingLoop:
     """Name of the function that holds it."""
 
 
+def as_it_is(script: Path) -> str:
+    """Say how a script is tuned that no use case can be made of."""
+    return f"tune the script as it is: ddlplan tune -- python {quote(str(script))}"
+
+
 def find_loop(tree: ast.Module, script: Path) -> TrainingLoop:
     """Find the one training loop of a script.
 
@@ -50,14 +56,15 @@ def find_loop(tree: ast.Module, script: Path) -> TrainingLoop:
     innermost = [(p, loop) for p, loop in found if not any(loop in other for other, _ in found)]
     if not innermost:
         raise UsageError(
-            f"{script}: no for loop calls backward(): write the use case by hand, see "
-            f"docs/own-model.md, or tune the script as it is: ddlplan tune -- python {script}"
+            f"{script}: no for loop calls backward(): {as_it_is(script)}; or name its "
+            "LightningModule or its model of transformers, see docs/adapters.md; or write the use "
+            "case by hand, see docs/own-model.md"
         )
     if len(innermost) > 1:
         lines = ", ".join(str(loop.lineno) for _, loop in innermost)
         raise UsageError(
             f"{script}: {len(innermost)} loops call backward() (lines {lines}), and a use case "
-            f"has one: tune the script as it is: ddlplan tune -- python {script}"
+            f"has one: {as_it_is(script)}"
         )
     ((path, loop),) = innermost
     holder = next((node for node in reversed(path) if isinstance(node, Function)), None)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
-from textwrap import dedent
+from textwrap import dedent, indent
 
 from planner.use_case_drafts.draft import Draft, Method
 from planner.use_case_drafts.scope import setting_name
+
+_BODY = " " * 8
+"""Indentation of a method's statements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,36 +81,44 @@ def _method(method: Method, draft: Draft) -> list[str]:
     if not method.body:
         return [*lines, f'        raise NotImplementedError("TODO: {method.name}()")']
     for statement in method.body:
-        lines += [f"        {line}" if line else "" for line in _lines(statement, draft.source)]
+        written = _lines(statement, draft.source, _BODY)
+        lines += [f"{_BODY}{line}" if line else "" for line in written]
     return lines
 
 
-def _lines(statement: ast.stmt, source: str) -> list[str]:
-    """Write a statement as the script has it, where it is unchanged."""
+def _lines(statement: ast.stmt, source: str, indentation: str = "") -> list[str]:
+    """Write a statement as the script has it, where it is unchanged and will be, indented."""
     first = getattr(statement, "lineno", 0)
     if decorators := getattr(statement, "decorator_list", []):
         first = decorators[0].lineno
     if first:
         text = dedent("\n".join(source.splitlines()[first - 1 : statement.end_lineno]))
-        if _is_same(text, statement):
+        if _is_same(text, statement, indentation):
             return text.splitlines()
     match statement:
         case ast.With(items=items, body=body):
             head = f"with {', '.join(map(ast.unparse, items))}:"
-            return [head, *_indented(body, source)]
+            return [head, *_indented(body, source, indentation)]
         case ast.If(test=test, body=body, orelse=[]):
-            return [f"if {ast.unparse(test)}:", *_indented(body, source)]
+            return [f"if {ast.unparse(test)}:", *_indented(body, source, indentation)]
     return ast.unparse(ast.fix_missing_locations(statement)).splitlines()
 
 
-def _indented(body: Sequence[ast.stmt], source: str) -> list[str]:
-    lines = [line for statement in body for line in _lines(statement, source)]
+def _indented(body: Sequence[ast.stmt], source: str, indentation: str) -> list[str]:
+    inner = f"{indentation}    "
+    lines = [line for statement in body for line in _lines(statement, source, inner)]
     return [f"    {line}" if line else "" for line in lines]
 
 
-def _is_same(text: str, statement: ast.stmt) -> bool:
+def _is_same(text: str, statement: ast.stmt, indentation: str) -> bool:
+    """Tell whether a text reads as a statement, also indented: texts in triple quotes may not."""
+    if indentation:
+        text = "if 1:\n" + indent(text, indentation)
     try:
         (read,) = ast.parse(text).body
+        if indentation:
+            assert isinstance(read, ast.If)
+            (read,) = read.body
     except (SyntaxError, ValueError):
         return False
     return ast.dump(read) == ast.dump(statement)

@@ -35,7 +35,7 @@ def write_draft(script: Path, output: Path | None, out: Output) -> None:
     todos = todos_of(text)
     for todo in todos:
         out.write_line(f"{file}:{todo.line}: TODO: {todo.text}")
-    out.write_line(f"then: ddlplan tune --use-case {quote(name)}")
+    out.write_line(f"then: ddlplan use-cases check {quote(name)}")
     out.finish(
         {
             "file": str(file),

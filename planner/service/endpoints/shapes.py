@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import Any, get_args
 
 from launch.plan import Plan
 from planner.plans.measured_steps import StepPoint
@@ -19,13 +19,7 @@ from planner.records.machine_record import MachineRecord
 from planner.records.study_record import StudyRecord
 from planner.records.training_record import TrainingRecord
 from planner.records.usage_record import HostUsage
-from planner.service.endpoints.job_options import (
-    DoctorOptions,
-    LaunchOptions,
-    ProbeOptions,
-    SweepOptions,
-    TuneOptions,
-)
+from planner.service.endpoints.job_options import JobOptions
 from planner.supervision.job_folder import LogPart
 from planner.sweeps.sweep_record import SweepRecord
 from planner.worth.step_parts import StepPart
@@ -48,7 +42,7 @@ _TYPES = (
     SweepRecord,
     TrainingRecord,
 )
-_REQUESTS = (DoctorOptions, LaunchOptions, ProbeOptions, SweepOptions, TuneOptions)
+_REQUESTS = get_args(JobOptions)
 
 TEXT: Shape = {"type": "string"}
 WHOLE: Shape = {"type": "integer"}

@@ -22,7 +22,7 @@ def test_the_file_is_beside_the_script_and_its_todos_are_named_with_their_lines(
     (number,) = [number for number, line in enumerate(lines, 1) if "# TODO: " in line]
     assert f"plain_loop_case.py:{number}: TODO: validation samples" in ended.out
     last = ended.out.splitlines()[-1]
-    assert last == "then: ddlplan tune --use-case plain_loop_case.py:PlainLoop"
+    assert last == "then: ddlplan use-cases check plain_loop_case.py:PlainLoop"
     assert ddlplan.listing() == ["plain_loop.py", "plain_loop_case.py"]
 
 

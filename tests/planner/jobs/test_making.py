@@ -11,13 +11,12 @@ import pytest
 from launch.errors import InvalidPlanError
 from launch.job import Job
 from launch.plan import Plan
-from launch.strategies import check_plan
+from launch.strategies import check_plan, load_strategy
 from launch.workload import Workload
 from planner.cluster.links import HostLink, MeasuredLinks
 from planner.cluster.node_choice import TIE, choose_nodes
 from planner.cluster.sync_cost import SyncCostModel
 from planner.errors import NoPlanError, StalePlanError
-from planner.jobs.accumulation import accumulate_plan
 from planner.jobs.batch_limit import largest_batch
 from planner.jobs.making import (
     LaunchRequest,
@@ -350,8 +349,9 @@ def test_effective_batch_of_a_pipeline_keeps_the_activations_of_a_few_micro_batc
         micro_batches=2,
         options={"schedule": "gpipe", "cut": "measured"},
     )
-    assert accumulate_plan(pipeline, 1) == pipeline
-    longer = accumulate_plan(pipeline, 2)
+    strategy = load_strategy("pipeline")
+    assert strategy.accumulate(pipeline, 1) == pipeline
+    longer = strategy.accumulate(pipeline, 2)
     assert (longer.node_batch, longer.micro_batches) == (64, 4)
     assert longer.options == {"schedule": "1f1b", "cut": "measured"}
     check_plan(longer)

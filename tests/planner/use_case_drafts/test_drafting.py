@@ -95,6 +95,27 @@ def test_a_script_at_top_level_keeps_collate_schedule_and_the_limit_of_its_gradi
     assert "print" not in text
 
 
+def test_a_text_in_triple_quotes_stays_as_it_is_and_a_loss_may_stand_in_an_assignment(tmp_path):
+    script = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+text = '''ab
+    cd
+'''
+codes = torch.tensor([float(ord(letter)) for letter in text]).reshape(-1, 1)
+model = torch.nn.Linear(1, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for inputs, target in DataLoader(TensorDataset(codes, codes), batch_size=2):
+    optimizer.zero_grad()
+    _ = (model(inputs) - target).square().mean().backward()
+    optimizer.step()
+"""
+    case = load_case(draft_of(script, tmp_path), tmp_path)
+    letters = [chr(int(code)) for code, _ in case.dataset(None, train=True)]
+    assert "".join(letters) == "ab\n    cd\n"
+
+
 def test_what_is_unsure_is_marked_and_not_guessed(tmp_path):
     text = draft_of(drafted_scripts.UNSURE, tmp_path)
     marked = "\n".join(todo.text for todo in todos_of(text))
@@ -143,7 +164,10 @@ def test_examples_need_only_validation_samples(name, tmp_path):
     ("text", "message"),
     [
         ("print(1", "train.py, line 1: no Python: '(' was never closed"),
-        ("print(1)", "train.py: no for loop calls backward(): write the use case by hand"),
+        (
+            "print(1)",
+            "train.py: no for loop calls backward(): tune the script as it is: ddlplan tune -- python ",
+        ),
     ],
 )
 def test_what_is_no_training_is_refused_in_one_line(text, message, tmp_path):
