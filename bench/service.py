@@ -51,6 +51,7 @@ _QUERIES = {
     "/compare": ["?plan=3&plan=9&plan=14", "?training=7&training=8", "?machine=1&machine=2"],
     "/search": ["?name=atlas", "?name=big"],
     "/hosts": ["", "?use_case=simplebig"],
+    "/papers": ["", "?plot=lerat-simplebig-use", "?plot=lerat-complexsmall-use"],
 }
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 from planner.errors import NoDatabaseError
 from planner.paper_tables._base import Paper
 from planner.paper_tables._evidence import StoredEvidence, StudyEvidence, TrainingEvidence
 from planner.records.machine_record import MachineRecord
+from planner.records.usage_record import HostUsage
 from planner.store import Store
 from planner.sweeps.sweep_record import StoredSweep
 
@@ -34,7 +36,7 @@ def collect(papers: Sequence[Paper], db: str, reasons: Mapping[str, str]) -> Sto
             machines = store.catalog.machines()
             return StoredEvidence(
                 studies={case: list(_studies(store, case, machines)) for case in cases},
-                trainings={case: list(_trainings(store, case)) for case in cases},
+                trainings={case: list(_trainings(store, case, db)) for case in cases},
                 sweeps={case: list(_sweeps(store, case)) for case in cases},
                 reasons=reasons,
             )
@@ -61,10 +63,15 @@ def _studies(store: Store, case: str, machines: Sequence[MachineRecord]) -> Iter
             )
 
 
-def _trainings(store: Store, case: str) -> Iterator[TrainingEvidence]:
+def _trainings(store: Store, case: str, db: str) -> Iterator[TrainingEvidence]:
     for record in store.trainings.find(use_case=case, most=_MOST_TRAININGS):
         if record.steps and record.id is not None:
-            yield TrainingEvidence(record=record, usage=store.trainings.usage(record.id))
+            yield TrainingEvidence(record=record, read_usage=partial(_read_usage, db, record.id))
+
+
+def _read_usage(db: str, training_id: int) -> Mapping[str, HostUsage]:
+    with Store.open(db, create=False) as store:
+        return store.trainings.usage(training_id)
 
 
 def _sweeps(store: Store, case: str) -> Iterator[StoredSweep]:

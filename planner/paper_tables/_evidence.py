@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from statistics import median
 
 from launch.case_facts import CaseFacts
 from launch.plan import Plan
@@ -134,13 +135,25 @@ class TrainingEvidence:
     """A training with what its hosts used."""
 
     record: TrainingRecord
-    usage: Mapping[str, HostUsage] = field(default_factory=dict)
+    read_usage: Callable[[], Mapping[str, HostUsage]] = dict
+    """Reads it: that of all trainings takes most of the time of a report."""
+
+    @cached_property
+    def usage(self) -> Mapping[str, HostUsage]:
+        """By host."""
+        return self.read_usage()
 
     @property
     def first_use(self) -> HostUsage | None:
         """What its first host used, where that is enough to be shown."""
         use = self.usage.get(self.record.hosts[0].host)
         return use if use is not None and use.time_s and use.time_s[-1] >= _SHORTEST_S else None
+
+    @property
+    def epoch_rate(self) -> float:
+        """Samples per second of its median epoch, which need no use to be read; 0 without one."""
+        rates = [e.throughput_samples_per_s for e in self.record.epochs_done if e.samples]
+        return median(rates) if rates else 0.0
 
     @cached_property
     def rate(self) -> Interval | None:

@@ -278,9 +278,9 @@ def _rows_of_several(held: StoredEvidence, case: str) -> Iterator[Mapping[str, C
 
 def _several(held: StoredEvidence, case: str, *, on_gpus: bool) -> Mapping[str, Cell]:
     known = [
-        (one.rate.median, one)
+        (one.epoch_rate, one)
         for one in held.trained(case)
-        if len(one.record.hosts) > 1 and one.uses_gpus is on_gpus and one.rate is not None
+        if len(one.record.hosts) > 1 and one.uses_gpus is on_gpus and one.epoch_rate > 0
     ]
     if not known:
         what = "on GPUs " if on_gpus else ""
@@ -309,10 +309,10 @@ def _usage(held: StoredEvidence, case: str, title: str) -> UsagePlots:
     """Give what the latest training of each strategy used."""
     shown: dict[str, TrainingEvidence] = {}
     for one in held.trained(case):
-        if one.first_use is not None:
-            hosts = len(one.record.hosts)
-            label = one.strategies if hosts == 1 else f"{hosts} hosts: {one.strategies}"
-            shown.setdefault(label, one)
+        hosts = len(one.record.hosts)
+        label = one.strategies if hosts == 1 else f"{hosts} hosts: {one.strategies}"
+        if label not in shown and one.first_use is not None:
+            shown[label] = one
     notes = [
         "The latest training of each strategy"
         + ("; of several hosts the first." if any(":" in label for label in shown) else "."),
@@ -358,11 +358,11 @@ def _wanted(held: StoredEvidence, case: str, node: Hardware, weight: float) -> I
     if facts is not None:
         obstacles = obstacles_of(facts, node)
         names = [name for name in names if name not in obstacles]
-    trained = {
-        one.strategies
-        for one in held.trained(case)
-        if len(one.record.hosts) == 1 and one.first_use is not None
-    }
+    trained = set[str]()
+    for one in held.trained(case):
+        is_new = len(one.record.hosts) == 1 and one.strategies not in trained
+        if is_new and one.first_use is not None:
+            trained.add(one.strategies)
     trials = {name: _trial_of(study, name) for name in names}
     untried = [
         name

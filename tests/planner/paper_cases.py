@@ -61,7 +61,9 @@ def training(
     use = usage_of(
         samples_per_s=steady, busy_cores=[float(plan.threads)] * 60, memory_bytes=[2e9] * 60
     )
-    return TrainingEvidence(record=record, usage={each.host: use for each in record.hosts})
+    return TrainingEvidence(
+        record=record, read_usage=lambda: {each.host: use for each in record.hosts}
+    )
 
 
 def epochs(*accuracies: float, epoch_s: float = 100.0) -> Mapping[str, Any]:

@@ -7,13 +7,19 @@ from collections.abc import Mapping
 from planner.api import reports, trainings
 from planner.paper_tables._values import EMPTY, Cell, PaperPlot, PaperSection, PaperTable
 from planner.report.papers.plots import paper_figures
+from planner.service.pages.query import find_choice
 from planner.service.pages.view import Context, PageRequest, View
 
 
-def show(_request: PageRequest, context: Context) -> View:
-    """Show what is stored; nothing is measured from here."""
+def show(request: PageRequest, context: Context) -> View:
+    """Show what is stored: all tables, or one plot; nothing is measured from here."""
     trainings.find(most=1, db=context.db)  # or there is no database yet
     sections = reports.make(db=context.db)
+    plots = {plot.key: plot for section in sections for plot in section.plots}
+    chosen = find_choice(request, "plot", list(plots))
+    if chosen is not None:
+        plot = plots[chosen]
+        return View(template="paper_plot.html", title=plot.title, values={"plot": _plot(plot)})
     return View(
         template="papers.html",
         title="Tables of papers",
@@ -27,7 +33,7 @@ def _section(section: PaperSection) -> Mapping[str, object]:
         "title": section.title,
         "citation": section.citation,
         "tables": [_table(one) for one in section.tables],
-        "plots": [_plot(one) for one in section.plots],
+        "plots": section.plots,
     }
 
 

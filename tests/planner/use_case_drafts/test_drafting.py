@@ -166,7 +166,7 @@ def test_examples_need_only_validation_samples(name, tmp_path):
         ("print(1", "train.py, line 1: no Python: '(' was never closed"),
         (
             "print(1)",
-            "train.py: no for loop calls backward(): tune the script as it is: ddlplan tune -- python ",
+            "train.py: no for loop calls backward(): tune the script as it is: ddlplan tune --",
         ),
     ],
 )

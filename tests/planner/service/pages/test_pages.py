@@ -25,6 +25,9 @@ MORE = (
     "/jobs?state=running",
     "/jobs?before=4",
     "/jobs/12",
+    "/papers?plot=lerat-simplebig-use",
+    "/papers?plot=mnist-cnn",
+    "/papers?plot=cifar-throughput",
     "/plans?use_case=simplebig&before=3",
     "/studies?node=nowhere",
     "/studies/1?before=9",
@@ -101,6 +104,14 @@ def test_every_page_loads_nothing_but_assets(pages):
             assert asset is not None
             assert asset.digest == digest
         assert markup.all("img") == []
+
+
+def test_papers_lead_to_each_of_their_plots(pages):
+    links = [values.get("href", "") for values in Markup(pages.get("/papers").html).all("a")]
+    plots = [link for link in links if link.startswith("/papers?plot=")]
+    assert len(plots) == 6
+    assert {pages.get(link).status for link in plots} == {200}
+    assert pages.get("/papers?plot=nothing").status == 400
 
 
 def test_assets_are_found_by_their_names_alone():
