@@ -12,6 +12,8 @@ from planner.records.machine_record import MachineRecord
 from planner.records.usage_record import HostUsage
 from planner.store import Store
 from planner.sweeps.sweep_record import StoredSweep
+from planner.trials.result import Outcome
+from planner.tuning.study import StoredTrial
 
 _MOST_MACHINES = 6
 _MOST_TRIALS = 2000
@@ -35,7 +37,7 @@ def collect(papers: Sequence[Paper], db: str, reasons: Mapping[str, str]) -> Sto
         with Store.open(db, create=False) as store:
             machines = store.catalog.machines()
             return StoredEvidence(
-                studies={case: list(_studies(store, case, machines)) for case in cases},
+                studies={case: list(_studies(store, case, machines, db)) for case in cases},
                 trainings={case: list(_trainings(store, case, db)) for case in cases},
                 sweeps={case: list(_sweeps(store, case)) for case in cases},
                 reasons=reasons,
@@ -44,7 +46,9 @@ def collect(papers: Sequence[Paper], db: str, reasons: Mapping[str, str]) -> Sto
         return StoredEvidence(reasons=reasons)
 
 
-def _studies(store: Store, case: str, machines: Sequence[MachineRecord]) -> Iterator[StudyEvidence]:
+def _studies(
+    store: Store, case: str, machines: Sequence[MachineRecord], db: str
+) -> Iterator[StudyEvidence]:
     """Give the latest study in fp32 of each machine, of the machines that were tuned last."""
     known = {(one.name, one.fingerprint): one for one in machines}
     seen: set[tuple[str, str]] = set()
@@ -52,12 +56,11 @@ def _studies(store: Store, case: str, machines: Sequence[MachineRecord]) -> Iter
         place = record.node, record.fingerprint
         if place in seen or record.precision != "fp32" or len(seen) == _MOST_MACHINES:
             continue
-        trials = store.catalog.trials(study_id=record.id, most=_MOST_TRIALS)[::-1]
-        if any(trial.result.outcome.has_times for trial in trials):
+        if any(Outcome(name).has_times for name in record.outcomes):
             seen.add(place)
             yield StudyEvidence(
                 record=record,
-                trials=trials,
+                read_trials=partial(_read_trials, db, record.id),
                 machine=known.get(place),
                 has_plan=bool(store.catalog.plans(study_id=record.id, most=1)),
             )
@@ -67,6 +70,11 @@ def _trainings(store: Store, case: str, db: str) -> Iterator[TrainingEvidence]:
     for record in store.trainings.find(use_case=case, most=_MOST_TRAININGS):
         if record.steps and record.id is not None:
             yield TrainingEvidence(record=record, read_usage=partial(_read_usage, db, record.id))
+
+
+def _read_trials(db: str, study_id: int) -> Sequence[StoredTrial]:
+    with Store.open(db, create=False) as store:
+        return store.catalog.trials(study_id=study_id, most=_MOST_TRIALS)[::-1]
 
 
 def _read_usage(db: str, training_id: int) -> Mapping[str, HostUsage]:

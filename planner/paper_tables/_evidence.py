@@ -41,11 +41,18 @@ class StudyEvidence:
     """The latest study of a use case on one machine."""
 
     record: StudyRecord
-    trials: Sequence[StoredTrial]
+    read_trials: Callable[[], Sequence[StoredTrial]]
+    """Reads its trials, which not all of a report needs."""
+
     machine: MachineRecord | None
 
     has_plan: bool = True
     """Whether a plan of it is stored."""
+
+    @cached_property
+    def trials(self) -> Sequence[StoredTrial]:
+        """In the order in which they ended."""
+        return self.read_trials()
 
     @property
     def hardware(self) -> Hardware | None:

@@ -41,9 +41,9 @@ def study(use_case: str = "simplebig", **changes: Any) -> StudyEvidence:
         last_seen=NOON,
         hardware=NODE,
     )
-    return StudyEvidence(
-        **{"record": record, "trials": worth_cases.TRIALS, "machine": machine} | changes
-    )
+    trials = changes.pop("trials", worth_cases.TRIALS)
+    values = {"record": record, "read_trials": lambda: trials, "machine": machine}
+    return StudyEvidence(**values | changes)
 
 
 def training(

@@ -8,7 +8,7 @@ Example:
 
 from __future__ import annotations
 
-from planner.api.reports.making import make
+from planner.api.reports.making import make, make_plot
 from planner.api.reports.measuring import Measured, MeasureRequest, measure
 
-__all__ = ["MeasureRequest", "Measured", "make", "measure"]
+__all__ = ["MeasureRequest", "Measured", "make", "make_plot", "measure"]

@@ -6,20 +6,21 @@ from collections.abc import Mapping
 
 from planner.api import reports, trainings
 from planner.paper_tables._values import EMPTY, Cell, PaperPlot, PaperSection, PaperTable
+from planner.quantities import printable
 from planner.report.papers.plots import paper_figures
-from planner.service.pages.query import find_choice
+from planner.service.pages.query import QueryError, find_text
 from planner.service.pages.view import Context, PageRequest, View
 
 
 def show(request: PageRequest, context: Context) -> View:
     """Show what is stored: all tables, or one plot; nothing is measured from here."""
     trainings.find(most=1, db=context.db)  # or there is no database yet
-    sections = reports.make(db=context.db)
-    plots = {plot.key: plot for section in sections for plot in section.plots}
-    chosen = find_choice(request, "plot", list(plots))
-    if chosen is not None:
-        plot = plots[chosen]
+    if (key := find_text(request, "plot")) is not None:
+        plot = reports.make_plot(key, db=context.db)
+        if plot is None:
+            raise QueryError(f"plot={printable(key[:60])}: /papers names those that there are")
         return View(template="paper_plot.html", title=plot.title, values={"plot": _plot(plot)})
+    sections = reports.make(db=context.db)
     return View(
         template="papers.html",
         title="Tables of papers",
