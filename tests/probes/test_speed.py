@@ -1,9 +1,10 @@
 import json
-import subprocess
 import sys
 
 import pytest
+import torch
 
+from probes import speed
 from probes.cpu import read_cpu
 from probes.errors import SpeedProbeError
 from probes.hardware import Speeds
@@ -66,21 +67,20 @@ def test_child_without_a_result_is_an_error_with_the_reason():
         measure_speeds([0], command=[sys.executable, "-c", "exit('No module named torch')"])
 
 
-@pytest.mark.timeout(100)
-def test_limit_is_that_of_the_best_way_to_compute():
+@pytest.mark.parametrize("best", ["_multiply", "_multiply_by_onednn", "_convolve"])
+def test_limit_is_that_of_the_best_way_to_compute(best, monkeypatch):
     """Training exceeded the limit that one product by MKL had shown, on AMD processors."""
-    program = (
-        "import json, torch\n"
-        "from probes import speed\n"
-        "torch.set_num_threads(1)\n"
-        "ways = speed._multiply, speed._multiply_by_onednn, speed._convolve\n"
-        "rates = [speed._best_rate_of(way, torch.float32, 0.5) for way in ways]\n"
-        "print(json.dumps([rates, speed._compute_rate(torch.float32, 1, 1.5)]))\n"
-    )
-    command = [sys.executable, "-c", program]
-    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    rates, limit = json.loads(output)
-    assert limit > 0.7 * max(rates)
+    ways = []
+
+    def rate_of(way, dtype, limit_s):
+        ways.append(way.__name__)
+        return 235e9 if way.__name__ == best else 49e9
+
+    monkeypatch.setattr(torch, "set_num_threads", lambda threads: None)
+    monkeypatch.setattr(speed, "_has_onednn_product", lambda: True)
+    monkeypatch.setattr(speed, "_best_rate_of", rate_of)
+    assert speed._compute_rate(torch.float32, 1, 1.5) == 235e9
+    assert len(set(ways)) == 3
 
 
 @pytest.mark.timeout(100)
