@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from statistics import fmean
 
+from threadpoolctl import threadpool_limits
+
 from launch.case_facts import CaseFacts
 from launch.plan import Plan, Setting
 from launch.reports import Noted
@@ -156,9 +158,14 @@ class Tuner:
 
     @contextmanager
     def _closing(self) -> Iterator[None]:
-        """Keep what is known of the plans that still run, and end them."""
+        """Keep what is known of the plans that still run, and end them.
+
+        The search computes with one thread: its matrices are small, and OpenBLAS's other threads
+        would spin for a tenth of a second on cores where a turn has begun.
+        """
         try:
-            yield
+            with threadpool_limits(limits=1, user_api="blas"):
+                yield
         finally:
             for entrant in list(self._entrants):
                 entrant.close()

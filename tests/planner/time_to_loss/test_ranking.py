@@ -107,7 +107,7 @@ def tune(store: Store, scaling: str, course: Course = LATE) -> TuneOutcome:
     machine = Machine(course)
     request = TuneRequest(
         workload=Workload(use_case="simplebig"),
-        budget_s=300,
+        budget_s=90,
         strategies=("sequential", "threads"),
         lr_scaling=scaling,
         objective="time-to-loss",

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from launch.case_facts import CaseFacts
 from launch.plan import Plan
@@ -294,6 +295,20 @@ def test_plan_that_may_be_as_fast_yields_to_the_simpler_one(store, recorded):
 def test_number_of_trials_can_be_limited(store, recorded):
     tuner(store, recorded, replace(REQUEST, trials=3)).tune()
     assert sum(role is Role.SEARCH for role, _ in recorded.ran) == 3
+
+
+def test_search_computes_with_one_thread_where_plans_have_their_turns(store, recorded, monkeypatch):
+    """Threads of OpenBLAS spin for a while after each product, on the cores of the next turn."""
+    seen = set()
+
+    def start(plan: Plan) -> RecordedContender:
+        seen.update(one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas")
+        return Recorded.start(recorded, plan)
+
+    monkeypatch.setattr(recorded, "start", start)
+    with threadpool_limits(limits=2, user_api="blas"):
+        Search(store, recorded, replace(REQUEST, trials=2)).tune()
+    assert seen == {1}
 
 
 def test_interrupted_search_keeps_what_had_its_turns(store, recorded):
