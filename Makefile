@@ -35,7 +35,7 @@ test-long: $(VENV)/ready-dev
 	env -u TESTBED $(BIN)/pytest $(AT_ONCE) -m "long and not hosts"
 
 test-hosts: $(VENV)/ready-dev
-	TESTBED=$${TESTBED:-1} $(BIN)/pytest -m hosts --durations 10
+	TESTBED=$${TESTBED:-1} $(BIN)/pytest --numprocesses 2 -m hosts --durations 10
 
 check: $(VENV)/ready-dev
 	$(BIN)/ruff format --check .

@@ -1,21 +1,19 @@
 """Times of scripts' steps as seen from outside, against a stopwatch put in by hand.
 
 Ten kinds of scripts, in `bench/step_scripts`, each with a stopwatch that it prints. What is seen of
-its steps is held against the stopwatch of the same run, in blocks of 10 steps. What the shim costs
-is measured inside of one run as well, because two starts of one script differ by more: the
-stopwatch takes out what the shim has put into torch, and puts it back, in alternating blocks. A
-kind whose library is missing is named and left out.
+its steps is held against the stopwatch of the same run, in blocks of 10 steps. The stopwatch also
+times all that the shim does in a step: two starts of one script, and neighbouring blocks with and
+without the shim, differ by more than that. A kind whose library is missing is named and left out.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean
 
 from _block import (
     BenchError,
@@ -31,19 +29,15 @@ from _block import (
 from launch.errors import ScriptFailedError, ScriptRefusedError
 from launch.plan import Plan
 from launch.scripts.program import Program
-from launch.scripts.running_script import FinishedRun, RunningScript
+from launch.scripts.running_script import RunningScript
 from probes.hardware import Hardware
 from probes.node import probe
 
 SCRIPTS = Path(__file__).with_name("step_scripts")
 _TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 _LIMIT_S = 600.0
-_BLOCK, _WARMUP_BLOCKS, _SEEN_BLOCKS = 10, 4, 20
-_BLOCK_VARIABLE = "STOPWATCH_BLOCK"
+_BLOCK, _WARMUP_BLOCKS = 10, 4
 _PLAN = Plan(strategy="script", node_batch=1, options={"own_settings": True})
-_INTERRUPTED = 1.5
-"""Laps that take so many times the usual one were interrupted."""
-
 _SEEN_PART, _COST_PART = 0.03, 0.005
 
 
@@ -78,7 +72,9 @@ KINDS = (
 def main() -> int:
     """Measure and show."""
     parser = make_parser(__doc__)
-    parser.add_argument("--blocks", type=positive, default=100, help="with and without shim (100)")
+    parser.add_argument(
+        "--blocks", type=positive, default=20, help="of ten steps, for each script (20)"
+    )
     parser.add_argument("--only", help="name of one kind")
     arguments = parser.parse_args()
     out = Output("script_steps", as_json=arguments.json)
@@ -98,15 +94,16 @@ def main() -> int:
         if kind.is_refused:
             out.say(f"{kind.name}: {_refusal(command, node)}")
             continue
+        seen, cost = _measure(command, node, arguments.blocks)
         found = [
             Result(
                 figure=f"{kind.name}: seen / stopwatch - 1",
-                value=mean_difference(_seen_parts(command, node)),
+                value=mean_difference(seen),
                 required=Required(low=-_SEEN_PART, high=_SEEN_PART),
             ),
             Result(
-                figure=f"{kind.name}: with / without shim - 1",
-                value=mean_difference(_cost_parts(command, node, arguments.blocks)),
+                figure=f"{kind.name}: time in the shim / step",
+                value=mean_difference(cost),
                 required=Required(high=_COST_PART),
             ),
         ]
@@ -115,61 +112,37 @@ def main() -> int:
     return out.conclude(results)
 
 
-def _seen_parts(command: Sequence[str], node: Hardware) -> list[float]:
-    """Give what is seen of steps as a part of the stopwatch's time, less 1, by block."""
-    run, laps = _run(command, node, (_SEEN_BLOCKS + _WARMUP_BLOCKS) * _BLOCK + 1)
-    steps = [step.time_s for step in run.steps]
-    if len(steps) != len(laps):
-        raise BenchError(f"{len(steps)} steps seen and {len(laps)} laps of the stopwatch")
-    # The first steps wait for the permit, which the stopwatch cannot know.
-    begins = range(_WARMUP_BLOCKS * _BLOCK, len(steps), _BLOCK)
-    return [fmean(steps[at : at + _BLOCK]) / fmean(laps[at : at + _BLOCK]) - 1 for at in begins]
+def _measure(
+    command: Sequence[str], node: Hardware, blocks: int
+) -> tuple[list[float], list[float]]:
+    """Give by block what is seen of steps, and what the shim takes, as parts of the stopwatch's.
 
-
-def _cost_parts(command: Sequence[str], node: Hardware, pairs: int) -> list[float]:
-    """Give what the shim costs, as a part of a step, in pairs of neighbouring blocks."""
-    blocks = 2 * pairs + _WARMUP_BLOCKS
-    os.environ[_BLOCK_VARIABLE] = str(_BLOCK)
-    try:
-        _, laps = _run(command, node, blocks * _BLOCK)
-    finally:
-        del os.environ[_BLOCK_VARIABLE]
-    # The first lap of a block holds the switch; that of the first step is not there.
-    means = [_undisturbed(laps[at * _BLOCK : (at + 1) * _BLOCK - 1]) for at in range(blocks)]
-    first_ones, second_ones = means[_WARMUP_BLOCKS::2], means[_WARMUP_BLOCKS + 1 :: 2]
-    # with, without; without, with
-    differences = [
-        (first - second) * (-1) ** at
-        for at, (first, second) in enumerate(zip(first_ones, second_ones, strict=True))
-    ]
-    # By one step for all, not by that of each pair: the mean of ratios of noisy times is above 1.
-    step_s = median(means[_WARMUP_BLOCKS:])
-    return [difference / step_s for difference in differences]
-
-
-def _undisturbed(laps: Sequence[float]) -> float:
-    """Give the mean of laps without those in which another process had the core.
-
-    A lap with a report of the shim stays: that is a part of a millisecond.
+    From the first, 1 is taken away.
     """
-    longest = _INTERRUPTED * median(laps)
-    return fmean(lap for lap in laps if lap <= longest)
-
-
-def _run(command: Sequence[str], node: Hardware, steps: int) -> tuple[FinishedRun, list[float]]:
-    program = Program.parse([*command, str(steps)], cores=node.cpu.usable_cores)
+    program = Program.parse(
+        [*command, str((blocks + _WARMUP_BLOCKS) * _BLOCK + 1)], cores=node.cpu.usable_cores
+    )
     with RunningScript(program, _PLAN, node, folder=SCRIPTS) as script:
         try:
-            run = script.finish(time_limit_s=_LIMIT_S)
+            steps = [step.time_s for step in script.finish(time_limit_s=_LIMIT_S).steps]
         except ScriptFailedError as error:
             raise BenchError(f"{error.reason}\n{error.log_tail}") from error
-        return run, _laps(script.output_tail)
+        laps, shim = (_times_s(script.output_tail, name) for name in ("laps", "shim"))
+    if len(steps) != len(laps) or not any(shim):
+        raise BenchError(f"{len(steps)} steps seen, {len(laps)} laps, {sum(shim)} s in the shim")
+    # The first steps wait for the permit, which the stopwatch cannot know.
+    begins = range(_WARMUP_BLOCKS * _BLOCK, len(steps), _BLOCK)
+    laps_s, steps_s, shim_s = (
+        [fmean(times[at : at + _BLOCK]) for at in begins] for times in (laps, steps, shim)
+    )
+    seen = [step / lap - 1 for step, lap in zip(steps_s, laps_s, strict=True)]
+    return seen, [spent / lap for spent, lap in zip(shim_s, laps_s, strict=True)]
 
 
-def _laps(text: str) -> list[float]:
-    lines = [line for line in text.splitlines() if line.startswith("laps ")]
+def _times_s(text: str, name: str) -> list[float]:
+    lines = [line for line in text.splitlines() if line.startswith(f"{name} ")]
     if len(lines) != 1:
-        raise BenchError(f"{len(lines)} lines of the stopwatch: {text[-500:]}")
+        raise BenchError(f"{len(lines)} lines with {name}: {text[-500:]}")
     return [float(word) for word in lines[0].split()[1:]]
 
 

@@ -1,33 +1,30 @@
 """A stopwatch by hand: a training calls it after each step, and prints the times in the end.
 
-With ``STOPWATCH_BLOCK=10`` in the environment it also takes out what the shim has put into torch,
-and puts it back, in blocks of 10 steps: with, without, without, with.
+It also times what the shim does in each step: all that torch's hooks call, reports included.
 """
 
-import os
 import sys
 import time
 from itertools import pairwise
 
 STEPS = int(sys.argv[1]) if len(sys.argv) > 1 else 40
-_BLOCK = int(os.environ.get("STOPWATCH_BLOCK", "0"))
 _ends = []
-_shim = {}
+_spent_s = []
+_total_s = [0.0]
 
 
 def lap():
     """Note the end of a step."""
+    if not _ends:
+        _time_shim()
     _ends.append(time.perf_counter())
-    if _BLOCK and len(_ends) % _BLOCK == 0:
-        block = len(_ends) // _BLOCK
-        if block % 2:  # odd ones begin the second half of a pair
-            _switch_shim()
+    _spent_s.append(_total_s[0])
 
 
 def show():
-    """Print the time of each step after the first, in seconds."""
-    laps = [after - before for before, after in pairwise(_ends)]
-    print("laps", *(f"{seconds:.7f}" for seconds in laps), flush=True)
+    """Print the time of each step after the first, and the shim's part of it, in seconds."""
+    for name, times_s in (("laps", _ends), ("shim", _spent_s)):
+        print(name, *(f"{after - before:.7f}" for before, after in pairwise(times_s)), flush=True)
 
 
 def model(width=1024):
@@ -50,25 +47,22 @@ def loader(batch=32, batches=None, workers=0):
     return torch.utils.data.DataLoader(data, batch_size=batch, num_workers=workers)
 
 
-def _switch_shim():
-    """Take out what the shim has put into torch, or put it back."""
-    import torch
+def _time_shim():
+    """Time all that the shim's hooks call from now on."""
     from torch.optim import optimizer
-    from torch.utils.data import dataloader
 
-    hooks = optimizer._global_optimizer_post_hooks
-    names = [
-        (torch.Tensor, "backward"),
-        (dataloader._BaseDataLoaderIter, "__next__"),
-        (dataloader.DataLoader, "__iter__"),
-    ]
-    if _shim:
-        hooks.update(_shim.pop("hooks"))
-        for place, name in names:
-            setattr(place, name, _shim.pop(name))
-        return
-    _shim["hooks"] = dict(hooks)
-    hooks.clear()
-    for place, name in names:
-        _shim[name] = getattr(place, name)
-        setattr(place, name, _shim[name].__wrapped__)
+    for hook in optimizer._global_optimizer_post_hooks.values():
+        for cell in hook.__closure__ or ():
+            process = cell.cell_contents
+            for name in ("on_step", "on_fetch", "on_loader", "on_backward"):
+                if hasattr(process, name):
+                    setattr(process, name, _timed(getattr(process, name)))
+
+
+def _timed(call):
+    def call_and_time(*args):
+        began = time.perf_counter()
+        call(*args)
+        _total_s[0] += time.perf_counter() - began
+
+    return call_and_time

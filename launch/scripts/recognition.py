@@ -50,7 +50,7 @@ class OptimizerEvent:
     """Calls of ``backward``."""
 
     loss: float | None = None
-    """Mean of what ``backward`` was called on; at the end of a turn only on a GPU."""
+    """Mean of what ``backward`` was called on: of the first events alone, on a GPU of less."""
 
     begins_epoch: bool = False
     """Whether a data loader was started."""
@@ -93,7 +93,6 @@ class RecognisedSteps:
     """Over all ranks; ``None`` where no data loader was seen."""
 
     backwards_per_step: int = 1
-    loss: float | None = None
 
     @property
     def whole_samples(self) -> int | None:
@@ -181,7 +180,6 @@ def recognise(
         ranks=ranks,
         samples_per_step=samples * ranks if batches and None not in sizes else None,
         backwards_per_step=median_low([sum(e.backwards for e in step) for step in whole]),
-        loss=events[-1].loss,
     )
 
 

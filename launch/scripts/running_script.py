@@ -66,9 +66,6 @@ class StepSeen:
     input_s: float | None = None
     """Part in which the slowest rank waited for its data loaders."""
 
-    loss: float | None = None
-    """What ``backward`` was called on; ``None`` where it was not seen."""
-
     has_other_work: bool = False
     """Whether a validation was read, or an epoch begun, since the step before."""
 
@@ -382,7 +379,6 @@ class RunningScript:
                     time_s=mean_s if is_async else sum(e.time_s for e in own),
                     samples=sum(known) if known and len(known) == len(sizes) else None,
                     input_s=sum(e.input_s for e in own),
-                    loss=own[-1].loss,
                     has_other_work=any(
                         e.begins_epoch or len(e.trained) < len(e.fetches) for e in own
                     ),

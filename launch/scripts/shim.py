@@ -33,7 +33,12 @@ _INSTALLED = "_ddlplan_installed"
 LOST_CONNECTION = 77
 """Exit code of a process whose connection the script has closed."""
 
-_FLUSH_S, _LAUNCHED_FLUSH_S = 0.2, 1.0
+_FLUSH_S = 1.0
+"""Between two reports of a process that does not wait: each wakes who reads it."""
+
+_FIRST_LOSSES = 3
+"""Steps of optimizers whose losses are told: to read more of them takes time."""
+
 _GIVE_UP_S = 5.0
 """Time that a launched script waits at most until its report is taken."""
 _MANY_BATCHES = 256
@@ -56,12 +61,13 @@ class _WatchedProcess:
         self.socket: Any = None
         self.inode = 0
         self.unread = b""
-        self.optimizers: Any = weakref.WeakKeyDictionary()
-        self.loaders: Any = weakref.WeakKeyDictionary()
-        self.sources: Any = weakref.WeakKeyDictionary()
+        self.optimizers: Any = _ById()
+        self.loaders: Any = _ById()
+        self.sources: Any = _ById()
         self.seen_optimizers = self.seen_loaders = 0
         self.news: list[dict[str, Any]] = []
         self.events: list[list[Any]] = []
+        self.losses_left = _FIRST_LOSSES
         self.fetches: dict[tuple[int, int | None, int], int] = {}
         self.input_s = 0.0
         self.backwards = 0
@@ -73,25 +79,23 @@ class _WatchedProcess:
         self.has_told_rest = self.is_lost = False
         self.last_s = self.flushed_s = time.perf_counter()
 
-    def check_pid(self) -> None:
-        """Begin anew in a process that was forked."""
-        if self.pid != os.getpid():
-            self.lock = threading.RLock()
-            if self.socket is not None:
-                self.socket.close()
-            self.begin()
+    def begin_anew(self) -> None:
+        """Forget what a process has done from which this one was forked."""
+        self.lock = threading.RLock()
+        if self.socket is not None:
+            self.socket.close()
+        self.begin()
 
     def on_step(self, optimizer: Any) -> None:
         """Note a step of an optimizer; wait where it was the last of a turn."""
-        self.check_pid()
         if self.is_lost:
             return
         with self.lock:
-            number = self.optimizers.get(optimizer)
+            number = self.optimizers.numbers.get(id(optimizer))
             if number is None:
                 number = self.seen_optimizers  # not their number now: some may be gone
                 self.seen_optimizers += 1
-                self.optimizers[optimizer] = number
+                self.optimizers.put(optimizer, number)
                 self.news.append({"optimizer": number, "name": type(optimizer).__name__})
             self.untold = 0
             if self.socket is None:
@@ -107,37 +111,41 @@ class _WatchedProcess:
             if is_last:
                 self.send({"waits": True})
                 self.wait()
-            elif now - self.flushed_s > (_LAUNCHED_FLUSH_S if self.runs_on else _FLUSH_S):
+            elif now - self.flushed_s > _FLUSH_S:
                 self.send({})
 
     def note(self, number: int, now: float) -> None:
-        """Add an event; its loss stays a tensor until it is sent."""
-        fetches = [[*key, count] for key, count in self.fetches.items()]
+        """Add an event; what it holds is put into a report only when that is sent."""
         self.events.append(
             [
                 number,
                 now - self.last_s,
                 self.input_s,
-                fetches,
+                self.fetches,
                 self.backwards,
                 self.losses,
                 self.begins_epoch,
             ]
         )
         self.last_s = now
-        self.fetches, self.losses = {}, []
+        self.fetches = {}
         self.input_s, self.backwards, self.begins_epoch = 0.0, 0, 0
+        if self.losses_left:
+            self.losses = []
+            self.losses_left -= 1
 
     def on_fetch(self, iterator: Any, batch: Any, waited_s: float) -> None:
         """Note a batch that was read in this process."""
-        self.check_pid()
-        loader, expected = self.sources.get(iterator, (-1, None))
-        size = _size(batch, expected)
+        loader, expected = self.sources.numbers.get(id(iterator), (-1, None))
+        first = batch[0] if isinstance(batch, (list, tuple)) and batch else batch
+        shape = getattr(first, "shape", None)
+        is_usual = shape and shape[0] == expected  # pairs of whole batches, mostly
+        size = expected if is_usual else _size(batch, expected)
         torch = sys.modules.get("torch")
         key = (loader, size, int(torch is None or torch.is_grad_enabled()))
         self.fetches[key] = self.fetches.get(key, 0) + 1
         self.input_s += waited_s
-        if key[2] and not self.optimizers:
+        if not self.seen_optimizers and key[2]:
             self.untold += 1
             if self.untold == _MANY_BATCHES:
                 self.connect()
@@ -145,22 +153,21 @@ class _WatchedProcess:
 
     def on_loader(self, loader: Any, iterator: Any) -> None:
         """Note that a data loader was started."""
-        self.check_pid()
-        number = self.loaders.get(loader)
+        number = self.loaders.numbers.get(id(loader))
         if number is None:
             number = self.seen_loaders
             self.seen_loaders += 1
-            self.loaders[loader] = number
+            self.loaders.put(loader, number)
             self.news.append(
                 {"loader": number, "workers": loader.num_workers, "batch": loader.batch_size}
             )
-        self.sources[iterator] = (number, loader.batch_size)
+        self.sources.put(iterator, (number, loader.batch_size))
         self.begins_epoch = 1
 
     def on_backward(self, loss: Any) -> None:
         """Note a loss, without what it was computed from."""
         self.backwards += 1
-        if loss.numel() == 1 and not self.runs_on:
+        if self.losses_left and not self.runs_on and loss.numel() == 1:
             self.losses.append(loss.detach())
 
     def connect(self) -> None:
@@ -206,6 +213,7 @@ class _WatchedProcess:
             for event in events:
                 event[5] = []  # to read them would wait for the GPU
         for event in events:
+            event[3] = [[*key, count] for key, count in event[3].items()]
             values = [float(loss) for loss in event[5]]
             event[5] = sum(values) / len(values) if values else None
         self.write({"news": news, "events": events, **report})
@@ -241,6 +249,25 @@ class _WatchedProcess:
         turn = json.loads(line.decode())
         self.left, self.boundary = turn["steps"], turn["boundary"]
         self.last_s = time.perf_counter()
+
+
+class _ById:
+    """What is known of objects, by their `id`, until they are gone.
+
+    A WeakKeyDictionary makes an object for each look at it.
+    """
+
+    def __init__(self) -> None:
+        self.numbers: dict[int, Any] = {}
+        self.references: dict[int, Any] = {}
+
+    def put(self, key: Any, number: Any) -> None:
+        at = id(key)
+
+        def forget(_reference: Any) -> None:
+            del self.numbers[at], self.references[at]
+
+        self.numbers[at], self.references[at] = number, weakref.ref(key, forget)
 
 
 def _synchronise() -> None:
@@ -391,6 +418,7 @@ def _watch_actions(settings: dict[str, Any]) -> dict[str, list[Any]]:
     if "address" not in settings:
         return {}
     process = _WatchedProcess(settings)
+    os.register_at_fork(after_in_child=process.begin_anew)
 
     def watch_optimizers(module: Any) -> None:
         def step_hook(optimizer: Any, _args: Any, _kwargs: Any) -> None:
