@@ -8,7 +8,8 @@ import os
 import secrets
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from launch.scripts.recognition import Fetch, OptimizerEvent, SeenLoader
@@ -93,7 +94,7 @@ class Rank:
             else:
                 loader = SeenLoader(workers=new["workers"], batch=new["batch"])
                 self.loaders[new["loader"]] = loader
-        events = [_event(values) for values in document["events"]]
+        events = _events(document["events"])
         self.steps_s += sum(event.time_s for event in events[0 if self._has_stepped else 1 :])
         self._has_stepped = self._has_stepped or bool(events)
         self.events += events
@@ -161,17 +162,29 @@ class RankChannel:
         self._all.append(Rank(connection))
 
 
-def _event(values: list[Any]) -> OptimizerEvent:
-    optimizer, time_s, input_s, fetches, backwards, loss, begins = values
-    return OptimizerEvent(
-        optimizer=optimizer,
-        time_s=time_s,
-        input_s=input_s,
-        fetches=tuple(
-            Fetch(loader=loader, size=size, is_training=bool(trains), count=count)
-            for loader, size, trains, count in fetches
-        ),
-        backwards=backwards,
-        loss=loss,
-        begins_epoch=bool(begins),
-    )
+def _events(told: Sequence[list[Any]]) -> list[OptimizerEvent]:
+    """Make the events of a report: of one like the last of its optimizer, only times are told."""
+    last: dict[int, OptimizerEvent] = {}
+    made: list[OptimizerEvent] = []
+    for optimizer, time_ns, input_ns, *rest in told:
+        if rest:
+            fetches, backwards, begins_epoch, loss = rest
+            event = OptimizerEvent(
+                optimizer=optimizer,
+                time_s=time_ns / 1e9,
+                input_s=input_ns / 1e9,
+                fetches=tuple(
+                    Fetch(loader=loader, size=size, is_training=bool(trains), count=count)
+                    for loader, size, trains, count in fetches
+                ),
+                backwards=backwards,
+                loss=loss,
+                begins_epoch=bool(begins_epoch),
+            )
+        else:
+            event = replace(
+                last[optimizer], time_s=time_ns / 1e9, input_s=input_ns / 1e9, loss=None
+            )
+        last[optimizer] = event
+        made.append(event)
+    return made

@@ -33,7 +33,7 @@ _INSTALLED = "_ddlplan_installed"
 LOST_CONNECTION = 77
 """Exit code of a process whose connection the script has closed."""
 
-_FLUSH_S = 1.0
+_FLUSH_NS = 1_000_000_000
 """Between two reports of a process that does not wait: each wakes who reads it."""
 
 _FIRST_LOSSES = 3
@@ -66,10 +66,10 @@ class _WatchedProcess:
         self.sources: Any = _ById()
         self.seen_optimizers = self.seen_loaders = 0
         self.news: list[dict[str, Any]] = []
-        self.events: list[list[Any]] = []
+        self.events: list[tuple[Any, ...]] = []
         self.losses_left = _FIRST_LOSSES
         self.fetches: dict[tuple[int, int | None, int], int] = {}
-        self.input_s = 0.0
+        self.input_ns = 0
         self.backwards = 0
         self.losses: list[Any] = []
         self.begins_epoch = 0
@@ -77,7 +77,7 @@ class _WatchedProcess:
         self.left = 0
         self.boundary = -1
         self.has_told_rest = self.is_lost = False
-        self.last_s = self.flushed_s = time.perf_counter()
+        self.last_ns = self.flushed_ns = time.perf_counter_ns()
 
     def begin_anew(self) -> None:
         """Forget what a process has done from which this one was forked."""
@@ -104,37 +104,28 @@ class _WatchedProcess:
             is_last = counts and self.left <= 1 and not self.runs_on
             if is_last:
                 _synchronise()
-            now = time.perf_counter()
-            self.note(number, now)
+            now_ns = time.perf_counter_ns()
+            self.note(number, now_ns)
             if counts:
                 self.left -= 1
             if is_last:
                 self.send({"waits": True})
                 self.wait()
-            elif now - self.flushed_s > _FLUSH_S:
+            elif now_ns - self.flushed_ns > _FLUSH_NS:
                 self.send({})
 
-    def note(self, number: int, now: float) -> None:
+    def note(self, number: int, now_ns: int) -> None:
         """Add an event; what it holds is put into a report only when that is sent."""
-        self.events.append(
-            [
-                number,
-                now - self.last_s,
-                self.input_s,
-                self.fetches,
-                self.backwards,
-                self.losses,
-                self.begins_epoch,
-            ]
-        )
-        self.last_s = now
+        what = (number, self.fetches, self.backwards, self.begins_epoch)
+        self.events.append((now_ns - self.last_ns, self.input_ns, what, self.losses))
+        self.last_ns = now_ns
         self.fetches = {}
-        self.input_s, self.backwards, self.begins_epoch = 0.0, 0, 0
+        self.input_ns = self.backwards = self.begins_epoch = 0
         if self.losses_left:
             self.losses = []
             self.losses_left -= 1
 
-    def on_fetch(self, iterator: Any, batch: Any, waited_s: float) -> None:
+    def on_fetch(self, iterator: Any, batch: Any, waited_ns: int) -> None:
         """Note a batch that was read in this process."""
         loader, expected = self.sources.numbers.get(id(iterator), (-1, None))
         first = batch[0] if isinstance(batch, (list, tuple)) and batch else batch
@@ -144,7 +135,7 @@ class _WatchedProcess:
         torch = sys.modules.get("torch")
         key = (loader, size, int(torch is None or torch.is_grad_enabled()))
         self.fetches[key] = self.fetches.get(key, 0) + 1
-        self.input_s += waited_s
+        self.input_ns += waited_ns
         if not self.seen_optimizers and key[2]:
             self.untold += 1
             if self.untold == _MANY_BATCHES:
@@ -203,21 +194,27 @@ class _WatchedProcess:
         """Send what is left at the end of this process."""
         if self.pid == os.getpid() and not self.has_told_rest and self.is_open():
             self.has_told_rest = True
-            self.send({"rest_s": time.perf_counter() - self.last_s})
+            self.send({"rest_s": (time.perf_counter_ns() - self.last_ns) / 1e9})
 
     def send(self, report: dict[str, Any]) -> None:
         """Send what has happened since the last report."""
         events, self.events = self.events, []
         news, self.news = self.news, []
-        if _uses_gpu() and "waits" not in report:
-            for event in events:
-                event[5] = []  # to read them would wait for the GPU
-        for event in events:
-            event[3] = [[*key, count] for key, count in event[3].items()]
-            values = [float(loss) for loss in event[5]]
-            event[5] = sum(values) / len(values) if values else None
-        self.write({"news": news, "events": events, **report})
-        self.flushed_s = time.perf_counter()
+        reads_losses = "waits" in report or not _uses_gpu()  # to read them would wait for the GPU
+        told: list[tuple[Any, ...]] = []
+        last: dict[int, tuple[Any, ...]] = {}
+        for time_ns, input_ns, what, losses in events:
+            number, fetches, backwards, begins_epoch = what
+            if last.get(number) == what and not losses:  # as most are
+                told.append((number, time_ns, input_ns))
+                continue
+            last[number] = what
+            values = [float(loss) for loss in losses] if reads_losses else []
+            loss = sum(values) / len(values) if values else None
+            read = [(*key, count) for key, count in fetches.items()]
+            told.append((number, time_ns, input_ns, read, backwards, begins_epoch, loss))
+        self.write({"news": news, "events": told, **report})
+        self.flushed_ns = time.perf_counter_ns()
 
     def write(self, document: dict[str, Any]) -> None:
         """Write a line. A script that closes all its files has closed ours as well."""
@@ -248,7 +245,7 @@ class _WatchedProcess:
         line, _, self.unread = self.unread.partition(b"\n")
         turn = json.loads(line.decode())
         self.left, self.boundary = turn["steps"], turn["boundary"]
-        self.last_s = time.perf_counter()
+        self.last_ns = time.perf_counter_ns()
 
 
 class _ById:
@@ -436,9 +433,9 @@ def _watch_actions(settings: dict[str, Any]) -> dict[str, list[Any]]:
 
         @functools.wraps(fetch)
         def fetch_and_note(self: Any) -> Any:
-            began = time.perf_counter()
+            began_ns = time.perf_counter_ns()
             batch = fetch(self)
-            process.on_fetch(self, batch, time.perf_counter() - began)
+            process.on_fetch(self, batch, time.perf_counter_ns() - began_ns)
             return batch
 
         @functools.wraps(start)
