@@ -22,7 +22,7 @@ _VALUE_OPTIONS = ("-W", "-X", "--check-hash-based-pycs")
 """Options of Python that take the next word."""
 
 _TORCHRUN_MODULES = ("torch.distributed.run", "torch.distributed.launch")
-_TORCHRUN_FLAGS = (
+TORCHRUN_FLAGS = (
     *("--standalone", "--run-path", "--run_path", "--use-env", "--use_env"),
     *("--virtual-local-rank", "--virtual_local_rank"),
 )
@@ -274,7 +274,7 @@ def _torchrun_place(words: Sequence[str], number: int) -> _ProgramPlace:
             is_module = True
         elif word in ("--no-python", "--no_python"):
             raise ScriptError(f"torchrun {word}: leave it out, and name the Python file")
-        elif word not in _TORCHRUN_FLAGS and "=" not in word:
+        elif word not in TORCHRUN_FLAGS and "=" not in word:
             number += 1
         number += 1
     if number >= len(words):

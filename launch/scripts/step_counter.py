@@ -100,10 +100,16 @@ class StepCounter:
         os.close(self._wake)
         self._channel.close()
 
-    def result(self) -> CountedSteps | None:
-        """Give what was counted, after the block; ``None`` where the steps cannot be told."""
+    def result(self, processes: int | None = None) -> CountedSteps | None:
+        """Give what was counted, after the block; ``None`` where the steps cannot be told.
+
+        Args:
+            processes: That train on this machine; ``None``: all.
+        """
         ranks = [rank for rank in self._channel.ranks if rank in self._tallies]
-        if self._is_lost or not ranks or len(ranks) != max(rank.world for rank in ranks):
+        if self._is_lost or not ranks:
+            return None
+        if len(ranks) != (processes or max(rank.world for rank in ranks)):
             return None
         first = self._tallies[ranks[0]]
         if not first.counted:

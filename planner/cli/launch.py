@@ -34,7 +34,10 @@ from planner.errors import UsageError
 from planner.records.job_record import JobKind
 from planner.report.output import start_output
 
-_FOR_SCRIPTS = ("command", "plan", "allow_stale", "dry_run", "db", "json")
+_FOR_SCRIPTS = (
+    *("command", "plan", "allow_stale", "dry_run", "db", "json"),
+    *("hosts", "ssh_config"),
+)
 """Options that a script may have too."""
 
 
@@ -175,6 +178,18 @@ def launch(
     out = start_output("launch", as_json=json)
     if command:
         check_options(context, _FOR_SCRIPTS)
+        if hosts is not None:
+            found = find_hosts(hosts, ssh_config, None, allow_root=False)
+            if plan is not None:
+                raise UsageError(
+                    "--plan and --hosts: each host has a plan of its own: leave it out"
+                )
+            from planner.commands.scripts.launch_hosts import launch as launch_on_hosts
+
+            launch_on_hosts(command, found, db, out, allow_stale=allow_stale, dry_run=dry_run)
+            return
+        if ssh_config is not None:
+            raise UsageError("--ssh-config and no --hosts: name the hosts, or leave it out")
         from planner.commands.scripts.launch import launch as launch_script
 
         launch_script(command, db, out, plan_id=plan, allow_stale=allow_stale, dry_run=dry_run)

@@ -164,6 +164,11 @@ def tune(
     """Search for the fastest way to train a use case, or to run a script as it is."""
     out = start_output("tune", as_json=json)
     if command:
+        if hosts is not None:
+            raise UsageError(
+                "--hosts and a command after --: tune on each host, with one database (--db URL, "
+                "or plans export and plans import), then launch --hosts"
+            )
         check_options(context, _FOR_SCRIPTS)
         _tune_script(
             make_program(command, choices, batch_size=batch_size, is_python=not no_python),

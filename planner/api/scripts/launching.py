@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import os
 import platform
 import signal
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from launch.errors import InvalidPlanError
-from launch.reports import EpochDone, Report, Warned
+from launch.reports import Report, Warned
 from launch.scripts.environment import ScriptStart, make_start, placeholder_values
 from launch.scripts.program import Program
 from launch.scripts.step_counter import CountedSteps, StepCounter
@@ -23,11 +20,11 @@ from launch.system.process_end import explain_exit
 from launch.system.process_identity import ProcessIdentity
 from launch.workload import Workload
 from planner.api.launching import TrainingRecorded
+from planner.api.scripts.recording import begin_row, end_row, heartbeat, rate_of, whole_epoch
 from planner.errors import (
     CancelledError,
     NoDatabaseError,
     NoPlanError,
-    PlannerError,
     StalePlanError,
     TrainingFailedError,
     UsageError,
@@ -44,9 +41,6 @@ from planner.store import Store
 from planner.trials.reports import Listener, ignore
 from probes.hardware import Hardware
 from probes.node import probe
-
-_BEAT_S = 10.0
-"""Between two signs of life in the database."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +76,7 @@ class ScriptRun:
     def samples_per_s(self) -> float | None:
         """Rate of its steps."""
         batch = self.prepared.stored.plan.node_batch
-        return None if self.counted is None else _rate(self.counted, batch)
+        return None if self.counted is None else rate_of(self.counted, batch)
 
 
 def prepare_script(
@@ -108,7 +102,7 @@ def prepare_script(
         ScriptError: The command names something that is not there.
     """
     name, node, software = script_name(command), probe(quick=True), current_software()
-    remedy = _suggest_tune(name, db)
+    remedy = suggest_tune(name, db)
     try:
         with Store.open(db, create=False) as store:
             stored = _find(store, name, node, software, plan_id)
@@ -116,21 +110,9 @@ def prepare_script(
         raise NoPlanError(f"no plan for {name} in {db}: run {remedy}") from error
     if stored is None:
         raise NoPlanError(f"no plan for {name} on {node.node}: run {remedy}")
-    plan = stored.plan
-    if plan.strategy != STRATEGY:
-        raise InvalidPlanError(
-            f"plan {stored.id} is for {stored.use_case}, which is no script: choose another"
-        )
-    reasons = stale_reasons(stored, fingerprint=node.fingerprint(), software=software)
-    if reasons and not allow_stale:
-        raise StalePlanError(
-            f"plan {stored.id} is stale, {', '.join(reasons)}: run {remedy}, or pass --allow-stale"
-        )
-    check_script_plan(plan)
     program = Program(arguments=tuple(command))
-    values = placeholder_values(program, plan)
-    if missing := [one for one in program.placeholders if one not in values]:
-        raise UsageError(f"plan {stored.id} has no value for {{{missing[0]}}}: run {remedy}")
+    reasons = check_found(stored, program, node, remedy=remedy, allow_stale=allow_stale)
+    plan = stored.plan
     start = make_start(program, plan, node)
     program.check(start.command, Path.cwd(), os.environ.get("PATH"))
     return PreparedScript(
@@ -138,9 +120,37 @@ def prepare_script(
         program=program,
         node=node,
         start=start,
-        reasons=tuple(reasons),
+        reasons=reasons,
         changed=tuple(_changed_since(start.command, stored.created_at)),
     )
+
+
+def check_found(
+    stored: StoredPlan, program: Program, node: Hardware, *, remedy: str, allow_stale: bool
+) -> tuple[str, ...]:
+    """Check that a stored plan can run a program on a node; give why it is stale, if it is.
+
+    Raises:
+        StalePlanError: It is, and the user does not allow that.
+        InvalidPlanError: It is no plan of a script.
+        UsageError: It has no value for a placeholder.
+    """
+    plan = stored.plan
+    if plan.strategy != STRATEGY:
+        raise InvalidPlanError(
+            f"plan {stored.id} is for {stored.use_case}, which is no script: choose another"
+        )
+    software = current_software()
+    reasons = stale_reasons(stored, fingerprint=node.fingerprint(), software=software)
+    if reasons and not allow_stale:
+        raise StalePlanError(
+            f"plan {stored.id} is stale, {', '.join(reasons)}: run {remedy}, or pass --allow-stale"
+        )
+    check_script_plan(plan)
+    values = placeholder_values(program, plan)
+    if missing := [one for one in program.placeholders if one not in values]:
+        raise UsageError(f"plan {stored.id} has no value for {{{missing[0]}}}: run {remedy}")
+    return tuple(reasons)
 
 
 def launch_script(
@@ -179,7 +189,7 @@ def launch_script(
     began = time.monotonic()
     state, message, counted = TrainingStatus.FAILED, "it cannot be started", None
     try:
-        with _heartbeat(training_id, db):
+        with heartbeat(training_id, db):
             code, counted = _run(prepared, keeps_stdout=keeps_stdout)
         if code == 0:
             state, message = TrainingStatus.DONE, ""
@@ -196,8 +206,8 @@ def launch_script(
         message = f"{prepared.start.command[0]}: {error.strerror}"
         raise TrainingFailedError(message) from error
     finally:
-        done = None if counted is None else _epoch(counted, prepared.stored.plan.node_batch)
-        _end_row(training_id, db, listener, state, message or None, counted, done)
+        done = None if counted is None else whole_epoch(counted, prepared.stored.plan.node_batch)
+        end_row(training_id, db, listener, state, message or None, counted, done)
     return ScriptRun(
         prepared=prepared,
         elapsed_s=time.monotonic() - began,
@@ -222,46 +232,7 @@ def _run(prepared: PreparedScript, *, keeps_stdout: bool) -> tuple[int, CountedS
     return code, counter.result()
 
 
-@contextmanager
-def _heartbeat(training_id: int | None, db: str) -> Iterator[None]:
-    """Let other machines know, while the block runs, that the training does."""
-    is_over = threading.Event()
-
-    def beat() -> None:
-        # The main thread sleeps in calls that a signal has to wake it from.
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        while training_id is not None and not is_over.wait(_BEAT_S):
-            with suppress(PlannerError), Store.open(db, create=False) as store:
-                store.trainings.update(training_id)
-
-    thread = threading.Thread(target=beat, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        is_over.set()
-        thread.join()
-
-
-def _rate(counted: CountedSteps, batch: int) -> float:
-    return counted.counted * batch / counted.time_s
-
-
-def _epoch(counted: CountedSteps, batch: int) -> EpochDone:
-    """Give the whole run as the one epoch that a run of a script has on record."""
-    return EpochDone(
-        epoch=1,
-        train_loss=math.nan,
-        validation_loss=None,
-        metrics={},
-        samples=counted.counted * batch,
-        train_time_s=counted.time_s,
-        validation_time_s=0.0,
-        throughput_samples_per_s=_rate(counted, batch),
-    )
-
-
-def _suggest_tune(name: str, db: str) -> str:
+def suggest_tune(name: str, db: str) -> str:
     """Give the command that finds a plan."""
     return suggest_command("tune", Workload(use_case=name), db=db, hosts=Hosts.this_machine())
 
@@ -301,29 +272,4 @@ def _begin_row(prepared: PreparedScript, db: str, listener: Listener) -> int | N
         process=ProcessIdentity.of(),
         heartbeat_at=utc_now(),
     )
-    try:
-        with Store.open(db, create=False) as store:
-            return store.trainings.add(record).id
-    except PlannerError as error:
-        listener(Warned(message=f"this training is not recorded: {error}"))
-        return None
-
-
-def _end_row(
-    training_id: int | None,
-    db: str,
-    listener: Listener,
-    state: TrainingStatus,
-    error: str | None,
-    counted: CountedSteps | None,
-    done: EpochDone | None,
-) -> None:
-    if training_id is None:
-        return
-    try:
-        with Store.open(db, create=False) as store:
-            if counted is not None and done is not None:
-                store.trainings.update(training_id, epochs_done=(done,), steps=counted.made)
-            store.trainings.end(training_id, state, error=error)
-    except PlannerError as problem:
-        listener(Warned(message=f"this training is not fully recorded: {problem}"))
+    return begin_row(record, db, listener)

@@ -1,0 +1,66 @@
+"""Torchrun on several hosts: which commands can be told of the other hosts, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from launch.errors import ScriptError
+from launch.scripts.program import TORCHRUN_FLAGS
+
+_MODULE_OPTIONS = ("-m", "--module")
+_MODULE = ("-m", "torch.distributed.run")
+_OWN_NODES = ("--standalone", "--nnodes", "--node-rank", "--master-addr", "--master-port")
+_RENDEZVOUS = "--rdzv"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TorchrunNodes:
+    """What the torchrun of one host has to know of all of them."""
+
+    count: int
+    rank: int
+    master_address: str
+    """Of the first host."""
+
+    def add_to(self, words: Sequence[str], port: object) -> tuple[str, ...]:
+        """Give a command with these options, in front of torchrun's others."""
+        address = self.master_address
+        address = f"[{address}]" if ":" in address else address
+        at = _options_begin(words)
+        options = (
+            *("--nnodes", str(self.count), "--node-rank", str(self.rank)),
+            *("--master-addr", address, "--master-port", str(port)),
+        )
+        return (*words[:at], *options, *words[at:])
+
+
+def check_torchrun(words: Sequence[str]) -> None:
+    """Check that a command begins with a torchrun that can be told of other hosts.
+
+    Raises:
+        ScriptError: It does not, or names hosts by itself.
+    """
+    at = _options_begin(words)
+    while at < len(words) and words[at].startswith("-"):
+        option = words[at].partition("=")[0].replace("_", "-")
+        if option in _OWN_NODES or option.startswith(_RENDEZVOUS):
+            raise ScriptError(
+                f"{words[at]} and --hosts: ddlplan tells each torchrun where the others are: "
+                "leave it out, in tune too"
+            )
+        is_alone = option in (*_MODULE_OPTIONS, *TORCHRUN_FLAGS) or "=" in words[at]
+        at += 1 if is_alone else 2
+
+
+def _options_begin(words: Sequence[str]) -> int:
+    """Find where torchrun's options begin."""
+    if Path(words[0]).name == "torchrun":
+        return 1
+    if Path(words[0]).name.startswith("python") and tuple(words[1:3]) == _MODULE:
+        return 3
+    raise ScriptError(
+        f"program {words[0]!r} and --hosts: only torchrun can be told of processes on other "
+        "hosts: begin the command with torchrun"
+    )

@@ -1,0 +1,365 @@
+"""Launch of a torchrun script on several hosts, each with its own stored plan."""
+
+from __future__ import annotations
+
+import os
+import platform
+import secrets
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from launch.errors import HostUnreachableError
+from launch.hosts.findings import CheckedHosts
+from launch.hosts.ssh import write_ssh_config
+from launch.mpi.command import uses_srun
+from launch.mpi.settings import MpiSettings
+from launch.plan import Setting
+from launch.reports import Report, Warned
+from launch.scripts.environment import PATCH_PREFIX, PATCHES, placeholder_values
+from launch.scripts.host_part import HostPartRequest, PartReady
+from launch.scripts.program import PROCESSES, THREADS, WORKERS, Program
+from launch.scripts.step_counter import CountedSteps
+from launch.scripts.torchrun_nodes import TorchrunNodes, check_torchrun
+from launch.system.process_end import explain_exit
+from launch.system.process_identity import ProcessIdentity
+from planner.api.launching import TrainingRecorded
+from planner.api.scripts.launching import check_found, suggest_tune
+from planner.api.scripts.recording import begin_row, end_row, heartbeat, rate_of, whole_epoch
+from planner.cancellation import Cancellation
+from planner.errors import (
+    CancelledError,
+    NoDatabaseError,
+    NoPlanError,
+    StalePlanError,
+    TrainingFailedError,
+    UsageError,
+)
+from planner.jobs.hosts import Hosts
+from planner.jobs.mpi_run import temporary_run_directory
+from planner.plans.software import current_software
+from planner.plans.stored_plan import StoredPlan, utc_now
+from planner.records.training_record import TrainingHost, TrainingRecord, TrainingStatus
+from planner.scripts.host_parts import PartsEnd, PartStart, ScriptParts
+from planner.scripts.naming import STEP_REGEX, WHOLE_RUNS, script_name
+from planner.store import Store
+from planner.trials.reports import Listener, ignore
+from probes.hardware import Hardware
+
+_FORWARDED = ("NCCL_", "GLOO_", "TORCH_", "TP_")
+"""Beginnings of the names of variables that the user has here for all hosts."""
+
+_OF_HOSTS = (
+    *(PROCESSES, THREADS, WORKERS),
+    *(f"{PATCH_PREFIX}{name}" for name in PATCHES["loader"]),
+)
+"""What may differ between hosts: how fast each is, and not what it computes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostScript:
+    """What runs on one host."""
+
+    host: str
+    stored: StoredPlan
+    reasons: tuple[str, ...]
+    """Why the plan is stale; used all the same."""
+
+    command: tuple[str, ...]
+    ready: PartReady
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedHosts(Report):
+    """A script that can start on all its hosts."""
+
+    name: str
+    hosts: tuple[HostScript, ...]
+    """By rank."""
+
+    parts: ScriptParts
+
+    @property
+    def batch(self) -> int:
+        """Samples of a step on all hosts."""
+        return sum(one.stored.plan.node_batch for one in self.hosts)
+
+    @property
+    def bound_samples_per_s(self) -> float:
+        """Rate at which the slowest host lets all go on, without the network."""
+        return self.batch / max(
+            one.stored.plan.node_batch / one.stored.throughput_samples_per_s.median
+            for one in self.hosts
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostsRun:
+    """A script that came to its end on all hosts."""
+
+    elapsed_s: float
+    training_id: int | None
+    """Of its row in the database; ``None`` where that could not be written."""
+
+    counted: CountedSteps | None
+    """On the first host; ``None`` where its steps cannot be told."""
+
+
+@contextmanager
+def open_hosts(
+    command: Sequence[str],
+    hosts: Hosts,
+    *,
+    db: str = "planner.db",
+    allow_stale: bool = False,
+    listener: Listener = ignore,
+    cancellation: Cancellation | None = None,
+) -> Iterator[PreparedHosts]:
+    """Find the plan of each host, and let a program of ours wait there; the block's end ends it.
+
+    Args:
+        command: As it was tuned: with its placeholders. It begins with torchrun.
+        hosts: Where.
+        db: Database with the plans.
+        allow_stale: Use plans of other hardware or software.
+        listener: Receives what is going on.
+        cancellation: Ends the checks.
+
+    Raises:
+        NoPlanError: There is none for a host; the message names the command that finds one.
+        StalePlanError: One was made on other hardware or software.
+        UsageError: The plans would train different things on the hosts.
+        ScriptError: The command is no torchrun, or names something that a host does not have.
+        HostUnreachableError: A host failed its checks.
+    """
+    check_torchrun(command)
+    name, program = script_name(command), Program(arguments=tuple(command))
+    cancellation = cancellation or Cancellation()
+    for note in hosts.notes:
+        listener(Warned(message=note))
+    remedy = suggest_tune(name, db)
+    try:
+        with Store.open(db, create=False) as store:  # first: without plans no host is asked
+            checked = hosts.check_good(listener, cancellation)
+            nodes = {host.name: _hardware(checked, host.name) for host in checked.ranked}
+            found = _find_plans(store, name, program, nodes, remedy, allow_stale=allow_stale)
+    except NoDatabaseError as error:
+        raise NoPlanError(f"no plan for {name} in {db}: run {remedy}") from error
+    _check_equal(program, {host: stored for host, (stored, _) in found.items()})
+    by_srun = uses_srun(MpiSettings(mpirun=hosts.access.mpirun), os.environ)
+    with temporary_run_directory() as directory:
+        write_ssh_config(checked.hosts, directory.ssh_config, include=hosts.access.ssh_config)
+        starts = _make_starts(program, checked, nodes, found)
+        ssh_config = None if by_srun else directory.ssh_config
+        with ScriptParts(starts, ssh_config=ssh_config) as parts:
+            ready = parts.await_ready()
+            port = ready[starts[0].name].port
+            yield PreparedHosts(
+                name=name,
+                parts=parts,
+                hosts=tuple(
+                    HostScript(
+                        host=one.name,
+                        stored=found[one.name][0],
+                        reasons=found[one.name][1],
+                        command=one.request.nodes.add_to(ready[one.name].command, port),
+                        ready=ready[one.name],
+                    )
+                    for one in starts
+                ),
+            )
+
+
+def launch_on_hosts(
+    prepared: PreparedHosts,
+    *,
+    db: str = "planner.db",
+    listener: Listener = ignore,
+    keeps_stdout: bool = False,
+) -> HostsRun:
+    """Run a script on all its hosts until it ends; what fails on one ends it on all.
+
+    Signals that come here are passed on to it. The run is a training in the database. Its steps are
+    counted on the first host.
+
+    Args:
+        prepared: What to run.
+        db: Database.
+        listener: Receives `PreparedHosts` and warnings.
+        keeps_stdout: Send what it writes on stdout to stderr.
+
+    Raises:
+        TrainingFailedError: It ended with another exit status than 0, or a host was lost.
+        CancelledError: A signal ended it.
+    """
+    listener(prepared)
+    training_id = begin_row(_make_record(prepared), db, listener)
+    if training_id is not None:
+        listener(TrainingRecorded(training_id=training_id))
+    began = time.monotonic()
+    first = prepared.hosts[0]
+    state, message, counted = TrainingStatus.FAILED, "it ended early", None
+    try:
+        with heartbeat(training_id, db):
+            end = prepared.parts.train(first.ready.port, keeps_stdout=keeps_stdout)
+        counted = end.ended[first.host].counted if first.host in end.ended else None
+        _raise_failure(end, listener)
+        state, message = TrainingStatus.DONE, ""
+    except CancelledError as error:
+        state, message = TrainingStatus.CANCELLED, str(error)
+        raise
+    except TrainingFailedError as error:
+        message = str(error)
+        raise
+    finally:
+        done = None if counted is None else whole_epoch(counted, prepared.batch)
+        end_row(training_id, db, listener, state, message or None, counted, done)
+    return HostsRun(elapsed_s=time.monotonic() - began, training_id=training_id, counted=counted)
+
+
+def samples_per_s(prepared: PreparedHosts, run: HostsRun) -> float | None:
+    """Give the rate of a run over all processes."""
+    return None if run.counted is None else rate_of(run.counted, prepared.batch)
+
+
+def _raise_failure(end: PartsEnd, listener: Listener) -> None:
+    if end.first_failed is None:
+        return
+    if end.passed_signal is not None:
+        raise CancelledError(end.passed_signal)
+    if end.lost is not None:
+        raise TrainingFailedError(f"host {end.first_failed} was lost: {end.lost}")
+    code = end.ended[end.first_failed].code
+    message = f"the script has ended on {end.first_failed}, {explain_exit(code)}"
+    if code < 0:
+        listener(Warned(message=message))
+        raise CancelledError(-code)
+    raise TrainingFailedError(message)
+
+
+def _hardware(checked: CheckedHosts, name: str) -> Hardware:
+    hardware = checked.facts[name].hardware
+    if hardware is None:
+        raise HostUnreachableError(f"host {name}: it cannot say what hardware it has")
+    return hardware
+
+
+def _find_plans(
+    store: Store,
+    name: str,
+    program: Program,
+    nodes: Mapping[str, Hardware],
+    remedy: str,
+    *,
+    allow_stale: bool,
+) -> dict[str, tuple[StoredPlan, tuple[str, ...]]]:
+    found, missing = {}, []
+    remedy = f"{remedy} there, with one database (--db URL, or plans export and import)"
+    for host, node in nodes.items():
+        stored = store.best_plan(
+            name, fingerprint=node.fingerprint(), node=node.node, software=current_software()
+        )
+        if stored is None:
+            missing.append(host)
+            continue
+        try:
+            reasons = check_found(stored, program, node, remedy=remedy, allow_stale=allow_stale)
+        except StalePlanError as error:
+            raise StalePlanError(f"host {host}: {error}") from error
+        found[host] = stored, reasons
+    if missing:
+        raise NoPlanError(f"no plan for {name} on {', '.join(missing)}: run {remedy}")
+    return found
+
+
+def _check_equal(program: Program, plans: Mapping[str, StoredPlan]) -> None:
+    """Check that all processes of all hosts train the same.
+
+    DistributedDataParallel averages over processes, so that one with another batch would weigh its
+    samples otherwise, and would have another number of steps: the others then wait for ever.
+    """
+    values: dict[str, dict[str, Setting]] = {}
+    for host, stored in plans.items():
+        plan = stored.plan
+        if WHOLE_RUNS in plan.options:
+            raise UsageError(
+                f"plan {stored.id} is of whole runs, which says nothing of steps on several hosts: "
+                "tune without --no-python"
+            )
+        patched = {n: v for n, v in plan.options.items() if n.startswith(PATCH_PREFIX)}
+        values[host] = {**placeholder_values(program, plan), **patched}
+        values[host]["samples of a process and step"] = plan.node_batch / plan.processes
+    for name in {name: None for own in values.values() for name in own}:
+        of_hosts = {host: own.get(name) for host, own in values.items()}
+        if name not in _OF_HOSTS and len(set(of_hosts.values())) > 1:
+            said = ", ".join(f"{value} on {host}" for host, value in of_hosts.items())
+            remedy = "--batch-size N" if name == "batch" else f"--choices {name}=ONE_VALUE"
+            if name not in program.placeholders:
+                remedy = "the same options"
+            raise UsageError(
+                f"the plans of the hosts differ in {name} ({said}), and all processes have to "
+                f"train the same: tune each host with {remedy}"
+            )
+
+
+def _make_starts(
+    program: Program,
+    checked: CheckedHosts,
+    nodes: Mapping[str, Hardware],
+    found: Mapping[str, tuple[StoredPlan, tuple[str, ...]]],
+) -> list[PartStart]:
+    mark, names = secrets.token_hex(16), list(nodes)
+    environment = {n: v for n, v in os.environ.items() if n == "PATH" or n.startswith(_FORWARDED)}
+    by_name = {host.name: host for host in checked.hosts}
+    first = checked.addresses.get(names[0], "127.0.0.1")
+    return [
+        PartStart(
+            name=name,
+            host=None if name == checked.this_machine else by_name[name],
+            request=HostPartRequest(
+                arguments=program.arguments,
+                plan=found[name][0].plan,
+                node=nodes[name],
+                nodes=TorchrunNodes(count=len(names), rank=rank, master_address=first),
+                folder=str(Path.cwd()),
+                mark=mark,
+                environment=environment,
+                interface=next(
+                    (
+                        own.interface
+                        for own in checked.facts[name].addresses
+                        if own.address == checked.addresses.get(name)
+                    ),
+                    None,
+                ),
+                counts_steps=rank == 0 and STEP_REGEX not in found[name][0].plan.options,
+            ),
+        )
+        for rank, name in enumerate(names)
+    ]
+
+
+def _make_record(prepared: PreparedHosts) -> TrainingRecord:
+    return TrainingRecord(
+        started_at=utc_now(),
+        use_case=prepared.name,
+        data=None,
+        seed=0,
+        epochs=1,
+        hosts=tuple(
+            TrainingHost(
+                host=one.host,
+                plan_id=one.stored.id,
+                plan=one.stored.plan,
+                plan_samples_per_s=one.stored.throughput_samples_per_s.median,
+            )
+            for one in prepared.hosts
+        ),
+        expected_samples_per_s=prepared.bound_samples_per_s,
+        machine=platform.node(),
+        run_directory=str(Path.cwd()),
+        process=ProcessIdentity.of(),
+        heartbeat_at=utc_now(),
+    )

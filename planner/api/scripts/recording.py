@@ -1,0 +1,90 @@
+"""Row of a script's launch in the database: its beginning, its signs of life, its end."""
+
+from __future__ import annotations
+
+import math
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from launch.reports import EpochDone, Warned
+from launch.scripts.step_counter import CountedSteps
+from planner.errors import PlannerError
+from planner.records.training_record import TrainingRecord, TrainingStatus
+from planner.store import Store
+from planner.trials.reports import Listener
+
+_BEAT_S = 10.0
+"""Between two signs of life in the database."""
+
+
+def rate_of(counted: CountedSteps, batch: int) -> float:
+    """Give samples/s."""
+    return counted.counted * batch / counted.time_s
+
+
+def whole_epoch(counted: CountedSteps, batch: int) -> EpochDone:
+    """Give the whole run as the one epoch that a run of a script has on record."""
+    return EpochDone(
+        epoch=1,
+        train_loss=math.nan,
+        validation_loss=None,
+        metrics={},
+        samples=counted.counted * batch,
+        train_time_s=counted.time_s,
+        validation_time_s=0.0,
+        throughput_samples_per_s=rate_of(counted, batch),
+    )
+
+
+def begin_row(record: TrainingRecord, db: str, listener: Listener) -> int | None:
+    """Add a training; give its number, ``None`` where the database cannot be written."""
+    try:
+        with Store.open(db, create=False) as store:
+            return store.trainings.add(record).id
+    except PlannerError as error:
+        listener(Warned(message=f"this training is not recorded: {error}"))
+        return None
+
+
+@contextmanager
+def heartbeat(training_id: int | None, db: str) -> Iterator[None]:
+    """Let other machines know, while the block runs, that the training does."""
+    is_over = threading.Event()
+
+    def beat() -> None:
+        # The main thread sleeps in calls that a signal has to wake it from.
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        while training_id is not None and not is_over.wait(_BEAT_S):
+            with suppress(PlannerError), Store.open(db, create=False) as store:
+                store.trainings.update(training_id)
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def end_row(
+    training_id: int | None,
+    db: str,
+    listener: Listener,
+    state: TrainingStatus,
+    error: str | None,
+    counted: CountedSteps | None,
+    done: EpochDone | None,
+) -> None:
+    """Write how a training ended; ``None`` for one that has no row."""
+    if training_id is None:
+        return
+    try:
+        with Store.open(db, create=False) as store:
+            if counted is not None and done is not None:
+                store.trainings.update(training_id, epochs_done=(done,), steps=counted.made)
+            store.trainings.end(training_id, state, error=error)
+    except PlannerError as problem:
+        listener(Warned(message=f"this training is not fully recorded: {problem}"))

@@ -1,0 +1,103 @@
+"""The command ``ddlplan launch --hosts FILE -- torchrun ...``."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from launch.reports import Report
+from launch.scripts.environment import patches_of
+from planner.api.launching import TrainingRecorded
+from planner.api.scripts.launching_hosts import (
+    HostScript,
+    PreparedHosts,
+    launch_on_hosts,
+    open_hosts,
+    samples_per_s,
+)
+from planner.jobs.hosts import Hosts
+from planner.quantities import format_duration
+from planner.records.job_record import JobKind
+from planner.report.live import LiveDisplay
+from planner.report.output import Output
+from planner.report.plan_line import describe_plan
+from planner.supervision.own_job import recorded_job
+
+
+def launch(
+    command: Sequence[str],
+    hosts: Hosts,
+    db: str,
+    out: Output,
+    *,
+    allow_stale: bool,
+    dry_run: bool,
+) -> None:
+    """Run a torchrun script on several hosts with their stored plans, or show what would start."""
+    display = LiveDisplay(out)  # not on screen: the terminal is the script's
+    with open_hosts(command, hosts, db=db, allow_stale=allow_stale, listener=display) as prepared:
+        if dry_run:
+            for one in prepared.hosts:
+                _describe(one, out)
+            out.write_line(f"bound      {_bound(prepared)}")
+            out.finish(_plain(prepared))
+            return
+        with recorded_job(db, JobKind.LAUNCH) as job:
+
+            def show(report: Report, host: str | None = None, /) -> None:
+                if isinstance(report, PreparedHosts):
+                    for one in report.hosts:
+                        remark = f" (stale, {', '.join(one.reasons)})" if one.reasons else ""
+                        plan = one.stored.plan
+                        said = f"plan {one.stored.id}{remark}: {describe_plan(plan)}"
+                        out.note(f"{one.host}: {said}")
+                    if changes := patches_of(report.hosts[0].stored.plan):
+                        out.warn(f"the plan changes the script itself: {', '.join(changes)}")
+                elif isinstance(report, TrainingRecorded):
+                    job.report(training_id=report.training_id)
+                else:
+                    display(report, host)
+
+            run = launch_on_hosts(prepared, db=db, listener=show, keeps_stdout=out.as_json)
+    rate = samples_per_s(prepared, run)
+    measured = "not measured: its steps were not seen" if rate is None else f"measured {rate:.1f}"
+    out.note(f"done in {format_duration(run.elapsed_s)}; {_bound(prepared)}, {measured}")
+    out.finish(
+        {
+            **_plain(prepared),
+            "elapsed_s": run.elapsed_s,
+            "throughput_samples_per_s": rate,
+            "training": run.training_id,
+        }
+    )
+
+
+def _bound(prepared: PreparedHosts) -> str:
+    return f"at most {prepared.bound_samples_per_s:.1f} samples/s by the plans, without the network"
+
+
+def _describe(one: HostScript, out: Output) -> None:
+    """Show the command line of a host, with the variables before it."""
+    environment = one.ready.environment
+    assignments = [f"{name}={shlex.quote(value)}" for name, value in environment.items()]
+    out.write_line(f"host       {one.host}")
+    out.write_line(f"plan       {one.stored.id}: {describe_plan(one.stored.plan)}")
+    out.write_line(f"cores      {','.join(map(str, one.ready.cores))}")
+    out.write_line(f"command    {' '.join([*assignments, shlex.join(one.command)])}")
+
+
+def _plain(prepared: PreparedHosts) -> dict[str, object]:
+    """Give what runs under the names that scripts rely on."""
+    return {
+        "hosts": [
+            {
+                "host": one.host,
+                "plan": one.stored.to_json(stale=bool(one.reasons)),
+                "command": list(one.command),
+                "environment": dict(one.ready.environment),
+                "cores": list(one.ready.cores),
+            }
+            for one in prepared.hosts
+        ],
+        "bound_samples_per_s": prepared.bound_samples_per_s,
+    }

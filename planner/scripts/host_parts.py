@@ -1,0 +1,301 @@
+"""Parts of a script on several hosts: a program of ours on each, what it says, and their end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import IO
+
+from launch.errors import HostUnreachableError, ScriptError
+from launch.hosts.host_line import Host
+from launch.hosts.parallel_commands import run_all
+from launch.hosts.ssh import remote_command
+from launch.reports import Report
+from launch.scripts.host_part import (
+    BEAT_S,
+    HostPartRequest,
+    PartEnded,
+    PartOutput,
+    PartReady,
+    PartRefused,
+)
+from launch.system.session import defer_signals, end_session
+from probes import codec
+from probes.child_process import module_command
+from probes.errors import InvalidDocumentError
+
+_PROGRAM = "launch.scripts.host_part"
+_READ_BYTES = 1 << 16
+_POLL_S = 0.2
+_READY_LIMIT_S = 60.0
+_END_LIMIT_S = 15.0
+_SIGNAL_GRACE_S = 35.0
+"""After a signal for the script: torchrun itself gives its processes 30 s."""
+_CLOSE_LIMIT_S = 12.0
+_CLEAN_LIMIT_S = 20.0
+_FOR_THE_SCRIPT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartStart:
+    """A part with its host."""
+
+    name: str
+    host: Host | None
+    """``None`` for this machine."""
+
+    request: HostPartRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartsEnd:
+    """How all parts ended."""
+
+    ended: Mapping[str, PartEnded]
+    """By host; one that was lost is not among them."""
+
+    first_failed: str | None
+    """Host that failed first, or was lost."""
+
+    lost: str | None
+    """What was said of the connection to that host, where it was lost."""
+
+    passed_signal: int | None
+    """The last one that was passed on to the script."""
+
+
+class ScriptParts:
+    """The parts of a script. Use it in a ``with`` block; leaving it ends them.
+
+    They also end when this process does, however that happens.
+
+    Args:
+        starts: By rank.
+        ssh_config: What `launch.hosts.ssh.write_ssh_config` wrote; ``None`` to start by Slurm.
+    """
+
+    def __init__(self, starts: Sequence[PartStart], *, ssh_config: Path | None) -> None:
+        self._ssh_config = ssh_config
+        self._starts = tuple(starts)
+        self._channels: list[_PartChannel] = []
+        self._is_over = threading.Event()
+        self._beat = threading.Thread(target=self._say_alive, daemon=True)
+        with ExitStack() as opened:
+            opened.callback(self.close)
+            for one in starts:
+                command = self._command(one, module_command(_PROGRAM))
+                self._channels.append(_PartChannel(one.name, command, one.request))
+            self._beat.start()
+            opened.pop_all()
+
+    def __enter__(self) -> ScriptParts:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def await_ready(self) -> dict[str, PartReady]:
+        """Wait until every host can start; give what each would.
+
+        Raises:
+            ScriptError: The command cannot be started on one.
+            HostUnreachableError: One does not answer.
+        """
+        ready: dict[str, PartReady] = {}
+        give_up = time.monotonic() + _READY_LIMIT_S
+        while len(ready) < len(self._channels):
+            for channel in self._read():
+                for report in channel.take():
+                    if isinstance(report, PartRefused):
+                        raise ScriptError(f"host {channel.name}: {report.message}")
+                    if isinstance(report, PartReady):
+                        ready[channel.name] = report
+                if channel.is_over:
+                    raise HostUnreachableError(f"host {channel.name}: {channel.last_words()}")
+            if time.monotonic() > give_up:
+                names = [one.name for one in self._channels if one.name not in ready]
+                raise HostUnreachableError(f"host {names[0]}: no answer in {_READY_LIMIT_S:g} s")
+        return ready
+
+    def train(self, port: int, *, keeps_stdout: bool) -> PartsEnd:
+        """Let all start, and wait until all have ended; one that fails ends the others.
+
+        Args:
+            port: Of the first host.
+            keeps_stdout: Send what they write on stdout to stderr.
+        """
+        ended: dict[str, PartEnded] = {}
+        first_failed = lost = passed = None
+        give_up = float("inf")
+        with _received_signals() as received:
+            for channel in self._channels:
+                channel.send(b"start %d\n" % port)
+            while any(not channel.is_over for channel in self._channels):
+                while received:
+                    passed = received.popleft()
+                    for channel in self._channels:
+                        channel.send(b"signal %d\n" % passed)
+                for channel in self._read():
+                    for report in channel.take():
+                        if isinstance(report, PartOutput):
+                            _write(2 if keeps_stdout else report.stream, report.text)
+                        elif isinstance(report, PartEnded):
+                            ended[channel.name] = report
+                    is_lost = channel.is_over and channel.name not in ended
+                    if is_lost and first_failed is None:
+                        lost = channel.last_words()
+                    has_failed = channel.name in ended and ended[channel.name].code != 0
+                    if (is_lost or has_failed) and first_failed is None:
+                        first_failed = channel.name
+                        grace_s = 0.0 if passed is None else _SIGNAL_GRACE_S
+                        give_up = time.monotonic() + grace_s
+                if time.monotonic() > give_up:
+                    for channel in self._channels:
+                        channel.hang_up()
+                    if time.monotonic() > give_up + _END_LIMIT_S:
+                        break
+        return PartsEnd(ended=ended, first_failed=first_failed, lost=lost, passed_signal=passed)
+
+    def close(self) -> None:
+        """End all, in bounded time."""
+        with defer_signals():
+            self._is_over.set()
+            for channel in self._channels:
+                channel.hang_up()
+            for channel in self._channels:
+                channel.close()
+            self._clean()
+            self._channels.clear()
+
+    def _clean(self) -> None:
+        """End what parts have left that were killed."""
+        killed = {channel.name for channel in self._channels if channel.was_killed}
+        commands = [
+            self._command(one, module_command(_PROGRAM, one.request.mark))
+            for one in self._starts
+            if one.name in killed
+        ]
+        run_all(commands, limit_s=_CLEAN_LIMIT_S)
+
+    def _command(self, one: PartStart, program: list[str]) -> list[str]:
+        if one.host is None:
+            return program
+        return remote_command(one.host, program, ssh_config=self._ssh_config)
+
+    def _read(self) -> Iterator[_PartChannel]:
+        """Give the channels that have something new, after some time none."""
+        by_file = {one.stdout: one for one in self._channels if not one.is_over}
+        for file in select.select(list(by_file), [], [], _POLL_S)[0]:
+            by_file[file].read()
+            yield by_file[file]
+
+    def _say_alive(self) -> None:
+        # The main thread sleeps in calls that a signal has to wake it from.
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        while not self._is_over.wait(BEAT_S):
+            for channel in list(self._channels):
+                channel.send(b"\n")
+
+
+class _PartChannel:
+    """A part: what it is told and what it says."""
+
+    def __init__(self, name: str, command: Sequence[str], request: HostPartRequest) -> None:
+        self.name = name
+        self.is_over = False
+        self.was_killed = True
+        """Whether it has not said how it ended."""
+        self._unread = b""
+        self._reports: list[Report] = []
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with it
+        self._lock = threading.Lock()
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            bufsize=0,
+            start_new_session=True,  # Ctrl-C is for us, and we tell it
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._stdin, self.stdout = self._process.stdin, self._process.stdout
+        self.send(codec.encode(request) + b"\n")
+
+    def send(self, line: bytes) -> None:
+        with self._lock, suppress(BrokenPipeError, ValueError):  # reading says why
+            left = memoryview(line)
+            while left:
+                left = left[self._stdin.write(left) or 0 :]
+
+    def read(self) -> None:
+        block = os.read(self.stdout.fileno(), _READ_BYTES)
+        self.is_over = not block
+        *lines, self._unread = (self._unread + block).split(b"\n")
+        for line in lines:
+            with suppress(InvalidDocumentError):  # a login may write lines of its own
+                report = Report.decode(line)
+                self.was_killed &= not isinstance(report, PartEnded | PartRefused)
+                self._reports.append(report)
+
+    def take(self) -> list[Report]:
+        taken, self._reports = self._reports, []
+        return taken
+
+    def last_words(self) -> str:
+        """Give why there is no more to read."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(1.0)
+        self._errors.seek(0)
+        said = self._errors.read().decode(errors="replace").split("\n")
+        return next((line.strip() for line in reversed(said) if line.strip()), "its part has ended")
+
+    def hang_up(self) -> None:
+        with self._lock, suppress(OSError):
+            self._stdin.close()
+
+    def close(self) -> None:
+        self.stdout.close()  # or a part that still writes could not end
+        try:
+            self.was_killed &= self._process.wait(_CLOSE_LIMIT_S) != 0
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            end_session(self._process.pid, grace_s=0.0)
+        self._errors.close()
+
+
+@contextmanager
+def _received_signals() -> Iterator[deque[int]]:
+    """Collect signals that are for the script; Ctrl-Z would stop only this process."""
+    received: deque[int] = deque()
+
+    def handle(number: int, _: FrameType | None) -> None:
+        received.append(number)
+
+    usual = {number: signal.signal(number, handle) for number in _FOR_THE_SCRIPT}
+    usual[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, signal.SIG_IGN)
+    try:
+        yield received
+    finally:
+        for number, handler in usual.items():
+            signal.signal(number, handler)
+
+
+def _write(stream: int, text: str) -> None:
+    left = memoryview(text.encode("latin-1"))
+    while left:
+        with contextlib.suppress(InterruptedError):
+            left = left[os.write(stream, left) :]
