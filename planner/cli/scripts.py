@@ -52,7 +52,7 @@ Patch = Annotated[
     list[str] | None,
     option(
         "--patch",
-        help_="Change the script's loader or model, too: loader, model; may be repeated.",
+        help_="Change the script's own loader, model, or both: loader,model.",
         group="A script as it is",
         metavar="PART",
     ),
@@ -110,7 +110,8 @@ def find_parts(parts: Sequence[str] | None, *, is_python: bool) -> tuple[str, ..
 
     if parts and not is_python:
         raise UsageError("--patch and --no-python: only a Python program can be changed: give one")
-    return tuple(dict.fromkeys(one_of("--patch", part, tuple(PATCHES)) for part in parts or ()))
+    names = [name.strip() for part in parts or () for name in part.split(",")]
+    return tuple(dict.fromkeys(one_of("--patch", name, tuple(PATCHES)) for name in names))
 
 
 def check_options(context: typer.Context, allowed: Mapping[str, Any] | Sequence[str]) -> None:

@@ -121,7 +121,7 @@ def test_plan_that_changes_the_script_says_so_and_runs_nowhere_else(tuned_script
         (["--precision", "bf16"], "--precision"),
         (["--hosts", "hosts.txt"], "--hosts"),
         (["--detach"], "--detach"),
-        (["--choices", "batch=32", "--patch", "loss"], "choose one of loader, model"),
+        (["--choices", "batch=32", "--patch", "model,loss"], "choose one of loader, model"),
         (["--choices", "batch=32", "--patch", "model", "--no-python"], "--patch and --no-py"),
         (["--choices", "batch"], "--choices 'batch'"),
         ([], "placeholder {batch} without choices"),
