@@ -31,6 +31,9 @@ class CountedSteps:
     time_s: float
     """Of the counted ones."""
 
+    samples: int | None = None
+    """That one process reads for a step; ``None`` where that is not seen."""
+
 
 @dataclass(slots=True)
 class _Tally:
@@ -38,6 +41,7 @@ class _Tally:
 
     early: list[OptimizerEvent] = field(default_factory=list)
     boundary: int | None = None
+    samples: int | None = None
     made: int = 0
     counted: int = 0
     time_s: float = 0.0
@@ -56,7 +60,8 @@ class _Tally:
             seen = recognise(self.early, rank.optimizers, ranks=1)
             if seen is None:
                 return
-            self.boundary, events, self.early = seen.boundary, self.early, []
+            self.boundary, self.samples = seen.boundary, seen.samples_per_step
+            events, self.early = self.early, []
         for event in events:
             self._add(event)
 
@@ -114,7 +119,9 @@ class StepCounter:
         first = self._tallies[ranks[0]]
         if not first.counted:
             return None
-        return CountedSteps(made=first.made, counted=first.counted, time_s=first.time_s)
+        return CountedSteps(
+            made=first.made, counted=first.counted, time_s=first.time_s, samples=first.samples
+        )
 
     def _read(self) -> None:
         # The main thread sleeps in calls that a signal has to wake it from.

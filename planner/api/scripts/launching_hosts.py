@@ -83,8 +83,14 @@ class PreparedHosts(Report):
 
     @property
     def batch(self) -> int:
-        """Samples of a step on all hosts."""
+        """Samples of a step on all hosts, by their plans."""
         return sum(one.stored.plan.node_batch for one in self.hosts)
+
+    def samples_of(self, counted: CountedSteps) -> int:
+        """Give the samples of a step on all hosts, by what a process has read."""
+        if counted.samples is None:
+            return self.batch
+        return counted.samples * sum(one.stored.plan.processes for one in self.hosts)
 
     @property
     def bound_samples_per_s(self) -> float:
@@ -207,6 +213,8 @@ def launch_on_hosts(
         counted = end.ended[first.host].counted if first.host in end.ended else None
         _raise_failure(end, listener)
         state, message = TrainingStatus.DONE, ""
+        if counted is not None and prepared.samples_of(counted) != prepared.batch:
+            listener(Warned(message=_describe_split(prepared, counted)))
     except CancelledError as error:
         state, message = TrainingStatus.CANCELLED, str(error)
         raise
@@ -214,14 +222,23 @@ def launch_on_hosts(
         message = str(error)
         raise
     finally:
-        done = None if counted is None else whole_epoch(counted, prepared.batch)
+        done = None if counted is None else whole_epoch(counted, prepared.samples_of(counted))
         end_row(training_id, db, listener, state, message or None, counted, done)
     return HostsRun(elapsed_s=time.monotonic() - began, training_id=training_id, counted=counted)
 
 
 def samples_per_s(prepared: PreparedHosts, run: HostsRun) -> float | None:
     """Give the rate of a run over all processes."""
-    return None if run.counted is None else rate_of(run.counted, prepared.batch)
+    return None if run.counted is None else rate_of(run.counted, prepared.samples_of(run.counted))
+
+
+def _describe_split(prepared: PreparedHosts, counted: CountedSteps) -> str:
+    """Say that the script splits its batch over all processes, which no plan of one host knows."""
+    return (
+        f"a step has {prepared.samples_of(counted)} samples on all hosts, and not "
+        f"{prepared.batch} as by their plans: where a script splits its batch over all processes, "
+        "each has less to do than where it was tuned, and what the plans allow is no bound"
+    )
 
 
 def _raise_failure(end: PartsEnd, listener: Listener) -> None:

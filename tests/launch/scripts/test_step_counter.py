@@ -16,6 +16,7 @@ from launch.scripts.program import Program
 from launch.scripts.shim import VARIABLE
 from launch.scripts.step_counter import CountedSteps, StepCounter
 
+SCRIPTS = Path(__file__).parents[3] / "bench" / "step_scripts"
 HEAD = "import os, time\nfrom torch.optim.optimizer import SGD\noptimizer = SGD()\n"
 STEPS = "for _ in range(50):\n    time.sleep(0.01)\n    optimizer.step()\n"
 END = "open('end', 'w').close()\n"
@@ -46,6 +47,20 @@ def test_steps_after_the_warm_up_are_counted_with_all_of_their_time(folder):
     # The first one has no begin: it is in the time of the start.
     assert (counted.made, counted.counted) == (50, 42)
     assert counted.time_s >= 42 * 0.01
+
+
+def test_samples_of_a_step_are_those_that_a_process_reads():
+    words = (sys.executable, "accumulation.py", "20")
+    with StepCounter() as counter:
+        subprocess.run(
+            Program(arguments=words).with_shim(words, SHIM),
+            env={**os.environ, VARIABLE: json.dumps(dict(counter.settings))},
+            cwd=SCRIPTS,
+            check=True,
+        )
+    counted = counter.result()
+    assert counted is not None
+    assert (counted.made, counted.samples) == (20, 2 * 32)
 
 
 def test_script_that_closes_all_its_files_runs_on(folder):

@@ -132,7 +132,7 @@ class Serving:
             connection.endheaders(body)
             answer = connection.getresponse()
             found = {name.lower(): value for name, value in answer.getheaders()}
-            return Reply(status=answer.status, headers=found, body=answer.read())
+            return Reply(status=answer.status, headers=found, body=_body(answer))
         finally:
             connection.close()
 
@@ -178,6 +178,22 @@ class Serving:
             assert self.process.poll() is None, self.err
             assert time.monotonic() < deadline, "waited in vain"
             time.sleep(0.05)
+
+
+def _body(answer: http.client.HTTPResponse) -> bytes:
+    """Read a body, or what there is of that of a refusal.
+
+    A server that refuses a request before it has read all of it, and closes, resets the connection:
+    RFC 9112, 9.6.
+    """
+    body = b""
+    try:
+        while block := answer.read(1 << 16):
+            body += block
+    except ConnectionResetError:
+        if answer.status < 400:
+            raise
+    return body
 
 
 def sign_in(server: Serving) -> str:

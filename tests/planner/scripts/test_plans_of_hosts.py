@@ -1,0 +1,87 @@
+"""Plans of several hosts: what has to be equal, and the samples of a step of all of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from launch.plan import Plan
+from launch.scripts.host_part import PartReady
+from launch.scripts.program import Program
+from launch.scripts.step_counter import CountedSteps
+from planner.api.scripts.launching_hosts import HostScript, PreparedHosts, _check_equal
+from planner.errors import UsageError
+from planner.plans.stored_plan import StoredPlan, utc_now
+from probes.timing import Interval
+
+COMMAND = (*("torchrun", "--nproc-per-node", "{processes}", "train.py", "{batch}", "{lr}"),)
+
+
+def stored(rate: float, batch: int, **options: Any) -> StoredPlan:
+    processes = options.pop("processes", 1)
+    plan = Plan(
+        strategy="script",
+        processes=processes,
+        node_batch=processes * batch,
+        threads_per_process=options.pop("threads", 1),
+        options={"batch": batch, "lr": 0.1, **options},
+    )
+    return StoredPlan(
+        use_case="script:x",
+        node="n",
+        fingerprint="sha256:1",
+        plan=plan,
+        throughput_samples_per_s=Interval(median=rate, low=rate, high=rate, count=9),
+        speedup=None,
+        baseline=None,
+        peak_memory_bytes=None,
+        created_at=utc_now(),
+        software={},
+    )
+
+
+def check(one: StoredPlan, other: StoredPlan) -> None:
+    _check_equal(Program(arguments=COMMAND), {"a": one, "b": other})
+
+
+def test_what_makes_a_host_fast_may_differ():
+    check(
+        stored(1, 8, wait_policy="active", patch_loader_workers=2),
+        stored(9, 8, processes=4, threads=2),
+    )
+
+
+@pytest.mark.parametrize(
+    ("other", "line"),
+    [
+        (stored(1, 16), r"differ in batch \(8 on a, 16 on b\).*--batch-size N"),
+        (stored(1, 8, lr=0.2), r"differ in lr \(0.1 on a, 0.2 on b\).*--choices lr=ONE_VALUE"),
+        (stored(1, 8, patch_autocast="bf16"), r"differ in patch_autocast \(None on a, bf16 on b"),
+        (stored(1, 8, whole_runs=True), "tune without --no-python"),
+    ],
+)
+def test_what_a_process_computes_has_to_be_equal(other, line):
+    with pytest.raises(UsageError, match=line):
+        check(stored(1, 8), other)
+
+
+def test_plans_of_equal_words_and_other_samples_are_refused():
+    """As where a script splits its batch over the processes of a host."""
+    split = stored(1, 8, processes=2)
+    split = replace(split, plan=replace(split.plan, node_batch=8))
+    with pytest.raises(UsageError, match=r"samples of a process and step \(8.0 on a, 4.0 on b\)"):
+        check(stored(1, 8), split)
+
+
+@pytest.mark.parametrize(("read", "samples"), [(None, 24), (8, 24), (4, 12)])
+def test_samples_of_a_step_are_those_that_a_process_reads(read, samples):
+    ready = PartReady(command=COMMAND, environment={}, cores=(0,), port=1)
+    hosts = tuple(
+        HostScript(host=name, stored=plan, reasons=(), command=COMMAND, ready=ready)
+        for name, plan in (("a", stored(100, 8)), ("b", stored(300, 8, processes=2)))
+    )
+    prepared = PreparedHosts(name="script:x", hosts=hosts, parts=None)
+    assert prepared.samples_of(CountedSteps(made=9, counted=9, time_s=1.0, samples=read)) == samples
+    assert prepared.bound_samples_per_s == pytest.approx(24 / (8 / 100))
