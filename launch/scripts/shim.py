@@ -230,6 +230,9 @@ class _WatchedProcess:
             self.is_lost = True
 
     def is_open(self) -> bool:
+        """Tell whether there is a connection, and the script has not closed it."""
+        if self.socket is None:
+            return False
         try:
             return os.fstat(self.socket.fileno()).st_ino == self.inode
         except (OSError, ValueError):

@@ -172,6 +172,8 @@ class ScriptParts:
         """End all, in bounded time."""
         with defer_signals():
             self._is_over.set()
+            if self._beat.is_alive():
+                self._beat.join()
             for channel in self._channels:
                 channel.hang_up()
             for channel in self._channels:

@@ -17,7 +17,6 @@ from launch.scripts.environment import ScriptStart, make_start, placeholder_valu
 from launch.scripts.program import Program
 from launch.scripts.step_counter import CountedSteps, StepCounter
 from launch.system.process_end import explain_exit
-from launch.system.process_identity import ProcessIdentity
 from launch.workload import Workload
 from planner.api.launching import TrainingRecorded
 from planner.api.scripts.recording import begin_row, end_row, heartbeat, rate_of, whole_epoch
@@ -32,8 +31,8 @@ from planner.errors import (
 from planner.jobs.hosts import Hosts
 from planner.jobs.suggested_command import suggest_command
 from planner.plans.software import current_software
-from planner.plans.stored_plan import StoredPlan, stale_reasons, utc_now
-from planner.records.training_record import TrainingHost, TrainingRecord, TrainingStatus
+from planner.plans.stored_plan import StoredPlan, stale_reasons
+from planner.records.training_record import TrainingHost, TrainingStatus
 from planner.scripts.foreground import run_in_foreground
 from planner.scripts.naming import STEP_REGEX, STRATEGY, WHOLE_RUNS, script_name
 from planner.scripts.plan_check import check_script_plan
@@ -183,7 +182,10 @@ def launch_script(
                 "again to know whether it is still the fastest"
             )
         )
-    training_id = _begin_row(prepared, db, listener)
+    stored, node = prepared.stored, platform.node()
+    rate = stored.throughput_samples_per_s.median
+    host = TrainingHost(host=node, plan_id=stored.id, plan=stored.plan, plan_samples_per_s=rate)
+    training_id = begin_row(stored.use_case, [host], rate, db, listener)
     if training_id is not None:
         listener(TrainingRecorded(training_id=training_id))
     began = time.monotonic()
@@ -206,7 +208,7 @@ def launch_script(
         message = f"{prepared.start.command[0]}: {error.strerror}"
         raise TrainingFailedError(message) from error
     finally:
-        done = None if counted is None else whole_epoch(counted, prepared.stored.plan.node_batch)
+        done = None if counted is None else whole_epoch(counted, stored.plan.node_batch)
         end_row(training_id, db, listener, state, message or None, counted, done)
     return ScriptRun(
         prepared=prepared,
@@ -251,25 +253,3 @@ def _changed_since(command: Sequence[str], measured: datetime) -> list[str]:
     return [
         file for file in files if datetime.fromtimestamp(Path(file).stat().st_mtime, UTC) > measured
     ]
-
-
-def _begin_row(prepared: PreparedScript, db: str, listener: Listener) -> int | None:
-    stored = prepared.stored
-    rate = stored.throughput_samples_per_s.median
-    node = platform.node()
-    record = TrainingRecord(
-        started_at=utc_now(),
-        use_case=stored.use_case,
-        data=None,
-        seed=0,
-        epochs=1,
-        hosts=(
-            TrainingHost(host=node, plan_id=stored.id, plan=stored.plan, plan_samples_per_s=rate),
-        ),
-        expected_samples_per_s=rate,
-        machine=node,
-        run_directory=str(Path.cwd()),
-        process=ProcessIdentity.of(),
-        heartbeat_at=utc_now(),
-    )
-    return begin_row(record, db, listener)

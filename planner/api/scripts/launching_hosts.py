@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +23,6 @@ from launch.scripts.program import PROCESSES, THREADS, WORKERS, Program
 from launch.scripts.step_counter import CountedSteps
 from launch.scripts.torchrun_nodes import TorchrunNodes, check_torchrun
 from launch.system.process_end import explain_exit
-from launch.system.process_identity import ProcessIdentity
 from planner.api.launching import TrainingRecorded
 from planner.api.scripts.launching import check_found, suggest_tune
 from planner.api.scripts.recording import begin_row, end_row, heartbeat, rate_of, whole_epoch
@@ -40,8 +38,8 @@ from planner.errors import (
 from planner.jobs.hosts import Hosts
 from planner.jobs.mpi_run import temporary_run_directory
 from planner.plans.software import current_software
-from planner.plans.stored_plan import StoredPlan, utc_now
-from planner.records.training_record import TrainingHost, TrainingRecord, TrainingStatus
+from planner.plans.stored_plan import StoredPlan
+from planner.records.training_record import TrainingHost, TrainingStatus
 from planner.scripts.host_parts import PartsEnd, PartStart, ScriptParts
 from planner.scripts.naming import STEP_REGEX, WHOLE_RUNS, script_name
 from planner.store import Store
@@ -201,7 +199,16 @@ def launch_on_hosts(
         CancelledError: A signal ended it.
     """
     listener(prepared)
-    training_id = begin_row(_make_record(prepared), db, listener)
+    hosts = [
+        TrainingHost(
+            host=one.host,
+            plan_id=one.stored.id,
+            plan=one.stored.plan,
+            plan_samples_per_s=one.stored.throughput_samples_per_s.median,
+        )
+        for one in prepared.hosts
+    ]
+    training_id = begin_row(prepared.name, hosts, prepared.bound_samples_per_s, db, listener)
     if training_id is not None:
         listener(TrainingRecorded(training_id=training_id))
     began = time.monotonic()
@@ -356,27 +363,3 @@ def _make_starts(
         )
         for rank, name in enumerate(names)
     ]
-
-
-def _make_record(prepared: PreparedHosts) -> TrainingRecord:
-    return TrainingRecord(
-        started_at=utc_now(),
-        use_case=prepared.name,
-        data=None,
-        seed=0,
-        epochs=1,
-        hosts=tuple(
-            TrainingHost(
-                host=one.host,
-                plan_id=one.stored.id,
-                plan=one.stored.plan,
-                plan_samples_per_s=one.stored.throughput_samples_per_s.median,
-            )
-            for one in prepared.hosts
-        ),
-        expected_samples_per_s=prepared.bound_samples_per_s,
-        machine=platform.node(),
-        run_directory=str(Path.cwd()),
-        process=ProcessIdentity.of(),
-        heartbeat_at=utc_now(),
-    )

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+import platform
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from launch.reports import EpochDone, Warned
 from launch.scripts.step_counter import CountedSteps
+from launch.system.process_identity import ProcessIdentity
 from planner.errors import PlannerError
-from planner.records.training_record import TrainingRecord, TrainingStatus
+from planner.plans.stored_plan import utc_now
+from planner.records.training_record import TrainingHost, TrainingRecord, TrainingStatus
 from planner.store import Store
 from planner.trials.reports import Listener
 
@@ -38,8 +42,31 @@ def whole_epoch(counted: CountedSteps, batch: int) -> EpochDone:
     )
 
 
-def begin_row(record: TrainingRecord, db: str, listener: Listener) -> int | None:
-    """Add a training; give its number, ``None`` where the database cannot be written."""
+def begin_row(
+    name: str, hosts: Sequence[TrainingHost], samples_per_s: float, db: str, listener: Listener
+) -> int | None:
+    """Add a training; give its number, ``None`` where the database cannot be written.
+
+    Args:
+        name: Of the script.
+        hosts: With their plans.
+        samples_per_s: That is expected.
+        db: Database.
+        listener: Is told where that cannot be written.
+    """
+    record = TrainingRecord(
+        started_at=utc_now(),
+        use_case=name,
+        data=None,
+        seed=0,
+        epochs=1,
+        hosts=tuple(hosts),
+        expected_samples_per_s=samples_per_s,
+        machine=platform.node(),
+        run_directory=str(Path.cwd()),
+        process=ProcessIdentity.of(),
+        heartbeat_at=utc_now(),
+    )
     try:
         with Store.open(db, create=False) as store:
             return store.trainings.add(record).id

@@ -69,6 +69,14 @@ def test_script_that_closes_all_its_files_runs_on(folder):
     assert (folder / "end").exists()
 
 
+def test_child_that_was_forked_ends_without_a_word_of_ours(folder, capfd):
+    child = "pid = os.fork()\nif not pid: raise SystemExit\nos.waitpid(pid, 0)\n"
+    code, counted = launch(folder, HEAD + STEPS + child + STEPS)
+    assert (code, capfd.readouterr().err) == (0, "")
+    assert counted is not None
+    assert counted.made == 100
+
+
 def test_script_without_steps_has_no_rate(folder):
     assert launch(folder, END) == (0, None)
 
