@@ -88,7 +88,11 @@ class CommandLine:
         return own | environment
 
     def end(self, process: subprocess.Popen[str]) -> Ended:
-        out, err = process.communicate(timeout=GUARD_S)
+        try:
+            out, err = process.communicate(timeout=GUARD_S)
+        except subprocess.TimeoutExpired as expired:  # whose own text leaves out the last words
+            said = (expired.stderr or b"").decode(errors="replace")
+            pytest.fail(f"it runs on after {GUARD_S:g} s, and has said:\n{said[-4000:]}")
         return Ended(process.returncode, out, err)
 
     def data(self, *arguments: object, **environment: str) -> Any:
