@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 
+import onnxruntime
 import pytest
 import torch
 from safetensors.torch import load_file
-
-onnxruntime = pytest.importorskip("onnxruntime")
-pytest.importorskip("onnxscript")
-reading = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+from tensorboard.backend.event_processing import event_accumulator as reading
 
 AS_ROOT = ["--allow-run-as-root"] if os.geteuid() == 0 else []
 

@@ -7,6 +7,7 @@ import os
 import signal
 import sqlite3
 from contextlib import closing
+from typing import Any
 
 import pytest
 
@@ -49,7 +50,7 @@ def test_training_is_listed_and_shown_with_its_epochs_and_what_it_used(
         usage = store.trainings.usage(1)["localhost"]
     assert usage.time_s
     assert max(usage.memory_bytes.maximum) > 2**20
-    assert max(usage.processes.maximum) >= 3
+    assert max(usage.processes.maximum) >= 2  # two epochs may lie between two samples
     assert all(loss > 0 for loss in usage.loss.mean if loss is not None)
     assert any(usage.samples_per_s.mean)
     assert usage.sync_wait is None
@@ -94,10 +95,17 @@ def test_use_case_that_fails_before_its_first_step_leaves_no_training(import_for
     assert "no trainings: ddlplan launch makes one" in ended.err
 
 
+def most_processes(tuned: Any) -> float:
+    """Give the most processes of the first training that a sample has seen."""
+    with Store.open(str(tuned.folder / "planner.db")) as store:
+        found = store.trainings.usage(1)
+    return max((max(host.processes.maximum) for host in found.values()), default=0)
+
+
 def test_training_is_seen_while_it_runs_and_after_it_was_cancelled(tuned, launch):
     process = launch("Steady", "--epochs", "100000", run=tuned.start)
     tuned.wait_until(lambda: tuned.query("SELECT id FROM trainings"), "a training")
-    tuned.wait_until(lambda: tuned.query("SELECT id FROM usage"), "its use")
+    tuned.wait_until(lambda: most_processes(tuned) >= 3, "its use: of rank, server and worker")
     (running,) = tuned.data("runs", "list", "--state", "running")
     assert running["state"] == "running"
     assert running["heartbeat_at"] is not None

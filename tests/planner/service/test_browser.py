@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from selenium.common import WebDriverException
 
 sys.path.append(str(Path(__file__).parent))
 
 from browsers import Browser, chromium
 from places import free_port
 from served import Server, write_token
-
-WebDriverException = pytest.importorskip("selenium.common").WebDriverException
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 

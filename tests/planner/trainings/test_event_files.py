@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tensorboard.backend.event_processing import event_accumulator as reading
 
 from launch.reports import EpochDone
 from planner.errors import UsageError
 from planner.trainings import event_files
 from planner.trainings.event_files import EventFile, check_event_folder
-
-reading = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
 
 
 def epoch(number, **changes):
