@@ -11,6 +11,9 @@ _MAX_BYTES = 8 * 2**20
 _OMISSION_NOTE = b"\n[... %d bytes are left out here ...]\n"
 _OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "Cannot allocate")
 _RAISED = re.compile(r"\b(\w*(?:Error|Exception): .+)")
+_ENDED = re.compile(r"^(?:traceback : )?(Signal \d+ .+|exitcode +: .+)")
+"""In the table that torchrun prints of processes that failed."""
+
 _FOLDERS = map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib"))
 _LIBRARIES = tuple(f'File "{folder}/' for folder in _FOLDERS)
 
@@ -74,13 +77,14 @@ def read_tail(path: Path, lines: int, max_bytes: int = 16384) -> str:
 def find_cause(log: str) -> str:
     """Find the words of a log that say best why something ended.
 
-    The last exception with a message: launchers add ones of their own without. Else the last line
-    that names an error, else the last one.
+    The last exception with a message: launchers add ones of their own without. Else what torchrun
+    says of its process's end, else the last line that names an error, else the last one.
     """
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     raised = [found[1] for line in lines if (found := _RAISED.search(line))]
+    ended = [found[1] for line in lines if (found := _ENDED.search(line))]
     named = [line for line in lines if "error" in line.lower()]
-    return (raised or named or lines or [""])[-1][:200]
+    return (raised or ended or named or lines or [""])[-1][:200]
 
 
 def tells_out_of_memory(text: str) -> bool:

@@ -108,7 +108,8 @@ class OwnJob:
             self._end = _End(state=state, exit_code=exit_code, error=error)
         self._gives_up_at = time.monotonic() + _END_LIMIT_S
         self._is_ending.set()
-        self._writer.join(_END_LIMIT_S)
+        if self._writer.is_alive():  # Ctrl-C may come before it is
+            self._writer.join(_END_LIMIT_S)
 
     def _write_until_end(self) -> None:
         # The main thread sleeps in calls that a signal has to wake it from.

@@ -175,3 +175,13 @@ def test_thread_that_writes_ends_with_the_command_and_takes_no_signal(db):
         blocked = next(line for line in status if line.startswith("SigBlk"))
         assert int(blocked.split()[1], 16) >> (signal.SIGINT - 1) & 1
     assert not writer.is_alive()
+
+
+def test_interrupt_while_the_writer_starts_is_an_interrupt(db, monkeypatch):
+    def interrupted(_thread):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), recorded_job(db, JobKind.TUNE) as job:
+        monkeypatch.setattr(threading.Thread, "start", interrupted)
+        job.report(WorkProgress(doing="measuring"))
+    assert rows(db) == []
