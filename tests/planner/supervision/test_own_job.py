@@ -181,7 +181,7 @@ def test_interrupt_while_the_writer_starts_is_an_interrupt(db, monkeypatch):
     def interrupted(_thread):
         raise KeyboardInterrupt
 
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
     with pytest.raises(KeyboardInterrupt), recorded_job(db, JobKind.TUNE) as job:
-        monkeypatch.setattr(threading.Thread, "start", interrupted)
         job.report(WorkProgress(doing="measuring"))
     assert rows(db) == []
