@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 import traceback
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from planner.cli.app import call
@@ -17,7 +17,8 @@ from planner.report.output import current_output, environment_variable, start_ou
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
-_AGAIN_S = 0.05
+_AGAIN_S = 0.5
+"""After which a signal that has ended nothing is raised again."""
 
 
 class _Terminated(BaseException):
@@ -38,6 +39,7 @@ def run(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         return _report_signal(signal.SIGINT)
     except _Terminated as ended:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         return _report_signal(ended.number)
     except CancelledError as ended:
         return _report_signal(ended.signal)
@@ -108,31 +110,38 @@ def _accept_any_text(name: str) -> None:
         stream.reconfigure(errors="backslashreplace")
 
 
-def _send_again(lost: UnraisableHookArgs) -> None:
-    """Send a signal again whose exception was raised where Python drops all exceptions.
+def _terminate(number: int, _: object) -> NoReturn:
+    """Raise what ends the program, and look again and again whether it has been lost."""
+    signal.signal(signal.SIGALRM, partial(_raise_again, _Terminated(number)))
+    signal.setitimer(signal.ITIMER_REAL, _AGAIN_S, _AGAIN_S)
+    raise _Terminated(number)
 
-    Such are callbacks of weak references, of which every import makes some, and ``__del__``. The
-    kernel sends the signal of a parent's death only once, so the program would never end.
+
+def _raise_again(ended: _Terminated, _number: int, _frame: object) -> None:
+    """Raise it again where nothing is being ended because of it.
+
+    Python drops exceptions in callbacks of weak references, of which every import makes some, and
+    in ``__del__``; libraries in C do where they ask for an attribute. A signal is sent once.
     """
-    if not isinstance(lost.exc_value, _Terminated):
-        sys.__unraisablehook__(lost)
-        return
-    # Not at once: that would come within the callback, too.
-    timer = threading.Timer(_AGAIN_S, os.kill, (os.getpid(), lost.exc_value.number))
-    timer.daemon = True
-    timer.start()
+    raised = sys.exception()
+    while raised is not None and not isinstance(raised, _Terminated):
+        raised = raised.__context__
+    if raised is None:
+        raise ended
+
+
+def _show_dropped(dropped: UnraisableHookArgs) -> None:
+    """Show an exception that Python drops, unless it will be raised again."""
+    if not isinstance(dropped.exc_value, _Terminated):
+        sys.__unraisablehook__(dropped)
 
 
 def main() -> NoReturn:
     """Run the command line of this process."""
-
-    def terminate(number: int, _: object) -> NoReturn:
-        raise _Terminated(number)
-
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # else nohup has said: stay
-            signal.signal(number, terminate)
-    sys.unraisablehook = _send_again
+            signal.signal(number, _terminate)
+    sys.unraisablehook = _show_dropped
     for name in ("stdout", "stderr"):
         _accept_any_text(name)
     sys.exit(run(sys.argv[1:]))

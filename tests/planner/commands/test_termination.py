@@ -6,18 +6,34 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 PROGRAM = """
-import os, signal, sys, time
+import ctypes, os, signal, sys, time
 import planner.__main__ as program
+
+def get_signal():
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(0.001)
 
 class Object:
     def __del__(self):  # where Python drops exceptions
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(0.001)
+        get_signal()
 
-def call(arguments):
+class Asked:
+    @property
+    def attribute(self):
+        get_signal()
+
+def drop_in_python():
     found = Object()
     del found
+
+def drop_in_c():  # as libraries do that ask whether there is an attribute
+    ctypes.pythonapi.PyObject_HasAttrString(ctypes.py_object(Asked()), b"attribute")
+
+def call(arguments):
+    {how}
     print("goes on", flush=True)
     time.sleep(30)
     return 0
@@ -27,11 +43,35 @@ sys.argv = ["ddlplan", "launch"]
 program.main()
 """
 
+END = """
+try:
+        get_signal()
+    finally:
+        time.sleep(1.2)  # longer than it takes until a lost signal is raised again
+        print("all is ended", flush=True)
+"""
 
-def test_a_signal_within_a_callback_of_python_is_not_lost():
-    ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60, check=False
+
+def run_program(how: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(how=how)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
+
+
+@pytest.mark.parametrize("how", ["drop_in_python()", "drop_in_c()"])
+def test_a_signal_whose_exception_is_dropped_is_not_lost(how):
+    ended = run_program(how)
     assert ended.stdout == "goes on\n"
+    assert ended.returncode == 128 + signal.SIGTERM
+    assert ended.stderr == "ended by SIGTERM\n"
+
+
+def test_a_signal_does_not_disturb_what_is_ended_because_of_it():
+    ended = run_program(END.strip())
+    assert ended.stdout == "all is ended\n"
     assert ended.returncode == 128 + signal.SIGTERM
     assert ended.stderr == "ended by SIGTERM\n"
