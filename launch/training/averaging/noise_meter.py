@@ -6,8 +6,10 @@ weights, bit by bit, as one that is not. What the workers saw is added up where 
 losses anyway. The norm of the average is known when the parameters are updated,
 which may be as late as in the next step, so it travels with the next step's loss.
 
-It is measured every so many steps that its time stays below `COST_LIMIT` of all: workers time
-themselves, and agree on the next measured step by what they exchange.
+It is measured every so many steps that its time stays below `COST_LIMIT` of all. The time is that
+by which a measured step and the next are longer than others: workers that wait for one another and
+caches that have forgotten are part of it. Until a few are known it is at least what workers see
+of it by their own clocks. They agree on the next measured step by what they exchange.
 """
 
 from __future__ import annotations
@@ -45,6 +47,9 @@ _SMOOTHING = 0.4
 
 _MOST_GROWTH = 2.0
 """Of the time of a step: between the last step of an epoch and the next one others validate."""
+
+_LEAST_WEIGHT = 0.05
+"""Of the latest measurement in the mean of what they cost: single steps vary by more than that."""
 
 _HOOK_S = 3e-6
 """Time that autograd needs to call a hook, which the hook cannot see."""
@@ -97,7 +102,10 @@ class NoiseMeter:
         self._steps = 0
         self._next = _FIRST_STEP
         self._started: float | None = None
-        self._step_s = self._cost_s = 0.0
+        self._step_s = self._cost_s = self._extra_s = 0.0
+        self._is_longer = False
+        """Whether this step is measured, or exchanges what the last one showed."""
+        self._longer_steps = 0
         self._measured_s = 0.0
         """Time of the measurement that is being made."""
         self._batch = 0
@@ -140,11 +148,17 @@ class NoiseMeter:
         now = self._clock()
         if self._started is not None and self._steps > 1:
             elapsed = now - self._started
-            most = _MOST_GROWTH * self._step_s or elapsed
-            self._step_s = _smoothed(self._step_s, min(elapsed, most))
+            elapsed = min(elapsed, _MOST_GROWTH * self._step_s or elapsed)
+            if self._is_longer:
+                self._longer_steps += 1
+                weight = max(1 / self._longer_steps, _LEAST_WEIGHT)
+                self._extra_s += weight * (elapsed - self._step_s - self._extra_s)
+            else:
+                self._step_s = _smoothed(self._step_s, elapsed)
         self._started = now
         self._batch = batch
         self.is_measuring = self._steps == self._next
+        self._is_longer = self.has_news
         self._steps += 1
         if not self.is_measuring:
             return
@@ -215,7 +229,8 @@ class NoiseMeter:
             self._measured_s = 0.0
         average, self._average = self._average, 0.0
         parts = (self._squares, self._parts, self._shares) if self.is_measuring else (0.0, 0, 0.0)
-        return (*parts, average, float(self._is_first), self._cost_s, self._step_s)
+        cost_s = max(self._cost_s, 2 * self._extra_s)
+        return (*parts, average, float(self._is_first), cost_s, self._step_s)
 
     def take(self, sums: Sequence[float]) -> None:
         """Take the sums of what all workers of all nodes offered; the same on each of them."""
@@ -235,7 +250,8 @@ class NoiseMeter:
             # 1, or the weight that the sum of the gradients is divided by.
             squares = squares / shares if shares else math.nan
             self._pending = _Measured(self._batch, squares, int(parts))
-            pause = math.ceil(cost_s / (self._cost_limit * step_s)) if step_s > 0 else 1
+            is_limited = self._cost_limit < 1 and step_s > 0
+            pause = math.ceil(cost_s / (self._cost_limit * step_s)) if is_limited else 1
             self._next = self._steps - 1 + min(max(pause, 1), _MOST_STEPS)
 
     def _make_hook(self, number: int) -> Callable[[Tensor], None]:
