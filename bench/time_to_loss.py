@@ -44,6 +44,12 @@ def main() -> int:
     parser.add_argument("--target", type=float, default=0.35, help="validation loss (0.35)")
     parser.add_argument("--budget", default="3m", help="of each search (3m)")
     parser.add_argument("--epochs", type=positive, default=12, help="at most (12)")
+    parser.add_argument(
+        "--longer",
+        type=positive,
+        default=4,
+        help="times as many epochs where a larger batch keeps its learning rate (4)",
+    )
     parser.add_argument("--seeds", type=positive, default=3, help="trainings of each (3)")
     parser.add_argument("--lr-scaling", default="linear", help="of the sweep (linear)")
     arguments = parser.parse_args()
@@ -60,6 +66,7 @@ class Contestant:
 
     name: str
     options: list[object]
+    epochs: int
     samples: int = 0
     time_s: float = 0.0
     needed: dict[int, float] = field(default_factory=dict)
@@ -84,16 +91,21 @@ def _compare(ddlplan: Ddlplan, arguments: Namespace, out: Output) -> Iterator[Re
         out.say(f"{name}: plan {plan['id']}, batch {plan['node_batch']}, {plan['strategy']}")
     base = soonest["objective"]["base_batch"]
     out.say(f"noise scale {soonest['objective']['noise_scale']:.0f}, own batch {base}")
-    largest = fastest["node_batch"]
+    largest, epochs = fastest["node_batch"], arguments.epochs
     scaling = ["--lr-scaling", arguments.lr_scaling]
     entered = [
-        Contestant("throughput plan", ["--plan", fastest["id"], "--lr-scaling", "none"]),
-        Contestant("throughput plan, rate scaled", ["--plan", fastest["id"], *scaling]),
-        Contestant("time-to-loss plan", ["--plan", soonest["id"]]),
+        Contestant(
+            "throughput plan",
+            ["--plan", fastest["id"], "--lr-scaling", "none"],
+            epochs * (arguments.longer if largest > base else 1),
+        ),
+        Contestant("throughput plan, rate scaled", ["--plan", fastest["id"], *scaling], epochs),
+        Contestant("time-to-loss plan", ["--plan", soonest["id"]], epochs),
         *(
             Contestant(
                 f"batch {base * factor}",
                 ["--plan", soonest["id"], "--global-batch", base * factor, *scaling],
+                epochs,
             )
             for factor in _FACTORS
             if base * factor <= max(largest, 8 * base)
@@ -158,7 +170,7 @@ def _tune(ddlplan: Ddlplan, arguments: Namespace, *more: object) -> Any:
 def _train(ddlplan: Ddlplan, arguments: Namespace, one: Contestant, seed: int) -> None:
     """Train, and add what it took."""
     done = ddlplan.run(
-        *("launch", "--use-case", arguments.use_case, "--epochs", arguments.epochs),
+        *("launch", "--use-case", arguments.use_case, "--epochs", one.epochs),
         *("--seed", seed, *one.options, *root_option()),
     )
     samples, before = 0, None
