@@ -1,5 +1,8 @@
 """Can one bet on what a search claims? Plans that are equal, ratios that are known, later launches.
 
+A short final is what plans with long steps get: one start and two rounds, after a few rounds of
+the search with other plans, which have shown the noise.
+
 Machines are imagined, with the noise of `_worlds.py`: a clock is wound in place of waiting, and the
 project's own race takes its turns in that time. With ``--real`` one plan races against itself on
 this machine.
@@ -12,7 +15,7 @@ import time
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from statistics import fmean
+from statistics import fmean, median
 
 import numpy as np
 from _block import Output, Required, Result, make_parser, positive, run_bench
@@ -25,11 +28,10 @@ from launch.workers.fork_server_pool import ForkServerPool
 from planner.trials.comparison import (
     PairNoise,
     compare_results,
-    drift_deviation,
     pair_logs,
-    rate_interval,
 )
 from planner.trials.contender import StartContender
+from planner.trials.drift import drift_deviation, rate_interval
 from planner.trials.result import Role, TrialResult
 from planner.trials.runner import TrialRunner
 from planner.tuning.race import Entrant, Race
@@ -48,6 +50,9 @@ _RATIO = 1.05
 _LAUNCH_S = 17.0
 _LATER_S = 3600.0
 _LOOKS = 24
+_FIRST_OF_FINAL = 1000
+_SEARCHES, _SHORT_ROUNDS = 3, 2
+"""Races of three plans before a short final, and the rounds of each."""
 
 Slowness = Callable[[float, float], float]
 
@@ -131,9 +136,17 @@ def main() -> int:
             sure.append((ratio.high - ratio.low) / 2 / ratio.median)
             world.now_s += _LATER_S
             kept.append(_holds_launch(world, one, other))
+        short = [_short_final(Machine(seed + 20_000, noise)) for seed in range(arguments.worlds)]
+        held_short = [ratio.low <= _RATIO <= ratio.high for ratio in short]
         results += [
             _share(f"{noise}: interval of a speedup holds it", held, Required(low=93.0)),
             Result(figure=f"{noise}: its half width", value=100 * fmean(sure), unit="%"),
+            _share(f"{noise}: the same of a short final", held_short, Required(low=93.0)),
+            Result(
+                figure=f"{noise}: its half width",
+                value=100 * median((ratio.high - ratio.low) / 2 / ratio.median for ratio in short),
+                unit="%",
+            ),
             _share(f"{noise}: interval of a rate holds a launch", kept, Required(low=93.0)),
         ]
     return out.conclude(results)
@@ -153,14 +166,14 @@ def _is_told_apart(start: StartContender, clock: Callable[[], float]) -> bool:
 
 
 def _final(
-    start: StartContender, clock: Callable[[], float], rounds: int, other: Plan = _OTHER
+    start: StartContender, clock: Callable[[], float], rounds: int, *, starts: int = 2
 ) -> tuple[TrialResult, TrialResult]:
-    """Race two plans that are started twice, as the final of a search does."""
-    race = Race(start, clock=clock)
+    """Race two plans that are started afresh, as the final of a search does."""
+    race = Race(start, clock=clock, first_round=_FIRST_OF_FINAL)
     entrants: list[Entrant] = [
-        race.enter(plan, Role.FINAL, time_limit_s=math.inf) for plan in (_PLAN, other)
+        race.enter(plan, Role.FINAL, time_limit_s=math.inf) for plan in (_PLAN, _OTHER)
     ]
-    for again in range(2):
+    for again in range(starts):
         for entrant in entrants if again else ():
             race.restart(entrant, time_limit_s=math.inf)
         for _ in range(rounds):
@@ -169,6 +182,26 @@ def _final(
         entrant.close()
     one, two = (entrant.result() for entrant in entrants)
     return one, two
+
+
+def _short_final(world: Machine) -> Interval:
+    """Race plans as a short search does, and two of them in a final of one start."""
+    race = Race(world.start, clock=world.clock)
+    searched = []
+    for _ in range(_SEARCHES):
+        entrants = [
+            race.enter(replace(_PLAN, node_batch=batch), Role.SEARCH, time_limit_s=math.inf)
+            for batch in (1, 2, 4)
+        ]
+        for _ in range(_SHORT_ROUNDS):
+            race.run_round(entrants)
+        for entrant in entrants:
+            entrant.close()
+        searched += [entrant.result() for entrant in entrants]
+    one, other = _final(world.start, world.clock, _SHORT_ROUNDS, starts=1)
+    ratio = compare_results(one, other, noise=PairNoise.of_results([*searched, one, other]))
+    assert ratio is not None
+    return ratio
 
 
 def _holds_launch(world: Machine, one: TrialResult, other: TrialResult) -> bool:

@@ -15,12 +15,8 @@ from enum import StrEnum
 
 from planner.quantities import format_number
 from planner.sweeps.sweep_record import StoredSweep, SweepPoint
-from planner.trials.comparison import (
-    compare_results,
-    drift_deviation,
-    rate_interval,
-    ratio_interval,
-)
+from planner.trials.comparison import compare_results, ratio_interval
+from planner.trials.drift import drift_deviation, rate_interval
 from planner.trials.result import Outcome
 from probes.timing import Interval
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from planner.records.training_record import TrainingRecord
 from planner.records.usage_record import HostUsage
-from planner.trials.comparison import drift_deviation, rate_interval
+from planner.trials.drift import drift_deviation, rate_interval
 from planner.worth.evidence import ratio_of_rates
 from probes.timing import Interval, Measurement
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from statistics import fmean, median, stdev
-from typing import Protocol
+from dataclasses import dataclass, field
+from itertools import combinations
+from statistics import fmean
+from typing import Protocol, Self
 
 from launch.plan import Plan
 from probes.timing import Interval, Measurement, student_quantile
@@ -21,6 +22,13 @@ measured on a virtual machine with 2 cores and nothing else on it."""
 
 _PRIOR_PAIRS = 2
 """Pairs that this counts for."""
+
+_ENOUGH_PAIRS = 8
+"""Pairs that show the noise by themselves."""
+
+_SHARED_PAIRS = 4
+"""Pairs of its own plans that the noise of all pairs of a search counts for at most: plans differ
+in how evenly they run. Found by simulation, `bench/trust.py`."""
 
 _TIGHTEST_AT = 0.5
 """Parameter of the mixture: about an eighth of the number of pairs at which it is tightest."""
@@ -33,14 +41,6 @@ its memory lies, and which cores it shares a cache with, lasts as long as they d
 _TRIMMED = 0.2
 """Part of the pairs that is left out at either end."""
 
-_PRIOR_DRIFT = 0.09
-"""Standard deviation of the logarithm of the machine's speed before any is known: two runs of one
-plan of 25 s each differ by 9 % on a virtual machine with nothing else on it."""
-
-_PRIOR_ROUNDS = 12
-"""Rounds that this counts for: the minutes of a search show little of how slow an hour later is."""
-
-_FITTING_PASSES = 20
 _NORMAL_95 = 1.96
 
 _DEPENDENCE = 1.05
@@ -80,6 +80,21 @@ class PairNoise:
             found = (sum((log - centre) ** 2 for log in logs), len(logs) - 1)
             self._known[pair] = found
             self._squares, self._degrees = self._squares + found[0], self._degrees + found[1]
+
+    @classmethod
+    def of_results(cls, results: Sequence[Timed]) -> Self:
+        """Learn from all pairs of plans that had turns in the same rounds.
+
+        What is believed before any is known counts only where there are few.
+        """
+        noise = cls(_squares=0.0, _degrees=0)
+        for number, (one, other) in enumerate(combinations(map(turn_times_s, results), 2)):
+            if common := one.keys() & other.keys():
+                noise.learn(str(number), [math.log(one[n] / other[n]) for n in common])
+        if noise._degrees < _ENOUGH_PAIRS:
+            noise._squares += _PRIOR_PAIRS * _PRIOR_DEVIATION**2
+            noise._degrees += _PRIOR_PAIRS
+        return noise
 
     @property
     def deviation(self) -> float:
@@ -124,17 +139,22 @@ def turn_times_s(result: Timed) -> dict[int, float]:
     return {n: time_s / batch for n, time_s in zip(known.rounds, known.samples_s, strict=False)}
 
 
-def ratio_interval(logs: Sequence[float], *, starts: int = 1) -> Interval | None:
+def ratio_interval(
+    logs: Sequence[float], *, starts: int = 1, noise: PairNoise | None = None
+) -> Interval | None:
     """Give the ratio that logarithms of pairs show, with its 95 % interval.
 
     A trimmed mean, so that a single disturbed turn does not decide, with Student's interval from
     the winsorised variance (Yuen, "The two-sample trimmed t for unequal population variances",
     1974), widened by what another start of the processes would change. It is for a number of
-    pairs that was fixed before.
+    pairs that was fixed before. Few pairs show little of their own noise: what all pairs of the
+    search have shown counts as a few more (Smyth, "Linear models and empirical Bayes methods",
+    2004).
 
     Args:
         logs: Of the pairs.
         starts: How often both were started for them.
+        noise: Of all pairs of the search, where these are at hand.
 
     Returns:
         ``None`` for fewer than two pairs.
@@ -147,10 +167,14 @@ def ratio_interval(logs: Sequence[float], *, starts: int = 1) -> Interval | None
     inner = ordered[cut : count - cut]
     winsorised = [min(max(log, inner[0]), inner[-1]) for log in ordered]
     centre, mean = fmean(inner), fmean(winsorised)
-    squares = sum((log - mean) ** 2 for log in winsorised)
-    error = math.sqrt(squares / (len(inner) * (len(inner) - 1))) if len(inner) > 1 else math.inf
+    squares, degrees = sum((log - mean) ** 2 for log in winsorised), len(inner) - 1
+    if noise is not None:
+        # As many squares as so many more of winsorised pairs would have.
+        squares += _SHARED_PAIRS * noise.deviation**2 * len(inner) / count
+        degrees += _SHARED_PAIRS
+    error = math.sqrt(squares / (len(inner) * degrees)) if degrees else math.inf
     half = math.hypot(
-        _DEPENDENCE * student_quantile(len(inner) - 1) * error,
+        _DEPENDENCE * student_quantile(degrees) * error,
         _NORMAL_95 * _START_DEVIATION * math.sqrt(2 / starts),
     )
     return Interval(
@@ -161,70 +185,20 @@ def ratio_interval(logs: Sequence[float], *, starts: int = 1) -> Interval | None
     )
 
 
-def compare_results(slow: Timed, fast: Timed) -> Interval | None:
-    """Give how many times as fast the second plan is, from the rounds that both ran in."""
+def compare_results(slow: Timed, fast: Timed, *, noise: PairNoise | None = None) -> Interval | None:
+    """Give how many times as fast the second plan is, from the rounds that both ran in.
+
+    Args:
+        slow: The first plan.
+        fast: The second one.
+        noise: See `ratio_interval`.
+    """
     if slow.measurement is None or fast.measurement is None:
         return None
     starts = min(slow.measurement.starts, fast.measurement.starts)
-    return ratio_interval(pair_logs(slow, fast), starts=starts)
+    return ratio_interval(pair_logs(slow, fast), starts=starts, noise=noise)
 
 
 def are_equal(ratio: Interval) -> bool:
     """Tell whether two plans are shown to be as fast as each other."""
     return ratio.low >= 1 - EQUAL and ratio.high <= 1 + EQUAL
-
-
-def fit_log_times(results: Sequence[Timed]) -> dict[str, float]:
-    """Give the logarithm of each plan's time per sample, with the machine's drift taken out."""
-    return _fit(results)[0]
-
-
-def drift_deviation(results: Sequence[Timed]) -> float:
-    """Give the standard deviation of the logarithm of the machine's speed from round to round."""
-    drift = list(_fit(results)[1].values())
-    squares = (len(drift) - 1) * stdev(drift) ** 2 if len(drift) > 1 else 0.0
-    degrees = max(0, len(drift) - 1)
-    return math.sqrt((_PRIOR_ROUNDS * _PRIOR_DRIFT**2 + squares) / (_PRIOR_ROUNDS + degrees))
-
-
-def rate_interval(rate: Interval, drift: float) -> Interval:
-    """Widen the interval of a rate by how much the machine's own speed changes.
-
-    A launch runs at another time than the trials: its rate is the plan's times the machine's of
-    then, which is as far from the mean as the rounds of the search were.
-
-    Args:
-        rate: What the turns showed.
-        drift: `drift_deviation` of the search.
-    """
-    machine = _NORMAL_95 * drift
-    down = math.exp(-math.hypot(machine, math.log(rate.median / rate.low)))
-    up = math.exp(math.hypot(machine, math.log(rate.high / rate.median)))
-    return replace(rate, low=rate.median * down, high=rate.median * up)
-
-
-def _fit(results: Sequence[Timed]) -> tuple[dict[str, float], dict[int, float]]:
-    """Fit the time of a turn as that of its plan times that of its round, by turns.
-
-    Returns:
-        Logarithms of the time per sample by plan, and of the machine's slowness by round, whose
-        median is 0. Plans of races without a common round keep their own level.
-    """
-    turns: dict[str, dict[int, float]] = {}
-    for result in results:
-        logs = {number: math.log(time_s) for number, time_s in turn_times_s(result).items()}
-        turns.setdefault(repr(result.plan), {}).update(logs)
-    levels = {plan: median(logs.values()) for plan, logs in turns.items() if logs}
-    drift: dict[int, float] = {}
-    for _ in range(_FITTING_PASSES if levels else 0):
-        of_round: dict[int, list[float]] = {}
-        for plan, level in levels.items():
-            for number, log in turns[plan].items():
-                of_round.setdefault(number, []).append(log - level)
-        centre = median(fmean(found) for found in of_round.values())
-        drift = {number: fmean(found) - centre for number, found in of_round.items()}
-        levels = {
-            plan: fmean(log - drift[number] for number, log in turns[plan].items())
-            for plan in levels
-        }
-    return levels, drift

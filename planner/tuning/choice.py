@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 from launch.plan import Plan
-from planner.trials.comparison import are_equal, compare_results, pair_logs
+from planner.trials.comparison import PairNoise, are_equal, compare_results, pair_logs
 from planner.trials.result import Outcome, Role, TrialResult
 from probes.timing import Interval, Measurement
 
@@ -95,10 +95,12 @@ def choose(candidates: Sequence[Candidate]) -> Candidate:
     ]
     finalists = again + beside if again else list(candidates)
     exact = [c for c in finalists if c.plan.precision == "fp32"]
-    fastest = _rank(finalists)[0]
-    if exact and fastest.plan.precision != "fp32" and not _is_faster(fastest, _rank(exact)[0]):
-        finalists, fastest = exact, _rank(exact)[0]
-    equal = [c for c in finalists if c is fastest or _is_equal(c, fastest)]
+    noise, fastest = PairNoise.of_results(candidates), _rank(finalists)[0]
+    if exact and fastest.plan.precision != "fp32":
+        fastest_exact = _rank(exact)[0]
+        if not _is_faster(fastest, fastest_exact, noise):
+            finalists, fastest = exact, fastest_exact
+    equal = [c for c in finalists if c is fastest or _is_equal(c, fastest, noise)]
     return min(equal, key=lambda c: (complexity(c.plan), -c.amortized_throughput.median))
 
 
@@ -112,16 +114,16 @@ def _rank(candidates: Sequence[Candidate]) -> list[Candidate]:
     return sorted(candidates, key=lambda c: -c.amortized_throughput.median)
 
 
-def _is_faster(candidate: Candidate, other: Candidate) -> bool:
+def _is_faster(candidate: Candidate, other: Candidate, noise: PairNoise) -> bool:
     """Tell whether a candidate is shown to be faster; by their rates where they never met."""
-    ratio = compare_results(other, candidate)
+    ratio = compare_results(other, candidate, noise=noise)
     if ratio is None:
         return candidate.amortized_throughput.low > other.amortized_throughput.high
     return ratio.low > 1
 
 
-def _is_equal(candidate: Candidate, fastest: Candidate) -> bool:
-    ratio = compare_results(candidate, fastest)
+def _is_equal(candidate: Candidate, fastest: Candidate, noise: PairNoise) -> bool:
+    ratio = compare_results(candidate, fastest, noise=noise)
     return ratio is not None and are_equal(ratio)
 
 

@@ -13,7 +13,8 @@ from planner.errors import NoPlanError
 from planner.plans.objective import Objective
 from planner.plans.stored_plan import Baseline, ComparedPlan, StoredPlan, utc_now
 from planner.quantities import format_range
-from planner.trials.comparison import compare_results, drift_deviation, rate_interval
+from planner.trials.comparison import PairNoise, compare_results
+from planner.trials.drift import drift_deviation, rate_interval
 from planner.trials.result import Role, TrialResult
 from planner.tuning.choice import Candidate, choose, find_runner_up
 from planner.tuning.disturbances import explain_disturbances
@@ -192,13 +193,13 @@ def _compare(findings: Findings, best: Candidate) -> tuple[ComparedPlan, ...]:
     }
     candidates = findings.current_candidates() or findings.candidates()
     raced["runner_up"] = find_runner_up(candidates, best)
-    found: list[ComparedPlan] = []
+    noise, found = PairNoise.of_results(results), list[ComparedPlan]()
     for name, other in raced.items():
         if other is None or other.measurement is None:
             continue
         if any(other.plan == compared.plan for compared in found):
             continue
-        speedup = compare_results(other, best)
+        speedup = compare_results(other, best, noise=noise)
         if other.plan == best.plan:
             speedup = Interval(median=1.0, low=1.0, high=1.0, count=1)
         if speedup is not None:

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from launch.case_facts import CaseFacts
 from planner.search.plan_search import time_per_sample_s
+from planner.trials.drift import remove_drift
 from planner.trials.reports import TrialEnded
 from planner.trials.result import Outcome, Role, TrialResult, with_longest_compile
 from planner.tuning.choice import Candidate, choose
@@ -86,9 +87,8 @@ class Findings:
         self.study_id = begun.study_id
         self.similar = begun.similar
         """Trials of machines and use cases that are alike."""
-        self.results = with_longest_compile(begun.results)
         self._trial_store = trial_store
-        self._earlier = len(self.results)
+        self._earlier = len(begun.results)
         self._newest = begun.newest
         self._own_numbers: set[int] = set()
         # Two searches of one study may run at once. Turns are compared by their rounds, so that
@@ -96,15 +96,21 @@ class Findings:
         self.first_round = _ROUNDS_OF_A_SEARCH * random.SystemRandom().randrange(1, 2**32)
         """Number before the first round of this search."""
         self._finished = begun.finished
+        self.results = self._level(begun.results)
 
     def add(self, result: TrialResult) -> TrialEnded:
         """Store a trial as it ends; give it as it counts beside the others."""
         best = self.best_time_s()
         self._own_numbers.add(self._trial_store.add_trial(self.study_id, result))
-        self.results = with_longest_compile([*self.results, result])
+        self.results = self._level([*self.results, result])
         time_s = self.time_per_sample_s(self.results[-1])
         is_best = time_s is not None and (best is None or time_s < best.median)
         return TrialEnded(result=self.results[-1], is_best=is_best)
+
+    def _level(self, results: Sequence[TrialResult]) -> list[TrialResult]:
+        """Put the results of this search on one level, and each plan's compile time."""
+        known = with_longest_compile(results)
+        return [*known[: self._finished], *remove_drift(known[self._finished :])]
 
     def take_later(self) -> LaterTrials:
         """Give what others have added to the database since the last look.

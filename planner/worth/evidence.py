@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from launch.plan import Plan
-from planner.trials.comparison import compare_results
+from planner.trials.comparison import PairNoise, compare_results
 from planner.trials.result import TrialResult
 from planner.tuning.study import StoredTrial
 from probes.timing import Interval
@@ -30,6 +30,7 @@ class Evidence:
             result = trial.result
             if result.outcome.has_times and result.measurement is not None:
                 self._latest[repr(result.plan)] = result
+        self._noise = PairNoise.of_results(list(self._latest.values()))
 
     @property
     def elapsed_s(self) -> float:
@@ -53,7 +54,7 @@ class Evidence:
         one, two = self.find(plan), self.find(other)
         if one is None or two is None:
             return None
-        if (paired := compare_results(one, two)) is not None:
+        if (paired := compare_results(one, two, noise=self._noise)) is not None:
             return paired
         # No round in common: by their rates without the machine's drift.
         below, above = one.throughput_samples_per_s(), two.throughput_samples_per_s()

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -69,7 +68,7 @@ class CommandLine:
         return subprocess.Popen(
             [sys.executable, "-P", "-m", "planner", *map(str, arguments)],
             cwd=self.folder,
-            env=self.surroundings(environment),
+            env=self._surroundings(environment),
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=stream,
@@ -79,13 +78,12 @@ class CommandLine:
 
     def run(self, *arguments: object, **environment: str) -> Ended:
         """Run a command to its end, without the time that its imports take."""
-        words, surroundings = [*map(str, arguments)], self.surroundings(environment)
+        words, surroundings = [*map(str, arguments)], self._surroundings(environment)
         code, *streams = run_forked(words, self.folder, surroundings, limit_s=GUARD_S)
         out, err = (io.TextIOWrapper(io.BytesIO(text), "utf-8").read() for text in streams)
         return Ended(code, out, err)
 
-    def surroundings(self, environment: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
-        """Give the environment of a process that counts as one of this command's."""
+    def _surroundings(self, environment: Mapping[str, str]) -> dict[str, str]:
         own = {**os.environ, **self.environment, "DDLPLAN_TEST_MARK": self.mark}
         return own | environment
 
@@ -228,7 +226,7 @@ def tuned_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for name in ("launch", "probes", "planner", "selectors", "numbers"):
                 text = "raise SystemExit('taken from the working folder')\n"
                 (folder / f"{name}.py").write_text(text)
-            _run_for_all(folder, "tune", "--trials", 1, "--budget", "6s")
+            _run_for_all(folder, "tune", "--trials", 1, "--budget", "12s")
     return folder
 
 

@@ -4,33 +4,18 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass
 from statistics import fmean
 
 import pytest
+from raced_turns import turns
 
-from launch.plan import Plan
 from planner.trials.comparison import (
     PairNoise,
     are_equal,
     compare_results,
-    drift_deviation,
-    fit_log_times,
     pair_logs,
     ratio_interval,
 )
-from probes.timing import Measurement
-
-
-@dataclass(frozen=True)
-class Turns:
-    plan: Plan
-    measurement: Measurement
-
-
-def turns(batch: int, times_s: dict[int, float]) -> Turns:
-    measurement = Measurement(samples_s=tuple(times_s.values()), rounds=tuple(times_s))
-    return Turns(Plan(strategy="sequential", node_batch=batch), measurement)
 
 
 def noisy_pairs(rng: random.Random, count: int, autocorrelation: float) -> list[float]:
@@ -92,6 +77,29 @@ def test_interval_of_a_ratio_holds_the_truth(autocorrelation, count):
     assert held / worlds >= 0.93
 
 
+@pytest.mark.parametrize("autocorrelation", [0.0, 0.5, 0.8])
+def test_interval_of_two_pairs_holds_the_truth_and_says_something(autocorrelation):
+    """What other pairs of the search have shown stands in for what two cannot show."""
+    rng, worlds, held, wide = random.Random(11), 1500, 0, 0
+    for _ in range(worlds):
+        noise = PairNoise()
+        for pair in range(6):
+            noise.learn(str(pair), noisy_pairs(rng, 3, autocorrelation))
+        found = ratio_interval(noisy_pairs(rng, 2, autocorrelation), noise=noise)
+        held += found.low <= 1.0 <= found.high
+        wide += found.high / found.low > 2
+    assert held / worlds >= 0.93
+    assert wide / worlds < 0.1
+
+
+def test_noise_of_a_search_is_that_of_all_pairs_that_met():
+    first, second = turns(1, {1: 1.0, 2: 1.1, 3: 0.9}), turns(2, {1: 2.0, 2: 2.0, 3: 2.0})
+    elsewhere = turns(4, {9: 40.0})
+    noise = PairNoise()
+    noise.learn("met", pair_logs(first, second))
+    assert PairNoise.of_results([first, second, elsewhere]).deviation == noise.deviation
+
+
 def test_plan_that_is_much_slower_is_known_to_be_after_a_few_turns():
     noise = PairNoise()
     for pair in range(5):
@@ -115,27 +123,3 @@ def test_equal_is_only_what_is_shown_to_differ_by_no_more_than_a_percent():
     assert are_equal(ratio_interval([0.001, -0.001, 0.0, 0.001, -0.001] * 4, starts=2))
     assert not are_equal(ratio_interval([0.1, -0.1, 0.05, -0.05, 0.0], starts=2))
     assert not are_equal(ratio_interval([0.03] * 20, starts=2))
-
-
-def test_times_of_plans_that_ran_in_different_rounds_are_put_on_one_level():
-    """The second plan ran while the machine was half as fast: it is the faster one."""
-    speed = {1: 1.0, 2: 1.0, 3: 2.0, 4: 2.0}
-    incumbent = turns(1, dict(speed))
-    early = turns(2, {1: 2 * 0.9, 2: 2 * 0.9})
-    late = turns(4, {3: 4 * 0.8 * 2, 4: 4 * 0.8 * 2})
-    levels = fit_log_times([incumbent, early, late])
-    base = levels[repr(incumbent.plan)]
-    assert math.exp(levels[repr(early.plan)] - base) == pytest.approx(0.9)
-    assert math.exp(levels[repr(late.plan)] - base) == pytest.approx(0.8)
-
-
-def test_races_without_a_common_round_keep_their_own_level():
-    levels = fit_log_times([turns(1, {1: 1.0, 2: 1.0}), turns(2, {7: 8.0, 8: 8.0})])
-    assert sorted(map(math.exp, levels.values())) == pytest.approx([1.0, 4.0], rel=0.5)
-
-
-def test_drift_of_the_machine_is_learned_from_its_rounds():
-    steady = [turns(1, dict.fromkeys(range(500), 1.0))]
-    wandering = [turns(1, {number: 1.0 + 0.3 * (number % 2) for number in range(500)})]
-    assert drift_deviation(steady) < 0.02
-    assert 0.1 < drift_deviation(wandering) < 0.2

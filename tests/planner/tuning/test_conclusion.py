@@ -88,3 +88,52 @@ def test_batch_that_ends_slower_than_the_defaults_says_so_first(concluded):
 
 def test_search_that_gained_something_has_nothing_to_say_first(concluded):
     assert concluded(0.5, strategies=("pipeline",)).warnings == ()
+
+
+@pytest.fixture
+def findings(tmp_path):
+    """Findings of a search that has not begun."""
+    request = TuneRequest(workload=Workload(use_case="simplebig"))
+    with Store.open(str(tmp_path / "planner.db")) as store:
+        yield Findings(request, CASE, NODE, {}, store)
+
+
+def timed(plan: Plan, role: Role, turns_s: dict[int, float], *, drift: float = 1.0) -> TrialResult:
+    return TrialResult(
+        plan=plan,
+        role=role,
+        outcome=Outcome.OK,
+        measurement=Measurement(
+            samples_s=tuple(turns_s.values()), rounds=tuple(turns_s), drift=drift
+        ),
+        elapsed_s=10.0,
+    )
+
+
+def test_final_of_two_rounds_claims_what_the_noise_of_the_search_allows(findings, tmp_path):
+    """Two pairs alone would say 0.2 to 16 times as fast."""
+    off = [1.0, 1.04, 0.97, 1.03, 0.98, 1.01]
+    for number in range(6):
+        tried = replace(OTHER, node_batch=40 + number)
+        rounds = range(4 * number, 4 * number + 4)
+        findings.add(timed(tried, Role.SEARCH, {n: off[n % 6] for n in rounds}))
+        findings.add(timed(BASELINE, Role.BASELINE, dict.fromkeys(range(4 * number + 4), 1.5)))
+    findings.add(timed(OTHER, Role.FINAL, {100: 0.50, 101: 0.56}))
+    findings.add(timed(DEFAULTS, Role.DEFAULTS, {100: 1.04, 101: 1.0}))
+    with Store.open(str(tmp_path / "planner.db")) as store:
+        speedup = conclude(findings, store).plan.speedup
+    assert speedup.count == 2
+    assert 1.6 < speedup.low < 1.8
+    assert 2.0 < speedup.high < 2.3
+
+
+def test_plans_are_ranked_by_turns_side_by_side_whenever_they_were_stored(findings):
+    """The machine was slow when the faster plan ran, which was not known of the rounds before."""
+    slowness = {1: 1.0, 2: 1.0, 3: 1.6, 4: 1.6, 5: 1.6, 6: 1.6}
+    late, early = replace(OTHER, node_batch=64), replace(OTHER, node_batch=16)
+    early_s = {n: 0.5 * 1.06 * slowness[n] for n in (1, 2)}
+    late_s = {n: 2 * 0.95 * slowness[n] for n in (5, 6)}
+    findings.add(timed(early, Role.SEARCH, early_s))
+    findings.add(timed(late, Role.SEARCH, late_s, drift=1.3))
+    findings.add(timed(DEFAULTS, Role.DEFAULTS, slowness))
+    assert [one.plan for one in findings.best_candidates(3)] == [late, DEFAULTS, early]

@@ -1,0 +1,98 @@
+"""Drift of a machine between rounds: taken out of times, and allowed for in stored rates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from statistics import fmean, median, stdev
+
+from planner.trials.comparison import Timed, turn_times_s
+from planner.trials.result import TrialResult
+from probes.timing import Interval
+
+_PRIOR_DRIFT = 0.09
+"""Standard deviation of the logarithm of the machine's speed before any is known: two runs of one
+plan of 25 s each differ by 9 % on a virtual machine with nothing else on it."""
+
+_PRIOR_ROUNDS = 12
+"""Rounds that this counts for: the minutes of a search show little of how slow an hour later is."""
+
+_FITTING_PASSES = 20
+_NORMAL_95 = 1.96
+
+
+def fit_log_times(results: Sequence[Timed]) -> dict[str, float]:
+    """Give the logarithm of each plan's time per sample, with the machine's drift taken out."""
+    return _fit(results)[0]
+
+
+def remove_drift(results: Sequence[TrialResult]) -> list[TrialResult]:
+    """Give results with how slow the machine was meanwhile, by all of them together.
+
+    Two results are then on one level whenever they were measured. What a result was stored with is
+    of its own moment, and the level of all moves while the machine does.
+    """
+    raced = [result for result in results if result.measurement and result.measurement.rounds]
+    levels = fit_log_times(raced)
+    return [_with_level(result, levels) for result in results]
+
+
+def _with_level(result: TrialResult, levels: Mapping[str, float]) -> TrialResult:
+    known = result.measurement
+    if known is None or not known.rounds:
+        return result
+    raw = math.log(known.median_s / result.plan.node_batch)
+    drift = math.exp(raw - levels[repr(result.plan)])
+    return replace(result, measurement=replace(known, drift=drift))
+
+
+def drift_deviation(results: Sequence[Timed]) -> float:
+    """Give the standard deviation of the logarithm of the machine's speed from round to round."""
+    drift = list(_fit(results)[1].values())
+    squares = (len(drift) - 1) * stdev(drift) ** 2 if len(drift) > 1 else 0.0
+    degrees = max(0, len(drift) - 1)
+    return math.sqrt((_PRIOR_ROUNDS * _PRIOR_DRIFT**2 + squares) / (_PRIOR_ROUNDS + degrees))
+
+
+def rate_interval(rate: Interval, drift: float) -> Interval:
+    """Widen the interval of a rate by how much the machine's own speed changes.
+
+    A launch runs at another time than the trials: its rate is the plan's times the machine's of
+    then, which is as far from the mean as the rounds of the search were.
+
+    Args:
+        rate: What the turns showed.
+        drift: `drift_deviation` of the search.
+    """
+    machine = _NORMAL_95 * drift
+    down = math.exp(-math.hypot(machine, math.log(rate.median / rate.low)))
+    up = math.exp(math.hypot(machine, math.log(rate.high / rate.median)))
+    return replace(rate, low=rate.median * down, high=rate.median * up)
+
+
+def _fit(results: Sequence[Timed]) -> tuple[dict[str, float], dict[int, float]]:
+    """Fit the time of a turn as that of its plan times that of its round, by turns.
+
+    Returns:
+        Logarithms of the time per sample by plan, and of the machine's slowness by round, whose
+        median is 0. Plans of races without a common round keep their own level.
+    """
+    turns: dict[str, dict[int, float]] = {}
+    for result in results:
+        logs = {number: math.log(time_s) for number, time_s in turn_times_s(result).items()}
+        turns.setdefault(repr(result.plan), {}).update(logs)
+    levels = {plan: median(logs.values()) for plan, logs in turns.items() if logs}
+    drift: dict[int, float] = {}
+    for _ in range(_FITTING_PASSES if levels else 0):
+        of_round: dict[int, list[float]] = {}
+        for plan, level in levels.items():
+            for number, log in turns[plan].items():
+                of_round.setdefault(number, []).append(log - level)
+        centre = median(fmean(found) for found in of_round.values())
+        drift = {number: fmean(found) - centre for number, found in of_round.items()}
+        levels = {
+            plan: fmean(log - drift[number] for number, log in turns[plan].items())
+            for plan in levels
+        }
+    return levels, drift

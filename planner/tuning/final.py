@@ -1,0 +1,191 @@
+"""Final of a search: its best plans started afresh, and raced with what they are compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from launch.plan import Plan
+from planner.trials.comparison import compare_results
+from planner.trials.result import Role
+from planner.tuning.choice import find_finalists
+from planner.tuning.findings import Findings
+from planner.tuning.race import Entrant
+from planner.tuning.running_trials import LEAST_ROUNDS, RunningTrials
+
+_LEAST_LIMIT_S = 10.0
+
+_STARTS = 2
+"""Times that each plan of the final is started afresh."""
+
+_ROUNDS_TO_SETTLE, _SETTLED = 8, 0.015
+"""Rounds after which a start of the final may end, and the half width of its ratios' intervals
+from which on more rounds are not worth their time."""
+
+_PUNCTUAL = 0.98
+"""Part of the time left that the final plans with."""
+
+_MARGIN, _RESERVE_MARGIN = 1.1, 1.2
+"""How much longer a final may take than its steps until now would, and what is set aside for it."""
+
+_MOST_FINAL_ROUNDS = 20
+
+_LEAST_FINAL_SHARE, _FINAL_SHARE = 0.2, 0.4
+"""Part of the budget for the final, at least and at most."""
+
+_RARE_ROUNDS = 3
+"""Turns of plans that are timed for comparison alone, at the first start."""
+
+_LARGEST_RARE_SHARE, _LARGEST_SHARE_PART = 0.08, 0.4
+"""Part of the budget that such a plan may take, and part of that for a smaller batch of the best
+plan, which only a job with other nodes needs."""
+
+
+class Final:
+    """Final of one search: what is stored and claimed rests on its turns.
+
+    Args:
+        findings: What the study knows.
+        trials: The plans that run.
+        clock: Seconds that only go forward.
+    """
+
+    def __init__(
+        self, findings: Findings, trials: RunningTrials, clock: Callable[[], float]
+    ) -> None:
+        self._findings = findings
+        self._request = findings.request
+        self._trials = trials
+        self._times = trials.times
+        self._clock = clock
+
+    def finalists(self, leader: Plan | None) -> list[Plan]:
+        """Give the plans that may be the best, and the best in fp32 where rounding was allowed.
+
+        Args:
+            leader: The plan that won its races, if one has.
+        """
+        candidates = self._findings.candidates()
+        if not candidates:
+            return []
+        plans = [candidate.plan for candidate in find_finalists(candidates)]
+        if leader in [candidate.plan for candidate in candidates]:
+            plans = [leader, *(plan for plan in plans if plan != leader)][: len(plans)]
+        if self._request.precision == "auto" and plans[0].precision != "fp32":
+            exact = replace(plans[0], precision="fp32")
+            plans = [plans[0], exact, *(plan for plan in plans[1:] if plan != exact)]
+        return plans
+
+    def run(self, plans: Sequence[Plan], *, is_needed: bool = False) -> None:
+        """Start the finalists and what they are compared with afresh, and race them.
+
+        Args:
+            plans: The finalists, the best one first; none: no final.
+            is_needed: Whether it is held however little time is left.
+        """
+        if all(plan == self._findings.defaults_plan for plan in plans):
+            return
+        defaults, rare = self._findings.defaults_plan, self._rare_plans(plans[0])
+        least = 1 if plans[0].precision == "fp32" else min(2, len(plans))
+        for starts, compared, count in _finals(range(len(plans), least - 1, -1), rare):
+            raced = [plan for plan in plans[:count] if plan != defaults] + [defaults]
+            needed_s = starts * self._least_time_s(raced)
+            needed_s += self._least_time_s([plan for plan, _ in compared])
+            if _MARGIN * needed_s < self._trials.remaining_s():
+                break
+        else:
+            if not is_needed:
+                return
+        roles = {repr(plan): role for plan, role in compared}
+        roles |= {repr(plan): Role.FINAL for plan in plans} | {repr(defaults): Role.DEFAULTS}
+        entrants: list[Entrant] = []
+        for start in range(starts):
+            end = self._clock() + _PUNCTUAL * self._trials.remaining_s() / (starts - start)
+            if start == 0:
+                entrants = [
+                    self._trials.enter(plan, roles[repr(plan)], self._limit_s(plan, end))
+                    for plan in [*raced, *(p for p, _ in compared)]
+                ]
+            else:
+                for entrant in (e for e in entrants if e.failure is None and not e.role.is_rare):
+                    entrant.is_parked = self._trials.race.is_apart
+                    if self._trials.race.is_apart:
+                        continue
+                    self._trials.race.restart(
+                        entrant, time_limit_s=self._limit_s(entrant.plan, end)
+                    )
+            self._run_rounds(entrants, end)
+            for entrant in entrants:
+                entrant.close()
+        for entrant in entrants:
+            self._trials.leave(entrant)
+
+    def _run_rounds(self, entrants: Sequence[Entrant], end: float) -> None:
+        """Run rounds until the time is up; what is only compared with has a few turns."""
+        for number in range(_MOST_FINAL_ROUNDS):
+            running = [e for e in entrants if number < _RARE_ROUNDS or not e.role.is_rare]
+            round_s = sum(entrant.turn_s for entrant in running if entrant.is_running)
+            if number >= LEAST_ROUNDS and self._clock() + round_s > end:
+                return
+            # One look a start: an interval that is looked at until it is narrow holds less often.
+            if number == _ROUNDS_TO_SETTLE and _are_settled(running):
+                return
+            self._trials.race.run_round(running, until=end)
+            self._trials.report_standings(entrants[0], entrants[1:])
+
+    def _limit_s(self, plan: Plan, end: float) -> float:
+        """Give the time in which a plan of the final must be warm."""
+        return min(self._times.limit_s(plan), max(_LEAST_LIMIT_S, end - self._clock()))
+
+    def _least_time_s(self, plans: Sequence[Plan]) -> float:
+        """Estimate the least time of one start of some plans, and of the fewest rounds."""
+        turns_s = sum(map(self._times.turn_s, plans))
+        return sum(map(self._times.start_s, plans)) + LEAST_ROUNDS * turns_s
+
+    def _rare_plans(self, best: Plan) -> list[tuple[Plan, Role]]:
+        """Give the plans that the best one is compared with by a few turns.
+
+        One core, as the papers have it; the best plan with the use case's own batch, which shows
+        what the settings gain apart from the batch; and with the batches that shares of a job with
+        other nodes may have.
+        """
+        findings = self._findings
+        own_batch = findings.subject.at_own_batch(best)
+        compared = ((own_batch, Role.OWN_BATCH), (findings.baseline_plan, Role.BASELINE))
+        wanted = [(plan, role) for plan, role in compared if plan is not None]
+        shares = findings.subject.shares(best, findings.current_results())
+        wanted += [(plan, Role.SHARE) for plan in shares]
+        found: dict[str, tuple[Plan, Role]] = {}
+        limit_s = _LARGEST_RARE_SHARE * self._request.budget_s
+        for plan, role in wanted:
+            is_new = plan not in (best, findings.defaults_plan) and repr(plan) not in found
+            part = _LARGEST_SHARE_PART if role is Role.SHARE else 1.0
+            if is_new and self._least_time_s([plan]) <= part * limit_s:
+                found[repr(plan)] = (plan, role)
+        return list(found.values())
+
+    def reserve_s(self, leader: Plan | None) -> float:
+        """Give the time to set aside for it."""
+        plans = (self.finalists(leader) or [self._findings.defaults_plan])[:2]
+        rare = [plan for plan, _ in self._rare_plans(plans[0])]
+        raced_s = self._least_time_s([*plans, self._findings.defaults_plan])
+        budget_s = self._request.budget_s
+        needed_s = _RESERVE_MARGIN * (_STARTS * raced_s + self._least_time_s(rare))
+        return min(max(needed_s, _LEAST_FINAL_SHARE * budget_s), _FINAL_SHARE * budget_s)
+
+
+def _are_settled(entrants: Sequence[Entrant]) -> bool:
+    """Tell whether the first plan's speed is known well enough next to each of the others."""
+    first, *others = (entrant.result() for entrant in entrants)
+    ratios = [compare_results(other, first) for other in others]
+    return all(ratio and ratio.high - ratio.low <= 2 * _SETTLED * ratio.median for ratio in ratios)
+
+
+def _finals(
+    finalists: Sequence[int], rare: Sequence[tuple[Plan, Role]]
+) -> Iterator[tuple[int, Sequence[tuple[Plan, Role]], int]]:
+    """Give starts, plans to compare with and number of finalists, the most telling first."""
+    for starts in range(_STARTS, 0, -1):
+        for compared in range(len(rare), -1, -1):
+            for count in finalists:
+                yield starts, rare[:compared], count

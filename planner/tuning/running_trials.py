@@ -1,0 +1,195 @@
+"""Plans that run in a search: they enter its race, leave it, and what they show is kept."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from statistics import fmean
+
+from threadpoolctl import threadpool_limits
+
+from launch.plan import Plan
+from planner.records.progress import ContenderStanding
+from planner.search.plan_search import PlanSearch, Proposal
+from planner.trials.comparison import PairNoise
+from planner.trials.contender import StartContender
+from planner.trials.drift import remove_drift
+from planner.trials.reports import Listener, RoundEnded, TrialStarted
+from planner.trials.result import Outcome, Role, TrialResult
+from planner.tuning.findings import Findings
+from planner.tuning.race import Entrant, Race
+from planner.tuning.trial_times import TrialTimes
+from probes.timing import Interval
+
+LEAST_ROUNDS = 2
+"""Turns that a plan must have had to be evidence."""
+
+
+class RunningTrials:
+    """The plans of one search that run now.
+
+    Args:
+        findings: What the study knows, and takes note of each trial.
+        start: Starts the processes of a plan.
+        listener: Receives `TrialStarted`, `TrialProgress` and `TrialEnded`.
+        checked_s: Time of the budget that is used up.
+        clock: Seconds that only go forward.
+
+    Attributes:
+        race: In which they take turns.
+        noise: Of the pairs that were compared so far.
+        times: What plans need.
+        raced: All plans that have entered.
+        deadline: Time of the clock at which the budget ends.
+    """
+
+    def __init__(
+        self,
+        findings: Findings,
+        start: StartContender,
+        listener: Listener,
+        *,
+        checked_s: float,
+        clock: Callable[[], float],
+    ) -> None:
+        self._findings = findings
+        self._listener = listener
+        self._clock = clock
+        self.race = Race(
+            start,
+            cores=findings.node.cpu.usable_cores,
+            first_round=findings.first_round,
+            on_step=listener,
+            clock=clock,
+        )
+        self.noise = PairNoise()
+        self.raced: list[Plan] = []
+        self._entrants: list[Entrant] = []
+        self._proposals: dict[int, Proposal] = {}
+        self.deadline = clock() + findings.request.budget_s - checked_s - findings.spent_s()
+        self.times = TrialTimes(findings, self._entrants)
+
+    def __iter__(self) -> Iterator[Entrant]:
+        return iter(list(self._entrants))
+
+    def remaining_s(self) -> float:
+        """Give the time that is left of the budget."""
+        return self.deadline - self._clock()
+
+    @contextmanager
+    def closing(self) -> Iterator[None]:
+        """Keep what is known of the plans that still run, and end them.
+
+        The search computes with one thread: its matrices are small, and OpenBLAS's other threads
+        would spin for a tenth of a second on cores where a turn has begun.
+        """
+        try:
+            with threadpool_limits(limits=1, user_api="blas"):
+                yield
+        finally:
+            for entrant in list(self._entrants):
+                entrant.close()
+                if len(entrant.turns_s) >= LEAST_ROUNDS:
+                    self.leave(entrant)
+            self._entrants.clear()
+
+    def enter(
+        self, plan: Plan, role: Role, limit_s: float, proposal: Proposal | None = None
+    ) -> Entrant:
+        """Start a plan and let it enter; whether that failed, its `Entrant.failure` tells.
+
+        Args:
+            plan: The plan.
+            role: Why it runs.
+            limit_s: In which it must be warm.
+            proposal: By which the search proposed it.
+        """
+        self._listener(TrialStarted(plan=plan, role=role, left_s=self.remaining_s()))
+        parameters = {} if proposal is None else proposal.parameters
+        entrant = self.race.enter(plan, role, time_limit_s=limit_s, parameters=parameters)
+        others = [other for other in self._entrants if other.is_open]
+        if others and entrant.failure and entrant.failure.outcome is Outcome.OUT_OF_MEMORY:
+            # It may be the others that have its memory: then each has its turns alone.
+            self.race.is_apart = True
+            for other in others:
+                other.park()
+            entrant = self.race.enter(plan, role, time_limit_s=limit_s, parameters=parameters)
+        if self.race.is_apart:
+            entrant.park()
+        self._entrants.append(entrant)
+        self.raced.append(plan)
+        if proposal is not None:
+            self._proposals[id(entrant)] = proposal
+        return entrant
+
+    def leave(
+        self,
+        entrant: Entrant,
+        outcome: Outcome | None = None,
+        reason: str | None = None,
+        *,
+        search: PlanSearch | None = None,
+    ) -> None:
+        """End a plan's processes and keep what it showed, unless that is kept already."""
+        entrant.close()
+        result = entrant.result(outcome, reason)
+        self._entrants.remove(entrant)
+        if not entrant.is_stored or len(entrant.turns_s) > entrant.stored_turns:
+            result = self.store(entrant, result)
+        proposal = self._proposals.pop(id(entrant), None)
+        if search is not None and proposal is not None:
+            search.tell(proposal, result)
+
+    def store(self, entrant: Entrant, result: TrialResult | None = None) -> TrialResult:
+        """Keep what a plan has shown so far."""
+        result = result or entrant.result()
+        result = replace(result, elapsed_s=entrant.elapsed_s - entrant.stored_s)
+        entrant.is_stored, entrant.stored_turns = True, len(entrant.turns_s)
+        entrant.stored_s = entrant.elapsed_s
+        ended = self._findings.add(self.without_drift(result))
+        self._listener(ended)
+        return ended.result
+
+    def without_drift(self, result: TrialResult) -> TrialResult:
+        """Note in a result how slow the machine was meanwhile, by the plans beside it."""
+        racing = [one.result() for one in self._entrants]
+        return remove_drift([*self._findings.current_results(), *racing, result])[-1]
+
+    def report_standings(self, first: Entrant | None, others: Sequence[Entrant]) -> None:
+        """Report how the plans that take turns stand against the first one."""
+        entrants = [entrant for entrant in (first, *others) if entrant and entrant.failure is None]
+        standings = [self._standing(entrant, first) for entrant in entrants]
+        self._listener(RoundEnded(left_s=max(0.0, self.remaining_s()), standings=tuple(standings)))
+
+    def _standing(self, entrant: Entrant, first: Entrant | None) -> ContenderStanding:
+        speedup, batch = None, entrant.plan.node_batch
+        logs = [] if first is None or entrant is first else self.pair_logs(first, entrant)
+        if logs and math.isfinite(sure := self.noise.half_width(len(logs))):
+            ahead = fmean(logs)
+            low, median, high = (math.exp(ahead + side) for side in (-sure, 0.0, sure))
+            speedup = Interval(median=median, low=low, high=high, count=len(logs))
+        return ContenderStanding(
+            plan=entrant.plan,
+            throughput_samples_per_s=batch / entrant.step_s if entrant.turns_s else None,
+            speedup=speedup,
+            is_leading=entrant is first,
+        )
+
+    def pair_logs(self, slow: Entrant, fast: Entrant) -> list[float]:
+        """Give the logarithm of the ratio of their times per sample, compiling charged to both."""
+        samples = self._findings.training_samples
+
+        def cost_s(entrant: Entrant, number: int) -> float:
+            compiling_s = (entrant.compile_s or 0.0) / samples
+            return entrant.turns_s[number] / entrant.plan.node_batch + compiling_s
+
+        common = [number for number in fast.turns_s if number in slow.turns_s]
+        return [math.log(cost_s(slow, n) / cost_s(fast, n)) for n in common]
+
+    def proposed(self) -> Iterator[tuple[Entrant, Proposal]]:
+        """Give those that the search has proposed, with its proposals."""
+        for entrant in self:
+            if (proposal := self._proposals.get(id(entrant))) is not None:
+                yield entrant, proposal

@@ -1,0 +1,52 @@
+"""Drift of a machine between rounds: plans that ran at different times on one level."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from raced_turns import finished, turns
+
+from planner.trials.drift import drift_deviation, fit_log_times, remove_drift
+
+
+def test_times_of_plans_that_ran_in_different_rounds_are_put_on_one_level():
+    """The second plan ran while the machine was half as fast: it is the faster one."""
+    speed = {1: 1.0, 2: 1.0, 3: 2.0, 4: 2.0}
+    incumbent = turns(1, dict(speed))
+    early = turns(2, {1: 2 * 0.9, 2: 2 * 0.9})
+    late = turns(4, {3: 4 * 0.8 * 2, 4: 4 * 0.8 * 2})
+    levels = fit_log_times([incumbent, early, late])
+    base = levels[repr(incumbent.plan)]
+    assert math.exp(levels[repr(early.plan)] - base) == pytest.approx(0.9)
+    assert math.exp(levels[repr(late.plan)] - base) == pytest.approx(0.8)
+
+
+def test_races_without_a_common_round_keep_their_own_level():
+    levels = fit_log_times([turns(1, {1: 1.0, 2: 1.0}), turns(2, {7: 8.0, 8: 8.0})])
+    assert sorted(map(math.exp, levels.values())) == pytest.approx([1.0, 4.0], rel=0.5)
+
+
+def test_drift_of_the_machine_is_learned_from_its_rounds():
+    steady = [turns(1, dict.fromkeys(range(500), 1.0))]
+    wandering = [turns(1, {number: 1.0 + 0.3 * (number % 2) for number in range(500)})]
+    assert drift_deviation(steady) < 0.02
+    assert 0.1 < drift_deviation(wandering) < 0.2
+
+
+def test_results_stored_at_different_times_are_ranked_as_turns_side_by_side_rank_them():
+    """What each was stored with was of its own moment: by that the slower plan was the faster."""
+    speed = {1: 1.0, 2: 1.0, 3: 1.6, 4: 1.6, 5: 1.6, 6: 1.6}
+    incumbent = finished(1, speed)
+    slower = finished(2, {number: 2 * 1.06 * speed[number] for number in (1, 2)})
+    faster = finished(4, {number: 4 * 0.95 * speed[number] for number in (5, 6)}, drift=1.4)
+    before = {r.plan.node_batch: r.throughput_samples_per_s().median for r in (slower, faster)}
+    assert before[2] > before[4]
+    found = [r.throughput_samples_per_s().median for r in remove_drift([incumbent, slower, faster])]
+    assert found[1] / found[0] == pytest.approx(1 / 1.06)
+    assert found[2] / found[0] == pytest.approx(1 / 0.95)
+
+
+def test_trials_without_turns_keep_what_they_were_stored_with():
+    alone = finished(1, {})
+    assert remove_drift([alone]) == [alone]
