@@ -183,7 +183,7 @@ class Cluster:
         )
         with Store.open(str(self._ddlplan.database)) as store:
             (plan,) = store.plans()
-            store.save_links(
+            store.machines.save_links(
                 MeasuredLinks(
                     hosts=names,
                     fingerprints=(plan.fingerprint,) * len(names),

@@ -108,7 +108,7 @@ def _fill(database: Path, world: World, trials: int) -> Study:
     draw = np.random.default_rng(0)
     each = trials // _STUDIES
     with Store.open(str(database)) as store:
-        store.save_probe(world.node)
+        store.machines.save_probe(world.node)
         studies = [
             Study(
                 use_case="imagined" if number == 0 else f"imagined{number % 4}",

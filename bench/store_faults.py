@@ -261,7 +261,7 @@ def _stored_plan(study_id: int) -> StoredPlan:
 
 def _transactions(chance: random.Random, count: int) -> Iterator[Callable[[Store], Any]]:
     """Give what a search, its job and somebody who tidies up write, one transaction each."""
-    yield lambda store: store.save_probe(_NODE)
+    yield lambda store: store.machines.save_probe(_NODE)
     yield lambda store: store.get_or_create_study(_STUDY)
     yield lambda store: store.jobs.add(
         JobRecord(
@@ -483,7 +483,7 @@ def _use(path: Path) -> str:
             store.add_trial(study_id, _trial(1, 10))
             store.save_plan(_stored_plan(study_id), ends_search=True)
             store.begin_search(replace(_STUDY, node="other"), fresh=False)
-            store.save_probe(_NODE)
+            store.machines.save_probe(_NODE)
             store.jobs.beat(1)
     except PlannerError as error:
         known = classify_error(error)
@@ -516,8 +516,8 @@ _READS: tuple[Callable[[Store], Any], ...] = (
     lambda store: store.find_studies("simplebig", "vm"),
     lambda store: store.find_namesakes("a.py:b"),
     lambda store: store.find_similar(_STUDY),
-    lambda store: store.latest_probe(_NODE.fingerprint()),
-    lambda store: store.latest_links({}),
+    lambda store: store.machines.latest_probe(_NODE.fingerprint()),
+    lambda store: store.machines.latest_links({}),
     lambda store: store.jobs.find(),
     lambda store: store.trainings.find(),
     lambda store: store.catalog.machines(),

@@ -146,6 +146,12 @@ class Plan:
         return self.processes * self.threads_per_process
 
     @property
+    def gpus(self) -> list[str]:
+        """Numbers of its GPUs, each once."""
+        found = [device.partition(":")[2] for device in self.devices if device != "cpu"]
+        return list(dict.fromkeys(found))
+
+    @property
     def is_eager_on_cpu(self) -> bool:
         """Whether PyTorch runs the model operator by operator on the CPU.
 

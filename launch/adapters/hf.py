@@ -28,6 +28,10 @@ from launch.errors import UseCaseError
 from launch.use_cases._base import UseCase
 from launch.use_cases._settings import Settings, make_arguments
 
+FORM = "hf:path/to/file.py:make"
+MOST_OBJECTS = 1
+PACKAGES = ("transformers",)
+
 _IGNORED = -100
 _DEFAULT_LR = 5e-5
 """That of `transformers.TrainingArguments`."""

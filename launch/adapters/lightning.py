@@ -27,6 +27,10 @@ from launch.reports import PreparationReporter
 from launch.use_cases._base import UseCase
 from launch.use_cases._settings import Settings, find_keys, make_arguments
 
+FORM = "lightning:path/to/file.py:Module or lightning:path/to/file.py:Module:DataModule"
+MOST_OBJECTS = 2
+PACKAGES = ("lightning", "pytorch_lightning")
+
 _HOOKS = (
     "backward",
     "configure_gradient_clipping",

@@ -141,11 +141,10 @@ def plain_script_environment(plan: Plan) -> dict[str, str]:
     """Give the same for a file that runs elsewhere: a library is named without its folder."""
     waiting = plan.options.get(WAIT_POLICY, WAIT_POLICIES[0])
     threads = str(plan.threads_per_process)
-    gpus = list(dict.fromkeys(d.partition(":")[2] for d in plan.devices if d != "cpu"))
     return {
         "OMP_NUM_THREADS": threads,
         "MKL_NUM_THREADS": threads,
-        **({"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if gpus else {}),
+        **({"CUDA_VISIBLE_DEVICES": ",".join(plan.gpus)} if plan.gpus else {}),
         **_WAITING[str(waiting)],
         **plain_environment(plan.allocator),
     }

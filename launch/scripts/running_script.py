@@ -6,7 +6,7 @@ import os
 import re
 import select
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
@@ -20,22 +20,17 @@ from launch.errors import (
     ScriptRefusedError,
 )
 from launch.plan import Plan
-from launch.scripts.environment import (
-    OWN_SETTINGS,
-    PATCH_PREFIX,
-    make_start,
-    patches_of,
-    placeholder_values,
+from launch.scripts.environment import make_start
+from launch.scripts.program import Program
+from launch.scripts.rank_channel import RankChannel
+from launch.scripts.rank_steps import (
+    StepSeen,
+    check_against_plan,
+    find_other_training,
+    find_work_after_steps,
+    take_steps,
 )
-from launch.scripts.program import BATCH, PROCESSES, THREADS, WORKERS, Program
-from launch.scripts.rank_channel import Rank, RankChannel
-from launch.scripts.recognition import (
-    MOST_EVENTS,
-    OptimizerEvent,
-    RecognisedSteps,
-    check_batch,
-    recognise,
-)
+from launch.scripts.recognition import MOST_EVENTS, RecognisedSteps, recognise
 from launch.scripts.script_process import ScriptProcess
 from launch.scripts.shim import LOST_CONNECTION
 from launch.scripts.working_folder import open_working_folder
@@ -48,26 +43,6 @@ _UNSEEN_RANK_S = 20.0
 """Time that a rank may begin after another one."""
 
 _WITHOUT_END = 2**53
-
-_MOST_REST = 0.05
-"""Part of the time of a run, from its first step on, that may lie after its last step."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepSeen:
-    """A step of a script, over all its ranks."""
-
-    time_s: float
-    """From the end of the step before; of the first in a turn, from the turn's begin."""
-
-    samples: int | None = None
-    """Read for it; ``None`` where no data loader was seen."""
-
-    input_s: float | None = None
-    """Part in which the slowest rank waited for its data loaders."""
-
-    has_other_work: bool = False
-    """Whether a validation was read, or an epoch begun, since the step before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,7 +192,7 @@ class RunningScript:
             while not rank.has_ended:
                 self._poll(deadline, "to its end", may_end=True)
         if self.recognised is not None:
-            steps += self._take_steps(None)
+            steps += self._take(None)
         return FinishedRun(time_s=time_s, start_up_s=start_up_s, steps=tuple(steps))
 
     def close(self) -> None:
@@ -237,14 +212,14 @@ class RunningScript:
             if seen is not None:
                 break
             wanted = min(2 * wanted, MOST_EVENTS)
-        self._check(seen, ranks)
+        check_against_plan(seen, ranks, self._program, self._plan)
         self.recognised = seen
         self.first_losses = tuple(event.loss for event in first.events[:_FIRST_EVENTS])
         # The first event has no begin, and what precedes the first whole round is start-up.
         for rank in ranks:
             ends = [n for n, e in enumerate(rank.events) if e.optimizer == seen.boundary]
             del rank.events[: ends[0] + 1]
-        return self._take_steps(None)
+        return self._take(None)
 
     def _await_ranks(self, deadline: float) -> None:
         """Wait until every rank has made its first step."""
@@ -279,43 +254,12 @@ class RunningScript:
             self.output_tail,
         )
 
-    def _check(self, seen: RecognisedSteps, ranks: Sequence[Rank]) -> None:
-        """Check that the script does what the plan says."""
-        values = placeholder_values(self._program, self._plan)
-        batch = values.get(BATCH)
-        check_batch(seen, batch if isinstance(batch, int) else None)
-        first = ranks[0]
-        trained = {f.loader for e in first.events for f in e.trained}
-        workers = {first.loaders[n].workers for n in trained if n in first.loaders}
-        if WORKERS in values and workers and values[WORKERS] not in workers:
-            raise ScriptRefusedError(
-                f"workers={values[WORKERS]} and its data loader has {min(workers)}: it does not "
-                "follow {workers}"
-            )
-        if PROCESSES in values and values[PROCESSES] != len(ranks):
-            raise ScriptRefusedError(
-                f"processes={values[PROCESSES]} and {len(ranks)} make steps: it does not follow "
-                "{processes}"
-            )
-        unchanged = patches_of(self._plan).keys() - first.patched
-        if unchanged:
-            raise ScriptRefusedError(
-                f"{PATCH_PREFIX}{min(unchanged)} changes nothing in this script: leave it out"
-            )
-        is_set = THREADS in values or not self._plan.options.get(OWN_SETTINGS)
-        threads = self._plan.threads_per_process
-        if is_set and first.threads is not None and first.threads != threads:
-            raise ScriptRefusedError(
-                f"threads_per_process={threads} and torch has {first.threads}: leave out "
-                "torch.set_num_threads, or write {threads} into the command"
-            )
-
     def _make(self, count: int, deadline: float) -> list[StepSeen]:
         assert self.recognised is not None
         self._permit(count, self.recognised.boundary, deadline)
         if len(self._channel.ranks) > self.recognised.ranks:
             self._refuse_unconnected(len(self._channel.ranks))
-        return self._take_steps(count)
+        return self._take(count)
 
     def _permit(self, count: int, boundary: int, deadline: float) -> None:
         """Let all ranks make so many steps, and wait until all wait again."""
@@ -324,83 +268,17 @@ class RunningScript:
         for rank in self._channel.ranks:
             rank.permit(count, boundary)
         while not all(rank.waits for rank in self._channel.ranks):
-            self._check_round(boundary)
+            if self.recognised is not None and boundary != _ANY:
+                self._refuse(find_other_training(self._channel.ranks, self.recognised))
             self._poll(deadline, f"to the end of {count} steps")
 
-    def _check_rest(self) -> None:
-        """Refuse a script that works outside of its steps: they do not tell how long it takes."""
-        first = self._channel.ranks[0]
-        if first.rest_s is None:  # it has not left as Python does
-            return
-        total_s = first.steps_s + first.rest_s
-        if first.rest_s > _MOST_REST * total_s:
-            raise ScriptRefusedError(
-                f"a run took {total_s:.3g} s from its first step on, and its steps "
-                f"{first.steps_s:.3g} s: {first.rest_s / total_s:.0%} is work after the last step: "
-                "let it make more steps, or pass --no-python to time whole runs",
-                self.output_tail,
-            )
-
-    def _check_round(self, boundary: int) -> None:
-        if boundary == _ANY or self.recognised is None:
-            return
-        for rank in self._channel.ranks:
-            others = set(rank.optimizers) - set(self.recognised.round)
-            ended = [n for n in others if n >= len(self.recognised.optimizers)]
-            if ended:
-                raise ScriptRefusedError(
-                    f"another optimizer, {rank.optimizers[ended[0]]}, has begun to step: only one "
-                    "training of a script can be measured",
-                    self.output_tail,
-                )
-
-    def _take_steps(self, count: int | None) -> list[StepSeen]:
-        """Take whole steps out of the ranks' events, and check their batches."""
+    def _take(self, count: int | None) -> list[StepSeen]:
         assert self.recognised is not None
-        by_rank = [_split(rank, self.recognised.boundary) for rank in self._channel.ranks]
-        number = min(map(len, by_rank)) if by_rank else 0
-        if count is not None:
-            number = min(number, count)
-        by_rank = [steps[:number] for steps in by_rank]
-        self._check_sizes(by_rank)
-        totals = [sum(e.time_s for step in steps for e in step) for steps in by_rank]
-        slowest = totals.index(max(totals)) if totals else 0
-        is_async = any(rank.is_async for rank in self._channel.ranks)
-        mean_s = max(totals) / number if totals and number else 0.0
-        made = []
-        for at in range(number):
-            own = by_rank[slowest][at]
-            fetches = [f for steps in by_rank for e in steps[at] for f in e.trained]
-            sizes = [None if f.size is None else f.size * f.count for f in fetches]
-            known = [size for size in sizes if size is not None]
-            made.append(
-                StepSeen(
-                    # On a GPU only the end of a turn is an end of work.
-                    time_s=mean_s if is_async else sum(e.time_s for e in own),
-                    samples=sum(known) if known and len(known) == len(sizes) else None,
-                    input_s=sum(e.input_s for e in own),
-                    has_other_work=any(
-                        e.begins_epoch or len(e.trained) < len(e.fetches) for e in own
-                    ),
-                )
-            )
-        return made
+        return take_steps(self._channel.ranks, self.recognised, count, self.output_tail)
 
-    def _check_sizes(self, by_rank: list[list[list[OptimizerEvent]]]) -> None:
-        """Refuse a script that has gone over to another batch."""
-        assert self.recognised is not None
-        expected = self.recognised.batch_size
-        if expected is None:
-            return
-        for steps in by_rank:
-            for event in (event for step in steps for event in step):
-                larger = [f.size for f in event.trained if f.size is None or f.size > expected]
-                if larger:
-                    raise ScriptRefusedError(
-                        f"batches of {expected} and then of {larger[0]}: its batch changes, so "
-                        "that its steps are not comparable: fix the batch",
-                        self.output_tail,
-                    )
+    def _refuse(self, reason: str | None) -> None:
+        if reason is not None:
+            raise ScriptRefusedError(reason, self.output_tail)
 
     def _make_lines(self, count: int, deadline: float) -> list[StepSeen]:
         """Time lines of its output: from the first of this turn on, which ends a cut step."""
@@ -456,7 +334,7 @@ class RunningScript:
         if ended == LOST_CONNECTION:
             raise self._process.failure("it has closed all its files, ddlplan's among them")
         if ended == 0 and self.recognised is not None:
-            self._check_rest()
+            self._refuse(find_work_after_steps(self._channel.ranks[0]))
             raise ScriptEndedError(
                 f"it came to its own end, and not {goal}: let it make more steps, or pass "
                 "--no-python to time whole runs",
@@ -481,16 +359,3 @@ def compile_step_regex(text: str) -> re.Pattern[str]:
         return re.compile(text)
     except re.error as error:
         raise ScriptError(f"step_regex={text!r}: {error}: see Python's re") from error
-
-
-def _split(rank: Rank, boundary: int) -> list[list[OptimizerEvent]]:
-    """Take a rank's whole steps; what is left of the next one stays."""
-    steps: list[list[OptimizerEvent]] = []
-    step: list[OptimizerEvent] = []
-    for event in rank.events:
-        step.append(event)
-        if event.optimizer == boundary:
-            steps.append(step)
-            step = []
-    rank.events = step
-    return steps

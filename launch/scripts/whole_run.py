@@ -11,7 +11,7 @@ from launch.errors import ScriptFailedError
 from launch.plan import Plan
 from launch.scripts.environment import make_start
 from launch.scripts.program import Program
-from launch.scripts.running_script import StepSeen
+from launch.scripts.rank_steps import StepSeen
 from launch.scripts.script_process import ScriptProcess
 from launch.scripts.working_folder import open_working_folder
 from probes.hardware import Hardware

@@ -50,7 +50,8 @@ def open_working_folder(
         most_copied_bytes: A larger folder is not copied.
 
     Raises:
-        ScriptError: There is no overlay here, and the folder is too large for a copy.
+        ScriptError: There is no overlay here, and the folder is too large for a copy; or it holds
+            the folder of temporary files, whose view would be in itself.
     """
     folder = folder.resolve()
     private = Path(tempfile.mkdtemp(prefix="ddlplan-script-"))
@@ -60,16 +61,20 @@ def open_working_folder(
         if in_place:
             yield WorkingFolder(path=folder, temporary=temporary)
             return
+        if private.is_relative_to(folder):
+            raise ScriptError(
+                f"folder {folder} holds that of temporary files, {private.parent}: set TMPDIR to a "
+                "folder outside of it, or pass --in-place where the script may write"
+            )
         layers = (private / "upper", private / "work")
         for layer in layers:
             layer.mkdir()
-        if not private.is_relative_to(folder) and _can_cover(folder, layers):
+        if _can_cover(folder, layers):
             yield WorkingFolder(
                 path=folder, temporary=temporary, layers=(str(layers[0]), str(layers[1]))
             )
             return
-        size = _size_up_to(folder, most_copied_bytes)
-        if private.is_relative_to(folder) or size > most_copied_bytes:
+        if _size_up_to(folder, most_copied_bytes) > most_copied_bytes:
             raise ScriptError(
                 f"folder {folder} has no private view here (no overlay file system) and more than "
                 f"{most_copied_bytes >> 20} MiB to copy: pass --in-place where the script may write"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 from importlib import import_module
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -19,6 +20,17 @@ def read_summaries(folder: Path) -> dict[str, str]:
     """Read the first line of each module's docstring, without importing any; empty without one."""
     trees = {name: ast.parse((folder / f"{name}.py").read_bytes()) for name in list_names(folder)}
     return {name: (ast.get_docstring(trees[name]) or "").partition("\n")[0] for name in trees}
+
+
+def read_constants(file: Path) -> dict[str, Any]:
+    """Read the constants at the top of a module, those that are literals, without importing it."""
+    found = {}
+    for line in ast.parse(file.read_bytes()).body:
+        match line:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if name.isupper():
+                with contextlib.suppress(ValueError):
+                    found[name] = ast.literal_eval(value)
+    return found
 
 
 def load_only_class(module_name: str, base: type[T]) -> type[T]:

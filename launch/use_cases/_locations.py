@@ -13,16 +13,18 @@ from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from launch.errors import UseCaseError
-from launch.system.found_by_file import list_names, load_only_class
+from launch.system.found_by_file import list_names, load_only_class, read_constants
 from launch.use_cases import _imports
 from launch.use_cases._settings import Settings, parse_settings, spell_name, split_name
 from launch.workload import Workload
 
 if TYPE_CHECKING:
     from launch.use_cases._base import UseCase
+
+_ADAPTERS = Path(__file__).parents[1] / "adapters"
 
 
 def use_case_names() -> list[str]:
@@ -44,8 +46,8 @@ def resolve(name: str) -> UseCaseLocation:
     """
     name, settings = split_name(name)
     prefix, _, adapted = name.partition(":")
-    if prefix in _ADAPTERS:
-        return _find_adapted(_ADAPTERS[prefix], adapted, settings)
+    if prefix in list_names(_ADAPTERS):
+        return _find_adapted(_Adapter.read(prefix), adapted, settings)
     return _find_object(name, settings)
 
 
@@ -233,7 +235,7 @@ class FileLocation(UseCaseLocation):
 
 @dataclass(frozen=True, slots=True)
 class _Adapter:
-    """One of the files of launch/adapters."""
+    """One of the files of launch/adapters, by the constants at its top."""
 
     name: str
 
@@ -245,19 +247,11 @@ class _Adapter:
     packages: tuple[str, ...]
     """One of which must be installed; where none is, the first is named."""
 
-
-_ADAPTERS = {
-    adapter.name: adapter
-    for adapter in (
-        _Adapter(
-            "lightning",
-            "lightning:path/to/file.py:Module or lightning:path/to/file.py:Module:DataModule",
-            2,
-            ("lightning", "pytorch_lightning"),
-        ),
-        _Adapter("hf", "hf:path/to/file.py:make", 1, ("transformers",)),
-    )
-}
+    @classmethod
+    def read(cls, name: str) -> Self:
+        """Read what a file says, which is not imported: it imports torch."""
+        said = read_constants(_ADAPTERS / f"{name}.py")
+        return cls(name, said["FORM"], said["MOST_OBJECTS"], said["PACKAGES"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from planner.api import trainings as trainings
     from planner.api.comparing import compare as compare
     from planner.api.launching import LaunchResult as LaunchResult
-    from planner.api.launching import PreparedLaunch as PreparedLaunch
     from planner.api.launching import launch as launch
     from planner.api.launching import prepare_launch as prepare_launch
     from planner.api.probing import NodeProbe as NodeProbe
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from planner.jobs.hosts import HostAccess as HostAccess
     from planner.jobs.hosts import Hosts as Hosts
     from planner.jobs.making import LaunchRequest as LaunchRequest
+    from planner.jobs.prepared_launch import PreparedLaunch as PreparedLaunch
     from planner.peer_runs.request import CompareRequest as CompareRequest
     from planner.peer_runs.result import Comparison as Comparison
     from planner.sweeps.sweep_request import SweepRequest as SweepRequest
@@ -51,13 +51,14 @@ _NAMES = {
     "launch.use_cases": "make_workload",
     "launch.workload": "Workload",
     "planner.api.comparing": "compare",
-    "planner.api.launching": "LaunchResult PreparedLaunch launch prepare_launch",
+    "planner.api.launching": "LaunchResult launch prepare_launch",
     "planner.api.probing": "NodeProbe ProbeResult probe",
     "planner.api.tuning": "NodeTuneResult TuneResult tune",
     "planner.cancellation": "Cancellation",
     "planner.errors": "CancelledError PlannerError",
     "planner.jobs.hosts": "HostAccess Hosts",
     "planner.jobs.making": "LaunchRequest",
+    "planner.jobs.prepared_launch": "PreparedLaunch",
     "planner.sweeps.sweep_request": "SweepRequest",
     "planner.peer_runs.request": "CompareRequest",
     "planner.peer_runs.result": "Comparison",

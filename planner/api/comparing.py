@@ -16,13 +16,14 @@ from launch.mpi.settings import MpiSettings
 from launch.reports import Warned, Working
 from launch.system.run_directory import RunDirectory
 from launch.workers.fork_server_pool import ForkServerPool
-from planner.api.launching import PreparedLaunch, prepare_launch
+from planner.api.launching import prepare_launch
 from planner.cancellation import Cancellation
 from planner.errors import NoDatabaseError, TrainingFailedError
 from planner.jobs.hosts import Hosts
 from planner.jobs.making import LaunchRequest
 from planner.jobs.mpi_run import temporary_run_directory, write_private
 from planner.jobs.placement import Placement
+from planner.jobs.prepared_launch import PreparedLaunch
 from planner.jobs.training import PROGRAM
 from planner.peer_runs.comparer import Comparer, OwnTurns
 from planner.peer_runs.launcher import PeerLauncher, ReachableHost, make_folder_name

@@ -63,8 +63,8 @@ def export(use_case: str, path: Path, node: str | None = None, *, db: str = "pla
     with Store.open(db, create=False) as store:
         studies = store.find_studies(use_case, name)
         known = [found for found in studies.values() if found.results]
-        fingerprint = store.latest_fingerprint(name)
-        hardware = store.latest_probe(fingerprint, node=name) if fingerprint else None
+        fingerprint = store.machines.latest_fingerprint(name)
+        hardware = store.machines.latest_probe(fingerprint, node=name) if fingerprint else None
     if not known or hardware is None:
         raise NoPlanError(f"no trials of {use_case} on {name}: run ddlplan tune first")
     latest = max(known, key=lambda found: found.study_id)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 from launch.errors import HostUnreachableError
 from launch.hosts.findings import CheckedHosts
 from launch.hosts.host_line import Host
-from launch.job import Job
 from launch.reports import (
     BestWeightsSaved,
     CheckpointSaved,
@@ -25,43 +22,36 @@ from launch.reports import (
     WeightsSaved,
     Working,
 )
-from launch.system.process_identity import ProcessIdentity
 from launch.system.run_directory import RunDirectory
 from planner.api._cluster import run_on_all
 from planner.api.use_cases import find_known_place
 from planner.cancellation import Cancellation
 from planner.cluster.links import MeasuredLinks
-from planner.cluster.node_choice import NodeChoice, choose_nodes
-from planner.cluster.prediction import ClusterNode
-from planner.cluster.sync_cost import SyncCostModel
 from planner.cluster_tuning.collector import LazyStore
 from planner.cluster_tuning.task import ClusterPurpose
 from planner.errors import CancelledError, NoDatabaseError, NoPlanError, TrainingFailedError
+from planner.jobs.host_choice import choose_hosts
 from planner.jobs.hosts import Hosts
 from planner.jobs.making import (
     LaunchRequest,
-    NodePlan,
     accumulate,
     charge_input,
-    cluster_nodes,
     find_plan,
     find_plans,
-    fix_shares,
     make_job,
     make_local_job,
 )
 from planner.jobs.placement import Placement
+from planner.jobs.prepared_launch import PreparedLaunch
 from planner.jobs.restarts import check_restarts, run_with_restarts
 from planner.jobs.resuming import resolve_resume
 from planner.jobs.suggested_command import suggest_command
-from planner.jobs.training import RUNS, LaunchOutcome, RunBegun, run_job
+from planner.jobs.training import RUNS, LaunchOutcome, run_job
 from planner.jobs.world_check import check_world
 from planner.plans.software import current_software
-from planner.plans.stored_plan import utc_now
-from planner.records.training_record import TrainingHost, TrainingRecord
 from planner.store import Store
-from planner.trainings.event_files import EventFile, check_event_folder
-from planner.trainings.recorder import TrainingRecorder
+from planner.trainings.event_files import charting, check_event_folder
+from planner.trainings.recorder import recording
 from planner.trials.reports import Listener, ignore
 from probes.hardware import Hardware
 from probes.node import probe
@@ -70,74 +60,6 @@ _CHANGED = (
     "the use case, its code or its data are not what this plan was measured with: tune again to "
     "know whether it is still the fastest"
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedLaunch(Report):
-    """A training that can begin. The listener of `launch` receives it before the job starts."""
-
-    job: Job
-    placement: Placement
-
-    plans: tuple[NodePlan, ...]
-    """Of all hosts, those that take no part included."""
-
-    choice: NodeChoice | None = None
-    """Which of several hosts take part, and why; ``None`` on this machine alone."""
-
-    links: MeasuredLinks | None = None
-    """The network between the hosts, where it was measured."""
-
-    @property
-    def host(self) -> str | None:
-        """Where weights and checkpoints will be; ``None`` for this machine."""
-        return None if self.placement.starts_here else self.job.nodes[0].host
-
-    @property
-    def predicted_samples_per_s(self) -> float:
-        """Throughput by the plans' evidence; at most so much where the network is not known."""
-        if self.choice is not None:
-            return self.choice.chosen.throughput_samples_per_s
-        return self.plans[0].stored.throughput_samples_per_s.median
-
-    @property
-    def expected_samples_per_s(self) -> float | None:
-        """Throughput that the training should have; ``None`` where that is not known."""
-        if self.choice is not None:
-            return self.predicted_samples_per_s if self.choice.knows_network else None
-        # Evidence of a plan that the user has changed says nothing of this job.
-        (plan,) = self.plans
-        if plan.stored.plan != self.job.nodes[0].plan:
-            return None
-        if plan.input is not None:  # the measured rate will be that of the last epoch
-            return 1 / plan.input.sample_s(self.job.epochs - 1)
-        return self.predicted_samples_per_s
-
-    def make_record(self) -> TrainingRecord:
-        """Give what is recorded of the training as it begins."""
-        job, plans = self.job, {plan.host: plan.stored for plan in self.plans}
-        hosts = (
-            TrainingHost(
-                host=node.host,
-                plan_id=plans[node.host].id,
-                plan=node.plan,
-                plan_samples_per_s=plans[node.host].throughput_samples_per_s.median,
-            )
-            for node in job.nodes
-        )
-        return TrainingRecord(
-            started_at=utc_now(),
-            use_case=job.workload.use_case,
-            data=job.workload.data,
-            seed=job.workload.seed,
-            epochs=job.epochs,
-            hosts=tuple(hosts),
-            expected_samples_per_s=self.expected_samples_per_s,
-            machine=platform.node(),
-            run_directory=job.run_directory,
-            process=ProcessIdentity.of(),
-            checkpoint=job.checkpoint.resume_from,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,13 +91,6 @@ class LaunchResult:
 
     prepared: PreparedLaunch
     outcome: LaunchOutcome
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingRecorded(Report):
-    """The database has a row of the training, from its first step on."""
-
-    training_id: int
 
 
 def prepare_launch(
@@ -331,51 +246,11 @@ class _Launcher:
         if unjoined is not None:
             names = [node.host for node in prepared.job.nodes]
             check_world(unjoined, hosts.access, self.listener, self.cancellation, names)
-        with self._recording(prepared) as recorder, self._charting(request, recorder) as listener:
+        with (
+            recording(self.db, prepared.make_record(), self.listener) as recorder,
+            charting(request.tensorboard, recorder) as listener,
+        ):
             return train(prepared, listener, self.cancellation)
-
-    @contextmanager
-    def _charting(self, request: LaunchRequest, listener: Listener) -> Iterator[Listener]:
-        """Give a listener that writes event files as well, where the user wants them."""
-        if request.tensorboard is None:
-            yield listener
-            return
-        with ExitStack() as opened:
-            events: EventFile | None = None
-
-            def on_report(report: Report, host: str | None = None, /) -> None:
-                nonlocal events
-                match report:
-                    case RunBegun(run_directory=directory):
-                        number, folder = Path(directory).name, request.tensorboard
-                        assert folder is not None
-                        events = opened.enter_context(EventFile(folder, number, self.warn))
-                    case EpochDone() if events is not None:
-                        events.add(report)
-                listener(report, host)
-
-            yield on_report
-
-    @contextmanager
-    def _recording(self, prepared: PreparedLaunch) -> Iterator[Listener]:
-        """Give a listener that records a training as well; the end of the block is its end."""
-        recorder = TrainingRecorder(
-            self.db,
-            prepared.make_record(),
-            on_recorded=lambda number: self.listener(TrainingRecorded(training_id=number)),
-            warn=self.warn,
-        )
-
-        def listener(report: Report, host: str | None = None, /) -> None:
-            recorder.add(report)
-            self.listener(report, host)
-
-        try:
-            yield listener
-        except BaseException as error:
-            recorder.end(error)
-            raise
-        recorder.end(None)
 
     def find_good_hosts(self, request: LaunchRequest, hosts: Hosts) -> Sequence[Host]:
         """Give the hosts that pass their checks now."""
@@ -448,7 +323,9 @@ class _Launcher:
                 known_as=self._find_known_place(store, request),
             )
             plans = accumulate(request, charge_input(store, request, plans))
-            links = store.latest_links({host: node.fingerprint() for host, node in nodes.items()})
+            links = store.machines.latest_links(
+                {host: node.fingerprint() for host, node in nodes.items()}
+            )
         sizes = [p.stored.gradient_bytes for p in plans if p.stored.gradient_bytes is not None]
         gradient_bytes = max(sizes, default=None)
         chooses = len(plans) > 1 and not (request.all_hosts or shares)
@@ -456,7 +333,7 @@ class _Launcher:
         if links is None and gradient_bytes is not None and chooses and self.starts:
             links = self._measure_links(checked, hosts, gradient_bytes)
             is_joined = links is not None
-        choice = self._choose(request, shares, plans, links, gradient_bytes)
+        choice = choose_hosts(request, shares, plans, links, gradient_bytes, self.listener)
         prepared = PreparedLaunch(
             job=make_job(request, choice.chosen, plans, RunDirectory.find_next(RUNS).path),
             placement=Placement.of(checked, choice.chosen.hosts, hosts.access),
@@ -496,56 +373,9 @@ class _Launcher:
         has_all = all(node.failure is None for node in collector.nodes.values())
         return collector.links if has_all else None
 
-    def _choose(
-        self,
-        request: LaunchRequest,
-        shares: Mapping[str, int],
-        plans: Sequence[NodePlan],
-        links: MeasuredLinks | None,
-        gradient_bytes: int | None,
-    ) -> NodeChoice:
-        nodes, untried = cluster_nodes(plans, request.global_batch)
-        fixed = fix_shares(nodes, shares)
-        if fixed is not None:
-            self.note(_describe_fixed_shares(nodes, fixed))
-        elif shares:
-            self.note(
-                "shares are given anew: a host or a plan of the checkpoint is another one now"
-            )
-        if untried:
-            self.warn(
-                f"--global-batch {request.global_batch} is more than was tried on "
-                f"{', '.join(untried)}: memory may not suffice there"
-            )
-        if gradient_bytes is None and links is not None and len(plans) > 1:
-            self.warn(
-                "the plans do not say how large the gradients are, as those of older versions: "
-                "tune again, so that the network is counted"
-            )
-        cost = None
-        if links is not None and links.links:
-            cost = SyncCostModel(links, wire=request.wire, all_reduce=request.all_reduce)
-        return choose_nodes(
-            nodes if fixed is None else fixed,
-            cost,
-            gradient_bytes,
-            global_batch=request.global_batch,
-            all_hosts=request.all_hosts or fixed is not None,
-        )
-
 
 def _get_hardware(checked: CheckedHosts, host: Host) -> Hardware:
     hardware = checked.facts[host.name].hardware
     if hardware is None:
         raise HostUnreachableError(f"host {host.name}: it cannot say what hardware it has")
     return hardware
-
-
-def _describe_fixed_shares(nodes: Sequence[ClusterNode], fixed: Sequence[ClusterNode]) -> str:
-    """Describe shares that a checkpoint has fixed, and how other hosts would get one."""
-    line = "hosts and shares are those of the checkpoint"
-    used = {node.host for node in fixed}
-    if left := [node.host for node in nodes if node.host not in used]:
-        batch = sum(node.limits.min_batch for node in fixed)
-        line += f", without {', '.join(left)}: --global-batch {batch} shares anew over all hosts"
-    return line

@@ -151,7 +151,7 @@ def find_best(use_case: str, node: str | None = None, *, db: str = "planner.db")
             here = probe(quick=True)
             node, fingerprint = here.node, here.fingerprint()
         else:
-            fingerprint = store.latest_fingerprint(node)
+            fingerprint = store.machines.latest_fingerprint(node)
         known_as = find_known_place(store, Workload(use_case=use_case), ignore, Cancellation())
         stored = store.best_plan(known_as, software=software, fingerprint=fingerprint, node=node)
         if stored is None:
@@ -340,7 +340,7 @@ def _judge_with_trials(store: Store, stored: StoredPlan) -> FoundPlan:
         return judged
     trials = store.trials(stored.study_id)
     facts = store.case_facts(stored.study_id)
-    node = store.latest_probe(stored.fingerprint, node=stored.node)
+    node = store.machines.latest_probe(stored.fingerprint, node=stored.node)
     worth = assess(stored, trials, facts, node, _find_noise(store, stored))
     measured = () if facts is None or node is None else node.data
     data = next((one for one in measured if facts is not None and one.path == facts.data), None)

@@ -96,7 +96,7 @@ def probe(
         with nullcontext() if quick else machine_alone(listener, cancellation, waits=waits):
             listener(Working(what="probing this machine"))
             node = probe_node(quick=quick, data=data, local=data and make_folder(cache_folder()))
-        store.save_probe(node)
+        store.machines.save_probe(node)
     return ProbeResult(nodes=(NodeProbe(host=hosts.names[0], hardware=node),))
 
 

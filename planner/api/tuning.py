@@ -212,12 +212,12 @@ def find_or_probe_node(store: Store, node: Hardware, listener: Listener) -> Hard
     The fingerprint leaves out which cores and GPUs this process is shown, and how much memory is
     left: that a stored probe cannot tell.
     """
-    stored = store.latest_probe(node.fingerprint(), node=node.node)
+    stored = store.machines.latest_probe(node.fingerprint(), node=node.node)
     if stored is not None and stored.speeds is not None:
         return probe(known_speeds=stored.speeds)
     listener(Noted(message=f"probing {node.node}, which has no stored probe"))
     measured = probe()
-    store.save_probe(measured)
+    store.machines.save_probe(measured)
     return measured
 
 

@@ -103,7 +103,7 @@ class Collector:
             case NodeProbed(hardware=hardware, is_new=is_new):
                 node.hardware = hardware
                 if is_new:
-                    self.store.get().save_probe(hardware)
+                    self.store.get().machines.save_probe(hardware)
             case DataProgress() | Noted() | Warned():
                 self.listener(report, host)
             case CaseDescribed(facts=facts, pixel_bytes=pixel_bytes):
@@ -134,7 +134,7 @@ class Collector:
             measured_at=utc_now(),
         )
         if measured.links:
-            self.store.get().save_links(self.links)
+            self.store.get().machines.save_links(self.links)
 
     def conclude(self, *, interrupted: bool) -> None:
         """Choose and keep the best plan of every node, as far as it is known."""

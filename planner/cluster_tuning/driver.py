@@ -172,7 +172,7 @@ class ClusterDriver:
         store = self.collector.store.find()
         if store is None:
             return None
-        return store.latest_probe(node.fingerprint(), node=node.node)
+        return store.machines.latest_probe(node.fingerprint(), node=node.node)
 
     def _find_lost(self, hosts: Sequence[Host], errors: str) -> None:
         """Note which hosts cannot continue: those that do not answer, or whose rank died."""

@@ -10,12 +10,7 @@ from typing import Any
 
 from launch.errors import ExportError
 from launch.reports import OnnxFailed, OnnxSaved, Report
-from planner.api.launching import (
-    LaunchResult,
-    PreparedLaunch,
-    TrainingRecorded,
-    prepare_launch,
-)
+from planner.api.launching import LaunchResult, prepare_launch
 from planner.api.launching import launch as launch_request
 from planner.commands.dry_run import describe_job, job_lines
 from planner.commands.signals import cancel_on_signals
@@ -23,6 +18,7 @@ from planner.commands.training import TrainingDisplay, outcome_json, print_train
 from planner.input_cost.lines import input_json, input_lines
 from planner.jobs.hosts import Hosts
 from planner.jobs.making import LaunchRequest
+from planner.jobs.prepared_launch import PreparedLaunch
 from planner.jobs.suggested_command import suggest_command
 from planner.plans.stored_plan import iso_utc
 from planner.records.job_record import JobKind
@@ -39,6 +35,7 @@ from planner.report.output import Output
 from planner.report.plan_line import describe_plan
 from planner.supervision.own_job import recorded_job
 from planner.supervision.training_listener import TrainingListener
+from planner.trainings.recorder import TrainingRecorded
 from probes.storage.file_system import find_file_system
 
 

@@ -15,7 +15,8 @@ from launch.reports import (
     Report,
     SharesChanged,
 )
-from planner.api.launching import LaunchResult, PreparedLaunch, TrainingStopped
+from planner.api.launching import LaunchResult, TrainingStopped
+from planner.jobs.prepared_launch import PreparedLaunch
 from planner.jobs.training import NetworkUse
 from planner.quantities import format_bytes
 from planner.report.live import LiveDisplay

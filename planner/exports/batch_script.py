@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from planner.exports.head import head_lines
 from planner.exports.shell_script import exports, notes, script_settings
-from planner.plans.plain_commands import gpus_of, plain_environment
+from planner.plans.plain_commands import plain_environment
 from planner.plans.stored_plan import StoredPlan
 from planner.quantities import printable
 
@@ -62,7 +62,7 @@ def sbatch_options(stored: StoredPlan, *, tasks: int, cores_per_task: int) -> It
     yield "#SBATCH --nodes=1"
     yield f"#SBATCH --ntasks-per-node={tasks}"
     yield f"#SBATCH --cpus-per-task={cores_per_task}"
-    if gpus := gpus_of(stored.plan):
+    if gpus := stored.plan.gpus:
         yield f"#SBATCH --gres=gpu:{len(gpus)}"
     yield "#SBATCH --exclusive"
     yield "#SBATCH --mem=0"

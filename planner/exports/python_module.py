@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from launch.plan import Plan
 from launch.system import allocators
 from planner.exports.head import head_lines, settings_left
-from planner.plans.plain_commands import gpus_of, plain_commands
+from planner.plans.plain_commands import plain_commands
 from planner.plans.stored_plan import StoredPlan
 
 _LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
@@ -101,4 +101,4 @@ def _memory_format(plan: Plan) -> str:
 
 def _device(plan: Plan) -> str:
     """Give the device of a process, of those that CUDA_VISIBLE_DEVICES leaves it."""
-    return '"cuda", LOCAL_RANK' if gpus_of(plan) else '"cpu"'
+    return '"cuda", LOCAL_RANK' if plan.gpus else '"cpu"'

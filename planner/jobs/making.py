@@ -18,7 +18,7 @@ from planner.cluster.sync_cost import first_ready
 from planner.errors import NoPlanError, StalePlanError
 from planner.input_cost.epochs import InputCost, assess_stored
 from planner.jobs.accumulation import accumulate_steps, count_passes
-from planner.jobs.batch_limit import is_memory_limited, largest_batch
+from planner.jobs.batch_limit import largest_batch
 from planner.plans.measured_steps import (
     MeasuredSteps,
     StepPoint,
@@ -159,42 +159,6 @@ def accumulate(request: LaunchRequest, plans: Sequence[NodePlan]) -> list[NodePl
     ]
 
 
-def cluster_nodes(
-    plans: Sequence[NodePlan], global_batch: int | None
-) -> tuple[list[ClusterNode], list[str]]:
-    """Give what shares are worked out from, and hosts that may have to take more than was tried.
-
-    These are hosts whose limit is only what was tried, not memory, and only where the user wants a
-    global batch that the limits do not allow.
-    """
-    nodes = [plan.cluster_node() for plan in plans]
-    if global_batch is None or sum(node.limits.max_batch or 0 for node in nodes) >= global_batch:
-        return nodes, []
-    untried = [plan.host for plan in plans if not is_memory_limited(plan.plan, plan.steps)]
-    return [
-        replace(node, limits=replace(node.limits, max_batch=None)) if node.host in untried else node
-        for node in nodes
-    ], untried
-
-
-def fix_shares(nodes: Sequence[ClusterNode], shares: Mapping[str, int]) -> list[ClusterNode] | None:
-    """Give the nodes that have a share, each able to take that one alone.
-
-    ``None`` where there is no share, or one that its host cannot take: it is not there, or its plan
-    is another one by now.
-    """
-    limits = {node.host: node.limits for node in nodes}
-    if not shares or not shares.keys() <= limits.keys():
-        return None
-    if not all(limits[host].allow(share) for host, share in shares.items()):
-        return None
-    return [
-        replace(node, limits=NodeLimits(min_batch=share, max_batch=share))
-        for node in nodes
-        if (share := shares.get(node.host))
-    ]
-
-
 def find_plan(
     store: Store,
     request: LaunchRequest,
@@ -310,7 +274,7 @@ def _input_cost(
     stored, path = plan.stored, request.workload.data
     if path is None or stored.study_id is None:
         return None
-    data, facts = store.find_data_speed(plan.node, path), store.case_facts(stored.study_id)
+    data, facts = store.machines.find_data_speed(plan.node, path), store.case_facts(stored.study_id)
     return assess_stored(stored, facts, plan.node, data, share=share)
 
 

@@ -27,20 +27,14 @@ def plain_commands(plan: Plan) -> dict[str, str]:
 def plain_environment(plan: Plan) -> dict[str, str]:
     """Give the variables with which the processes of a plan start."""
     variables = {"OMP_NUM_THREADS": str(plan.threads_per_process)}
-    if gpus := gpus_of(plan):
-        variables["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
+    if plan.gpus:
+        variables["CUDA_VISIBLE_DEVICES"] = ",".join(plan.gpus)
     return variables | allocators.plain_environment(plan.allocator)
 
 
 def torchrun_command(plan: Plan) -> str:
     """Give the command that starts the processes of a plan, without their script."""
     return f"torchrun --standalone --nproc-per-node={plan.processes}"
-
-
-def gpus_of(plan: Plan) -> list[str]:
-    """Give the numbers of the GPUs of a plan, each once."""
-    found = [device.partition(":")[2] for device in plan.devices if device != "cpu"]
-    return list(dict.fromkeys(found))
 
 
 def _mpirun_command(plan: Plan, variables: Mapping[str, str]) -> str:

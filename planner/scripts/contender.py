@@ -17,8 +17,9 @@ from launch.errors import (
 from launch.plan import Plan
 from launch.reports import StepDone
 from launch.scripts.environment import patches_of
+from launch.scripts.rank_steps import StepSeen
 from launch.scripts.recognition import check_losses
-from launch.scripts.running_script import RunningScript, StepSeen
+from launch.scripts.running_script import RunningScript
 from launch.scripts.whole_run import WholeRun
 from planner.trials.contender import TrialFailedError
 from planner.trials.result import Outcome

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 from launch.errors import InvalidPlanError
 from launch.plan import Plan
 from launch.scripts.environment import check_options
-from launch.strategies._rules import require
+
+_FROM_OUTSIDE = {
+    *("strategy", "node_batch", "processes", "threads_per_process", "loader_workers"),
+    *("allocator", "devices", "options"),
+}
+"""Settings that the command or its environment can hold. Any other is the script's own."""
 
 
 def check_script_plan(plan: Plan) -> None:
@@ -14,13 +21,11 @@ def check_script_plan(plan: Plan) -> None:
     Raises:
         InvalidPlanError: It asks for more.
     """
-    require(plan, replicas=1, micro_batches=1)
-    plain = Plan(strategy=plan.strategy, node_batch=plan.node_batch)
-    names = ("precision", "memory_format", "input", "fused_optimizer", "onednn_linear", "compile")
-    for name in (*names, "cuda_graph", "lr_scaling"):
-        if (value := getattr(plan, name)) != getattr(plain, name):
+    for each in fields(plan):
+        value = getattr(plan, each.name)
+        if each.name not in _FROM_OUTSIDE and value != each.default:
             raise InvalidPlanError(
-                f"strategy={plan.strategy} and {name}={value}: only the script itself can do that: "
-                f"use {name}={getattr(plain, name)}"
+                f"strategy={plan.strategy} and {each.name}={value}: only the script itself can do "
+                f"that: use {each.name}={each.default}"
             )
     check_options(plan)

@@ -15,7 +15,8 @@ from planner.records.machine_record import MachineRecord
 from planner.records.study_record import FailureCount, StudyRecord
 from planner.store.databases.database import Database
 from planner.store.databases.tables import links, nodes, plans, probes, studies, trials
-from planner.store.rows import find_document, links_from_row, plan_from_row, trial_from_row
+from planner.store.rows import find_document, links_from_row, plan_from_row
+from planner.store.trial_reading import read_with_studies
 from planner.trials.result import Outcome
 from planner.tuning.study import StoredTrial
 from probes import codec
@@ -152,11 +153,10 @@ class Catalog:
             before: With a lower number.
             most: At most so many.
         """
-        every = select(trials, studies.c.use_case, studies.c.facts).join(studies)
-        query = _newest(every, trials, before, most)
+        query = _newest(select(trials).join(studies), trials, before, most)
         if study_id is not None:
             query = query.where(trials.c.study_id == study_id)
-        return self._database.fetch(_only(query, studies, use_case, node), trial_from_row)
+        return read_with_studies(self._database, _only(query, studies, use_case, node))
 
     def failures(self, study_id: int) -> list[FailureCount]:
         """Count the failed trials of a study by their outcome and reason."""

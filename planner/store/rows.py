@@ -40,14 +40,11 @@ def trial_columns(result: TrialResult) -> dict[str, Any]:
 
 
 def trial_from_row(row: Row) -> StoredTrial:
-    """Read a row of ``trials``."""
+    """Read a row of ``trials``, perhaps with what its study says of it."""
     measurement = row["measurement"]
     # Trials of the first release compiled nothing and have no word of it.
     compile_s = measurement.get("compile_s") if isinstance(measurement, dict) else None
-    result = {**row, "compile_s": compile_s}
-    facts = row.get("facts")  # of its study, where that was asked for too
-    is_generated = facts.get("is_generated") if isinstance(facts, dict) else None
-    known = {**row, "result": result, "is_generated": is_generated}
+    known = {**row, "result": {**row, "compile_s": compile_s}}
     return codec.convert(known, StoredTrial, source="trial")
 
 

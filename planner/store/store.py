@@ -1,4 +1,4 @@
-"""Store: an open database of probes, studies, trials, plans and links, as frozen values."""
+"""Store: an open database; studies, trials and plans as frozen values, all else by its parts."""
 
 from __future__ import annotations
 
@@ -10,16 +10,12 @@ from typing import Any, Self
 from sqlalchemy import ColumnElement, Connection, Select, Table, func, literal, select
 
 from launch.case_facts import CaseFacts
-from planner.cluster.links import MeasuredLinks
 from planner.errors import NoPlanError, StoreCorruptError
 from planner.plans.stored_plan import StoredPlan, find_best, stale_reasons, utc_now
 from planner.records.event_record import Topic
 from planner.search.likeness import (
-    LEAST_LIKENESS,
     SAME_HARDWARE,
     SimilarTrials,
-    case_likeness,
-    node_likeness,
 )
 from planner.store.catalog import Catalog
 from planner.store.databases.database import Database, insert
@@ -30,34 +26,27 @@ from planner.store.databases.opening import (
     find_missing_file,
     open_database,
 )
-from planner.store.databases.tables import PlainText, links, nodes, plans, probes, studies, trials
+from planner.store.databases.tables import PlainText, plans, studies, trials
 from planner.store.event_log import EventLog, record_event
 from planner.store.job_store import JobStore
+from planner.store.machine_store import MachineStore, record_node
 from planner.store.name_search import NameSearch
 from planner.store.rows import (
     find_document,
-    links_columns,
-    links_from_row,
     plan_columns,
     plan_from_row,
     study_columns,
     trial_columns,
     trial_from_row,
 )
+from planner.store.similar_trials import find_similar
 from planner.store.sweep_store import SweepStore
 from planner.store.training_store import TrainingStore
+from planner.store.trial_reading import read_with_studies
 from planner.trials.result import TrialResult
 from planner.tuning.study import EarlierTrials, LaterTrials, StoredTrial, Study
-from probes import codec
-from probes.hardware import DataSpeed, Hardware
 
 _MAX_ID = 2**63 - 1
-_MOST_FOLDERS = 32
-"""Of data that are stored with a probe."""
-
-_MOST_STUDIES, _MOST_SIMILAR = 200, 200
-"""Studies that are looked at, the latest ones, and trials of those that are alike: what reading
-takes stays below a second."""
 
 
 class Store:
@@ -66,6 +55,7 @@ class Store:
     def __init__(self, database: Database, now: Callable[[], datetime]) -> None:
         self._database = database
         self._now = now
+        self.machines = MachineStore(database, now)
         self.jobs = JobStore(database, now)
         self.trainings = TrainingStore(database, now)
         self.sweeps = SweepStore(database, now)
@@ -141,52 +131,6 @@ class Store:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def save_probe(self, hardware: Hardware) -> None:
-        """Save the result of a probe, with the folders of data that were measured before it."""
-        before = self.latest_probe(hardware.fingerprint(), node=hardware.node)
-        measured = {speed.path for speed in hardware.data}
-        earlier = () if before is None else before.data
-        kept = tuple(speed for speed in earlier if speed.path not in measured)
-        hardware = replace(hardware, data=(*kept, *hardware.data)[-_MOST_FOLDERS:])
-
-        def work(connection: Connection) -> None:
-            node_id = self._record_node(connection, hardware.node, hardware.fingerprint())
-            values = {"node_id": node_id, "hardware": codec.to_builtins(hardware)}
-            connection.execute(probes.insert().values(created_at=self._now(), **values))
-            record_event(connection, Topic.MACHINE, node_id, self._now)
-
-        self._database.write(work)
-
-    def latest_probe(self, fingerprint: str, *, node: str | None = None) -> Hardware | None:
-        """Give the last probe of this hardware, on this node where one is named.
-
-        A probe that another release stored in another form counts as none: a new one takes
-        seconds.
-        """
-        query = select(probes.c.hardware).join(nodes).where(nodes.c.fingerprint == fingerprint)
-        if node is not None:
-            query = query.where(nodes.c.name == node)
-        query = query.order_by(probes.c.id.desc()).limit(1)
-        found = self._database.fetch(query, lambda row: find_document(row["hardware"], Hardware))
-        return found[0] if found else None
-
-    def find_data_speed(self, node: Hardware, path: str) -> DataSpeed | None:
-        """Give the last measurement of a folder of data on a node; ``None`` without any."""
-        latest = self.latest_probe(node.fingerprint(), node=node.node)
-        found = () if latest is None else latest.data
-        return next((speed for speed in found if speed.path == path), None)
-
-    def latest_fingerprint(self, node: str) -> str | None:
-        """Give the hardware that this node had most recently."""
-        query = (
-            select(nodes.c.fingerprint)
-            .where(nodes.c.name == node)
-            .order_by(nodes.c.last_seen.desc(), nodes.c.id.desc())
-            .limit(1)
-        )
-        found = self._database.fetch(query, lambda row: str(row["fingerprint"]))
-        return found[0] if found else None
 
     def get_or_create_study(self, study: Study) -> int:
         """Give the id of the latest study with this key; create it where there is none."""
@@ -296,56 +240,8 @@ class Store:
         )
 
     def find_similar(self, study: Study, *, up_to: int | None = None) -> tuple[SimilarTrials, ...]:
-        """Give trials of studies of machines and use cases that are alike, the most alike first.
-
-        So many that a search can begin at once, however large the database is.
-
-        Args:
-            study: The study.
-            up_to: Number of the last trial that counts; ``None``: of any.
-        """
-        node = self.latest_probe(study.fingerprint, node=study.node)
-        if node is None:
-            return ()
-        query = select(
-            studies.c.id,
-            studies.c.key,
-            studies.c.use_case,
-            studies.c.data,
-            studies.c.node,
-            studies.c.fingerprint,
-        ).order_by(studies.c.id.desc())
-        rows = self._database.fetch(query.limit(_MOST_STUDIES), dict)
-        machines = {(row["fingerprint"], row["node"]) for row in rows}
-        alike = {
-            (fingerprint, name): node_likeness(node, other)
-            for fingerprint, name in machines
-            if (other := self.latest_probe(fingerprint, node=name)) is not None
-        }
-        ranked = sorted(
-            (
-                (
-                    alike.get((row["fingerprint"], row["node"]), 0.0)
-                    * case_likeness(study.use_case, study.data, row["use_case"], row["data"]),
-                    row["id"],
-                )
-                for row in rows
-                if row["key"] != study.key
-            ),
-            reverse=True,
-        )
-        found: list[SimilarTrials] = []
-        for likeness, study_id in ranked:
-            left = _MOST_SIMILAR - sum(len(one.results) for one in found)
-            if likeness < LEAST_LIKENESS or left <= 0:
-                break
-            latest = select(trials).where(trials.c.study_id == study_id)
-            if up_to is not None:
-                latest = latest.where(trials.c.id <= up_to)
-            latest = latest.order_by(trials.c.number.desc()).limit(left)
-            results = tuple(t.result for t in self._database.fetch(latest, trial_from_row))
-            found.append(SimilarTrials(study_id=study_id, likeness=likeness, results=results))
-        return tuple(found)
+        """Give trials of other studies that say something of this one, up to one with a number."""
+        return find_similar(self._database, self.machines, study, up_to=up_to)
 
     def _newest_trial(self) -> int:
         (newest,) = self._database.fetch(
@@ -380,9 +276,8 @@ class Store:
 
     def all_trials(self, use_case: str | None = None, node: str | None = None) -> list[StoredTrial]:
         """Give the trials of every study, in the order in which they ended."""
-        query = select(trials, studies.c.use_case, studies.c.facts).join(studies)
-        query = _filtered(query, studies, studies.c.data, use_case, node)
-        return self._database.fetch(query.order_by(trials.c.id), trial_from_row)
+        query = _filtered(select(trials).join(studies), studies, studies.c.data, use_case, node)
+        return read_with_studies(self._database, query.order_by(trials.c.id))
 
     def save_plan(self, stored: StoredPlan, *, ends_search: bool = False) -> int:
         """Save a plan with its evidence and return its id.
@@ -469,27 +364,6 @@ class Store:
         is_stale = stale_reasons(mine, fingerprint=fingerprint, software=software)
         return best if is_stale else mine
 
-    def save_links(self, measured: MeasuredLinks) -> int:
-        """Save a measurement of the network between hosts and return its id."""
-
-        def work(connection: Connection) -> int:
-            links_id = insert(connection, links, links_columns(measured))
-            record_event(connection, Topic.LINKS, links_id, self._now)
-            return links_id
-
-        return self._database.write(work)
-
-    def latest_links(self, hosts: Mapping[str, str]) -> MeasuredLinks | None:
-        """Give the last measurement of all these hosts, perhaps with others.
-
-        Measurements with other hardware in one of these hosts are skipped.
-
-        Args:
-            hosts: Fingerprints, by the hosts' names in the host file.
-        """
-        found = self._database.fetch(select(links).order_by(links.c.id.desc()), links_from_row)
-        return next((one for one in found if hosts.items() <= one.hardware.items()), None)
-
     def remove_plan(self, plan_id: int) -> None:
         """Delete a plan; its trials stay.
 
@@ -504,18 +378,8 @@ class Store:
 
         self._database.write(work)
 
-    def _record_node(self, connection: Connection, name: str, fingerprint: str) -> int:
-        query = select(nodes.c.id).where(nodes.c.name == name, nodes.c.fingerprint == fingerprint)
-        node_id: int | None = connection.execute(query).scalar()
-        seen = self._now()
-        if node_id is None:
-            values = {"name": name, "fingerprint": fingerprint, "first_seen": seen}
-            return insert(connection, nodes, values | {"last_seen": seen})
-        connection.execute(nodes.update().where(nodes.c.id == node_id).values(last_seen=seen))
-        return node_id
-
     def _add_study(self, connection: Connection, study: Study) -> int:
-        self._record_node(connection, study.node, study.fingerprint)
+        record_node(connection, study.node, study.fingerprint, self._now())
         generation = _next(connection, studies, "generation", studies.c.key == study.key, first=1)
         values = {"generation": generation, "created_at": self._now(), "finished_trials": 0}
         return insert(connection, studies, values | study_columns(study))

@@ -6,13 +6,16 @@ import os
 import platform
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 
-from launch.reports import EpochDone
+from launch.reports import EpochDone, Report, Warned
 from launch.system.durable_files import create_private, explain_os_error
 from planner.errors import UsageError
+from planner.jobs.training import RunBegun
+from planner.trials.reports import Listener
 
 
 def check_event_folder(folder: Path) -> None:
@@ -90,6 +93,36 @@ class EventFile:
     def _give_up(self, error: OSError) -> None:
         self._writer = None
         self._warn(f"event files of TensorBoard are not written: {explain_os_error(error)}")
+
+
+@contextmanager
+def charting(folder: Path | None, listener: Listener) -> Iterator[Listener]:
+    """Give a listener that writes event files as well, where the user wants them.
+
+    Args:
+        folder: Of all trainings; ``None`` where the user wants none.
+        listener: Receives all reports.
+    """
+    if folder is None:
+        yield listener
+        return
+    with ExitStack() as opened:
+        events: EventFile | None = None
+
+        def on_report(report: Report, host: str | None = None, /) -> None:
+            nonlocal events
+            match report:
+                case RunBegun(run_directory=directory):
+                    file = EventFile(folder, Path(directory).name, warn)
+                    events = opened.enter_context(file)
+                case EpochDone() if events is not None:
+                    events.add(report)
+            listener(report, host)
+
+        def warn(message: str) -> None:
+            listener(Warned(message=message))
+
+        yield on_report
 
 
 def _make_folder(parent: Path, name: str) -> Path:

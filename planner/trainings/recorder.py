@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack, suppress
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
 
 from launch.reports import (
     CheckpointSaved,
@@ -14,6 +14,7 @@ from launch.reports import (
     HostUsed,
     Report,
     StepDone,
+    Warned,
     WeightsSaved,
 )
 from planner.errors import CancelledError, StoreLockedError
@@ -23,6 +24,7 @@ from planner.records.training_record import TrainingRecord, TrainingStatus
 from planner.records.usage_record import HostUsage
 from planner.store import Store
 from planner.trainings.series import UsageSeries
+from planner.trials.reports import Listener
 from probes.sampling.pace import Pace
 
 _WRITE_EVERY_S, _EPOCH_EVERY_S, _WRITE_PART = 2.0, 0.5, 0.01
@@ -43,6 +45,13 @@ _MOST_TURNS = 4
 """Several hosts take turns: at most a quarter of them is written at a time."""
 
 _MOST_ERROR = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingRecorded(Report):
+    """The database has a row of the training, from its first step on."""
+
+    training_id: int
 
 
 class TrainingRecorder:
@@ -186,6 +195,34 @@ class TrainingRecorder:
         if not self._has_warned:
             self._has_warned = True
             self._warn(message)
+
+
+@contextmanager
+def recording(db: str, record: TrainingRecord, listener: Listener) -> Iterator[Listener]:
+    """Give a listener that records a training as well; the end of the block is its end.
+
+    Args:
+        db: Database.
+        record: The training as it begins.
+        listener: Receives all reports, and `TrainingRecorded`.
+    """
+    recorder = TrainingRecorder(
+        db,
+        record,
+        on_recorded=lambda number: listener(TrainingRecorded(training_id=number)),
+        warn=lambda message: listener(Warned(message=message)),
+    )
+
+    def on_report(report: Report, host: str | None = None, /) -> None:
+        recorder.add(report)
+        listener(report, host)
+
+    try:
+        yield on_report
+    except BaseException as error:
+        recorder.end(error)
+        raise
+    recorder.end(None)
 
 
 def _end_state(error: BaseException | None) -> tuple[TrainingStatus, str | None]:

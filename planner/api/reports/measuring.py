@@ -274,8 +274,9 @@ class _Measuring:
     def _launch(
         self, wanted: WantedTraining, plan_id: int, most_s: float | None, share_s: float
     ) -> None:
-        from planner.api.launching import TrainingRecorded, launch
+        from planner.api.launching import launch
         from planner.jobs.making import LaunchRequest
+        from planner.trainings.recorder import TrainingRecorded
 
         began: float | None = None
         is_recorded = is_long_enough = False

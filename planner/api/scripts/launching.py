@@ -18,7 +18,6 @@ from launch.scripts.program import Program
 from launch.scripts.step_counter import CountedSteps, StepCounter
 from launch.system.process_end import explain_exit
 from launch.workload import Workload
-from planner.api.launching import TrainingRecorded
 from planner.api.scripts.recording import begin_row, end_row, heartbeat, rate_of, whole_epoch
 from planner.errors import (
     CancelledError,
@@ -37,6 +36,7 @@ from planner.scripts.foreground import run_in_foreground
 from planner.scripts.naming import STEP_REGEX, STRATEGY, WHOLE_RUNS, script_name
 from planner.scripts.plan_check import check_script_plan
 from planner.store import Store
+from planner.trainings.recorder import TrainingRecorded
 from planner.trials.reports import Listener, ignore
 from probes.hardware import Hardware
 from probes.node import probe

@@ -23,7 +23,6 @@ from launch.scripts.program import PROCESSES, THREADS, WORKERS, Program
 from launch.scripts.step_counter import CountedSteps
 from launch.scripts.torchrun_nodes import TorchrunNodes, check_torchrun
 from launch.system.process_end import explain_exit
-from planner.api.launching import TrainingRecorded
 from planner.api.scripts.launching import check_found, suggest_tune
 from planner.api.scripts.recording import begin_row, end_row, heartbeat, rate_of, whole_epoch
 from planner.cancellation import Cancellation
@@ -43,6 +42,7 @@ from planner.records.training_record import TrainingHost, TrainingStatus
 from planner.scripts.host_parts import PartsEnd, PartStart, ScriptParts
 from planner.scripts.naming import STEP_REGEX, WHOLE_RUNS, script_name
 from planner.store import Store
+from planner.trainings.recorder import TrainingRecorded
 from planner.trials.reports import Listener, ignore
 from probes.hardware import Hardware
 

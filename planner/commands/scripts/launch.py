@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 from launch.reports import Report
 from launch.scripts.environment import patches_of
-from planner.api.launching import TrainingRecorded
 from planner.api.scripts.launching import (
     PreparedScript,
     ScriptRun,
@@ -22,6 +21,7 @@ from planner.report.live import LiveDisplay
 from planner.report.output import Output
 from planner.report.plan_line import describe_plan
 from planner.supervision.own_job import recorded_job
+from planner.trainings.recorder import TrainingRecorded
 
 
 def launch(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import threading
 import time
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -106,9 +107,9 @@ def test_probe_gives_this_machine_and_stores_it(folder):
 
 
 @pytest.mark.usefixtures("probed_here")
-def test_tune_finds_a_plan_that_launch_then_trains_with(folder):
+def test_tune_finds_a_plan_that_launch_then_trains_with_and_nothing_is_printed(folder, capfd):
     heard = Heard()
-    request = TuneRequest(workload=steady(), budget_s=12, trials=1)
+    request = TuneRequest(workload=steady(), budget_s=6, trials=1)
     result = tune(request, listener=heard)
     assert not result.interrupted
     assert heard.of(TrialStarted)
@@ -128,13 +129,15 @@ def test_tune_finds_a_plan_that_launch_then_trains_with(folder):
     assert done.prepared.expected_samples_per_s == pytest.approx(
         result.plan.throughput_samples_per_s.median
     )
+    printed = capfd.readouterr()
+    assert (printed.out, printed.err) == ("", "")
 
 
 def store_probe(**changes):
     """Store a probe of this machine, with changes; give the machine as it is."""
     today = probe_node(quick=True)
     with Store.open("planner.db") as store:
-        store.save_probe(replace(today, **changes))
+        store.machines.save_probe(replace(today, **changes))
     return today
 
 
@@ -144,7 +147,7 @@ def test_search_takes_only_speeds_from_a_stored_probe(folder):
     old = replace(cpu, core_ids=tuple(900 + core for core in cpu.core_ids))
     store_probe(cpu=old, speeds=Speeds(fp32_one_core_flop_per_s=5e9))
     heard = Heard()
-    tune(TuneRequest(workload=steady(), budget_s=12, trials=0), listener=heard)
+    tune(TuneRequest(workload=steady(), budget_s=6, trials=0), listener=heard)
     outcomes = {ended.result.outcome for ended in heard.of(TrialEnded)}
     assert outcomes
     assert "crash" not in outcomes  # as a trial does that is pinned to core 900
@@ -176,7 +179,7 @@ def test_use_case_that_was_copied_keeps_its_plans(folder):
     named = prepare_launch(LaunchRequest(workload=copy, plan_id=1))
     assert named.plans[0].stored == prepared.plans[0].stored
     trials = len(plans.find_trials())
-    found = tune(TuneRequest(workload=copy, budget_s=12, trials=0))
+    found = tune(TuneRequest(workload=copy, budget_s=6, trials=0))
     assert found.plan.study_id == 1  # it went on with the study
     assert found.nodes[0].outcome.trials[:trials]
     assert {plan.stored.id for plan in plans.find(steady().use_case)} == {1, 2}
@@ -198,7 +201,7 @@ def test_changed_copy_has_no_plans(folder):
 def test_training_of_code_that_has_changed_since_says_so(folder):
     file = copy_cases(folder).use_case.removesuffix(":Steady")
     case = make_workload(f"{file}:Steady")
-    tune(TuneRequest(workload=case, budget_s=12, trials=0))
+    tune(TuneRequest(workload=case, budget_s=6, trials=0))
     for change, warnings in ((str, 0), (lambda text: text + "\n# another release\n", 1)):
         Path(file).write_text(change(Path(file).read_text()))
         heard = Heard()
@@ -236,27 +239,6 @@ def test_who_does_not_want_to_wait_is_refused_with_a_code_of_its_own(folder, cal
         call()
     assert classify_error(refused.value) == (7, "busy")
     assert probe(quick=True, waits=False).nodes  # which measures nothing
-
-
-@pytest.mark.usefixtures("tuned_here")
-def test_training_says_whose_times_it_disturbs_and_a_search_waits_for_it(folder):
-    cancellation, steps = Cancellation(), threading.Event()
-    heard = Heard(StepDone, steps.set)
-    request = LaunchRequest(workload=steady(), epochs=1000)
-    with being_timed():
-        thread, results = run_in_thread(
-            lambda: launch(request, hosts=HERE, listener=heard, cancellation=cancellation)
-        )
-        assert steps.wait(120)
-    (warned,) = heard.of(Warned)
-    assert "disturbs the times that are measured by process" in warned.message
-    with pytest.raises(MachineBusyError, match=r": ddlplan launch --use-case .*:Steady: "):
-        probe(waits=False)
-    cancellation.cancel()
-    thread.join(END_LIMIT_S)
-    assert isinstance(results[0], CancelledError)
-    with being_timed():
-        pass  # the place is free again
 
 
 @pytest.mark.usefixtures("tuned_here")
@@ -312,24 +294,57 @@ def test_call_that_is_cancelled_before_it_begins_does_nothing(folder):
         tune(TuneRequest(workload=steady(), budget_s=600), cancellation=cancellation)
 
 
-@pytest.mark.usefixtures("tuned_here")
-def test_cancel_from_another_thread_ends_a_training_with_a_checkpoint_that_it_resumes_from(folder):
+@pytest.fixture(scope="module")
+def cancelled_training(tuned_folder, tmp_path_factory):
+    """A training that ran while another search was timed, and was cancelled by another thread."""
+    folder = tmp_path_factory.mktemp("cancelled")
+    shutil.copy(tuned_folder / "planner.db", folder)
     cancellation, steps = Cancellation(), threading.Event()
     heard = Heard(StepDone, steps.set)
-    checkpoint = CheckpointConfig(folder="kept")
+    checkpoint = CheckpointConfig(folder=str(folder / "kept"))
     request = LaunchRequest(workload=steady(), epochs=1000, checkpoint=checkpoint)
-    thread, results = run_in_thread(
-        lambda: launch(request, hosts=HERE, listener=heard, cancellation=cancellation)
-    )
-    assert steps.wait(120)
-    began = time.monotonic()
-    cancellation.cancel()
-    thread.join(END_LIMIT_S)
-    assert time.monotonic() - began < END_LIMIT_S
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("DDLPLAN_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+        with being_timed():
+            thread, results = run_in_thread(
+                lambda: launch(request, hosts=HERE, listener=heard, cancellation=cancellation)
+            )
+            assert steps.wait(120)
+        with pytest.raises(MachineBusyError) as busy:
+            probe(waits=False)
+        began = time.monotonic()
+        cancellation.cancel()
+        thread.join(END_LIMIT_S)
+        assert time.monotonic() - began < END_LIMIT_S
     (error,) = results
     assert isinstance(error, CancelledError)
-    (kept,) = (folder / "kept").glob("step-*")
-    resumed = replace(request, resume=True)
+    return CancelledTraining(folder, request, heard, busy.value)
+
+
+@dataclass(frozen=True)
+class CancelledTraining:
+    folder: Path
+    request: LaunchRequest
+    heard: Heard
+    refused: MachineBusyError
+    """Of a search that did not wait for it."""
+
+
+def test_training_says_whose_times_it_disturbs_and_a_search_waits_for_it(cancelled_training):
+    (warned,) = cancelled_training.heard.of(Warned)
+    assert "disturbs the times that are measured by process" in warned.message
+    assert re.search(r": ddlplan launch --use-case .*:Steady: ", str(cancelled_training.refused))
+    with being_timed():
+        pass  # the place is free again
+
+
+def test_cancel_from_another_thread_ends_a_training_with_a_checkpoint_that_it_resumes_from(
+    cancelled_training, monkeypatch
+):
+    monkeypatch.chdir(cancelled_training.folder)
+    (kept,) = (cancelled_training.folder / "kept").glob("step-*")
+    resumed = replace(cancelled_training.request, resume=True)
     assert prepare_launch(resumed).job.checkpoint.resume_from == str(kept)
 
 
@@ -343,10 +358,3 @@ def test_errors_are_of_our_types(folder):
     (folder / "planner.db").write_text("no database, but long enough to be taken for one" * 99)
     with pytest.raises(StoreError):
         plans.find()
-
-
-def test_nothing_is_printed(folder, tuned_here, capfd):
-    launch(LaunchRequest(workload=steady()), hosts=HERE)
-    plans.find()
-    printed = capfd.readouterr()
-    assert (printed.out, printed.err) == ("", "")

@@ -63,7 +63,7 @@ def test_an_equal_use_case_that_lies_elsewhere_counts_once(db):
 
 def test_a_stale_plan_is_marked(db):
     with Store.open(db) as store:
-        store.save_probe(NODE)
+        store.machines.save_probe(NODE)
     save(db, {"fingerprint": "sha256:other"})
     (found,) = plans.find_best_of_each(db=db)
     assert "made on other hardware" in found.stale_reasons
@@ -89,7 +89,7 @@ def test_a_study_teaches_what_its_settings_do(db):
     assert found.best.result.plan == TRIALS[6].result.plan
     assert studies.learn(found) == []  # the machine was never probed
     with Store.open(db) as store:
-        store.save_probe(NODE)
+        store.machines.save_probe(NODE)
     settings = {one.setting for one in studies.learn(studies.get(study_id, db=db))}
     assert {"memory_format", "node_batch"} <= settings
     assert len(studies.get(study_id, most_trials=2, db=db).trials) == 2

@@ -42,7 +42,7 @@ def test_dry_run_says_what_epochs_take_and_whether_to_copy_the_data(tuned, cases
         ),
     )
     with Store.open(str(tuned.folder / "planner.db")) as store:
-        store.save_probe(replace(probe(quick=True), data=(measured,)))
+        store.machines.save_probe(replace(probe(quick=True), data=(measured,)))
     arguments = ["launch", "--use-case", f"{cases}:Steady", "--data", "data", *AS_ROOT, "--dry-run"]
     found = tuned.data(*arguments, "--epochs", 3)["input"]
     assert (found["path"], found["file_system"]) == (str(data), "nfs4")

@@ -31,7 +31,7 @@ class Job:
         self.folder: Path = command.folder
         bed.write_host_file(self.folder / "hosts")
         with Store.open(str(self.folder / "planner.db")) as store:
-            store.save_links(LINKS)
+            store.machines.save_links(LINKS)
 
     def start(self, *arguments, epochs: int = 10**6):
         words = ["--hosts", "hosts", "--ssh-config", self.bed.ssh_config, "--allow-run-as-root"]

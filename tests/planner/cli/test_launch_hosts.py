@@ -28,7 +28,7 @@ def hosts(tuned, testbed):
             link = HostLink(first="node1", second="node2", latency_s=1e-6, bytes_per_s=bytes_per_s)
             (plan,) = store.plans()
             names, prints = ("node1", "node2"), (plan.fingerprint, plan.fingerprint)
-            store.save_links(
+            store.machines.save_links(
                 MeasuredLinks(hosts=names, fingerprints=prints, measured_at=NOW, links=(link,))
             )
 
@@ -112,7 +112,7 @@ def test_hosts_that_were_never_measured_together_are_measured_before_any_is_chos
     assert {len(prediction["hosts"]) for prediction in data["verdict"]["subsets"]} == {1, 2}
     with Store.open(str(tuned.folder / "planner.db")) as store:
         (plan,) = store.plans()
-        links = store.latest_links(dict.fromkeys(("node1", "node2"), plan.fingerprint))
+        links = store.machines.latest_links(dict.fromkeys(("node1", "node2"), plan.fingerprint))
     assert [one.message_bytes for one in links.sums] == [plan.gradient_bytes]
     again = launch(f"{cases}:Steady", "--dry-run")
     assert again.code == 0, again.err

@@ -23,10 +23,10 @@ def know_hosts(command, tuned_folder, names):
     shutil.copy(tuned_folder / "planner.db", command.folder / "planner.db")
     with Store.open(str(command.folder / "planner.db")) as store:
         (plan,) = store.plans()
-        known = store.latest_probe(plan.fingerprint, node=plan.node)
+        known = store.machines.latest_probe(plan.fingerprint, node=plan.node)
         store.remove_plan(plan.id)
         for name in names:
-            store.save_probe(replace(known, node=name))
+            store.machines.save_probe(replace(known, node=name))
 
 
 def tune(command, bed, case, *arguments):
@@ -101,7 +101,7 @@ def test_network_is_measured_with_the_models_gradients_and_stored(tuned_hosts):
     assert [one["message_bytes"] for one in network["all_reduces"]] == [88]
     with closing(Store.open(str(command.folder / "planner.db"))) as store:
         prints = {plan.node: plan.fingerprint for plan in store.plans()}
-        assert len(store.latest_links(prints).links) == 3
+        assert len(store.machines.latest_links(prints).links) == 3
 
 
 def test_nothing_is_left_running(tuned_hosts):

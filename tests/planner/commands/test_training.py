@@ -12,10 +12,11 @@ from scripted_jobs import VALIDATED, WEIGHTS, WHOLE, ScriptedPlacement, job, sen
 
 from launch.job import Job
 from launch.reports import CheckpointSaved, StepDone, Warned
-from planner.api.launching import PreparedLaunch, train
+from planner.api.launching import train
 from planner.cancellation import Cancellation
 from planner.commands.training import TrainingDisplay, outcome_json, print_training
 from planner.errors import TrainingFailedError
+from planner.jobs.prepared_launch import PreparedLaunch
 from planner.report.output import Output
 from probes.timing import Interval
 

@@ -18,10 +18,10 @@ from planner.cluster.node_choice import TIE, choose_nodes
 from planner.cluster.sync_cost import SyncCostModel
 from planner.errors import NoPlanError, StalePlanError
 from planner.jobs.batch_limit import largest_batch
+from planner.jobs.host_choice import cluster_nodes
 from planner.jobs.making import (
     LaunchRequest,
     accumulate,
-    cluster_nodes,
     find_plans,
     make_job,
     make_local_job,

@@ -51,7 +51,7 @@ def fill(db: Path, text: str = "", *, machine: str = "elsewhere") -> None:
         fingerprint=hardware.fingerprint(),
     )
     with Store.open(str(db)) as store:
-        store.save_probe(hardware)
+        store.machines.save_probe(hardware)
         study_id = store.get_or_create_study(study)
         for trial in TRIALS:
             store.add_trial(study_id, trial.result)
@@ -66,7 +66,7 @@ def fill(db: Path, text: str = "", *, machine: str = "elsewhere") -> None:
         for stored in (found, replace(found, study_id=study_id)):
             store.save_plan(stored)
         hosts = (f"n1{text}", f"n2{text}")
-        store.save_links(
+        store.machines.save_links(
             MeasuredLinks(
                 hosts=hosts,
                 fingerprints=("sha256:a", "sha256:b"),

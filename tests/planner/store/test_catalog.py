@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from worth_cases import NODE, STORED, TRIALS
 
+from launch.case_facts import CaseFacts
 from planner.errors import NoPlanError
 from planner.store import Store
 from planner.trials.result import Outcome
@@ -22,6 +23,16 @@ STUDY = Study(
     seed=0,
 )
 
+FACTS = CaseFacts(
+    default_batch=8,
+    train_samples=160,
+    validation_samples=10,
+    parameter_count=1,
+    parameter_bytes=4,
+    max_stages=1,
+    digest="sha256:0",
+)
+
 
 @pytest.fixture
 def store(database):
@@ -30,16 +41,16 @@ def store(database):
 
 
 def test_a_machine_has_its_last_probe(store):
-    store.save_probe(replace(NODE, speeds=None))
-    store.save_probe(NODE)
+    store.machines.save_probe(replace(NODE, speeds=None))
+    store.machines.save_probe(NODE)
     (machine,) = store.catalog.machines()
     assert (machine.name, machine.hardware, machine.is_current) == ("vm", NODE, True)
 
 
 def test_a_machine_with_other_hardware_is_another_one(store):
-    store.save_probe(NODE)
+    store.machines.save_probe(NODE)
     larger = replace(NODE, memory=replace(NODE.memory, total_bytes=2**36))
-    store.save_probe(larger)
+    store.machines.save_probe(larger)
     machines = store.catalog.machines()
     assert [(one.hardware, one.is_current) for one in machines] == [(larger, True), (NODE, False)]
 
@@ -67,6 +78,25 @@ def test_studies_have_their_trials_counted_by_outcome(store):
 def test_a_study_that_is_not_there_is_said_so(store, study_id):
     with pytest.raises(NoPlanError, match="no study"):
         store.catalog.study(study_id)
+
+
+def test_trials_of_several_studies_have_what_their_own_study_says_of_them(store):
+    made_up = replace(FACTS, is_generated=True)
+    studies = {
+        "real": replace(STUDY, use_case="real", data="a", facts=FACTS),
+        "drawn": replace(STUDY, use_case="drawn", data="b", facts=made_up),
+        "old": replace(STUDY, use_case="old", data="c", facts=None),
+    }
+    ids = {name: store.get_or_create_study(study) for name, study in studies.items()}
+    for name in ("real", "drawn", "old", "drawn"):
+        store.add_trial(ids[name], TRIALS[0].result)
+    every = [("real", False), ("drawn", True), ("old", None), ("drawn", True)]
+    assert [(one.use_case, one.is_generated) for one in store.all_trials()] == every
+    assert [(one.use_case, one.is_generated) for one in store.all_trials("drawn")] == every[1::2]
+    latest = store.catalog.trials(most=3)
+    assert [(one.use_case, one.is_generated) for one in latest] == every[:0:-1]
+    (earlier,) = store.catalog.trials(study_id=ids["drawn"], before=latest[0].id)
+    assert (earlier.id, earlier.is_generated) == (latest[2].id, True)
 
 
 def test_failures_are_counted_by_outcome_and_reason(store):

@@ -23,7 +23,7 @@ def store(database):
 
 def fill(store, name):
     """Store one of each kind with a name; give how many kinds there are."""
-    store.save_probe(replace(NODE, node=name))
+    store.machines.save_probe(replace(NODE, node=name))
     store.get_or_create_study(
         Study(
             use_case=name,

@@ -214,9 +214,9 @@ def test_plans_come_back_as_they_were(store):
 
 
 def test_links_come_back_as_they_were(store):
-    number = store.save_links(LINKS)
+    number = store.machines.save_links(LINKS)
     assert number == 1
-    assert store.latest_links(hardware("n1", "n2")) == LINKS
+    assert store.machines.latest_links(hardware("n1", "n2")) == LINKS
 
 
 def test_sum_of_an_older_release_costs_every_host_what_it_cost_the_busiest():
@@ -230,16 +230,16 @@ def test_sum_of_an_older_release_costs_every_host_what_it_cost_the_busiest():
 
 def test_the_last_links_that_all_hosts_took_part_in_are_given(store):
     pair = replace(LINKS, hosts=("n1", "n2"), fingerprints=("sha256:aa",) * 2, sums=())
-    store.save_links(LINKS)
-    store.save_links(pair)
-    assert store.latest_links({"n2": "sha256:aa", "n1": "sha256:aa"}) == pair
-    assert store.latest_links(hardware("n2", "n3")) == LINKS
-    assert store.latest_links(hardware("n2", "n3") | {"n4": "sha256:aa"}) is None
+    store.machines.save_links(LINKS)
+    store.machines.save_links(pair)
+    assert store.machines.latest_links({"n2": "sha256:aa", "n1": "sha256:aa"}) == pair
+    assert store.machines.latest_links(hardware("n2", "n3")) == LINKS
+    assert store.machines.latest_links(hardware("n2", "n3") | {"n4": "sha256:aa"}) is None
 
 
 def test_links_of_other_hardware_are_not_given(store):
-    store.save_links(LINKS)
-    assert store.latest_links(hardware("n1") | {"n2": "sha256:new"}) is None
+    store.machines.save_links(LINKS)
+    assert store.machines.latest_links(hardware("n1") | {"n2": "sha256:new"}) is None
 
 
 def hardware(*names: str) -> dict[str, str]:
@@ -384,43 +384,43 @@ def test_a_plan_is_stale_on_other_hardware_torch_or_ddlplan(fingerprint, softwar
 
 
 def test_the_last_probe_of_a_hardware_is_given(store):
-    assert store.latest_probe(HARDWARE.fingerprint()) is None
-    store.save_probe(HARDWARE)
+    assert store.machines.latest_probe(HARDWARE.fingerprint()) is None
+    store.machines.save_probe(HARDWARE)
     newer = replace(HARDWARE, warnings=("noisy",))
-    store.save_probe(newer)
-    assert store.latest_probe(HARDWARE.fingerprint()) == newer
-    assert store.latest_probe(HARDWARE.fingerprint(), node="other") is None
+    store.machines.save_probe(newer)
+    assert store.machines.latest_probe(HARDWARE.fingerprint()) == newer
+    assert store.machines.latest_probe(HARDWARE.fingerprint(), node="other") is None
 
 
 def test_measured_data_stay_with_later_probes_of_the_node(store):
     first = DataSpeed(path="/first", file_system="ext4", num_files=1)
     other = DataSpeed(path="/other", file_system="nfs4", is_network=True)
-    store.save_probe(replace(HARDWARE, data=(first, other)))
-    store.save_probe(HARDWARE)
+    store.machines.save_probe(replace(HARDWARE, data=(first, other)))
+    store.machines.save_probe(HARDWARE)
     again = replace(first, num_files=2)
-    store.save_probe(replace(HARDWARE, data=(again,)))
-    assert store.find_data_speed(HARDWARE, "/first") == again
-    assert store.find_data_speed(HARDWARE, "/other") == other
-    assert store.find_data_speed(HARDWARE, "/nowhere") is None
-    assert store.find_data_speed(replace(HARDWARE, node="second"), "/first") is None
+    store.machines.save_probe(replace(HARDWARE, data=(again,)))
+    assert store.machines.find_data_speed(HARDWARE, "/first") == again
+    assert store.machines.find_data_speed(HARDWARE, "/other") == other
+    assert store.machines.find_data_speed(HARDWARE, "/nowhere") is None
+    assert store.machines.find_data_speed(replace(HARDWARE, node="second"), "/first") is None
 
 
 def test_a_probe_in_words_of_another_release_counts_as_none(store, database):
-    store.save_probe(HARDWARE)
+    store.machines.save_probe(HARDWARE)
     database.execute("UPDATE probes SET hardware = '{}'")
-    assert store.latest_probe(HARDWARE.fingerprint()) is None
+    assert store.machines.latest_probe(HARDWARE.fingerprint()) is None
 
 
 def test_a_node_is_known_by_the_hardware_it_was_last_seen_with(database):
     times = iter(NOON + timedelta(hours=hour) for hour in range(9))
     with Store.open(database.url, now=lambda: next(times)) as store:
-        assert store.latest_fingerprint("vm") is None
-        store.save_probe(HARDWARE)
-        assert store.latest_fingerprint("vm") == HARDWARE.fingerprint()
+        assert store.machines.latest_fingerprint("vm") is None
+        store.machines.save_probe(HARDWARE)
+        assert store.machines.latest_fingerprint("vm") == HARDWARE.fingerprint()
         store.get_or_create_study(STUDY)
-        assert store.latest_fingerprint("vm") == "sha256:aa"
-        store.save_probe(HARDWARE)
-        assert store.latest_fingerprint("vm") == HARDWARE.fingerprint()
+        assert store.machines.latest_fingerprint("vm") == "sha256:aa"
+        store.machines.save_probe(HARDWARE)
+        assert store.machines.latest_fingerprint("vm") == HARDWARE.fingerprint()
 
 
 def test_a_path_and_a_url_name_the_same_file(tmp_path, monkeypatch):

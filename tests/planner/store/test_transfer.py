@@ -45,7 +45,7 @@ def other(request, database, tmp_path):
 def fill(url):
     """Put something into every table that a search fills, and remove a plan."""
     with Store.open(url, now=lambda: NOON + timedelta(microseconds=7)) as store:
-        store.save_probe(NODE)
+        store.machines.save_probe(NODE)
         study_id = store.get_or_create_study(STUDY)
         odd = replace(trial(0), parameters={"é\0\udc80": "\ud83d", "x": 0.1 + 0.2}, reason="a\0b")
         for result in (odd, *(trial(number) for number in range(1, 30))):

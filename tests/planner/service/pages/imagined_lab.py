@@ -112,7 +112,7 @@ class _Writer:
         step = timedelta(days=198) / max(1, lab.studies)
         for machine in self._machines:
             self.moment += timedelta(minutes=3)
-            store.save_probe(machine)
+            store.machines.save_probe(machine)
         study_ids = []
         for number in range(lab.studies):
             self.moment = lab.now - timedelta(days=199) + number * step
@@ -120,7 +120,7 @@ class _Writer:
         self.moment = lab.now - timedelta(days=2)
         for machine in self._machines:
             self.moment += timedelta(hours=3, minutes=7)
-            store.save_probe(machine)
+            store.machines.save_probe(machine)
         for size in (2, 3, 4):
             self._write_network(store, size)
         self._write_trainings(store)
@@ -300,7 +300,7 @@ class _Writer:
             for power in range(7)
         )
         self.moment += timedelta(minutes=20)
-        store.save_links(
+        store.machines.save_links(
             MeasuredLinks(
                 hosts=hosts,
                 fingerprints=tuple(machine.fingerprint() for machine in machines),

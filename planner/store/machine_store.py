@@ -1,0 +1,107 @@
+"""Machine store: probes of machines, and measurements of the network between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from sqlalchemy import Connection, select
+
+from planner.cluster.links import MeasuredLinks
+from planner.records.event_record import Topic
+from planner.store.databases.database import Database, insert
+from planner.store.databases.tables import links, nodes, probes
+from planner.store.event_log import record_event
+from planner.store.rows import find_document, links_columns, links_from_row
+from probes import codec
+from probes.hardware import DataSpeed, Hardware
+
+_MOST_FOLDERS = 32
+"""Of data that are stored with a probe."""
+
+
+class MachineStore:
+    """Machines of a database. Each method is one transaction."""
+
+    def __init__(self, database: Database, now: Callable[[], datetime]) -> None:
+        self._database = database
+        self._now = now
+
+    def save_probe(self, hardware: Hardware) -> None:
+        """Save the result of a probe, with the folders of data that were measured before it."""
+        before = self.latest_probe(hardware.fingerprint(), node=hardware.node)
+        measured = {speed.path for speed in hardware.data}
+        earlier = () if before is None else before.data
+        kept = tuple(speed for speed in earlier if speed.path not in measured)
+        hardware = replace(hardware, data=(*kept, *hardware.data)[-_MOST_FOLDERS:])
+
+        def work(connection: Connection) -> None:
+            node_id = record_node(connection, hardware.node, hardware.fingerprint(), self._now())
+            values = {"node_id": node_id, "hardware": codec.to_builtins(hardware)}
+            connection.execute(probes.insert().values(created_at=self._now(), **values))
+            record_event(connection, Topic.MACHINE, node_id, self._now)
+
+        self._database.write(work)
+
+    def latest_probe(self, fingerprint: str, *, node: str | None = None) -> Hardware | None:
+        """Give the last probe of this hardware, on this node where one is named.
+
+        A probe that another release stored in another form counts as none: a new one takes
+        seconds.
+        """
+        query = select(probes.c.hardware).join(nodes).where(nodes.c.fingerprint == fingerprint)
+        if node is not None:
+            query = query.where(nodes.c.name == node)
+        query = query.order_by(probes.c.id.desc()).limit(1)
+        found = self._database.fetch(query, lambda row: find_document(row["hardware"], Hardware))
+        return found[0] if found else None
+
+    def find_data_speed(self, node: Hardware, path: str) -> DataSpeed | None:
+        """Give the last measurement of a folder of data on a node; ``None`` without any."""
+        latest = self.latest_probe(node.fingerprint(), node=node.node)
+        found = () if latest is None else latest.data
+        return next((speed for speed in found if speed.path == path), None)
+
+    def latest_fingerprint(self, node: str) -> str | None:
+        """Give the hardware that this node had most recently."""
+        query = (
+            select(nodes.c.fingerprint)
+            .where(nodes.c.name == node)
+            .order_by(nodes.c.last_seen.desc(), nodes.c.id.desc())
+            .limit(1)
+        )
+        found = self._database.fetch(query, lambda row: str(row["fingerprint"]))
+        return found[0] if found else None
+
+    def save_links(self, measured: MeasuredLinks) -> int:
+        """Save a measurement of the network between hosts and return its id."""
+
+        def work(connection: Connection) -> int:
+            links_id = insert(connection, links, links_columns(measured))
+            record_event(connection, Topic.LINKS, links_id, self._now)
+            return links_id
+
+        return self._database.write(work)
+
+    def latest_links(self, hosts: Mapping[str, str]) -> MeasuredLinks | None:
+        """Give the last measurement of all these hosts, perhaps with others.
+
+        Measurements with other hardware in one of these hosts are skipped.
+
+        Args:
+            hosts: Fingerprints, by the hosts' names in the host file.
+        """
+        found = self._database.fetch(select(links).order_by(links.c.id.desc()), links_from_row)
+        return next((one for one in found if hosts.items() <= one.hardware.items()), None)
+
+
+def record_node(connection: Connection, name: str, fingerprint: str, seen: datetime) -> int:
+    """Write when a machine was last seen, and give the number of its row."""
+    query = select(nodes.c.id).where(nodes.c.name == name, nodes.c.fingerprint == fingerprint)
+    node_id: int | None = connection.execute(query).scalar()
+    if node_id is None:
+        values = {"name": name, "fingerprint": fingerprint, "first_seen": seen}
+        return insert(connection, nodes, values | {"last_seen": seen})
+    connection.execute(nodes.update().where(nodes.c.id == node_id).values(last_seen=seen))
+    return node_id

@@ -1,0 +1,46 @@
+"""Trials of several studies, read together with what their studies say of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection, Select, select
+
+from planner.store.databases.database import Database
+from planner.store.databases.tables import studies, trials
+from planner.store.rows import trial_from_row
+from planner.tuning.study import StoredTrial
+
+
+def read_with_studies(database: Database, query: Select[Any]) -> list[StoredTrial]:
+    """Read trials with the use case of each, and whether its samples are made up.
+
+    The facts of a study are longer than its trials, which share them: they are read once.
+
+    Args:
+        database: That has them.
+        query: Of rows of ``trials``.
+
+    Raises:
+        StoreCorruptError: A row cannot be decoded.
+    """
+    wanted = query.with_only_columns(trials.c.study_id)
+    of_them = select(studies.c.id, studies.c.use_case, studies.c.facts)
+
+    def work(connection: Connection) -> list[StoredTrial]:
+        said = {
+            row.id: {
+                "use_case": row.use_case,
+                "is_generated": (
+                    row.facts.get("is_generated") if isinstance(row.facts, dict) else None
+                ),
+            }
+            for row in connection.execute(of_them.where(studies.c.id.in_(wanted)))
+        }
+        rows = connection.execute(query).mappings()
+        return [
+            trial_from_row({str(name): row[name] for name in row} | said[row["study_id"]])
+            for row in rows
+        ]
+
+    return database.read(work)
