@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -64,6 +65,12 @@ def _has_gpu() -> bool:
     return torch.cuda.is_available()
 
 
+TRAINING = re.compile(
+    "tests/launch/(checkpoints|gradient_sync|local_group|rank|strategies|training|workers)/"
+)
+"""Folders whose tests let workers train, on all cores."""
+
+
 class OneAfterTheOther(LoadFileScheduling):
     """Files are run at once, but for those whose tests would take each other's cores.
 
@@ -71,11 +78,14 @@ class OneAfterTheOther(LoadFileScheduling):
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return "workers" if nodeid.startswith("tests/launch/") else super()._split_scope(nodeid)
+        return "workers" if TRAINING.match(nodeid) else super()._split_scope(nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneAfterTheOther:
+    # By default files of few tests are last, and these tests are long: two processes would have
+    # nothing to do while a third comes to the end of one.
+    config.option.loadscopereorder = False
     return OneAfterTheOther(config, log)
 
 

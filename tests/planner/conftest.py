@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -68,7 +69,7 @@ class CommandLine:
         return subprocess.Popen(
             [sys.executable, "-P", "-m", "planner", *map(str, arguments)],
             cwd=self.folder,
-            env=self._surroundings(environment),
+            env=self.surroundings(environment),
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=stream,
@@ -78,12 +79,13 @@ class CommandLine:
 
     def run(self, *arguments: object, **environment: str) -> Ended:
         """Run a command to its end, without the time that its imports take."""
-        words, surroundings = [*map(str, arguments)], self._surroundings(environment)
+        words, surroundings = [*map(str, arguments)], self.surroundings(environment)
         code, *streams = run_forked(words, self.folder, surroundings, limit_s=GUARD_S)
         out, err = (io.TextIOWrapper(io.BytesIO(text), "utf-8").read() for text in streams)
         return Ended(code, out, err)
 
-    def _surroundings(self, environment: Mapping[str, str]) -> dict[str, str]:
+    def surroundings(self, environment: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
+        """Give the environment of a process that counts as one of this command's."""
         own = {**os.environ, **self.environment, "DDLPLAN_TEST_MARK": self.mark}
         return own | environment
 
@@ -226,7 +228,7 @@ def tuned_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for name in ("launch", "probes", "planner", "selectors", "numbers"):
                 text = "raise SystemExit('taken from the working folder')\n"
                 (folder / f"{name}.py").write_text(text)
-            _run_for_all(folder, "tune", "--trials", 1, "--budget", "12s")
+            _run_for_all(folder, "tune", "--trials", 1, "--budget", "6s")
     return folder
 
 

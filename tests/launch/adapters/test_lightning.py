@@ -59,15 +59,17 @@ def test_a_setting_that_no_constructor_has_is_refused():
 
 
 def test_the_digest_covers_the_file_and_not_its_place(tmp_path):
-    found = []
+    """Each by a process that has imported Lightning and none of the files."""
+    names = []
     for folder, change in (("a", ""), ("b", ""), ("c", "\n# changed")):
         file = tmp_path / folder / "my_net.py"
         file.parent.mkdir()
         file.write_text(OWN + change)
-        code = DIGEST.format(name=f"lightning:{file}:Net")
-        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
-        found.append(ran.stdout)
-    assert found[0] == found[1] != found[2]
+        names.append(f"lightning:{file}:Net")
+    words = [sys.executable, "-c", DIGEST, *names]
+    ran = subprocess.run(words, capture_output=True, check=True, text=True)
+    first, moved, changed = ran.stdout.split()
+    assert first == moved != changed
 
 
 OWN = """
@@ -85,10 +87,17 @@ class Net(lightning.LightningModule):
         return DataLoader(TensorDataset(torch.zeros(8, 2)), batch_size=4)
 """
 DIGEST = """
+import os, sys
+import lightning
 from launch.use_cases import resolve
 from launch.description.case_digest import digest_case
-case = resolve({name!r}).load()
-print(digest_case(case, case.model(), [case.dataset(None, train=True)]))
+for name in sys.argv[1:]:
+    if child := os.fork():
+        assert os.waitpid(child, 0)[1] == 0
+    else:
+        case = resolve(name).load()
+        print(digest_case(case, case.model(), [case.dataset(None, train=True)]), flush=True)
+        os._exit(0)
 """
 
 
