@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
 
@@ -17,6 +18,7 @@ BATCH, WORKERS, THREADS, PROCESSES = "batch", "workers", "threads", "processes"
 
 _MOST_WORKERS = 4
 _PIECE = re.compile(r"\{\{|\}\}|\{(\w+)\}|[{}]")
+_VARIABLE = re.compile(r"[A-Za-z_]\w*=")
 _PYTHON = re.compile(r"python(\d+(\.\d+)*t?)?")
 _VALUE_OPTIONS = ("-W", "-X", "--check-hash-based-pycs")
 """Options of Python that take the next word."""
@@ -92,8 +94,13 @@ class Program:
         """
         if not arguments:
             raise ScriptError("no command after --: write one, such as -- python train.py")
+        _check_words(arguments)
         given = {name: tuple(values) for name, values in (choices or {}).items()}
+        defaults = _default_choices(cores)
         used = _placeholders(arguments)
+        for name in used:
+            if name not in given and name not in defaults:
+                raise ScriptError(_name_unknown(name, {BATCH, *given, *defaults} - set(used)))
         for name, values in given.items():
             if name not in used:
                 raise ScriptError(
@@ -107,20 +114,14 @@ class Program:
             wrong = [v for v in given.get(name, ()) if not _is_count(v, least)]
             if wrong:
                 raise ScriptError(f"{name}={wrong[0]}: use a whole number of at least {least}")
-        defaults = _default_choices(cores)
-        chosen: dict[str, tuple[Setting, ...]] = {}
-        for name in used:
-            if name not in given and name not in defaults:
-                raise ScriptError(
-                    f"placeholder {{{name}}} without choices: add --choices {name}=VALUE,VALUE, "
-                    f"or write {{{{{name}}}}} for the text in braces"
-                )
-            chosen[name] = given.get(name) or defaults[name]
+        chosen = {name: given.get(name) or defaults[name] for name in used}
         kind = _find_place(arguments).kind if is_python else ProgramKind.OTHER
         if is_python and kind is ProgramKind.OTHER:
+            name = arguments[0]
+            use_case = "" if "." in name and ":" not in name else "; a use case needs --use-case"
             raise ScriptError(
-                f"program {arguments[0]!r}: no Python program found in the command: begin it with "
-                "python or torchrun, or pass --no-python to time whole runs"
+                f"program {name!r}: no Python program found in the command: begin it with "
+                f"python or torchrun, or pass --no-python to time whole runs{use_case}"
             )
         return Program(arguments=tuple(arguments), choices=chosen, kind=kind)
 
@@ -133,6 +134,14 @@ class Program:
     def own_values(self) -> dict[str, Setting]:
         """The user's own value of each placeholder."""
         return {name: values[0] for name, values in self.choices.items()}
+
+    @property
+    def target(self) -> str:
+        """What trains: a file, a module or code; the first word where that is not Python."""
+        place = _find_place(self.arguments)
+        if place.kind is ProgramKind.OTHER:
+            return self.arguments[0]
+        return place.words[-1] if place.words else self.arguments[place.begin]
 
     def __str__(self) -> str:
         return shlex.join(self.arguments)
@@ -181,7 +190,35 @@ class Program:
         if place.kind is ProgramKind.PYTHON_FILE:
             file = words[place.begin]
             if not (folder / file).exists():
-                raise ScriptError(f"no file {file!r} in {folder}: check the path")
+                raise ScriptError(f"no file {file!r} in {folder}: {_near_file(folder, file)}")
+
+
+def _check_words(arguments: Sequence[str]) -> None:
+    """Refuse what only a shell would take for a command."""
+    first = arguments[0]
+    if len(arguments) == 1 and len(first.split()) > 1:
+        raise ScriptError(
+            f"command {first!r} is one word: leave out the quotes around it, no shell reads it"
+        )
+    if _VARIABLE.match(first):
+        command = shlex.join(arguments)
+        raise ScriptError(f"{first} in front of a program sets a variable: -- env {command}")
+
+
+def _name_unknown(name: str, others: Collection[str]) -> str:
+    close = get_close_matches(name, others, n=1)
+    hint = f"did you mean {{{close[0]}}}? Else " if close else ""
+    return (
+        f"placeholder {{{name}}} without choices: {hint}add --choices {name}=VALUE,VALUE, "
+        f"or write {{{{{name}}}}} for the text in braces"
+    )
+
+
+def _near_file(folder: Path, file: str) -> str:
+    path = folder / file
+    names = [other.name for other in path.parent.glob("*.py")]
+    close = get_close_matches(path.name, names, n=1)
+    return f"did you mean {Path(file).with_name(close[0])}?" if close else "check the path"
 
 
 def _is_count(value: Setting, least: int) -> bool:

@@ -119,9 +119,9 @@ class RecognisedSteps:
             each = f" per {passes} backward passes" if passes > 1 else ""
             return f"{first}, 1 step{each}, batches not seen{ranks}"
         number = f"{self.batches_per_step:g}"
-        noun = "batch" if number == "1" else "batches"
+        batches = "batch" if number == "1" else f"{number} batches"
         size = "of different sizes" if self.batch_size is None else f"of {self.batch_size}"
-        return f"{first}, 1 step per {number} {noun} {size}{ranks}"
+        return f"{first}, 1 step per {batches} {size}{ranks}"
 
 
 def find_round(optimizers: Sequence[int]) -> tuple[int, ...] | None:

@@ -36,7 +36,10 @@ def _write_groups(command: TyperCommand | TyperGroup, ctx: Any, formatter: Any) 
         default = "Arguments" if parameter.param_type_name == "argument" else DEFAULT_GROUP
         title = getattr(parameter, "rich_help_panel", None) or default
         if (record := parameter.get_help_record(ctx)) is not None:
-            groups.setdefault(title, []).append(record)
+            name, text = record
+            if parameter.param_type_name == "argument":
+                name = name.partition(" <")[0]  # its type in Python says nothing to who types it
+            groups.setdefault(title, []).append((name, text))
     for title, records in groups.items():
         with formatter.section(title):
             formatter.write_dl(records)

@@ -15,11 +15,13 @@ from planner.cli.options import (
     Database,
     MaybeCase,
     MaybeNode,
-    NeededCase,
+    MaybeTuned,
     PlanId,
     option,
 )
+from planner.cli.scripts import WITH_COMMAND, Command
 from planner.cli.values import check_one_format, stored_name
+from planner.errors import UsageError
 from planner.report.output import start_output
 
 plans_app = typer.Typer(
@@ -62,19 +64,24 @@ def plans_show(
     show_plan(db, start_output("plans show", as_json=json), plan_id, html)
 
 
-@plans_app.command("best", cls=GroupedCommand)
+@plans_app.command("best", cls=GroupedCommand, context_settings=WITH_COMMAND)
 def plans_best(
+    command: Command = None,
     *,
-    use_case: NeededCase,
+    use_case: MaybeTuned = None,
     node: MaybeNode = None,
     db: Database = DEFAULT_DATABASE,
     json: AsJson = False,
 ) -> None:
     """Show the plan that launch would use."""
     from planner.commands.plans import show_best
+    from planner.scripts.naming import script_name
 
     out = start_output("plans best", as_json=json)
-    show_best(db, out, stored_name(use_case), node)
+    if (use_case is None) == (not command):
+        raise UsageError("--use-case, or a script's command after --: give one of the two")
+    name = script_name(command) if command else stored_name(str(use_case))
+    show_best(db, out, name, node)
 
 
 @plans_app.command("compare", cls=GroupedCommand)

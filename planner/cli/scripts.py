@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from launch.plan import Setting
     from launch.scripts.program import Program
 
+WITH_COMMAND = {"allow_interspersed_args": False}
+"""Settings of a command that takes one: words behind its first are its own, also without ``--``."""
+
 Command = Annotated[
     list[str] | None,
     typer.Argument(

@@ -13,9 +13,8 @@ from typing import Any
 from planner.api import plans
 from planner.api.plans import FoundPlan
 from planner.errors import NoDatabaseError
-from planner.exports.formats import JSON, export_text, find_format
+from planner.exports.formats import JSON, export_commands, export_text, find_format
 from planner.input_cost.lines import input_json, input_lines
-from planner.plans.plain_commands import plain_commands
 from planner.report.comparison import compare as compare_plans
 from planner.report.comparison import comparison_text
 from planner.report.output import Output
@@ -103,7 +102,7 @@ def export(db: str, out: Output, plan_id: int, format_name: str) -> None:
     found = plans.get(plan_id, db=db)
     document: dict[str, Any] = found.stored.to_json(stale=found.is_stale)
     if chosen == JSON:
-        document["commands"] = plain_commands(found.stored.plan)
+        document["commands"] = export_commands(found.stored)
         text = json.dumps(document, indent=2, allow_nan=False) + "\n"
     else:
         text = export_text(found.stored, chosen, found.stale_reasons)

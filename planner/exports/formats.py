@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from launch.scripts.environment import patches_of
 from planner.errors import UsageError
 from planner.exports.batch_script import batch_script
 from planner.exports.own_scripts import SCRIPT_TEXTS
@@ -47,6 +48,15 @@ def find_format(name: str) -> str:
     if found != JSON and found not in _TEXTS:
         raise UsageError(f"--format {name!r}: choose one of {', '.join((JSON, *_TEXTS))}")
     return found
+
+
+def export_commands(stored: StoredPlan) -> dict[str, str]:
+    """Give a plan as command lines; none where it changes a script itself."""
+    if not is_script(stored.use_case):
+        return plain_commands(stored.plan)
+    if patches_of(stored.plan):
+        return {}
+    return {"script": export_text(stored, "torchrun").rstrip("\n")}
 
 
 def export_text(stored: StoredPlan, text_format: str, stale_reasons: Sequence[str] = ()) -> str:

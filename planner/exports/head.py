@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from shlex import join, quote
 
 from launch.plan import Plan
 from planner.plans.stored_plan import HERE, StoredPlan
 from planner.quantities import printable
 from planner.report.plan_line import describe_plan
-from planner.scripts.naming import is_script, script_arguments, tune_options
+from planner.scripts.naming import command_for, describe_trained, is_script
 
 
 def head_lines(stored: StoredPlan, stale_reasons: Sequence[str] = ()) -> list[str]:
@@ -18,30 +17,19 @@ def head_lines(stored: StoredPlan, stale_reasons: Sequence[str] = ()) -> list[st
     Names are the user's, or a plan file's: control characters, which could end a comment, are
     shown as escapes.
     """
+    what = stored.use_case
+    named = describe_trained(what) if is_script(what) else f"use case {what}"
     lines = [
         f"Plan {stored.id} of ddlplan: {describe_plan(stored.plan)}",
-        f"Measured with {_named(stored.use_case)} on {stored.node}.",
+        f"Measured with {named} on {stored.node}.",
     ]
     if stale_reasons:
         lines += [
             f"STALE where it was exported: {'; '.join(stale_reasons).replace(HERE, 'there is')}.",
             "Its times may not hold any more, and ddlplan launch refuses it without --allow-stale.",
-            f"Search again on {stored.node}: ddlplan tune {_what(stored.use_case)}",
+            f"Search again on {stored.node}: {command_for(what, 'tune')}",
         ]
     return [printable(line) for line in lines]
-
-
-def _named(use_case: str) -> str:
-    if is_script(use_case):
-        return join(script_arguments(use_case))
-    return f"use case {use_case}"
-
-
-def _what(use_case: str) -> str:
-    """Give the words by which a command is told what to tune."""
-    if is_script(use_case):
-        return join([*tune_options(use_case), "--", *script_arguments(use_case)])
-    return f"--use-case {quote(use_case)}"
 
 
 def settings_of_script(plan: Plan) -> list[str]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import shlex
 
 from launch.workload import Workload
 from planner.jobs.hosts import Hosts
-from planner.scripts.naming import is_script, script_arguments, tune_options
+from planner.scripts.naming import command_for, command_line
 
 
 def suggest_command(
@@ -27,13 +26,7 @@ def suggest_command(
         plan_id: Plan to launch, where that is not the one which ``launch`` finds by itself.
         hosts: Where, and how they are reached.
     """
-    words = ["ddlplan", command]
-    program = None
-    if workload is not None and is_script(workload.use_case):
-        program = script_arguments(workload.use_case)
-        words += tune_options(workload.use_case) if command == "tune" else []
-    elif workload is not None:
-        words += ["--use-case", workload.use_case]
+    words = []
     if workload is not None and workload.data is not None:
         words += ["--data", workload.data]
     access = hosts.access
@@ -49,6 +42,6 @@ def suggest_command(
         words.append("--allow-run-as-root")
     if db != os.environ.get("DDLPLAN_DB", "planner.db"):
         words += ["--db", db]
-    if program is not None:
-        words += ["--", *program]
-    return shlex.join(words)
+    if workload is None:
+        return command_line(["ddlplan", command, *words])
+    return command_for(workload.use_case, command, *words)

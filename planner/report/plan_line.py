@@ -7,6 +7,8 @@ from dataclasses import fields
 
 from launch.plan import Plan
 from launch.scripts.environment import OWN_SETTINGS
+from launch.scripts.program import BATCH
+from planner.scripts.naming import STRATEGY
 
 _IN_LAYOUT = ("processes", "threads_per_process", "replicas")
 
@@ -41,8 +43,8 @@ def describe_plan(plan: Plan) -> str:
     'processes 2x1 batch 64'
     """
     replicas = [f"in {plan.replicas} replicas"] if _has_group_replicas(plan) else []
-    head = [plan.strategy, _layout(plan), *replicas, f"batch {plan.node_batch}"]
-    return " ".join(head + _changed(plan, _LONG))
+    batch = [] if _names_batch(plan) else [f"batch {plan.node_batch}"]
+    return " ".join([plan.strategy, _layout(plan), *replicas, *batch, *_changed(plan, _LONG)])
 
 
 def short_settings(plan: Plan) -> str:
@@ -52,10 +54,13 @@ def short_settings(plan: Plan) -> str:
     '2x1 b64 bf16'
     """
     replicas = [f"r{plan.replicas}"] if _has_group_replicas(plan) else []
-    return " ".join([_layout(plan), *replicas, f"b{plan.node_batch}", *_changed(plan, _SHORT)])
+    batch = [] if _names_batch(plan) else [f"b{plan.node_batch}"]
+    return " ".join([_layout(plan), *replicas, *batch, *_changed(plan, _SHORT)])
 
 
 def _changed(plan: Plan, texts: Mapping[str, str]) -> list[str]:
+    if plan.strategy == STRATEGY:
+        texts = {**texts, "loader_workers": "workers={}"}  # as the user's placeholder
     plain = Plan(strategy=plan.strategy, node_batch=plan.node_batch)
     names = [setting.name for setting in fields(Plan) if setting.name not in _IN_LAYOUT]
     changed = {name for name in names if getattr(plan, name) != getattr(plain, name)}
@@ -70,7 +75,13 @@ def _changed(plan: Plan, texts: Mapping[str, str]) -> list[str]:
     options = {**plan.options}
     if options.pop(OWN_SETTINGS, False):
         said.append("as it is")
-    return said + [f"{name}={value}" for name, value in sorted(options.items())]
+    batch = [f"batch={options.pop(BATCH)}"] if _names_batch(plan) else []
+    return batch + said + [f"{name}={value}" for name, value in sorted(options.items())]
+
+
+def _names_batch(plan: Plan) -> bool:
+    """Whether a script's plan says its batch as the user does: of a data loader, not of a step."""
+    return plan.strategy == STRATEGY and BATCH in plan.options
 
 
 def _layout(plan: Plan) -> str:

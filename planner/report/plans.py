@@ -9,6 +9,7 @@ from dataclasses import fields
 from typing import Any
 
 from launch.plan import Plan
+from launch.scripts.environment import OWN_SETTINGS
 from planner.plans.objective import describe_objective
 from planner.plans.stored_plan import StoredPlan
 from planner.quantities import (
@@ -20,6 +21,8 @@ from planner.quantities import (
 )
 from planner.report.plan_line import short_settings
 from planner.report.table import Column, Terminal, render_csv, render_facts, render_table
+from planner.scripts.naming import STRATEGY as SCRIPT
+from planner.scripts.naming import describe_trained, is_script
 from planner.tuning.study import StoredTrial
 from probes import codec
 
@@ -89,7 +92,7 @@ def plan_facts(
     plan, throughput = stored.plan, stored.throughput_samples_per_s
     facts = [
         ("plan", str(stored.id)),
-        ("use case", stored.use_case),
+        ("script" if is_script(stored.use_case) else "use case", describe_trained(stored.use_case)),
         *([("data", GENERATED)] if stored.is_generated else []),
         ("node", f"{stored.node} ({stored.fingerprint[:19]})"),
         *plan_settings(plan).items(),
@@ -99,8 +102,7 @@ def plan_facts(
         ),
         ("speedup", _speedup(stored)),
         ("peak memory", format_bytes(stored.peak_memory_bytes) or "not known"),
-        ("step time", _step_time(stored)),
-        ("gradients", format_bytes(stored.gradient_bytes) or "not known"),
+        *_step_facts(stored),
         *objective_facts(stored),
         ("found", f"{stored.created_at:%Y-%m-%d %H:%M} UTC"),
         ("software", ", ".join(f"{name} {value}" for name, value in stored.software.items())),
@@ -108,6 +110,13 @@ def plan_facts(
     if trials:
         facts.append(("evidence", _evidence(trials)))
     return [*facts, ("stale", "; ".join(reasons) or "no")]
+
+
+def _step_facts(stored: StoredPlan) -> list[tuple[str, str]]:
+    if stored.plan.strategy == SCRIPT:  # its batch is not varied alone, its gradients are its own
+        return []
+    gradients = format_bytes(stored.gradient_bytes) or "not known"
+    return [("step time", _step_time(stored)), ("gradients", gradients)]
 
 
 def objective_facts(stored: StoredPlan) -> list[tuple[str, str]]:
@@ -165,7 +174,9 @@ def _row(stored: StoredPlan, reasons: Sequence[str]) -> dict[str, str]:
 
 
 def plan_settings(plan: Plan) -> dict[str, str]:
-    """Give every setting of a plan as text, by its name with spaces."""
+    """Give every setting of a plan as text, by its name with spaces; of a script's, what it has."""
+    if plan.strategy == SCRIPT:
+        return _script_settings(plan)
     values = codec.to_builtins(plan)
     values.pop("options")
     values["devices"] = " ".join(plan.devices)
@@ -173,14 +184,35 @@ def plan_settings(plan: Plan) -> dict[str, str]:
     return settings | {f"option {name}": str(value) for name, value in plan.options.items()}
 
 
+def _script_settings(plan: Plan) -> dict[str, str]:
+    """Give the settings that can be made from outside of a script."""
+    settings = {
+        "processes": str(plan.processes),
+        "threads per process": str(plan.threads_per_process),
+        "samples per step": str(plan.node_batch),
+        "loader workers": str(plan.loader_workers),
+        "allocator": plan.allocator,
+    }
+    if plan.options.get(OWN_SETTINGS):
+        settings = {"as it is": "nothing is set around the script", **settings}
+    return settings | {
+        name.replace("_", " "): str(value)
+        for name, value in plan.options.items()
+        if name != OWN_SETTINGS
+    }
+
+
 def _speedup(stored: StoredPlan) -> str:
     baseline = stored.baseline
     if stored.speedup is None or baseline is None:
         return "not known: there is no baseline"
-    return (
-        f"{format_range(stored.speedup)} over {baseline.strategy} with batch "
-        f"{baseline.node_batch}: {format_number(baseline.throughput_samples_per_s)} samples/s"
+    over = (
+        "the script as it is"
+        if baseline.strategy == SCRIPT
+        else f"{baseline.strategy} with batch {baseline.node_batch}"
     )
+    rate = format_number(baseline.throughput_samples_per_s)
+    return f"{format_range(stored.speedup)} over {over}: {rate} samples/s"
 
 
 def _step_time(stored: StoredPlan) -> str:

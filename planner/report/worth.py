@@ -139,7 +139,11 @@ def part_row(part: StepPart, worth: PlanWorth) -> Row:
 def baseline_row(one: KnownBaseline) -> Row:
     """Give a baseline as a row."""
     paid = one.epochs_until_paid
-    saved = "" if paid is None else f"{paid:.2f} epochs" if paid < 10 else f"{paid:.0f} epochs"
+    if paid is not None:
+        saved = f"{paid:.2f} epochs" if paid < 10 else f"{paid:.0f} epochs"
+    else:  # the samples of a script are not known
+        saved_s = one.training_until_paid_s
+        saved = "" if saved_s is None else f"{format_duration(saved_s)} of training"
     return {
         "name": one.name,
         "rate": format_interval(one.throughput_samples_per_s),

@@ -128,8 +128,8 @@ class ScriptContender:
             raise TrialFailedError(
                 Outcome.CRASH,
                 f"a step of {samples} samples over {seen.ranks} ranks, and "
-                f"node_batch={self._plan.node_batch} by the plan: the script does not follow its "
-                "placeholders",
+                f"node_batch={self._plan.node_batch} by the plan: the script does not follow "
+                "{batch}, or another placeholder changes its batch",
             )
 
 

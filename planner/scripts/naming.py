@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +12,9 @@ from pathlib import Path
 from launch.scripts.program import PROCESSES, THREADS, WORKERS, Program
 
 PREFIX = "script:"
+_PLAIN = re.compile(r"(?:[\w@%+=:,./-]|\{\w+\})+", re.ASCII)
+"""Words that no shell changes: braces around a name stay as they are in sh, bash, zsh and fish."""
+
 WHOLE_RUNS, STEP_REGEX = "whole_runs", "step_regex"
 """Options of plans whose steps are whole runs, or lines of the output that match."""
 
@@ -34,6 +38,25 @@ def tune_options(use_case: str) -> list[str]:
     known = (WORKERS, THREADS, PROCESSES)
     unknown = [name for name in program.placeholders if name not in known]
     return [word for name in unknown for word in ("--choices", f"{name}=A,B")]
+
+
+def command_line(words: Sequence[str]) -> str:
+    """Give words as they are typed: with quotes where a shell needs them, but for placeholders."""
+    return " ".join(word if _PLAIN.fullmatch(word) else shlex.quote(word) for word in words)
+
+
+def describe_trained(use_case: str) -> str:
+    """Give a use case's name, or a script's command line."""
+    return command_line(script_arguments(use_case)) if is_script(use_case) else use_case
+
+
+def command_for(use_case: str, command: str, *options: str) -> str:
+    """Give the line ``ddlplan tune ...``, or of another command, for a use case or a script."""
+    words = ["ddlplan", command]
+    if is_script(use_case):
+        choices = tune_options(use_case) if command == "tune" else []
+        return command_line([*words, *choices, *options, "--", *script_arguments(use_case)])
+    return command_line([*words, "--use-case", use_case, *options])
 
 
 def script_arguments(use_case: str) -> list[str]:

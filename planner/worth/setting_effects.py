@@ -14,6 +14,7 @@ from typing import Any
 from launch.case_facts import CaseFacts
 from launch.errors import InvalidPlanError
 from launch.plan import Plan
+from launch.scripts.program import BATCH
 from planner.search.effects import Effects, ObservedTime, TermColumns
 from planner.search.prior import Prior
 from planner.search.space import plan_key
@@ -111,6 +112,8 @@ def _with(best: Plan, other: Plan, setting: str) -> Plan | None:
         if setting in other.options:
             options[setting] = other.options[setting]
         fields = {"options": options}
+        if setting == BATCH:  # of a script: its step has other samples, too
+            fields["node_batch"] = other.node_batch
     try:
         return replace(best, **fields)
     except InvalidPlanError:

@@ -12,13 +12,15 @@ from typing import Any
 from launch.case_facts import CaseFacts
 from launch.errors import InvalidPlanError
 from launch.plan import ALLOCATORS, INPUTS, MEMORY_FORMATS, Plan
+from launch.scripts.environment import OWN_SETTINGS
 from planner.plans.measured_steps import MeasuredSteps
+from planner.scripts.naming import STRATEGY as SCRIPT
 from planner.worth.evidence import Evidence
 from probes.timing import Interval
 
 LAYOUT = "layout"
 IN_LAYOUT = ("processes", "threads_per_process", "replicas")
-_FIXED = ("strategy", "devices")
+_FIXED = ("strategy", "devices", OWN_SETTINGS)
 _COUNTS = ("node_batch", "micro_batches", "loader_workers")
 _LINE_POINTS = 2
 
@@ -98,6 +100,8 @@ def settings_of(plan: Plan) -> Mapping[str, str]:
     """Give every setting of a plan as text; its processes, threads and replicas are one."""
     values = {f.name: getattr(plan, f.name) for f in fields(Plan) if f.name not in IN_LAYOUT}
     values |= values.pop("options")
+    if plan.strategy == SCRIPT:  # follows from the user's own batch, and the processes
+        values.pop("node_batch")
     parts = max(plan.processes, plan.replicas)
     layout = f"{parts}x{plan.threads // parts}"
     if plan.replicas not in (1, plan.processes):
@@ -124,6 +128,9 @@ def _neighbours(
         for result in evidence.latest()
         if (setting := only_difference(plan, result.plan)) is not None
     ]
+    if plan.strategy == SCRIPT:  # what can be varied, the user alone knows
+        yield from tried
+        return
     yield from ((setting, other) for setting, other in tried if setting not in _COUNTS)
     for name in _COUNTS:
         now = getattr(plan, name)

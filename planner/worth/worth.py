@@ -8,7 +8,9 @@ from typing import Any
 
 from launch.case_facts import CaseFacts
 from launch.plan import Plan
+from launch.scripts.program import BATCH
 from planner.plans.stored_plan import StoredPlan
+from planner.scripts.naming import STRATEGY as SCRIPT
 from planner.trials.result import Outcome, TrialResult
 from planner.tuning.study import StoredTrial
 from planner.worth.batch_advice import BatchAdvice, MeasuredNoise, advise
@@ -21,6 +23,7 @@ from probes.timing import Interval
 
 ONE_CORE = "one core"
 DEFAULTS = "PyTorch's defaults"
+AS_IT_IS = "the script as it is"
 OWN_BATCH = "this plan, usual batch"
 _RACED = {"one_core": ONE_CORE, "defaults": DEFAULTS, "own_batch": OWN_BATCH}
 """By the names of `ComparedPlan`."""
@@ -40,6 +43,10 @@ class KnownBaseline:
     epochs_until_paid: float | None
     """Epochs after which what tuning took is saved; ``None`` where they are never, or the number
     of training samples is not on record."""
+
+    training_until_paid_s: float | None
+    """Time of a training by this baseline, of which what tuning took is saved; ``None`` where
+    nothing is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +108,7 @@ class PlanWorth:
                     "throughput_samples_per_s": interval_json(one.throughput_samples_per_s),
                     "speedup": interval_json(one.speedup),
                     "epochs_until_paid": one.epochs_until_paid,
+                    "training_until_paid_s": one.training_until_paid_s,
                 }
                 for one in self.baselines
             ],
@@ -202,12 +210,16 @@ def _find_baselines(
         else:
             continue
         if plan != stored.plan:
+            is_script = plan.strategy == SCRIPT
+            until_paid_s = _time_until_paid_s(evidence.elapsed_s, speedup)
+            epoch_s = None if facts is None or is_script else facts.train_samples / rate.median
             yield KnownBaseline(
-                name=name,
+                name=AS_IT_IS if is_script and name == DEFAULTS else name,
                 plan=plan,
                 throughput_samples_per_s=rate,
                 speedup=speedup,
-                epochs_until_paid=_epochs_until_paid(evidence.elapsed_s, rate, speedup, facts),
+                epochs_until_paid=until_paid_s and epoch_s and until_paid_s / epoch_s,
+                training_until_paid_s=until_paid_s,
             )
 
 
@@ -235,9 +247,14 @@ def _compare(best: Plan, plan: Plan, evidence: Evidence) -> tuple[Interval, Inte
 
 
 def _is_same_but_batch(one: Plan, other: Plan) -> bool:
-    return replace(one, node_batch=max(one.node_batch, other.node_batch)) == replace(
-        other, node_batch=max(one.node_batch, other.node_batch)
-    )
+    return _without_batch(one) == _without_batch(other)
+
+
+def _without_batch(plan: Plan) -> dict[str, Any]:
+    settings = {**codec.to_builtins(plan), "node_batch": None}
+    is_users = plan.strategy == SCRIPT  # whose own batch is an option
+    kept = {k: v for k, v in plan.options.items() if not (is_users and k == BATCH)}
+    return {**settings, "options": kept}
 
 
 def _name_baseline(plan: Plan, cores: int | None) -> str | None:
@@ -255,10 +272,5 @@ def _name_baseline(plan: Plan, cores: int | None) -> str | None:
     return DEFAULTS if plan.devices != ("cpu",) or plan.threads == cores else None
 
 
-def _epochs_until_paid(
-    tuning_s: float, rate: Interval, speedup: Interval, facts: CaseFacts | None
-) -> float | None:
-    if facts is None or speedup.median <= 1:
-        return None
-    epoch_s = facts.train_samples / rate.median
-    return tuning_s / (epoch_s * (1 - 1 / speedup.median))
+def _time_until_paid_s(tuning_s: float, speedup: Interval) -> float | None:
+    return None if speedup.median <= 1 else tuning_s / (1 - 1 / speedup.median)

@@ -33,7 +33,16 @@ from planner.plans.software import current_software
 from planner.plans.stored_plan import StoredPlan, stale_reasons
 from planner.records.training_record import TrainingHost, TrainingStatus
 from planner.scripts.foreground import run_in_foreground
-from planner.scripts.naming import STEP_REGEX, STRATEGY, WHOLE_RUNS, script_name
+from planner.scripts.naming import (
+    STEP_REGEX,
+    STRATEGY,
+    WHOLE_RUNS,
+    command_line,
+    describe_trained,
+    is_script,
+    script_arguments,
+    script_name,
+)
 from planner.scripts.plan_check import check_script_plan
 from planner.store import Store
 from planner.trainings.recorder import TrainingRecorded
@@ -101,15 +110,18 @@ def prepare_script(
         ScriptError: The command names something that is not there.
     """
     name, node, software = script_name(command), probe(quick=True), current_software()
+    program, shown = Program(arguments=tuple(command)), command_line(command)
     remedy = suggest_tune(name, db)
     try:
         with Store.open(db, create=False) as store:
             stored = _find(store, name, node, software, plan_id)
+            near = None if stored else _find_near(store, program, node)
     except NoDatabaseError as error:
-        raise NoPlanError(f"no plan for {name} in {db}: run {remedy}") from error
+        raise NoPlanError(f"no plan for {shown} in {db}: run {remedy}") from error
     if stored is None:
-        raise NoPlanError(f"no plan for {name} on {node.node}: run {remedy}")
-    program = Program(arguments=tuple(command))
+        if near is not None:
+            remedy += f", or pass --plan {near.id}, of {describe_trained(near.use_case)}"
+        raise NoPlanError(f"no plan for {shown} on {node.node}: run {remedy}")
     reasons = check_found(stored, program, node, remedy=remedy, allow_stale=allow_stale)
     plan = stored.plan
     start = make_start(program, plan, node)
@@ -245,6 +257,17 @@ def _find(
     if plan_id is not None:
         return store.get_plan(plan_id)
     return store.best_plan(name, fingerprint=node.fingerprint(), node=node.node, software=software)
+
+
+def _find_near(store: Store, program: Program, node: Hardware) -> StoredPlan | None:
+    """Find the newest plan of the same script in another command with the same placeholders."""
+    wanted = (program.target, set(program.placeholders))
+    for stored in reversed(store.plans(node=node.node)):
+        if is_script(stored.use_case) and stored.fingerprint == node.fingerprint():
+            other = Program(arguments=tuple(script_arguments(stored.use_case)))
+            if (other.target, set(other.placeholders)) == wanted:
+                return stored
+    return None
 
 
 def _changed_since(command: Sequence[str], measured: datetime) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -91,6 +92,9 @@ def tune_script(
         CancelledError: The search was cancelled before any trial had succeeded.
     """
     cancellation = cancellation or Cancellation()
+    # Before it waits for the machine, which may be long.
+    program = script.program
+    program.check(program.fill(program.own_values), Path.cwd(), os.environ.get("PATH"))
     Store.check_location(db)
     if (hazard := Store.find_hazard(db)) is not None:
         listener(Warned(message=hazard))
@@ -101,6 +105,8 @@ def tune_script(
             listener(Working(what="watching the script's first steps"))
             plans, steps = run.look(request.budget_s)
             listener(Noted(message=f"steps: {steps}"))
+            if script.program.choices:
+                listener(Noted(message=_values_line(script.program)))
             with Store.open(db) as store:
                 node = find_or_probe_node(store, node, listener)
                 findings = Findings(
@@ -239,6 +245,12 @@ class ScriptTrials:
             step_regex=script.step_regex,
             on_poll=on_poll,
         )
+
+
+def _values_line(program: Program) -> str:
+    """Say what is varied in the command: nobody may have named the values of some placeholders."""
+    values = [f"{name}={','.join(map(str, one))}" for name, one in program.choices.items()]
+    return f"values: {' '.join(values)}; the first is your own: --choices names others"
 
 
 def _facts(script: TunedScript, plans: ScriptPlans) -> CaseFacts:

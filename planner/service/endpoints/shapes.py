@@ -142,6 +142,7 @@ WORTH = fields(
             throughput_samples_per_s=INTERVAL,
             speedup=INTERVAL,
             epochs_until_paid=maybe(NUMBER),
+            training_until_paid_s=maybe(NUMBER),
         )
     ),
     tuning_s=NUMBER,

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-import shlex
 
 from planner.api import plans
+from planner.api.plans import FoundPlan
+from planner.errors import UsageError
 from planner.exports.formats import FILE_NAMES, TEXT_FORMATS, export_text
 from planner.exports.head import settings_of_script
 from planner.plans.stored_plan import StoredPlan
 from planner.report.figures.plan_figures import plan_figures
 from planner.report.plans import plan_facts
 from planner.report.worth import is_doubtful, worth_facts, worth_sentences, worth_title
+from planner.scripts.naming import command_for, is_script
 from planner.service.pages.actions import launch_form, remove_form
 from planner.service.pages.view import Context, PageRequest, View, reasons_here
 
@@ -21,8 +23,7 @@ def show(request: PageRequest, context: Context) -> View:
     plan_id = request.numbers["id"]
     found = plans.get(plan_id, db=context.db)
     stored, worth = found.stored, found.worth
-    use_case = shlex.quote(stored.use_case)
-    launch = f"ddlplan launch --use-case {use_case} --plan {plan_id}"
+    allow = ["--allow-stale"] if found.is_stale else []
     return View(
         template="plan.html",
         title=f"Plan {stored.id}: {stored.use_case} on {stored.node}",
@@ -35,21 +36,31 @@ def show(request: PageRequest, context: Context) -> View:
             "facts": plan_facts(stored, reasons_here(found.stale_reasons), found.trials),
             "why_title": worth_title(worth),
             "is_doubtful": is_doubtful(worth),
-            "exports": [
-                (name, export_text(stored, name, found.stale_reasons).rstrip())
-                for name in TEXT_FORMATS
-            ],
+            "is_script": is_script(stored.use_case),
+            **_exports(found),
             "file_names": FILE_NAMES,
             "script_settings": settings_of_script(stored.plan),
             "document": json.dumps(stored.to_json(stale=found.is_stale), indent=2),
-            "command": f"{launch} --allow-stale" if found.is_stale else launch,
-            "search_again": f"ddlplan tune --use-case {use_case}",
+            "command": command_for(stored.use_case, "launch", "--plan", str(plan_id), *allow),
+            "search_again": command_for(stored.use_case, "tune"),
             "launch_forms": launch_form(stored.use_case, plan_id, context, is_stale=found.is_stale),
             "remove_forms": remove_form(plan_id, context),
             "baseline_words": _baseline_words(stored),
         },
         topics=[f"plan:{plan_id}"],
     )
+
+
+def _exports(found: FoundPlan) -> dict[str, object]:
+    """Give the plan in each format, or why it runs nowhere without ddlplan."""
+    try:
+        texts = [
+            (name, export_text(found.stored, name, found.stale_reasons).rstrip())
+            for name in TEXT_FORMATS
+        ]
+    except UsageError as error:  # it changes the script itself
+        return {"exports": [], "no_exports": str(error)}
+    return {"exports": texts, "no_exports": None}
 
 
 def _not_tried(facts: dict[str, str]) -> list[str]:

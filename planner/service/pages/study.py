@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import threading
 from collections.abc import Sequence
 
@@ -17,6 +16,7 @@ from planner.report.figures.study_figures import (
     strategies_figure,
     trials_figure,
 )
+from planner.scripts.naming import command_for, command_line
 from planner.service.pages.job import JobView, job_views
 from planner.service.pages.query import read_part
 from planner.service.pages.view import Context, PageRequest, View
@@ -103,9 +103,9 @@ def _find_baselines(trials: Sequence[StoredTrial]) -> list[StoredTrial]:
 
 
 def _next_command(found: FoundStudy, *, is_running: bool) -> str:
-    use_case = shlex.quote(found.record.use_case)
+    use_case = found.record.use_case
     if is_running:
-        return f"ddlplan trials --use-case {use_case}"
+        return command_line(["ddlplan", "trials", "--use-case", use_case])
     if found.record.is_open or not found.plans or found.stale_reasons:
-        return f"ddlplan tune --use-case {use_case}"
-    return f"ddlplan launch --use-case {use_case} --plan {found.plans[-1].id}"
+        return command_for(use_case, "tune")
+    return command_for(use_case, "launch", "--plan", str(found.plans[-1].id))

@@ -53,6 +53,14 @@ def test_first_choice_is_the_users_own():
         (("torchrun", "--no-python", "a"), {}, "torchrun --no-python"),
         (("accelerate", "launch", "-m", "a"), {}, "ends in .py"),
         (("./train", "a"), {}, "no Python program found"),
+        (
+            ("python", "t.py", "--b={bacth}", "{workers}"),
+            {"batch": (8, 16)},
+            "placeholder {bacth} without choices: did you mean {batch}?",
+        ),
+        (("python", "t.py", "{worker}"), {}, "did you mean {workers}?"),
+        (("python t.py {batch}",), {"batch": (8,)}, "is one word: leave out the quotes around"),
+        (("LR=1", "python", "t.py"), {}, "sets a variable: -- env LR=1 python t.py"),
         ((), {}, "no command after --"),
     ],
 )
@@ -111,6 +119,19 @@ def test_shim_stands_in_front_of_what_trains(command, kind, shimmed):
     assert program.with_shim(program.fill({}), SHIM) == tuple(shimmed.split())
 
 
+@pytest.mark.parametrize(
+    ("command", "target"),
+    [
+        ("python -u train.py a.py", "train.py"),
+        ("numactl -N 0 python -ma.b x", "a.b"),
+        ("torchrun --nproc-per-node 2 -m a.b x", "a.b"),
+        ("torchrun --nproc-per-node 2 t.py", "t.py"),
+    ],
+)
+def test_target_is_what_trains(command, target):
+    assert parse(*command.split()).target == target
+
+
 def test_another_program_is_taken_as_it_is():
     program = Program.parse(["./train", "{threads}"], cores=2, is_python=False)
     assert program.kind is ProgramKind.OTHER
@@ -123,11 +144,13 @@ def test_another_program_is_taken_as_it_is():
         (["no-such-program", "x.py"], "program 'no-such-program' not found"),
         (["./python", "x.py"], "program './python' not found"),
         (["python3", "x.py"], "no file 'x.py'"),
+        (["python3", "trian.py"], "no file 'trian.py' in .*: did you mean train.py?"),
     ],
 )
 def test_what_is_missing_is_named(words, says, tmp_path):
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/python3").write_text("")
+    (tmp_path / "train.py").write_text("")
     (tmp_path / "bin/python3").chmod(0o700)
     program = Program.parse(words, cores=2, is_python=False)
     with pytest.raises(ScriptError, match=says):

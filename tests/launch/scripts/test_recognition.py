@@ -42,10 +42,10 @@ def seen(drawing: str, ranks: int = 1, **names: str) -> RecognisedSteps:
 @pytest.mark.parametrize(
     ("drawing", "ranks", "line", "samples"),
     [
-        (".a.a.a", 1, "optimizer SGD, 1 step per 1 batch of 32", 32),
+        (".a.a.a", 1, "optimizer SGD, 1 step per batch of 32", 32),
         ("..a..a..a", 1, "optimizer SGD, 1 step per 2 batches of 32", 64),
-        ("vv.a.a.a", 2, "optimizer SGD, 1 step per 1 batch of 32 on each of 2 ranks", 64),
-        ("..a.a.a", 1, "optimizer SGD, 1 step per 1 batch of 32", 32),
+        ("vv.a.a.a", 2, "optimizer SGD, 1 step per batch of 32 on each of 2 ranks", 64),
+        ("..a.a.a", 1, "optimizer SGD, 1 step per batch of 32", 32),
         ("aaa", 1, "optimizer SGD, 1 step, batches not seen", None),
     ],
 )
@@ -58,7 +58,7 @@ def test_round_of_a_gan_ends_before_its_next_batch():
     found = seen(".ab.ab.ab")
     assert (found.round, found.boundary) == ((0, 1), 1)
     assert str(found) == (
-        "optimizers SGD and Adam: a step is 1 of SGD, 1 of Adam, 1 step per 1 batch of 32"
+        "optimizers SGD and Adam: a step is 1 of SGD, 1 of Adam, 1 step per batch of 32"
     )
 
 

@@ -25,19 +25,19 @@ def script(node: Hardware, *words: str, steps: int = STEPS) -> RunningScript:
     return RunningScript(program, Plan(strategy="script", node_batch=32), node, folder=FOLDER)
 
 
-SPREAD = "optimizer SGD, 1 step per 1 batch of 32 on each of 2 ranks"
+SPREAD = "optimizer SGD, 1 step per batch of 32 on each of 2 ranks"
 KINDS = {
-    "plain.py": ("optimizer SGD, 1 step per 1 batch of 32", 32),
+    "plain.py": ("optimizer SGD, 1 step per batch of 32", 32),
     "accumulation.py": ("optimizer AdamW, 1 step per 2 batches of 32", 64),
-    "amp.py": ("optimizer SGD, 1 step per 1 batch of 32", 32),
+    "amp.py": ("optimizer SGD, 1 step per batch of 32", 32),
     "gan.py": (
-        "optimizers Adam and SGD: a step is 1 of Adam, 1 of SGD, 1 step per 1 batch of 32",
+        "optimizers Adam and SGD: a step is 1 of Adam, 1 of SGD, 1 step per batch of 32",
         32,
     ),
     "spawn.py": (SPREAD, 64),
-    "with_accelerate.py": ("optimizer SGD, 1 step per 1 batch of 32", 32),
-    "with_lightning.py": ("optimizer SGD, 1 step per 1 batch of 32", 32),
-    "with_transformers.py": ("optimizer AdamW, 1 step per 1 batch of 8", 8),
+    "with_accelerate.py": ("optimizer SGD, 1 step per batch of 32", 32),
+    "with_lightning.py": ("optimizer SGD, 1 step per batch of 32", 32),
+    "with_transformers.py": ("optimizer AdamW, 1 step per batch of 8", 8),
 }
 LONG = ("gan.py", "with_accelerate.py")
 """The Trainer of transformers steps by accelerate too, and test_recognition.py has the rounds of

@@ -250,6 +250,7 @@ def test_help_shows_options_in_groups(ddlplan):
     heads = [line for line in lines if line.endswith(":") and not line.startswith(" ")]
     assert heads == ["What to train:", "Plan:", "Checkpoints and faults:", "Hosts:", "Output:"]
     assert max(map(len, lines)) < 80
+    assert "list[str]" not in " ".join(lines)
 
 
 def test_command_without_anything_shows_its_help(ddlplan):

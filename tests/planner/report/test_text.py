@@ -323,6 +323,21 @@ def test_what_json_has_no_word_for_is_never_written(value):
             ),
             "2x1 b8 device graph cuda:0,cuda:1",
         ),
+        (
+            Plan(
+                strategy="script",
+                node_batch=256,
+                processes=2,
+                loader_workers=2,
+                allocator="retain",
+                options={"batch": 64, "wait_policy": "active"},
+            ),
+            "2x1 batch=64 workers=2 retain wait_policy=active",
+        ),
+        (
+            Plan(strategy="script", node_batch=32, options={"own_settings": True}),
+            "1x1 b32 as it is",
+        ),
     ],
 )
 def test_settings_are_said_in_a_few_characters(plan, said):
@@ -377,7 +392,7 @@ def test_a_wide_interval_with_one_long_side_is_shown_with_both_ends():
 )
 def test_epochs_until_tuning_has_paid_are_rounded(epochs, said):
     worth = assess(worth_cases.STORED, worth_cases.TRIALS, worth_cases.FACTS, worth_cases.NODE)
-    one = replace(worth.baselines[0], epochs_until_paid=epochs)
+    one = replace(worth.baselines[0], epochs_until_paid=epochs, training_until_paid_s=None)
     assert baseline_row(one)["paid"] == said
 
 

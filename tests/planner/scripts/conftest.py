@@ -56,7 +56,14 @@ def script_folder(
     assert ended.code == 0, ended.err
     assert not line.processes()
     (folder / "out").write_text(ended.out)
+    (folder / "said").write_text(ended.err)
     return folder
+
+
+@pytest.fixture
+def script_said(script_folder: Path) -> str:
+    """What the search wrote beside its result."""
+    return (script_folder / "said").read_text()
 
 
 @pytest.fixture

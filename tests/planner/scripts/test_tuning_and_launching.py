@@ -8,18 +8,26 @@ import sys
 
 import pytest
 
+from launch.system.machine_lock import Occupant, timing_alone
+
 
 def test_tune_says_how_it_saw_the_steps_and_compares_with_the_script_as_it_is(tuned_script):
     document = json.loads((tuned_script.folder / "out").read_text())["data"]
-    assert document["steps"] == "optimizer SGD, 1 step per 1 batch of 32"
+    assert document["steps"] == "optimizer SGD, 1 step per batch of 32"
     assert document["plan"]["strategy"] == "script"
     assert document["plan"]["use_case"].startswith("script:")
     (trial,) = [t for t in tuned_script.data("trials") if t["role"] == "defaults"][:1]
     assert trial["options"] == {"own_settings": True, "batch": 32}
 
 
+def test_tune_says_which_values_it_tries_and_which_is_the_users_own(script_said):
+    assert "values: batch=32,64; the first is your own: --choices names others\n" in script_said
+
+
 def test_trials_leave_nothing_in_the_folder_of_the_user(script_folder):
-    assert {path.name for path in script_folder.iterdir()} == {"train.py", "planner.db", "out"}
+    assert {path.name for path in script_folder.iterdir()} == {
+        *("train.py", "planner.db", "out", "said"),
+    }
 
 
 def test_launch_runs_the_script_in_its_folder_with_the_stored_plan(tuned_script, command, plan_id):
@@ -59,11 +67,36 @@ def test_end_of_the_script_is_that_of_launch(tuned_script, command, end, code, p
     assert run["state"] == "failed"
 
 
-def test_launch_of_another_command_names_the_tune_that_finds_its_plan(tuned_script, command):
+def test_plan_of_a_script_shows_what_can_be_set_around_it_and_no_more(tuned_script, plan_id):
+    shown = tuned_script.run("plans", "show", plan_id).out
+    assert f"script               {sys.executable} train.py 100000 {{batch}} well\n" in shown
+    assert " over the script as it is: " in shown
+    for of_use_cases in ("fused optimizer", "memory format", "replicas", "epoch", "not tried"):
+        assert of_use_cases not in shown
+
+
+def test_best_plan_of_a_script_is_found_by_its_command(tuned_script, command, plan_id):
+    best = tuned_script.run("plans", "best", "--json", *command())
+    assert best.document["data"]["id"] == plan_id
+    ended = tuned_script.run("plans", "best")
+    assert ended.code == 2
+    assert "--use-case, or a script's command after --" in ended.err
+
+
+def test_plan_as_json_has_the_command_that_runs_it(tuned_script, plan_id):
+    document = tuned_script.data("plans", "export", plan_id)
+    assert list(document["commands"]) == ["script"]
+    assert f"{sys.executable} train.py 100000" in document["commands"]["script"]
+
+
+def test_launch_of_another_command_names_the_tune_that_finds_its_plan(
+    tuned_script, command, plan_id
+):
     ended = tuned_script.run("launch", *command("5"))
     assert ended.code == 3
     assert "ddlplan tune --choices batch=A,B -- " in ended.err
-    assert "'{batch}'" in ended.err
+    assert " 5 {batch} well" in ended.err
+    assert f", or pass --plan {plan_id}, of " in ended.err
 
 
 @pytest.mark.parametrize("kind", ["shell", "torchrun", "python"])
@@ -125,6 +158,7 @@ def test_plan_that_changes_the_script_says_so_and_runs_nowhere_else(tuned_script
         (["--choices", "batch=32", "--patch", "model", "--no-python"], "--patch and --no-py"),
         (["--choices", "batch"], "--choices 'batch'"),
         ([], "placeholder {batch} without choices"),
+        (["--choices", "bacth=32"], "did you mean"),
     ],
 )
 def test_what_a_script_cannot_have_is_refused_before_anything_starts(
@@ -136,6 +170,31 @@ def test_what_a_script_cannot_have_is_refused_before_anything_starts(
     assert len(ended.errors) == 1
     assert line in ended.err
     assert ddlplan.listing() == ["train.py"]
+
+
+def test_missing_file_is_named_at_once_though_the_machine_is_in_use(ddlplan):
+    (ddlplan.folder / "train.py").touch()
+    theirs = Occupant.of_this_process("ddlplan tune --use-case theirs")
+    with timing_alone(theirs, waits=False, on_wait=pytest.fail, on_trouble=pytest.fail):
+        ended = ddlplan.run("tune", "--no-wait", "--", sys.executable, "trian.py")
+    assert ended.code == 2
+    assert len(ended.errors) == 1
+    assert f"no file 'trian.py' in {ddlplan.folder}: did you mean train.py?" in ended.err
+
+
+def test_dashes_before_a_command_may_be_left_out(ddlplan):
+    words = ["python", "train.py", "--batch-size", "{batch}"]
+    (ddlplan.folder / "train.py").touch()
+    ended = ddlplan.run("launch", *words)
+    assert ended.code == 3
+    assert "ddlplan tune --choices batch=A,B -- python train.py --batch-size {batch}" in ended.err
+
+
+def test_use_case_in_place_of_a_command_is_told_its_option(ddlplan):
+    ended = ddlplan.run("tune", "simplebig", "--budget", "3m")
+    assert ended.code == 2
+    assert "program 'simplebig'" in ended.err
+    assert "a use case needs --use-case" in ended.err
 
 
 def test_options_of_scripts_without_a_script_are_refused(ddlplan):

@@ -9,12 +9,13 @@ from dataclasses import replace
 import pytest
 from worth_cases import ALL_CORES, BEST, FACTS, NODE, ONE_CORE, STORED, TRIALS, trial
 
+from launch.plan import Plan
 from planner.plans.stored_plan import ComparedPlan
 from planner.trials.result import Outcome
 from planner.worth.evidence import chance_above_one
 from planner.worth.step_parts import split_step
 from planner.worth.variations import Basis, only_difference
-from planner.worth.worth import DEFAULTS, OWN_BATCH, assess
+from planner.worth.worth import AS_IT_IS, DEFAULTS, OWN_BATCH, assess
 from probes.timing import Interval
 
 
@@ -62,6 +63,28 @@ def test_runner_up_is_the_fastest_other_plan_of_this_search(worth):
     assert worth.runner_up.plan.strategy == "threads"
     assert worth.runner_up.lead.median == pytest.approx(40 / 39.9, rel=1e-3)
     assert 0.9 < worth.runner_up.certainty < 1
+
+
+def test_script_is_compared_by_what_its_user_has_marked():
+    own = Plan(strategy="script", node_batch=64, options={"own_settings": True, "batch": 32})
+    # Two batches make a step.
+    best = Plan(strategy="script", node_batch=128, loader_workers=1, options={"batch": 64})
+    usual = replace(best, node_batch=64, options={"batch": 32})
+    trials = [trial(0, own, 20.0), trial(1, usual, 30.0), trial(2, best, 40.0)]
+    trials.append(trial(3, replace(best, loader_workers=0), 35.0))
+    lead = Interval(median=2.0, low=1.9, high=2.1, count=9)
+    defaults = ComparedPlan(name="defaults", plan=own, throughput_samples_per_s=20.0, speedup=lead)
+    stored = replace(STORED, plan=best, comparisons=(defaults,))
+    worth = assess(stored, trials, replace(FACTS, default_batch=64), NODE)
+    assert {(v.setting, v.other) for v in worth.variations} == {
+        ("batch", "32"),
+        ("loader_workers", "0"),
+    }
+    names = {one.name: one for one in worth.baselines}
+    assert set(names) == {AS_IT_IS, OWN_BATCH}
+    # Its epochs are not known. 40 s of trials are half of 80 s of training.
+    assert names[AS_IT_IS].epochs_until_paid is None
+    assert names[AS_IT_IS].training_until_paid_s == pytest.approx(80)
 
 
 def test_what_the_plan_was_raced_against_counts_before_single_trials():

@@ -10,6 +10,7 @@ from imagined_lab import NOW, Lab, fill
 from markup import Markup
 from worth_cases import FACTS, NODE, STORED, TRIALS
 
+from launch.plan import Plan
 from planner.api import plans, together
 from planner.plans.software import current_software
 from planner.report.figures.figure import figure_html
@@ -52,6 +53,24 @@ def get(site: Site, path: str, number: int | None = None) -> Markup:
     markup = Markup(page.html)
     assert markup.wrong == []
     return markup
+
+
+def test_a_script_is_launched_by_its_command(change_plan):
+    plan, _, site = change_plan(
+        use_case="script:python train.py '{batch}'",
+        plan=Plan(strategy="script", node_batch=32, options={"batch": 32}),
+    )
+    said = get(site, "/plans/{id}", plan).text
+    assert f"ddlplan launch --plan {plan} -- python train.py {{batch}}" in said
+    assert "YOUR_SCRIPT.py" not in said
+
+
+def test_a_plan_that_changes_its_script_runs_nowhere_else(change_plan):
+    plan, _, site = change_plan(
+        use_case="script:python train.py",
+        plan=Plan(strategy="script", node_batch=32, options={"patch_autocast": "bf16"}),
+    )
+    assert "changes the script itself (autocast=bf16)" in get(site, "/plans/{id}", plan).text
 
 
 def test_a_stale_plan_is_not_what_to_type_first(change_plan):
