@@ -146,6 +146,7 @@ class TransformersCase(UseCase):
             self._refuse(
                 f"{self.name}() gave a {type(model).__name__} as model: return a transformers model"
             )
+        _switch_off_cache(model)
         if not self._has_labels:
             self._labels, self._has_labels = self._find_labels(model), True
         return model
@@ -264,6 +265,16 @@ class _CrossEntropies(TorchFunctionMode):
             if kwargs.get("ignore_index", _IGNORED) == _IGNORED and not target.is_floating_point():
                 self.targets.append(target)
         return func(*args, **kwargs)
+
+
+def _switch_off_cache(model: nn.Module) -> None:
+    """Let a model keep no keys and values for texts that go on: a training never reads them."""
+    config = getattr(model, "config", None)
+    find_text_part = getattr(config, "get_text_config", lambda: None)
+    parts: tuple[Any, Any] = (config, find_text_part())
+    for part in parts:
+        if hasattr(part, "use_cache"):
+            part.use_cache = False
 
 
 def _is_same(target: Tensor, labels: Tensor) -> bool:

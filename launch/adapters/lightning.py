@@ -96,7 +96,8 @@ class LightningCase(UseCase):
                     "that makes one, so that each worker makes its own from the seed"
                 )
         self.origin: Any = objects[0]
-        self.name = getattr(self.origin, "__name__", "lightning")
+        # Both, because data of equal form may be collated in another way.
+        self.name = ":".join(getattr(found, "__name__", "lightning") for found in objects)
         self._spec = spec
         known = [find_keys(found) for found in objects]
         unknown = [pair for pair in settings if not any(pair[0] in keys for keys in known)]

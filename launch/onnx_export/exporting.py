@@ -15,7 +15,13 @@ from torch.utils.data import Dataset
 
 from launch.errors import ExportError, ExportTargetError, UseCaseError
 from launch.onnx_export.comparison import largest_difference
-from launch.onnx_export.model_call import ModelCall, dynamic_dimensions, nest, record_call
+from launch.onnx_export.model_call import (
+    ModelCall,
+    dynamic_dimensions,
+    leave_out_labels,
+    nest,
+    record_call,
+)
 from launch.reports import OnnxSaved
 from launch.system.durable_files import explain_os_error, sync_folder
 from launch.use_cases._base import UseCase
@@ -44,6 +50,18 @@ def check_target(path: Path) -> None:
         ) from error
 
 
+def check_call(case: UseCase, model: nn.Module, dataset: Dataset[Any]) -> None:
+    """Check before anything is trained that a step calls the model, which is what is exported.
+
+    Raises:
+        UseCaseError: It does not.
+    """
+    try:
+        record_call(case, model, case.collate(_take_samples(dataset)))
+    except ExportError as error:
+        raise UseCaseError(f"--onnx: {error}") from error
+
+
 def export_model(case: UseCase, model: nn.Module, dataset: Dataset[Any], path: Path) -> OnnxSaved:
     """Write a model as an ONNX file, in place of what was there, once its outputs are PyTorch's.
 
@@ -61,11 +79,10 @@ def export_model(case: UseCase, model: nn.Module, dataset: Dataset[Any], path: P
         ExportTargetError: The file cannot be written.
     """
     model.eval()
-    samples = [dataset[index] for index in range(min(_SAMPLES, len(dataset)))]  # type: ignore[arg-type]
-    samples *= 1 if len(samples) > 1 else 2
+    samples = _take_samples(dataset)
 
     def call_on(chosen: list[Any]) -> ModelCall:
-        return record_call(case, model, case.collate(chosen))
+        return leave_out_labels(model, record_call(case, model, case.collate(chosen)))
 
     call, more = call_on(samples), call_on([*samples, samples[0]])
     dimensions = dynamic_dimensions(call, call_on(samples[:1] * 2), call_on(samples[:1] * 3))
@@ -86,6 +103,12 @@ def export_model(case: UseCase, model: nn.Module, dataset: Dataset[Any], path: P
             "in another folder"
         ) from error
     return OnnxSaved(path=str(path), num_bytes=num_bytes, largest_difference=difference)
+
+
+def _take_samples(dataset: Dataset[Any]) -> list[Any]:
+    """Take those of one batch; a single one twice."""
+    samples = [dataset[index] for index in range(min(_SAMPLES, len(dataset)))]  # type: ignore[arg-type]
+    return samples * (1 if len(samples) > 1 else 2)
 
 
 def _export(model: nn.Module, call: ModelCall, dynamic_shapes: Any) -> Any:

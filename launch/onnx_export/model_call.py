@@ -65,8 +65,8 @@ def record_call(case: UseCase, model: nn.Module, batch: Batch) -> ModelCall:
         hook.remove()
     if not calls:
         raise ExportError(
-            "step(model, batch) does not call the model itself: call model(...) in it, not one of "
-            "its methods"
+            "the step does not call the model itself, which an ONNX file holds, but parts of it: "
+            "call model(...) in step(model, batch), self(...) in training_step"
         )
     return calls[0]
 
@@ -79,6 +79,26 @@ def _bind(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Mo
     """Give keywords their places where they have any: an ONNX file has its inputs in order."""
     bound = inspect.signature(model.forward).bind(*args, **kwargs)
     return ModelCall(bound.args, bound.kwargs)
+
+
+def leave_out_labels(model: nn.Module, call: ModelCall) -> ModelCall:
+    """Leave out ``labels``, by which models of `transformers` compute their loss beside the rest.
+
+    Args:
+        model: In evaluation mode.
+        call: Stays as it is where the model does not run without them: some encoder-decoders make
+            their inputs of them.
+    """
+    bound = inspect.signature(model.forward).bind(*call.args, **call.kwargs)
+    if bound.arguments.pop("labels", None) is None:
+        return call
+    without = ModelCall(bound.args, bound.kwargs)
+    try:
+        with torch.no_grad():
+            model(*without.args, **without.kwargs)
+    except Exception:  # noqa: BLE001 - the user's own code runs here and may raise anything
+        return call
+    return without
 
 
 def dynamic_dimensions(

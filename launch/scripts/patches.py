@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import random
 import sys
 import types
 import weakref
@@ -30,9 +31,18 @@ applied: set[str] = set()
 """Names of the patches that have changed something in this process."""
 
 
-def actions(patches: dict[str, Any]) -> dict[str, list[Any]]:
-    """Give by module of torch what is to be done once it is imported."""
+def actions(patches: dict[str, Any], seed: int | None = None) -> dict[str, list[Any]]:
+    """Give by module what is to be done once it is imported.
+
+    Args:
+        patches: Changes of the script.
+        seed: Of the random numbers of a script that sets none itself; ``None``: they are its own.
+    """
     found: dict[str, list[Any]] = {}
+    if seed is not None:
+        random.seed(seed)
+        found["numpy.random"] = [lambda module: module.seed(seed)]
+        found["torch"] = [lambda module: module.manual_seed(seed)]
     if _OF_LOADERS & set(patches):
         found["torch.utils.data.dataloader"] = [functools.partial(_patch_loaders, patches)]
     if _OF_MODELS & set(patches):

@@ -220,7 +220,8 @@ def check_losses(
         if not off <= _MOST_LOSS_PART * abs(expected):  # NaN is refused, too
             raise ScriptRefusedError(
                 f"loss {loss:.4g} in step {step} with {', '.join(patches)} and {expected:.4g} "
-                "without: leave them out, or set a seed in the script if it has none"
+                "without: leave them out of --patch, or, where the script draws numbers by "
+                "generators of its own, give these a seed"
             )
 
 

@@ -72,6 +72,8 @@ class RunningScript:
         folder: The user's current folder.
         in_place: Whether it runs in the folder itself.
         step_regex: Counts lines of its output as steps; ``None``: steps of its optimizers.
+        seed: Of its random numbers where it sets none, so that its losses are those of another
+            run; ``None``: they are its own.
         on_poll: Called some times a second while something is waited for; what it raises ends that.
         environment: Variables of the user.
 
@@ -90,6 +92,7 @@ class RunningScript:
         folder: Path | None = None,
         in_place: bool = False,
         step_regex: str | None = None,
+        seed: int | None = None,
         on_poll: Callable[[], None] = lambda: None,
         environment: Mapping[str, str] = os.environ,
     ) -> None:
@@ -104,7 +107,9 @@ class RunningScript:
         with ExitStack() as opened:
             self._channel = RankChannel()
             opened.callback(self._channel.close)
-            watch = self._channel.settings if self._pattern is None else {}
+            watch = dict[str, object](self._channel.settings if self._pattern is None else {})
+            if watch and seed is not None:
+                watch["seed"] = seed
             start = make_start(program, plan, node, environment, watch=watch)
             view = opened.enter_context(
                 open_working_folder(folder or Path.cwd(), in_place=in_place)

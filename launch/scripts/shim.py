@@ -400,7 +400,7 @@ def _follow_spawn(settings: dict[str, Any]) -> Any:
 
 def _patch_actions(settings: dict[str, Any]) -> dict[str, list[Any]]:
     """Give what changes the script, where its user has asked for that."""
-    if not settings.get("patches"):
+    if not settings.get("patches") and "seed" not in settings:
         return {}
     from importlib.util import module_from_spec, spec_from_file_location
 
@@ -409,7 +409,7 @@ def _patch_actions(settings: dict[str, Any]) -> dict[str, list[Any]]:
     module = module_from_spec(spec)  # type: ignore[arg-type]
     sys.modules[_PATCHES] = module
     spec.loader.exec_module(module)  # type: ignore[union-attr]
-    found: dict[str, list[Any]] = module.actions(settings["patches"])
+    found: dict[str, list[Any]] = module.actions(settings.get("patches", {}), settings.get("seed"))
     return found
 
 

@@ -46,8 +46,12 @@ def resolve(name: str) -> UseCaseLocation:
     """
     name, settings = split_name(name)
     prefix, _, adapted = name.partition(":")
-    if prefix in list_names(_ADAPTERS):
+    adapters = list_names(_ADAPTERS)
+    if prefix in adapters:
         return _find_adapted(_Adapter.read(prefix), adapted, settings)
+    place = adapted.rpartition(":")[0]
+    if prefix.isidentifier() and _looks_like_file(place) and not Path(f"{prefix}:{place}").exists():
+        raise _make_prefix_error(prefix, adapted, adapters)
     return _find_object(name, settings)
 
 
@@ -216,11 +220,13 @@ class FileLocation(UseCaseLocation):
 
     def check(self) -> None:
         """Check that the file can be parsed and mentions the object."""
-        names = _list_names(self.file)
+        tree = _parse(self.file)
+        names = _list_names(tree)
         first = self.attribute.partition(".")[0]
         if "*" not in names and first not in names:
+            shown = _list_definitions(tree) or sorted(names)
             raise _make_missing_error(
-                self._place, first, [n for n in names if not n.startswith("_")]
+                self._place, first, [name for name in shown if not name.startswith("_")]
             )
 
     def _import(self) -> object:
@@ -312,7 +318,8 @@ def _find_adapted(adapter: _Adapter, text: str, settings: Settings) -> AdaptedLo
 
 def _make_unknown_error(spec: str, built_in: Sequence[str]) -> UseCaseError:
     if _looks_like_file(spec) or "." in spec:
-        return UseCaseError(f"use case {spec!r} names no object: write {spec}:MyCase")
+        named = _suggest_object(Path(spec).expanduser()) or "MyCase"
+        return UseCaseError(f"use case {spec!r} names no object: write {spec}:{named}")
     close = get_close_matches(spec.lower(), built_in, n=1)
     hint = f"did you mean {close[0]}? " if close else ""
     return UseCaseError(
@@ -321,19 +328,56 @@ def _make_unknown_error(spec: str, built_in: Sequence[str]) -> UseCaseError:
     )
 
 
+def _suggest_object(file: Path) -> str | None:
+    """Find the first class of a file that has a use case's methods, without importing it."""
+    try:
+        body = ast.parse(file.read_bytes()).body
+    except (OSError, SyntaxError, ValueError):
+        return None
+    for node in body:
+        if isinstance(node, ast.ClassDef):
+            methods = {part.name for part in node.body if isinstance(part, ast.FunctionDef)}
+            if {"model", "dataset"} <= methods:
+                return node.name
+    return None
+
+
+def _make_prefix_error(prefix: str, rest: str, adapters: Sequence[str]) -> UseCaseError:
+    close = get_close_matches(prefix, adapters, n=1)
+    hint = f"did you mean {close[0]}:{rest}? " if close else ""
+    return UseCaseError(
+        f"use case {prefix}:{rest}: there is no adapter {prefix!r}: {hint}choose one of "
+        f"{', '.join(adapters)}, or write path/to/file.py:object"
+    )
+
+
 def _looks_like_file(place: str) -> bool:
     return place.endswith(".py") or os.sep in place
 
 
-def _list_names(file: Path) -> set[str]:
-    """Collect every name that the file could define at its top level, ``*`` for unknown ones."""
+def _parse(file: Path) -> ast.Module:
     try:
-        tree = ast.parse(file.read_bytes(), filename=str(file))
+        return ast.parse(file.read_bytes(), filename=str(file))
     except OSError as error:
         reason = error.strerror or str(error)
         raise UseCaseError(f"use case file {file}: {reason}: name a Python file") from error
     except (SyntaxError, ValueError) as error:
         raise _imports.make_import_error(file, error) from error
+
+
+def _list_definitions(tree: ast.Module) -> list[str]:
+    """List what a file certainly defines at its top level."""
+    names: list[str] = []
+    for node in tree.body:
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+            names.append(node.name)
+        elif isinstance(node, ast.Assign):
+            names += [target.id for target in node.targets if isinstance(target, ast.Name)]
+    return names
+
+
+def _list_names(tree: ast.Module) -> set[str]:
+    """Collect every name that a file could define at its top level, ``*`` for unknown ones."""
     names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, (ast.ClassDef, ast.FunctionDef)):

@@ -116,7 +116,7 @@ def _find_parameters(kind: Callable[..., object]) -> dict[str, inspect.Parameter
 
 def _name_keys(key: str, known: Mapping[str, object]) -> str:
     if not known:
-        return "its constructor takes none"
+        return "it takes none"
     close = get_close_matches(key, known, n=1)
     hint = f"did you mean {close[0]}? " if close else ""
     return f"{hint}there {'is' if len(known) == 1 else 'are'} {', '.join(known)}"

@@ -23,6 +23,7 @@ from launch.description.loss_check import check_loss
 from launch.description.sample_cost import measure_sample
 from launch.description.sample_time import time_reading, time_sample
 from launch.errors import UseCaseError
+from launch.onnx_export.exporting import check_call
 from launch.reports import Reporter
 from launch.system.allocators import find_allocators
 from launch.training.averaging.optimizer import check_optimizer, has_fused_form
@@ -83,6 +84,8 @@ def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
     uncut_reason = _find_uncut_reason(case, datasets[0])
     layers = None if uncut_reason else case.layers(model)
     cost = measure_sample(case, model, datasets[0])
+    if task.onnx is not None:
+        check_call(case, model, datasets[0])
     return CaseFacts(
         default_batch=batch,
         train_samples=training,

@@ -100,7 +100,7 @@ class Peer(ABC):
 
     Its training script is in `planner.peers.scripts`, as a user of the library would write it. It
     reports each step by `planner.peers.scripts._task`, trains until it is ended, and loads the use
-    case through `launch.use_cases`, so that it trains all that has pairs of input and target.
+    case through `launch.use_cases`, with its own `step` and `collate` where it has them.
 
     Args:
         name: Of its module.

@@ -60,6 +60,10 @@ class TextData(lightning.LightningDataModule):
         return [DataLoader(Sentences(10), batch_size=8, collate_fn=padded)]
 
 
+class SameFormData(TextData):
+    """As many samples of the same form."""
+
+
 class Text(lightning.LightningModule):
     """A mean over tokens, with an AdamW of two groups and a schedule that changes at each step."""
 

@@ -51,6 +51,22 @@ class Steady:
         return {"accuracy": (output.argmax(1) == target).float().mean().item()}
 
 
+class OwnStep(Steady):
+    """Has batches that are no pairs, and a step that knows them, which calls a method too."""
+
+    name = "own step"
+
+    def model(self):
+        return nn.ModuleDict({"layers": super().model()})
+
+    def collate(self, samples):
+        inputs, target = torch.utils.data.default_collate(samples)
+        return {"inputs": inputs, "target": target}
+
+    def step(self, model, batch):
+        return self.loss(model["layers"](batch["inputs"]), batch["target"])
+
+
 class Fails(Steady):
     def loss(self, output, target):
         raise ArithmeticError("the loss is\nbeyond \x1b[31mme")

@@ -35,6 +35,9 @@ from probes.node import probe
 _LOOK_SHARE, _LEAST_LOOK_S = 0.5, 60.0
 """Time in which a script must have shown its steps: a part of the budget, and some at least."""
 
+_SEED = 0
+"""Of a script's random numbers, in a search with patches."""
+
 _WHOLE_RUNS = "none was seen, so whole runs are timed: a run counts as one sample"
 
 
@@ -243,6 +246,7 @@ class ScriptTrials:
             self._node,
             in_place=script.in_place,
             step_regex=script.step_regex,
+            seed=_SEED if script.patches else None,  # their first losses are compared
             on_poll=on_poll,
         )
 

@@ -9,15 +9,16 @@ import argparse
 import os
 import platform
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader, Dataset, Sampler, default_collate
 
+from launch.data.batch import map_tensors
 from launch.reports import Report
 from launch.use_cases import resolve
 from launch.use_cases._base import UseCase, is_own
@@ -51,14 +52,28 @@ class PeerTask:
         self._loader_workers: int = arguments["loader_workers"]
         self._data: Path | None = arguments["data"]
         self._is_channels_last: bool = arguments["channels_last"]
+        self._has_step = is_own(self.case, "step")
         torch.manual_seed(arguments["seed"])
 
     def make_model(self) -> nn.Module:
-        """Make the model."""
+        """Make the model; one that gives its loss, where the use case has a step of its own."""
         model = self.case.model()
-        if not self._is_channels_last:
-            return model
-        return model.to(memory_format=torch.channels_last)
+        if self._is_channels_last:
+            model = model.to(memory_format=torch.channels_last)
+        return StepModule(self.case, model) if self._has_step else model
+
+    def loss(self, model: Callable[[Any], Any], batch: Any) -> Tensor:
+        """Compute the mean loss over a batch.
+
+        Args:
+            model: What `make_model` gave, as it is or wrapped by a library.
+            batch: As the loader gives it.
+        """
+        if self._has_step:
+            loss: Tensor = model(map_tensors(batch, self._place))
+            return loss
+        inputs, targets = batch
+        return self.case.loss(model(self._place(inputs)), targets)
 
     def make_dataset(self) -> Dataset[Any]:
         """Open the training samples."""
@@ -74,14 +89,37 @@ class PeerTask:
             shuffle=sampler is None,
             sampler=sampler,
             num_workers=self._loader_workers,
-            collate_fn=self.case.collate if is_own(self.case, "collate") else None,
+            collate_fn=self.collate,
         )
 
-    def place(self, inputs: Any) -> Any:
+    @property
+    def collate(self) -> Callable[[list[Any]], Any]:
+        """What makes a batch of samples."""
+        return self.case.collate if is_own(self.case, "collate") else default_collate
+
+    def _place(self, inputs: Any) -> Any:
         """Give inputs the memory format of the model, where that is another one."""
         if self._is_channels_last and isinstance(inputs, Tensor) and inputs.dim() == 4:
             return inputs.to(memory_format=torch.channels_last)
         return inputs
+
+
+class StepModule(nn.Module):
+    """A use case's own step as a model, because libraries wrap what is called.
+
+    Args:
+        case: Has the step.
+        model: Its model.
+    """
+
+    def __init__(self, case: UseCase, model: nn.Module) -> None:
+        super().__init__()
+        self._case = case
+        self.model = model
+
+    def forward(self, batch: Any) -> Tensor:
+        """Give the mean loss over a batch."""
+        return self._case.step(self.model, batch)
 
 
 class StepClock:
@@ -180,12 +218,6 @@ class StepClock:
     def _send(self, report: Report) -> None:
         if self._pipe is not None:
             os.write(self._pipe, report.encode())
-
-
-def count_samples(targets: Any) -> int:
-    """Count the samples of a batch by its targets."""
-    assert isinstance(targets, Sequence | Tensor)
-    return len(targets)
 
 
 def parse(parser: argparse.ArgumentParser | None = None) -> dict[str, Any]:

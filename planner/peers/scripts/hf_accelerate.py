@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from accelerate import Accelerator
 
-from planner.peers.scripts._task import PeerTask, StepClock, count_samples, parse
+from planner.peers.scripts._task import PeerTask, StepClock, parse
 
 
 def main() -> None:
@@ -24,13 +24,13 @@ def main() -> None:
         waits_for=model if accelerator.num_processes > 1 else None,
     )
     for _ in clock.epochs():
-        for inputs, targets in clock.timed(loader):
+        for batch in clock.timed(loader):
             optimizer.zero_grad()
-            loss = task.case.loss(model(task.place(inputs)), targets)
+            loss = task.loss(model, batch)
             accelerator.backward(loss)
             clock.note_backward()
             optimizer.step()
-            clock.note_step(loss, count_samples(targets))
+            clock.note_step(loss, task.case.size(batch))
 
 
 if __name__ == "__main__":

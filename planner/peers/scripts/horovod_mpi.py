@@ -10,7 +10,7 @@ import horovod.torch as hvd
 import torch
 from torch.utils.data import DistributedSampler
 
-from planner.peers.scripts._task import PeerTask, StepClock, count_samples, parse
+from planner.peers.scripts._task import PeerTask, StepClock, parse
 
 
 def main() -> None:
@@ -39,9 +39,9 @@ def main() -> None:
     )
     for epoch in clock.epochs():
         sampler.set_epoch(epoch)
-        for inputs, targets in clock.timed(loader):
+        for batch in clock.timed(loader):
             optimizer.zero_grad()
-            loss = task.case.loss(model(task.place(inputs)), targets)
+            loss = task.loss(model, batch)
             loss.backward()
             clock.note_backward()
             # As in Horovod's guide for clipping; step() alone would wait just the same.
@@ -50,7 +50,7 @@ def main() -> None:
             clock.note_exchange(time.perf_counter() - began)
             with optimizer.skip_synchronize():
                 optimizer.step()
-            clock.note_step(loss, count_samples(targets))
+            clock.note_step(loss, task.case.size(batch))
 
 
 if __name__ == "__main__":

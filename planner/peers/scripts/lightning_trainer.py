@@ -12,7 +12,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 from torch.optim import Optimizer
 
-from planner.peers.scripts._task import PeerTask, StepClock, count_samples, make_parser, parse
+from planner.peers.scripts._task import PeerTask, StepClock, make_parser, parse
 
 _ENDLESS = -1
 
@@ -25,10 +25,9 @@ class TaskModule(LightningModule):
         self._task = task
         self.model = task.make_model()
 
-    def training_step(self, batch: tuple[Any, Any], _index: int) -> Tensor:
+    def training_step(self, batch: Any, _index: int) -> Tensor:
         """Give the loss of a batch."""
-        inputs, targets = batch
-        return self._task.case.loss(self.model(self._task.place(inputs)), targets)
+        return self._task.loss(self.model, batch)
 
     def configure_optimizers(self) -> Optimizer:
         """Make the optimizer."""
@@ -70,7 +69,7 @@ class ClockCallback(Callback):
     ) -> None:
         """Note the end of the step."""
         if self._clock is not None:
-            self._clock.note_step(outputs["loss"], count_samples(batch[1]))
+            self._clock.note_step(outputs["loss"], self._task.case.size(batch))
 
 
 def main() -> None:

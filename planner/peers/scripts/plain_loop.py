@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.peers.scripts._task import PeerTask, StepClock, count_samples, parse
+from planner.peers.scripts._task import PeerTask, StepClock, parse
 
 
 def main() -> None:
@@ -14,13 +14,13 @@ def main() -> None:
     loader = task.make_loader(dataset)
     clock = StepClock(task, processes=1, is_first=True, train_samples=len(dataset))  # type: ignore[arg-type]
     for _ in clock.epochs():
-        for inputs, targets in clock.timed(loader):
+        for batch in clock.timed(loader):
             optimizer.zero_grad()
-            loss = task.case.loss(model(task.place(inputs)), targets)
+            loss = task.loss(model, batch)
             loss.backward()
             clock.note_backward()
             optimizer.step()
-            clock.note_step(loss, count_samples(targets))
+            clock.note_step(loss, task.case.size(batch))
 
 
 if __name__ == "__main__":

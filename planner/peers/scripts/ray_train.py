@@ -10,7 +10,7 @@ import ray.train.torch
 from ray.train import RunConfig, ScalingConfig
 from ray.train.torch import TorchConfig, TorchTrainer
 
-from planner.peers.scripts._task import PeerTask, StepClock, count_samples, make_parser, parse
+from planner.peers.scripts._task import PeerTask, StepClock, make_parser, parse
 
 
 def train(arguments: dict[str, Any]) -> None:
@@ -32,13 +32,13 @@ def train(arguments: dict[str, Any]) -> None:
     for epoch in clock.epochs():
         if processes > 1:
             loader.sampler.set_epoch(epoch)
-        for inputs, targets in clock.timed(loader):
+        for batch in clock.timed(loader):
             optimizer.zero_grad()
-            loss = task.case.loss(model(task.place(inputs)), targets)
+            loss = task.loss(model, batch)
             loss.backward()
             clock.note_backward()
             optimizer.step()
-            clock.note_step(loss, count_samples(targets))
+            clock.note_step(loss, task.case.size(batch))
 
 
 def main() -> None:

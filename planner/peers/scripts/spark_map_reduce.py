@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
-from torch.utils.data import RandomSampler, default_collate
+from torch.utils.data import RandomSampler
 
 from planner.peers.scripts._spark_session import add_spark_options, open_session
 from planner.peers.scripts._task import PeerTask, StepClock, make_parser, parse
@@ -52,10 +52,10 @@ def compute(arguments: dict[str, Any], parameters: Any, share: list[int]) -> Sha
     task, model, dataset = _HERE["task"], _HERE["model"], _HERE["dataset"]
     vector_to_parameters(torch.from_numpy(parameters.value.copy()), model.parameters())
     loading = time.perf_counter()
-    inputs, targets = default_collate([dataset[index] for index in share])
+    batch = task.collate([dataset[index] for index in share])
     loaded = time.perf_counter()
     model.zero_grad()
-    loss = task.case.loss(model(task.place(inputs)), targets)
+    loss = task.loss(model, batch)
     loss.backward()
     gradient = parameters_to_vector([parameter.grad for parameter in model.parameters()])
     count = len(share)

@@ -8,7 +8,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DistributedSampler
 
-from planner.peers.scripts._task import PeerTask, StepClock, count_samples, parse
+from planner.peers.scripts._task import PeerTask, StepClock, parse
 
 
 def main() -> None:
@@ -29,13 +29,13 @@ def main() -> None:
     )
     for epoch in clock.epochs():
         sampler.set_epoch(epoch)
-        for inputs, targets in clock.timed(loader):
+        for batch in clock.timed(loader):
             optimizer.zero_grad()
-            loss = task.case.loss(model(task.place(inputs)), targets)
+            loss = task.loss(model, batch)
             loss.backward()
             clock.note_backward()
             optimizer.step()
-            clock.note_step(loss, count_samples(targets))
+            clock.note_step(loss, task.case.size(batch))
 
 
 if __name__ == "__main__":

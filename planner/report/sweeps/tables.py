@@ -65,11 +65,16 @@ CSV_FIELDS = (
     "reason",
     "data",
 )
-INTERVALS = (
-    "times are means of turns, their intervals (95 %) hold for another run on this machine; times "
-    "as fast are against the first devices, turn by turn; accuracy is on the test set after the "
-    "last epoch, its interval that of {samples} samples; one seed shows nothing of other seeds"
+_TIMES = (
+    "Times are means of turns, their intervals (95 %) hold for another run on this machine; times "
+    "as fast are against the first devices, turn by turn; "
 )
+_ACCURACY = (
+    "accuracy is on the test set after the last epoch, its interval that of {samples} samples; "
+)
+_LOSS = "loss is the mean over {samples} samples of the test set after the last epoch; "
+_NO_TEST = "there is no test set, so that nothing shows what was learned; "
+_SEED = "one seed shows nothing of other seeds."
 
 
 def sweeps_table(records: Sequence[SweepRecord], terminal: Terminal) -> str:
@@ -90,9 +95,13 @@ def sweep_text(sweep: StoredSweep, terminal: Terminal) -> str:
 
 def interval_note(sweep: StoredSweep) -> str:
     """Say what the intervals of a sweep are."""
-    text = INTERVALS.format(samples=sweep.record.test_samples)
+    samples = sweep.record.test_samples
+    if any(one.accuracy is not None for one in all_figures(sweep)):
+        learned = _ACCURACY
+    else:
+        learned = _LOSS if samples else _NO_TEST
     made_up = " The samples are generated." if sweep.record.is_generated else ""
-    return f"{text[0].upper()}{text[1:]}.{made_up}"
+    return f"{_TIMES}{learned.format(samples=samples)}{_SEED}{made_up}"
 
 
 def sweep_facts(sweep: StoredSweep) -> list[tuple[str, str]]:

@@ -7,10 +7,12 @@ import re
 from pathlib import Path
 
 import hf_cases
+import onnxruntime
 import pytest
 import torch
 
 from launch.errors import UseCaseError
+from launch.onnx_export.exporting import export_model
 from launch.reports import Reporter
 from launch.use_cases import make_workload, resolve
 from launch.workers.case_description import describe
@@ -79,6 +81,21 @@ def test_settings_reach_the_function():
     assert facts.train_samples == 29
     assert facts.validation_samples == 5
     assert facts_of("gpt2", "width=8").parameter_count < facts.parameter_count
+
+
+@pytest.mark.parametrize(
+    ("function", "given"),
+    [
+        ("gpt2", ["input_ids", "attention_mask"]),
+        pytest.param("classifier", ["input_ids", "attention_mask"], marks=pytest.mark.long),
+    ],
+)
+def test_an_onnx_file_is_asked_for_no_labels_where_the_model_needs_none(function, given, tmp_path):
+    case = resolve(f"hf:{FILE}:{function}").load()
+    path = tmp_path / "model.onnx"
+    export_model(case, case.model(), case.dataset(None, train=True), path)
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    assert [one.name for one in session.get_inputs()] == given
 
 
 @pytest.mark.parametrize(

@@ -25,12 +25,12 @@ def spec(objects: str) -> str:
     return f"lightning:{FILE}:{objects}"
 
 
-def facts_of(objects: str, *settings: str):
+def facts_of(objects: str, *settings: str, onnx: str | None = None):
     workload = make_workload(spec(objects), settings=settings)
     case = resolve(workload.use_case).load()
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
-        task = Task(purpose=Purpose.DESCRIBE, workload=workload)
+        task = Task(purpose=Purpose.DESCRIBE, workload=workload, onnx=onnx)
         return describe(task, case, Reporter(nowhere))
     finally:
         os.close(nowhere)
@@ -51,6 +51,15 @@ def test_settings_go_to_whichever_constructor_has_them():
     assert changed.train_samples == 33
     assert changed.parameter_count == plain.parameter_count + 4 * (8 + 1 + 11)
     assert changed.digest != plain.digest
+
+
+def test_data_of_equal_form_are_another_use_case():
+    assert facts_of("Text:TextData").digest != facts_of("Text:SameFormData").digest
+
+
+def test_a_module_whose_step_never_calls_it_is_no_onnx_file():
+    with pytest.raises(UseCaseError, match=r"--onnx: .*: call .* self\(...\) in training_step"):
+        facts_of("Text:TextData", onnx="model.onnx")
 
 
 def test_a_setting_that_no_constructor_has_is_refused():

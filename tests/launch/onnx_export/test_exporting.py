@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from inspect import signature
+
 import onnxruntime
 import pytest
 import torch
@@ -9,10 +11,15 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
-from launch.errors import ExportError, ExportTargetError
+from launch.errors import ExportError, ExportTargetError, UseCaseError
 from launch.onnx_export import exporting
-from launch.onnx_export.exporting import check_target, export_model
-from launch.onnx_export.model_call import dynamic_dimensions, record_call
+from launch.onnx_export.exporting import check_call, check_target, export_model
+from launch.onnx_export.model_call import (
+    ModelCall,
+    dynamic_dimensions,
+    leave_out_labels,
+    record_call,
+)
 from launch.use_cases._base import UseCase
 
 
@@ -139,6 +146,34 @@ def test_step_of_its_own_is_exported_on_what_it_gives_the_model(tmp_path):
     assert torch.allclose(torch.from_numpy(mean), expected["mean"], atol=1e-4)
 
 
+class Answering(nn.Module):
+    """Computes its loss too where it is given labels, as models of `transformers` do."""
+
+    needs_labels = False
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, inputs=None, mask=None, labels=None, scale=1.0):
+        answer = self.layer(inputs) * scale
+        if labels is None and not self.needs_labels:
+            return answer
+        return functional.cross_entropy(answer, labels), answer
+
+
+@pytest.mark.parametrize("needs_labels", [False, True])
+def test_labels_are_left_out_of_a_call_where_the_model_answers_without(needs_labels):
+    model = Answering()
+    model.needs_labels = needs_labels
+    inputs, labels = torch.ones(2, 4), torch.tensor([0, 1])
+    call = leave_out_labels(model, ModelCall((inputs, None, labels, 2.0), {}))
+    bound = signature(model.forward).bind(*call.args, **call.kwargs).arguments
+    assert ("labels" in bound) is needs_labels
+    assert bound["scale"] == 2.0
+    assert len(call.tensors) == 1 + needs_labels
+
+
 def test_dimensions_that_count_samples_are_told_from_lengths():
     case, model = PaddedTexts(), Reader()
     samples = [case.dataset(None, train=True)[index] for index in range(4)]
@@ -163,8 +198,10 @@ def test_earlier_file_stays_where_the_model_cannot_be_exported(tmp_path):
 
 
 def test_step_that_calls_methods_of_the_model_alone_is_refused(tmp_path):
-    with pytest.raises(ExportError, match="does not call the model itself: call model"):
+    with pytest.raises(ExportError, match=r"does not call the model itself, .*: call model"):
         export(MethodOnly(), tmp_path / "model.onnx")
+    with pytest.raises(UseCaseError, match="--onnx: the step does not call the model itself"):
+        check_call(MethodOnly(), Reader(), Texts())
 
 
 def test_file_that_computes_something_else_is_not_kept(tmp_path, monkeypatch):

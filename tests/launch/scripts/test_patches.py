@@ -18,15 +18,16 @@ from launch.scripts.running_script import RunningScript
 from probes.hardware import Hardware
 
 TRAIN = """
-import copy
-import torch
+import copy, random
+import numpy, torch
 
-torch.manual_seed(0)
 model = torch.nn.Sequential(
     torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(288, 4)
 )
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-data = torch.utils.data.TensorDataset(torch.randn(4096, 3, 8, 8), torch.randint(4, (4096,)))
+scale = 1 + random.random() + numpy.random.rand()
+pictures = scale * torch.randn(4096, 3, 8, 8)
+data = torch.utils.data.TensorDataset(pictures, torch.randint(4, (4096,)))
 loader = torch.utils.data.DataLoader(data, batch_size=8, shuffle=True)
 for number, (images, labels) in enumerate(loader):
     made = model(images)
@@ -64,7 +65,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(folder: Path, node: Hardware, plan: Plan) -> tuple[str, tuple[float | None, ...]]:
     program = Program.parse([sys.executable, "train.py"], cores=2)
-    with RunningScript(program, plan, node, folder=folder) as script:
+    with RunningScript(program, plan, node, folder=folder, seed=0) as script:
         script.make_steps(1, time_limit_s=120.0)
         script.make_steps(4, time_limit_s=120.0)
         return script.output_tail, script.first_losses
@@ -83,6 +84,7 @@ def test_script_without_patches_is_the_users_own(own):
 
 
 def test_patches_change_loader_and_model_and_not_what_is_learned(folder, two_cores, own):
+    """The script sets no seed: it is given one, so that its losses can be compared."""
     output, losses = run(folder, two_cores, replace(PLAN, options=PATCHES))
     assert output.splitlines()[-3:-1] == [
         "1 True True torch.bfloat16 torch.float32",

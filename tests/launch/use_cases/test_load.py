@@ -153,6 +153,17 @@ def test_file_without_object_says_how_to_name_one():
     assert message("case.py", check_use_case).endswith("write case.py:MyCase")
 
 
+def test_file_without_object_is_given_its_use_case(write):
+    file = write(TINY)
+    assert message(f"{file}", check_use_case).endswith(f"write {file}:Tiny")
+
+
+def test_misspelt_adapter_is_told_the_nearest():
+    assert "there is no adapter 'lightening': did you mean lightning:net.py:Net?" in message(
+        "lightening:net.py:Net", check_use_case
+    )
+
+
 def test_missing_file_is_told_before_any_import():
     assert "No such file" in message("nowhere/case.py:Case", check_use_case)
 
@@ -163,6 +174,11 @@ def test_folder_is_no_file(tmp_path):
 
 def test_missing_object_suggests_the_nearest(write):
     assert "no 'Tin': did you mean Tiny?" in message(f"{write(TINY)}:Tin", check_use_case)
+
+
+def test_a_local_variable_is_no_object(write):
+    file = write("def make():\n    mask = 1\n")
+    assert "no 'mak': did you mean make?" in message(f"{file}:mak", check_use_case)
 
 
 def test_object_that_a_star_import_may_bring_is_left_to_the_import(write):

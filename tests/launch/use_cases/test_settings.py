@@ -109,7 +109,7 @@ def test_a_constructor_that_asks_for_the_data_is_told_where_they_are(case, tmp_p
 
 
 def test_settings_of_a_use_case_that_takes_none_are_told():
-    assert "has no setting 'lr': its constructor takes none" in message("simplebig", "lr=1")
+    assert "has no setting 'lr': it takes none" in message("simplebig", "lr=1")
 
 
 def test_settings_of_an_unknown_name_do_not_hide_that():

@@ -134,9 +134,19 @@ def test_scripts_of_peers_are_all_used_by_one():
 
 
 @pytest.mark.long
-def test_peer_that_is_installed_trains(peer, tmp_path):
-    """As the command would start it, on a use case of numbers."""
-    case = f"{Path(__file__).parents[1] / 'steady_cases.py'}:Steady"
+@pytest.mark.parametrize("case", ["Steady", "OwnStep"])
+def test_peer_that_is_installed_trains(peer, case, tmp_path):
+    check_training(peer, case, tmp_path)
+
+
+def test_peer_trains_by_the_step_of_a_use_case(tmp_path):
+    """As a LightningModule has one, whose batches are whatever its collation makes."""
+    check_training(load_peer("plain"), "OwnStep", tmp_path)
+
+
+def check_training(peer, case, tmp_path):
+    """Train as the command would start it, on a use case of numbers."""
+    case = f"{Path(__file__).parents[1] / 'steady_cases.py'}:{case}"
     folder = Path(tempfile.mkdtemp(prefix="p-"))  # short: names of sockets are below it
     setup = make_setup(
         peer,

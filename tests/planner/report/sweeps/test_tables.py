@@ -20,7 +20,13 @@ from sweep_samples import failed_point, sample_point, sample_sweep
 from planner.report.figures.batch_plot import BatchCurve, BatchPoint, batch_plot
 from planner.report.figures.sweep_figures import sweep_figures
 from planner.report.page.sweep import sweep_page
-from planner.report.sweeps.tables import sweep_csv, sweep_json, sweep_text, sweeps_table
+from planner.report.sweeps.tables import (
+    interval_note,
+    sweep_csv,
+    sweep_json,
+    sweep_text,
+    sweeps_table,
+)
 from planner.report.table import Terminal
 
 
@@ -38,6 +44,22 @@ def test_table_has_a_line_for_each_point_and_the_findings_below_it(sweep):
     )
     assert "nan loss: loss=inf at step 3" in text
     assert "With 1 worker, accuracy falls from batch 128 on" in " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "test_samples", "words"),
+    [
+        (0.98, 10_000, "accuracy is on the test set after the last epoch, its interval that of"),
+        (None, 256, "loss is the mean over 256 samples of the test set"),
+        (None, 0, "there is no test set"),
+    ],
+)
+def test_note_below_the_table_speaks_of_what_was_measured(sweep, accuracy, test_samples, words):
+    record = replace(sweep.record, test_samples=test_samples)
+    points = [sample_point(32, accuracy=accuracy)]
+    note = interval_note(replace(sweep, record=record, points=points))
+    assert words in note
+    assert "{" not in note
 
 
 def test_generated_samples_are_marked_wherever_results_are_shown(sweep):
