@@ -55,23 +55,31 @@ class Serving:
         folder: Where it runs; its database is ``planner.db``, its output is in ``out`` and ``err``.
         options: Further ones.
         has_token_file: Whether it is started with one.
+        environment: Its environment; that of this process by default.
     """
 
-    def __init__(self, folder: Path, *options: str, has_token_file: bool = True) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *options: object,
+        has_token_file: bool = True,
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
         self.folder = folder
-        self.token = ""
-        words = ["serve", *options]
+        self.options = options
+        self.token = write_token(folder) if has_token_file else ""
         if has_token_file:
-            self.token = secrets.token_urlsafe(32)
-            file = folder / "token"
-            file.write_text(self.token)
-            file.chmod(0o600)
-            words += ["--token-file", str(file)]
-        with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
+            self.options += ("--token-file", folder / "token")
+        self.environment = environment
+        self.start()
+
+    def start(self) -> None:
+        """Start it, once more where it has ended, and wait for its address."""
+        with (self.folder / "out").open("wb") as out, (self.folder / "err").open("wb") as err:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "planner", *words],
-                cwd=folder,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                [sys.executable, "-P", "-m", "planner", "serve", *map(str, self.options)],
+                cwd=self.folder,
+                env={**self.environment, "PYTHONUNBUFFERED": "1"},
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
@@ -226,10 +234,24 @@ def statuses(answer: bytes) -> list[int]:
     return [int(status) for status in re.findall(rb"HTTP/1\.1 ([0-9]{3}) ", answer)]
 
 
+def write_token(folder: Path) -> str:
+    """Make the file ``token`` in a folder, readable by its owner alone, and give its content."""
+    token = secrets.token_urlsafe(32)
+    file = folder / "token"
+    file.touch(mode=0o600)
+    file.write_text(f"{token}\n")
+    return token
+
+
 @contextmanager
-def serving(folder: Path, *options: str, has_token_file: bool = True) -> Iterator[Serving]:
+def serving(
+    folder: Path,
+    *options: object,
+    has_token_file: bool = True,
+    environment: Mapping[str, str] = os.environ,
+) -> Iterator[Serving]:
     """Start a server and end it."""
-    server = Serving(folder, *options, has_token_file=has_token_file)
+    server = Serving(folder, *options, has_token_file=has_token_file, environment=environment)
     try:
         yield server
     finally:

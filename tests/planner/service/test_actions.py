@@ -381,31 +381,21 @@ def test_the_queue_ends_somewhere(tmp_path, own_locks):
 
 def test_after_a_killed_server_everything_is_as_before(tmp_path, own_locks):
     fill(tmp_path / "planner.db")
-    with serving(tmp_path, "--allow-actions", "--use-case", STEADY) as first:
-        job = first.ask("/api/v1/jobs/tune", body={"use_case": STEADY, "budget": "60s"}).data
-        waiting = first.ask("/api/v1/jobs/probe", body={"quick": True}).data
-        before = {path: first.ask(path).data for path in stable_paths(first)}
-        first.stop(signal.SIGKILL)
-    file = str(tmp_path / "token")
-    with serving(
-        tmp_path,
-        "--allow-actions",
-        "--use-case",
-        STEADY,
-        "--token-file",
-        file,
-        has_token_file=False,
-    ) as second:
-        second.token = Path(file).read_text()
+    with serving(tmp_path, "--allow-actions", "--use-case", STEADY) as server:
+        job = server.ask("/api/v1/jobs/tune", body={"use_case": STEADY, "budget": "60s"}).data
+        waiting = server.ask("/api/v1/jobs/probe", body={"quick": True}).data
+        before = {path: server.ask(path).data for path in stable_paths(server)}
+        server.stop(signal.SIGKILL)
+        server.start()
         for path, data in before.items():
-            assert second.ask(path).data == data, path
-        numbers = [one["id"] for one in second.ask("/api/v1/jobs").data]
+            assert server.ask(path).data == data, path
+        numbers = [one["id"] for one in server.ask("/api/v1/jobs").data]
         assert numbers[:2] == [waiting["id"], job["id"]]
-        assert second.ask(f"/api/v1/jobs/{job['id']}").data["state"] in ("queued", "running")
-        assert second.ask(f"/api/v1/jobs/{job['id']}/cancel", body={}).status == 202
-        assert second.wait_for_job(job["id"])["state"] == "cancelled"
-        assert second.wait_for_job(waiting["id"])["state"] == "done"
-        assert [one["id"] for one in second.ask("/api/v1/jobs").data] == numbers
+        assert server.ask(f"/api/v1/jobs/{job['id']}").data["state"] in ("queued", "running")
+        assert server.ask(f"/api/v1/jobs/{job['id']}/cancel", body={}).status == 202
+        assert server.wait_for_job(job["id"])["state"] == "cancelled"
+        assert server.wait_for_job(waiting["id"])["state"] == "done"
+        assert [one["id"] for one in server.ask("/api/v1/jobs").data] == numbers
 
 
 def stable_paths(server: Serving) -> list[str]:

@@ -17,7 +17,7 @@ sys.path.append(str(Path(__file__).parent))
 
 from browsers import Browser, chromium
 from places import free_port
-from served import Server, write_token
+from serving import Serving, serving
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -124,16 +124,14 @@ class Person:
 
 
 @pytest.fixture
-def server(ddlplan) -> Iterator[Server]:
+def server(ddlplan) -> Iterator[Serving]:
     (ddlplan.folder / "case.py").write_text(CASE)
     for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"):
         ddlplan.environment[name] = "1"
-    write_token(ddlplan.folder)
-    options = ("--port", free_port(), "--token-file", "token", "--allow-actions")
-    server = Server(ddlplan.start, (*options, "--use-case", "case.py:Small"))
-    server.begin()
-    yield server
-    server.end()
+    options = ("--port", free_port(), "--allow-actions", "--use-case", "case.py:Small")
+    with serving(ddlplan.folder, *options, environment=ddlplan.surroundings()) as started:
+        yield started
+        started.stop()
     for job in ddlplan.processes(of="launch"):  # none, if the test came to its end
         with contextlib.suppress(ProcessLookupError):
             os.kill(job, signal.SIGKILL)
@@ -194,11 +192,11 @@ def test_a_search_and_a_training_are_started_watched_and_outlive_the_server(
 
     # The server dies. The training does not, and the page finds the next server by itself.
     (training,) = ddlplan.processes(of="planner launch")
-    server.end(signal.SIGKILL)
+    server.stop(signal.SIGKILL)
     wait_until(lambda: "Connection lost" in browser.one("#live-state").text, "a word of it")
     seen = num_losses(browser)
     assert training in ddlplan.processes(of="planner launch")
-    server.begin()
+    server.start()
     wait_until(lambda: "Live" in browser.one("#live-state").text, "the next server")
     wait_until(lambda: num_losses(browser) > seen, "what was trained meanwhile")
     assert person.is_same

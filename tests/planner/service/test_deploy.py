@@ -20,7 +20,7 @@ import slurm_stand_in
 
 sys.path.append(str(Path(__file__).parent))
 
-from served import write_token
+from serving import write_token
 
 ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"

@@ -13,7 +13,7 @@ sys.path += [str(Path(__file__).parent), str(Path(__file__).parent / "pages")]
 
 from browsers import Browser, chromium
 from imagined_lab import Lab, fill
-from served import Server, write_token
+from serving import serving
 
 from planner.service.site import Site
 
@@ -41,15 +41,13 @@ return [one.dataset.stop ?? "", isSeen];
 
 
 @pytest.fixture(scope="module")
-def origin(tmp_path_factory, command_line, own_locks) -> Iterator[tuple[str, str]]:
+def origin(tmp_path_factory, own_locks) -> Iterator[tuple[str, str]]:
     """Address and token of a server that has something of every kind, and offers actions."""
     folder = tmp_path_factory.mktemp("lab")
     fill(folder / "planner.db", LAB)
-    token = write_token(folder)
-    server = Server(command_line(folder).start, ("--token-file", "token", "--allow-actions"))
-    server.begin()
-    yield server.address.rstrip("/"), token
-    assert server.end() == 0
+    with serving(folder, "--allow-actions") as server:
+        yield server.address.rstrip("/"), server.token
+        assert server.stop() == 0
 
 
 @pytest.fixture(scope="module")
@@ -114,16 +112,16 @@ def test_the_tab_key_reaches_everything_and_shows_where_it_is(browser, origin, p
 
 
 def test_the_first_page_fills_when_something_is_stored(ddlplan, tmp_path):
-    token = write_token(ddlplan.folder)
-    server = Server(ddlplan.start, ("--token-file", "token"))
-    server.begin()
-    with chromium(tmp_path) as browser:
+    with (
+        serving(ddlplan.folder, environment=ddlplan.surroundings()) as server,
+        chromium(tmp_path) as browser,
+    ):
         browser.open(server.address)
-        browser.one("input[name=token]").send_keys(token)
+        browser.one("input[name=token]").send_keys(server.token)
         browser.one("button").click()
         assert "The first command" in browser.text
         assert ddlplan.run("probe", "--quick").code == 0
         ddlplan.wait_until(lambda: browser.all("#machines tbody tr"), "the machine")
         assert "The first command" not in browser.text
         assert browser.errors() == []
-    assert server.end() == 0
+        assert server.stop() == 0

@@ -18,7 +18,7 @@ sys.path.append(str(Path(__file__).parent))
 from browsers import chromium
 from filled_store import fill
 from places import NAME, Proxy, free_port, nginx_before, require, ssh_forward
-from served import Server, write_token
+from serving import Serving, serving
 
 from planner.api import plans
 
@@ -43,7 +43,7 @@ class Behind:
     """A server with a token file behind nginx."""
 
     folder: Path
-    server: Server
+    server: Serving
     proxy: Proxy
     token: str
 
@@ -76,19 +76,17 @@ def curl(url: str, *options: str, stdin: str = "") -> Answer:
 
 
 @pytest.fixture(scope="module")
-def behind(tmp_path_factory, command_line, own_locks) -> Iterator[Behind]:
+def behind(tmp_path_factory, own_locks) -> Iterator[Behind]:
     folder = tmp_path_factory.mktemp("served")
     fill(folder / "planner.db")
-    token = write_token(folder)
     server_port, port, plain_port = free_port(), free_port(), free_port()
     with nginx_before(
         folder / "nginx", server_port=server_port, port=port, plain_port=plain_port
     ) as proxy:
-        options = ("--port", server_port, "--token-file", "token", "--public-url", proxy.url)
-        server = Server(command_line(folder).start, (*options, "--allow-actions"))
-        server.begin()
-        yield Behind(folder, server, proxy, token)
-        assert server.end() == 0
+        options = ("--port", server_port, "--public-url", proxy.url, "--allow-actions")
+        with serving(folder, *options) as server:
+            yield Behind(folder, server, proxy, server.token)
+            assert server.stop() == 0
 
 
 @pytest.fixture
@@ -222,9 +220,9 @@ def test_a_browser_signs_in_over_tls_and_follows_events(behind, tmp_path):
 
         # The server is killed and started again: the page goes on, and is still signed in.
         wait_until(lambda: "Live" in browser.one("#live-state").text, "its first events")
-        behind.server.end(signal.SIGKILL)
+        behind.server.stop(signal.SIGKILL)
         wait_until(lambda: "Live" not in browser.one("#live-state").text, "a word of it")
-        behind.server.begin()
+        behind.server.start()
         wait_until(lambda: "Live" in browser.one("#live-state").text, "the next server")
         assert browser.all("#best tbody tr")
 
@@ -237,16 +235,20 @@ def wait_until(is_so: Callable[[], object], what: str) -> None:
 
 
 @pytest.fixture
-def tunnel(ddlplan, tmp_path) -> Iterator[tuple[Server, str]]:
+def tunnel(ddlplan, tmp_path) -> Iterator[tuple[Serving, str]]:
     """A server without token file, and its address with the port of this end of ssh -L."""
     fill(ddlplan.folder / "planner.db")
     port = free_port()
-    server = Server(ddlplan.start, ("--port", port))
-    with ssh_forward(tmp_path / "ssh", server_port=port) as local_port:
-        server.begin()
+    surroundings = ddlplan.surroundings()
+    with (
+        ssh_forward(tmp_path / "ssh", server_port=port) as local_port,
+        serving(
+            ddlplan.folder, "--port", port, has_token_file=False, environment=surroundings
+        ) as server,
+    ):
         assert server.address.startswith(f"http://127.0.0.1:{port}/?token=")
         yield server, server.address.replace(f":{port}/", f":{local_port}/")
-        assert server.end() == 0
+        assert server.stop() == 0
 
 
 def test_the_printed_address_works_at_the_other_end_of_ssh(tunnel, tmp_path):

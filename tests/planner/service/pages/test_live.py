@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,7 +17,7 @@ sys.path.append(str(Path(__file__).parents[1]))
 
 from browsers import Browser, chromium
 from imagined_lab import Lab, fill
-from served import Server
+from serving import Serving, serving
 
 from planner.plans.stored_plan import utc_now
 from planner.records.training_record import TrainingStatus
@@ -38,7 +37,7 @@ class Watched:
     """A browser that is signed in at a server."""
 
     browser: Browser
-    server: Server
+    server: Serving
     folder: Path
 
     def open(self, path: str) -> None:
@@ -71,31 +70,29 @@ class Watched:
 
 
 @pytest.fixture(scope="module")
-def watched(tmp_path_factory, command_line) -> Iterator[Watched]:
+def watched(tmp_path_factory) -> Iterator[Watched]:
     folder = tmp_path_factory.mktemp("watched")
     lab = Lab(machines=3, studies=3, trials=45, plans=6, trainings=7, jobs=12, now=utc_now())
     fill(folder / "planner.db", lab)
-    with watching(folder, command_line) as found:
+    with watching(folder) as found:
         yield found
 
 
 @contextmanager
-def watching(folder: Path, command_line: Callable[[Path], Any]) -> Iterator[Watched]:
+def watching(folder: Path) -> Iterator[Watched]:
     """Serve the database of a folder, and sign a browser in."""
-    server = Server(command_line(folder).start, ("--allow-actions",))
-    with chromium(folder) as browser:
-        server.begin()
-        try:
-            browser.open(server.address)
-            yield Watched(browser, server, folder)
-        finally:
-            server.end()
+    with (
+        chromium(folder) as browser,
+        serving(folder, "--allow-actions", has_token_file=False) as server,
+    ):
+        browser.open(server.address)
+        yield Watched(browser, server, folder)
 
 
 @pytest.mark.long
-def test_no_text_of_a_user_makes_a_page_wider_than_a_phone(hostile_db, tmp_path, command_line):
+def test_no_text_of_a_user_makes_a_page_wider_than_a_phone(hostile_db, tmp_path):
     shutil.copy(hostile_db, tmp_path / "planner.db")
-    with watching(tmp_path, command_line) as watched:
+    with watching(tmp_path) as watched:
         watched.resize(390, is_dark=True)
         for path in PAGES:
             there = path.replace("/3", "/2").replace("/7", "/4").replace("=7", "=4")
@@ -143,15 +140,15 @@ def test_a_page_shows_what_changes_and_keeps_what_a_person_does(watched):
     watched.wait_for(lambda: watched.run("return !!document.querySelector('.state.done')"), "done")
 
 
-def test_a_page_says_that_a_server_which_was_started_again_does_not_know_it(tmp_path, command_line):
-    with watching(tmp_path, command_line) as watched:
+def test_a_page_says_that_a_server_which_was_started_again_does_not_know_it(tmp_path):
+    with watching(tmp_path) as watched:
         said = "return document.getElementById('live-state').textContent"
         watched.wait_until_live()
         assert watched.run("return document.querySelector('button[data-copy]').hidden") is False
         port = watched.server.address.split("/")[2].partition(":")[2]
-        watched.server.end()
+        watched.server.stop()
         watched.server.options += ("--port", port)
-        watched.server.begin()
+        watched.server.start()
         watched.wait_for(lambda: "Signed out" in str(watched.run(said)), "why it is not live")
 
 
