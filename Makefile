@@ -17,7 +17,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 # the option shows in what make prints.
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] && echo --allow-run-as-root)
 
-# Tests that start workers run one after another. A third process uses the cores while others wait.
+# Tests of training steps run one after another. A third process uses the cores while others wait.
 AT_ONCE := --numprocesses 3
 
 .PHONY: demo test test-long test-hosts check format clean

@@ -65,10 +65,8 @@ def _has_gpu() -> bool:
     return torch.cuda.is_available()
 
 
-TRAINING = re.compile(
-    "tests/launch/(checkpoints|gradient_sync|local_group|rank|strategies|training|workers)/"
-)
-"""Folders whose tests let workers train, on all cores."""
+TRAINING = re.compile("tests/launch/(checkpoints|local_group|strategies|training)/")
+"""Folders whose tests let workers train all the time, which wait for each other by computing."""
 
 
 class OneAfterTheOther(LoadFileScheduling):

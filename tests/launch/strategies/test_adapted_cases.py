@@ -56,14 +56,22 @@ def loop_of_lightning(
     return start, module.state_dict()
 
 
+FIRST, LAST, ALL = slice(1), slice(-1, None), slice(None)
+"""Of the plans of a strategy: the last one has micro-batches."""
+
+PLANS = pytest.mark.parametrize(
+    "plans", [LAST, pytest.param(ALL, marks=pytest.mark.long)], ids=["last plan", "all plans"]
+)
+
+
 def check_plans(
-    home, file: str, case: str, judge: Callable[[State], None], epochs=1, most: int | None = None
+    home, file: str, case: str, judge: Callable[[State], None], plans: slice, epochs=1
 ) -> None:
-    """Train with the plans of a strategy, at most so many, or see it refuse to cut a step."""
+    """Train with plans of a strategy, or see it refuse to cut a step."""
     uncut = replace(home.facts, uncut_reason="a step of its own")
     is_refused = load_strategy(home.name).obstacle(uncut, home.node) is not None
     if not is_refused:
-        for plan in home.plans()[:most]:
+        for plan in home.plans()[plans]:
             plan = replace(plan, node_batch=8)
             judge(home.training.run(plan, case, file=file, epochs=epochs))
         return
@@ -75,7 +83,8 @@ def check_plans(
 
 
 @EVERY
-def test_gradients_of_a_lightning_module_equal_those_of_its_own_loop(home):
+@PLANS
+def test_gradients_of_a_lightning_module_equal_those_of_its_own_loop(plans, home):
     """Padded texts, whose tokens count, and a last batch of five."""
     start, end = loop_of_lightning("TextGradient", "TextData", 8)
     expected = {key: start[key] - end[key] for key in start}
@@ -83,7 +92,7 @@ def test_gradients_of_a_lightning_module_equal_those_of_its_own_loop(home):
     def judge(weights: State) -> None:
         assert largest_error({k: start[k] - weights[k] for k in start}, expected) < TOLERANCE
 
-    check_plans(home, LIGHTNING, "TextGradient:TextData", judge)
+    check_plans(home, LIGHTNING, "TextGradient:TextData", judge, plans)
 
 
 @EVERY
@@ -95,7 +104,7 @@ def test_weights_of_a_lightning_module_equal_those_of_its_own_loop(module, home)
     def judge(weights: State) -> None:
         assert largest_error(weights, end) < TOLERANCE
 
-    check_plans(home, LIGHTNING, f"{module}:TextData", judge, epochs=3, most=1)
+    check_plans(home, LIGHTNING, f"{module}:TextData", judge, FIRST, epochs=3)
 
 
 @EVERY
@@ -105,7 +114,7 @@ def test_a_lightning_module_with_its_own_loader_trains_as_its_own_loop(home):
     def judge(weights: State) -> None:
         assert largest_error(weights, end) < TOLERANCE
 
-    check_plans(home, LIGHTNING, "Net", judge, most=1)
+    check_plans(home, LIGHTNING, "Net", judge, FIRST)
 
 
 @cache
@@ -126,8 +135,9 @@ def loop_of_transformers(name: str, node_batch: int) -> tuple[State, State]:
 
 
 @EVERY
+@PLANS
 @pytest.mark.parametrize("name_of_model", ["gpt2", *map(long, ["bert", "t5", "classifier"])])
-def test_gradients_of_a_transformers_model_equal_those_of_its_own_loop(name_of_model, home):
+def test_gradients_of_a_transformers_model_equal_those_of_its_own_loop(name_of_model, plans, home):
     """Padded texts, of whose labels some do not count, and a last batch of five."""
     start, end = loop_of_transformers(name_of_model, 8)
     # A bias of the keys moves all scores of a query alike, which softmax takes away again: its
@@ -141,4 +151,4 @@ def test_gradients_of_a_transformers_model_equal_those_of_its_own_loop(name_of_m
         assert largest_error(gradients, {key: expected[key] for key in gradients}) < TOLERANCE
         assert len(gradients) >= len(moved) - 1  # a tied tensor is stored once
 
-    check_plans(home, TRANSFORMERS, name_of_model, judge)
+    check_plans(home, TRANSFORMERS, name_of_model, judge, plans)

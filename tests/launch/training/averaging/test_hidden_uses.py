@@ -3,68 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
 
 import hidden_cases
 import pytest
 import torch
 from hidden_cases import Around
-from jobs_of_nodes import Spec, Trained, trained_when_asked
 from late_training import LateTraining, error_of_late
 from one_process import TOLERANCE, largest_error, trained_alone
+from slow_sum_jobs import HIDDEN, IS_LATE
 from torch import nn
 from torch.nn import functional
 
 from launch.errors import UseCaseError
-from launch.plan import Plan
 from launch.reports import Warned
 
-CASES = Path(hidden_cases.__file__)
-RANK = CASES.with_name("rank_with_slow_sums.py")
-PAIR = Plan(strategy="processes", processes=2, replicas=2, node_batch=5)
-ALONE = Plan(strategy="sequential", node_batch=3)
-THREADS = Plan(strategy="threads", threads_per_process=2, replicas=2, node_batch=3)
-IS_LATE = {
-    "ViewFromInitCase": False,
-    "DetachFromInitCase": False,
-    "PicturesFromInitCase": False,
-    "DetachKeptCase": False,
-    "OwnFunctionCase": False,
-    "ScriptedCase": False,
-    "FunctionalCase": True,
-    "TiedCase": True,
-    "SpectralNormCase": True,
-    "UsedByLossCase": True,
-    "KeptByOneCase": False,
-}
-SPECS = {
-    name: Spec(name, [PAIR, THREADS if name == "DetachFromInitCase" else ALONE], file=CASES)
-    for name in IS_LATE
-} | {
-    # The parameter moves twice: into this memory format, and into shared memory.
-    "PicturesFromInitCase": Spec(
-        "PicturesFromInitCase",
-        [replace(plan, memory_format="channels_last") for plan in (PAIR, ALONE)],
-        file=CASES,
-    )
-}
 
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Trained]:
-    return trained_when_asked(SPECS, tmp_path_factory.mktemp("hidden"), RANK)
-
-
-@pytest.mark.parametrize("name", SPECS)
-def test_weights_of_several_nodes_equal_those_of_one_process(name, trained):
-    alone = trained_alone(getattr(hidden_cases, name)(), SPECS[name].global_batch)
-    assert largest_error(trained(name).weights, alone) < TOLERANCE
+@pytest.mark.parametrize("name", HIDDEN)
+def test_weights_of_several_nodes_equal_those_of_one_process(name, trained_late):
+    alone = trained_alone(getattr(hidden_cases, name)(), HIDDEN[name].global_batch)
+    assert largest_error(trained_late(name).weights, alone) < TOLERANCE
 
 
 @pytest.mark.parametrize(("name", "is_late"), IS_LATE.items())
-def test_each_node_says_why_its_updates_are_not_late(name, is_late, trained):
-    said = [report.message for report in trained(name).of(Warned)]
+def test_each_node_says_why_its_updates_are_not_late(name, is_late, trained_late):
+    said = [report.message for report in trained_late(name).of(Warned)]
     assert len(said) == (0 if is_late else 1)  # the reports are those of the first node
     assert all("not left to the next step" in message for message in said)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from imagined_lab import NOW, Lab, fill
@@ -30,11 +32,19 @@ def around(median: float, low: float, high: float) -> Interval:
     return Interval(median=median, low=low, high=high, count=9)
 
 
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory) -> Path:
+    """The database of a lab, which tests copy."""
+    db = tmp_path_factory.mktemp("advice") / "planner.db"
+    fill(db, Lab(machines=2, studies=3, trials=24, plans=3, trainings=4, jobs=10))
+    return db
+
+
 @pytest.fixture
-def change_plan(tmp_path):
+def change_plan(filled, tmp_path):
     """Store a changed copy of a lab's last plan; give its number and the pages."""
     db = tmp_path / "planner.db"
-    fill(db, Lab(machines=2, studies=3, trials=24, plans=3, trainings=4, jobs=10))
+    shutil.copy(filled, db)
     site = Site(str(db), allows_actions=True, now=lambda: NOW)
 
     def change(**changes):
