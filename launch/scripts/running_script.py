@@ -294,7 +294,7 @@ class RunningScript:
                 seen = len(self._lines)
                 why = f"{seen} lines of {count + 1} match --step-regex"
                 if self._process.exit_code == 0 and seen:
-                    raise ScriptEndedError(f"it ended, {why}", self.output_tail)
+                    raise ScriptEndedError(f"the script has ended, {why}", self.output_tail)
                 raise self._process.failure(why)
             self._poll(deadline, f"to {count + 1} lines that match --step-regex")
         ends = self._lines[: count + 1]
@@ -311,7 +311,7 @@ class RunningScript:
         left_s = deadline - time.monotonic()
         if left_s <= 0:
             raise ScriptFailedError(
-                f"not {goal} within the time limit: raise --budget",
+                f"it has not come {goal} within the time limit: raise --budget",
                 self.output_tail,
                 is_time_limit=True,
             )

@@ -168,7 +168,11 @@ class ScriptProcess:
         killed = self.exit_code == -9 and (oom_kill_count() or 0) > self._oom_kills
         cause = find_cause(tail)
         short = killed or tells_out_of_memory(cause) or "MemoryError" in tail[-400:]
-        how = "" if self.exit_code is None else f"it ended, {explain_exit(self.exit_code)}"
+        how = (
+            ""
+            if self.exit_code is None
+            else f"the script has ended, {explain_exit(self.exit_code)}"
+        )
         reason = f"{how}, {why}" if how and why else how or why
         if self.exit_code:
             reason += f": {cause}" if cause else ""

@@ -91,7 +91,7 @@ class WholeRun:
                     left_s = deadline - time.monotonic()
                     if left_s <= 0:
                         raise ScriptFailedError(
-                            "not to its end within the time limit: raise --budget",
+                            "it has not come to its end within the time limit: raise --budget",
                             process.output_tail,
                             is_time_limit=True,
                         )

@@ -11,6 +11,7 @@ from launch.plan import Plan
 from planner.plans.measured_steps import MeasuredSteps
 from planner.plans.objective import Objective
 from planner.plans.software import release_series
+from planner.scripts.naming import is_script
 from probes import codec
 from probes.codec import Count, Positive
 from probes.timing import Interval
@@ -173,10 +174,13 @@ def find_best(
     only the user changes numerics. Of those left it is the fastest that is not stale, else the
     fastest.
 
+    A script has one name before and after an edit. Only plans of the version that was tuned last
+    count.
+
     Plans whose median lies in the fastest one's interval are not shown to be slower; of these
     the latest is taken.
     """
-    latest = _latest_of_studies(plans)
+    latest = _latest_of_scripts(_latest_of_studies(plans))
     exact = [p for p in latest if p.plan.precision == "fp32"] or latest
     fresh = [p for p in exact if not stale_reasons(p, fingerprint=fingerprint, software=software)]
     candidates = fresh or exact
@@ -193,3 +197,13 @@ def _latest_of_studies(plans: Sequence[StoredPlan]) -> list[StoredPlan]:
     ordered = sorted(plans, key=lambda p: p.id or 0)
     latest = {p.study_id: p for p in ordered if p.study_id is not None}
     return [p for p in ordered if p.study_id is None or latest[p.study_id] is p]
+
+
+def _latest_of_scripts(plans: Sequence[StoredPlan]) -> list[StoredPlan]:
+    """Leave out plans of a script's earlier versions; those of an unknown one stay."""
+    known = {p.use_case: p.use_case_digest for p in plans if p.use_case_digest is not None}
+    return [
+        p
+        for p in plans
+        if not is_script(p.use_case) or p.use_case_digest in (None, known.get(p.use_case))
+    ]

@@ -160,7 +160,7 @@ def flatten(values: Mapping[str, Any]) -> dict[str, Any]:
 def _row(stored: StoredPlan, reasons: Sequence[str]) -> dict[str, str]:
     return {
         "id": str(stored.id),
-        "use_case": stored.use_case,
+        "use_case": describe_trained(stored.use_case),
         "data": "generated" if stored.is_generated else "",
         "node": stored.node,
         "strategy": stored.plan.strategy,

@@ -15,7 +15,7 @@ from planner.records.usage_record import HostUsage, UsageCurve
 from planner.report.plan_line import describe_plan
 from planner.report.plans import GENERATED
 from planner.report.table import Column, Row, Terminal, render_csv, render_facts, render_table
-from planner.scripts.naming import PREFIX, is_script
+from planner.scripts.naming import describe_trained, is_script
 
 _STYLES = {
     TrainingStatus.DONE: "green",
@@ -133,7 +133,7 @@ def _script_facts(record: TrainingRecord) -> list[tuple[str, str]]:
     speed = f"{measured} samples/s, expected {_number(expected)}"
     return [
         ("training", str(record.id)),
-        ("script", record.use_case.removeprefix(PREFIX)),
+        ("script", describe_trained(record.use_case)),
         ("state", f"{record.state}: {record.error}" if record.error else str(record.state)),
         ("started", f"{record.started_at:%Y-%m-%d %H:%M:%S} UTC on {record.machine}"),
         ("time", _duration(record)),
@@ -165,7 +165,7 @@ def _run_row(record: TrainingRecord) -> Row:
     last, of_script = _last_trained(record.epochs_done), is_script(record.use_case)
     return {
         "id": str(record.id),
-        "use_case": record.use_case,
+        "use_case": describe_trained(record.use_case),
         "data": "generated" if record.is_generated else "",
         "state": str(record.state),
         "epochs": "" if of_script else _epochs(record),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import shlex
 import signal
 import sys
 import threading
@@ -19,6 +18,7 @@ from planner.errors import CancelledError
 from planner.exit_codes import BUG, classify_error
 from planner.plans.stored_plan import utc_now
 from planner.records.job_record import JobKind, JobRecord, JobState
+from planner.scripts.naming import command_line
 from planner.store import Store
 from planner.supervision.submission import user_name
 from planner.supervision.supervisor import JOB_VARIABLE
@@ -204,5 +204,5 @@ def _command_line(kind: JobKind) -> str:
     """Give the command as it was typed; of another program only what it does."""
     program = os.path.basename(sys.argv[0])  # noqa: PTH119 - no path is needed
     if program in ("ddlplan", "__main__.py"):
-        return shlex.join(["ddlplan", *sys.argv[1:]])[:1000]
+        return command_line(["ddlplan", *sys.argv[1:]])[:1000]
     return f"{kind} by {program or 'a program'}"

@@ -123,7 +123,7 @@ def test_killed_supervisor_is_one_line_and_leaves_nothing(
         ]
         assert len(below(temporary)) >= 3
         os.kill(supervisor, signal.SIGKILL)
-        with pytest.raises(ScriptFailedError, match="it ended, killed by signal 9"):
+        with pytest.raises(ScriptFailedError, match="the script has ended, killed by signal 9"):
             script.make_steps(4, time_limit_s=30.0)
     assert below(temporary) == set()
     assert list(temporary.iterdir()) == []
