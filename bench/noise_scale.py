@@ -2,28 +2,27 @@
 
 Brute force is the gradient of thousands of single samples at the weights that a training has
 reached. The training itself has compared parts of its batches meanwhile: in one process, in unequal
-shares of one batch, and launched with two workers, threads or micro-batches. The cost is that of
-measuring every step, in turns with a training that measures none, divided by how many steps lie
-between two measurements of a launch.
+shares of one batch, and launched with two workers, threads or micro-batches. The cost is
+by how much a measured step of a launch and the step after it are longer than those around them:
+two starts of one training differ by up to 8 %, which is more than what is looked for.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import tempfile
+import time
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 import torch
 from _block import BenchError, Output, Required, Result, make_parser, positive, run_bench
-from _trainings import JobTraining
-from _turns import Turn, take_turns
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -42,9 +41,10 @@ from launch.workers.fork_server import ForkServer
 from launch.workers.group import ReportReceived, WorkerGroup, explain_failure
 from launch.workers.task import Purpose, Task, make_worker_tasks
 from launch.workload import Workload
+from planner.trials.comparison import ratio_interval
 from probes import codec
 from probes.cpu import read_cpu
-from probes.timing import Interval, paired_ratio
+from probes.timing import Interval
 
 BENCH = Path(__file__).parent
 ALEXNET = f"{BENCH / '_alexnet_in_memory.py'}:AlexNetInMemory"
@@ -55,6 +55,10 @@ _LIMIT_S = 600.0
 _ENDLESS = 1_000_000
 _EVERY_STEP = 1.0
 _SEED = 1
+_NEIGHBOURS = 4
+"""Steps on either side with which a measured one is compared."""
+_SAME_START = 10**6
+"""What another start would change is no part of what measuring costs."""
 _STILL_STEPS = 1000
 """With the same weights, for a comparison at one point of a training: it moves on meanwhile."""
 
@@ -67,8 +71,7 @@ def main() -> int:
     parser.add_argument(
         "--steps", type=positive, nargs="*", default=[50, 200, 800], help="before each (50 ...)"
     )
-    parser.add_argument("--rounds", type=positive, default=60, help="of turns (60)")
-    parser.add_argument("--seconds", type=float, default=1.0, help="that a turn takes (1)")
+    parser.add_argument("--seconds", type=float, default=60.0, help="of a launch for its cost (60)")
     parser.add_argument("--only", choices=("accuracy", "cost"), help="only a part")
     arguments = parser.parse_args()
     os.environ["PYTHONPATH"] = str(BENCH)
@@ -233,7 +236,7 @@ def _drawn(samples: int, batch: int) -> Iterator[Sequence[int]]:
 
 
 def _costs(arguments: Namespace) -> Iterator[Result]:
-    """Hold trainings that measure no step, every step, and as launches do, against each other."""
+    """Say what measuring costs launches: of two processes, and of micro-batches."""
     batch = 2 * resolve(arguments.use_case).load().default_batch
     cores = read_cpu().usable_cores
     pair = Plan(strategy="processes", processes=cores, replicas=cores, node_batch=batch)
@@ -244,64 +247,42 @@ def _costs(arguments: Namespace) -> Iterator[Result]:
         (f"{arguments.use_case}, micro-batches", arguments.use_case, parts),
         ("AlexNet, processes", ALEXNET, alexnet),
     ):
-        yield from _cost(name, use_case, plan, arguments)
+        yield from _cost(name, use_case, plan, arguments.seconds)
 
 
-def _cost(name: str, use_case: str, plan: Plan, arguments: Namespace) -> Iterator[Result]:
-    limits = (None, _EVERY_STEP, COST_LIMIT)
-    with ExitStack() as stack:
-        trainings = [stack.enter_context(_turn(use_case, plan, limit)) for limit in limits]
-        turns = [turn for turn, _ in trainings]
-        found = list(take_turns(turns, rounds=arguments.rounds, seconds=arguments.seconds))
-        usual = trainings[-1][1]
-        between = usual.steps / max(1, usual.measurements)
-    none, every, some = ([times[0] for times in each] for each in zip(*found, strict=True))
-    whole = paired_ratio(list(zip(every, none, strict=True)))
-    yield Result(figure=f"{name}: step without measuring", value=1e3 * median(none), unit="ms")
-    yield Result(figure=f"{name}: time of a step, all measured / none", value=whole)
+def _cost(name: str, use_case: str, plan: Plan, seconds: float) -> Iterator[Result]:
+    """Hold steps that are measured, and those after them, against their neighbours."""
+    times_s, told = _train_for(use_case, plan, seconds)
+    measured = set(told) | {number - 1 for number in told}
+    logs = []
+    for number in told:
+        near = range(number - _NEIGHBOURS - 1, number + _NEIGHBOURS + 1)
+        usual = [times_s[n] for n in near if n not in measured and 0 < n < len(times_s)]
+        if len(usual) >= _NEIGHBOURS:
+            logs.append(math.log((times_s[number - 1] + times_s[number]) / (2 * fmean(usual))))
+    longer = ratio_interval(logs, starts=_SAME_START)
+    if longer is None:
+        raise BenchError(f"{len(told)} measurements in {seconds:g} s: raise --seconds")
+    between = len(times_s) / len(told)
+    yield Result(figure=f"{name}: a step", value=1e3 * median(times_s), unit="ms")
+    yield Result(figure=f"{name}: a measured step and the next / two others", value=longer)
     yield Result(figure=f"{name}: steps for each measurement", value=between)
     yield Result(
         figure=f"{name}: cost of measuring, of a step",
         value=Interval(
-            median=(whole.median - 1) / between,
-            low=(whole.low - 1) / between,
-            high=(whole.high - 1) / between,
-            count=whole.count,
+            median=2 * (longer.median - 1) / between,
+            low=2 * (longer.low - 1) / between,
+            high=2 * (longer.high - 1) / between,
+            count=longer.count,
         ),
         required=COST,
     )
-    yield Result(
-        figure=f"{name}: time of a step, as launched / none",
-        value=paired_ratio(list(zip(some, none, strict=True))),
-    )
 
 
-class _CountedTraining(JobTraining):
-    """A job that counts its measured steps."""
-
-    def __init__(self, job: MpiJob, document: Path, log: Path) -> None:
-        super().__init__(job, document, log)
-        self.steps = 0
-        self.measurements = 0
-
-    def next_step_s(self, timeout_s: float) -> float | None:
-        if self._job.is_over:
-            raise BenchError(self._log.read_text()[-2000:])
-        report = self._job.next_report(timeout_s)
-        if isinstance(report, JobFailed):
-            raise BenchError(f"{report.message}\n{report.log_tail}")
-        if not isinstance(report, StepDone):
-            return None
-        self.steps += 1
-        self.measurements += report.noise is not None
-        return report.time_s
-
-
-@contextmanager
-def _turn(
-    use_case: str, plan: Plan, cost_limit: float | None
-) -> Iterator[tuple[Turn, _CountedTraining]]:
-    """Start a training without end."""
+def _train_for(use_case: str, plan: Plan, seconds: float) -> tuple[list[float], list[int]]:
+    """Launch a training for a while; give the times of its steps, and which end a measurement."""
+    times_s: list[float] = []
+    told: list[int] = []
     with tempfile.TemporaryDirectory(prefix="ddlplan-bench-") as name:
         folder = Path(name)
         (folder / "samples").write_text(str(_ENDLESS * plan.node_batch))
@@ -310,8 +291,6 @@ def _turn(
             nodes=(NodeJob(host="localhost", plan=plan),),
             run_directory=name,
             epochs=_ENDLESS,
-            hang_timeout_s=_LIMIT_S,  # it stands still when it is not its turn
-            noise_cost_limit=cost_limit,
         )
         document, log = folder / "job.json", folder / "mpirun.log"
         document.write_bytes(codec.encode(job))
@@ -320,12 +299,19 @@ def _turn(
         hosts = (Host(name="localhost", line=1),)
         command = mpi_command(hosts, program, settings, os.environ, starts_here=True)
         with MpiJob(command, log) as running:
-            training = _CountedTraining(running, document, log)
-            turn = Turn([training], warm_up=20)
-            try:
-                yield turn, training
-            finally:
-                turn.close()
+            end = math.inf
+            while time.monotonic() < end:
+                if running.is_over:
+                    raise BenchError(log.read_text()[-2000:])
+                report = running.next_report(_LIMIT_S)
+                if isinstance(report, JobFailed):
+                    raise BenchError(f"{report.message}\n{report.log_tail}")
+                if isinstance(report, StepDone):
+                    end = min(end, time.monotonic() + seconds)
+                    if report.noise is not None:
+                        told.append(len(times_s))
+                    times_s.append(report.time_s)
+    return times_s, told
 
 
 if __name__ == "__main__":

@@ -137,3 +137,13 @@ def test_plans_are_ranked_by_turns_side_by_side_whenever_they_were_stored(findin
     findings.add(timed(late, Role.SEARCH, late_s, drift=1.3))
     findings.add(timed(DEFAULTS, Role.DEFAULTS, slowness))
     assert [one.plan for one in findings.best_candidates(3)] == [late, DEFAULTS, early]
+
+
+def test_no_rate_is_claimed_that_no_turn_has_shown(findings, tmp_path):
+    """Others slow the defaults tenfold in most rounds, and the plan beside them not at all."""
+    findings.add(timed(DEFAULTS, Role.DEFAULTS, {1: 1.0, 2: 1.0, 3: 1.0, 4: 10, 5: 10, 6: 10}))
+    findings.add(timed(OTHER, Role.FINAL, {4: 0.80, 5: 0.81, 6: 0.79}))
+    with Store.open(str(tmp_path / "planner.db")) as store:
+        stored = conclude(findings, store).plan
+    assert stored.plan == OTHER
+    assert stored.throughput_samples_per_s.median == pytest.approx(32 / 0.80)
