@@ -24,7 +24,7 @@ raise_at_import = 1 / len(__import__("os").environ.get("DDLPLAN_NO_ERROR", ""))
 CASES = [
     ("tune --use-case simplebg", 2, "did you mean simplebig?"),
     ("tune --use-case nowhere.py:Case", 2, "nowhere.py"),
-    ("tune --use-case case.py", 2, "case.py:MyCase"),
+    ("tune --use-case case.py", 2, "case.py:Good"),
     ("tune --use-case case.py:Godo", 2, "did you mean Good?"),
     ("tune --use-case syntax.py:Case", 2, "line 1"),
     ("tune --use-case no_such_package:Case", 2, "no_such_package"),
