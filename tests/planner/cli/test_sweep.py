@@ -22,6 +22,8 @@ def wait_for_a_point(ddlplan) -> None:
                 0
             ]
             and ddlplan.query("SELECT count(*) FROM sweep_points")[0][0]
+            # The command's own row is written by a thread, which may have come before the database.
+            and ddlplan.query("SELECT count(*) FROM jobs")[0][0]
         ),
         "no point is stored",
     )
