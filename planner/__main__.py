@@ -39,7 +39,6 @@ def run(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         return _report_signal(signal.SIGINT)
     except _Terminated as ended:
-        signal.setitimer(signal.ITIMER_REAL, 0)
         return _report_signal(ended.number)
     except CancelledError as ended:
         return _report_signal(ended.signal)
@@ -52,6 +51,8 @@ def run(arguments: list[str]) -> int:
         return _exit_on_broken_pipe()
     except Exception as error:  # noqa: BLE001 - what no one expected is a bug of ours
         return _report_error(error)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)  # nothing is to be raised again: this is the end
     return status
 
 

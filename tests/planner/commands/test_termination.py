@@ -9,8 +9,9 @@ import sys
 import pytest
 
 PROGRAM = """
-import ctypes, os, signal, sys, time
+import atexit, ctypes, os, signal, sys, time
 import planner.__main__ as program
+from planner.errors import CancelledError
 
 def get_signal():
     os.kill(os.getpid(), signal.SIGTERM)
@@ -51,6 +52,14 @@ try:
         print("all is ended", flush=True)
 """
 
+OTHER_EXCEPTION = """
+try:
+        get_signal()
+    except BaseException as ended:
+        atexit.register(lambda: (time.sleep(1.2), print("at exit", flush=True)))
+        raise CancelledError(signal.SIGTERM) from ended
+"""
+
 
 def run_program(how: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -73,5 +82,12 @@ def test_a_signal_whose_exception_is_dropped_is_not_lost(how):
 def test_a_signal_does_not_disturb_what_is_ended_because_of_it():
     ended = run_program(END.strip())
     assert ended.stdout == "all is ended\n"
+    assert ended.returncode == 128 + signal.SIGTERM
+    assert ended.stderr == "ended by SIGTERM\n"
+
+
+def test_a_signal_that_has_ended_the_command_is_not_raised_while_the_program_leaves():
+    ended = run_program(OTHER_EXCEPTION.strip())
+    assert ended.stdout == "at exit\n"
     assert ended.returncode == 128 + signal.SIGTERM
     assert ended.stderr == "ended by SIGTERM\n"
