@@ -8,11 +8,12 @@ from datetime import timedelta
 import pytest
 from sample_plan import NOON
 from store_cases import STUDY
+from worth_cases import NODE as HARDWARE
 
 from planner.cluster.links import HostAllReduce, HostLink, MeasuredLinks
 from planner.store import Store
 from planner.store.rows import links_columns, links_from_row
-from probes.hardware import CoreLimit, Cpu, DataSpeed, Hardware, Memory
+from probes.hardware import DataSpeed
 
 LINKS = MeasuredLinks(
     hosts=("n1", "n2", "n3"),
@@ -28,17 +29,6 @@ LINKS = MeasuredLinks(
             beside_s=2.4,
         ),
     ),
-)
-HARDWARE = Hardware(
-    node="vm",
-    cpu=Cpu(
-        architecture="x86_64",
-        logical_cores=2,
-        usable_cores=2,
-        core_ids=(0, 1),
-        limits=(CoreLimit(source="affinity", cores=2),),
-    ),
-    memory=Memory(total_bytes=2**34, usable_bytes=2**34),
 )
 
 
