@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 
 from launch.plan import Plan
 from planner.trials.comparison import PairNoise, are_equal, compare_results, pair_logs
+from planner.trials.drift import fit_log_times
 from planner.trials.result import Outcome, Role, TrialResult
 from probes.timing import Interval, Measurement
 
@@ -87,7 +88,8 @@ def choose(candidates: Sequence[Candidate]) -> Candidate:
 
     Intervals that overlap make no tie: where two plans are not shown to be within 1 % of each
     other, by turns side by side, the faster one is chosen. Only what rounds must be shown to be
-    faster. Where plans were raced again in a final, the best is one of them.
+    faster. Where plans were raced again in a final, the best is one of them, and turns of the final
+    alone rank them: those of the search, in which each was picked for being fast, flatter.
     """
     again = [c for c in candidates if c.role.was_started_afresh]
     beside = [
@@ -95,9 +97,9 @@ def choose(candidates: Sequence[Candidate]) -> Candidate:
     ]
     finalists = again + beside if again else list(candidates)
     exact = [c for c in finalists if c.plan.precision == "fp32"]
-    noise, fastest = PairNoise.of_results(candidates), _rank(finalists)[0]
+    noise, fastest = PairNoise.of_results(candidates), _rank_side_by_side(finalists)[0]
     if exact and fastest.plan.precision != "fp32":
-        fastest_exact = _rank(exact)[0]
+        fastest_exact = _rank_side_by_side(exact)[0]
         if not _is_faster(fastest, fastest_exact, noise):
             finalists, fastest = exact, fastest_exact
     equal = [c for c in finalists if c is fastest or _is_equal(c, fastest, noise)]
@@ -106,12 +108,25 @@ def choose(candidates: Sequence[Candidate]) -> Candidate:
 
 def find_runner_up(candidates: Sequence[Candidate], best: Candidate) -> Candidate | None:
     """Give the fastest of the others that was raced against the best."""
-    others = [c for c in _rank(candidates) if c.plan != best.plan and pair_logs(best, c)]
-    return others[0] if others else None
+    others = [c for c in candidates if c.plan != best.plan and pair_logs(best, c)]
+    return _rank_side_by_side(others)[0] if others else None
 
 
 def _rank(candidates: Sequence[Candidate]) -> list[Candidate]:
     return sorted(candidates, key=lambda c: -c.amortized_throughput.median)
+
+
+def _rank_side_by_side(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Order candidates by the rounds that they ran in together, compile time included."""
+    log_times = fit_log_times(candidates)
+
+    def time_s(one: Candidate) -> float:
+        amortized_s = 1 / one.amortized_throughput.median
+        if (log := log_times.get(repr(one.plan))) is None:
+            return amortized_s
+        return math.exp(log) + amortized_s - 1 / one.throughput.median
+
+    return sorted(candidates, key=time_s)
 
 
 def _is_faster(candidate: Candidate, other: Candidate, noise: PairNoise) -> bool:

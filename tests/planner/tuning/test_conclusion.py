@@ -147,3 +147,17 @@ def test_no_rate_is_claimed_that_no_turn_has_shown(findings, tmp_path):
         stored = conclude(findings, store).plan
     assert stored.plan == OTHER
     assert stored.throughput_samples_per_s.median == pytest.approx(32 / 0.80)
+
+
+def test_turns_of_the_search_do_not_decide_between_finalists(findings, tmp_path):
+    """A plan that the search had flattered is slower in the final, turn by turn."""
+    flattered, other = replace(OTHER, node_batch=64), replace(OTHER, node_batch=16)
+    findings.add(timed(DEFAULTS, Role.DEFAULTS, dict.fromkeys(range(1, 5), 1.0)))
+    findings.add(timed(flattered, Role.SEARCH, dict.fromkeys(range(1, 5), 0.9)))
+    findings.add(timed(other, Role.SEARCH, dict.fromkeys(range(1, 5), 0.25)))
+    finals_s = {number: 1 + 0.01 * (number % 2) for number in range(10, 16)}
+    findings.add(timed(flattered, Role.FINAL, finals_s))
+    findings.add(timed(other, Role.FINAL, {n: 0.24 * s for n, s in finals_s.items()}))
+    findings.add(timed(DEFAULTS, Role.DEFAULTS, dict.fromkeys(finals_s, 1.0)))
+    with Store.open(str(tmp_path / "planner.db")) as store:
+        assert conclude(findings, store).plan.plan == other
