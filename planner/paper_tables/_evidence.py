@@ -16,7 +16,7 @@ from planner.records.training_record import TrainingRecord
 from planner.records.usage_record import HostUsage
 from planner.sweeps.sweep_record import StoredSweep
 from planner.trainings.rates import training_rate
-from planner.trials.comparison import pair_logs, ratio_interval
+from planner.trials.comparison import PairNoise, pair_logs, ratio_interval
 from planner.trials.result import Role, TrialResult
 from planner.tuning.study import StoredTrial
 from planner.worth.evidence import ratio_of_rates
@@ -105,8 +105,11 @@ class StudyEvidence:
         ]
         same = [t.result for t in self.trials if t.result.plan == result.plan]
         logs = [pair_logs(one, other) for one in known for other in same]
+        beside = [t.result for t in self.trials if any(pair_logs(one, t.result) for one in known)]
         paired = ratio_interval(
-            [log for found in logs for log in found], starts=max(1, sum(map(bool, logs)))
+            [log for found in logs for log in found],
+            starts=max(1, sum(map(bool, logs))),
+            noise=PairNoise.of_results(beside),
         )
         if paired is not None:
             return paired

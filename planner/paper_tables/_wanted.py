@@ -61,6 +61,9 @@ class WantedTraining:
     trial: TrialResult | None
     """That measured the plan; ``None`` until it is there."""
 
+    after: str
+    """Key of the trials that give it."""
+
     epochs: int = 1
 
     samples: int | None = None

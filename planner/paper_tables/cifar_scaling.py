@@ -24,7 +24,13 @@ from planner.paper_tables._values import (
     TableColumn,
     percent_interval,
 )
-from planner.paper_tables._wanted import Wanted, WantedTraining, WantedTrial, training_key
+from planner.paper_tables._wanted import (
+    Wanted,
+    WantedTraining,
+    WantedTrial,
+    training_key,
+    trial_key,
+)
 from planner.sweeps.findings import share_interval
 from planner.trainings.rates import median_rate, ratio_of_trainings
 from probes.hardware import Hardware
@@ -159,7 +165,8 @@ class CifarScaling(Paper):
         ):
             workers = None if trial is None else max(trial.plan.processes, trial.plan.replicas)
             if workers not in mine:
-                found.append(WantedTraining(use_case=_CASE, name=name, trial=trial))
+                after = trial_key(_CASE, "processes")
+                found.append(WantedTraining(use_case=_CASE, name=name, trial=trial, after=after))
         return found
 
 

@@ -374,12 +374,20 @@ def _wanted(held: StoredEvidence, case: str, node: Hardware, weight: float) -> I
     least_s = None if study is None else study.least_budget_s
     for name in untried:
         yield WantedTrial(use_case=case, strategy=name, least_s=least_s, weight=weight)
-    if study is None or not study.has_plan:
-        half_s = None if least_s is None else 0.5 * least_s  # most of it was timed before
-        yield WantedPlan(use_case=case, least_s=half_s, weight=0.5 * weight)
+    is_compared = study is not None and study.baseline is not None
+    if study is None or not study.has_plan or not is_compared:
+        if least_s is not None and is_compared:
+            least_s *= 0.5  # most of it was timed before
+        yield WantedPlan(use_case=case, least_s=least_s, weight=0.5 * weight)
     for name, trial in trials.items():
         if name not in trained:
-            yield WantedTraining(use_case=case, name=name, trial=trial, weight=0.5 * weight)
+            yield WantedTraining(
+                use_case=case,
+                name=name,
+                trial=trial,
+                after=trial_key(case, name),
+                weight=0.5 * weight,
+            )
 
 
 def _trial_of(study: StudyEvidence | None, strategy: str) -> TrialResult | None:

@@ -30,8 +30,9 @@ _MARGIN, _RESERVE_MARGIN = 1.1, 1.2
 
 _MOST_FINAL_ROUNDS = 20
 
-_LEAST_FINAL_SHARE, _FINAL_SHARE = 0.2, 0.4
-"""Part of the budget for the final, at least and at most."""
+_LEAST_FINAL_SHARE, _FINAL_SHARE, _FINAL_SHARE_WITH_BASELINE = 0.2, 0.4, 0.6
+"""Part of the budget for the final: at least, at most, and at most where the run on one core,
+whose steps may be the longest of all, must be in it."""
 
 _RARE_ROUNDS = 3
 """Turns of plans that are timed for comparison alone, at the first start."""
@@ -83,11 +84,13 @@ class Final:
             plans: The finalists, the best one first; none: no final.
             is_needed: Whether it is held however little time is left.
         """
-        if all(plan == self._findings.defaults_plan for plan in plans):
+        has_others = any(plan != self._findings.defaults_plan for plan in plans)
+        if not has_others and not (plans and self._request.with_baseline):
             return
         defaults, rare = self._findings.defaults_plan, self._rare_plans(plans[0])
         least = 1 if plans[0].precision == "fp32" else min(2, len(plans))
-        for starts, compared, count in _finals(range(len(plans), least - 1, -1), rare):
+        needed = 1 if self._request.with_baseline else 0
+        for starts, compared, count in _finals(range(len(plans), least - 1, -1), rare, needed):
             raced = [plan for plan in plans[:count] if plan != defaults] + [defaults]
             needed_s = starts * self._least_time_s(raced)
             needed_s += self._least_time_s([plan for plan, _ in compared])
@@ -151,7 +154,9 @@ class Final:
         """
         findings = self._findings
         own_batch = findings.subject.at_own_batch(best)
-        compared = ((own_batch, Role.OWN_BATCH), (findings.baseline_plan, Role.BASELINE))
+        compared = [(own_batch, Role.OWN_BATCH), (findings.baseline_plan, Role.BASELINE)]
+        if self._request.with_baseline:
+            compared.reverse()  # the last ones are left out first
         wanted = [(plan, role) for plan, role in compared if plan is not None]
         shares = findings.subject.shares(best, findings.current_results())
         wanted += [(plan, Role.SHARE) for plan in shares]
@@ -160,7 +165,8 @@ class Final:
         for plan, role in wanted:
             is_new = plan not in (best, findings.defaults_plan) and repr(plan) not in found
             part = _LARGEST_SHARE_PART if role is Role.SHARE else 1.0
-            if is_new and self._least_time_s([plan]) <= part * limit_s:
+            is_needed = role is Role.BASELINE and self._request.with_baseline
+            if is_new and (is_needed or self._least_time_s([plan]) <= part * limit_s):
                 found[repr(plan)] = (plan, role)
         return list(found.values())
 
@@ -171,7 +177,9 @@ class Final:
         raced_s = self._least_time_s([*plans, self._findings.defaults_plan])
         budget_s = self._request.budget_s
         needed_s = _RESERVE_MARGIN * (_STARTS * raced_s + self._least_time_s(rare))
-        return min(max(needed_s, _LEAST_FINAL_SHARE * budget_s), _FINAL_SHARE * budget_s)
+        is_long = self._request.with_baseline
+        most = _FINAL_SHARE_WITH_BASELINE if is_long else _FINAL_SHARE
+        return min(max(needed_s, _LEAST_FINAL_SHARE * budget_s), most * budget_s)
 
 
 def _are_settled(entrants: Sequence[Entrant]) -> bool:
@@ -182,10 +190,15 @@ def _are_settled(entrants: Sequence[Entrant]) -> bool:
 
 
 def _finals(
-    finalists: Sequence[int], rare: Sequence[tuple[Plan, Role]]
+    finalists: Sequence[int], rare: Sequence[tuple[Plan, Role]], needed: int
 ) -> Iterator[tuple[int, Sequence[tuple[Plan, Role]], int]]:
-    """Give starts, plans to compare with and number of finalists, the most telling first."""
-    for starts in range(_STARTS, 0, -1):
-        for compared in range(len(rare), -1, -1):
-            for count in finalists:
-                yield starts, rare[:compared], count
+    """Give starts, plans to compare with and number of finalists, the most telling first.
+
+    The first ``needed`` of the plans to compare with are left out last of all.
+    """
+    needed = min(needed, len(rare))
+    for numbers in (range(len(rare), needed - 1, -1), range(needed - 1, -1, -1)):
+        for starts in range(_STARTS, 0, -1):
+            for compared in numbers:
+                for count in finalists:
+                    yield starts, rare[:compared], count

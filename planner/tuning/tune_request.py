@@ -48,6 +48,8 @@ class TuneRequest:
     """Decode the files in every epoch, and put no decoded pictures into the cache."""
     strategies: tuple[str, ...] | None = None
     """Try only these; ``None``: all."""
+    with_baseline: bool = False
+    """Whether the final has the run on one core, or on one GPU, whatever time it takes."""
     fresh: bool = False
     """Begin a new study, without the trials of earlier searches."""
     verbose: bool = False

@@ -25,7 +25,6 @@ from planner.paper_tables._wanted import (
     WantedSweep,
     WantedTraining,
     WantedTrial,
-    trial_key,
 )
 from planner.plans.software import current_software
 from planner.plans.stored_plan import StoredPlan, utc_now
@@ -208,6 +207,7 @@ class _Measuring:
             budget_s=max(_LEAST_S, share_s - _STARTING_S),
             strategies=strategies,
             trials=0 if strategies is None else None,
+            with_baseline=strategies is None,  # all speedups of the papers are over it
         )
         with self._limited(_OVERTIME * share_s + _OVERTIME_S, key) as cancellation:
             result = tune(
@@ -354,7 +354,7 @@ def _weights(open_ones: Sequence[Wanted]) -> Iterator[float]:
     trials = {one.key for one in open_ones if isinstance(one, WantedTrial)}
     for one in open_ones:
         match one:
-            case WantedTraining(trial=None) if trial_key(one.use_case, one.name) not in trials:
+            case WantedTraining(trial=None, after=after) if after not in trials:
                 continue
         yield one.weight
 

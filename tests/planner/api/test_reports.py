@@ -15,7 +15,7 @@ from planner.cancellation import Cancellation
 from planner.errors import CancelledError
 from planner.paper_tables._base import Paper
 from planner.paper_tables._collecting import collect
-from planner.paper_tables._wanted import WantedPlan, WantedTraining, WantedTrial
+from planner.paper_tables._wanted import WantedPlan, WantedTraining, WantedTrial, trial_key
 from planner.records.training_record import TrainingStatus
 
 CASES = Path(__file__).parents[1] / "steady_cases.py"
@@ -48,7 +48,10 @@ class OneStrategy(Paper):
         if study is None or not study.has_plan:
             yield WantedPlan(use_case=case, least_s=1.0, weight=0.05)
         if not held.trained(case):
-            yield WantedTraining(use_case=case, name="threads", trial=trial, epochs=self.epochs)
+            after = trial_key(case, "threads")
+            yield WantedTraining(
+                use_case=case, name="threads", trial=trial, after=after, epochs=self.epochs
+            )
 
 
 @pytest.fixture

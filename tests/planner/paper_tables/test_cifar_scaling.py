@@ -75,10 +75,11 @@ def test_a_training_that_was_ended_early_still_shows_its_throughput():
     assert times.notes
 
 
-def test_both_numbers_of_workers_are_wanted():
-    names = [one.key for one in PAPER.wanted(StoredEvidence(), NODE)]
-    assert names == [
-        "trial cifar_resnet44 processes",
+def test_both_numbers_of_workers_are_wanted_after_the_trials_that_give_their_plans():
+    trial, *trainings = PAPER.wanted(StoredEvidence(), NODE)
+    assert trial.key == "trial cifar_resnet44 processes"
+    assert [one.key for one in trainings] == [
         "training cifar_resnet44 one worker",
         "training cifar_resnet44 several workers",
     ]
+    assert {one.after for one in trainings} == {trial.key}

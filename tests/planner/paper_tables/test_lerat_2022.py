@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import paper_cases
@@ -116,6 +117,14 @@ def test_the_best_plan_is_wanted_after_the_strategies_until_one_is_stored():
     assert wanted[:2] == ["trial simplebig pipeline", "plan simplebig"]
 
 
+def test_the_run_on_one_core_is_wanted_until_it_is_held():
+    """All speedups of the paper are over it."""
+    trials = [one for one in worth_cases.TRIALS if one.result.role is not Role.BASELINE]
+    held = StoredEvidence(studies={"simplebig": [paper_cases.study(trials=trials)]})
+    wanted = [one.key for one in PAPER.wanted(held, NODE)]
+    assert "plan simplebig" in wanted
+
+
 def test_nothing_is_wanted_again_once_it_is_held():
     pipeline = replace(worth_cases.BEST, strategy="pipeline", options={})
     trials = [*worth_cases.TRIALS, worth_cases.trial(30, pipeline, 10.0)]
@@ -129,12 +138,32 @@ def test_nothing_is_wanted_again_once_it_is_held():
     assert list(PAPER.wanted(held, NODE)) == []
 
 
-def test_speedup_takes_every_round_in_which_a_search_timed_both():
-    def raced(number, plan, step_s, rounds, role):
-        trial = worth_cases.trial(number, plan, 10.0, role)
-        times = Measurement(samples_s=tuple(step_s for _ in rounds), rounds=rounds)
-        return replace(trial, result=replace(trial.result, measurement=times))
+def raced(number, plan, step_s, rounds, role, *, noise=0.0):
+    """A trial whose turns were in these rounds."""
+    trial = worth_cases.trial(number, plan, 10.0, role)
+    times_s = tuple(step_s * (1 + noise * math.sin(7 * number + 3 * n)) for n in rounds)
+    times = Measurement(samples_s=times_s, rounds=rounds)
+    return replace(trial, result=replace(trial.result, measurement=times))
 
+
+def test_speedup_of_two_rounds_takes_the_noise_of_all_plans_beside_it():
+    """Two rounds showed "1.47 times (0.23 to 9.7)"."""
+    rounds = tuple(range(1, 15))
+    trials = [
+        raced(0, worth_cases.ONE_CORE, 2.0, (1, 2), Role.BASELINE, noise=0.05),
+        raced(1, worth_cases.ALL_CORES, 1.0, (1, 2), Role.SEARCH, noise=0.05),
+        raced(2, worth_cases.BEST, 1.0, rounds, Role.FINAL, noise=0.02),
+        raced(
+            3, replace(worth_cases.BEST, allocator="retain"), 1.0, rounds, Role.FINAL, noise=0.02
+        ),
+    ]
+    study = paper_cases.study(trials=trials)
+    speedup = study.speedup(study.fastest("threads"))
+    assert speedup.low > 1.5
+    assert speedup.high < 2.7
+
+
+def test_speedup_takes_every_round_in_which_a_search_timed_both():
     trials = [
         raced(0, worth_cases.ONE_CORE, 2.0, (1, 2, 3), Role.BASELINE),
         raced(1, worth_cases.ALL_CORES, 1.0, (1, 2, 3), Role.SEARCH),
@@ -144,4 +173,4 @@ def test_speedup_takes_every_round_in_which_a_search_timed_both():
     study = paper_cases.study(trials=trials)
     speedup = study.speedup(study.fastest("threads"))
     assert (speedup.median, speedup.count) == (pytest.approx(2.0), 5)
-    assert speedup.high < 2.1
+    assert speedup.high < 2.2

@@ -286,6 +286,25 @@ def test_short_search_leaves_smaller_batches_out(store, recorded):
     assert recorded.now_s <= 61
 
 
+@pytest.mark.parametrize("best_factor", [1.0, 0.7])
+@pytest.mark.parametrize("with_baseline", [False, True])
+def test_run_on_one_core_is_in_the_final_however_slow_where_it_is_asked_for(
+    store, recorded, with_baseline, best_factor
+):
+    def sample_s(plan):
+        return 0.6 / plan.threads * (best_factor if plan.allocator == "retain" else 1.0)
+
+    recorded.sample_s = sample_s
+    request = replace(REQUEST, budget_s=400, with_baseline=with_baseline)
+    found = tuner(store, recorded, request).tune().plan
+    roles = {role for role, _ in recorded.ran}
+    assert (Role.BASELINE in roles) is with_baseline
+    if with_baseline:
+        (one_core,) = (one for one in found.comparisons if one.name == "one_core")
+        assert one_core.speedup.median == pytest.approx(2.0 / best_factor, rel=0.02)
+    assert recorded.now_s <= 403
+
+
 def test_plan_that_may_be_as_fast_yields_to_the_simpler_one(store, recorded):
     recorded.sample_s = lambda plan: 0.01
     outcome = tuner(store, recorded).tune()
