@@ -16,7 +16,7 @@ from launch.workload import Workload
 from planner.plans.stored_plan import StoredPlan
 from planner.trials.contender import TrialFailedError
 from planner.trials.reports import ignore
-from planner.trials.result import Outcome, Role, TrialResult
+from planner.trials.result import Outcome, TrialResult
 from planner.tuning.conclusion import conclude
 from planner.tuning.findings import Findings
 from planner.tuning.study import EarlierTrials, LaterTrials, Study
@@ -39,8 +39,6 @@ class TunedWorld:
     """Plans that had turns."""
 
     ended_s: float
-    searched_s: float
-    """When the final began."""
 
 
 def tune(
@@ -54,17 +52,11 @@ def tune(
     findings = Findings(request, _described(world), world.node, {}, machine)
     Tuner(findings, machine.start, ignore, clock=machine.clock).search()
     outcome = conclude(findings, machine)
-    finals = [r for r in findings.results if r.role is Role.FINAL]
-    final_s = sum(r.elapsed_s for r in findings.results if r.role in _OF_FINAL)
     return TunedWorld(
         chosen=outcome.plan.plan,
         tried=tuple(r.plan for r in findings.results if r.outcome.has_times and r.measurement),
         ended_s=machine.now_s,
-        searched_s=machine.now_s - (final_s if finals else 0.0),
     )
-
-
-_OF_FINAL = (Role.FINAL, Role.BASELINE, Role.OWN_BATCH, Role.SHARE)
 
 
 def _described(world: World) -> CaseFacts:

@@ -168,7 +168,7 @@ def _events(told: Sequence[list[Any]]) -> list[OptimizerEvent]:
     made: list[OptimizerEvent] = []
     for optimizer, time_ns, input_ns, *rest in told:
         if rest:
-            fetches, backwards, begins_epoch, loss = rest
+            fetches, backwards, loss = rest
             event = OptimizerEvent(
                 optimizer=optimizer,
                 time_s=time_ns / 1e9,
@@ -179,7 +179,6 @@ def _events(told: Sequence[list[Any]]) -> list[OptimizerEvent]:
                 ),
                 backwards=backwards,
                 loss=loss,
-                begins_epoch=bool(begins_epoch),
             )
         else:
             event = replace(

@@ -34,9 +34,6 @@ class StepSeen:
     input_s: float | None = None
     """Part in which the slowest rank waited for its data loaders."""
 
-    has_other_work: bool = False
-    """Whether a validation was read, or an epoch begun, since the step before."""
-
 
 def take_steps(
     ranks: Sequence[Rank], seen: RecognisedSteps, count: int | None, output_tail: str
@@ -74,7 +71,6 @@ def take_steps(
                 time_s=mean_s if is_async else sum(e.time_s for e in own),
                 samples=sum(known) if known and len(known) == len(sizes) else None,
                 input_s=sum(e.input_s for e in own),
-                has_other_work=any(e.begins_epoch or len(e.trained) < len(e.fetches) for e in own),
             )
         )
     return made

@@ -52,9 +52,6 @@ class OptimizerEvent:
     loss: float | None = None
     """Mean of what ``backward`` was called on: of the first events alone, on a GPU of less."""
 
-    begins_epoch: bool = False
-    """Whether a data loader was started."""
-
     @property
     def trained(self) -> tuple[Fetch, ...]:
         """Fetches outside of validations."""

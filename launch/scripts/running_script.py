@@ -52,9 +52,6 @@ class FinishedRun:
     time_s: float
     """From its start to its end, or to the last step that was wanted."""
 
-    start_up_s: float
-    """From its start to the end of its first step."""
-
     steps: tuple[StepSeen, ...]
     """Those after the first."""
 
@@ -183,7 +180,6 @@ class RunningScript:
         """
         deadline = time.monotonic() + time_limit_s
         steps = self.make_steps(1, time_limit_s=time_limit_s)
-        start_up_s = time.perf_counter() - self._began - sum(step.time_s for step in steps)
         self._process.resume()
         if self.recognised is not None:
             for rank in self._channel.ranks:
@@ -198,7 +194,7 @@ class RunningScript:
                 self._poll(deadline, "to its end", may_end=True)
         if self.recognised is not None:
             steps += self._take(None)
-        return FinishedRun(time_s=time_s, start_up_s=start_up_s, steps=tuple(steps))
+        return FinishedRun(time_s=time_s, steps=tuple(steps))
 
     def close(self) -> None:
         """End all its processes and remove its folder."""

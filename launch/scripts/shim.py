@@ -72,7 +72,6 @@ class _WatchedProcess:
         self.input_ns = 0
         self.backwards = 0
         self.losses: list[Any] = []
-        self.begins_epoch = 0
         self.untold = 0
         self.left = 0
         self.boundary = -1
@@ -116,11 +115,11 @@ class _WatchedProcess:
 
     def note(self, number: int, now_ns: int) -> None:
         """Add an event; what it holds is put into a report only when that is sent."""
-        what = (number, self.fetches, self.backwards, self.begins_epoch)
+        what = (number, self.fetches, self.backwards)
         self.events.append((now_ns - self.last_ns, self.input_ns, what, self.losses))
         self.last_ns = now_ns
         self.fetches = {}
-        self.input_ns = self.backwards = self.begins_epoch = 0
+        self.input_ns = self.backwards = 0
         if self.losses_left:
             self.losses = []
             self.losses_left -= 1
@@ -153,7 +152,6 @@ class _WatchedProcess:
                 {"loader": number, "workers": loader.num_workers, "batch": loader.batch_size}
             )
         self.sources.put(iterator, (number, loader.batch_size))
-        self.begins_epoch = 1
 
     def on_backward(self, loss: Any) -> None:
         """Note a loss, without what it was computed from."""
@@ -204,7 +202,7 @@ class _WatchedProcess:
         told: list[tuple[Any, ...]] = []
         last: dict[int, tuple[Any, ...]] = {}
         for time_ns, input_ns, what, losses in events:
-            number, fetches, backwards, begins_epoch = what
+            number, fetches, backwards = what
             if last.get(number) == what and not losses:  # as most are
                 told.append((number, time_ns, input_ns))
                 continue
@@ -212,7 +210,7 @@ class _WatchedProcess:
             values = [float(loss) for loss in losses] if reads_losses else []
             loss = sum(values) / len(values) if values else None
             read = [(*key, count) for key, count in fetches.items()]
-            told.append((number, time_ns, input_ns, read, backwards, begins_epoch, loss))
+            told.append((number, time_ns, input_ns, read, backwards, loss))
         self.write({"news": news, "events": told, **report})
         self.flushed_ns = time.perf_counter_ns()
 

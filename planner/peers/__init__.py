@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from launch.system.found_by_file import list_names, load_only_class, read_summaries
+from launch.system.found_by_file import list_names, load_only_class
 from planner.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,11 +18,6 @@ _FOLDER = Path(__file__).parent
 def peer_names() -> list[str]:
     """Return the name of every peer, sorted, without importing any."""
     return list_names(_FOLDER)
-
-
-def peer_summaries() -> dict[str, str]:
-    """Return the first line of each peer's docstring, without importing any."""
-    return read_summaries(_FOLDER)
 
 
 def load_peer(name: str) -> Peer:

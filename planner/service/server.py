@@ -97,7 +97,6 @@ class _OrderlyServer(uvicorn.Server):
         super().__init__(config)
         self._service = service
         self._on_start = on_start
-        self._looks = 0
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

@@ -152,7 +152,3 @@ class StoredSweep:
         """Give one point; ``None`` where it is not there yet."""
         wanted = (batch, setting)
         return next((one for one in self.points if (one.batch, one.setting) == wanted), None)
-
-    def of_setting(self, setting: int) -> list[SweepPoint]:
-        """Give the points of a device setting by batch, failed ones included."""
-        return [one for one in self.points if one.setting == setting]

@@ -47,11 +47,6 @@ class TrialRunner:
         self._node = node
         self._servers = servers
 
-    @property
-    def server_pid(self) -> int:
-        """Process number of the process that forks the workers."""
-        return self._servers.get().pid
-
     def describe(
         self, listener: Listener = ignore, *, idle_limit_s: float = DATA_TIMEOUT_S
     ) -> CaseFacts:

@@ -197,15 +197,6 @@ class Findings:
             median=1 / rate.median, low=1 / rate.high, high=1 / rate.low, count=rate.count
         )
 
-    def has_gpu_result(self) -> bool:
-        """Tell whether a plan on a GPU has been measured."""
-        return any("cpu" not in candidate.plan.devices for candidate in self.candidates())
-
-    def has_only_baselines(self) -> bool:
-        """Tell whether no plan but those that others are compared with has been measured."""
-        known = (self.baseline_plan, self.defaults_plan)
-        return all(candidate.plan in known for candidate in self.candidates())
-
     def time_per_sample_s(self, result: TrialResult) -> float | None:
         """Give what the search minimises, compile time included."""
         return time_per_sample_s(result, self.training_samples)

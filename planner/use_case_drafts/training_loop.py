@@ -35,8 +35,6 @@ class TrainingLoop:
     """Statements of the loop; contexts such as autocast are opened."""
     losses: list[ast.expr]
     """What ``backward()`` is called on, each time."""
-    is_module: bool
-    """Whether it is outside of any function."""
     function: str | None
     """Name of the function that holds it."""
 
@@ -75,7 +73,7 @@ def find_loop(tree: ast.Module, script: Path) -> TrainingLoop:
         loop.target,
         opened(loop.body),
     )
-    others, is_module = inside, holder is None
+    others = inside
     if holder is not None and holder.args.args and (call := _only_call(tree, holder)) is not None:
         caller, statement, places = call
         outer = caller.body if caller else opened(tree.body)
@@ -83,7 +81,7 @@ def find_loop(tree: ast.Module, script: Path) -> TrainingLoop:
         inner = [renamed(node, new) for node in before]
         before = [*statements_before(outer, statement), *inner]
         batches, body = renamed(batches, new), [renamed(node, new) for node in body]
-        others, is_module = outer, caller is None
+        others = outer
     target, batches = _unwrapped(target, batches)
     losses = _losses_in(body)
     return TrainingLoop(
@@ -93,7 +91,6 @@ def find_loop(tree: ast.Module, script: Path) -> TrainingLoop:
         batches=batches,
         body=body,
         losses=losses,
-        is_module=is_module,
         function=holder.name if holder else None,
     )
 

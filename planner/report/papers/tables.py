@@ -80,16 +80,6 @@ def cell_json(cell: Cell, column: TableColumn) -> Any:
     return cell.text or None
 
 
-def missing_of(table: PaperTable) -> list[str]:
-    """List what a table lacks, with the reasons."""
-    return [
-        f"{table.title}: {_head(table, row)}: {cell.missing}"
-        for row in table.rows
-        for cell in row.values()
-        if cell.missing is not None
-    ]
-
-
 def _record(table: PaperTable, row: Mapping[str, Cell]) -> dict[str, object]:
     found: dict[str, object] = {}
     for column in table.columns:
@@ -112,10 +102,6 @@ def _missing_of(table: PaperTable, row: Mapping[str, Cell]) -> str:
         if (cell := row.get(column.key, EMPTY)).missing is not None
     ]
     return "; ".join(f"{title}: {why}" for title, why in lacking)
-
-
-def _head(table: PaperTable, row: Mapping[str, Cell]) -> str:
-    return row.get(table.columns[0].key, EMPTY).text
 
 
 def _short(cell: Cell) -> str:

@@ -16,7 +16,7 @@ from planner.peer_runs.launcher import find_ports
 from planner.peer_runs.processes import PeerProcesses, SupervisedHost
 from planner.peer_runs.supervisor import SupervisedCommand, SupervisorRequest
 from planner.peer_runs.trainings import PeerTraining
-from planner.peers import load_peer, peer_names, peer_summaries
+from planner.peers import load_peer, peer_names
 from planner.peers._base import PeerHost, PeerSetup
 
 ALWAYS_THERE = {"plain", "ddp", "run_cpu"}
@@ -85,10 +85,6 @@ def test_peer_starts_on_every_host_or_says_that_it_trains_on_one(peer):
     if "pyspark" in peer.modules and find_spec("pyspark") is None:
         pytest.skip("pyspark is not installed, which holds the programs that start it")
     assert {start.host for start in peer.starts(setup)} in ({0, 1}, {None})
-
-
-def test_peer_is_described_in_its_first_line(peer):
-    assert peer_summaries()[peer.name]
 
 
 def test_no_library_of_a_peer_is_imported_to_judge_it():

@@ -42,18 +42,18 @@ def started(runner, plan=ALONE):
         contender.close()
 
 
-def worker_states(runner):
-    server = psutil.Process(runner.server_pid)
+def worker_states(servers):
+    server = psutil.Process(servers.get().pid)
     return {child.status() for child in server.children(recursive=True)}
 
 
-def test_plan_makes_as_many_steps_as_it_is_told_and_then_stands_still(runner_of):
+def test_plan_makes_as_many_steps_as_it_is_told_and_then_stands_still(runner_of, servers):
     runner = runner_of("Sgd")
     with started(runner) as contender:
         steps = contender.make_steps(3, time_limit_s=60)
         assert [step.step for step in steps] == [0, 1, 2]
         assert all(step.samples == 8 and step.time_s > 0 for step in steps)
-        assert worker_states(runner) == {psutil.STATUS_STOPPED}
+        assert worker_states(servers) == {psutil.STATUS_STOPPED}
         assert [step.step for step in contender.make_steps(2, time_limit_s=60)] == [3, 4]
         assert contender.peak_memory_bytes > 10 * 2**20
 
@@ -152,7 +152,7 @@ def test_crash_keeps_the_last_lines_of_the_log(runner_of):
     assert failed.value.log_tail.splitlines()[-1] == "ArithmeticError: the loss is beyond me"
 
 
-def test_hanging_plan_ends_at_its_time_limit_with_all_its_processes(runner_of):
+def test_hanging_plan_ends_at_its_time_limit_with_all_its_processes(runner_of, servers):
     pair = Plan(strategy="processes", node_batch=8, processes=2, replicas=2)
     if len(os.sched_getaffinity(0)) < 2:
         pair = ALONE
@@ -160,7 +160,7 @@ def test_hanging_plan_ends_at_its_time_limit_with_all_its_processes(runner_of):
     with started(runner, pair) as contender, pytest.raises(TrialFailedError) as failed:
         contender.make_steps(1, time_limit_s=1)
     assert failed.value.outcome is Outcome.TIME_LIMIT
-    assert worker_states(runner) == set()
+    assert worker_states(servers) == set()
 
 
 def test_plan_too_large_for_the_node_is_refused_without_starting(runner_of):
@@ -169,19 +169,19 @@ def test_plan_too_large_for_the_node_is_refused_without_starting(runner_of):
         runner_of("Sgd").start(plan)
 
 
-def test_trials_go_on_after_the_fork_server_was_killed(runner_of):
+def test_trials_go_on_after_the_fork_server_was_killed(runner_of, servers):
     runner = runner_of("Sgd")
     with started(runner) as contender:
-        psutil.Process(runner.server_pid).kill()
+        psutil.Process(servers.get().pid).kill()
         with pytest.raises(TrialFailedError):
             contender.make_steps(1, time_limit_s=60)
     with started(runner) as contender:
         assert len(contender.make_steps(1, time_limit_s=60)) == 1
 
 
-def test_nothing_of_a_killed_fork_server_is_left_open(runner_of):
+def test_nothing_of_a_killed_fork_server_is_left_open(runner_of, servers):
     runner = runner_of("Sgd")
-    server = psutil.Process(runner.server_pid)
+    server = psutil.Process(servers.get().pid)
     server.kill()
     while server.status() != psutil.STATUS_ZOMBIE:
         time.sleep(0.01)
