@@ -108,11 +108,11 @@ class _Machine:
         """Give none: nobody else searches."""
         return LaterTrials(newest=after)
 
-    def save_plan(self, stored: StoredPlan, *, ends_search: bool = False) -> int:
+    def save(self, stored: StoredPlan, *, ends_search: bool = False) -> int:
         """Keep nothing."""
         return 1
 
-    def finish_search(self, study_id: int) -> None:
+    def end_without_plan(self, study_id: int) -> None:
         """Do nothing."""
 
 

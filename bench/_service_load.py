@@ -210,7 +210,7 @@ def _write(search: StandInSearch, db: str, job_id: int, study_id: int, encoded: 
             began_s = time.perf_counter()
             store.jobs.set_progress(job_id, json.loads(codec.encode(progress)), study_id=study_id)
             if number % _TRIAL_EVERY == 0:
-                store.add_trial(study_id, trial)
+                store.studies.add_trial(study_id, trial)
             took_us = round(1e6 * (time.perf_counter() - began_s))
             search.writes.value += 1
             search.write_us.value += took_us

@@ -182,7 +182,7 @@ class Cluster:
             for second in names[number + 1 :]
         )
         with Store.open(str(self._ddlplan.database)) as store:
-            (plan,) = store.plans()
+            (plan,) = store.plans.find()
             store.machines.save_links(
                 MeasuredLinks(
                     hosts=names,

@@ -89,7 +89,7 @@ def _begin(database: Path, world: World, study: Study, fresh: bool) -> None:
     """Do what a search does with earlier trials until it proposes its first plan."""
     request = TuneRequest(workload=Workload(use_case=study.use_case), fresh=fresh)
     with Store.open(str(database)) as store:
-        findings = Findings(request, world.case, world.node, _SOFTWARE, store)
+        findings = Findings(request, world.case, world.node, _SOFTWARE, store.studies)
         search = PlanSearch(
             strategy_names(),
             world.case,
@@ -122,7 +122,7 @@ def _fill(database: Path, world: World, trials: int) -> Study:
             )
             for number in range(_STUDIES)
         ]
-        ids = [store.get_or_create_study(study) for study in studies]
+        ids = [store.studies.get_or_create(study) for study in studies]
         results: list[TrialResult] = []
         while len(results) < each:
             drawn = space.draw_randomly(draw)
@@ -130,10 +130,10 @@ def _fill(database: Path, world: World, trials: int) -> Study:
                 step_s = world.sample_s(drawn.plan) * drawn.plan.node_batch
                 results.append(_result(drawn.plan, dict(drawn.parameters), step_s, draw))
         for result in results:
-            store.add_trial(ids[0], result)
+            store.studies.add_trial(ids[0], result)
         for number in range(max(1, trials // _PER_SEARCH)):
-            store.save_plan(_stored(studies[number % _STUDIES], results[number % each]))
-        store.finish_search(ids[0])
+            store.plans.save(_stored(studies[number % _STUDIES], results[number % each]))
+        store.plans.end_without_plan(ids[0])
     # One write for each trial, as a search does it, would take minutes here.
     with closing(sqlite3.connect(database)) as connection, connection:
         columns = [row[1] for row in connection.execute("PRAGMA table_info(trials)")]

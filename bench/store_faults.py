@@ -54,6 +54,7 @@ from planner.plans.stored_plan import StoredPlan, utc_now
 from planner.records.job_record import JobKind, JobRecord, JobState
 from planner.store import Store
 from planner.store.inspection import check_database
+from planner.store.study_store import StudyStore
 from planner.trials.grid import read_grid
 from planner.trials.replay import Replay
 from planner.trials.reports import ignore
@@ -126,28 +127,22 @@ def main() -> int:
 
 
 class _Acknowledging:
-    """A store that says of each trial when it is stored."""
+    """Studies of a store; each trial is said when it is stored."""
 
-    def __init__(self, store: Store, pipe: int) -> None:
-        self._store = store
+    def __init__(self, studies: StudyStore, pipe: int) -> None:
+        self._studies = studies
         self._pipe = pipe
 
     def begin_search(self, study: Study, *, fresh: bool) -> EarlierTrials:
-        return self._store.begin_search(study, fresh=fresh)
+        return self._studies.begin_search(study, fresh=fresh)
 
     def later_trials(self, study_id: int, after: int) -> LaterTrials:
-        return self._store.later_trials(study_id, after)
+        return self._studies.later_trials(study_id, after)
 
     def add_trial(self, study_id: int, result: TrialResult) -> int:
-        number = self._store.add_trial(study_id, result)
+        number = self._studies.add_trial(study_id, result)
         os.write(self._pipe, f"{number} ".encode())
         return number
-
-    def save_plan(self, stored: StoredPlan, *, ends_search: bool = False) -> int:
-        return self._store.save_plan(stored, ends_search=ends_search)
-
-    def finish_search(self, study_id: int) -> None:
-        self._store.finish_search(study_id)
 
 
 def _search(url: str, pipe: int, seed: int, *, fresh: bool) -> None:
@@ -158,11 +153,11 @@ def _search(url: str, pipe: int, seed: int, *, fresh: bool) -> None:
     )
     machine = Replay(grid, seed=seed)
     with Store.open(url) as store:
-        trial_store = _Acknowledging(store, pipe)
+        trial_store = _Acknowledging(store.studies, pipe)
         findings = Findings(request, grid.case, grid.node, grid.software, trial_store)
         only = [result.parameters for result in grid.results if result.parameters]
         tuner = Tuner(findings, machine.start, ignore, clock=machine.clock, only=only)
-        conclude(findings, trial_store, interrupted=tuner.search())
+        conclude(findings, store.plans, interrupted=tuner.search())
 
 
 def _kill_searches(count: int, arguments: Namespace, out: Output) -> list[Result]:
@@ -262,7 +257,7 @@ def _stored_plan(study_id: int) -> StoredPlan:
 def _transactions(chance: random.Random, count: int) -> Iterator[Callable[[Store], Any]]:
     """Give what a search, its job and somebody who tidies up write, one transaction each."""
     yield lambda store: store.machines.save_probe(_NODE)
-    yield lambda store: store.get_or_create_study(_STUDY)
+    yield lambda store: store.studies.get_or_create(_STUDY)
     yield lambda store: store.jobs.add(
         JobRecord(
             kind=JobKind.TUNE,
@@ -281,17 +276,17 @@ def _transactions(chance: random.Random, count: int) -> Iterator[Callable[[Store
             trial = _trial(number, chance.choice((10, 100, 600)))
             yield partial(_add_trial, trial)
         elif drawn < 0.75:
-            yield lambda store: plans.append(store.save_plan(_stored_plan(1), ends_search=True))
+            yield lambda store: plans.append(store.plans.save(_stored_plan(1), ends_search=True))
         elif drawn < 0.85 and plans:
-            yield lambda store: store.remove_plan(plans.pop(0))
+            yield lambda store: store.plans.remove(plans.pop(0))
         elif drawn < 0.95:
             yield lambda store: store.jobs.beat(1)
         else:
-            yield lambda store: store.begin_study_afresh(_STUDY)
+            yield lambda store: store.studies.begin_afresh(_STUDY)
 
 
 def _add_trial(trial: TrialResult, store: Store) -> None:
-    store.add_trial(1, trial)
+    store.studies.add_trial(1, trial)
 
 
 def _digest(path: Path) -> str:
@@ -479,10 +474,10 @@ def _use(path: Path) -> str:
         with Store.open(str(path), create=False, lock_timeout_s=1) as store:
             for read in _READS:
                 read(store)
-            study_id = store.get_or_create_study(_STUDY)
-            store.add_trial(study_id, _trial(1, 10))
-            store.save_plan(_stored_plan(study_id), ends_search=True)
-            store.begin_search(replace(_STUDY, node="other"), fresh=False)
+            study_id = store.studies.get_or_create(_STUDY)
+            store.studies.add_trial(study_id, _trial(1, 10))
+            store.plans.save(_stored_plan(study_id), ends_search=True)
+            store.studies.begin_search(replace(_STUDY, node="other"), fresh=False)
             store.machines.save_probe(_NODE)
             store.jobs.beat(1)
     except PlannerError as error:
@@ -509,13 +504,13 @@ def _in_brief(error: BaseException) -> str:
 
 
 _READS: tuple[Callable[[Store], Any], ...] = (
-    lambda store: store.plans(),
-    lambda store: store.plans("simplebig"),
-    lambda store: store.all_trials(),
-    lambda store: store.best_plan("simplebig", software=_STUDY.software, node="vm"),
-    lambda store: store.find_studies("simplebig", "vm"),
-    lambda store: store.find_namesakes("a.py:b"),
-    lambda store: store.find_similar(_STUDY),
+    lambda store: store.plans.find(),
+    lambda store: store.plans.find("simplebig"),
+    lambda store: store.studies.all_trials(),
+    lambda store: store.plans.best("simplebig", software=_STUDY.software, node="vm"),
+    lambda store: store.studies.find_for_use_case("simplebig", "vm"),
+    lambda store: store.plans.find_namesakes("a.py:b"),
+    lambda store: store.studies.find_similar(_STUDY),
     lambda store: store.machines.latest_probe(_NODE.fingerprint()),
     lambda store: store.machines.latest_links({}),
     lambda store: store.jobs.find(),

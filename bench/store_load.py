@@ -125,10 +125,10 @@ def _load(kind: str, url: str, arguments: Namespace, out: Output) -> list[Result
 def _write(url: str, number: int, count: int, gate: Event, pipe: int) -> None:
     gate.wait()
     with Store.open(url) as store:
-        study_id = store.get_or_create_study(STUDY)
+        study_id = store.studies.get_or_create(STUDY)
         for each in range(count):
             began = time.monotonic()
-            trial_id = store.add_trial(study_id, trial(1000 * number + each, samples=24))
+            trial_id = store.studies.add_trial(study_id, trial(1000 * number + each, samples=24))
             os.write(pipe, _TOLD.pack(trial_id, time.monotonic() - began))
 
 
@@ -156,8 +156,8 @@ def _find_faults(url: str, writers: list[Writer]) -> list[str]:
         if writer.process.exitcode != expected:
             faults.append(f"writer {number} ended with exit code {writer.process.exitcode}")
     with Store.open(url) as store:
-        store.get_or_create_study(STUDY)  # waits for what a killed one's server still does
-        stored = {one.id: one.result.parameters["mark"] for one in store.all_trials()}
+        store.studies.get_or_create(STUDY)  # waits for what a killed one's server still does
+        stored = {one.id: one.result.parameters["mark"] for one in store.studies.all_trials()}
     marks = Counter(stored.values())
     faults += [f"mark {mark} is stored {times} times" for mark, times in marks.items() if times > 1]
     for number, writer in enumerate(writers):

@@ -138,7 +138,7 @@ def _find_plan_for(batch: int, request: CompareRequest, db: str) -> int | None:
     here, software = probe(quick=True), current_software()
     try:
         with Store.open(db, create=False) as store:
-            known = store.plans(request.workload.use_case, here.node)
+            known = store.plans.find(request.workload.use_case, here.node)
     except NoDatabaseError:
         return None
     fresh = [

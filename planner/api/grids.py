@@ -61,7 +61,7 @@ def export(use_case: str, path: Path, node: str | None = None, *, db: str = "pla
     here = probe(quick=True)
     name = node or here.node
     with Store.open(db, create=False) as store:
-        studies = store.find_studies(use_case, name)
+        studies = store.studies.find_for_use_case(use_case, name)
         known = [found for found in studies.values() if found.results]
         fingerprint = store.machines.latest_fingerprint(name)
         hardware = store.machines.latest_probe(fingerprint, node=name) if fingerprint else None
@@ -140,11 +140,11 @@ class _NoStore:
         """Give none."""
         return LaterTrials(newest=after)
 
-    def save_plan(self, stored: StoredPlan, *, ends_search: bool = False) -> int:
+    def save(self, stored: StoredPlan, *, ends_search: bool = False) -> int:
         """Leave a plan."""
         return 0
 
-    def finish_search(self, study_id: int) -> None:
+    def end_without_plan(self, study_id: int) -> None:
         """Do nothing."""
 
 

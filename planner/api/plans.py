@@ -77,7 +77,7 @@ def find(
         StoreError: The database cannot be used.
     """
     with Store.open(db, create=False) as store:
-        return _judge_all(store, store.plans(use_case, node))
+        return _judge_all(store, store.plans.find(use_case, node))
 
 
 def find_latest(
@@ -123,7 +123,7 @@ def get(plan_id: int, *, db: str = "planner.db") -> FoundPlan:
         NoPlanError: There is none with this number.
     """
     with Store.open(db, create=False) as store:
-        return _judge_with_trials(store, store.get_plan(plan_id))
+        return _judge_with_trials(store, store.plans.get(plan_id))
 
 
 def find_best(use_case: str, node: str | None = None, *, db: str = "planner.db") -> FoundPlan:
@@ -156,7 +156,7 @@ def find_best(use_case: str, node: str | None = None, *, db: str = "planner.db")
         if not is_script(use_case):
             workload = Workload(use_case=use_case)
             known_as = find_known_place(store, workload, ignore, Cancellation())
-        stored = store.best_plan(known_as, software=software, fingerprint=fingerprint, node=node)
+        stored = store.plans.best(known_as, software=software, fingerprint=fingerprint, node=node)
         if stored is None:
             raise NoPlanError(
                 f"no plan for {describe_trained(use_case)} on {node}: "
@@ -250,7 +250,7 @@ def remove(plan_id: int, *, db: str = "planner.db") -> None:
         NoPlanError: There is none with this number.
     """
     with Store.open(db, create=False) as store:
-        store.remove_plan(plan_id)
+        store.plans.remove(plan_id)
 
 
 def find_trials(
@@ -267,7 +267,7 @@ def find_trials(
         NoDatabaseError: There is no database.
     """
     with Store.open(db, create=False) as store:
-        return store.all_trials(use_case, node)
+        return store.studies.all_trials(use_case, node)
 
 
 def find_latest_trials(
@@ -308,7 +308,7 @@ def find_latest_trials(
 
 def _save(stored: StoredPlan, db: str) -> FoundPlan:
     with Store.open(db) as store:
-        return _judge(store, store.get_plan(store.save_plan(stored)))
+        return _judge(store, store.plans.get(store.plans.save(stored)))
 
 
 def _judge(store: Store, stored: StoredPlan) -> FoundPlan:
@@ -341,8 +341,8 @@ def _judge_with_trials(store: Store, stored: StoredPlan) -> FoundPlan:
     judged = _judge(store, stored)
     if stored.study_id is None:
         return judged
-    trials = store.trials(stored.study_id)
-    facts = store.case_facts(stored.study_id)
+    trials = store.studies.trials(stored.study_id)
+    facts = store.studies.case_facts(stored.study_id)
     node = store.machines.latest_probe(stored.fingerprint, node=stored.node)
     worth = assess(stored, trials, facts, node, _find_noise(store, stored))
     measured = () if facts is None or node is None else node.data

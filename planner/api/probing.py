@@ -142,6 +142,6 @@ def _trained_bytes(store: LazyStore, checked: CheckedHosts) -> list[int]:
     store_here = store.find()
     facts = [checked.facts[host.name].hardware for host in checked.ranked]
     fingerprints = {node.fingerprint() for node in facts if node is not None}
-    plans = [] if store_here is None else store_here.plans()
+    plans = [] if store_here is None else store_here.plans.find()
     found = {plan.gradient_bytes or 0 for plan in plans if plan.fingerprint in fingerprints}
     return sorted(found - {0}, reverse=True)[:_MOST_MODELS]

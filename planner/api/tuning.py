@@ -147,10 +147,10 @@ def _tune_here(
             if request.objective == TIME_TO_LOSS:
                 outcome = _tune_to_loss(request, prepared, node, store, runner, listener)
             else:
-                findings = Findings(request, prepared.facts, node, software, store)
+                findings = Findings(request, prepared.facts, node, software, store.studies)
                 tuner = Tuner(findings, runner.start, listener, checked_s=prepared.checked_s)
                 interrupted = tuner.search()
-                outcome = conclude(findings, store, interrupted=interrupted)
+                outcome = conclude(findings, store.plans, interrupted=interrupted)
             launch_plan_id = find_launch_plan_id(store, outcome.plan)
     found = NodeTuneResult(host=hosts.names[0], outcome=outcome, pixel_bytes=prepared.pixel_bytes)
     return TuneResult(
@@ -186,7 +186,12 @@ def _tune_to_loss(
         return objective.efficiency(batch, request.lr_scaling)
 
     findings = Findings(
-        request, prepared.facts, node, current_software(), WeighedTrials(store, worth), worth
+        request,
+        prepared.facts,
+        node,
+        current_software(),
+        WeighedTrials(store.studies, worth),
+        worth,
     )
     tuner = Tuner(
         findings,
@@ -199,7 +204,7 @@ def _tune_to_loss(
     chosen = findings.choose(candidates).plan if candidates else None
     return conclude(
         in_real_time(findings, worth),
-        store,
+        store.plans,
         interrupted=interrupted,
         chosen=chosen,
         objective=objective,
@@ -223,7 +228,7 @@ def find_or_probe_node(store: Store, node: Hardware, listener: Listener) -> Hard
 
 def find_launch_plan_id(store: Store, found: StoredPlan) -> int | None:
     """Give a plan's number where a launch would choose another one by itself."""
-    chosen = store.best_plan(
+    chosen = store.plans.best(
         found.use_case, software=found.software, fingerprint=found.fingerprint, node=found.node
     )
     return None if chosen is not None and chosen.id == found.id else found.id

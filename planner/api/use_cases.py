@@ -87,8 +87,8 @@ def find_known_place(
         cancellation: Ends that.
     """
     own = workload.use_case
-    namesakes = store.find_namesakes(own)
-    if not namesakes or store.plans(own):
+    namesakes = store.plans.find_namesakes(own)
+    if not namesakes or store.plans.find(own):
         return own
     listener(Noted(message=f"reading {own}: its plans may have been found in another folder"))
     with ForkServerPool() as servers:

@@ -144,7 +144,9 @@ class Collector:
             failed = node.failure is not None and not node.failure.is_lost
             is_cut_short = interrupted or not (node.is_done or failed)
             try:
-                node.outcome = conclude(node.findings, self.store.get(), interrupted=is_cut_short)
+                node.outcome = conclude(
+                    node.findings, self.store.get().plans, interrupted=is_cut_short
+                )
             except NoPlanError as error:
                 code, kind = classify_error(error) or (BUG, "bug")
                 failure = NodeFailed(code=code, error=kind, message=str(error))
@@ -155,7 +157,9 @@ class Collector:
         assert node.hardware is not None
         if node.findings is None:  # else the search goes on after another host was lost
             store = self.store.get()
-            node.findings = Findings(self.request, facts, node.hardware, self.software, store)
+            node.findings = Findings(
+                self.request, facts, node.hardware, self.software, store.studies
+            )
             self.listener(StudyOpened(study_id=node.findings.study_id), node.host)
 
     def _store_trial(self, node: NodeState, result: TrialResult) -> None:

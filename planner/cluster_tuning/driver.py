@@ -166,7 +166,7 @@ class ClusterDriver:
         store = self.collector.store.find()
         if request is None or request.fresh or node is None or store is None:
             return {}
-        return store.find_studies(request.workload.use_case, node.node)
+        return store.studies.find_for_use_case(request.workload.use_case, node.node)
 
     def _stored_probe(self, node: Hardware) -> Hardware | None:
         store = self.collector.store.find()

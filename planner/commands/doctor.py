@@ -115,7 +115,7 @@ def _hardware(findings: FindingFactory) -> Iterator[Finding]:
 def _database(findings: FindingFactory, db: str) -> Finding:
     try:
         with Store.open(db, create=False) as store:
-            return findings.ok("database", f"{db}, {len(store.plans())} plans")
+            return findings.ok("database", f"{db}, {len(store.plans.find())} plans")
     except NoDatabaseError:
         return findings.ok("database", f"{db}, will be made by the first tune")
     except StoreError as error:

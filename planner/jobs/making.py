@@ -189,9 +189,9 @@ def find_plan(
     """
     name, use_case = host or node.node, request.workload.use_case
     if request.plan_id is not None:
-        stored: StoredPlan | None = store.get_plan(request.plan_id)
+        stored: StoredPlan | None = store.plans.get(request.plan_id)
     else:
-        stored = store.best_plan(
+        stored = store.plans.best(
             known_as or use_case,
             fingerprint=node.fingerprint(),
             node=node.node,
@@ -199,7 +199,7 @@ def find_plan(
         )
     if stored is None:
         raise NoPlanError(f"no plan for {use_case} on {name}: run {remedy}")
-    if stored.use_case != use_case and stored not in store.plans(known_as or use_case):
+    if stored.use_case != use_case and stored not in store.plans.find(known_as or use_case):
         raise InvalidPlanError(
             f"plan {stored.id} is for {stored.use_case}, not {use_case}: choose another"
         )
@@ -274,7 +274,10 @@ def _input_cost(
     stored, path = plan.stored, request.workload.data
     if path is None or stored.study_id is None:
         return None
-    data, facts = store.machines.find_data_speed(plan.node, path), store.case_facts(stored.study_id)
+    data, facts = (
+        store.machines.find_data_speed(plan.node, path),
+        store.studies.case_facts(stored.study_id),
+    )
     return assess_stored(stored, facts, plan.node, data, share=share)
 
 
@@ -361,7 +364,7 @@ def _steps(store: Store, stored: StoredPlan) -> MeasuredSteps:
     """
     steps = stored.step_time
     if (steps is None or len(steps.points) < 2) and stored.study_id is not None:
-        results = [trial.result for trial in store.trials(stored.study_id)]
+        results = [trial.result for trial in store.studies.trials(stored.study_id)]
         steps = fit_measured_steps(stored.plan, results) or steps
     steps = steps or _single_point(stored)
     is_guess = len(steps.points) == 1 and stored.gradient_bytes and "cpu" in stored.plan.devices

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from sqlalchemy import Select, Table, distinct, func, select
+from sqlalchemy import distinct, func, select
 
 from launch.case_facts import CaseFacts
 from planner.cluster.links import MeasuredLinks
@@ -16,13 +16,13 @@ from planner.records.study_record import FailureCount, StudyRecord
 from planner.store.databases.database import Database
 from planner.store.databases.tables import links, nodes, plans, probes, studies, trials
 from planner.store.rows import find_document, links_from_row, plan_from_row
+from planner.store.selections import having, newest
 from planner.store.trial_reading import read_with_studies
 from planner.trials.result import Outcome
 from planner.tuning.study import StoredTrial
 from probes import codec
 from probes.hardware import Hardware
 
-_MAX_ID = 2**63 - 1
 _LONG = ("step_time", "comparisons")
 
 
@@ -74,9 +74,8 @@ class Catalog:
             before: With a lower number.
             most: At most so many.
         """
-        query = _newest(select(studies), studies, before, most)
-        rows = self._database.fetch(_only(query, studies, use_case, node), dict)
-        return self._with_trials(rows)
+        query = having(select(studies), studies, use_case=use_case, node=node)
+        return self._with_trials(self._database.fetch(newest(query, studies, before, most), dict))
 
     def study(self, study_id: int) -> StudyRecord:
         """Give one study.
@@ -84,12 +83,10 @@ class Catalog:
         Raises:
             NoPlanError: None has this number.
         """
-        rows = []
-        if 0 < study_id <= _MAX_ID:
-            rows = self._database.fetch(select(studies).where(studies.c.id == study_id), dict)
-        if not rows:
+        row = self._database.find(select(studies), studies.c.id, study_id, dict)
+        if row is None:
             raise NoPlanError(f"no study {study_id}: ddlplan tune begins one")
-        return self._with_trials(rows)[0]
+        return self._with_trials([row])[0]
 
     def plans(
         self,
@@ -101,10 +98,8 @@ class Catalog:
         most: int | None = None,
     ) -> list[StoredPlan]:
         """Give plans, the newest first; see `trials`."""
-        query = _newest(select(plans), plans, before, most)
-        if study_id is not None:
-            query = query.where(plans.c.study_id == study_id)
-        return self._database.fetch(_only(query, plans, use_case, node), plan_from_row)
+        query = having(select(plans), plans, use_case=use_case, node=node, study_id=study_id)
+        return self._database.fetch(newest(query, plans, before, most), plan_from_row)
 
     def latest_use_case(self, fingerprints: Collection[str], *, on_all: bool = False) -> str | None:
         """Give the use case of the latest plan on any of this hardware.
@@ -153,10 +148,9 @@ class Catalog:
             before: With a lower number.
             most: At most so many.
         """
-        query = _newest(select(trials).join(studies), trials, before, most)
-        if study_id is not None:
-            query = query.where(trials.c.study_id == study_id)
-        return read_with_studies(self._database, _only(query, studies, use_case, node))
+        query = having(select(trials).join(studies), studies, use_case=use_case, node=node)
+        query = having(query, trials, study_id=study_id)
+        return read_with_studies(self._database, newest(query, trials, before, most))
 
     def failures(self, study_id: int) -> list[FailureCount]:
         """Count the failed trials of a study by their outcome and reason."""
@@ -208,14 +202,3 @@ class Catalog:
                 )
                 for row in rows
             ]
-
-
-def _newest(query: Select[Any], table: Table, before: int | None, most: int | None) -> Select[Any]:
-    query = query.order_by(table.c.id.desc()).limit(most)
-    return query if before is None else query.where(table.c.id < before)
-
-
-def _only(query: Select[Any], table: Table, use_case: str | None, node: str | None) -> Select[Any]:
-    if use_case is not None:
-        query = query.where(table.c.use_case == use_case)
-    return query if node is None else query.where(table.c.node == node)

@@ -16,6 +16,7 @@ from planner.records.job_record import JobRecord, JobState
 from planner.store.databases.database import Database, insert
 from planner.store.databases.tables import jobs
 from planner.store.event_log import record_event
+from planner.store.selections import having, newest
 from probes import codec
 
 _TIMES = (
@@ -26,7 +27,6 @@ _TIMES = (
     "cancel_requested_at",
     "progress_at",
 )
-_MAX_ID = 2**63 - 1
 _OPEN = (JobState.QUEUED, JobState.RUNNING)
 
 
@@ -56,12 +56,10 @@ class JobStore:
         Raises:
             NoJobError: No job has this number.
         """
-        found = []
-        if 0 < job_id <= _MAX_ID:
-            found = self._database.fetch(select(jobs).where(jobs.c.id == job_id), job_from_row)
-        if not found:
+        found = self._database.find(select(jobs), jobs.c.id, job_id, job_from_row)
+        if found is None:
             raise NoJobError(f"no job {job_id}: ddlplan jobs list shows which there are")
-        return found[0]
+        return found
 
     def find(
         self,
@@ -81,16 +79,8 @@ class JobStore:
             before: With a lower number.
             most: At most so many.
         """
-        query = select(jobs).order_by(jobs.c.id.desc()).limit(most)
-        if machine is not None:
-            query = query.where(jobs.c.machine == machine)
-        if states is not None:
-            query = query.where(jobs.c.state.in_([str(state) for state in states]))
-        if training_id is not None:
-            query = query.where(jobs.c.training_id == training_id)
-        if before is not None:
-            query = query.where(jobs.c.id < before)
-        return self._database.fetch(query, job_from_row)
+        query = having(select(jobs), jobs, machine=machine, state=states, training_id=training_id)
+        return self._database.fetch(newest(query, jobs, before, most), job_from_row)
 
     def start(self, job_id: int, process: ProcessIdentity | None) -> bool:
         """Mark a queued job as running; false where it is not queued any more."""

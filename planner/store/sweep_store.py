@@ -14,11 +14,11 @@ from planner.records.event_record import Topic
 from planner.store.databases.database import Database, insert
 from planner.store.databases.tables import sweep_points, sweeps
 from planner.store.event_log import record_event
+from planner.store.selections import having, newest
 from planner.store.training_store import epoch_with_nan
 from planner.sweeps.sweep_record import StoredSweep, SweepPoint, SweepRecord
 from probes import codec
 
-_MAX_ID = 2**63 - 1
 _COUNTED = ("num_points", "is_finished")
 
 
@@ -69,14 +69,12 @@ class SweepStore:
         Raises:
             NoSweepError: None has this number.
         """
-        found = []
-        if 0 < sweep_id <= _MAX_ID:
-            found = self._database.fetch(_with_counts().where(sweeps.c.id == sweep_id), _read)
-        if not found:
+        found = self._database.find(_with_counts(), sweeps.c.id, sweep_id, _read)
+        if found is None:
             raise NoSweepError(f"no sweep {sweep_id}: ddlplan sweep list shows which there are")
         query = select(sweep_points).where(sweep_points.c.sweep_id == sweep_id)
         query = query.order_by(sweep_points.c.batch, sweep_points.c.setting)
-        return StoredSweep(record=found[0], points=self._database.fetch(query, point_from_row))
+        return StoredSweep(record=found, points=self._database.fetch(query, point_from_row))
 
     def find(
         self, use_case: str | None = None, *, before: int | None = None, most: int | None = None
@@ -88,12 +86,8 @@ class SweepStore:
             before: With a lower number.
             most: At most so many.
         """
-        query = _with_counts().order_by(sweeps.c.id.desc()).limit(most)
-        if use_case is not None:
-            query = query.where(sweeps.c.use_case == use_case)
-        if before is not None:
-            query = query.where(sweeps.c.id < before)
-        return self._database.fetch(query, _read)
+        query = having(_with_counts(), sweeps, use_case=use_case)
+        return self._database.fetch(newest(query, sweeps, before, most), _read)
 
 
 def sweep_from_row(row: Mapping[str, Any]) -> SweepRecord:

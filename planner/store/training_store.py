@@ -18,9 +18,9 @@ from planner.records.usage_record import HostUsage
 from planner.store.databases.database import Database, insert
 from planner.store.databases.tables import trainings, usage
 from planner.store.event_log import record_event
+from planner.store.selections import having, newest
 from probes import codec
 
-_MAX_ID = 2**63 - 1
 _TIMES = ("started_at", "heartbeat_at", "ended_at")
 
 
@@ -50,15 +50,13 @@ class TrainingStore:
         Raises:
             NoTrainingError: No training has this number.
         """
-        found = []
-        if 0 < training_id <= _MAX_ID:
-            query = select(trainings).where(trainings.c.id == training_id)
-            found = self._database.fetch(query, training_from_row)
-        if not found:
+        query = select(trainings)
+        found = self._database.find(query, trainings.c.id, training_id, training_from_row)
+        if found is None:
             raise NoTrainingError(
                 f"no training {training_id}: ddlplan runs list shows which there are"
             )
-        return found[0]
+        return found
 
     def find(
         self,
@@ -76,14 +74,8 @@ class TrainingStore:
             before: With a lower number.
             most: At most so many.
         """
-        query = select(trainings).order_by(trainings.c.id.desc()).limit(most)
-        if use_case is not None:
-            query = query.where(trainings.c.use_case == use_case)
-        if states is not None:
-            query = query.where(trainings.c.state.in_([str(state) for state in states]))
-        if before is not None:
-            query = query.where(trainings.c.id < before)
-        return self._database.fetch(query, training_from_row)
+        query = having(select(trainings), trainings, use_case=use_case, state=states)
+        return self._database.fetch(newest(query, trainings, before, most), training_from_row)
 
     def update(
         self,

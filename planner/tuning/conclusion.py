@@ -27,14 +27,14 @@ _WAITS_FOR_INPUT = 0.1
 """Part of the time from which on a user should hear of it."""
 
 
-class PlanStore(Protocol):
-    """Keeps plans: the store."""
+class PlanWriter(Protocol):
+    """Stores what a search has found: the plans of the store, or what tells its owner of them."""
 
-    def save_plan(self, stored: StoredPlan, *, ends_search: bool = False) -> int:
-        """Keep a plan with its evidence; return the id it was given."""
+    def save(self, stored: StoredPlan, *, ends_search: bool = False) -> int:
+        """Save a plan with its evidence; return the id it was given."""
 
-    def finish_search(self, study_id: int) -> None:
-        """Note that a search came to its end."""
+    def end_without_plan(self, study_id: int) -> None:
+        """Note that a search came to its end and has found no plan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class TuneOutcome:
 
 def conclude(
     findings: Findings,
-    plan_store: PlanStore,
+    plan_writer: PlanWriter,
     *,
     interrupted: bool = False,
     chosen: Plan | None = None,
@@ -73,7 +73,7 @@ def conclude(
 
     Args:
         findings: What the trials showed.
-        plan_store: Where the plan is kept.
+        plan_writer: Stores the plan.
         interrupted: Whether the search did not come to its end, so that the next one goes on.
         chosen: The best plan, where it is not the one with the highest throughput.
         objective: What it was chosen for then.
@@ -84,7 +84,7 @@ def conclude(
     candidates = findings.candidates()
     if not candidates:
         if not interrupted:
-            plan_store.finish_search(findings.study_id)
+            plan_writer.end_without_plan(findings.study_id)
         raise NoPlanError(findings.explain_no_plan())
     best = findings.choose(candidates)
     if chosen is not None:
@@ -102,7 +102,7 @@ def conclude(
         explain_disturbances(new),
     )
     return TuneOutcome(
-        plan=replace(stored, id=plan_store.save_plan(stored, ends_search=not interrupted)),
+        plan=replace(stored, id=plan_writer.save(stored, ends_search=not interrupted)),
         defaults=findings.defaults(),
         trials=tuple(findings.results),
         new_trials=len(new),

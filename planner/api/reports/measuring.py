@@ -265,7 +265,7 @@ class _Measuring:
             software=current_software(),
         )
         with Store.open(self._db, create=False) as store:
-            plan_id = store.save_plan(plan)
+            plan_id = store.plans.save(plan)
         try:
             self._launch(wanted, plan_id, most_s, share_s)
         finally:
@@ -337,7 +337,7 @@ class _Measuring:
 
     def _remove(self, plan_id: int) -> None:
         with Store.open(self._db, create=False) as store:
-            store.remove_plan(plan_id)
+            store.plans.remove(plan_id)
 
 
 def _least_s(wanted: Wanted) -> float:

@@ -255,14 +255,14 @@ def _find(
     store: Store, name: str, node: Hardware, software: dict[str, str], plan_id: int | None
 ) -> StoredPlan | None:
     if plan_id is not None:
-        return store.get_plan(plan_id)
-    return store.best_plan(name, fingerprint=node.fingerprint(), node=node.node, software=software)
+        return store.plans.get(plan_id)
+    return store.plans.best(name, fingerprint=node.fingerprint(), node=node.node, software=software)
 
 
 def _find_near(store: Store, program: Program, node: Hardware) -> StoredPlan | None:
     """Find the newest plan of the same script in another command with the same placeholders."""
     wanted = (program.target, set(program.placeholders))
-    for stored in reversed(store.plans(node=node.node)):
+    for stored in reversed(store.plans.find(node=node.node)):
         if is_script(stored.use_case) and stored.fingerprint == node.fingerprint():
             other = Program(arguments=tuple(script_arguments(stored.use_case)))
             if (other.target, set(other.placeholders)) == wanted:

@@ -282,7 +282,7 @@ def _find_plans(
     found, missing = {}, []
     remedy = f"{remedy} there, with one database (--db URL, or plans export and import)"
     for host, node in nodes.items():
-        stored = store.best_plan(
+        stored = store.plans.best(
             name, fingerprint=node.fingerprint(), node=node.node, software=current_software()
         )
         if stored is None:

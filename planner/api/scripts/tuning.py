@@ -113,11 +113,11 @@ def tune_script(
             with Store.open(db) as store:
                 node = find_or_probe_node(store, node, listener)
                 findings = Findings(
-                    request, _facts(script, plans), node, software, store, subject=plans
+                    request, _facts(script, plans), node, software, store.studies, subject=plans
                 )
                 tuner = Tuner(findings, run.start, listener, checked_s=time.monotonic() - started)
                 interrupted = tuner.search()
-                outcome = conclude(findings, store, interrupted=interrupted)
+                outcome = conclude(findings, store.plans, interrupted=interrupted)
                 launch_plan_id = find_launch_plan_id(store, outcome.plan)
     tuned = TuneResult(
         nodes=(NodeTuneResult(host=node.node, outcome=outcome),),

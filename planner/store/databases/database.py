@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, Select, Table
+from sqlalchemy import Column, Connection, Engine, Select, Table
 
 from launch.errors import InvalidPlanError
 from planner.errors import StoreCorruptError
@@ -38,6 +38,9 @@ UNREADABLE = (
     ValueError,
 )
 """What decoding a damaged row raises."""
+
+_HIGHEST_NUMBER = 2**63 - 1
+"""Of a row: a query that asks for a higher one is refused by the driver."""
 
 write_json = partial(json.dumps, allow_nan=False, separators=(",", ":"))
 """Writes documents. NaN is no JSON: PostgreSQL refuses it, and so do we on SQLite."""
@@ -130,6 +133,23 @@ class Database(ABC):
             return [decode({str(name): row[name] for name in row}) for row in rows]
 
         return self.read(work)
+
+    def find(
+        self,
+        query: Select[Any],
+        number: Column[int],
+        wanted: int,
+        decode: Callable[[dict[str, Any]], T],
+    ) -> T | None:
+        """Read the row that has a number in a column; ``None`` where none has it.
+
+        Raises:
+            StoreCorruptError: The row cannot be decoded.
+        """
+        if not 0 < wanted <= _HIGHEST_NUMBER:
+            return None
+        found = self.fetch(query.where(number == wanted), decode)
+        return found[0] if found else None
 
     def close(self) -> None:
         """Close the database."""

@@ -21,7 +21,7 @@ def db(tmp_path):
 def save(db, *changes):
     """Store a plan for each set of changes; give the numbers."""
     with Store.open(db) as store:
-        return [store.save_plan(replace(STORED, study_id=None, **each)) for each in changes]
+        return [store.plans.save(replace(STORED, study_id=None, **each)) for each in changes]
 
 
 def at(rate):
@@ -81,9 +81,9 @@ def test_a_study_teaches_what_its_settings_do(db):
         facts=FACTS,
     )
     with Store.open(db) as store:
-        study_id = store.get_or_create_study(study)
+        study_id = store.studies.get_or_create(study)
         for one in TRIALS[:-1]:
-            store.add_trial(study_id, one.result)
+            store.studies.add_trial(study_id, one.result)
     found = studies.get(study_id, db=db)
     assert found.best is not None
     assert found.best.result.plan == TRIALS[6].result.plan

@@ -132,7 +132,7 @@ def test_stored_plan_is_swept_with_the_batches_of_the_sweep(tmp_path):
         software=current_software(),
     )
     with Store.open(db) as store:
-        plan_id = store.save_plan(stored)
+        plan_id = store.plans.save(stored)
     best = sweeps.sweep(request_of("Clouds", plans="best"), db=db).sweep
     (setting,) = best.record.settings
     assert (setting.label, setting.plan_id) == (f"plan {plan_id}", plan_id)

@@ -282,9 +282,9 @@ def test_launch_that_cannot_be_is_refused(tuned, steady, arguments, code, says):
 
 def test_stored_plan_that_would_train_wrongly_is_refused(tuned, steady):
     with Store.open(str(tuned.folder / "planner.db")) as store:
-        stored = store.get_plan(1)
+        stored = store.plans.get(1)
         plan = Plan(strategy="sequential", processes=2, node_batch=4)
-        number = store.save_plan(replace(stored, plan=plan))
+        number = store.plans.save(replace(stored, plan=plan))
     ended = launched(tuned, steady, "--plan", str(number), "--json")
     assert ended.code == ended.document["error"]["code"] == 2
     assert "strategy=sequential and processes=2: use processes=1" in ended.errors[0]

@@ -26,7 +26,7 @@ def hosts(tuned, testbed):
     def measured(bytes_per_s):
         with Store.open(str(tuned.folder / "planner.db")) as store:
             link = HostLink(first="node1", second="node2", latency_s=1e-6, bytes_per_s=bytes_per_s)
-            (plan,) = store.plans()
+            (plan,) = store.plans.find()
             names, prints = ("node1", "node2"), (plan.fingerprint, plan.fingerprint)
             store.machines.save_links(
                 MeasuredLinks(hosts=names, fingerprints=prints, measured_at=NOW, links=(link,))
@@ -111,7 +111,7 @@ def test_hosts_that_were_never_measured_together_are_measured_before_any_is_chos
     assert data["verdict"]["knows_network"]
     assert {len(prediction["hosts"]) for prediction in data["verdict"]["subsets"]} == {1, 2}
     with Store.open(str(tuned.folder / "planner.db")) as store:
-        (plan,) = store.plans()
+        (plan,) = store.plans.find()
         links = store.machines.latest_links(dict.fromkeys(("node1", "node2"), plan.fingerprint))
     assert [one.message_bytes for one in links.sums] == [plan.gradient_bytes]
     again = launch(f"{cases}:Steady", "--dry-run")

@@ -85,7 +85,7 @@ def save_plans(folder: Path, bed: Any, command: tuple[str, ...], batches: tuple[
             found = host.run([sys.executable, "-c", code])
             node, fingerprint = found.stdout.split()
             rate = 100.0 * processes
-            store.save_plan(
+            store.plans.save(
                 StoredPlan(
                     use_case=script_name(command),
                     node=node,

@@ -22,9 +22,9 @@ def know_hosts(command, tuned_folder, names):
     """Give a database that knows this machine's hardware as the hosts': none waits for a probe."""
     shutil.copy(tuned_folder / "planner.db", command.folder / "planner.db")
     with Store.open(str(command.folder / "planner.db")) as store:
-        (plan,) = store.plans()
+        (plan,) = store.plans.find()
         known = store.machines.latest_probe(plan.fingerprint, node=plan.node)
-        store.remove_plan(plan.id)
+        store.plans.remove(plan.id)
         for name in names:
             store.machines.save_probe(replace(known, node=name))
 
@@ -40,7 +40,7 @@ def tune(command, bed, case, *arguments):
 
 def roles(command, node):
     with closing(Store.open(str(command.folder / "planner.db"))) as store:
-        return [str(trial.result.role) for trial in store.all_trials(node=node)]
+        return [str(trial.result.role) for trial in store.studies.all_trials(node=node)]
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +100,7 @@ def test_network_is_measured_with_the_models_gradients_and_stored(tuned_hosts):
     assert pairs == [("node1", "node2"), ("node1", "node3"), ("node2", "node3")]
     assert [one["message_bytes"] for one in network["all_reduces"]] == [88]
     with closing(Store.open(str(command.folder / "planner.db"))) as store:
-        prints = {plan.node: plan.fingerprint for plan in store.plans()}
+        prints = {plan.node: plan.fingerprint for plan in store.plans.find()}
         assert len(store.machines.latest_links(prints).links) == 3
 
 

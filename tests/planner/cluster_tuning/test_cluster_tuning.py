@@ -212,7 +212,7 @@ def test_each_trial_is_in_the_database_when_it_was_told(collector, tmp_path):
     begin(collector)
     collector.handle("a", TrialEnded(result=TRIAL))
     with Store.open(str(tmp_path / "planner.db")) as store:
-        assert [trial.result for trial in store.all_trials()] == [TRIAL]
+        assert [trial.result for trial in store.studies.all_trials()] == [TRIAL]
     assert collector.listener.lines == [("a", True)]
 
 
@@ -246,7 +246,7 @@ def test_search_on_a_lost_host_can_go_on(collector, tmp_path):
     collector.handle("a", replace(FAILED, is_lost=True))
     collector.conclude(interrupted=False)
     with Store.open(str(tmp_path / "planner.db")) as store:
-        (earlier,) = store.find_studies("steady", "n1").values()
+        (earlier,) = store.studies.find_for_use_case("steady", "n1").values()
     assert (earlier.results, earlier.finished) == ((TRIAL,), 0)
 
 

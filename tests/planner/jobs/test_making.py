@@ -101,8 +101,8 @@ def store(tmp_path):
 
 @pytest.fixture
 def both(store):
-    store.save_plan(plan(FAST, 80.0))
-    store.save_plan(plan(SLOW, 20.0))
+    store.plans.save(plan(FAST, 80.0))
+    store.plans.save(plan(SLOW, 20.0))
     return find_plans(store, REQUEST, NODES, SOFTWARE, remedy=REMEDY)
 
 
@@ -122,22 +122,22 @@ def test_each_host_gets_the_plan_of_its_hardware(both):
 
 
 def test_hosts_with_equal_hardware_share_a_plan(store):
-    store.save_plan(plan(FAST))
+    store.plans.save(plan(FAST))
     nodes = {"n1": FAST, "n2": hardware("twin", cores=4)}
     found = find_plans(store, REQUEST, nodes, SOFTWARE, remedy=REMEDY)
     assert [one.stored.id for one in found] == [1, 1]
 
 
 def test_hosts_without_a_plan_are_named_together_with_the_way_out(store):
-    store.save_plan(plan(FAST))
+    store.plans.save(plan(FAST))
     nodes = {**NODES, "n3": hardware("other", cores=16)}
     with pytest.raises(NoPlanError, match=r"no plan for simplebig on n2, n3: run .*--hosts"):
         find_plans(store, REQUEST, nodes, SOFTWARE, remedy=REMEDY)
 
 
 def test_stale_plan_of_a_host_is_refused_by_its_name_unless_allowed(store):
-    store.save_plan(plan(FAST))
-    store.save_plan(plan(SLOW, software=SOFTWARE | {"torch": "1.0.0"}))
+    store.plans.save(plan(FAST))
+    store.plans.save(plan(SLOW, software=SOFTWARE | {"torch": "1.0.0"}))
     with pytest.raises(StalePlanError, match=r"plan 2 is stale on n2, made with torch 1.0.0"):
         find_plans(store, REQUEST, NODES, SOFTWARE, remedy=REMEDY)
     allowed = replace(REQUEST, allow_stale=True)
@@ -161,7 +161,7 @@ def test_job_has_each_hosts_plan_with_its_share(both):
 def test_learning_rate_is_scaled_as_all_plans_say_or_as_the_user_says(store):
     for node in (FAST, SLOW):
         stored = plan(node, 40.0)
-        store.save_plan(replace(stored, plan=replace(stored.plan, lr_scaling="linear")))
+        store.plans.save(replace(stored, plan=replace(stored.plan, lr_scaling="linear")))
     both = find_plans(store, REQUEST, NODES, SOFTWARE, remedy=REMEDY)
     chosen = verdict_of(both, exchange()).chosen
     job = make_job(REQUEST, chosen, both, Path("/runs/1"))
@@ -171,9 +171,9 @@ def test_learning_rate_is_scaled_as_all_plans_say_or_as_the_user_says(store):
 
 
 def test_plans_that_scale_the_learning_rate_differently_need_a_word_of_the_user(store):
-    store.save_plan(plan(SLOW, 40.0))
+    store.plans.save(plan(SLOW, 40.0))
     stored = plan(FAST, 40.0)
-    store.save_plan(replace(stored, plan=replace(stored.plan, lr_scaling="linear")))
+    store.plans.save(replace(stored, plan=replace(stored.plan, lr_scaling="linear")))
     both = find_plans(store, REQUEST, NODES, SOFTWARE, remedy=REMEDY)
     chosen = verdict_of(both, exchange()).chosen
     with pytest.raises(InvalidPlanError, match=r"linear on n1, none on n2\): say how with --lr-sc"):
@@ -198,7 +198,7 @@ def test_steps_of_an_older_plan_are_those_of_its_study(store):
         data="photos",
         seed=0,
     )
-    study_id = store.get_or_create_study(study)
+    study_id = store.studies.get_or_create(study)
     old = plan(FAST, step_time=None, gradient_bytes=None, study_id=study_id)
     for batch, step_s in ((64, 1.0), (128, 1.8), (32, 0.6)):
         result = TrialResult(
@@ -208,15 +208,15 @@ def test_steps_of_an_older_plan_are_those_of_its_study(store):
             measurement=Measurement(samples_s=(step_s,) * 5),
             elapsed_s=9.0,
         )
-        store.add_trial(study_id, result)
-    store.save_plan(old)
+        store.studies.add_trial(study_id, result)
+    store.plans.save(old)
     (found,) = find_plans(store, REQUEST, {"n1": FAST}, SOFTWARE, remedy=REMEDY)
     assert found.steps.step_time.fixed_s == pytest.approx(0.2)
     assert [point.node_batch for point in found.steps.points] == [32, 64, 128]
 
 
 def test_steps_of_one_batch_on_a_cpu_have_the_fixed_part_of_such_models(store):
-    store.save_plan(plan(FAST, 64.0, step_time=None))
+    store.plans.save(plan(FAST, 64.0, step_time=None))
     (found,) = find_plans(store, REQUEST, {"n1": FAST}, SOFTWARE, remedy=REMEDY)
     line = found.steps.step_time
     assert 0.05 < line.fixed_s < 0.15
@@ -224,7 +224,7 @@ def test_steps_of_one_batch_on_a_cpu_have_the_fixed_part_of_such_models(store):
 
 
 def test_steps_of_one_batch_are_proportional_where_nothing_is_known_of_the_model(store):
-    store.save_plan(plan(FAST, 64.0, step_time=None, gradient_bytes=None))
+    store.plans.save(plan(FAST, 64.0, step_time=None, gradient_bytes=None))
     (found,) = find_plans(store, REQUEST, {"n1": FAST}, SOFTWARE, remedy=REMEDY)
     assert found.steps.step_time.fixed_s == 0
     assert found.steps.step_time.at(64) == pytest.approx(1.0)
@@ -301,8 +301,8 @@ def test_share_on_a_gpu_is_at_most_what_was_seen_to_run():
 
 def test_batch_beyond_what_was_tried_is_taken_where_no_memory_forbids_it(store):
     gpu = Plan(strategy="gpu_data", node_batch=128, devices=("cuda:0",))
-    store.save_plan(plan(FAST, plan=gpu))
-    store.save_plan(plan(SLOW, 20.0))
+    store.plans.save(plan(FAST, plan=gpu))
+    store.plans.save(plan(SLOW, 20.0))
     both = find_plans(store, REQUEST, NODES, SOFTWARE, remedy=REMEDY)
     known = sum(found.max_batch for found in both)
     nodes, untried = cluster_nodes(both, known)
@@ -330,7 +330,7 @@ def test_effective_batch_is_made_of_passes_of_the_plans_own_batches(both):
 
 def test_a_batch_that_memory_does_not_hold_is_accumulated(store):
     points = [point(32, GIB), point(128, 12 * GIB)]
-    store.save_plan(plan(FAST, step_time=steps_from_points(points)))
+    store.plans.save(plan(FAST, step_time=steps_from_points(points)))
     request = replace(REQUEST, global_batch=1024)
     (found,) = find_plans(store, request, {"n1": FAST}, SOFTWARE, remedy=REMEDY)
     with pytest.raises(InvalidPlanError, match="use at most"):

@@ -52,9 +52,9 @@ def fill(db: Path, text: str = "", *, machine: str = "elsewhere") -> None:
     )
     with Store.open(str(db)) as store:
         store.machines.save_probe(hardware)
-        study_id = store.get_or_create_study(study)
+        study_id = store.studies.get_or_create(study)
         for trial in TRIALS:
-            store.add_trial(study_id, trial.result)
+            store.studies.add_trial(study_id, trial.result)
         failed = replace(
             TRIALS[0].result,
             outcome=Outcome.CRASH,
@@ -62,9 +62,9 @@ def fill(db: Path, text: str = "", *, machine: str = "elsewhere") -> None:
             reason=f"it fell{text}",
             log_tail=f"Traceback{text}",
         )
-        store.add_trial(study_id, failed)
+        store.studies.add_trial(study_id, failed)
         for stored in (found, replace(found, study_id=study_id)):
-            store.save_plan(stored)
+            store.plans.save(stored)
         hosts = (f"n1{text}", f"n2{text}")
         store.machines.save_links(
             MeasuredLinks(

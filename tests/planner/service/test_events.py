@@ -81,8 +81,8 @@ def change(server: Serving) -> int:
     """Change something, and give the number of that change."""
     with Store.open(str(server.folder / "planner.db")) as store:
         store.jobs.beat(1)
-        plan = store.plans()[0]
-        store.save_plan(plan)
+        plan = store.plans.find()[0]
+        store.plans.save(plan)
         return store.events.newest()
 
 
@@ -233,7 +233,7 @@ def test_an_accident_is_told_once_and_changes_come_all_the_same(tmp_path, capfd)
             if len(numbers) == 3:
                 return
             with Store.open(db) as store:
-                store.save_plan(store.plans()[0])
+                store.plans.save(store.plans.find()[0])
                 numbers.append(store.events.newest())
             raise ValueError("an accident")
 

@@ -56,17 +56,17 @@ def test_a_machine_with_other_hardware_is_another_one(store):
 
 
 def test_a_machine_that_was_never_probed_is_there(store):
-    store.get_or_create_study(STUDY)
+    store.studies.get_or_create(STUDY)
     assert [one.hardware for one in store.catalog.machines()] == [None]
 
 
 def test_studies_have_their_trials_counted_by_outcome(store):
-    study_id = store.get_or_create_study(STUDY)
-    later_id = store.begin_study_afresh(STUDY)
+    study_id = store.studies.get_or_create(STUDY)
+    later_id = store.studies.begin_afresh(STUDY)
     for trial in TRIALS[:3]:
-        store.add_trial(study_id, trial.result)
+        store.studies.add_trial(study_id, trial.result)
     failed = replace(TRIALS[0].result, outcome=Outcome.CRASH, measurement=None, reason="it fell")
-    store.add_trial(study_id, failed)
+    store.studies.add_trial(study_id, failed)
     later, first = store.catalog.studies()
     assert (later.id, later.num_trials, later.last_trial_at) == (later_id, 0, None)
     assert (first.outcomes, first.num_trials, first.is_open) == ({"ok": 3, "crash": 1}, 4, True)
@@ -87,12 +87,14 @@ def test_trials_of_several_studies_have_what_their_own_study_says_of_them(store)
         "drawn": replace(STUDY, use_case="drawn", data="b", facts=made_up),
         "old": replace(STUDY, use_case="old", data="c", facts=None),
     }
-    ids = {name: store.get_or_create_study(study) for name, study in studies.items()}
+    ids = {name: store.studies.get_or_create(study) for name, study in studies.items()}
     for name in ("real", "drawn", "old", "drawn"):
-        store.add_trial(ids[name], TRIALS[0].result)
+        store.studies.add_trial(ids[name], TRIALS[0].result)
     every = [("real", False), ("drawn", True), ("old", None), ("drawn", True)]
-    assert [(one.use_case, one.is_generated) for one in store.all_trials()] == every
-    assert [(one.use_case, one.is_generated) for one in store.all_trials("drawn")] == every[1::2]
+    assert [(one.use_case, one.is_generated) for one in store.studies.all_trials()] == every
+    assert [(one.use_case, one.is_generated) for one in store.studies.all_trials("drawn")] == every[
+        1::2
+    ]
     latest = store.catalog.trials(most=3)
     assert [(one.use_case, one.is_generated) for one in latest] == every[:0:-1]
     (earlier,) = store.catalog.trials(study_id=ids["drawn"], before=latest[0].id)
@@ -100,20 +102,20 @@ def test_trials_of_several_studies_have_what_their_own_study_says_of_them(store)
 
 
 def test_failures_are_counted_by_outcome_and_reason(store):
-    study_id = store.get_or_create_study(STUDY)
+    study_id = store.studies.get_or_create(STUDY)
     good = TRIALS[0].result
     failed = replace(good, outcome=Outcome.CRASH, measurement=None, reason="it fell")
     for result in (good, failed, failed, replace(failed, reason="it hung")):
-        store.add_trial(study_id, result)
+        store.studies.add_trial(study_id, result)
     found = [(one.outcome, one.reason, one.count) for one in store.catalog.failures(study_id)]
     assert found == [("crash", "it fell", 2), ("crash", "it hung", 1)]
 
 
 def test_of_each_study_the_latest_plan_is_given_and_those_of_no_study(store):
-    study_id = store.get_or_create_study(STUDY)
+    study_id = store.studies.get_or_create(STUDY)
     plan = replace(STORED, study_id=study_id)
-    first, second = store.save_plan(plan), store.save_plan(plan)
-    alone = store.save_plan(replace(STORED, study_id=None))
+    first, second = store.plans.save(plan), store.plans.save(plan)
+    alone = store.plans.save(replace(STORED, study_id=None))
     assert first < second
     latest = store.catalog.latest_plans()
     assert [one.id for one in latest] == [second, alone]
@@ -122,8 +124,8 @@ def test_of_each_study_the_latest_plan_is_given_and_those_of_no_study(store):
 
 
 def test_the_use_case_of_the_latest_plan_on_some_hardware_is_given(store):
-    store.save_plan(replace(STORED, use_case="old", fingerprint="a", study_id=None))
-    store.save_plan(replace(STORED, use_case="new", fingerprint="a", study_id=None))
-    store.save_plan(replace(STORED, use_case="other", fingerprint="b", study_id=None))
+    store.plans.save(replace(STORED, use_case="old", fingerprint="a", study_id=None))
+    store.plans.save(replace(STORED, use_case="new", fingerprint="a", study_id=None))
+    store.plans.save(replace(STORED, use_case="other", fingerprint="b", study_id=None))
     assert store.catalog.latest_use_case(["a", "c"]) == "new"
     assert store.catalog.latest_use_case([]) is None

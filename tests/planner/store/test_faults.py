@@ -43,13 +43,13 @@ def path(tmp_path):
 def filled(path):
     """A database with one trial in it."""
     with Store.open(str(path)) as store:
-        store.add_trial(store.get_or_create_study(STUDY), trial(0))
+        store.studies.add_trial(store.studies.get_or_create(STUDY), trial(0))
     return path
 
 
 def marks(url):
     with Store.open(str(url), create=False) as store:
-        found = store.all_trials()
+        found = store.studies.all_trials()
     assert [one.number for one in found] == list(range(len(found)))
     return [one.result.parameters["mark"] for one in found]
 
@@ -62,9 +62,9 @@ def assert_intact(path):
 
 def write_trials(url, writer, count):
     with Store.open(str(url)) as store:
-        study_id = store.get_or_create_study(STUDY)
+        study_id = store.studies.get_or_create(STUDY)
         for number in range(count):
-            store.add_trial(study_id, trial(100 * writer + number))
+            store.studies.add_trial(study_id, trial(100 * writer + number))
 
 
 @pytest.mark.timeout(120)
@@ -80,7 +80,7 @@ def test_eight_tuners_that_start_at_once_lose_nothing_and_see_no_lock(database):
         100 * writer + n for writer in range(8) for n in range(20)
     ]
     with Store.open(database.url) as store:
-        assert {one.study_id for one in store.all_trials()} == {1}
+        assert {one.study_id for one in store.studies.all_trials()} == {1}
     if database.kind == "SQLite":
         assert_intact(database.url)
 
@@ -105,10 +105,10 @@ def test_thirty_two_programs_make_the_tables_at_once(database):
 
 def write_until_killed(url, pipe):
     with Store.open(str(url)) as store:
-        study_id = store.get_or_create_study(STUDY)
-        number = len(store.trials(study_id))
+        study_id = store.studies.get_or_create(STUDY)
+        number = len(store.studies.trials(study_id))
         while True:
-            store.add_trial(study_id, trial(number, samples=2000))
+            store.studies.add_trial(study_id, trial(number, samples=2000))
             os.write(pipe, b".")
             number += 1
 
@@ -175,7 +175,7 @@ def write_at_once(path, gate, pipe, count):
     with Store.open(str(path)) as store:
         gate.wait()
         for number in range(count):
-            store.add_trial(1, trial(number))
+            store.studies.add_trial(1, trial(number))
             os.write(pipe, b".")
 
 
@@ -212,9 +212,9 @@ def locked(path):
 def test_a_database_that_stays_locked_is_one_error(filled):
     with Store.open(str(filled), lock_timeout_s=0.1) as store, locked(filled):
         with pytest.raises(StoreLockedError, match=r"planner\.db: .*locked.* 0\.1 s"):
-            store.add_trial(1, trial(1))
+            store.studies.add_trial(1, trial(1))
         with pytest.raises(StoreLockedError):
-            store.plans()
+            store.plans.find()
         with pytest.raises(StoreLockedError):
             Store.open(str(filled), lock_timeout_s=0.1)
     assert marks(filled) == [0]
@@ -235,9 +235,9 @@ def test_a_short_lock_is_waited_for(filled):
 
 def test_a_reader_does_not_keep_a_writer_out(filled):
     with Store.open(str(filled), lock_timeout_s=0.5) as store:
-        assert len(store.all_trials()) == 1
+        assert len(store.studies.all_trials()) == 1
         write_trials(filled, 1, 1)
-        assert len(store.all_trials()) == 2
+        assert len(store.studies.all_trials()) == 2
 
 
 @pytest.mark.parametrize("create", [True, False])
@@ -272,7 +272,7 @@ def test_a_database_with_a_table_missing_is_corrupt(filled):
     with closing(sqlite3.connect(filled)) as connection:
         connection.execute("DROP TABLE plans")
     with Store.open(str(filled)) as store, pytest.raises(StoreCorruptError, match="plans"):
-        store.plans()
+        store.plans.find()
 
 
 @pytest.mark.parametrize(
@@ -294,13 +294,16 @@ def test_a_damaged_row_is_corrupt(filled, change):
         Store.open(str(filled)) as store,
         pytest.raises(StoreCorruptError, match="row cannot be read"),
     ):
-        store.all_trials()
+        store.studies.all_trials()
 
 
 @pytest.mark.parametrize(
     ("change", "read"),
     [
-        ("UPDATE trials SET reason = CAST(x'ff41' AS TEXT)", lambda store: store.all_trials()),
+        (
+            "UPDATE trials SET reason = CAST(x'ff41' AS TEXT)",
+            lambda store: store.studies.all_trials(),
+        ),
         ("UPDATE studies SET software = '[]'", lambda store: store.catalog.studies()),
         ("UPDATE nodes SET last_seen = x'00'", lambda store: store.catalog.machines()),
     ],
@@ -318,7 +321,7 @@ def test_a_schema_that_cannot_be_decoded_is_one_error(filled):
     content = filled.read_bytes()
     filled.write_bytes(content.replace(b"CREATE TABLE trials", b"CREATE TABLE \xd0rials"))
     with pytest.raises(StoreCorruptError), Store.open(str(filled)) as store:
-        store.all_trials()
+        store.studies.all_trials()
 
 
 def test_a_directory_is_refused(tmp_path):
@@ -374,13 +377,13 @@ def test_a_database_that_may_only_be_read_can_be_read_and_not_written(foreign_fo
     path = foreign_folder / "planner.db"
     os.seteuid(0)
     with Store.open(str(path)) as store:
-        store.add_trial(store.get_or_create_study(STUDY), trial(0))
+        store.studies.add_trial(store.studies.get_or_create(STUDY), trial(0))
     path.chmod(0o644)
     os.seteuid(65534)
     with Store.open(str(path), create=False) as store:
-        assert len(store.all_trials()) == 1
+        assert len(store.studies.all_trials()) == 1
         with pytest.raises(StoreUnwritableError, match="readonly"):
-            store.add_trial(1, trial(1))
+            store.studies.add_trial(1, trial(1))
 
 
 def test_a_database_without_permission_to_read_is_unwritable(foreign_folder):
@@ -412,7 +415,7 @@ def write_on_a_full_disk(path):
     with Store.open(str(path)) as store:
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
         with pytest.raises(StoreUnwritableError):
-            store.add_trial(1, trial(1, samples=5000))
+            store.studies.add_trial(1, trial(1, samples=5000))
 
 
 def test_a_disk_that_fills_up_loses_only_what_did_not_fit(filled):
@@ -481,11 +484,11 @@ def test_a_database_of_the_first_release_gets_the_tables_of_today(filled, record
     """If this fails, a table was changed without a migration of older databases: write one."""
     with Store.open(str(recorded)) as store:
         assert marks(recorded) == []
-        (plan,) = store.plans()
+        (plan,) = store.plans.find()
         assert (plan.id, plan.step_time, plan.gradient_bytes) == (7, None, None)
         assert plan.begins_early is plan.use_case_digest is None
         assert store.machines.latest_links({}) is None
-        assert store.save_plan(plan) == 8
+        assert store.plans.save(plan) == 8
     assert columns(recorded) == columns(filled)
     assert_intact(recorded)
 
@@ -544,7 +547,7 @@ def test_a_database_whose_making_was_interrupted_is_completed(path):
     with pytest.raises(NoDatabaseError):
         Store.open(str(path), create=False)
     with Store.open(str(path)) as store:
-        assert store.plans() == []
+        assert store.plans.find() == []
     assert_intact(path)
 
 
@@ -565,4 +568,4 @@ def test_a_study_that_only_an_index_knows_is_corrupt(filled):
         connection.execute(f"DELETE {of_studies}")
         connection.executemany("INSERT INTO sqlite_schema VALUES (?, ?, ?, ?, ?)", kept)
     with Store.open(str(filled)) as store, pytest.raises(StoreCorruptError, match="in an index"):
-        store.begin_search(STUDY, fresh=False)
+        store.studies.begin_search(STUDY, fresh=False)

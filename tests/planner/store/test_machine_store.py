@@ -105,7 +105,7 @@ def test_a_node_is_known_by_the_hardware_it_was_last_seen_with(database):
         assert store.machines.latest_fingerprint("vm") is None
         store.machines.save_probe(HARDWARE)
         assert store.machines.latest_fingerprint("vm") == HARDWARE.fingerprint()
-        store.get_or_create_study(STUDY)
+        store.studies.get_or_create(STUDY)
         assert store.machines.latest_fingerprint("vm") == "sha256:aa"
         store.machines.save_probe(HARDWARE)
         assert store.machines.latest_fingerprint("vm") == HARDWARE.fingerprint()

@@ -24,7 +24,7 @@ def store(database):
 def fill(store, name):
     """Store one of each kind with a name; give how many kinds there are."""
     store.machines.save_probe(replace(NODE, node=name))
-    store.get_or_create_study(
+    store.studies.get_or_create(
         Study(
             use_case=name,
             node="n",
@@ -35,7 +35,7 @@ def fill(store, name):
             seed=0,
         )
     )
-    store.save_plan(replace(FOUND, use_case=name, node="n"))
+    store.plans.save(replace(FOUND, use_case=name, node="n"))
     host = TrainingHost(
         host=name,
         plan_id=None,
@@ -81,16 +81,16 @@ def test_every_kind_of_thing_is_found_whatever_the_case_of_its_letters(store):
 def test_characters_of_patterns_stand_for_themselves(store, text):
     fill(store, "plain")
     assert "plan" not in kinds(store, text)
-    store.save_plan(replace(FOUND, use_case=f"a{text}b", node="n"))
+    store.plans.save(replace(FOUND, use_case=f"a{text}b", node="n"))
     assert "plan" in kinds(store, text)
 
 
 def test_the_newest_come_first_and_no_more_than_asked_for(store):
-    ids = [store.save_plan(replace(FOUND, use_case=f"case {n}", node="n")) for n in range(5)]
+    ids = [store.plans.save(replace(FOUND, use_case=f"case {n}", node="n")) for n in range(5)]
     assert [found.id for found in store.names.find("case", most=2)] == [ids[4], ids[3]]
 
 
 def test_use_cases_of_plans_are_listed_once(store):
     for name in ("b", "a", "b"):
-        store.save_plan(replace(FOUND, use_case=name))
+        store.plans.save(replace(FOUND, use_case=name))
     assert store.names.use_cases() == ["a", "b"]

@@ -46,13 +46,13 @@ def fill(url):
     """Put something into every table that a search fills, and remove a plan."""
     with Store.open(url, now=lambda: NOON + timedelta(microseconds=7)) as store:
         store.machines.save_probe(NODE)
-        study_id = store.get_or_create_study(STUDY)
+        study_id = store.studies.get_or_create(STUDY)
         odd = replace(trial(0), parameters={"é\0\udc80": "\ud83d", "x": 0.1 + 0.2}, reason="a\0b")
         for result in (odd, *(trial(number) for number in range(1, 30))):
-            store.add_trial(study_id, result)
+            store.studies.add_trial(study_id, result)
         for _ in range(3):
-            last = store.save_plan(replace(sample_plan.FOUND, study_id=study_id))
-        store.remove_plan(last)
+            last = store.plans.save(replace(sample_plan.FOUND, study_id=study_id))
+        store.plans.remove(last)
         store.jobs.add(
             JobRecord(
                 kind=JobKind.TUNE,
@@ -69,8 +69,8 @@ def fill(url):
 def everything(url):
     with Store.open(url, create=False) as store:
         return (
-            store.all_trials(),
-            store.plans(),
+            store.studies.all_trials(),
+            store.plans.find(),
             store.catalog.machines(),
             store.catalog.studies(),
             store.jobs.find(),
@@ -92,10 +92,10 @@ def test_numbers_go_on_after_the_highest_there_ever_was(database, other):
     fill(database.url)
     copy_database(database.url, other)
     with Store.open(other) as store:
-        assert store.save_plan(sample_plan.FOUND) == 4
-        assert store.add_trial(1, trial(30)) == 31
-        assert store.begin_study_afresh(STUDY) == 2
-        assert len(store.trials(1)) == 31
+        assert store.plans.save(sample_plan.FOUND) == 4
+        assert store.studies.add_trial(1, trial(30)) == 31
+        assert store.studies.begin_afresh(STUDY) == 2
+        assert len(store.studies.trials(1)) == 31
 
 
 def test_there_and_back_again_it_is_the_same(database, other, tmp_path):
@@ -108,13 +108,13 @@ def test_there_and_back_again_it_is_the_same(database, other, tmp_path):
 def test_a_database_that_holds_something_is_no_target(database, other):
     fill(database.url)
     with Store.open(other) as store:
-        study_id = store.get_or_create_study(STUDY)
+        study_id = store.studies.get_or_create(STUDY)
     with pytest.raises(ConflictError, match=r"it has .*studies.* already"):
         copy_database(database.url, other)
     with pytest.raises(ConflictError):
         copy_database(database.url, database.url)
     with Store.open(other) as store:
-        assert store.trials(study_id) == []
+        assert store.studies.trials(study_id) == []
 
 
 def test_tables_without_rows_are_a_target(database, other):
@@ -172,7 +172,7 @@ def test_a_copy_that_is_killed_leaves_the_target_without_anything(database, othe
     if database.kind == "SQLite":
         # The server may still be at work on what it was sent last: its lock says when it is over.
         with Store.open(other) as store:
-            assert store.all_trials() == store.plans() == []
+            assert store.studies.all_trials() == store.plans.find() == []
     else:
         with pytest.raises(NoDatabaseError):
             Store.open(other, create=False)
@@ -224,14 +224,14 @@ def test_a_row_that_is_removed_meanwhile_is_no_fault(tmp_path, monkeypatch):
     path = str(tmp_path / "planner.db")
     fill(path)
     with Store.open(path) as store:
-        left = [store.save_plan(sample_plan.FOUND) for _ in range(40)]
+        left = [store.plans.save(sample_plan.FOUND) for _ in range(40)]
         read = SqliteDatabase.read
 
         def read_and_let_another_remove_a_plan(database, work):
             found = read(database, work)
             with monkeypatch.context() as unchanged:
                 unchanged.setattr(SqliteDatabase, "read", read)
-                store.remove_plan(left.pop())
+                store.plans.remove(left.pop())
             return found
 
         monkeypatch.setattr(SqliteDatabase, "read", read_and_let_another_remove_a_plan)

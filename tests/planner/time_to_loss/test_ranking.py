@@ -116,7 +116,7 @@ def tune(store: Store, scaling: str, course: Course = LATE) -> TuneOutcome:
     def worth(batch: int) -> float:
         return course.worth(batch, scaling)
 
-    findings = Findings(request, CASE, NODE, SOFTWARE, WeighedTrials(store, worth), worth)
+    findings = Findings(request, CASE, NODE, SOFTWARE, WeighedTrials(store.studies, worth), worth)
     tuner = Tuner(
         findings, start_by_worth(machine.start, worth), ignore, clock=lambda: machine.now_s
     )
@@ -132,7 +132,7 @@ def tune(store: Store, scaling: str, course: Course = LATE) -> TuneOutcome:
     )
     return conclude(
         in_real_time(findings, worth),
-        store,
+        store.plans,
         interrupted=interrupted,
         chosen=chosen,
         objective=objective,
@@ -151,7 +151,7 @@ def test_batch_is_the_one_that_is_soonest_at_a_loss(course, scaling, store):
     assert course.time_to_loss(found.plan.node_batch, scaling) < 1.02 * soonest
     assert found.plan.lr_scaling == scaling
     assert found.objective.noise_scale == course.scale
-    assert store.get_plan(found.id) == found
+    assert store.plans.get(found.id) == found
 
 
 def test_rates_and_trials_are_stored_as_they_were(store):
@@ -160,7 +160,7 @@ def test_rates_and_trials_are_stored_as_they_were(store):
     plan = outcome.plan.plan
     rate = plan.node_batch / machine.step_s(plan)
     assert outcome.plan.throughput_samples_per_s.median == pytest.approx(rate, rel=0.01)
-    for trial in store.all_trials():
+    for trial in store.studies.all_trials():
         known, own = trial.result.measurement, machine.step_s(trial.result.plan)
         assert known.median_s == pytest.approx(own, rel=0.01)
     defaults = next(one for one in outcome.plan.comparisons if one.name == "defaults")

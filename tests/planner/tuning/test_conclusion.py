@@ -46,7 +46,7 @@ def concluded(tmp_path):
     def do(step_s: float, plan: Plan = OTHER, **limits):
         request = TuneRequest(workload=Workload(use_case="simplebig"), **limits)
         with Store.open(str(tmp_path / "planner.db")) as store:
-            findings = Findings(request, CASE, NODE, {}, store)
+            findings = Findings(request, CASE, NODE, {}, store.studies)
             for role, tried, time_s in (
                 (Role.BASELINE, BASELINE, 1.9),
                 (Role.DEFAULTS, DEFAULTS, 1.0),
@@ -66,7 +66,7 @@ def concluded(tmp_path):
                         elapsed_s=13 * time_s,
                     )
                 )
-            return conclude(findings, store)
+            return conclude(findings, store.plans)
 
     return do
 
@@ -95,7 +95,7 @@ def findings(tmp_path):
     """Findings of a search that has not begun."""
     request = TuneRequest(workload=Workload(use_case="simplebig"))
     with Store.open(str(tmp_path / "planner.db")) as store:
-        yield Findings(request, CASE, NODE, {}, store)
+        yield Findings(request, CASE, NODE, {}, store.studies)
 
 
 def timed(plan: Plan, role: Role, turns_s: dict[int, float], *, drift: float = 1.0) -> TrialResult:
@@ -121,7 +121,7 @@ def test_final_of_two_rounds_claims_what_the_noise_of_the_search_allows(findings
     findings.add(timed(OTHER, Role.FINAL, {100: 0.50, 101: 0.56}))
     findings.add(timed(DEFAULTS, Role.DEFAULTS, {100: 1.04, 101: 1.0}))
     with Store.open(str(tmp_path / "planner.db")) as store:
-        speedup = conclude(findings, store).plan.speedup
+        speedup = conclude(findings, store.plans).plan.speedup
     assert speedup.count == 2
     assert 1.6 < speedup.low < 1.8
     assert 2.0 < speedup.high < 2.3
@@ -144,7 +144,7 @@ def test_no_rate_is_claimed_that_no_turn_has_shown(findings, tmp_path):
     findings.add(timed(DEFAULTS, Role.DEFAULTS, {1: 1.0, 2: 1.0, 3: 1.0, 4: 10, 5: 10, 6: 10}))
     findings.add(timed(OTHER, Role.FINAL, {4: 0.80, 5: 0.81, 6: 0.79}))
     with Store.open(str(tmp_path / "planner.db")) as store:
-        stored = conclude(findings, store).plan
+        stored = conclude(findings, store.plans).plan
     assert stored.plan == OTHER
     assert stored.throughput_samples_per_s.median == pytest.approx(32 / 0.80)
 
@@ -160,4 +160,4 @@ def test_turns_of_the_search_do_not_decide_between_finalists(findings, tmp_path)
     findings.add(timed(other, Role.FINAL, {n: 0.24 * s for n, s in finals_s.items()}))
     findings.add(timed(DEFAULTS, Role.DEFAULTS, dict.fromkeys(finals_s, 1.0)))
     with Store.open(str(tmp_path / "planner.db")) as store:
-        assert conclude(findings, store).plan.plan == other
+        assert conclude(findings, store.plans).plan.plan == other

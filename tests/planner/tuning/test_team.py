@@ -55,7 +55,7 @@ class Search:
     def __init__(self, store, node=NODE, step=lambda: None, request=REQUEST):
         self.machine = Machine(parts=2, fixed=0.3)
         self.now_s, self._step = 0.0, step
-        self.findings = Findings(request, CASE, node, SOFTWARE, store)
+        self.findings = Findings(request, CASE, node, SOFTWARE, store.studies)
         self.taken = []
         take = self.findings.take_later
 
@@ -86,7 +86,7 @@ def search(url, node, barrier, pipe):
     with Store.open(url) as store:
         barrier.wait(GUARD_S)
         one = Search(store, replace(NODE, node=node), wait_for_other)
-        outcome = conclude(one.findings, store, interrupted=one.tuner.search())
+        outcome = conclude(one.findings, store.plans, interrupted=one.tuner.search())
         barrier.abort()
     said = {"stored": outcome.new_trials, "taken": len(one.taken), "plan": outcome.plan.id}
     pipe.send(said)
@@ -111,11 +111,11 @@ def test_two_searches_at_once_take_over_each_others_trials_and_lose_none(databas
     assert [one.exitcode for one in searches] == [0, 0]
     assert all(one["taken"] > 0 for one in said)
     with Store.open(database.url, create=False) as store:
-        trials = store.all_trials()
+        trials = store.studies.all_trials()
         assert len(trials) == sum(one["stored"] for one in said)
-        assert len(store.plans()) == 2
+        assert len(store.plans.find()) == 2
         for study in store.catalog.studies():
-            numbers = [trial.number for trial in store.trials(study.id)]
+            numbers = [trial.number for trial in store.studies.trials(study.id)]
             assert numbers == list(range(len(numbers)))
 
 
@@ -149,6 +149,6 @@ def test_a_faster_plan_that_another_found_is_raced_here(database):
     # A database in which only the defaults are known, and the other's trial comes meanwhile.
     with Store.open(database.url) as store:
         mine = Search(store, request=replace(REQUEST, trials=0, fresh=True))
-        store.add_trial(mine.findings.study_id, best)
+        store.studies.add_trial(mine.findings.study_id, best)
         mine.tuner.search()
         assert best.plan in [result.plan for result in mine.findings.new_results()]

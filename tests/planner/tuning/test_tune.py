@@ -141,13 +141,13 @@ class Search:
 
     def __init__(self, store, recorded, request=REQUEST, case=CASE, node=NODE, **how) -> None:
         self.store = store
-        self.findings = Findings(request, case, node, SOFTWARE, store)
+        self.findings = Findings(request, case, node, SOFTWARE, store.studies)
         self.tuner = Tuner(
             self.findings, recorded.start, recorded.listen, clock=recorded.clock, **how
         )
 
     def tune(self) -> TuneOutcome:
-        return conclude(self.findings, self.store, interrupted=self.tuner.search())
+        return conclude(self.findings, self.store.plans, interrupted=self.tuner.search())
 
 
 def tuner(
@@ -266,7 +266,7 @@ def test_best_plan_is_measured_with_smaller_batches_too(usual):
     time_s = found.step_time.step_time.at(batch // 3)
     expected = replace(found.plan, node_batch=batch // 3)
     assert time_s == pytest.approx(recorded.sample_s(expected) * (batch // 3), rel=0.01)
-    assert usual.store.get_plan(found.id).step_time == found.step_time
+    assert usual.store.plans.get(found.id).step_time == found.step_time
     assert found.gradient_bytes == CASE.parameter_bytes
     assert found.begins_early is False  # nothing is said of its optimizer
 
@@ -334,7 +334,7 @@ def test_interrupted_search_keeps_what_had_its_turns(store, recorded):
     recorded.stop_after = 4
     outcome = tuner(store, recorded).tune()
     assert outcome.interrupted
-    kept = [trial.result.plan for trial in store.all_trials()]
+    kept = [trial.result.plan for trial in store.studies.all_trials()]
     assert len(kept) >= 2
     assert {repr(plan) for plan in kept} <= {repr(plan) for _, plan in recorded.ran}
 
@@ -363,7 +363,7 @@ def test_finished_search_goes_on_with_a_new_budget(store, recorded):
 def test_finished_search_stays_finished_when_its_plan_is_removed(store, recorded):
     """The end of a search was told by the date of its plan: without it, there was no budget."""
     removed = tuner(store, recorded).tune().plan
-    store.remove_plan(removed.id)
+    store.plans.remove(removed.id)
     assert tuner(store, recorded).tune().new_trials > 5
 
 
@@ -512,7 +512,9 @@ def test_compile_time_is_charged_over_the_epochs_of_the_training(
     assert any(plan.compile for _, plan in recorded.ran)
     assert outcome.plan.plan.compile is is_compiled
     assert outcome.compile_s == (60.0 if is_compiled else None)
-    kept = [trial.result.compile_s for trial in store.all_trials() if trial.result.plan.compile]
+    kept = [
+        trial.result.compile_s for trial in store.studies.all_trials() if trial.result.plan.compile
+    ]
     assert set(kept) == {60.0}
 
 
@@ -533,7 +535,9 @@ def test_compile_time_is_that_of_the_first_trial_though_later_ones_find_it_compi
     recorded.compile_s = compile_s
     long = replace(REQUEST, epochs=1000, budget_s=900)
     outcome = tuner(store, recorded, long, COMPILES).tune()
-    kept = {trial.result.compile_s for trial in store.all_trials() if trial.result.plan.compile}
+    kept = {
+        trial.result.compile_s for trial in store.studies.all_trials() if trial.result.plan.compile
+    }
     assert kept == {60.0, 2.0}
     assert outcome.plan.plan.compile
     assert outcome.compile_s == 60.0
@@ -631,7 +635,7 @@ def test_node_with_equal_hardware_confirms_a_plan_in_few_trials(store, recorded)
     other = Search(store, recorded, node=OTHER_NODE)
     other.tuner.measure_defaults()
     other.tuner.confirm([best])
-    outcome = conclude(other.findings, store)
+    outcome = conclude(other.findings, store.plans)
     tried = [plan for role, plan in recorded.ran if role is Role.FINAL]
     assert tried == [best]
     assert not [role for role, _ in recorded.ran if role is Role.SEARCH]
@@ -647,7 +651,7 @@ def test_plan_that_fails_on_the_other_node_yields_to_the_next(store, recorded):
     other = Search(store, recorded, node=OTHER_NODE)
     other.tuner.measure_defaults()
     other.tuner.confirm([first, second])
-    assert conclude(other.findings, store).plan.plan == second
+    assert conclude(other.findings, store.plans).plan.plan == second
 
 
 def test_plans_that_do_not_fit_into_memory_at_once_have_their_turns_alone(store, recorded):

@@ -145,7 +145,7 @@ class _Writer:
             seed=number,
             facts=facts,
         )
-        study_id = store.get_or_create_study(study)
+        study_id = store.studies.get_or_create(study)
         speed = _speed(machine, flop)
         num_trials = lab.trials // lab.studies + (1 if number < lab.trials % lab.studies else 0)
         num_plans = lab.plans // lab.studies + (1 if number < lab.plans % lab.studies else 0)
@@ -154,7 +154,7 @@ class _Writer:
         for count in range(num_trials):
             self.moment += timedelta(seconds=chance.uniform(8, 40))
             result = self._trial(count, machine, speed, batch)
-            store.add_trial(study_id, result)
+            store.studies.add_trial(study_id, result)
             rate = result.throughput_samples_per_s()
             if (
                 rate is not None
@@ -165,7 +165,7 @@ class _Writer:
             due = (count + 1) * num_plans // num_trials > count * num_plans // num_trials
             if due and best is not None and not is_open:
                 stored = self._stored(study_id, study, facts, machine, best, speed, batch)
-                plan_id = store.save_plan(stored, ends_search=True)
+                plan_id = store.plans.save(stored, ends_search=True)
                 self._plan_ids.setdefault(stored.use_case, []).append((plan_id, stored))
         return study_id
 

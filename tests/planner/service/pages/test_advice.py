@@ -50,7 +50,7 @@ def change_plan(filled, tmp_path):
     def change(**changes):
         stored = plans.find(db=str(db))[-1].stored
         with Store.open(str(db), now=lambda: NOW) as store:
-            saved = store.save_plan(replace(stored, id=None, **changes), ends_search=True)
+            saved = store.plans.save(replace(stored, id=None, **changes), ends_search=True)
         return saved, stored, site
 
     return change

@@ -167,7 +167,7 @@ def test_an_error_of_an_action_is_shown_beside_its_form(watched):
 def test_a_plan_is_imported_and_removed_from_its_pages(watched):
     watched.open("/plans")
     with watched.store as store:
-        document = store.get_plan(1).to_json(stale=False)
+        document = store.plans.get(1).to_json(stale=False)
     text = json.dumps(json.dumps(document))
     watched.run("document.getElementById('box-import').open = true")
     watched.run(f"document.getElementById('import-plan').value = {text}")
@@ -180,7 +180,7 @@ def test_a_plan_is_imported_and_removed_from_its_pages(watched):
     )
     watched.wait_for(lambda: watched.browser.driver.current_url.endswith("/plans"), "the list")
     with watched.store as store:
-        assert number not in [plan.id for plan in store.plans()]
+        assert number not in [plan.id for plan in store.plans.find()]
 
 
 def test_a_log_shows_its_end_and_stays_where_a_person_has_scrolled_to(watched):

@@ -38,13 +38,13 @@ def url(postgres):
 @pytest.fixture
 def filled(url):
     with Store.open(url) as store:
-        store.add_trial(store.get_or_create_study(STUDY), trial(0))
+        store.studies.add_trial(store.studies.get_or_create(STUDY), trial(0))
     return url
 
 
 def marks(url):
     with Store.open(url, create=False) as store:
-        found = store.all_trials()
+        found = store.studies.all_trials()
     assert [one.number for one in found] == list(range(len(found)))
     return [one.result.parameters["mark"] for one in found]
 
@@ -122,7 +122,7 @@ def test_a_trial_whose_commit_has_no_answer_is_stored_once(postgres, filled, los
     ):
         for number in range(1, 4):
             proxy.left = number
-            store.add_trial(1, trial(number))
+            store.studies.add_trial(1, trial(number))
             assert proxy.left == 0
     assert marks(filled) == [0, 1, 2, 3]
     with Store.open(filled) as store:
@@ -133,19 +133,19 @@ def test_writers_leave_one_mark_each_and_those_of_yesterday_are_removed(postgres
     for number in range(3):
         with Store.open(filled) as store:
             for _ in range(3):
-                store.add_trial(1, trial(number))
+                store.studies.add_trial(1, trial(number))
     count = "SELECT count(*) FROM ddlplan_commits"
     assert postgres.execute(count, filled) == [(4,)]
     postgres.execute("UPDATE ddlplan_commits SET at = at - interval '2 days'", filled)
     with Store.open(filled) as store:
-        store.add_trial(1, trial(9))
+        store.studies.add_trial(1, trial(9))
     assert postgres.execute(count, filled) == [(1,)]
 
 
 def write_slowly(url, pipe, count):
     with Store.open(url, outage_s=60) as store:
         for number in range(1, count + 1):
-            store.add_trial(1, trial(number))
+            store.studies.add_trial(1, trial(number))
             os.write(pipe, b".")
             time.sleep(0.02)
 
@@ -157,7 +157,7 @@ def test_a_server_that_is_stopped_and_started_is_waited_for_and_loses_nothing(ho
     with PostgresServer() as server:
         url = server.make_database()
         with Store.open(url) as store:
-            store.add_trial(store.get_or_create_study(STUDY), trial(0))
+            store.studies.add_trial(store.studies.get_or_create(STUDY), trial(0))
         reading, writing = os.pipe()
         writers = [fork.Process(target=write_slowly, args=(url, writing, 60)) for _ in range(2)]
         for writer in writers:
@@ -183,9 +183,9 @@ def test_a_server_that_does_not_come_back_is_one_error_after_the_time_given(post
         with Store.open(through, outage_s=0.5) as store:
             proxy.close()
             with pytest.raises(StoreUnreachableError, match="start the server"):
-                store.get_or_create_study(STUDY)
+                store.studies.get_or_create(STUDY)
             with pytest.raises(StoreUnreachableError):
-                store.plans()
+                store.plans.find()
     began = time.monotonic()
     with pytest.raises(StoreUnreachableError) as refused:
         Store.open(through)
@@ -203,8 +203,8 @@ def test_a_lock_that_is_held_too_long_is_one_error(postgres, filled):
         other.execute("SELECT pg_advisory_xact_lock(28257914576462190)")
         with Store.open(filled, lock_timeout_s=0.2) as store:
             with pytest.raises(StoreLockedError, match=r"locked.* 0\.2 s"):
-                store.add_trial(1, trial(1))
-            assert len(store.all_trials()) == 1  # readers do not wait
+                store.studies.add_trial(1, trial(1))
+            assert len(store.studies.all_trials()) == 1  # readers do not wait
     assert marks(filled) == [0]
 
 
@@ -226,7 +226,7 @@ def test_a_conflict_with_another_transaction_is_tried_again(postgres, filled, st
         filled,
     )
     with Store.open(filled) as store:
-        store.add_trial(1, trial(1))
+        store.studies.add_trial(1, trial(1))
     assert marks(filled) == [0, 1]
 
 
@@ -285,7 +285,7 @@ def test_a_database_of_version_7_gets_the_tables_that_a_new_one_has(postgres, fi
 def test_a_missing_table_is_corrupt(postgres, filled):
     postgres.execute("DROP TABLE plans", filled)
     with Store.open(filled) as store, pytest.raises(StoreCorruptError, match="plans"):
-        store.plans()
+        store.plans.find()
 
 
 def test_a_user_without_rights_is_told_before_anything_is_timed(postgres, filled):
@@ -296,9 +296,9 @@ def test_a_user_without_rights_is_told_before_anything_is_timed(postgres, filled
     with pytest.raises(StoreUnwritableError, match="may not write"):
         Store.check_location(as_reader)
     with Store.open(as_reader, create=False) as store:
-        assert len(store.all_trials()) == 1
+        assert len(store.studies.all_trials()) == 1
         with pytest.raises(StoreUnwritableError, match="permission denied"):
-            store.add_trial(1, trial(1))
+            store.studies.add_trial(1, trial(1))
     empty = postgres.empty_database()
     with pytest.raises(StoreUnwritableError, match="may not write"):
         Store.check_location(empty.replace("postgres@/", "reader@/"))
@@ -331,7 +331,7 @@ def test_the_password_comes_from_a_password_file(with_password, tmp_path, monkey
     file.chmod(0o600)
     monkeypatch.setenv("PGPASSFILE", str(file))
     with Store.open(with_password, create=False) as store:
-        assert len(store.all_trials()) == 1
+        assert len(store.studies.all_trials()) == 1
     file.write_text("127.0.0.1:*:*:ann:wrong\n")
     with pytest.raises(StoreUnreachableError, match="password authentication failed") as refused:
         Store.open(with_password, create=False)
@@ -347,7 +347,7 @@ def test_a_service_file_may_say_everything(with_password, tmp_path, monkeypatch)
     )
     monkeypatch.setenv("PGSERVICEFILE", str(file))
     with Store.open("postgresql://?service=lab", create=False) as store:
-        assert len(store.all_trials()) == 1
+        assert len(store.studies.all_trials()) == 1
 
 
 def test_the_driver_is_asked_for_only_where_an_address_needs_it(tmp_path):

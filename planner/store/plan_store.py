@@ -1,0 +1,127 @@
+"""Plan store: plans with their evidence, and the one of them to use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+
+from sqlalchemy import Connection, select
+
+from planner.errors import NoPlanError
+from planner.plans.stored_plan import StoredPlan, find_best, stale_reasons
+from planner.records.event_record import Topic
+from planner.store.databases.database import Database, insert
+from planner.store.databases.tables import plans
+from planner.store.event_log import record_event
+from planner.store.rows import plan_columns, plan_from_row
+from planner.store.selections import having, is_namesake, of_equal_use_case
+from planner.store.study_store import finish_search
+
+
+class PlanStore:
+    """Plans of a database. Each method is one transaction."""
+
+    def __init__(self, database: Database, now: Callable[[], datetime]) -> None:
+        self._database = database
+        self._now = now
+
+    def save(self, stored: StoredPlan, *, ends_search: bool = False) -> int:
+        """Save a plan with its evidence and return its id.
+
+        Args:
+            stored: The plan.
+            ends_search: Whether the search that found it has come to its end, so that the next
+                one of its study is a new one.
+        """
+
+        def work(connection: Connection) -> int:
+            if ends_search and stored.study_id is not None:
+                finish_search(connection, stored.study_id, self._now)
+            plan_id = insert(connection, plans, plan_columns(stored))
+            record_event(connection, Topic.PLAN, plan_id, self._now)
+            return plan_id
+
+        return self._database.write(work)
+
+    def end_without_plan(self, study_id: int) -> None:
+        """Mark a search as finished that has found no plan."""
+        self._database.write(lambda connection: finish_search(connection, study_id, self._now))
+
+    def get(self, plan_id: int) -> StoredPlan:
+        """Give one plan.
+
+        Raises:
+            NoPlanError: No plan has this id.
+        """
+        found = self._database.find(select(plans), plans.c.id, plan_id, plan_from_row)
+        if found is None:
+            raise NoPlanError(f"no plan {plan_id}: ddlplan plans list shows which there are")
+        return found
+
+    def find(self, use_case: str | None = None, node: str | None = None) -> list[StoredPlan]:
+        """Give the plans in the order of their ids.
+
+        Those of a use case are the ones that were found where it lies, and those of an equal one
+        that lies elsewhere.
+        """
+        query = having(select(plans), plans, node=node)
+        query = of_equal_use_case(query, plans, plans.c.use_case_digest, use_case)
+        return self._database.fetch(query.order_by(plans.c.id), plan_from_row)
+
+    def find_namesakes(self, use_case: str) -> dict[str, str]:
+        """Give where objects of the same name as this use case lie, by their digests."""
+        query = (
+            select(plans.c.use_case_digest, plans.c.use_case)
+            .where(is_namesake(plans, use_case), plans.c.use_case_digest.is_not(None))
+            .order_by(plans.c.id)
+        )
+        rows = self._database.fetch(query, dict)
+        return {row["use_case_digest"]: row["use_case"] for row in rows}
+
+    def best(
+        self,
+        use_case: str,
+        *,
+        software: Mapping[str, str],
+        fingerprint: str | None = None,
+        node: str | None = None,
+    ) -> StoredPlan | None:
+        """Give the plan to use, ``None`` where none fits; stale only where every other is stale.
+
+        `find_best` chooses: the latest of each study, fp32 before speed.
+
+        Args:
+            use_case: Use case that is trained.
+            software: Versions that would run it.
+            fingerprint: Hardware that it must have been found on, on any node.
+            node: Node that it must have been found on, where the hardware is not known. With
+                both, this node's own plan comes before those of nodes with equal hardware, and
+                its plans on other hardware come last.
+        """
+        every = self.find(use_case)
+        own = [plan for plan in every if plan.node == node]
+        if fingerprint is None:
+            chosen = every if node is None else own
+            return find_best(chosen, fingerprint=None, software=software)
+        equal = [plan for plan in every if plan.fingerprint == fingerprint]
+        best = find_best(equal or own, fingerprint=fingerprint, software=software)
+        proven = [plan for plan in own if plan.fingerprint == fingerprint]
+        mine = find_best(proven, fingerprint=fingerprint, software=software)
+        if best is None or mine is None or mine.plan.precision != best.plan.precision:
+            return best
+        is_stale = stale_reasons(mine, fingerprint=fingerprint, software=software)
+        return best if is_stale else mine
+
+    def remove(self, plan_id: int) -> None:
+        """Delete a plan; its trials stay.
+
+        Raises:
+            NoPlanError: No plan has this id.
+        """
+        self.get(plan_id)
+
+        def work(connection: Connection) -> None:
+            connection.execute(plans.delete().where(plans.c.id == plan_id))
+            record_event(connection, Topic.PLAN, plan_id, self._now)
+
+        self._database.write(work)
