@@ -27,7 +27,7 @@ from planner.trials.contender import StartContender, TrialFailedError
 from planner.trials.grid import Grid, write_grid
 from planner.trials.result import Outcome, Role, TrialResult
 from planner.trials.runner import TrialRunner
-from planner.tuning.race import steps_of_turn
+from planner.tuning.entrant import steps_of_turn
 from planner.tuning.subject import defaults_plan
 from probes.hardware import Hardware
 from probes.node import probe

@@ -34,7 +34,8 @@ from planner.trials.contender import StartContender
 from planner.trials.drift import drift_deviation, rate_interval
 from planner.trials.result import Role, TrialResult
 from planner.trials.runner import TrialRunner
-from planner.tuning.race import Entrant, Race
+from planner.tuning.entrant import Entrant
+from planner.tuning.race import Race
 from probes.disturbance import Disturbance
 from probes.node import probe
 from probes.timing import Interval

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ast
+import contextlib
 import hashlib
 import os
 import sys
@@ -19,6 +19,7 @@ from launch.errors import UseCaseError
 from launch.system.found_by_file import list_names, load_only_class, read_constants
 from launch.use_cases import _imports
 from launch.use_cases._settings import Settings, parse_settings, spell_name, split_name
+from launch.use_cases._source_file import SourceFile
 from launch.workload import Workload
 
 if TYPE_CHECKING:
@@ -220,11 +221,11 @@ class FileLocation(UseCaseLocation):
 
     def check(self) -> None:
         """Check that the file can be parsed and mentions the object."""
-        tree = _parse(self.file)
-        names = _list_names(tree)
+        source = SourceFile.read(self.file)
+        names = source.possible_names()
         first = self.attribute.partition(".")[0]
         if "*" not in names and first not in names:
-            shown = _list_definitions(tree) or sorted(names)
+            shown = source.definitions() or sorted(names)
             raise _make_missing_error(
                 self._place, first, [name for name in shown if not name.startswith("_")]
             )
@@ -318,7 +319,9 @@ def _find_adapted(adapter: _Adapter, text: str, settings: Settings) -> AdaptedLo
 
 def _make_unknown_error(spec: str, built_in: Sequence[str]) -> UseCaseError:
     if _looks_like_file(spec) or "." in spec:
-        named = _suggest_object(Path(spec).expanduser()) or "MyCase"
+        named = "MyCase"
+        with contextlib.suppress(UseCaseError):  # there is no such file, or one with an error
+            named = SourceFile.read(Path(spec).expanduser()).find_use_case() or named
         return UseCaseError(f"use case {spec!r} names no object: write {spec}:{named}")
     close = get_close_matches(spec.lower(), built_in, n=1)
     hint = f"did you mean {close[0]}? " if close else ""
@@ -326,20 +329,6 @@ def _make_unknown_error(spec: str, built_in: Sequence[str]) -> UseCaseError:
         f"unknown use case {spec!r}: {hint}choose one of {', '.join(built_in)}, "
         "or write package.module:object or path/to/file.py:object"
     )
-
-
-def _suggest_object(file: Path) -> str | None:
-    """Find the first class of a file that has a use case's methods, without importing it."""
-    try:
-        body = ast.parse(file.read_bytes()).body
-    except (OSError, SyntaxError, ValueError):
-        return None
-    for node in body:
-        if isinstance(node, ast.ClassDef):
-            methods = {part.name for part in node.body if isinstance(part, ast.FunctionDef)}
-            if {"model", "dataset"} <= methods:
-                return node.name
-    return None
 
 
 def _make_prefix_error(prefix: str, rest: str, adapters: Sequence[str]) -> UseCaseError:
@@ -353,40 +342,6 @@ def _make_prefix_error(prefix: str, rest: str, adapters: Sequence[str]) -> UseCa
 
 def _looks_like_file(place: str) -> bool:
     return place.endswith(".py") or os.sep in place
-
-
-def _parse(file: Path) -> ast.Module:
-    try:
-        return ast.parse(file.read_bytes(), filename=str(file))
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise UseCaseError(f"use case file {file}: {reason}: name a Python file") from error
-    except (SyntaxError, ValueError) as error:
-        raise _imports.make_import_error(file, error) from error
-
-
-def _list_definitions(tree: ast.Module) -> list[str]:
-    """List what a file certainly defines at its top level."""
-    names: list[str] = []
-    for node in tree.body:
-        if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
-            names.append(node.name)
-        elif isinstance(node, ast.Assign):
-            names += [target.id for target in node.targets if isinstance(target, ast.Name)]
-    return names
-
-
-def _list_names(tree: ast.Module) -> set[str]:
-    """Collect every name that a file could define at its top level, ``*`` for unknown ones."""
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
-            names.add(node.name)
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names.add(node.id)
-        elif isinstance(node, ast.alias):
-            names.add((node.asname or node.name).partition(".")[0])
-    return names
 
 
 def _get(module: ModuleType, attribute: str, spec: str) -> object:

@@ -9,8 +9,8 @@ from launch.plan import Plan
 from planner.trials.comparison import compare_results
 from planner.trials.result import Role
 from planner.tuning.choice import find_finalists
+from planner.tuning.entrant import Entrant
 from planner.tuning.findings import Findings
-from planner.tuning.race import Entrant
 from planner.tuning.running_trials import LEAST_ROUNDS, RunningTrials
 
 _LEAST_LIMIT_S = 10.0

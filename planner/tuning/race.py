@@ -10,30 +10,23 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from statistics import fmean
 
 from launch.plan import Plan, Setting
 from launch.reports import StepDone
-from planner.trials.contender import Contender, StartContender, TrialFailedError
+from planner.trials.contender import StartContender, TrialFailedError
 from planner.trials.reports import Listener, TrialProgress, ignore
-from planner.trials.result import Outcome, Role, TrialResult
+from planner.trials.result import Outcome, Role
+from planner.tuning.entrant import PREFETCHED, Entrant
 from probes.disturbance import Disturbance
-from probes.timing import DisturbedTurn, Measurement
-
-_LEAST_TURN_S = 0.25
-"""Shorter turns would be spent in the switch from one plan to the next."""
-
-_LONG_STEP_S = 1.5
-"""A step that takes so long is a turn by itself."""
+from probes.timing import DisturbedTurn
 
 _LEAST_WARMUP_STEPS = 2
 _MOST_WARMUP_STEPS = 8
 _STILL_WARMING = 0.85
 """A step that takes less than this part of the one before shows that the plan is not warm yet."""
 
-_PREFETCHED = 2
-"""Batches that torch's DataLoader lets each of its processes read ahead."""
+_LEAST_LIMIT_S, _SLOWDOWN = 10.0, 20.0
+"""A turn that takes so much longer than the ones before has got stuck."""
 
 _MOST_REPEATS = 2
 """Times that a round is run again."""
@@ -43,197 +36,6 @@ _FREE_REPEATS, _REPEATED_SHARE = 2, 0.5
 
 _STEADY = 6
 """Disturbed rounds in a row after which none is run again: what disturbs them does not pass."""
-
-_INPUT_BOUND = 0.05
-"""Part of the time in which a plan waits for its input, from which on it counts as bound by it."""
-
-
-@dataclass(slots=True)
-class Entrant:
-    """A plan in a race: its processes, and the turns that it has had."""
-
-    plan: Plan
-    role: Role
-    contender: Contender
-    parameters: Mapping[str, Setting] = field(default_factory=dict)
-
-    turns_s: dict[int, float] = field(default_factory=dict)
-    """Mean step of each turn, by round."""
-
-    disturbed: list[DisturbedTurn] = field(default_factory=list)
-    """Turns that others disturbed, those that do not count any more included."""
-
-    warmup_s: list[float] = field(default_factory=list)
-    elapsed_s: float = 0.0
-    """Time that it took from the others: its start, its warm-up and its turns."""
-
-    spent_s: float = 0.0
-    """Time of its steps alone."""
-
-    starts: int = 1
-    is_open: bool = True
-    is_parked: bool = False
-    """Whether its processes are ended until its next turn, so that others have its memory."""
-
-    is_stored: bool = False
-    """Whether its result is kept, with the turns and the time that it had by then."""
-
-    stored_turns: int = 0
-    stored_s: float = 0.0
-
-    failure: TrialFailedError | None = None
-    _steps: int = 0
-    _input_s: float = 0.0
-    _timed_s: float = 0.0
-    _read_ahead: list[int] = field(default_factory=list)
-    _used_up: int = 0
-    _peak_bytes: int | None = None
-    _compile_s: float | None = None
-
-    @property
-    def step_s(self) -> float:
-        """Time of a step, as far as it is known."""
-        return fmean(list(self.turns_s.values())[-3:] or self.warmup_s[-1:] or [0.0])
-
-    @property
-    def turn_s(self) -> float:
-        """Time of its next turn."""
-        return self.step_s * self.steps_of_turn()
-
-    def steps_of_turn(self) -> int:
-        """Give how many steps its next turn has.
-
-        A plan that waits for its loader processes has its batches in bursts, as many as there are
-        processes: its turn is longer than what they can have read ahead.
-        """
-        step_s = self.step_s
-        steps = steps_of_turn(step_s)
-        if self.plan.loader_workers and self.input_share() > _INPUT_BOUND:
-            steps = max(steps, _PREFETCHED * self.plan.loader_workers + 1)
-        return steps
-
-    def add_warmup(self, steps: Sequence[StepDone]) -> None:
-        """Take note of steps before the first turn."""
-        self.warmup_s += [step.time_s for step in steps]
-        self.spent_s += sum(step.time_s for step in steps)
-        self._input_s, self._timed_s = _sum_input(steps[-1:])
-        self._read_ahead = [steps[-1].read_ahead]
-
-    def add_turn(self, number: int, steps: Sequence[StepDone]) -> None:
-        """Take note of a turn; of many steps the first, which finds cold caches, does not count."""
-        counted = steps[1:] if len(steps) > 3 else steps
-        self.turns_s[number] = fmean(step.time_s for step in counted)
-        input_s, timed_s = _sum_input(steps)
-        self._input_s, self._timed_s = self._input_s + input_s, self._timed_s + timed_s
-        self._steps += len(steps)
-        self.spent_s += timed_s
-        self._read_ahead.append(steps[-1].read_ahead)
-
-    def find_disturbance(self, number: int) -> Disturbance | None:
-        """Give what disturbed its turn in a round, ``None`` where nothing has."""
-        found = [turn.disturbance for turn in self.disturbed if turn.round == number]
-        return found[-1] if found else None
-
-    def discard_turn(self, number: int) -> None:
-        """Let its turn in a round not count: the round is run again."""
-        self.turns_s.pop(number, None)
-        self.disturbed = [
-            replace(turn, was_repeated=True) if turn.round == number else turn
-            for turn in self.disturbed
-        ]
-
-    def begin_again(self, again: Entrant) -> None:
-        """Go on with the processes of another start."""
-        self._used_up += self._read_ahead_used()
-        self._read_ahead = again._read_ahead
-        self._peak_bytes, self._compile_s = self.peak_memory_bytes, self.compile_s
-        self.contender = again.contender
-
-    @property
-    def peak_memory_bytes(self) -> int | None:
-        """Highest memory over all starts."""
-        return max(self._peak_bytes or 0, self.contender.peak_memory_bytes or 0) or None
-
-    @property
-    def compile_s(self) -> float | None:
-        """Longest time to compile over all starts: later ones find the kernels in the cache."""
-        known = [t for t in (self._compile_s, self.contender.compile_s) if t is not None]
-        return max(known, default=None)
-
-    def input_share(self) -> float:
-        """Give the part of the time in which its steps waited for samples."""
-        return self._input_s / self._timed_s if self._timed_s else 0.0
-
-    def read_ahead_factor(self) -> float:
-        """Give by how much steps would take longer without what was read before the first turn.
-
-        Batches that lay ready then, and are used up now, were not loaded in the time of the turns.
-        """
-        used_up = self._used_up + self._read_ahead_used()
-        return self._steps / max(1, self._steps - used_up) if self._steps else 1.0
-
-    def _read_ahead_used(self) -> int:
-        return max(0, self._read_ahead[0] - self._read_ahead[-1]) if self._read_ahead else 0
-
-    def measurement(self, drift: float = 1.0) -> Measurement | None:
-        """Give its times; those of the warm-up where it had no turn."""
-        if not self.turns_s:
-            if not self.warmup_s:
-                return None
-            *before, last = self.warmup_s
-            return Measurement(warmup_s=tuple(before), samples_s=(last,), spent_s=self.spent_s)
-        factor = self.read_ahead_factor()
-        return Measurement(
-            warmup_s=tuple(self.warmup_s),
-            samples_s=tuple(time_s * factor for time_s in self.turns_s.values()),
-            rounds=tuple(self.turns_s),
-            drift=drift,
-            starts=self.starts,
-            spent_s=self.spent_s,
-            input_share=self.input_share(),
-            disturbed=tuple(self.disturbed),
-        )
-
-    def result(
-        self, outcome: Outcome | None = None, reason: str | None = None, drift: float = 1.0
-    ) -> TrialResult:
-        """Give what its turns have shown."""
-        failed = self.failure
-        return TrialResult(
-            plan=self.plan,
-            role=self.role,
-            outcome=failed.outcome if failed else outcome or Outcome.OK,
-            measurement=self.measurement(drift),
-            peak_memory_bytes=self.peak_memory_bytes,
-            compile_s=self.compile_s,
-            reason=failed.reason if failed else reason,
-            log_tail=failed.log_tail if failed else None,
-            elapsed_s=self.elapsed_s,
-            parameters=self.parameters,
-        )
-
-    @property
-    def is_running(self) -> bool:
-        """Whether it has turns to come."""
-        return self.is_open or self.is_parked
-
-    def park(self) -> None:
-        """End its processes until its next turn."""
-        if self.is_open:
-            self.close()
-            self.is_parked = True
-
-    def close(self) -> None:
-        """End its processes."""
-        self.is_parked = False
-        if self.is_open:
-            self.is_open = False
-            self.contender.close()
-
-
-def steps_of_turn(step_s: float) -> int:
-    """Give how many steps a turn has, by the time of one."""
-    return 1 if step_s >= _LONG_STEP_S else max(2, math.ceil(_LEAST_TURN_S / step_s))
 
 
 class Race:
@@ -352,7 +154,7 @@ class Race:
         self._disturbed_in_a_row = self._disturbed_in_a_row + 1 if is_disturbed else 0
 
     def _warm_up(self, entrant: Entrant, deadline: float) -> None:
-        least = _LEAST_WARMUP_STEPS + _PREFETCHED * entrant.plan.loader_workers
+        least = _LEAST_WARMUP_STEPS + PREFETCHED * entrant.plan.loader_workers
         most = least + _MOST_WARMUP_STEPS
         while len(known := entrant.warmup_s) < least or (
             len(known) < most and known[-1] < _STILL_WARMING * known[-2]
@@ -390,15 +192,11 @@ class Race:
         rate = entrant.plan.node_batch / entrant.step_s
         self._on_step(
             TrialProgress(
-                steps=len(entrant.warmup_s) + entrant._steps,
+                steps=len(entrant.warmup_s) + entrant.steps,
                 elapsed_s=entrant.spent_s,
                 throughput_samples_per_s=rate,
             )
         )
-
-
-_LEAST_LIMIT_S, _SLOWDOWN = 10.0, 20.0
-"""A turn that takes so much longer than the ones before has got stuck."""
 
 
 class _NeverStarted:
@@ -414,7 +212,3 @@ class _NeverStarted:
 
     def close(self) -> None:
         """Do nothing."""
-
-
-def _sum_input(steps: Sequence[StepDone]) -> tuple[float, float]:
-    return sum(step.input_s for step in steps), sum(step.time_s for step in steps)

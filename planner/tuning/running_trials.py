@@ -18,8 +18,9 @@ from planner.trials.contender import StartContender
 from planner.trials.drift import remove_drift
 from planner.trials.reports import Listener, RoundEnded, TrialStarted
 from planner.trials.result import Outcome, Role, TrialResult
+from planner.tuning.entrant import Entrant
 from planner.tuning.findings import Findings
-from planner.tuning.race import Entrant, Race
+from planner.tuning.race import Race
 from planner.tuning.trial_times import TrialTimes
 from probes.timing import Interval
 

@@ -8,8 +8,8 @@ from statistics import median
 
 from launch.plan import Plan
 from planner.search.space import plan_key
+from planner.tuning.entrant import Entrant, steps_of_turn
 from planner.tuning.findings import Findings
-from planner.tuning.race import Entrant, steps_of_turn
 from planner.tuning.tune_request import LARGEST_SHARE
 
 _START_S = 1.0

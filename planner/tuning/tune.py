@@ -15,9 +15,9 @@ from planner.search.plan_search import WORTHWHILE_GAIN, PlanSearch, time_per_sam
 from planner.trials.contender import StartContender
 from planner.trials.reports import Listener, StudyOpened
 from planner.trials.result import Outcome, Role
+from planner.tuning.entrant import Entrant
 from planner.tuning.final import Final
 from planner.tuning.findings import Findings
-from planner.tuning.race import Entrant
 from planner.tuning.running_trials import LEAST_ROUNDS, RunningTrials
 from planner.tuning.tune_request import allows, limit_choices
 

@@ -39,8 +39,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
-from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from launch.errors import UseCaseError
 from launch.gradient_sync.node_channel.shared_state import NO_GRADIENT
@@ -53,6 +51,7 @@ from launch.training.averaging.locked_parameters import LockedParameters
 from launch.training.averaging.noise_meter import NoiseMeter
 from launch.training.averaging.piece_optimizer import PieceOptimizer
 from launch.training.averaging.recorded_uses import RecordedUses, tensors_in
+from launch.training.averaging.use_trackers import OperatorTracker, UseTracker
 
 _PROBATION_STEPS = 2
 """First steps that end with their update: schedules of learning rates warn where their optimizer
@@ -245,10 +244,10 @@ class LateUpdate:
         try:
             with ExitStack() as trackers:
                 if self._is_pending or self._is_learning:
-                    trackers.enter_context(_UseTracker(self.call))
+                    trackers.enter_context(UseTracker(self.call))
                 if self._whole_steps == _PROBATION_STEPS - 1:
                     # Not in all of them: nothing is compiled within it, so it hides compiled code.
-                    trackers.enter_context(_OperatorTracker(self.call_operator))
+                    trackers.enter_context(OperatorTracker(self.call_operator))
                 yield
         except RuntimeError as error:
             if (message := self._locked.find_message(error)) is not None:
@@ -369,33 +368,3 @@ class LateUpdate:
                 step(chunk.pieces)
                 for piece in chunk.pieces:
                     piece.owned.grad = None
-
-
-class _Tracker:
-    """Calls what torch was about to call through a function that sees it."""
-
-    def __init__(self, call: Callable[..., Any]) -> None:
-        super().__init__()
-        self._call = call
-
-    def _handle(
-        self,
-        function: Callable[..., Any],
-        types: Sequence[type],
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        return self._call(function, args, kwargs or {})
-
-
-class _UseTracker(_Tracker, TorchFunctionMode):
-    """Sees what torch's functions are called with."""
-
-    __torch_function__ = _Tracker._handle
-
-
-class _OperatorTracker(_Tracker, TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Sees what torch's operators are called with, by Python and by C++."""
-
-    supports_higher_order_operators = True
-    __torch_dispatch__ = _Tracker._handle

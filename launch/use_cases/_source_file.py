@@ -1,0 +1,64 @@
+"""Source file of a use case, read without running it."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from launch.errors import UseCaseError
+from launch.use_cases._imports import make_import_error
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """The syntax tree of a Python file."""
+
+    tree: ast.Module
+
+    @classmethod
+    def read(cls, file: Path) -> Self:
+        """Read and parse a file.
+
+        Raises:
+            UseCaseError: It cannot be read, or is no Python.
+        """
+        try:
+            return cls(ast.parse(file.read_bytes(), filename=str(file)))
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise UseCaseError(f"use case file {file}: {reason}: name a Python file") from error
+        except (SyntaxError, ValueError) as error:
+            raise make_import_error(file, error) from error
+
+    def definitions(self) -> list[str]:
+        """List what it certainly defines at its top level."""
+        names: list[str] = []
+        for node in self.tree.body:
+            if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+                names.append(node.name)
+            elif isinstance(node, ast.Assign):
+                names += [target.id for target in node.targets if isinstance(target, ast.Name)]
+        return names
+
+    def possible_names(self) -> set[str]:
+        """Collect every name that it could define at its top level, ``*`` for unknown ones."""
+        names: set[str] = set()
+        for node in ast.walk(self.tree):
+            if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+                names.add(node.name)
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                names.add(node.id)
+            elif isinstance(node, ast.alias):
+                names.add((node.asname or node.name).partition(".")[0])
+        return names
+
+    def find_use_case(self) -> str | None:
+        """Find the first class that has a use case's methods."""
+        for node in self.tree.body:
+            if isinstance(node, ast.ClassDef):
+                methods = {part.name for part in node.body if isinstance(part, ast.FunctionDef)}
+                if {"model", "dataset"} <= methods:
+                    return node.name
+        return None
