@@ -75,7 +75,9 @@ def conclusions(found: Comparison) -> Iterator[tuple[Setting, str]]:
             yield setting, "none trained"
         else:
             ratio = format_range(fastest.ratio)
-            yield setting, f"{fastest.peer}: ours is {ratio} times as fast"
+            is_open = fastest.ratio.low <= 1 <= fastest.ratio.high
+            unsure = "; which one is faster is open: raise --budget or --starts" if is_open else ""
+            yield setting, f"{fastest.peer}: ours is {ratio} times as fast{unsure}"
 
 
 def _row(result: PeerResult) -> Row:

@@ -68,6 +68,14 @@ def test_table_has_a_row_for_each_peer_and_the_reason_of_those_that_did_not_trai
     assert "6.0 s" in lines[1]
 
 
+def test_an_interval_that_holds_one_says_that_nothing_is_decided():
+    """A disturbed minute gave "0.591 (0.0655 to 5.33) times as fast", and nothing more was said."""
+    noisy = replace(FOUND, results=(ran("plain", (20, 90, 25)),))
+    text = comparison_text(noisy, Terminal())
+    assert "which one is faster is open: raise --budget or --starts" in text
+    assert "is open" not in comparison_text(FOUND, Terminal())
+
+
 def test_table_fits_a_terminal_of_80_columns():
     longest = replace(ran("spark_map_reduce", (10, 11, 10)), start_s=(41.5,))
     text = comparison_text(replace(FOUND, results=(longest, MISSING)), Terminal(width=80))
