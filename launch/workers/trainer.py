@@ -13,16 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
-from torch.utils.data import Dataset
 
 from launch.checkpoints.manifest import BestValidation
 from launch.checkpoints.weights import save_weights
 from launch.data.batch import Batch
-from launch.data.loading import ReadAhead, load
-from launch.data.prefetch import prefetch
 from launch.data.random_state import RandomUse, SeedSource
-from launch.data.samples import Part, ShareSampler, consecutive_batches, split_evenly
-from launch.data.split import BatchSize, Indices, NodeSplit
+from launch.data.samples import Part, ShareSampler
+from launch.data.split import BatchSize, NodeSplit
 from launch.errors import CheckpointError
 from launch.gradient_sync.node_channel.requests import Directive, RequestClient
 from launch.local_group.group import LocalGroup
@@ -35,11 +32,8 @@ from launch.reports import (
     StepsFinished,
     StepsPaused,
     StrategyPrepared,
-    Validated,
     Warned,
 )
-from launch.training.judge import Judge
-from launch.training.loss import weigh
 from launch.training.schedule import make_schedule, scale_learning_rates
 from launch.training.step import TrainStep
 from launch.use_cases._base import UseCase
@@ -52,20 +46,15 @@ from launch.workers.input import (
     open_validation,
     trial_samples,
 )
+from launch.workers.share_loader import ShareLoader, Work
 from launch.workers.step_permits import StepPermits
 from launch.workers.step_timer import StepTimer
 from launch.workers.task import Purpose, Task
-from launch.workers.validation_mean import ValidationMean
-
-Work = Iterator[tuple[Indices, BatchSize]]
-"""This worker's samples of each step, and how many all have."""
+from launch.workers.validation import Validation
 
 _TRIAL_EPOCHS = 1000
 """Epochs that a schedule is made for in a trial, which ends after some steps: schedules fail when
 they are asked for more steps than they were made for."""
-
-_SAMPLE_BATCH = 2
-"""Samples of a batch that shows types and shapes."""
 
 
 class Trainer:
@@ -97,8 +86,13 @@ class Trainer:
         self._training = open_training(
             plan, case, case.dataset(data, train=True), is_trial=is_trial
         )
-        self._validation = open_validation(plan, case.dataset(data, train=False))
-        step.prepare(self._read_sample_batch)
+        self._validation_samples = open_validation(plan, case.dataset(data, train=False))
+        self._device = torch.device(plan.devices[task.local_rank % len(plan.devices)])
+        self._seed_source = SeedSource(
+            seed=task.workload.seed, rank=task.node, local_rank=task.local_rank
+        )
+        self._loader = ShareLoader(plan, case, self._device, self._seed_source)
+        step.prepare(lambda: self._loader.read_few(self._training))
         if step.facts and task.local_rank == 0:
             reporter.send(StrategyPrepared(facts=step.facts))
         samples = len(self._training)  # type: ignore[arg-type]
@@ -106,7 +100,7 @@ class Trainer:
             samples, task.split, part=step.part or Part(0, 1), seed=task.workload.seed
         )
         self.num_samples = samples
-        self.num_validation_samples = len(self._validation)  # type: ignore[arg-type]
+        self.num_validation_samples = len(self._validation_samples)  # type: ignore[arg-type]
         steps_per_epoch = -(-samples // task.split.global_batch)
         epochs = _TRIAL_EPOCHS if task.purpose is Purpose.TIME else task.epochs
         for optimizer in step.optimizers:
@@ -119,7 +113,6 @@ class Trainer:
             for optimizer in step.optimizers
         ]
         self._schedules = [schedule for schedule in schedules if schedule is not None]
-        self._device = torch.device(plan.devices[task.local_rank % len(plan.devices)])
         self._allow_nan = task.allow_nan or task.purpose is not Purpose.TRAIN
         self._step_timer = StepTimer(
             reporter if task.local_rank == 0 else None,
@@ -128,22 +121,9 @@ class Trainer:
         )
         self._learning_rates: list[Any] = []
         self._noise_obstacle: str | None = None
-        self._validation_mean: ValidationMean | None = None
-        self._seed_source = SeedSource(
-            seed=task.workload.seed, rank=task.node, local_rank=task.local_rank
-        )
+        self._validation: Validation | None = None
         self._permits: StepPermits | None = None
-        self._read_ahead = ReadAhead()
         self.progress = TrainingPosition()
-
-    def _read_sample_batch(self) -> Batch:
-        samples = list(range(min(_SAMPLE_BATCH, len(self._training))))  # type: ignore[arg-type]
-        work = iter([(samples, BatchSize(len(samples), len(samples)))])
-        batch: Batch | None = next(
-            load(self._training, work, loader_workers=0, collate=self._case.collate)
-        )[0]
-        assert batch is not None, "it has samples"
-        return batch
 
     def prepare_input(self, group: LocalGroup) -> None:
         """Prepare the input of the plan before the first step. Collective.
@@ -172,7 +152,18 @@ class Trainer:
             reporter=self._reporter,
         )
         self.progress = checkpointer.resume(self._rank)
-        self._validation_mean = ValidationMean(group, self._rank)
+        self._validation = Validation(
+            self._task,
+            self._plan,
+            self._case,
+            self._step,
+            self._validation_samples,
+            loader=self._loader,
+            seed_source=self._seed_source,
+            group=group,
+            rank=self._rank,
+            reporter=self._reporter,
+        )
         return checkpointer
 
     def measure_noise(self, cost_limit: float) -> None:
@@ -277,7 +268,7 @@ class Trainer:
                 samples=size.total,
                 loss=loss,
                 input_s=input_s,
-                read_ahead=self._read_ahead.count,
+                read_ahead=self._loader.read_ahead,
                 noise=self._take_noise(),
             )
             if self._rank is not None:
@@ -326,62 +317,20 @@ class Trainer:
     ) -> Iterator[tuple[Batch | None, BatchSize]]:
         if self._step.part is None:
             return ((None, size) for _, size in work)
-        return self._load(self._training, work, RandomUse.TRAINING_SAMPLES, positions)
-
-    def _load(
-        self, dataset: Dataset[Any], work: Work, use: RandomUse, positions: Iterator[int]
-    ) -> Iterator[tuple[Batch | None, BatchSize]]:
-        workers, is_gpu = self._plan.loader_workers, self._device.type == "cuda"
         epoch = self.progress.epoch
-        seeds = (self._seed_source.seed_of(use, epoch, position) for position in positions)
-        self._read_ahead = ReadAhead()
-        batches = load(
-            dataset,
-            work,
-            loader_workers=workers,
-            pin_memory=is_gpu,
-            seeds=seeds,
-            read_ahead=self._read_ahead,
-            collate=self._case.collate,
-        )
-        return prefetch(batches, self._device)
+        return self._loader.load(self._training, work, RandomUse.TRAINING_SAMPLES, epoch, positions)
 
-    @torch.no_grad()
     def validate(self) -> None:
         """Validate this worker's share of the samples, which ends the epoch. Collective.
 
         Raises:
             NotFiniteError: The loss is NaN or infinite; on every worker of all nodes.
         """
+        assert self._validation is not None, "a training has a checkpointer"
         if self._task.local_rank == 0:
             self._reporter.send(StepsPaused())
-        started = time.perf_counter()
         epoch = self.progress.epoch
-        self._seed_source.seed_generators_for(RandomUse.VALIDATION, epoch)
-        self._step.model.eval()
-        judge = Judge(self._case, self._step.model)
-        loss_sum, weight_sum, samples, metric_sums = 0.0, 0.0, 0, dict[str, float]()
-        for batch in self._validation_batches():
-            placed, count = self._step.place(batch), self._case.size(batch)
-            batch_loss, metrics = judge.judge(placed)
-            samples += count
-            if weight := weigh(self._case, placed):
-                loss_sum += batch_loss * weight
-                weight_sum += weight
-            for name, value in metrics.items():
-                metric_sums[name] = metric_sums.get(name, 0.0) + float(value) * count
-        self._reporter.send(
-            Validated(
-                epoch=epoch,
-                samples=samples,
-                loss_sum=loss_sum,
-                weight=weight_sum,
-                metric_sums=metric_sums,
-                time_s=time.perf_counter() - started,
-            )
-        )
-        assert self._validation_mean is not None, "a training has a checkpointer"
-        loss = self._validation_mean.of(loss_sum, weight_sum)
+        loss = self._validation.run(epoch)
         if loss is not None and not self._allow_nan:
             check_finite_loss(loss, f"the validation loss of epoch {epoch + 1}")
         self.progress = self.progress.next_epoch()
@@ -409,21 +358,6 @@ class Trainer:
         self._reporter.send(
             BestWeightsSaved(path=best.weights, epoch=best.epoch, validation_loss=best.loss)
         )
-
-    def _validation_batches(self) -> Iterator[Any]:
-        every = list(range(self.num_validation_samples))
-        of_node, _ = self._task.split.of(every)
-        mine = split_evenly(of_node, self._task.group_size)[self._task.local_rank]
-        size = max(1, min(self._plan.node_batch // self._task.group_size, 64))
-        work = [
-            ([mine[i] for i in batch], BatchSize(len(batch), len(batch)))
-            for batch in consecutive_batches(len(mine), size)
-        ]
-        for batch, _ in self._load(
-            self._validation, iter(work), RandomUse.VALIDATION_SAMPLES, count()
-        ):
-            if batch is not None:
-                yield batch
 
 
 def _learning_rates(optimizers: Sequence[Optimizer]) -> list[Any]:

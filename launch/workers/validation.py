@@ -1,0 +1,123 @@
+"""Validation of a worker's share of the samples, and its mean over the workers of all nodes."""
+
+from __future__ import annotations
+
+import time
+from itertools import count
+from typing import Any
+
+import torch
+from torch.utils.data import Dataset
+
+from launch.data.random_state import RandomUse, SeedSource
+from launch.data.samples import consecutive_batches, split_evenly
+from launch.data.split import BatchSize
+from launch.gradient_sync.node_channel.requests import RequestClient
+from launch.local_group.group import LocalGroup
+from launch.plan import Plan
+from launch.reports import Reporter, Validated
+from launch.training.judge import Judge
+from launch.training.loss import weigh
+from launch.training.step import TrainStep
+from launch.use_cases._base import UseCase
+from launch.workers.share_loader import ShareLoader, Work
+from launch.workers.task import Task
+
+_MOST_SAMPLES = 64
+"""Of a batch: larger ones make no validation faster."""
+
+
+class Validation:
+    """Judges the model of a step.
+
+    Collective: every worker of all nodes makes one, and calls `run` with the others.
+
+    Args:
+        task: Of this worker.
+        plan: Its plan.
+        case: What is trained.
+        step: Has the model.
+        dataset: Samples for validation.
+        loader: Loads them.
+        seed_source: Of this worker.
+        group: The workers of this node.
+        rank: Of this node, ``None`` where there is none.
+        reporter: Receives what this worker's share has shown.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        plan: Plan,
+        case: UseCase,
+        step: TrainStep,
+        dataset: Dataset[Any],
+        *,
+        loader: ShareLoader,
+        seed_source: SeedSource,
+        group: LocalGroup,
+        rank: RequestClient | None,
+        reporter: Reporter,
+    ) -> None:
+        self._case = case
+        self._step = step
+        self._dataset = dataset
+        self._loader = loader
+        self._seed_source = seed_source
+        self._group = group
+        self._rank = rank
+        self._reporter = reporter
+        self._task = task
+        self._batch_size = max(1, min(plan.node_batch // task.group_size, _MOST_SAMPLES))
+        self._sums = group.share_bytes(16 * group.size).view(torch.float64).view(group.size, 2)
+
+    @torch.no_grad()
+    def run(self, epoch: int) -> float | None:
+        """Validate after an epoch; give the mean loss over all workers, ``None`` without weights.
+
+        Each worker's loss counts with its weight: its samples, where the use case does not say.
+        """
+        started = time.perf_counter()
+        self._seed_source.seed_generators_for(RandomUse.VALIDATION, epoch)
+        self._step.model.eval()
+        judge = Judge(self._case, self._step.model)
+        loss_sum, weight_sum, samples, metric_sums = 0.0, 0.0, 0, dict[str, float]()
+        work = self._work()
+        for batch, _ in self._loader.load(
+            self._dataset, work, RandomUse.VALIDATION_SAMPLES, epoch, count()
+        ):
+            assert batch is not None, "none of its batches is empty"
+            placed, size = self._step.place(batch), self._case.size(batch)
+            batch_loss, metrics = judge.judge(placed)
+            samples += size
+            if weight := weigh(self._case, placed):
+                loss_sum += batch_loss * weight
+                weight_sum += weight
+            for name, value in metrics.items():
+                metric_sums[name] = metric_sums.get(name, 0.0) + float(value) * size
+        self._reporter.send(
+            Validated(
+                epoch=epoch,
+                samples=samples,
+                loss_sum=loss_sum,
+                weight=weight_sum,
+                metric_sums=metric_sums,
+                time_s=time.perf_counter() - started,
+            )
+        )
+        return self._mean(loss_sum, weight_sum)
+
+    def _work(self) -> Work:
+        of_node, _ = self._task.split.of(list(range(len(self._dataset))))  # type: ignore[arg-type]
+        mine = split_evenly(of_node, self._task.group_size)[self._task.local_rank]
+        for batch in consecutive_batches(len(mine), self._batch_size):
+            yield [mine[i] for i in batch], BatchSize(len(batch), len(batch))
+
+    def _mean(self, loss_sum: float, weight: float) -> float | None:
+        self._sums[self._group.local_rank] = torch.tensor([loss_sum, weight], dtype=torch.float64)
+        self._group.barrier()
+        loss, total = self._sums.sum(0).tolist()
+        self._group.barrier()  # all have read
+        if self._rank is not None:
+            loss, total = self._rank.add(loss), self._rank.add(total)
+        return loss / total if total else None
