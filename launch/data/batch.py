@@ -104,6 +104,19 @@ def leaves(batch: Batch) -> Iterator[Any]:
             yield leaf
 
 
+def repeat_samples(batch: Batch, size: int) -> Batch:
+    """Make a batch of any size by repeating samples."""
+
+    def repeat(tensor: Tensor) -> Tensor:
+        if not tensor.dim():
+            return tensor
+        indices = torch.arange(size, device=tensor.device) % tensor.size(0)
+        spec = torch.channels_last if _is_channels_last(tensor) else torch.contiguous_format
+        return tensor.index_select(0, indices).contiguous(memory_format=spec)
+
+    return map_tensors(batch, repeat)
+
+
 def describe_batch(batch: Batch) -> str:
     """Describe a batch for people: types and shapes, such as ``(float32 8x3x224x224, int64 8)``."""
     if isinstance(batch, Tensor):
@@ -170,3 +183,7 @@ def _map(batch: Batch, change: Callable[[Any], Any], size: int | None = None) ->
         values = [_map(value, change, size) for value in batch]
         return type(batch)(*values) if hasattr(batch, "_fields") else type(batch)(values)
     return change(batch)
+
+
+def _is_channels_last(tensor: Tensor) -> bool:
+    return tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last)

@@ -58,7 +58,7 @@ def find_cut(costs: Sequence[LayerCost], stages: int) -> Cut:
     """
     fastest = _best(costs, stages, limit_s=float("inf"), by_time=True)
     if fastest is None:
-        points = sum(cost.may_end_stage for cost in costs[:-1])
+        points = len(_places(costs))
         raise InvalidPlanError(
             f"stages={stages} and {points} places where the model may be cut: use fewer stages; "
             "layers that share parameters stay together, and each stage must train something"
@@ -115,7 +115,7 @@ def check_cut(cut: Cut, costs: Sequence[LayerCost], stages: int) -> Cut:
         raise InvalidPlanError(f"cut={text} and stages={stages}: name {stages - 1} layers")
     if cut[-1] >= len(costs):
         raise InvalidPlanError(f"cut={text} and layers={len(costs)}: use numbers below")
-    allowed = [index + 1 for index, cost in enumerate(costs[:-1]) if cost.may_end_stage]
+    allowed = _places(costs)
     if refused := sorted(set(cut) - set(allowed)):
         raise InvalidPlanError(
             f"cut={text}: no stage may begin at layer {refused[0]}, whose predecessors share "

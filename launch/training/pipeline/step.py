@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from launch.checkpoints.training_state import TrainingState
-from launch.data.batch import Batch, leaves, map_tensors, move_batch, split_batch
+from launch.data.batch import Batch, leaves, move_batch, repeat_samples, split_batch
 from launch.data.samples import Part, count_equal_parts
 from launch.data.split import BatchSize
 from launch.errors import InvalidPlanError, UseCaseError
@@ -31,17 +31,8 @@ from launch.training.averaging.staging_buffer import GradientStagingBuffer
 from launch.training.averaging.update_scope import UpdateScope, find_update_scope
 from launch.training.connections import Connections, translate_lost_workers
 from launch.training.loss import weigh
-from launch.training.pipeline.cut import (
-    Cut,
-    LayerCost,
-    check_cut,
-    find_cut,
-    parse_cut,
-    published_cut,
-    stage_bounds,
-    stage_times_s,
-)
-from launch.training.pipeline.layers import boundary_specs, layer_costs, measure_layers
+from launch.training.pipeline.chosen_cut import choose_cut
+from launch.training.pipeline.layers import boundary_specs
 from launch.training.pipeline.pipelining import MicroBatchPipeline, StageModule
 from launch.training.pipeline.pytree import flatten, receive_pytree, send_pytree
 from launch.training.pipeline.stage_update import (
@@ -99,13 +90,10 @@ class PipelineStep(TrainStep):
 
     def prepare(self, read_few: Callable[[], Batch]) -> None:
         self._example = self.place(read_few())[0]
-        costs = self._measure()
+        cut = choose_cut(self._layers, self._example, self._plan, self._device, self._group)
         if self._whole.has_new_users():
             raise _shared_memory_error(self._plan, "a parameter")
-        cut = self._choose_cut(costs)
-        bounds = stage_bounds(cut, len(costs))
-        is_timed = self._cut_option == "measured"
-        self._first, self._end = bounds[self._stage]
+        self._first, self._end = cut.bounds[self._stage]
         self._own = self._layers[self._first : self._end]
         move_in_place(self._own, self._device)
         if self._has_copies and self._device.type == "cpu":
@@ -117,14 +105,8 @@ class PipelineStep(TrainStep):
         optimizer = make_optimizer(self._plan, self._case, updated.parameters())
         self.optimizers = [optimizer]
         self._update = self._make_update(optimizer)
-        self.facts = {
-            "cut": list(cut),
-            "layers": [type(layer).__name__ for layer in self._layers],
-            "layer_times_s": [cost.time_s for cost in costs] if is_timed else None,
-            "stage_times_s": stage_times_s(costs, cut) if is_timed else None,
-            "sent_bytes": [costs[first - 1].output_bytes for first in cut],
-        }
-        print(self._describe(bounds))  # noqa: T201 - to this worker's log
+        self.facts = cut.facts(self._layers)
+        print(cut)  # noqa: T201 - to this worker's log
 
     def noise_obstacle(self) -> str | None:
         averager = self._update.averager
@@ -294,44 +276,11 @@ class PipelineStep(TrainStep):
         empty = [one.flatten()[:0].sum() for one in tensors if one.requires_grad]
         return torch.stack(empty).sum()
 
-    def _measure(self) -> list[LayerCost]:
-        size = Part(0, self._plan.replicas).size_of(self._plan.node_batch)
-        micro_batches = count_equal_parts(size, self._plan.micro_batches)
-        example = repeat_samples(self._example, size // micro_batches)
-        specs = boundary_specs(self._layers, example, self._plan, self._device)
-        if self._cut_option == "measured":
-            times_s = self._measure_on_all(example, micro_batches)
-        else:
-            times_s = [0.0] * len(self._layers)  # a cut that the user names needs none
-        return layer_costs(self._layers, times_s, specs)
-
-    def _measure_on_all(self, example: Any, micro_batches: int) -> list[float]:
-        """Time the layers on all workers at once, as in a step, and return the means."""
-        layers = len(self._layers)
-        times = self._group.share_bytes(8 * self._group.size * layers).view(torch.float64)
-        times = times.view(self._group.size, layers)
-        self._group.barrier()
-        mine = measure_layers(self._layers, example, self._plan, self._device, micro_batches)
-        times[self._group.local_rank] = torch.tensor(mine, dtype=torch.float64)
-        self._group.barrier()
-        return times.mean(0).tolist()
-
     @property
     def _has_copies(self) -> bool:
         """Whether each of several replicas has its own copy of the parameters of a stage."""
         average = self._plan.options.get("average", "shared")
         return self._plan.replicas > 1 and (self._device.type != "cpu" or average == "all_reduce")
-
-    @property
-    def _cut_option(self) -> str:
-        return str(self._plan.options.get("cut", "measured"))
-
-    def _choose_cut(self, costs: list[LayerCost]) -> Cut:
-        if self._cut_option == "measured":
-            return find_cut(costs, self._stages)
-        if self._cut_option == "paper":
-            return published_cut(costs, self._stages)
-        return check_cut(parse_cut(self._cut_option), costs, self._stages)
 
     def _make_update(self, optimizer: Optimizer) -> StageUpdate:
         norm = self._case.max_gradient_norm
@@ -356,30 +305,6 @@ class PipelineStep(TrainStep):
         with translate_lost_workers():
             torch.distributed.barrier(self._same_stage_group)
 
-    def _describe(self, bounds: list[tuple[int, int]]) -> str:
-        times_s = self.facts["stage_times_s"]
-        times = [""] * len(bounds)
-        if times_s is not None:
-            times = [f", {1e3 * time_s:.1f} ms" for time_s in times_s]
-        parts = (
-            f"stage {number}: layers {first} to {end - 1}{time}"
-            for number, ((first, end), time) in enumerate(zip(bounds, times, strict=True))
-        )
-        return "; ".join(parts)
-
-
-def repeat_samples(batch: Any, size: int) -> Any:
-    """Make a batch of any size by repeating samples."""
-
-    def repeat(tensor: Tensor) -> Tensor:
-        if not tensor.dim():
-            return tensor
-        indices = torch.arange(size, device=tensor.device) % tensor.size(0)
-        spec = torch.channels_last if _is_channels_last(tensor) else torch.contiguous_format
-        return tensor.index_select(0, indices).contiguous(memory_format=spec)
-
-    return map_tensors(batch, repeat)
-
 
 def _sample_shapes(batch: Any) -> list[tuple[int, ...]]:
     return [tuple(leaf.shape[1:]) for leaf in leaves(batch) if isinstance(leaf, Tensor)]
@@ -387,10 +312,6 @@ def _sample_shapes(batch: Any) -> list[tuple[int, ...]]:
 
 def _identities(module: nn.Module) -> set[int]:
     return {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
-
-
-def _is_channels_last(tensor: Tensor) -> bool:
-    return tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last)
 
 
 def _shared_memory_error(plan: Plan, what: str) -> InvalidPlanError:
