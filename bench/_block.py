@@ -22,7 +22,7 @@ from statistics import fmean, stdev
 from typing import Any, NoReturn, TextIO, TypeVar
 
 from probes.cpu import read_cpu
-from probes.timing import Interval
+from probes.timing import NORMAL_95, Interval
 
 T = TypeVar("T")
 
@@ -292,7 +292,7 @@ def mean_difference(differences: Sequence[float]) -> Interval:
 
     ``median`` holds the mean. For 20 pairs and more; fewer would need Student's quantiles.
     """
-    half = 1.96 * stdev(differences) / math.sqrt(len(differences))
+    half = NORMAL_95 * stdev(differences) / math.sqrt(len(differences))
     centre = fmean(differences)
     return Interval(median=centre, low=centre - half, high=centre + half, count=len(differences))
 

@@ -25,6 +25,7 @@ from launch.plan import Plan
 from launch.reports import StepDone
 from launch.use_cases import make_workload
 from launch.workers.fork_server_pool import ForkServerPool
+from planner.sweeps.findings import share_interval
 from planner.trials.comparison import (
     PairNoise,
     compare_results,
@@ -245,18 +246,11 @@ def _race_for_real(arguments: Namespace, out: Output) -> list[Result]:
 
 def _share(figure: str, outcomes: Sequence[bool], required: Required) -> Result:
     """Give a share in percent, with Wilson's 95 % interval."""
-    count, share = len(outcomes), fmean(outcomes)
-    squared = 1.96**2
-    centre = (share + squared / (2 * count)) / (1 + squared / count)
-    half = 1.96 * math.sqrt(share * (1 - share) / count + squared / (4 * count**2))
-    half /= 1 + squared / count
-    bounds = Interval(
-        median=100 * share,
-        low=100 * max(0.0, min(centre - half, share)),
-        high=100 * min(1.0, max(centre + half, share)),
-        count=count,
+    share = share_interval(fmean(outcomes), len(outcomes))
+    percent = Interval(
+        median=100 * share.median, low=100 * share.low, high=100 * share.high, count=share.count
     )
-    return Result(figure=figure, value=bounds, unit="%", required=required)
+    return Result(figure=figure, value=percent, unit="%", required=required)
 
 
 def _parse() -> Namespace:

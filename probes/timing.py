@@ -177,9 +177,13 @@ def _low_rank(count: int) -> float:
     return depth - 1 + weight
 
 
+NORMAL_95 = 1.96
+"""Quantile 0.975 of the normal distribution: 95 % of it are within so many deviations."""
+
+
 def student_quantile(degrees: int) -> float:
     """Quantile 0.975 of Student's t distribution, from the usual table."""
-    return _STUDENT[degrees - 1] if degrees <= len(_STUDENT) else 1.96 + 2.4 / degrees
+    return _STUDENT[degrees - 1] if degrees <= len(_STUDENT) else NORMAL_95 + 2.4 / degrees
 
 
 _STUDENT = (

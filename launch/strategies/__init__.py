@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from launch.errors import UnknownStrategyError
 from launch.system.found_by_file import list_names, load_only_class, read_summaries
+from launch.system.name_suggestion import suggest
 
 if TYPE_CHECKING:
     from launch.plan import Plan
@@ -31,11 +31,7 @@ def load_strategy(name: str) -> Strategy:
 
     names = strategy_names()
     if name not in names:
-        close = get_close_matches(name, names, n=1)
-        hint = f"did you mean {close[0]}? " if close else ""
-        raise UnknownStrategyError(
-            f"unknown strategy {name!r}: {hint}choose one of {', '.join(names)}"
-        )
+        raise UnknownStrategyError(f"unknown strategy {name!r}: {suggest(name, names)}")
     return load_only_class(f"{__name__}.{name}", Strategy)()  # type: ignore[type-abstract]
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from launch.errors import UseCaseError
 from launch.system.found_by_file import list_names, load_only_class, read_constants
+from launch.system.name_suggestion import suggest
 from launch.use_cases import _imports
 from launch.use_cases._settings import Settings, parse_settings, spell_name, split_name
 from launch.use_cases._source_file import SourceFile
@@ -323,10 +324,8 @@ def _make_unknown_error(spec: str, built_in: Sequence[str]) -> UseCaseError:
         with contextlib.suppress(UseCaseError):  # there is no such file, or one with an error
             named = SourceFile.read(Path(spec).expanduser()).find_use_case() or named
         return UseCaseError(f"use case {spec!r} names no object: write {spec}:{named}")
-    close = get_close_matches(spec.lower(), built_in, n=1)
-    hint = f"did you mean {close[0]}? " if close else ""
     return UseCaseError(
-        f"unknown use case {spec!r}: {hint}choose one of {', '.join(built_in)}, "
+        f"unknown use case {spec!r}: {suggest(spec.lower(), built_in)}, "
         "or write package.module:object or path/to/file.py:object"
     )
 

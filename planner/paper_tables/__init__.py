@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from launch.system.found_by_file import list_names, load_only_class
+from launch.system.name_suggestion import suggest
 from planner.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,7 +30,5 @@ def load_paper(name: str) -> Paper:
 
     names = paper_names()
     if name not in names:
-        close = get_close_matches(name, names, n=1)
-        hint = f"did you mean {close[0]}? " if close else ""
-        raise UsageError(f"unknown paper {name!r}: {hint}choose one of {', '.join(names)}")
+        raise UsageError(f"unknown paper {name!r}: {suggest(name, names)}")
     return load_only_class(f"{__name__}.{name}", Paper)()  # type: ignore[type-abstract]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from launch.system.found_by_file import list_names, load_only_class
+from launch.system.name_suggestion import suggest
 from planner.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,7 +30,5 @@ def load_peer(name: str) -> Peer:
 
     names = peer_names()
     if name not in names:
-        close = get_close_matches(name, names, n=1)
-        hint = f"did you mean {close[0]}? " if close else ""
-        raise UsageError(f"unknown peer {name!r}: {hint}choose of {', '.join(names)}")
+        raise UsageError(f"unknown peer {name!r}: {suggest(name, names)}")
     return load_only_class(f"{__name__}.{name}", Peer)(name)  # type: ignore[type-abstract]

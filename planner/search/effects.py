@@ -24,6 +24,7 @@ from launch.plan import Plan
 from planner.search.prior import Belief
 from planner.search.space import plan_key
 from planner.search.terms import terms_of
+from probes.timing import NORMAL_95
 
 Array = NDArray[np.float64]
 
@@ -68,7 +69,7 @@ class PredictedTime:
     @property
     def interval_s(self) -> tuple[float, float]:
         """95 % of what may be."""
-        factor = math.exp(1.96 * self.deviation)
+        factor = math.exp(NORMAL_95 * self.deviation)
         return self.median_s / factor, self.median_s * factor
 
 

@@ -18,12 +18,10 @@ from planner.sweeps.sweep_record import StoredSweep, SweepPoint
 from planner.trials.comparison import compare_results, ratio_interval
 from planner.trials.drift import drift_deviation, rate_interval
 from planner.trials.result import Outcome
-from probes.timing import Interval
+from probes.timing import NORMAL_95, Interval
 
 ACCURACY = "accuracy"
 """Metric of a use case that is the share of samples with the right answer."""
-
-_NORMAL_95 = 1.96
 
 _WORTH_SAYING = 0.1
 """Part of the turns, as of a search."""
@@ -148,10 +146,10 @@ def share_interval(share: float, samples: int) -> Interval:
 
     Source: Wilson, "Probable inference, the law of succession, and statistical inference", 1927.
     """
-    squared = _NORMAL_95**2
+    squared = NORMAL_95**2
     centre = (share + squared / (2 * samples)) / (1 + squared / samples)
     half = (
-        _NORMAL_95
+        NORMAL_95
         * math.sqrt(share * (1 - share) / samples + squared / (4 * samples**2))
         / (1 + squared / samples)
     )

@@ -14,7 +14,7 @@ from statistics import fmean
 from typing import Protocol, Self
 
 from launch.plan import Plan
-from probes.timing import Interval, Measurement, student_quantile
+from probes.timing import NORMAL_95, Interval, Measurement, student_quantile
 
 _PRIOR_DEVIATION = 0.1
 """Standard deviation of the logarithm of the ratio of neighbouring turns before any is known:
@@ -41,11 +41,9 @@ its memory lies, and which cores it shares a cache with, lasts as long as they d
 _TRIMMED = 0.2
 """Part of the pairs that is left out at either end."""
 
-_NORMAL_95 = 1.96
-
 _DEPENDENCE = 1.05
-"""Widens intervals a little: pairs that follow one another share part of the machine's mood, so
-they tell less than as many of different times. Found by simulation."""
+"""Widens intervals a little: pairs that follow one another share some of what disturbs the
+machine, so they tell less than as many of different times. Found by simulation."""
 
 EQUAL = 0.01
 """Two plans are as fast as each other where they are shown to differ by no more."""
@@ -175,7 +173,7 @@ def ratio_interval(
     error = math.sqrt(squares / (len(inner) * degrees)) if degrees else math.inf
     half = math.hypot(
         _DEPENDENCE * student_quantile(degrees) * error,
-        _NORMAL_95 * _START_DEVIATION * math.sqrt(2 / starts),
+        NORMAL_95 * _START_DEVIATION * math.sqrt(2 / starts),
     )
     return Interval(
         median=math.exp(centre),

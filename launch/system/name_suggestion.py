@@ -1,0 +1,13 @@
+"""Remedy for a name that does not exist: the one that was probably meant, and all there are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+
+def suggest(name: str, names: Sequence[str]) -> str:
+    """Give ``did you mean NAME? choose one of NAMES``; only the latter where none is similar."""
+    close = get_close_matches(name, names, n=1)
+    hint = f"did you mean {close[0]}? " if close else ""
+    return f"{hint}choose one of {', '.join(names)}"
