@@ -107,7 +107,7 @@ class ScheduledSum(BucketSum):
         self._schedule = schedule
 
     def _begin(self, block: FlatArray, errors: Errors | None) -> PendingSum:
-        return _PendingSchedule(block, self._schedule(self._comm, block, self._reserve_tags(2)))
+        return _PendingSchedule(block, self._schedule(self._comm, block, self._reserve_two_tags()))
 
 
 class _PendingSchedule(PendingSum):

@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from threading import Event, Thread
 
 from launch.liveness.heartbeat import Heartbeat
@@ -17,7 +17,6 @@ from launch.system.report_stream import ReportStream
 
 _POLL_S = 0.25
 _ALIVE_INTERVAL_S = 2.0
-_SEND_TIMEOUT_S = 1.0
 _MPIRUN_END_LIMIT_S = 4.0
 _DAEMONS = ("prted", "orted")
 
@@ -33,7 +32,6 @@ class Watchdog:
         rank: Of this process.
         hosts: By rank.
         report_stream: Receives the reports.
-        end: Ends this process at once; the kernel then ends its workers.
     """
 
     def __init__(
@@ -43,14 +41,12 @@ class Watchdog:
         rank: int,
         hosts: Sequence[str],
         report_stream: ReportStream,
-        end: Callable[[int], object] = os._exit,
     ) -> None:
         self._keepalive = keepalive
         self._heartbeat = heartbeat
         self._rank = rank
         self._hosts = hosts
         self._report_stream = report_stream
-        self._end = end
         self._is_over = Event()
         self._thread = Thread(target=self._run, name="watchdog", daemon=True)
 
@@ -69,7 +65,7 @@ class Watchdog:
                 self._end_job(lost)
                 return
             if self._rank == 0 and time.monotonic() >= alive_at:
-                self._report_stream.try_send(Alive(), _SEND_TIMEOUT_S)
+                self._report_stream.try_send(Alive())
                 alive_at = time.monotonic() + _ALIVE_INTERVAL_S
 
     def _end_job(self, lost: Sequence[int]) -> None:
@@ -85,10 +81,10 @@ class Watchdog:
         else:
             host = self._hosts[lost[0]]
             message = f"does not answer {self._hosts[self._rank]} any more"
-        self._report_stream.try_send(make_lost_host_failure(host, message), _SEND_TIMEOUT_S)
+        self._report_stream.try_send(make_lost_host_failure(host, message))
         if not self._is_over.wait(_MPIRUN_END_LIMIT_S):
             end_daemon()
-            self._end(1)
+            os._exit(1)  # the kernel then ends its workers
 
 
 def end_daemon() -> None:

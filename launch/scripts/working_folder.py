@@ -15,7 +15,7 @@ from pathlib import Path
 
 from launch.errors import ScriptError
 
-MOST_COPIED_BYTES = 512 << 20
+_MOST_COPIED_BYTES = 512 << 20
 _TRY_LIMIT_S = 20.0
 
 
@@ -39,15 +39,12 @@ class WorkingFolder:
 
 
 @contextmanager
-def open_working_folder(
-    folder: Path, *, in_place: bool = False, most_copied_bytes: int = MOST_COPIED_BYTES
-) -> Iterator[WorkingFolder]:
+def open_working_folder(folder: Path, *, in_place: bool = False) -> Iterator[WorkingFolder]:
     """Open a private view of a folder: an overlay where the system has one, else a copy.
 
     Args:
         folder: The user's.
         in_place: Run in the folder itself: the user's word that what the script writes may stay.
-        most_copied_bytes: A larger folder is not copied.
 
     Raises:
         ScriptError: There is no overlay here, and the folder is too large for a copy; or it holds
@@ -74,10 +71,11 @@ def open_working_folder(
                 path=folder, temporary=temporary, layers=(str(layers[0]), str(layers[1]))
             )
             return
-        if _size_up_to(folder, most_copied_bytes) > most_copied_bytes:
+        if _size_up_to(folder, _MOST_COPIED_BYTES) > _MOST_COPIED_BYTES:
             raise ScriptError(
-                f"folder {folder} has no private view here (no overlay file system) and more than "
-                f"{most_copied_bytes >> 20} MiB to copy: pass --in-place where the script may write"
+                f"folder {folder} has no private view here (no overlay file system) and more "
+                f"than {_MOST_COPIED_BYTES >> 20} MiB to copy: pass --in-place where the script "
+                "may write"
             )
         copy = private / "copy"
         shutil.copytree(folder, copy, symlinks=True, ignore_dangling_symlinks=True)

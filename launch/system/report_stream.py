@@ -8,13 +8,13 @@ from threading import Lock
 from launch.reports import Report
 
 _STDOUT = 1
+_TRY_LIMIT_S = 1.0
 
 
 class ReportStream:
     """Stream of a rank's reports, one JSON document a line; mpirun forwards it."""
 
-    def __init__(self, descriptor: int = _STDOUT) -> None:
-        self._descriptor = descriptor
+    def __init__(self) -> None:
         self._lock = Lock()
 
     def send(self, report: Report) -> None:
@@ -22,9 +22,9 @@ class ReportStream:
         with self._lock:
             self._write(report)
 
-    def try_send(self, report: Report, limit_s: float) -> None:
+    def try_send(self, report: Report) -> None:
         """Write a report, unless another thread's takes too long: nobody reads the stream then."""
-        if self._lock.acquire(timeout=limit_s):
+        if self._lock.acquire(timeout=_TRY_LIMIT_S):
             try:
                 self._write(report)
             finally:
@@ -33,4 +33,4 @@ class ReportStream:
     def _write(self, report: Report) -> None:
         line = memoryview(report.encode())
         while line:
-            line = line[os.write(self._descriptor, line) :]
+            line = line[os.write(_STDOUT, line) :]

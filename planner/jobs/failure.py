@@ -12,6 +12,7 @@ from launch.hosts.ssh import ssh_name
 from launch.mpi.mpirun_log import LOGIN_BROKEN, find_dead_rank, find_lost_host
 from launch.reports import BestWeightsSaved, JobFailed, make_lost_host_failure, make_node_failure
 from launch.system.process_end import explain_exit
+from launch.workers.log import read_tail
 from planner.errors import TrainingFailedError
 from planner.jobs.placement import Placement
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from planner.jobs.mpi_run import MpiRunEnd
 
 _MAX_WORDS = 400
+_TAIL_LINES = 20
 _MPI_PORTS = (
     "MPI connects the hosts to each other at TCP ports from 1024 upwards, which a firewall must "
     "let through"
@@ -155,6 +157,5 @@ def _describe_end(code: int) -> str:
     return f"{'was' if code < 0 else 'ended with'} {explain_exit(code)}"
 
 
-def _tail(path: Path, lines: int = 20) -> str:
-    text = path.read_text(errors="replace").replace("\0", "")  # mpirun ends what it writes with it
-    return "\n".join(text.splitlines()[-lines:])
+def _tail(path: Path) -> str:
+    return read_tail(path, _TAIL_LINES).replace("\0", "")  # mpirun ends what it writes with it

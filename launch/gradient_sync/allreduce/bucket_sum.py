@@ -111,11 +111,11 @@ class BucketSum(ABC):
     def _begin(self, block: FlatArray, errors: Floats | None) -> PendingSum:
         """Start the sum of a block and send its first messages."""
 
-    def _reserve_tags(self, count: int) -> int:
-        """Give the first of so many consecutive tags, which start from 0 again after MPI's last."""
-        if self._tag + count > self._highest_tag:
+    def _reserve_two_tags(self) -> int:
+        """Give the first of two consecutive tags, which start from 0 again after MPI's last."""
+        if self._tag + 2 > self._highest_tag:
             self._tag = 0
-        first, self._tag = self._tag, self._tag + count
+        first, self._tag = self._tag, self._tag + 2
         return first
 
 

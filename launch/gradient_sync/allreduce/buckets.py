@@ -163,8 +163,6 @@ def make_buckets(
     gradients: Sequence[Replicas],
     has_same_layout: Sequence[bool],
     memory: Bytes,
-    *,
-    bucket_bytes: int = BUCKET_BYTES,
 ) -> list[Bucket]:
     """Cut all gradients into buckets, in the order in which a backward pass gives them.
 
@@ -173,7 +171,6 @@ def make_buckets(
         has_same_layout: Whether all nodes have a parameter's elements in the same order of memory;
             those that differ are sent in the order of their indices.
         memory: Of the node's workers.
-        bucket_bytes: Largest size, but for a parameter that is copied.
     """
     buckets: list[Bucket] = []
     pending: list[Replicas] = []
@@ -192,14 +189,14 @@ def make_buckets(
         num_bytes = layout.num_elements * wire_type.itemsize
         if num_bytes <= _SMALL_BYTES or not (is_same and layout.dtype in _NATIVE):
             differs = pending and _wire_type(pending[0][0].layout) != wire_type
-            if not pending or differs or filled + num_bytes > bucket_bytes:
+            if not pending or differs or filled + num_bytes > BUCKET_BYTES:
                 flush_small()
                 filled = 0
             pending.append(replicas)
             filled += num_bytes
             continue
         flush_small()
-        step = bucket_bytes // wire_type.itemsize
+        step = BUCKET_BYTES // wire_type.itemsize
         for start in range(0, layout.num_elements, step):
             part = _InPlacePart(replicas, memory, start, min(start + step, layout.num_elements))
             buckets.append(Bucket(part.first, [part]))

@@ -44,7 +44,6 @@ class EncodedSum(BucketSum):
         comm: For these sums alone: other messages would be taken for theirs.
         algorithm: Who sends what to whom.
         wire_format: How it is written. One that is not exact needs the errors of each block.
-        max_in_flight: Most blocks that are summed at once.
 
     Attributes:
         wire_format: Likewise.
@@ -55,10 +54,8 @@ class EncodedSum(BucketSum):
         comm: MPI.Comm,
         algorithm: AllReduceAlgorithm,
         wire_format: WireFormat,
-        *,
-        max_in_flight: int = 4,
     ) -> None:
-        super().__init__(comm, max_in_flight=max_in_flight)
+        super().__init__(comm)
         self.wire_format = wire_format
         self._segments = algorithm.segments(comm.size)
         self._exchanges = algorithm.exchanges(comm.rank, comm.size) if comm.size > 1 else []
@@ -74,24 +71,19 @@ class EncodedSum(BucketSum):
             iter(self._exchanges),
             self.wire_format,
             self._spare_buffers,
-            self._reserve_tags(2),
+            self._reserve_two_tags(),
         )
 
 
-def make_sum(
-    comm: MPI.Comm, *, all_reduce: str = "ring", wire: str = "fp32", max_in_flight: int = 4
-) -> EncodedSum:
+def make_sum(comm: MPI.Comm, *, all_reduce: str = "ring", wire: str = "fp32") -> EncodedSum:
     """Make the sum of these names.
 
     Args:
         comm: For these sums alone.
         all_reduce: One of `launch.gradient_sync.algorithms.algorithm_names`.
         wire: One of `launch.gradient_sync.wire_formats.wire_format_names`.
-        max_in_flight: Most blocks that are summed at once.
     """
-    return EncodedSum(
-        comm, load_algorithm(all_reduce), load_wire_format(wire), max_in_flight=max_in_flight
-    )
+    return EncodedSum(comm, load_algorithm(all_reduce), load_wire_format(wire))
 
 
 class _PendingEncodedSum(PendingSum):

@@ -27,7 +27,6 @@ from torch.utils.hooks import RemovableHandle
 
 from launch.local_group.group import LocalGroup
 from launch.noise_scale.estimate import (
-    COST_LIMIT,
     DECAY,
     DECAY_OF_EVERY_STEP,
     EXCHANGED,
@@ -79,7 +78,6 @@ class NoiseMeter:
         model: Whose trained parameters this worker computes gradients of.
         is_first: Whether this is the node's first worker.
         cost_limit: See `COST_LIMIT`; with 1 every step is measured.
-        clock: Gives the time in seconds.
 
     Attributes:
         is_measuring: Whether this step is measured.
@@ -90,13 +88,11 @@ class NoiseMeter:
         model: nn.Module,
         *,
         is_first: bool,
-        cost_limit: float = COST_LIMIT,
-        clock: Callable[[], float] = time.perf_counter,
+        cost_limit: float,
     ) -> None:
         self._parameters = [p for p in model.parameters() if p.requires_grad]
         self._is_first = is_first
         self._cost_limit = cost_limit
-        self._clock = clock
         decay = DECAY if cost_limit < 1 else DECAY_OF_EVERY_STEP
         self._estimate = NoiseEstimate(caveat=find_caveat(model), decay=decay)
         self._steps = 0
@@ -145,7 +141,7 @@ class NoiseMeter:
             batch: Samples of all nodes.
             watches: Whether each backward pass of the step is a part; else `add_part` is called.
         """
-        now = self._clock()
+        now = time.perf_counter()
         if self._started is not None and self._steps > 1:
             elapsed = now - self._started
             elapsed = min(elapsed, _MOST_GROWTH * self._step_s or elapsed)
@@ -170,7 +166,7 @@ class NoiseMeter:
                 )
                 for number, parameter in enumerate(self._parameters)
             ]
-        self._measured_s += self._clock() - now
+        self._measured_s += time.perf_counter() - now
 
     def begin_part(self, share: float) -> None:
         """Begin a backward pass: what the hooks see from now on belongs to it.
@@ -190,12 +186,12 @@ class NoiseMeter:
             share: As in `begin_part`.
             counts: Whether no other worker counts this part.
         """
-        started = self._clock()
+        started = time.perf_counter()
         if share:
             self._squares += sum(map(square_sum, gradients)) / share
             self._parts += counts
             self._shares += share * counts
-        self._measured_s += self._clock() - started
+        self._measured_s += time.perf_counter() - started
 
     def add_average(self, gradients: Iterable[Tensor]) -> None:
         """Add a piece of the average of all gradients, before its norm is limited.
@@ -203,9 +199,9 @@ class NoiseMeter:
         Args:
             gradients: Of elements that were not added in this step.
         """
-        started = self._clock()
+        started = time.perf_counter()
         self._average += sum(map(square_sum, gradients))
-        self._measured_s += self._clock() - started
+        self._measured_s += time.perf_counter() - started
 
     def add_average_squares(self, squares: float) -> None:
         """Add a piece of the average of which the sum of the squares is known."""
@@ -220,11 +216,11 @@ class NoiseMeter:
         """
         if self.is_measuring:
             self._end_part()
-            started = self._clock()
+            started = time.perf_counter()
             for handle in self._handles:
                 handle.remove()
             self._handles = []
-            self._measured_s += self._clock() - started
+            self._measured_s += time.perf_counter() - started
             self._cost_s = _smoothed(self._cost_s, self._measured_s)
             self._measured_s = 0.0
         average, self._average = self._average, 0.0
@@ -256,18 +252,18 @@ class NoiseMeter:
 
     def _make_hook(self, number: int) -> Callable[[Tensor], None]:
         def see_gradient(gradient: Tensor) -> None:
-            started = self._clock()
+            started = time.perf_counter()
             if number in self._seen:  # a gradient in two pieces, whose squares do not add up
                 self._squares = math.nan
             self._seen.add(number)
             self._norms.extend(_norms(gradient))
-            self._measured_s += self._clock() - started + _HOOK_S
+            self._measured_s += time.perf_counter() - started + _HOOK_S
 
         return see_gradient
 
     def _end_part(self) -> None:
         """Add the squares that the hooks have seen since `begin_part`."""
-        started = self._clock()
+        started = time.perf_counter()
         if self._share:
             self._squares += _squares_of(self._norms) / self._share
             self._parts += 1
@@ -275,7 +271,7 @@ class NoiseMeter:
         self._norms.clear()
         self._seen.clear()
         self._share = None
-        self._measured_s += self._clock() - started
+        self._measured_s += time.perf_counter() - started
 
 
 class NoiseExchange:

@@ -64,8 +64,8 @@ def unflatten(structure: Any, tensors: list[Tensor]) -> Any:
     return content
 
 
-def send_pytree(value: Any, to_rank: int, group: ProcessGroup, what: str) -> list[distributed.Work]:
-    """Start to send a pytree of tensors to another worker, from the memory of the CPU.
+def send_targets(value: Any, to_rank: int, group: ProcessGroup) -> list[distributed.Work]:
+    """Start to send targets, a pytree of tensors, to another worker, from the memory of the CPU.
 
     Returns:
         Works to wait for; they keep the message alive.
@@ -73,7 +73,7 @@ def send_pytree(value: Any, to_rank: int, group: ProcessGroup, what: str) -> lis
     Raises:
         UseCaseError: See `flatten`.
     """
-    structure, tensors = flatten(value, what)
+    structure, tensors = flatten(value, "targets")
     tensors = [tensor.detach().cpu().contiguous() for tensor in tensors]
     specs = [[str(t.dtype).removeprefix("torch."), list(t.shape)] for t in tensors]
     header = json.dumps({"structure": structure, "specs": specs}).encode()
@@ -89,8 +89,8 @@ def send_pytree(value: Any, to_rank: int, group: ProcessGroup, what: str) -> lis
     return [work for work in works if work is not None]
 
 
-def receive_pytree(from_rank: int, group: ProcessGroup) -> Any:
-    """Wait for what another worker sends by `send_pytree`."""
+def receive_targets(from_rank: int, group: ProcessGroup) -> Any:
+    """Wait for what another worker sends by `send_targets`."""
     sizes = torch.empty(2, dtype=torch.int64)
     distributed.recv(sizes, from_rank, group=group)
     header_bytes, total_bytes = sizes.tolist()

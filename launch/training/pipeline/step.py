@@ -34,7 +34,7 @@ from launch.training.loss import weigh
 from launch.training.pipeline.chosen_cut import choose_cut
 from launch.training.pipeline.layers import boundary_specs
 from launch.training.pipeline.pipelining import MicroBatchPipeline, StageModule
-from launch.training.pipeline.pytree import flatten, receive_pytree, send_pytree
+from launch.training.pipeline.pytree import flatten, receive_targets, send_targets
 from launch.training.pipeline.stage_update import (
     ReducedUpdate,
     SharedUpdate,
@@ -197,14 +197,12 @@ class PipelineStep(TrainStep):
                 scales = [weigh(self._case, self.place(one)) / batch.total for one in pieces]
                 weights[self._replica] = sum(scales)
             with translate_lost_workers():
-                sending = send_pytree(
-                    (share[1], scales), self._last_rank, self._pipeline, "targets"
-                )
+                sending = send_targets((share[1], scales), self._last_rank, self._pipeline)
             inputs = [self.place(piece[0]) for piece in pieces]
             self._check_shapes(inputs[0])
         elif self._stage == self._stages - 1:
             with translate_lost_workers():
-                received, scales = receive_pytree(self._first_rank, self._pipeline)
+                received, scales = receive_targets(self._first_rank, self._pipeline)
             pieces = split_batch(received, count, size)
             targets = [
                 (self.place(piece), scale) for piece, scale in zip(pieces, scales, strict=True)

@@ -6,7 +6,6 @@ import ipaddress
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable
 
 from planner.service.requests.documents import RequestError
 
@@ -22,15 +21,11 @@ class WrongTokens:
     Args:
         at_once: How many.
         per_s: How many more with each second.
-        clock: Seconds that never go back.
     """
 
-    def __init__(
-        self, at_once: int, per_s: float, *, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, at_once: int, per_s: float) -> None:
         self._at_once = at_once
         self._per_s = per_s
-        self._clock = clock
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def count(self, client: str) -> None:
@@ -39,7 +34,7 @@ class WrongTokens:
         Raises:
             RequestError: There were too many.
         """
-        now, key = self._clock(), _network(client)
+        now, key = time.monotonic(), _network(client)
         left, at = self._left.pop(key, (float(self._at_once), now))
         left = min(self._at_once, left + (now - at) * self._per_s)
         self._left[key] = (left - 1 if left >= 1 else left, now)
