@@ -234,11 +234,11 @@ class HostPart:
                 process_group=0,
                 preexec_fn=prepare,
             )
-            code = self._look_after(child)
+            code = self._wait_for_end(child)
         is_whole = counter is not None and code == 0
         return code, counter.result(request.plan.processes) if counter and is_whole else None
 
-    def _look_after(self, child: subprocess.Popen[bytes]) -> int:
+    def _wait_for_end(self, child: subprocess.Popen[bytes]) -> int:
         """Wait for the end of a program, and end all that is left then; give its exit code."""
         assert child.stdout is not None
         assert child.stderr is not None

@@ -77,7 +77,7 @@ class PlainStep(TrainStep):
         part = self._replica.gradients(share, size)
         if self._staging is not None:
             part = self._staging.all_reduce(part, is_full=size.is_full)
-        if meter is not None and meter.has_news:
+        if meter is not None and meter.needs_exchange:
             meter.take(meter.offer())
         part.divide_gradients(self.model.parameters())
         if meter is not None and meter.awaits_average:

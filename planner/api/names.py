@@ -8,11 +8,11 @@ Example:
 
 from __future__ import annotations
 
-from planner.records.named_thing import NamedThing
+from planner.records.name_match import NameMatch
 from planner.store import Store
 
 
-def find(text: str, *, most: int = 20, db: str = "planner.db") -> list[NamedThing]:
+def find(text: str, *, most: int = 20, db: str = "planner.db") -> list[NameMatch]:
     """Give things whose use case, machine or command has a text in it.
 
     Example:

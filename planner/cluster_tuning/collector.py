@@ -96,8 +96,8 @@ class Collector:
 
     links: MeasuredLinks | None = None
 
-    def handle(self, host: str, report: Report) -> None:
-        """Take what a node says."""
+    def receive(self, host: str, report: Report) -> None:
+        """Receive a node's report: store its probe and its trials, and note how far it is."""
         node = self.nodes[host]
         match report:
             case NodeProbed(hardware=hardware, is_new=is_new):

@@ -44,8 +44,8 @@ class Coordinator:
         self._send_to_node = send_to_node
         self._at_work = set(range(len(leaders)))
 
-    def handle(self, rank: int, report: Report) -> None:
-        """Take what a node says."""
+    def receive(self, rank: int, report: Report) -> None:
+        """Receive a node's report: pass it on, and give other nodes what it means for them."""
         match report:
             case PlansFound(plans=plans):
                 self._hand_plans_on(rank, plans)

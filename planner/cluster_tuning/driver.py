@@ -109,7 +109,7 @@ class ClusterDriver:
                 fingerprints = [None if node is None else node.fingerprint() for node in known]
                 self.collector.store_links(names, fingerprints, report)
             else:
-                self.collector.handle(names[passed.rank], report)
+                self.collector.receive(names[passed.rank], report)
 
         placement = Placement.of(self.checked, names, self.hosts.access)
         document = codec.encode(self._task(purpose, hosts))

@@ -107,7 +107,7 @@ def _run_node(comm: MPI.Comm, task: ClusterTask, machine: ExitStack) -> list[int
         if isinstance(report, ConfirmPlans | LeadSearch | MeasureNetwork):
             directives.put(report)
         else:
-            coordinator.handle(sender, report)
+            coordinator.receive(sender, report)
 
     with Mailbox(comm, on_document) as mailbox:
         send = partial(send_to_node, 0)

@@ -229,7 +229,7 @@ class PlanSampler(optuna.samplers.BaseSampler):
             if drawn.key not in tried and self._may_try(drawn.plan)
         ]
         if not allowed:
-            return _Choice(self._find_anything(tried), 0.0)
+            return _Choice(self._find_untried(tried), 0.0)
         chosen = allowed[0]
         if score is pool.per_second:
             looks = [self._find_look(drawn, pool, tried) for drawn in allowed[:_LOOKS]]
@@ -277,7 +277,7 @@ class PlanSampler(optuna.samplers.BaseSampler):
         drawn = [self._space.draw_randomly(self._generator) for _ in range(_RANDOM)]
         return [one for one in drawn if one is not None]
 
-    def _find_anything(self, tried: set[str]) -> DrawnPlan | None:
+    def _find_untried(self, tried: set[str]) -> DrawnPlan | None:
         """Draw until something new comes up, or nothing does for a long time."""
         for _ in range(200):
             drawn = self._space.draw_randomly(self._generator)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sqlalchemy import Column, ColumnElement, Select, Table, Text, cast, literal, or_, select
 
-from planner.records.named_thing import NamedThing
+from planner.records.name_match import NameMatch
 from planner.store.databases.database import Database
 from planner.store.databases.tables import jobs, nodes, plans, studies, sweeps, trainings
 from probes import codec
@@ -18,17 +18,17 @@ class NameSearch:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def find(self, text: str, *, most: int) -> list[NamedThing]:
+    def find(self, text: str, *, most: int) -> list[NameMatch]:
         """Give things with this text in a name, whatever the case of its letters.
 
         Args:
             text: What to look for.
             most: Of each kind at most so many, the newest first.
         """
-        found: list[NamedThing] = []
+        found: list[NameMatch] = []
         for query in _queries(text):
             found += self._database.fetch(
-                query.limit(most), lambda row: codec.convert(row, NamedThing, source="name")
+                query.limit(most), lambda row: codec.convert(row, NameMatch, source="name")
             )
         return found
 

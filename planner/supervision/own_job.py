@@ -33,8 +33,8 @@ longer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _News:
-    """What is to be written next."""
+class _RowUpdate:
+    """Columns of the row that have changed and are not written yet."""
 
     progress: Any = None
     study_id: int | None = None
@@ -42,9 +42,9 @@ class _News:
     sweep_id: int | None = None
     plan_id: int | None = None
 
-    def after(self, older: _News) -> _News:
-        """Add what only older news say."""
-        return _News(
+    def after(self, older: _RowUpdate) -> _RowUpdate:
+        """Add what only an older update has."""
+        return _RowUpdate(
             progress=self.progress if self.progress is not None else older.progress,
             study_id=self.study_id or older.study_id,
             training_id=self.training_id or older.training_id,
@@ -81,7 +81,7 @@ class OwnJob:
         self._has_supervisor = job_id is not None
         self._started_at = utc_now()
         self._lock = threading.Lock()
-        self._news = _News()
+        self._unwritten = _RowUpdate()
         self._end: _End | None = None
         self._is_ending = threading.Event()
         self._gives_up_at = 0.0
@@ -95,7 +95,7 @@ class OwnJob:
             links: ``study_id``, ``training_id``, ``sweep_id``, ``plan_id``, where they are known.
         """
         with self._lock:
-            self._news = _News(progress=progress, **links).after(self._news)
+            self._unwritten = _RowUpdate(progress=progress, **links).after(self._unwritten)
         if self._writer is None:
             self._writer = threading.Thread(target=self._write_until_end, daemon=True)
             self._writer.start()
@@ -119,19 +119,19 @@ class OwnJob:
         while True:
             is_ending = self._is_ending.is_set()
             with self._lock:
-                news, self._news = self._news, _News()
+                update, self._unwritten = self._unwritten, _RowUpdate()
             is_written = False
             try:
                 if store is None:
                     store = Store.open(self._db, create=False, lock_timeout_s=_LOCK_TIMEOUT_S)
                 is_due = time.monotonic() - written_at >= _BEAT_S
-                self._write(store, news, self._end if is_ending else None, is_due=is_due)
-                if news != _News() or is_due:
+                self._write(store, update, self._end if is_ending else None, is_due=is_due)
+                if update != _RowUpdate() or is_due:
                     written_at = time.monotonic()
                 is_written = True
             except Exception:  # noqa: BLE001 - no trouble with it may reach the command
                 with self._lock:
-                    self._news = self._news.after(news)
+                    self._unwritten = self._unwritten.after(update)
             if not is_ending:
                 self._is_ending.wait(_WRITE_EVERY_S)
             elif is_written or self._id is None or time.monotonic() >= self._gives_up_at:
@@ -141,20 +141,20 @@ class OwnJob:
         if store is not None:
             store.close()
 
-    def _write(self, store: Store, news: _News, end: _End | None, *, is_due: bool) -> None:
+    def _write(self, store: Store, update: _RowUpdate, end: _End | None, *, is_due: bool) -> None:
         if self._id is None:
             self._id = store.jobs.add(self._make_record()).id
         assert self._id is not None  # the store has given it
-        if news != _News():
-            progress = news.progress
+        if update != _RowUpdate():
+            progress = update.progress
             values = None if progress is None else codec.to_builtins(progress, null_for_nan=True)
             store.jobs.set_progress(
                 self._id,
                 values,
-                study_id=news.study_id,
-                training_id=news.training_id,
-                sweep_id=news.sweep_id,
-                plan_id=news.plan_id,
+                study_id=update.study_id,
+                training_id=update.training_id,
+                sweep_id=update.sweep_id,
+                plan_id=update.plan_id,
             )
         elif is_due:
             store.jobs.beat(self._id)

@@ -200,12 +200,12 @@ class GradientAverager:
             if self._late is not None:
                 self._late.check_memory()
             kinds = self._kinds.tolist()
-            if self._meter is not None and self._meter.has_news:
+            if self._meter is not None and self._meter.needs_exchange:
                 self._reducer.offer_noise(self._meter.offer())
             sums = self._reducer.agree_on_step(
                 loss, weight or 0.0, kinds, self._indices, is_full=is_full
             )
-            if self._meter is not None and self._meter.has_news:
+            if self._meter is not None and self._meter.needs_exchange:
                 self._meter.take(self._reducer.noise_sums())
             mean_loss, scale = mean_of(sums[0], None if weight is None else sums[1])
             kinds = _drop_unweighted(self._reducer.global_kinds(self._indices), scale)

@@ -121,7 +121,7 @@ class NoiseMeter:
         return self._pending is not None
 
     @property
-    def has_news(self) -> bool:
+    def needs_exchange(self) -> bool:
         """Whether this step's `offer` and `take` have to be called; the same on each worker."""
         return self.is_measuring or self._pending is not None
 
@@ -154,7 +154,7 @@ class NoiseMeter:
         self._started = now
         self._batch = batch
         self.is_measuring = self._steps == self._next
-        self._is_longer = self.has_news
+        self._is_longer = self.needs_exchange
         self._steps += 1
         if not self.is_measuring:
             return
@@ -288,7 +288,7 @@ class NoiseExchange:
 
     def run(self, meter: NoiseMeter) -> None:
         """Exchange with this worker's meter, in steps in which there is something to exchange."""
-        if meter.has_news:
+        if meter.needs_exchange:
             self._rows[self._group.local_rank] = meter.offer()
             self._group.barrier()
             meter.take(self._rows.sum(0).tolist())

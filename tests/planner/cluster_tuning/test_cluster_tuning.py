@@ -97,7 +97,7 @@ class Heard:
         """Pass reports on; give what was told since."""
         self.told.clear()
         for rank, report in reports:
-            self.coordinator.handle(rank, report)
+            self.coordinator.receive(rank, report)
         return list(self.told)
 
 
@@ -197,20 +197,20 @@ def collector(tmp_path):
 
 
 def begin(collector, host="a"):
-    collector.handle(host, NodeProbed(hardware=NODE, is_new=True))
-    collector.handle(host, CaseDescribed(facts=CASE, pixel_bytes=None))
+    collector.receive(host, NodeProbed(hardware=NODE, is_new=True))
+    collector.receive(host, CaseDescribed(facts=CASE, pixel_bytes=None))
 
 
 def test_nothing_is_made_before_there_is_something_to_keep(collector, tmp_path):
-    collector.handle("a", NodeProbed(hardware=NODE, is_new=False))
-    collector.handle("a", FAILED)
+    collector.receive("a", NodeProbed(hardware=NODE, is_new=False))
+    collector.receive("a", FAILED)
     collector.conclude(interrupted=False)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_each_trial_is_in_the_database_when_it_was_told(collector, tmp_path):
     begin(collector)
-    collector.handle("a", TrialEnded(result=TRIAL))
+    collector.receive("a", TrialEnded(result=TRIAL))
     with Store.open(str(tmp_path / "planner.db")) as store:
         assert [trial.result for trial in store.studies.all_trials()] == [TRIAL]
     assert collector.listener.lines == [("a", True)]
@@ -218,9 +218,9 @@ def test_each_trial_is_in_the_database_when_it_was_told(collector, tmp_path):
 
 def test_failed_node_does_not_keep_another_from_its_plan(collector):
     begin(collector)
-    collector.handle("a", TrialEnded(result=TRIAL))
-    collector.handle("a", NodeDone())
-    collector.handle("b", FAILED)
+    collector.receive("a", TrialEnded(result=TRIAL))
+    collector.receive("a", NodeDone())
+    collector.receive("b", FAILED)
     collector.conclude(interrupted=False)
     assert collector.nodes["a"].outcome.plan.plan == PLAN
     assert collector.nodes["b"].outcome is None
@@ -242,8 +242,8 @@ def test_only_the_speeds_of_a_stored_probe_are_old():
 
 def test_search_on_a_lost_host_can_go_on(collector, tmp_path):
     begin(collector)
-    collector.handle("a", TrialEnded(result=TRIAL))
-    collector.handle("a", replace(FAILED, is_lost=True))
+    collector.receive("a", TrialEnded(result=TRIAL))
+    collector.receive("a", replace(FAILED, is_lost=True))
     collector.conclude(interrupted=False)
     with Store.open(str(tmp_path / "planner.db")) as store:
         (earlier,) = store.studies.find_for_use_case("steady", "n1").values()
@@ -252,9 +252,9 @@ def test_search_on_a_lost_host_can_go_on(collector, tmp_path):
 
 def test_trials_go_on_in_one_study_when_a_node_begins_again(collector):
     begin(collector)
-    collector.handle("a", TrialEnded(result=TRIAL))
+    collector.receive("a", TrialEnded(result=TRIAL))
     begin(collector)
-    collector.handle("a", TrialEnded(result=TRIAL))
+    collector.receive("a", TrialEnded(result=TRIAL))
     assert collector.nodes["a"].findings.new_results() == [TRIAL, TRIAL]
 
 

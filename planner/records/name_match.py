@@ -1,4 +1,4 @@
-"""Named thing: a line about something that the database holds, for those who look for a name."""
+"""Match of a search by name: a machine, study, plan, training, sweep or job of the database."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from datetime import datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NamedThing:
-    """A machine, study, plan, training, sweep or job, in a few words."""
+class NameMatch:
+    """Something whose name has the text that was searched for."""
 
     kind: str
     """``machine``, ``study``, ``plan``, ``training``, ``sweep`` or ``job``."""
