@@ -17,61 +17,26 @@ What is trained is small, so that a search takes some seconds: it is the bookkee
 from __future__ import annotations
 
 import argparse
-import http.client
-import json
 import os
 import random
-import secrets
 import signal
 import sqlite3
 import subprocess
 import threading
 import time
-import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from _block import BenchError, Ddlplan, Output, Required, Result, make_parser, positive, run_bench
+from _killed_service import END_LIMIT_S, POLL_S, Service, wait
 
 from planner.api import jobs
 from planner.records.job_record import JobRecord, JobState
 
-_MARK = "BENCH_SERVICE_KILLS"
 _TRUE_WITHIN_S = 10.0
-_END_LIMIT_S = 180.0
-_POLL_S = 0.1
 _VICTIMS = ("server", "supervisor", "tuner", "training")
-
-_CASE = '''\
-"""A network that trains in a blink."""
-
-import torch
-from torch import nn
-
-
-class Tiny:
-    name = "tiny"
-    default_batch = 16
-
-    def model(self):
-        return nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 196, 3))
-
-    def dataset(self, data, *, train):
-        generator = torch.Generator().manual_seed(int(train))
-        count = 512 if train else 32
-        pictures = torch.randn(count, 3, 16, 16, generator=generator)
-        return torch.utils.data.TensorDataset(pictures, torch.arange(count) % 3)
-
-    def loss(self, output, target):
-        return nn.functional.cross_entropy(output, target)
-
-    def optimizer(self, parameters):
-        return torch.optim.SGD(parameters, lr=0.001)
-'''
 
 
 @dataclass
@@ -85,148 +50,6 @@ class Tally:
     """Time from each kill until states agreed with processes."""
     states: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
-
-
-class Service:
-    """The server, and its jobs as the kernel sees them.
-
-    Args:
-        ddlplan: The command, with the database of the server.
-    """
-
-    def __init__(self, ddlplan: Ddlplan) -> None:
-        self._ddlplan = ddlplan
-        self._mark = uuid.uuid4().hex
-        self._case = ddlplan.folder / "tiny.py"
-        self._case.write_text(_CASE)
-        self._token = ddlplan.folder / "token"
-        self._token.write_text(secrets.token_urlsafe(32))
-        self._token.chmod(0o600)
-        locks = ddlplan.folder / "locks"
-        locks.mkdir()
-        self.environment = ddlplan.environment() | {
-            _MARK: self._mark,
-            "DDLPLAN_LOCKS": str(locks),
-            "OMPI_ALLOW_RUN_AS_ROOT": "1",
-            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-        }
-        self.use_case = f"{self._case}:Tiny"
-        self.db = str(ddlplan.database)
-        self.process: subprocess.Popen[bytes] | None = None
-        self._port = 0
-
-    def start(self) -> None:
-        """Start the server, unless it runs."""
-        if self.process is not None and self.process.poll() is None:
-            return
-        out = self._ddlplan.folder / "address"
-        with out.open("wb") as stream:
-            self.process = subprocess.Popen(
-                self._ddlplan.command(
-                    *("serve", "--allow-actions", "--use-case", self.use_case),
-                    *("--token-file", self._token),
-                ),
-                cwd=self._ddlplan.folder,
-                env=self.environment | {"PYTHONUNBUFFERED": "1"},
-                stdin=subprocess.DEVNULL,
-                stdout=stream,
-                stderr=stream,
-            )
-        wait(lambda: "http://" in out.read_text(), "the server listens")
-        self._port = int(out.read_text().split("http://")[1].split("/")[0].rpartition(":")[2])
-
-    def post(self, kind: str, options: dict[str, Any]) -> int | None:
-        """Ask for a job; give its number, ``None`` where there was no answer.
-
-        Raises:
-            BenchError: The server has refused it.
-        """
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=_END_LIMIT_S)
-        headers = {
-            "Authorization": f"Bearer {self._token.read_text()}",
-            "Content-Type": "application/json",
-        }
-        try:
-            with closing(connection):
-                connection.request("POST", f"/api/v1/jobs/{kind}", json.dumps(options), headers)
-                answer = connection.getresponse()
-                text = answer.read()
-        except (OSError, http.client.HTTPException):
-            return None
-        if answer.status != http.client.ACCEPTED:
-            raise BenchError(f"the server refuses a job with {answer.status}: {text.decode()}")
-        return int(json.loads(text)["data"]["id"])
-
-    def rows(self) -> list[JobRecord]:
-        """Give the jobs as they are said to be, oldest first."""
-        return jobs.find(db=self.db)[::-1]
-
-    def processes(self) -> dict[int, str]:
-        """Give all processes but the server, with their command lines."""
-        mark, found = f"{_MARK}={self._mark}".encode(), {}
-        for entry in Path("/proc").iterdir():
-            if not entry.name.isdecimal() or int(entry.name) == os.getpid():
-                continue
-            with suppress(OSError):  # it has ended, or is not ours
-                if mark in (entry / "environ").read_bytes().split(b"\0"):
-                    state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
-                    line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                    if state not in "ZX":
-                        found[int(entry.name)] = line
-        if self.process is not None:
-            found.pop(self.process.pid, None)
-        return found
-
-    def supervisor(self, job_id: int) -> int | None:
-        """Give the supervisor of a job; the second one where it is being started."""
-        return _supervisor(self.db, job_id, self.processes())
-
-    def command(self, job_id: int) -> int | None:
-        """Give the process of the command of a job."""
-        return _commands(self.processes()).get(job_id)
-
-    def find_lies(self) -> list[str]:
-        """Hold the jobs against their processes, at a moment in which no job changes."""
-        rows = self.rows()
-        while True:
-            processes, earlier, rows = self.processes(), rows, self.rows()
-            if [(job.id, job.state) for job in rows] == [(job.id, job.state) for job in earlier]:
-                break
-        lies, commands = [], _commands(processes)
-        for job in rows:
-            assert job.id is not None
-            has_process = job.id in commands or _supervisor(self.db, job.id, processes) is not None
-            if job.state.is_over == has_process:
-                beside = "has a process" if has_process else "has none"
-                lies.append(f"job {job.id} is {job.state} and {beside}")
-        return lies
-
-    def end(self) -> None:
-        """End everything."""
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
-        for pid in self.processes():
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-
-
-def _supervisor(db: str, job_id: int, processes: Mapping[int, str]) -> int | None:
-    ends = f"planner.supervision {db} {job_id} "
-    return max((pid for pid, line in processes.items() if line.endswith(ends)), default=None)
-
-
-def _commands(processes: Mapping[int, str]) -> dict[int, int]:
-    """Give the process of each command, by the number of its job."""
-    found: dict[int, int] = {}
-    for pid, line in processes.items():
-        if " -m planner " not in line or "process_end" in line:
-            continue
-        with suppress(OSError):  # it has ended
-            for word in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-                if word.startswith(b"DDLPLAN_JOB="):
-                    found.setdefault(int(word.partition(b"=")[2]), pid)
-    return found
 
 
 class Round:
@@ -299,7 +122,7 @@ class Round:
             if time.monotonic() - killed_at > _TRUE_WITHIN_S:
                 faults += lies
                 break
-            time.sleep(_POLL_S)
+            time.sleep(POLL_S)
         tally.true_s.append(time.monotonic() - killed_at)
         added = service.rows()[before:]
         answered = [number for number in self._numbers if number is not None]
@@ -320,7 +143,7 @@ class Round:
             if time.monotonic() - killed_at > _TRUE_WITHIN_S:
                 left = sorted(service.processes().values())
                 return [f"{job.kind} {number} is {job.state} after {_TRUE_WITHIN_S:g} s: {left}"]
-            time.sleep(_POLL_S)
+            time.sleep(POLL_S)
         tally.states[str(job.state)] += 1
         expected: tuple[JobState, int | None] = (JobState.INTERRUPTED, None)
         if self._victim != "supervisor":
@@ -331,12 +154,12 @@ class Round:
     def _check_end(self, added: list[JobRecord], tally: Tally) -> list[str]:
         """See that the other jobs come to their end and that nothing is left."""
         service, faults = self._service, list[str]()
-        deadline = time.monotonic() + _END_LIMIT_S
+        deadline = time.monotonic() + END_LIMIT_S
         while open_jobs := [job.id for job in service.rows() if not job.state.is_over]:
             if time.monotonic() > deadline:
                 faults.append(f"jobs {open_jobs} do not end")
                 break
-            time.sleep(_POLL_S)
+            time.sleep(POLL_S)
         ended_at = time.monotonic()
         while left := service.processes():
             if time.monotonic() - ended_at > _TRUE_WITHIN_S:
@@ -345,7 +168,7 @@ class Round:
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
                 break
-            time.sleep(_POLL_S)
+            time.sleep(POLL_S)
         allowed = {"done", "cancelled", "interrupted"} if self._victim == "server" else {"done"}
         for job in [jobs.get(int(one.id or 0), db=service.db) for one in added]:
             if self._victim == "server":
@@ -368,19 +191,6 @@ def check_database(db: str) -> list[str]:
     return faults + [
         f"trial {number} of study {study} is stored twice" for study, number in doubled
     ]
-
-
-def wait(is_so: Callable[[], object], what: str) -> None:
-    """Wait for something.
-
-    Raises:
-        BenchError: It takes too long.
-    """
-    deadline = time.monotonic() + _END_LIMIT_S
-    while not is_so():
-        if time.monotonic() > deadline:
-            raise BenchError(f"waited in vain: {what}")
-        time.sleep(_POLL_S)
 
 
 def main() -> int:
