@@ -1,4 +1,4 @@
-"""Part of a checkpoint that one worker writes: what it holds and no other worker writes."""
+"""Part of a checkpoint that one worker writes: the state that no other worker writes."""
 
 from __future__ import annotations
 

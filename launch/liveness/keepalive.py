@@ -32,7 +32,7 @@ _ACCEPTED, _GOODBYE = b"+", b"."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Endpoint:
-    """Where rank 0 listens, and what it takes for one of its ranks."""
+    """Addresses at which rank 0 listens, and the token by which it knows its ranks."""
 
     addresses: tuple[tuple[str, int], ...]
     """Each with its port."""

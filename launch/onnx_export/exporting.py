@@ -106,7 +106,7 @@ def export_model(case: UseCase, model: nn.Module, dataset: Dataset[Any], path: P
 
 
 def _take_samples(dataset: Dataset[Any]) -> list[Any]:
-    """Take those of one batch; a single one twice."""
+    """Take the samples of one batch; where there is only one, take it twice."""
     samples = [dataset[index] for index in range(min(_SAMPLES, len(dataset)))]  # type: ignore[arg-type]
     return samples * (1 if len(samples) > 1 else 2)
 
@@ -130,7 +130,7 @@ def _export(model: nn.Module, call: ModelCall, dynamic_shapes: Any) -> Any:
 
 
 def _explain(error: BaseException) -> str:
-    """Give the first line of what began it: what PyTorch says of it fills a page."""
+    """Give the first line of the original error: the message of PyTorch fills a page."""
     while error.__cause__ is not None:
         error = error.__cause__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

@@ -15,7 +15,7 @@ STOP = signal.SIGUSR2
 
 
 class ControlSignals:
-    """Received signals, which wait until there are steps after which they can take effect."""
+    """Signals that were received: they take effect after a step, and wait for one."""
 
     def __init__(self) -> None:
         self._steps: StepServer | None = None

@@ -20,7 +20,7 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 class Rank:
-    """A process that makes steps: what it has told.
+    """A process that makes steps, and the events that it has reported.
 
     Args:
         connection: To it.

@@ -201,7 +201,7 @@ class RunningScript:
         self._opened.close()
 
     def _recognise(self, deadline: float) -> list[StepSeen]:
-        """Let it make the steps that show what a step is; give those of them that are whole."""
+        """Run the script until its steps are recognised; give the whole steps that it made."""
         self._await_ranks(deadline)
         wanted = _FIRST_EVENTS
         while True:

@@ -79,7 +79,7 @@ class _WatchedProcess:
         self.last_ns = self.flushed_ns = time.perf_counter_ns()
 
     def begin_anew(self) -> None:
-        """Forget what a process has done from which this one was forked."""
+        """Start anew after a fork: the steps of the parent are not those of this process."""
         self.lock = threading.RLock()
         if self.socket is not None:
             self.socket.close()
@@ -160,7 +160,7 @@ class _WatchedProcess:
             self.losses.append(loss.detach())
 
     def connect(self) -> None:
-        """Connect to who measures, and say who this is."""
+        """Connect to the process that measures, and identify this one."""
         import socket
 
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -58,10 +58,10 @@ class Strategy(PlanSource):
     """One way to spread a training step inside a node. It has no state."""
 
     def interactions(self) -> Sequence[tuple[str, str]]:
-        """Name pairs of settings of which one changes what the other is worth.
+        """Name pairs of settings whose effects on the speed depend on each other.
 
-        The search takes all others to count each by itself. The second may be ``layout``: then the
-        setting's worth depends on the number of workers. Options are named as in the plan.
+        The search takes the effects of all others to add up. The second may be ``layout``: then the
+        effect of the first depends on the number of workers. Options are named as in the plan.
         """
         return (("input", "layout"), ("allocator", "layout"), ("memory_format", "precision"))
 

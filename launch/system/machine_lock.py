@@ -161,7 +161,7 @@ def _guarded(
 
 
 def _try_timing(places: ExitStack, occupant: Occupant) -> Occupant | None:
-    """Take the place for timing; give who has it, or who trains, where that fails."""
+    """Take the lock for timing; where it is not free, give who times or trains."""
     folder = _find_folder()
     place = _Place(folder / _TIMING)
     if not place.try_take(occupant):

@@ -267,7 +267,7 @@ def _compare_on_hosts(
 
 @contextmanager
 def _running_job(prepared: PreparedLaunch, directory: RunDirectory) -> Iterator[tuple[MpiJob, str]]:
-    """Start our job; give it, and what its ranks were given, by which they are found."""
+    """Start our job; give it with the argument of its ranks, by which they are found."""
     placement = prepared.placement
     job = replace(prepared.job, run_directory=str(directory.path), networks=placement.networks)
     write_private(directory.job, codec.encode(job, indent=1))

@@ -61,7 +61,7 @@ class Coordinator:
                 self._finish()
 
     def _hand_plans_on(self, rank: int, plans: tuple[Plan, ...]) -> None:
-        """Let those who wait for this node confirm what it found, or search in its place."""
+        """Let nodes that wait for this one confirm its plans; without any, one of them searches."""
         waiting = [
             other
             for other, leader in enumerate(self._leaders)

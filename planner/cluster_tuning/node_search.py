@@ -137,7 +137,7 @@ def find_hardware(known: Hardware | None, send: Send) -> Hardware:
 
 
 def _best_plans(findings: Findings) -> tuple[Plan, ...]:
-    """Give the plan that will be stored, and after it those that came near."""
+    """Give the best plan, which will be stored, and after it those that were nearly as fast."""
     candidates = findings.candidates()
     if not candidates:
         return ()

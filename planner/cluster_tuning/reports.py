@@ -37,7 +37,7 @@ class NodeReport(Report):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeProbed(Report):
-    """The node knows what it is."""
+    """The node has been probed."""
 
     hardware: Hardware
 

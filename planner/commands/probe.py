@@ -95,7 +95,7 @@ def _node_json(node: NodeProbe, measured: MeasuredLinks | None) -> dict[str, Any
 
 
 def _sums_json(host: str, measured: MeasuredLinks) -> list[dict[str, Any]]:
-    """Give what summing over all hosts takes, and what of it is this one's processor time."""
+    """Give the times of all-reduces over all hosts, and their processor time on this one."""
     if host not in measured.hosts:
         return []
     rank = measured.hosts.index(host)

@@ -155,7 +155,7 @@ class PeerProcesses:
 
 
 class _SupervisorChannel:
-    """A supervisor: what it is told and what it says."""
+    """Connection to one supervisor: commands go there, its reports come back."""
 
     def __init__(self, command: Sequence[str], request: SupervisorRequest, name: str) -> None:
         self.name = name

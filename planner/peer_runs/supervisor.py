@@ -194,7 +194,7 @@ class PeerSupervisor:
             _write(CommandEnded(code=code, log_tail=_read_tail(log)).encode())
 
     def _stop(self) -> ProcessesStopped:
-        """Stop all, and those that they have started meanwhile."""
+        """Stop all processes, and those that they start while they are being stopped."""
         stopped = set[int]()
         for _ in range(_MAX_STOP_LOOKS):
             new = self._find() - stopped

@@ -152,7 +152,7 @@ def noise_span(noise: NoiseScale) -> str:
 
 
 def describe_noise(noise: NoiseScale) -> str:
-    """Say what the scale is, what it rests on, and what speaks against it."""
+    """Describe a noise scale: its value, the number of its measurements, and its caveat."""
     basis = f"after {noise.measurements} measurements"
     if noise.scale is None:
         return f"unclear {basis}: the mean gradient is not clearly above its noise"

@@ -212,7 +212,7 @@ class ScriptParts:
 
 
 class _PartChannel:
-    """A part: what it is told and what it says."""
+    """Connection to the part of one host: its task goes there, its reports come back."""
 
     def __init__(self, name: str, command: Sequence[str], request: HostPartRequest) -> None:
         self.name = name

@@ -146,7 +146,7 @@ class ScriptPlans(PlanSource):
         return None
 
     def sources(self, names: Sequence[str] | None) -> PlanSources:
-        """Give this: the one kind of plans that a script has."""
+        """Give this object: a script has one kind of plans."""
         return {STRATEGY: self}
 
     def at_own_batch(self, plan: Plan) -> Plan | None:

@@ -18,7 +18,7 @@ LEAST_LIKENESS = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimilarTrials:
-    """Trials of another study that say something of this one."""
+    """Trials of another study, of a similar machine or use case."""
 
     study_id: int
     likeness: float

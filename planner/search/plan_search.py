@@ -235,7 +235,7 @@ def time_per_sample_s(result: TrialResult, training_samples: float = math.inf) -
 
 
 def _observe(similar: Sequence[SimilarTrials], training_samples: float) -> list[ObservedTime]:
-    """Give what trials of other studies showed, each with the part that it counts as."""
+    """Give the times that trials of other studies showed, each with its weight."""
     observed = []
     for study in similar:
         known = [(r.plan, time_per_sample_s(r, training_samples)) for r in study.results]

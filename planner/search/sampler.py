@@ -158,7 +158,7 @@ class PlanSampler(optuna.samplers.BaseSampler):
         self._fits = fits
 
     def set_earlier(self, earlier: Sequence[ObservedTime]) -> None:
-        """Take other trials of other studies."""
+        """Replace the trials of other studies, from which it learns too."""
         self._earlier = list(earlier)
         self._known_at = _NOTHING_KNOWN
 

@@ -29,7 +29,7 @@ _RETRY_MS = 2000
 
 
 class EventStreams:
-    """Sends events to those who follow.
+    """Sends the events of the database to every open stream.
 
     Args:
         follower: Reads the log.

@@ -102,7 +102,7 @@ def _describe(connection: Connection, table: Table) -> TableRecord:
 
 
 def _find_unreadable(database: Database, table: Table) -> tuple[int, list[str]]:
-    """Read every row by itself, so that one that cannot be read hides no other; count them too.
+    """Count the rows, and find those that cannot be read; each is read by itself.
 
     All in one transaction: between two, another program may remove a row.
     """

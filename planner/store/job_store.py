@@ -120,7 +120,10 @@ class JobStore:
         sweep_id: int | None = None,
         plan_id: int | None = None,
     ) -> None:
-        """Note what a job does now, and what it made or uses; what is not given stays."""
+        """Save what a job does now, and the numbers of its study, training, sweep and plan.
+
+        A number that is ``None`` leaves the stored one.
+        """
         values: dict[str, Any] = {
             "progress": progress,
             "progress_at": None if progress is None else self._now(),

@@ -1,4 +1,4 @@
-"""Trials of other studies that say something of a new one: of machines and use cases alike."""
+"""Trials of similar machines and use cases, from which a new study learns."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ class StudyStore:
         )
 
     def find_similar(self, study: Study, *, up_to: int | None = None) -> tuple[SimilarTrials, ...]:
-        """Give trials of other studies that say something of this one, up to one with a number."""
+        """Give trials of similar machines and use cases, up to the trial with a number."""
         return find_similar(self._database, self._machines, study, up_to=up_to)
 
     def add_trial(self, study_id: int, result: TrialResult) -> int:

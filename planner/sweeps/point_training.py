@@ -124,7 +124,7 @@ class PointTraining:
             self.contender.close()
 
     def make_point(self, side_by_side: str, now: datetime) -> SweepPoint:
-        """Give what is stored of it."""
+        """Make the point that is stored."""
         measurement = None
         if self.turns_s:
             measurement = Measurement(

@@ -51,7 +51,7 @@ def list_logs(record: TrainingRecord) -> list[TrainingLog]:
 
 
 def read_log(record: TrainingRecord, name: str, offset: int, most_bytes: int) -> LogPart:
-    """Read a part of one of them; of a training that never had it, an error.
+    """Read a part of a log of a training.
 
     Raises:
         UsageError: No log of the training has this name, or the training is another machine's.

@@ -99,7 +99,7 @@ class Findings:
         self.results = self._level(begun.results)
 
     def add(self, result: TrialResult) -> TrialEnded:
-        """Store a trial as it ends; give it as it counts beside the others."""
+        """Store a finished trial; give it with its times on the level of the other trials."""
         best = self.best_time_s()
         self._own_numbers.add(self._trial_store.add_trial(self.study_id, result))
         self.results = self._level([*self.results, result])

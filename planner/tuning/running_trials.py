@@ -1,4 +1,4 @@
-"""Plans that run in a search: they enter its race, leave it, and what they show is kept."""
+"""Running trials of a search: plans enter its race, leave it, and their results are stored."""
 
 from __future__ import annotations
 

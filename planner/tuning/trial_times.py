@@ -77,7 +77,7 @@ class TrialTimes:
         return warmup_s + _OVERHEADS * self._look().overhead_s + compiling_s
 
     def min_s(self, plan: Plan) -> float:
-        """Give the time in which a plan as fast as the best one can show it, beside that one."""
+        """Give the least time that shows whether a plan is as fast as the best one."""
         step_s = self.step_s(plan)
         turns_s = 2 * _TURNS * self._turn_s(plan, step_s)
         return self._start_s(plan, step_s) + turns_s if step_s else 0.0

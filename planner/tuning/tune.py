@@ -155,7 +155,7 @@ class Tuner:
     def _judge(
         self, incumbent: Entrant, challengers: Sequence[Entrant], search: PlanSearch
     ) -> tuple[Entrant | None, list[Entrant]]:
-        """Let those leave of which enough is known; give who is ahead, and who stays."""
+        """End plans that are shown to be slower; give the fastest one and its challengers."""
         if incumbent.failure is not None:
             self._trials.leave(incumbent, search=search)
             return None, list(challengers)

@@ -42,7 +42,7 @@ class BatchChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchAdvice:
-    """What other batches would mean; the plan's own is among them."""
+    """Time to a loss with several batches, among them that of the plan."""
 
     measured: MeasuredNoise
     base_batch: int

@@ -117,7 +117,7 @@ def pair_rounds(size: int, *, at_once: bool) -> Iterator[list[tuple[int, int]]]:
 
 
 def _measure_pair(comm: MPI.Comm, pair: tuple[int, int], limit_s: float) -> tuple[float, float]:
-    """Give latency and bandwidth where this rank leads; zeros on the other one, which follows."""
+    """Measure latency and bandwidth; the second rank of the pair only answers, and gives zeros."""
     leads = comm.Get_rank() == pair[0]
     peer = pair[1] if leads else pair[0]
     if not leads:

@@ -30,7 +30,7 @@ class Exchange:
 
 
 class AllReduceAlgorithm(ABC):
-    """Which rank sends what to which other, so that all have the sum over all. Keeps no state.
+    """Messages between ranks, after which every rank has the sum over all. Keeps no state.
 
     A block of numbers is cut into segments. A rank adds up what it receives of a segment with its
     own numbers, and writes the result into one message; so every rank writes every segment exactly

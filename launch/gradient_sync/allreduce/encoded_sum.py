@@ -182,7 +182,7 @@ class _PendingEncodedSum(PendingSum):
         return self._wire_format.encode(self._values[segment], self._errors[segment])
 
     def _find_total(self, segment: int) -> Bytes:
-        """Give the message about a sum; write it, where this rank is the one that has added it."""
+        """Give the message that carries a sum; encode it first where this rank has made the sum."""
         if segment not in self._totals:
             self._totals[segment] = self._encode(segment)
             self._wire_format.replace(self._totals[segment], self._values[segment])

@@ -227,7 +227,7 @@ class GradientAverager:
         return mean_loss
 
     def track_uses(self) -> AbstractContextManager[object]:
-        """See to it that whatever uses a parameter in this context finds it updated.
+        """Update each parameter in this context before it is used.
 
         The forward pass of a step belongs in it, since `step` may leave updates to the next one.
 

@@ -234,7 +234,7 @@ class LateUpdate:
 
     @contextmanager
     def track_uses(self) -> Iterator[None]:
-        """See to it that whatever uses a parameter in this context finds it updated.
+        """Update each parameter in this context before it is used.
 
         Raises:
             UseCaseError: A parameter is used unseen before its update.

@@ -66,7 +66,7 @@ class LockedParameters:
 
 
 def locks_hold() -> bool:
-    """Whether this PyTorch does what locks are made of, which it documents for itself alone."""
+    """Whether locks work with this PyTorch: they are made of its undocumented functions."""
     try:
         tensor = torch.zeros(2)
         users = count_users(memory_of(tensor))

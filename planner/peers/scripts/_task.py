@@ -160,7 +160,7 @@ class StepClock:
         self._ended_s = time.perf_counter()
 
     def epochs(self) -> Iterator[int]:
-        """Count epochs without end: who started this ends it."""
+        """Count epochs without end: the process that started this one ends it."""
         return count()
 
     def timed(self, batches: Iterable[Any]) -> Iterator[Any]:

@@ -240,7 +240,7 @@ def _named_plans(request: Mapping[str, Any]) -> Iterator[int]:
 
 
 def _check_names(kind: JobKind, options: type[Any], body: Mapping[str, Any]) -> None:
-    """Refuse an option that there is not, before one is missed that was only misspelled."""
+    """Refuse unknown options first: a misspelled one would else be reported as missing."""
     known = [option.name for option in fields(options)]
     for name in body:
         if name not in known:
