@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from html import escape
 
 from planner.quantities import printable
+from planner.report.figures.figure import escaped
 
 WIDTH = 480.0
 CHARACTER = 7.2
@@ -60,7 +60,7 @@ def tick_text(value: float) -> str:
 
 def word(kind: str, x: float, y: float, text: str) -> str:
     """Write a text at a place."""
-    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{escape(printable(text))}</text>'
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{escaped(text)}</text>'
 
 
 def path(kind: str, data: str) -> str:
@@ -99,7 +99,7 @@ def shorten(text: str, width: float) -> str:
 
 def svg(content: str, height: float, title: str) -> str:
     """Wrap a plot."""
-    label = escape(printable(title))
+    label = escaped(title)
     return (
         f'<svg class="plot" viewBox="0 0 {WIDTH:.0f} {height:.0f}" role="img" '
         f'aria-label="{label}">{content}</svg>'

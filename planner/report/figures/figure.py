@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from html import escape
+from importlib.resources import files
 
 from planner.quantities import printable
 
@@ -28,6 +30,22 @@ class Figure:
     note: str = ""
 
 
+def escaped(text: str) -> str:
+    """Escape a text for HTML, and its control characters."""
+    return escape(printable(text))
+
+
+@cache
+def style_sheet() -> str:
+    """Give the style of plots and their tables, with the colours of light and dark pages."""
+    return files("planner.report").joinpath("figures/figures.css").read_text(encoding="utf-8")
+
+
+def figures_html(figures: Iterable[Figure], key: str) -> str:
+    """Give figures as HTML, one after the other; the key of each is that key and its number."""
+    return "".join(figure_html(one, f"{key}-{number}") for number, one in enumerate(figures, 1))
+
+
 def figure_html(figure: Figure, key: str) -> str:
     """Give a figure as HTML.
 
@@ -36,7 +54,7 @@ def figure_html(figure: Figure, key: str) -> str:
         key: The figure's name in its page, of letters and hyphens.
     """
     title = _text(figure.title)
-    note = f'<p class="note">{escape(printable(figure.note))}</p>' if figure.note else ""
+    note = f'<p class="note">{escaped(figure.note)}</p>' if figure.note else ""
     head = "".join(f'<th scope="col">{_text(text)}</th>' for text in figure.columns)
     rows = "".join(
         f"<tr>{''.join(f'<td>{_text(text)}</td>' for text in row)}</tr>" for row in figure.rows
@@ -52,4 +70,4 @@ def figure_html(figure: Figure, key: str) -> str:
 
 def _text(text: str) -> str:
     short = text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
-    return escape(printable(short))
+    return escaped(short)

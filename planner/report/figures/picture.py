@@ -6,11 +6,9 @@ import re
 from collections.abc import Sequence
 from functools import cache
 from html import escape
-from importlib.resources import files
 
-from planner.quantities import printable
 from planner.report.figures.axes import WIDTH, shorten
-from planner.report.figures.figure import Figure
+from planner.report.figures.figure import Figure, escaped, style_sheet
 
 _EDGE, _GAP, _HEAD, _TITLE = 24.0, 36.0, 44.0, 28.0
 _PLOT = re.compile(r'<svg[^>]* viewBox="0 0 [0-9.]+ (?P<height>[0-9.]+)"[^>]*>(?P<inside>.*)</svg>')
@@ -39,7 +37,7 @@ def picture(figures: Sequence[Figure], title: str) -> str:
         bottoms[column] = y + _TITLE + float(found["height"]) + _GAP
     width = 2 * _EDGE + columns * WIDTH + (columns - 1) * _GAP
     height = max(bottoms)
-    text = escape(printable(title or (plots[0][0].title if plots else "")))
+    text = escaped(title or (plots[0][0].title if plots else ""))
     head = f'<text class="head" x="{_EDGE:.0f}" y="{_EDGE + 14:.0f}">{text}</text>' if title else ""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="plot" width="{width:.0f}" '
@@ -52,7 +50,7 @@ def picture(figures: Sequence[Figure], title: str) -> str:
 @cache
 def _style() -> str:
     """Give the rules of what is inside a plot, with the colours of the light pages written out."""
-    sheet = files("planner.report").joinpath("figures/figures.css").read_text(encoding="utf-8")
+    sheet = style_sheet()
     colours = dict(reversed(_VARIABLE.findall(sheet)))  # the first of a name is the light one
     rules = " ".join(re.findall(r"^svg\.plot \.?[^{]*\{[^}]*\}", sheet, re.MULTILINE))
     plain = re.sub(r"var\((--[a-z0-9-]+)\)", lambda name: colours[name[1]], rules)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from html import escape
 
-from planner.quantities import printable
 from planner.report.figures.axes import (
     CHARACTER,
     WIDTH,
@@ -19,6 +17,7 @@ from planner.report.figures.axes import (
     tick_text,
     word,
 )
+from planner.report.figures.figure import escaped
 
 _ROW = 38.0
 _BAR = 12.0
@@ -106,7 +105,7 @@ def _rows(
             if mark.low is not None and mark.high is not None
             else ""
         )
-        said = escape(printable(f"{mark.label}: {tick_text(mark.value)} {unit}{side}"))
+        said = escaped(f"{mark.label}: {tick_text(mark.value)} {unit}{side}")
         left = WIDTH - 2 * _EDGE - CHARACTER * len(mark.text) - 16
         label = "halo strong" if mark.is_main else "halo"
         parts.append(

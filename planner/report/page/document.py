@@ -1,11 +1,10 @@
-"""Document of a page: its head, its style, and texts in it."""
+"""Document of a page: its head, its style, and what many pages have."""
 
 from __future__ import annotations
 
-from html import escape
-from importlib.resources import files
+from collections.abc import Iterable
 
-from planner.quantities import printable
+from planner.report.figures.figure import escaped, style_sheet
 
 _STYLE = """
 body { background: var(--paper); color: var(--ink); font: 15px/1.5 system-ui, sans-serif;
@@ -18,25 +17,23 @@ figure { margin-top: 2rem; } .facts td { padding: .1rem 1.2rem .1rem 0; border: 
 """
 
 
-def page_document(title: str, body: str) -> str:
+def page_document(title: str, body: str, *, style: str = "") -> str:
     """Give a whole HTML document, without scripts and without links to elsewhere.
 
     Args:
         title: Its title, as a text.
         body: Markup.
+        style: Rules that this page has more, or others.
     """
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escaped(title)}</title><style>{_colours()}{_STYLE}</style></head><body>"
+        f"<title>{escaped(title)}</title><style>{style_sheet()}{_STYLE}{style}</style></head><body>"
         f"{body}</body></html>\n"
     )
 
 
-def escaped(text: str) -> str:
-    """Escape a text for HTML, and its control characters."""
-    return escape(printable(text))
-
-
-def _colours() -> str:
-    return files("planner.report").joinpath("figures/figures.css").read_text(encoding="utf-8")
+def facts_html(facts: Iterable[tuple[str, str]]) -> str:
+    """Give facts as a table, a line each."""
+    rows = (f"<tr><td>{escaped(name)}</td><td>{escaped(value)}</td></tr>" for name, value in facts)
+    return f'<table class="facts">{"".join(rows)}</table>'

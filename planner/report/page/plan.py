@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from planner.plans.stored_plan import StoredPlan
 from planner.quantities import format_interval
-from planner.report.figures.figure import figure_html
+from planner.report.figures.figure import escaped, figures_html
 from planner.report.figures.plan_figures import plan_figures
-from planner.report.page.document import escaped, page_document
+from planner.report.page.document import facts_html, page_document
 from planner.report.plan_line import describe_plan
 from planner.report.plans import plan_facts
 from planner.report.worth import worth_sentences
@@ -35,20 +35,14 @@ def plan_page(
     speedup = (
         "" if stored.speedup is None else f", {format_interval(stored.speedup)} times its baseline"
     )
-    facts = "".join(
-        f"<tr><td>{escaped(name)}</td><td>{escaped(value)}</td></tr>"
-        for name, value in plan_facts(stored, reasons, trials)
-    )
     said = "" if worth is None else "".join(f"<p>{escaped(s)}</p>" for s in worth_sentences(worth))
-    figures = "".join(
-        figure_html(figure, f"figure-{number}")
-        for number, figure in enumerate(plan_figures(stored, worth), 1)
-    )
+    figures = figures_html(plan_figures(stored, worth), "figure")
+    facts = facts_html(plan_facts(stored, reasons, trials))
     return page_document(
         title,
         f"<h1>{escaped(title)}</h1>"
         f"<p>{escaped(describe_plan(stored.plan))}</p>"
         f"<p>{escaped(rate)} samples/s{escaped(speedup)} "
         '<span class="soft">(± and ranges in brackets are 95 % intervals)</span></p>'
-        f'{said}{figures}<h2>All settings and evidence</h2><table class="facts">{facts}</table>',
+        f"{said}{figures}<h2>All settings and evidence</h2>{facts}",
     )

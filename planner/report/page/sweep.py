@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from planner.report.figures.figure import figure_html
+from planner.report.figures.figure import escaped, figures_html
 from planner.report.figures.sweep_figures import sweep_figures
-from planner.report.page.document import escaped, page_document
+from planner.report.page.document import facts_html, page_document
 from planner.report.sweeps.tables import interval_note, sweep_facts
 from planner.sweeps.findings import find_sentences
 from planner.sweeps.sweep_record import StoredSweep
@@ -15,17 +15,10 @@ def sweep_page(sweep: StoredSweep) -> str:
     record = sweep.record
     title = f"Sweep {record.id}: {record.use_case} on {record.node}"
     said = "".join(f"<p>{escaped(sentence)}</p>" for sentence in find_sentences(sweep))
-    figures = "".join(
-        figure_html(figure, f"figure-{number}")
-        for number, figure in enumerate(sweep_figures(sweep), 1)
-    )
-    facts = "".join(
-        f"<tr><td>{escaped(name)}</td><td>{escaped(value)}</td></tr>"
-        for name, value in sweep_facts(sweep)
-    )
+    figures = figures_html(sweep_figures(sweep), "figure")
     return page_document(
         title,
         f"<h1>{escaped(title)}</h1>{said}"
         f'<p class="soft">{escaped(interval_note(sweep))}</p>{figures}'
-        f'<h2>Settings</h2><table class="facts">{facts}</table>',
+        f"<h2>Settings</h2>{facts_html(sweep_facts(sweep))}",
     )

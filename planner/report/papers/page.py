@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from html import escape
-from importlib.resources import files
 
 from planner.paper_tables._values import (
     EMPTY,
@@ -15,16 +13,14 @@ from planner.paper_tables._values import (
     PaperTable,
     TableColumn,
 )
-from planner.quantities import printable
-from planner.report.figures.figure import figure_html
+from planner.report.figures.figure import escaped, figures_html
+from planner.report.page.document import page_document
 from planner.report.papers.plots import paper_figures
 
 _STYLE = """
-body { background: var(--paper); color: var(--ink); font: 15px/1.5 system-ui, sans-serif;
-  margin: 2rem auto; max-width: 74rem; padding: 0 1rem; }
-h1 { font-size: 1.35rem; margin-bottom: 0; } h2 { font-size: 1.15rem; margin: 2.6rem 0 .2rem; }
-h3 { font-size: 1rem; margin: 1.8rem 0 .4rem; }
-p { margin: .3rem 0; } .soft, .notes { color: var(--soft); }
+body { max-width: 74rem; } h2 { font-size: 1.15rem; margin: 2.6rem 0 .2rem; }
+h3 { font-size: 1rem; margin: 1.8rem 0 .4rem; } figure { margin-top: 0; }
+.notes { color: var(--soft); }
 .notes { font-size: .8125rem; margin: .5rem 0 0; padding-left: 1.1rem; overflow-wrap: anywhere; }
 nav ul { list-style: none; padding: 0; margin: .6rem 0; }
 nav a, .source a { color: var(--accent); }
@@ -55,17 +51,16 @@ def report_page(sections: Sequence[PaperSection], made_at: datetime) -> str:
     """
     title = "Papers' tables, and this database's figures beside them"
     contents = "".join(
-        f'<li><a href="#{_key(one)}">{_text(one.title)}</a></li>' for one in sections
+        f'<li><a href="#{_key(one)}">{escaped(one.title)}</a></li>' for one in sections
     )
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{_text(title)}</title><style>{_colours()}{_STYLE}</style></head><body>"
-        f"<h1>{_text(title)}</h1>"
+    return page_document(
+        title,
+        f"<h1>{escaped(title)}</h1>"
         f'<p class="soft">ddlplan report, {made_at:%Y-%m-%d %H:%M} UTC. ± and ranges in brackets '
         "are 95 % intervals; what could not be measured says why.</p>"
         f'<nav aria-label="Papers"><ul>{contents}</ul></nav>'
-        f"{''.join(section_html(one) for one in sections)}</body></html>\n"
+        f"{''.join(section_html(one) for one in sections)}",
+        style=_STYLE,
     )
 
 
@@ -74,8 +69,8 @@ def section_html(section: PaperSection) -> str:
     tables = "".join(_table(table) for table in section.tables)
     plots = "".join(_plots(plot) for plot in section.plots)
     return (
-        f'<section id="{_key(section)}"><h2>{_text(section.title)}</h2>'
-        f'<p class="soft">{_text(section.citation)}</p>{tables}{plots}</section>'
+        f'<section id="{_key(section)}"><h2>{escaped(section.title)}</h2>'
+        f'<p class="soft">{escaped(section.citation)}</p>{tables}{plots}</section>'
     )
 
 
@@ -86,13 +81,13 @@ def _key(section: PaperSection) -> str:
 def _table(table: PaperTable) -> str:
     columns = [c for c in table.columns if any(row.get(c.key, EMPTY).text for row in table.rows)]
     head = "".join(
-        f'<th scope="col"{" class=num" if c.is_number else ""}>{_text(c.title)}</th>'
+        f'<th scope="col"{" class=num" if c.is_number else ""}>{escaped(c.title)}</th>'
         for c in columns
     )
     rows = [f"<tr>{''.join(_cells(row, columns))}</tr>" for row in table.rows]
     return (
-        f'<h3 id="{table.key}">{_text(table.title)}</h3>'
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{_text(table.title)}">'
+        f'<h3 id="{table.key}">{escaped(table.title)}</h3>'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escaped(table.title)}">'
         f'<table class="paper"><thead><tr>{head}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>"
         f"{_notes([*_sources(table), *table.notes])}"
@@ -102,7 +97,7 @@ def _table(table: PaperTable) -> str:
 def _cells(row: Mapping[str, Cell], columns: Sequence[TableColumn]) -> Iterator[str]:
     """Give the cells of a row; why something is missing takes the place of empty ones after it."""
     first, *others = columns
-    yield f'<th scope="row">{_text(row.get(first.key, EMPTY).text)}</th>'
+    yield f'<th scope="row">{escaped(row.get(first.key, EMPTY).text)}</th>'
     while others:
         column, *others = others
         cell = row.get(column.key, EMPTY)
@@ -111,8 +106,8 @@ def _cells(row: Mapping[str, Cell], columns: Sequence[TableColumn]) -> Iterator[
             others, width = others[1:], width + 1
         span = f' colspan="{width}"' if width > 1 else ""
         kind = f' class="{_kind(cell, column)}"' if _kind(cell, column) else ""
-        label = f' data-label="{_text(column.title)}"' if cell.text else ""
-        yield f"<td{span}{kind}{label}>{_text(cell.text)}</td>"
+        label = f' data-label="{escaped(column.title)}"' if cell.text else ""
+        yield f"<td{span}{kind}{label}>{escaped(cell.text)}</td>"
 
 
 def _kind(cell: Cell, column: TableColumn) -> str:
@@ -130,24 +125,14 @@ def _sources(table: PaperTable) -> Iterator[str]:
 
 def _plots(plot: PaperPlot) -> str:
     found = paper_figures(plot)
-    figures = "".join(
-        figure_html(figure, f"{plot.key}-{number}") for number, figure in enumerate(found, 1)
-    )
+    figures = figures_html(found, plot.key)
     shown = f'<div class="plots">{figures}</div>' if figures else ""
     # A figure alone has the title of the plot.
-    title = "" if [one.title for one in found] == [plot.title] else _text(plot.title)
+    title = "" if [one.title for one in found] == [plot.title] else escaped(plot.title)
     return f"{f'<h3>{title}</h3>' if title else ''}{shown}{_notes(plot.notes)}"
 
 
 def _notes(notes: Sequence[str]) -> str:
     if not notes:
         return ""
-    return f'<ul class="notes">{"".join(f"<li>{_text(note)}</li>" for note in notes)}</ul>'
-
-
-def _colours() -> str:
-    return files("planner.report").joinpath("figures/figures.css").read_text(encoding="utf-8")
-
-
-def _text(text: str) -> str:
-    return escape(printable(text))
+    return f'<ul class="notes">{"".join(f"<li>{escaped(note)}</li>" for note in notes)}</ul>'

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from html import escape
-from importlib.resources import files
 from statistics import median
 
 from planner.peer_runs.request import Setting
 from planner.peer_runs.result import Comparison, PeerResult
-from planner.quantities import format_interval, format_range, printable
-from planner.report.figures.figure import Figure, figure_html
+from planner.quantities import format_interval, format_range
+from planner.report.figures.figure import Figure, escaped, figures_html
 from planner.report.figures.rows import Mark, bar_plot, point_plot
+from planner.report.page.document import facts_html, page_document
 from planner.report.peers.table import facts, format_share, format_spread
 
 _STYLE = """
-body { background: var(--paper); color: var(--ink); font: 15px/1.5 system-ui, sans-serif;
-  margin: 2rem auto; max-width: 64rem; padding: 0 1rem; }
-h1 { font-size: 1.35rem; margin-bottom: .4rem; } h2 { font-size: 1.05rem; margin: 2.2rem 0 .3rem; }
-p { margin: .3rem 0; } .soft { color: var(--soft); } figure { margin-top: 2rem; }
-.facts td { padding: .1rem 1.2rem .1rem 0; border: 0; vertical-align: top; }
-.facts td:first-child { color: var(--soft); white-space: nowrap; }
-.facts td + td { overflow-wrap: anywhere; }
+body { max-width: 64rem; } h1 { margin-bottom: .4rem; }
 .wide { overflow-x: auto; } .wide td, .wide th { padding: .15rem .7rem .15rem 0; text-align: left;
   vertical-align: top; white-space: nowrap; } .wide td:last-child { white-space: normal; }
 """
@@ -36,35 +29,27 @@ _MOST = 2.0
 def comparison_page(found: Comparison) -> str:
     """Give the comparison as one HTML document, without scripts and links."""
     title = f"{found.use_case}: ours and other ways to train"
-    about = "".join(
-        f"<tr><td>{_text(name)}</td><td>{_text(value)}</td></tr>" for name, value in facts(found)
-    )
     settings = dict.fromkeys(result.setting for result in found.results)
     parts = "".join(_part(found, setting) for setting in settings)
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{_text(title)}</title><style>{_colours()}{_STYLE}</style></head><body>"
-        f'<h1>{_text(title)}</h1><table class="facts">{about}</table>{parts}'
+    return page_document(
+        title,
+        f"<h1>{escaped(title)}</h1>{facts_html(facts(found))}{parts}"
         '<p class="soft">± and ranges in brackets are 95 % intervals; ratios are of turns side by '
         "side. Loading, exchange and update are shares of the first process's step: waiting for "
         "the batch, for the sum of gradients after its own last one, and the optimizer; - is "
-        "not measured.</p></body></html>\n"
+        "not measured.</p>",
+        style=_STYLE,
     )
 
 
 def _part(found: Comparison, setting: Setting) -> str:
     results = [result for result in found.results if result.setting is setting]
     figures = [ratio_figure(results, setting), rate_figure(found, results, setting)]
-    drawn = "".join(
-        figure_html(figure, f"{setting}-{number}")
-        for number, figure in enumerate(figures, 1)
-        if figure is not None
-    )
-    head = "".join(f'<th scope="col">{_text(text)}</th>' for text in _TITLES)
+    drawn = figures_html((figure for figure in figures if figure is not None), str(setting))
+    head = "".join(f'<th scope="col">{escaped(text)}</th>' for text in _TITLES)
     rows = "".join(map(_rows, results))
     return (
-        f"<h2>Peers {_text(_PLURALS[setting])}</h2>{drawn}"
+        f"<h2>Peers {escaped(_PLURALS[setting])}</h2>{drawn}"
         f'<div class="wide"><table><thead><tr>{head}</tr></thead>'
         f"<tbody>{rows}</tbody></table></div>"
     )
@@ -133,11 +118,11 @@ def _rows(result: PeerResult) -> str:
     """Give the row of a peer, with the reason where it did not train to the end."""
     rows = ""
     if result.rounds or result.reason is None:
-        rows = "".join(f"<td>{_text(cell)}</td>" for cell in _cells(result))
+        rows = "".join(f"<td>{escaped(cell)}</td>" for cell in _cells(result))
         rows = f"<tr>{rows}</tr>"
     if result.reason is not None:
-        name = f"<td>{_text(result.peer)}</td><td>{_text(result.version or '')}</td>"
-        rest = f'<td colspan="{len(_TITLES) - 2}">{_text(result.reason)}</td>'
+        name = f"<td>{escaped(result.peer)}</td><td>{escaped(result.version or '')}</td>"
+        rest = f'<td colspan="{len(_TITLES) - 2}">{escaped(result.reason)}</td>'
         rows += f"<tr>{name}{rest}</tr>"
     return rows
 
@@ -157,11 +142,3 @@ def _cells(result: PeerResult) -> list[str]:
         format_share(parts.update) if has else "",
         f"{median(result.start_s):.1f} s" if result.start_s else "",
     ]
-
-
-def _colours() -> str:
-    return files("planner.report").joinpath("figures/figures.css").read_text(encoding="utf-8")
-
-
-def _text(text: str) -> str:
-    return escape(printable(text))
