@@ -247,10 +247,7 @@ def _race_for_real(arguments: Namespace, out: Output) -> list[Result]:
 def _share(figure: str, outcomes: Sequence[bool], required: Required) -> Result:
     """Give a share in percent, with Wilson's 95 % interval."""
     share = share_interval(fmean(outcomes), len(outcomes))
-    percent = Interval(
-        median=100 * share.median, low=100 * share.low, high=100 * share.high, count=share.count
-    )
-    return Result(figure=figure, value=percent, unit="%", required=required)
+    return Result(figure=figure, value=share.scaled(100), unit="%", required=required)
 
 
 def _parse() -> Namespace:

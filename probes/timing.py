@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from statistics import fmean, median, stdev
 
@@ -34,6 +34,21 @@ class Interval:
 
     count: int
     """Samples that it rests on."""
+
+    def scaled(self, factor: float) -> Interval:
+        """Give it times a factor above 0."""
+        return replace(
+            self, median=factor * self.median, low=factor * self.low, high=factor * self.high
+        )
+
+    def reciprocal(self, numerator: float = 1.0) -> Interval:
+        """Give a number / it, as the time of so many samples / their rate."""
+        return replace(
+            self,
+            median=numerator / self.median,
+            low=numerator / self.high,
+            high=numerator / self.low,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

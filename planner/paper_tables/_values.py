@@ -164,10 +164,3 @@ class PaperSection:
     citation: str
     tables: tuple[PaperTable, ...]
     plots: tuple[PaperPlot, ...]
-
-
-def percent_interval(share: Interval) -> Interval:
-    """Give a share, 0 to 1, in percent."""
-    return Interval(
-        median=100 * share.median, low=100 * share.low, high=100 * share.high, count=share.count
-    )

@@ -22,7 +22,6 @@ from planner.paper_tables._values import (
     MeasuredPoint,
     PaperTable,
     TableColumn,
-    percent_interval,
 )
 from planner.paper_tables._wanted import (
     Wanted,
@@ -224,7 +223,7 @@ def _rows(
         elif samples is None:
             row["accuracy"] = Cell.lacking("how many samples the test set has is not on record")
         else:
-            row["accuracy"] = Cell.measured(percent_interval(share_interval(accuracy, samples)))
+            row["accuracy"] = Cell.measured(share_interval(accuracy, samples).scaled(100))
         yield row
 
 

@@ -219,14 +219,7 @@ def _epoch_cell(study: StudyEvidence, rate: Interval) -> Cell:
     if study.record.facts is None:
         return Cell.lacking("the study does not say how many samples an epoch has")
     samples = study.record.facts.train_samples
-    return Cell.measured(
-        Interval(
-            median=samples / rate.median,
-            low=samples / rate.high,
-            high=samples / rate.low,
-            count=rate.count,
-        )
-    )
+    return Cell.measured(rate.reciprocal(samples))
 
 
 def _why_not(

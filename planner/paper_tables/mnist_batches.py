@@ -13,7 +13,6 @@ from planner.paper_tables._values import (
     PaperTable,
     SweepPlots,
     TableColumn,
-    percent_interval,
 )
 from planner.paper_tables._wanted import Wanted, WantedSweep, sweep_key
 from planner.sweeps.findings import PointFigures, all_figures, find_sentences
@@ -145,7 +144,7 @@ def _figures(sweep: StoredSweep, one: PointFigures) -> Mapping[str, Cell]:
     if one.loss is not None:
         cells["loss"] = Cell(text=f"{one.loss:.4g}", number=one.loss)
     if one.accuracy is not None:
-        cells["accuracy"] = Cell.measured(percent_interval(one.accuracy))
+        cells["accuracy"] = Cell.measured(one.accuracy.scaled(100))
     return cells
 
 

@@ -59,9 +59,7 @@ class TrainingComparison:
             )
         if ratio.median < 1:
             ids = ids[::-1]
-            ratio = Interval(
-                median=1 / ratio.median, low=1 / ratio.high, high=1 / ratio.low, count=ratio.count
-            )
+            ratio = ratio.reciprocal()
         return f"training {ids[1]} is {format_interval(ratio)} times as fast as training {ids[0]}"
 
     @property

@@ -220,13 +220,7 @@ def _seen_rate(best: Candidate) -> Interval:
     batch, known = best.plan.node_batch, best.measurement
     if best.throughput.median <= batch / min(known.samples_s):
         return best.throughput
-    step_s = known.interval_s()
-    return Interval(
-        median=batch / step_s.median,
-        low=batch / step_s.high,
-        high=batch / step_s.low,
-        count=step_s.count,
-    )
+    return known.interval_s().reciprocal(batch)
 
 
 def _last(results: Sequence[TrialResult], role: Role) -> TrialResult | None:

@@ -192,10 +192,8 @@ class Findings:
         candidates = self.candidates()
         if not candidates:
             return None
-        rate = max((c.amortized_throughput for c in candidates), key=lambda rate: rate.median)
-        return Interval(
-            median=1 / rate.median, low=1 / rate.high, high=1 / rate.low, count=rate.count
-        )
+        rates = [candidate.amortized_throughput for candidate in candidates]
+        return max(rates, key=lambda rate: rate.median).reciprocal()
 
     def time_per_sample_s(self, result: TrialResult) -> float | None:
         """Give what the search minimises, compile time included."""

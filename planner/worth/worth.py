@@ -199,12 +199,7 @@ def _find_baselines(
         one, plan = raced.get(name), tried.get(name)
         if one is not None and (name != OWN_BATCH or _is_same_but_batch(one.plan, stored.plan)):
             plan, speedup = one.plan, one.speedup
-            rate = Interval(
-                median=best / speedup.median,
-                low=best / speedup.high,
-                high=best / speedup.low,
-                count=speedup.count,
-            )
+            rate = speedup.reciprocal(best)
         elif plan is not None and (found := _compare(stored.plan, plan, evidence)) is not None:
             rate, speedup = found
         else:

@@ -63,8 +63,8 @@ def _accuracy_figure(sweep: StoredSweep, figures: Sequence[PointFigures]) -> Fig
     return _figure(
         sweep,
         figures,
-        lambda one: one.accuracy and _times_100(one.accuracy),
-        lambda shown: percent(_times_100(shown, factor=0.01)),
+        lambda one: one.accuracy and one.accuracy.scaled(100),
+        lambda shown: percent(shown.scaled(0.01)),
         title=f"Accuracy on the test set after {_epochs(sweep)}",
         y_title="% right",
         from_zero=False,
@@ -164,15 +164,6 @@ def _cell(found: Interval | float | None, text: Callable[[Interval], str]) -> st
     if isinstance(found, Interval):
         return text(found)
     return "" if found is None else f"{found:.4g}"
-
-
-def _times_100(share: Interval, factor: float = 100.0) -> Interval:
-    return Interval(
-        median=factor * share.median,
-        low=factor * share.low,
-        high=factor * share.high,
-        count=share.count,
-    )
 
 
 def _epochs(sweep: StoredSweep) -> str:
