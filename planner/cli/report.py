@@ -70,21 +70,18 @@ def report(
     hosts = find_here(mpirun, allow_root=allow_run_as_root)
     for folder in folders.values():
         check_data(folder, hosts)
-    from planner.commands.report import ReportOptions, make_report
+    from planner.api.reports import MeasureRequest
+    from planner.commands.report import make_report
 
     make_report(
-        ReportOptions(
-            papers=names,
-            measures=measure,
-            budget_s=budget_s,
-            data=folders,
-            hosts=hosts,
-            waits=not no_wait,
-            folder=out_folder,
-            formats=formats,
+        MeasureRequest(
+            papers=names, budget_s=budget_s, data=folders, hosts=hosts, waits=not no_wait
         ),
         db,
         out,
+        measures=measure,
+        place=out_folder,
+        formats=formats,
     )
 
 

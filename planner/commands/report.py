@@ -6,14 +6,12 @@ import os
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from planner.api import reports, trainings
 from planner.commands.signals import cancel_on_signals
 from planner.errors import NoDatabaseError
-from planner.jobs.hosts import Hosts
 from planner.paper_tables._values import PaperSection
 from planner.plans.stored_plan import utc_now
 from planner.quantities import printable
@@ -25,42 +23,42 @@ from planner.report.papers.tables import paper_table_json, paper_table_text
 from planner.report.table import Terminal, detect_terminal
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportOptions:
-    """What the user asks of a report."""
+def make_report(
+    request: reports.MeasureRequest,
+    db: str,
+    out: Output,
+    *,
+    measures: bool,
+    place: Path | None,
+    formats: Sequence[str],
+) -> None:
+    """Show the papers' tables, and write their files where a folder is named.
 
-    papers: tuple[str, ...] | None
-    measures: bool
-    budget_s: float
-    data: Mapping[str, Path]
-    hosts: Hosts
-    waits: bool
-
-    folder: Path | None
-    """For its files; ``None`` where only text is wanted."""
-
-    formats: tuple[str, ...]
-
-
-def make_report(options: ReportOptions, db: str, out: Output) -> None:
-    """Show the papers' tables, and write their files where a folder is named."""
-    folder = None if options.folder is None else ReportFolder(options.folder)
+    Args:
+        request: Which papers, and what may be measured for them.
+        db: Database.
+        out: Where the command writes.
+        measures: Whether to measure what is not stored.
+        place: Folder of the files; ``None`` where only text is wanted.
+        formats: Of the files.
+    """
+    folder = None if place is None else ReportFolder(place)
     if folder is not None:
-        before = reports.make(options.papers, db=db)
-        folder.check(report_files(before, utc_now(), options.formats))
+        before = reports.make(request.papers, db=db)
+        folder.check(report_files(before, utc_now(), formats))
     done: Sequence[str] = ()
     reasons: Mapping[str, str] = {}
-    if options.measures:
-        measured = _measure(options, db, out)
+    if measures:
+        measured = _measure(request, db, out)
         done, reasons = measured.done, measured.reasons
     try:
         trainings.find(most=1, db=db)
     except NoDatabaseError as error:
         out.warn(str(error))
-    sections = reports.make(options.papers, reasons=reasons, db=db)
+    sections = reports.make(request.papers, reasons=reasons, db=db)
     files: list[Path] = []
     if folder is not None:
-        files = folder.write(report_files(sections, utc_now(), options.formats))
+        files = folder.write(report_files(sections, utc_now(), formats))
     _show(sections, out)
     for file in files:
         out.note(f"wrote {file}")
@@ -73,14 +71,7 @@ def make_report(options: ReportOptions, db: str, out: Output) -> None:
     )
 
 
-def _measure(options: ReportOptions, db: str, out: Output) -> reports.Measured:
-    request = reports.MeasureRequest(
-        budget_s=options.budget_s,
-        papers=options.papers,
-        data=options.data,
-        hosts=options.hosts,
-        waits=options.waits,
-    )
+def _measure(request: reports.MeasureRequest, db: str, out: Output) -> reports.Measured:
     with LiveDisplay(out) as display:
         return reports.measure(
             request,
