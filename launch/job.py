@@ -31,7 +31,7 @@ class NodeJob:
     """GPUs of the plan, whose use is reported."""
 
 
-DEFAULT_CHECKPOINT_INTERVAL_S = 600.0
+_DEFAULT_CHECKPOINT_INTERVAL_S = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class CheckpointConfig:
     folder: str | None = None
     """Of the checkpoints, on the first host; ``None`` where none are written."""
 
-    every_s: float = DEFAULT_CHECKPOINT_INTERVAL_S
+    every_s: float = _DEFAULT_CHECKPOINT_INTERVAL_S
     """Time between two of them."""
 
     resume_from: str | None = None

@@ -11,7 +11,7 @@ from statistics import fmean, median, stdev
 from probes.disturbance import Disturbance
 from probes.errors import InvalidMeasurementError
 
-CONFIDENCE = 0.95
+_CONFIDENCE = 0.95
 
 _UNKNOWN_FACTOR = 2.0
 """How far off a time may be when too few samples show a spread of their own. An assumption."""
@@ -184,10 +184,10 @@ def _low_rank(count: int) -> float:
     subsets = float(2**count)
     outside, covered = 2 / subsets, 1.0
     depth = 0  # the interval from the depth-th smallest to the depth-th largest covers `covered`
-    while (inner := covered - outside) >= CONFIDENCE:
+    while (inner := covered - outside) >= _CONFIDENCE:
         depth, covered = depth + 1, inner
         outside = 2 * math.comb(count, depth) / subsets
-    excess = (covered - CONFIDENCE) / (covered - inner)
+    excess = (covered - _CONFIDENCE) / (covered - inner)
     weight = (count - depth) * excess / (depth + (count - 2 * depth) * excess)
     return depth - 1 + weight
 

@@ -90,10 +90,10 @@ def list_checkpoints(folder: Path) -> list[Path]:
         return []
     except OSError as error:
         raise CheckpointError(f"checkpoints in {folder} cannot be listed: {error}") from error
-    return sorted(found, key=step_of, reverse=True)
+    return sorted(found, key=_step_of, reverse=True)
 
 
-def step_of(path: Path) -> int:
+def _step_of(path: Path) -> int:
     """Give the step in the name of a checkpoint."""
     return int(path.name.removeprefix("step-"))
 
@@ -184,7 +184,7 @@ def remove_superseded(folder: Path, step: int, *, max_checkpoints: int) -> None:
             is_whole = has_all_files(path)
         except UnreadableCheckpointError:
             continue  # it may be whole
-        if step_of(path) <= step and count < max_checkpoints and is_whole:
+        if _step_of(path) <= step and count < max_checkpoints and is_whole:
             count += 1
         else:
             with contextlib.suppress(OSError):  # the new one is whole: that suffices

@@ -15,7 +15,7 @@ from launch.checkpoints.training_state import OptimizerParts, OptimizerPiece, Tr
 from launch.errors import CheckpointError
 from launch.local_group.shared_parameters import flat_view, is_dense
 
-NOT_SETTINGS = frozenset({"params", "fused", "foreach", "capturable"})
+_NOT_SETTINGS = frozenset({"params", "fused", "foreach", "capturable"})
 """Keys of a parameter group that belong to the plan, not to the training."""
 
 _PER_PARAMETER = frozenset({"step", "eta", "mu", "mu_product"})
@@ -113,7 +113,7 @@ def _describe(live: OptimizerParts, tensors: dict[str, Tensor]) -> dict[str, Any
 def _settings(group: Mapping[str, Any], what: str) -> dict[str, Any]:
     settings = {}
     for key, value in group.items():
-        if key not in NOT_SETTINGS:
+        if key not in _NOT_SETTINGS:
             is_rate = isinstance(value, Tensor) and value.dim() == 0
             settings[key] = encode(value.item() if is_rate else value, f"{what}: {key}")
     return settings

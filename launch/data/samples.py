@@ -48,7 +48,7 @@ def count_equal_parts(num_samples: int, at_most: int) -> int:
     return next(parts for parts in range(most, 0, -1) if num_samples % parts == 0)
 
 
-def epoch_order(num_samples: int, *, seed: int, epoch: int) -> Indices:
+def _epoch_order(num_samples: int, *, seed: int, epoch: int) -> Indices:
     """Shuffle one epoch.
 
     The order depends on ``seed`` and ``epoch`` alone, so any number of workers on any number of
@@ -61,7 +61,7 @@ def epoch_order(num_samples: int, *, seed: int, epoch: int) -> Indices:
 
 def epoch_batches(num_samples: int, batch: int, *, seed: int, epoch: int) -> list[Indices]:
     """Shuffle one epoch and cut it into batches; every sample is in exactly one."""
-    order = epoch_order(num_samples, seed=seed, epoch=epoch)
+    order = _epoch_order(num_samples, seed=seed, epoch=epoch)
     return [order[low : low + batch] for low in range(0, num_samples, batch)]
 
 
@@ -96,7 +96,7 @@ class ShareSampler:
             epoch: From 0.
             position: Samples of the epoch that all nodes together have seen already.
         """
-        order = epoch_order(self._num_samples, seed=self._seed, epoch=epoch)
+        order = _epoch_order(self._num_samples, seed=self._seed, epoch=epoch)
         step = self.split.global_batch
         return [
             self._share(order[low : low + step]) for low in range(position, self._num_samples, step)

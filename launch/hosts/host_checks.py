@@ -10,10 +10,10 @@ from launch.hosts.findings import BUSY, Finding, FindingFactory
 from launch.hosts.host_facts import HostFacts
 from launch.hosts.parallel_commands import CommandResult
 
-CLOCK_NOTE_S = 2.0
+_CLOCK_NOTE_S = 2.0
 """Above this, logs of two hosts cannot be put in order: the first to fail by time is the cause."""
 
-CLOCK_LIMIT_S = 60.0
+_CLOCK_LIMIT_S = 60.0
 """Training needs no clock, but this far off nothing sets it: an older plan or checkpoint may be
 taken for the newer, and tickets of Kerberos or Slurm's munge are about to be refused."""
 
@@ -78,18 +78,18 @@ def check_path(host: str, facts: HostFacts, here: HostFacts) -> Finding:
 def check_clock(host: str, facts: HostFacts, result: CommandResult) -> Finding:
     """Compare a host's clock with this machine's: by how much it is off at least."""
     findings = FindingFactory(host)
-    skew_s = find_skew_s(facts, result)
+    skew_s = _find_skew_s(facts, result)
     size_s = abs(skew_s)
-    if size_s <= CLOCK_NOTE_S:
-        return findings.ok("clock", f"within {CLOCK_NOTE_S:g} s of this machine's")
+    if size_s <= _CLOCK_NOTE_S:
+        return findings.ok("clock", f"within {_CLOCK_NOTE_S:g} s of this machine's")
     text = f"{_duration(size_s)} {'ahead of' if skew_s > 0 else 'behind'} this machine's"
-    if size_s > CLOCK_LIMIT_S:
-        limit = f"more than {CLOCK_LIMIT_S:g} s"
+    if size_s > _CLOCK_LIMIT_S:
+        limit = f"more than {_CLOCK_LIMIT_S:g} s"
         return findings.fail("clock", f"{text}, {limit}: let NTP set it, as by timedatectl")
     return findings.note("clock", f"{text}: times in logs will not compare; let NTP set it")
 
 
-def find_skew_s(facts: HostFacts, result: CommandResult) -> float:
+def _find_skew_s(facts: HostFacts, result: CommandResult) -> float:
     """Compute by how many seconds a clock is surely ahead, or, below 0, behind.
 
     It was read some time between the start of the program and its end as this machine saw them,

@@ -19,8 +19,8 @@ from itertools import product
 from launch.errors import HostFileError, UnsafeHostError
 
 MAX_HOSTS = 4096
-MAX_PORT = 65535
-MAX_TOKEN = 65536
+_MAX_PORT = 65535
+_MAX_TOKEN = 65536
 
 _SHELL = frozenset(";&|`$()<>\\\"'*?!{}~^%")
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9])?"
@@ -109,8 +109,8 @@ class HostFileLine:
             )
 
     def _check_safe(self, token: str) -> None:
-        if len(token) > MAX_TOKEN:
-            raise self.error(token, f"expected at most {MAX_TOKEN} characters without a space")
+        if len(token) > _MAX_TOKEN:
+            raise self.error(token, f"expected at most {_MAX_TOKEN} characters without a space")
         if token.startswith("-") or "@-" in token:
             raise self.unsafe(token, "a program could take it for an option: expected a host name")
         for char in token:
@@ -144,8 +144,8 @@ class HostFileLine:
             if name in found:
                 raise self.error(token, f"{name} is given twice: expected it once")
             found[name] = self._number(token, value, f"expected a whole number after {name}=")
-            if name == "port" and found[name] > MAX_PORT:
-                raise self.error(token, f"expected a port from 1 to {MAX_PORT}")
+            if name == "port" and found[name] > _MAX_PORT:
+                raise self.error(token, f"expected a port from 1 to {_MAX_PORT}")
         return found
 
     def _number(self, token: str, digits: str, expected: str) -> int:

@@ -12,7 +12,7 @@ from threading import Thread
 from launch.hosts.host_line import Host
 
 LIMIT_S = 5.0
-RESOLVE_TIMEOUT_S = 2.0
+_RESOLVE_TIMEOUT_S = 2.0
 
 Resolve = Callable[[str], set[str]]
 """Returns the addresses of a name; none where it is not known."""
@@ -69,7 +69,7 @@ def resolve_all(
 
 
 def is_this_machine(
-    host: Host, *, resolve: Resolve = resolve, timeout_s: float = RESOLVE_TIMEOUT_S
+    host: Host, *, resolve: Resolve = resolve, timeout_s: float = _RESOLVE_TIMEOUT_S
 ) -> bool:
     """Whether a host of a host file is the machine that this runs on.
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from launch.errors import HostFileError
 from launch.hosts.host_line import Host
 
-SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
+_SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
 
 LOGIN_LIMIT_S = 10
 """Time limit of a login."""
@@ -71,8 +71,8 @@ def write_ssh_config(hosts: Iterable[Host], path: Path, *, include: Path | None 
         lines += _host_lines(host)
     # What is included after a Host line would hold for that host only.
     lines += ["Match all", f"  Include {_quoted(include) if include else '~/.ssh/config'}"]
-    if SYSTEM_CONFIG.is_file():
-        lines.append(f"  Include {SYSTEM_CONFIG}")
+    if _SYSTEM_CONFIG.is_file():
+        lines.append(f"  Include {_SYSTEM_CONFIG}")
     if any(":" in host.name for host in listed):
         lines.append("Match final all")  # a second look, in which settings for an address match it
     lines += _settings(_DEFAULTS)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from probes.hardware import Hardware
 
 SCHEDULES = ("1f1b", "gpipe")
-AVERAGES = ("shared", "all_reduce")
+_AVERAGES = ("shared", "all_reduce")
 """How equal stages on CPUs average: in shared memory, or as GPUs do, to compare."""
 
 _MICRO_BATCHES = (2, 4, 8, 16)
@@ -193,10 +193,10 @@ def _check_options(plan: Plan, *, stages: int) -> None:
         raise InvalidPlanError(
             f"strategy={plan.strategy} and schedule={schedule!r}: use {' or '.join(SCHEDULES)}"
         )
-    average = plan.options.get("average", AVERAGES[0])
-    if average not in AVERAGES:
+    average = plan.options.get("average", _AVERAGES[0])
+    if average not in _AVERAGES:
         raise InvalidPlanError(
-            f"strategy={plan.strategy} and average={average!r}: use {' or '.join(AVERAGES)}"
+            f"strategy={plan.strategy} and average={average!r}: use {' or '.join(_AVERAGES)}"
         )
     if schedule == "1f1b" and plan.micro_batches < stages:
         raise InvalidPlanError(

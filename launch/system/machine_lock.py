@@ -34,7 +34,7 @@ from probes import codec
 from probes.errors import InvalidDocumentError
 
 FOLDERS = (Path("/run/lock"), Path("/tmp"))  # noqa: S108 - see above
-FOLDER_VARIABLE = "DDLPLAN_LOCKS"
+_FOLDER_VARIABLE = "DDLPLAN_LOCKS"
 
 _OPEN_TO_ALL = stat.S_IWOTH | stat.S_ISVTX
 _TIMING = "ddlplan-timing.lock"
@@ -155,7 +155,7 @@ def _guarded(
         reason = (error.strerror or str(error)).lower()
         on_trouble(
             f"{where}{reason}: ddlplan cannot see what else is timed on this machine; "
-            f"let {FOLDER_VARIABLE} name a folder that all its users may write to"
+            f"let {_FOLDER_VARIABLE} name a folder that all its users may write to"
         )
         return None
 
@@ -253,7 +253,7 @@ class _Place:
 
 def _find_folder() -> Path:
     """Find the folder of the locks."""
-    if named := os.environ.get(FOLDER_VARIABLE):
+    if named := os.environ.get(_FOLDER_VARIABLE):
         return Path(named)
     for folder in FOLDERS:
         with suppress(OSError):

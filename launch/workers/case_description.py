@@ -105,7 +105,7 @@ def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
         inputs=input_facts.inputs,
         warnings=input_facts.warnings,
         allocators=("default", "retain", *find_allocators()),
-        can_compile=find_compiler() is not None and (torch.version.cuda is None or has_triton()),
+        can_compile=find_compiler() is not None and (torch.version.cuda is None or _has_triton()),
         flop_per_sample=cost.flop,
         kept_bytes_per_sample=cost.kept_bytes,
         own_methods=find_own_methods(case),
@@ -163,6 +163,6 @@ def find_compiler(environment: Mapping[str, str] = os.environ) -> str | None:
     return shutil.which(name, path=environment.get("PATH")) if headers.exists() else None
 
 
-def has_triton() -> bool:
+def _has_triton() -> bool:
     """Whether the compiler of GPU kernels is installed; it is not loaded by this."""
     return find_spec("triton") is not None

@@ -40,7 +40,7 @@ def check_machine(db: str, access: HostAccess, out: Output) -> None:
 
 
 def _check(db: str, access: HostAccess, out: Output) -> None:
-    findings = list(check_this_machine(platform.node(), db, access))
+    findings = list(_check_this_machine(platform.node(), db, access))
     out.set_partial_data([finding_json(finding) for finding in findings])
     rows = [{"check": f.check, "state": f.state, "finding": f.text} for f in findings]
     out.write_table(rows, _COLUMNS)
@@ -49,7 +49,7 @@ def _check(db: str, access: HostAccess, out: Output) -> None:
     out.finish([finding_json(finding) for finding in findings])
 
 
-def check_this_machine(name: str, db: str, access: HostAccess) -> Iterator[Finding]:
+def _check_this_machine(name: str, db: str, access: HostAccess) -> Iterator[Finding]:
     """Make every check that concerns this machine alone.
 
     Args:

@@ -26,8 +26,8 @@ from planner.report.runs import noise_span
 from probes import codec
 from probes.timing import Interval
 
-NOTABLE_PERCENT = 10
-TELLING_S = 2.0
+_NOTABLE_PERCENT = 10
+_TELLING_S = 2.0
 """A shorter epoch says nothing of a training's speed: its first steps load what later ones have."""
 
 
@@ -111,7 +111,7 @@ def print_training(
         out.write_line(f"network    {line}")
     out.write_line(f"weights    {_shown(outcome.weights, host)}")
     if (best := outcome.best) is not None:
-        out.write_line(f"best       {describe_best(best, host)}")
+        out.write_line(f"best       {_describe_best(best, host)}")
     if isinstance(outcome.onnx, OnnxSaved):
         out.write_line(f"onnx       {describe_onnx(outcome.onnx, host)}")
     if outcome.checkpoint is not None:
@@ -141,13 +141,13 @@ def compare_rates(
     """
     off = 100 * (measured / expected - 1)
     span = "" if interval is None else f" ({interval.low:.1f} to {interval.high:.1f})"
-    is_slow = off < -NOTABLE_PERCENT and (interval is None or measured < interval.low)
-    if is_slow and time_s >= TELLING_S:
+    is_slow = off < -_NOTABLE_PERCENT and (interval is None or measured < interval.low)
+    if is_slow and time_s >= _TELLING_S:
         warn(f"training was {-off:.0f} % slower than {remedy}")
     return f"{expected:.1f} samples/s{span}, measured {measured:.1f} ({off:+.1f} %)"
 
 
-def describe_best(best: BestWeightsSaved, host: str | None) -> str:
+def _describe_best(best: BestWeightsSaved, host: str | None) -> str:
     """Name the file of the best weights, and what makes them so."""
     path = _shown(Path(best.path), host)
     return f"{path} (epoch {best.epoch}, validation loss {best.validation_loss:.3f})"
@@ -187,7 +187,7 @@ def _what_is_left(stopped: TrainingStopped) -> Iterator[str]:
     """Say what a training leaves that did not come to its end; nothing of one without a step."""
     host = stopped.host
     if (best := stopped.best) is not None:
-        yield f"the best weights are in {describe_best(best, host)}"
+        yield f"the best weights are in {_describe_best(best, host)}"
     if stopped.checkpoint is not None:
         path, there = Path(stopped.checkpoint), "" if host is None else " there"
         yield (

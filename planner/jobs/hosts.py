@@ -24,7 +24,7 @@ from planner.cancellation import Cancellation
 from planner.errors import RefusedError, UsageError
 from planner.trials.reports import Listener
 
-ALLOCATION = "SLURM_JOB_NODELIST"
+_ALLOCATION = "SLURM_JOB_NODELIST"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,7 @@ class Hosts:
         if file is not None:
             listed = read_host_file(file)
         else:
-            listed = expand_hosts(environment.get(ALLOCATION) or "localhost", source=ALLOCATION)
+            listed = expand_hosts(environment.get(_ALLOCATION) or "localhost", source=_ALLOCATION)
         return _make_hosts(listed.hosts, access or HostAccess(), file, listed.notes)
 
     @staticmethod

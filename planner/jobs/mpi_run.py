@@ -24,7 +24,7 @@ from planner.jobs.placement import Placement
 
 OnReport = Callable[[Report], None]
 
-START_LIMIT_S = 180.0
+_START_LIMIT_S = 180.0
 """Until a rank has reported; the hosts passed their checks, but a busy one may take its time."""
 
 _POLL_INTERVAL_S = 0.5
@@ -72,7 +72,7 @@ def run_mpi(
     on_report: OnReport,
     cancellation: Cancellation,
     *,
-    start_limit_s: float = START_LIMIT_S,
+    start_limit_s: float = _START_LIMIT_S,
     silence_limit_s: float | None = None,
 ) -> MpiRunEnd:
     """Run a program of ours with one rank on each host, to its end. An exception ends it too.

@@ -211,7 +211,7 @@ class PeerSupervisor:
 
     def _find(self) -> set[int]:
         if self._request.job is not None:
-            return find_workers(self._request.job)
+            return _find_workers(self._request.job)
         return find_marked(TOKEN_VARIABLE, self._request.token)
 
     def _end(self) -> None:
@@ -233,7 +233,7 @@ class PeerSupervisor:
             _reap()
 
 
-def find_workers(job: str) -> set[int]:
+def _find_workers(job: str) -> set[int]:
     """Find the workers of a job's rank on this host, by the document that the rank was given.
 
     A rank's own child is the server that starts them. Rank and server go on: they speak for them.

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from launch.workload import Workload
 
-INSTALL = "pip install 'ddlplan[peers]'"
+_INSTALL = "pip install 'ddlplan[peers]'"
 
 SCRIPTS = Path(__file__).with_name("scripts")
 
@@ -140,7 +140,7 @@ class Peer(ABC):
         Imports no library.
         """
         if any(find_spec(module) is None for module in self.modules):
-            return f"not installed: {INSTALL}"
+            return f"not installed: {_INSTALL}"
         if len(setup.hosts) > 1 and not self.is_for_hosts:
             return "it trains on one host: leave out --hosts"
         if self.needs_mpirun and not setup.mpirun:

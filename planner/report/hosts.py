@@ -9,11 +9,11 @@ from launch.hosts.host_facts import HostFacts
 from planner.quantities import format_bytes
 from planner.report.table import Column, Row
 
-STATE_STYLE = {"ok": "green", "note": "yellow", "fail": "red"}
+_STATE_STYLE = {"ok": "green", "note": "yellow", "fail": "red"}
 
 HOST_COLUMNS = (
     Column(key="host", title="HOST", may_cut=True),
-    Column(key="state", title="STATE", style=lambda state: STATE_STYLE.get(state, "")),
+    Column(key="state", title="STATE", style=lambda state: _STATE_STYLE.get(state, "")),
     Column(key="cores", title="CORES", right=True),
     Column(key="memory", title="MEMORY", right=True),
     Column(key="gpus", title="GPUS", right=True),
@@ -38,7 +38,7 @@ def host_rows(
     return [
         {
             "host": name,
-            "state": worst_state([finding for finding in findings if finding.host == name]),
+            "state": _worst_state([finding for finding in findings if finding.host == name]),
             "address": addresses.get(name, ""),
             "remarks": "; ".join(
                 f"{finding.check}: {finding.text}"
@@ -51,9 +51,9 @@ def host_rows(
     ]
 
 
-def worst_state(findings: Sequence[Finding]) -> str:
+def _worst_state(findings: Sequence[Finding]) -> str:
     """Give the state of a host: that of its worst finding."""
-    return max((f.state for f in findings), key=list(STATE_STYLE).index, default="ok")
+    return max((f.state for f in findings), key=list(_STATE_STYLE).index, default="ok")
 
 
 def _fact_cells(facts: HostFacts) -> Row:

@@ -62,7 +62,7 @@ def job_json(job: JobRecord) -> dict[str, Any]:
     return values
 
 
-def progress_line(job: JobRecord) -> str:
+def _progress_line(job: JobRecord) -> str:
     """Say in one line what a job does, or did last; nothing where it has not said."""
     if job.progress is None:
         return ""
@@ -91,7 +91,7 @@ def _row(job: JobRecord) -> dict[str, str]:
         "begun": f"{begun:%m-%d %H:%M}",
         "time": _time(job),
         "command": job.title.removeprefix("ddlplan "),
-        "remark": job.error or ("" if job.state.is_over else progress_line(job)),
+        "remark": job.error or ("" if job.state.is_over else _progress_line(job)),
     }
 
 
@@ -124,7 +124,7 @@ def _facts(job: JobRecord) -> list[tuple[str, str]]:
     ):
         if number is not None:
             facts.append((name, str(number)))
-    if line := progress_line(job):
+    if line := _progress_line(job):
         at = "" if job.progress_at is None else f" ({_moment(job.progress_at)})"
         facts.append(("last" if job.state.is_over else "now", line + at))
     facts += _standings(job)

@@ -130,7 +130,11 @@ class LiveDisplay:
 
     def _end_trial(self, result: TrialResult, host: str | None, *, is_best: bool) -> None:
         self._counts[host] += 1
-        count, shown, plan = self._counts[host], describe_result(result), describe_plan(result.plan)
+        count, shown, plan = (
+            self._counts[host],
+            _describe_result(result),
+            describe_plan(result.plan),
+        )
         if host is None:
             line = Text(f"{count:3}  {shown:>12}  {plan}", no_wrap=True)
         else:
@@ -176,7 +180,7 @@ class _RunningTrial:
         return Group(*(Text(row, no_wrap=True, overflow="ellipsis") for row in rows))
 
 
-def describe_result(result: TrialResult) -> str:
+def _describe_result(result: TrialResult) -> str:
     """Describe the result of a trial in a word or two."""
     throughput = result.throughput_samples_per_s()
     if throughput is None:

@@ -137,7 +137,7 @@ def _percent(gain: float | None) -> str:
     return "" if gain is None else f"{100 * gain:+.0f} %"
 
 
-def prediction_json(found: Prediction) -> dict[str, Any]:
+def _prediction_json(found: Prediction) -> dict[str, Any]:
     """Give a prediction as plain values for JSON."""
     return {
         "hosts": list(found.hosts),
@@ -153,12 +153,12 @@ def prediction_json(found: Prediction) -> dict[str, Any]:
 def choice_json(choice: NodeChoice) -> dict[str, Any]:
     """Give a choice of nodes as plain values for JSON."""
     return {
-        "chosen": prediction_json(choice.chosen),
-        "best": prediction_json(choice.best),
-        "subsets": [prediction_json(found) for found in choice.predictions[:_MAX_JSON_SUBSETS]],
+        "chosen": _prediction_json(choice.chosen),
+        "best": _prediction_json(choice.best),
+        "subsets": [_prediction_json(found) for found in choice.predictions[:_MAX_JSON_SUBSETS]],
         "nodes": [
             {"host": one.host, "is_used": one.is_used, "gain": one.gain} for one in choice.gains
         ],
-        "larger_batch": None if choice.larger is None else prediction_json(choice.larger),
+        "larger_batch": None if choice.larger is None else _prediction_json(choice.larger),
         "knows_network": choice.knows_network,
     }

@@ -103,8 +103,10 @@ def link_notes(measured: MeasuredLinks) -> Iterable[str]:
         yield f"and {left} faster links"
     for one in measured.sums:
         size = format_bytes(one.message_bytes)
-        line = f"summing {size} over all nodes takes {format_time(one.time_s)}"
-        beside = "" if one.beside_s is None else f", {format_time(one.beside_s)} while they compute"
+        line = f"summing {size} over all nodes takes {_format_time(one.time_s)}"
+        beside = (
+            "" if one.beside_s is None else f", {_format_time(one.beside_s)} while they compute"
+        )
         yield line + beside
 
 
@@ -142,10 +144,10 @@ def format_latency(latency_s: float) -> str:
     """Write a latency: ``43.1 us``."""
     if latency_s < 1e-3:
         return f"{format_number(1e6 * latency_s)} us"
-    return format_time(latency_s)
+    return _format_time(latency_s)
 
 
-def format_time(time_s: float) -> str:
+def _format_time(time_s: float) -> str:
     """Write a short time: ``12.3 ms``, ``1.52 s``."""
     return f"{format_number(1e3 * time_s)} ms" if time_s < 1 else f"{format_number(time_s)} s"
 

@@ -51,7 +51,7 @@ def worth_text(worth: PlanWorth, terminal: Terminal) -> str:
         render_table([variation_row(one) for one in known_variations(worth)], _VARIATIONS, terminal)
         if known_variations(worth)
         else "",
-        render_table([batch_row(one) for one in worth.batches.choices], _BATCHES, terminal)
+        render_table([_batch_row(one) for one in worth.batches.choices], _BATCHES, terminal)
         if worth.batches
         else "",
         render_facts(worth_facts(worth), terminal),
@@ -63,9 +63,9 @@ def worth_facts(worth: PlanWorth) -> list[tuple[str, str]]:
     """Give what is said in a line each."""
     facts = [("tuning took", f"{format_duration(worth.tuning_s)} in {worth.num_trials} trials")]
     if worth.batches is not None:
-        facts.append(("noise scale", describe_advice(worth.batches)))
+        facts.append(("noise scale", _describe_advice(worth.batches)))
     if worth.runner_up is not None:
-        facts.append(("runner-up", describe_runner_up(worth.runner_up)))
+        facts.append(("runner-up", _describe_runner_up(worth.runner_up)))
     unknown = dict.fromkeys(
         f"{one.setting} {one.other}" for one in worth.variations if one.basis is Basis.UNKNOWN
     )
@@ -87,7 +87,7 @@ def worth_sentences(worth: PlanWorth) -> list[str]:
     return [f"{line[0].upper()}{line[1:]}." for line in lines]
 
 
-def describe_runner_up(runner_up: RunnerUp) -> str:
+def _describe_runner_up(runner_up: RunnerUp) -> str:
     """Say how far behind the next plan is, how sure that is, and whether it is shown at all."""
     lead, plan = runner_up.lead, describe_plan(runner_up.plan)
     word, sure = (
@@ -100,7 +100,7 @@ def describe_runner_up(runner_up: RunnerUp) -> str:
         )
     return (
         f"{plan}; the stored plan is {_percent(abs(lead.median - 1))} "
-        f"{word} ({change_range(lead)}), {_certainty(sure)} sure"
+        f"{word} ({_change_range(lead)}), {_certainty(sure)} sure"
     )
 
 
@@ -163,7 +163,7 @@ def variation_row(one: Variation) -> Row:
     }
 
 
-def batch_row(one: BatchChoice) -> Row:
+def _batch_row(one: BatchChoice) -> Row:
     """Give what a batch would mean as a row."""
     return {
         "batch": str(one.node_batch),
@@ -173,7 +173,7 @@ def batch_row(one: BatchChoice) -> Row:
     }
 
 
-def describe_advice(advice: BatchAdvice) -> str:
+def _describe_advice(advice: BatchAdvice) -> str:
     """Say where the noise scale is from, and which batch would be soonest at a loss."""
     noise, best = advice.measured.noise, min(advice.choices, key=lambda one: one.time_to_loss)
     doubt = "" if noise.caveat is None else f", not reliable with {noise.caveat}"
@@ -187,10 +187,10 @@ def describe_advice(advice: BatchAdvice) -> str:
 def change(ratio: Interval) -> str:
     """Write a ratio as a change, with its interval where it has one: ``-1.4 % (-2.0 to -0.8)``."""
     text = f"{100 * (ratio.median - 1):+.1f} %"
-    return text if ratio.low == ratio.high else f"{text} ({change_range(ratio)})"
+    return text if ratio.low == ratio.high else f"{text} ({_change_range(ratio)})"
 
 
-def change_range(ratio: Interval) -> str:
+def _change_range(ratio: Interval) -> str:
     """Write the ends of a ratio's interval as changes in percent."""
     return f"{100 * (ratio.low - 1):+.1f} to {100 * (ratio.high - 1):+.1f}"
 

@@ -58,7 +58,7 @@ class PlanSpace:
     ) -> None:
         self.case = case
         self.node = node
-        self.strategies = feasible_sources(sources, case, node)
+        self.strategies = _feasible_sources(sources, case, node)
         self._found: dict[tuple[tuple[str, Setting], ...], DrawnPlan | None] = {}
         self._neighbours: dict[str, list[DrawnPlan]] = {}
         guesses = [
@@ -203,7 +203,7 @@ class _CompletedTrial:
         return value
 
 
-def feasible_sources(
+def _feasible_sources(
     sources: PlanSources, case: CaseFacts, node: Hardware
 ) -> dict[str, PlanSource]:
     """Give those whose plans can run here.

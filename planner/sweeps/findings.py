@@ -29,7 +29,7 @@ _WORTH_SAYING = 0.1
 _LEAST_TURNS = 4
 """Fewer show too little of their spread."""
 
-WORTHWHILE = 1.05
+_WORTHWHILE = 1.05
 """More devices that are shown to gain less than this do not pay."""
 
 
@@ -71,7 +71,7 @@ class PointFigures:
             return Pay.UNCLEAR
         if gain.low > 1:
             return Pay.PAYS
-        return Pay.PAYS_NOT if gain.high <= WORTHWHILE else Pay.UNCLEAR
+        return Pay.PAYS_NOT if gain.high <= _WORTHWHILE else Pay.UNCLEAR
 
 
 def point_figures(sweep: StoredSweep, point: SweepPoint) -> PointFigures:

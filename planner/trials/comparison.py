@@ -45,7 +45,7 @@ _DEPENDENCE = 1.05
 """Widens intervals a little: pairs that follow one another share some of what disturbs the
 machine, so they tell less than as many of different times. Found by simulation."""
 
-EQUAL = 0.01
+_EQUAL = 0.01
 """Two plans are as fast as each other where they are shown to differ by no more."""
 
 
@@ -199,4 +199,4 @@ def compare_results(slow: Timed, fast: Timed, *, noise: PairNoise | None = None)
 
 def are_equal(ratio: Interval) -> bool:
     """Tell whether two plans are shown to be as fast as each other."""
-    return ratio.low >= 1 - EQUAL and ratio.high <= 1 + EQUAL
+    return ratio.low >= 1 - _EQUAL and ratio.high <= 1 + _EQUAL

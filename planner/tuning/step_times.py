@@ -26,7 +26,7 @@ def fit_measured_steps(plan: Plan, results: Sequence[TrialResult]) -> MeasuredSt
         )
         for result in results
         if result.outcome is Outcome.OK and result.measurement is not None
-        if same_but_batch(result.plan, plan)
+        if _same_but_batch(result.plan, plan)
     ]
     return steps_from_points(points) if points else None
 
@@ -44,7 +44,7 @@ def find_unmeasured_batches(plan: Plan, results: Sequence[TrialResult]) -> list[
     return [replace(plan, node_batch=n) for n in wanted if n >= least and n not in known]
 
 
-def same_but_batch(plan: Plan, other: Plan) -> bool:
+def _same_but_batch(plan: Plan, other: Plan) -> bool:
     """Tell whether two plans differ in nothing but their batch."""
     has_room = NodeLimits.of_plan(plan).min_batch <= other.node_batch
     return has_room and replace(plan, node_batch=other.node_batch) == other

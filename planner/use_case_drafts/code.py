@@ -115,7 +115,7 @@ def names_bound(nodes: Iterable[ast.AST]) -> set[str]:
     return found
 
 
-def names_changed(statement: ast.stmt) -> set[str]:
+def _names_changed(statement: ast.stmt) -> set[str]:
     """Give the names whose objects a statement may change: ``x.fit(...)``, ``x[0] = ...``."""
     found: set[str] = set()
     for node in ast.walk(statement):
@@ -155,7 +155,7 @@ def slice_of(
     needed, taken = set(wanted) - fixed, []
     for statement in reversed(statements):
         bound = names_bound([statement])
-        if not needed & (bound | names_changed(statement) | _names_passed(statement)):
+        if not needed & (bound | _names_changed(statement) | _names_passed(statement)):
             continue
         taken.append(statement)
         if isinstance(statement, ast.Assign | ast.AnnAssign | ast.FunctionDef | ast.ClassDef):

@@ -23,7 +23,7 @@ from planner.worth.variations import IN_LAYOUT, LAYOUT, settings_of
 from probes.hardware import Hardware
 from probes.timing import Interval
 
-MOST_TRIALS = 150
+_MOST_TRIALS = 150
 """The latest of a study: the time that learning takes grows with the cube of their number."""
 
 _FIXED = ("strategy", "devices")
@@ -59,7 +59,7 @@ def learn_effects(
         (one.plan, rate.median)
         for one in results
         if (rate := one.throughput_samples_per_s()) is not None
-    ][-MOST_TRIALS:]
+    ][-_MOST_TRIALS:]
     changed = list(_changes(best, [plan for plan, _ in known]))
     if not changed:
         return []

@@ -78,8 +78,8 @@ def _find_floors(plan: Plan, facts: CaseFacts, speeds: Speeds) -> Iterator[StepP
     if bytes_per_s is None:
         return
     moved = {
-        "weights, update": update_bytes(plan, facts),
-        "sum over workers": sum_bytes(plan, facts),
+        "weights, update": _update_bytes(plan, facts),
+        "sum over workers": _sum_bytes(plan, facts),
     }
     for name, num_bytes in moved.items():
         if num_bytes:
@@ -90,7 +90,7 @@ def _find_floors(plan: Plan, facts: CaseFacts, speeds: Speeds) -> Iterator[StepP
             )
 
 
-def update_bytes(plan: Plan, facts: CaseFacts) -> int:
+def _update_bytes(plan: Plan, facts: CaseFacts) -> int:
     """Give the bytes that weights, gradients and optimizer move in a step, at least.
 
     Each micro-batch of each replica reads the weights forward and backward and writes a gradient;
@@ -101,7 +101,7 @@ def update_bytes(plan: Plan, facts: CaseFacts) -> int:
     return facts.parameter_bytes * (3 * passes + 5)
 
 
-def sum_bytes(plan: Plan, facts: CaseFacts) -> int:
+def _sum_bytes(plan: Plan, facts: CaseFacts) -> int:
     """Give the bytes that a sum over replicas moves: all their gradients read, one written."""
     return facts.parameter_bytes * (plan.replicas + 1) if plan.replicas > 1 else 0
 

@@ -23,10 +23,10 @@ from launch.errors import UseCaseError
 RESIZE_SIDE, CROP_SIDE = 256, 224
 MEAN = (0.485, 0.456, 0.406)
 STD = (0.229, 0.224, 0.225)
-FLIP_PROBABILITY = 0.5
+_FLIP_PROBABILITY = 0.5
 """Probability that a training photo is mirrored."""
 
-PIXELS_VERSION = 1
+_PIXELS_VERSION = 1
 """Goes up with every change to what `PhotoDataset.pixels` gives for the same file."""
 
 
@@ -68,7 +68,7 @@ class PhotoDataset(Dataset[tuple[Tensor, int]]):
         self._scale = transforms.Compose(
             [transforms.Resize(self._resize_side), transforms.CenterCrop(side)],
         )
-        mirror = [transforms.RandomHorizontalFlip(FLIP_PROBABILITY)] if train else []
+        mirror = [transforms.RandomHorizontalFlip(_FLIP_PROBABILITY)] if train else []
         self._finish = transforms.Compose(
             [*mirror, transforms.ToTensor(), transforms.Normalize(MEAN, STD)]
         )
@@ -86,7 +86,7 @@ class PhotoDataset(Dataset[tuple[Tensor, int]]):
         stamps = read_stamps(self.folder)
         # Each of these may decode or scale to other pixels in its next version.
         made_by = (
-            PIXELS_VERSION,
+            _PIXELS_VERSION,
             PIL.__version__,
             features.version("jpg"),
             torchvision.__version__,
@@ -106,7 +106,7 @@ class PhotoDataset(Dataset[tuple[Tensor, int]]):
     def draw(self, count: int) -> Tensor | None:
         # The numbers, and the state of the generator after them, are those of as many calls of
         # RandomHorizontalFlip, which draws one number each.
-        return torch.rand(count) < FLIP_PROBABILITY if self._train else None
+        return torch.rand(count) < _FLIP_PROBABILITY if self._train else None
 
     def finish(self, pixels: Tensor, drawn: Tensor | None) -> Tensor:
         return flip_and_normalise(pixels, drawn, MEAN, STD)

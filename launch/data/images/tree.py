@@ -18,8 +18,8 @@ from launch.errors import UseCaseError
 FileStamp = tuple[int, int]
 """Size in bytes and time of the last change in ns: equal for files that did not change."""
 
-VALIDATION_FOLDERS = ("val", "validation")
-VALIDATION_SHARE = 0.1
+_VALIDATION_FOLDERS = ("val", "validation")
+_VALIDATION_SHARE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,9 @@ def split_photos(names: Iterable[str], *, is_presplit: bool) -> DatasetSplit:
     """
     photos = [(n, kind) for n in names if (kind := class_of(n, is_presplit)) is not None]
     classes = tuple(sorted({kind for _, kind in photos}))
-    validation = {n for n, _ in photos if is_presplit and n.partition("/")[0] in VALIDATION_FOLDERS}
+    validation = {
+        n for n, _ in photos if is_presplit and n.partition("/")[0] in _VALIDATION_FOLDERS
+    }
     if not 0 < len(validation) < len(photos):
         validation = _choose_validation([name for name, _ in photos])
     numbered = [(name, classes.index(kind)) for name, kind in photos]
@@ -72,7 +74,7 @@ def split_photos(names: Iterable[str], *, is_presplit: bool) -> DatasetSplit:
 def has_split(names: Iterable[str]) -> bool:
     """Whether the photos come with a split of their own."""
     tops = {name.partition("/")[0] for name in names if name.count("/") >= 2}
-    return "train" in tops and not tops.isdisjoint(VALIDATION_FOLDERS)
+    return "train" in tops and not tops.isdisjoint(_VALIDATION_FOLDERS)
 
 
 def class_of(name: str, is_presplit: bool) -> str | None:
@@ -80,7 +82,7 @@ def class_of(name: str, is_presplit: bool) -> str | None:
     parts = name.split("/")
     if not is_presplit:
         return parts[0] if len(parts) > 1 else None
-    return parts[1] if len(parts) > 2 and parts[0] in ("train", *VALIDATION_FOLDERS) else None
+    return parts[1] if len(parts) > 2 and parts[0] in ("train", *_VALIDATION_FOLDERS) else None
 
 
 def _walk(
@@ -105,7 +107,7 @@ def _walk(
 
 def _choose_validation(names: list[str]) -> set[str]:
     places = sorted((_hash_to_unit(name), name) for name in names)
-    count = sum(place < VALIDATION_SHARE for place, _ in places)
+    count = sum(place < _VALIDATION_SHARE for place, _ in places)
     count = min(max(count, 1), len(places) - 1)
     return {name for _, name in places[:count]}
 

@@ -23,7 +23,7 @@ from launch.system.memory_fence import fence
 _REPLY_WORDS = 8
 _MAX_NODES = 4096
 _WINDOW_START = 1 << 16
-WINDOW_BYTES = REQUEST_BYTES - _WINDOW_START
+_WINDOW_BYTES = REQUEST_BYTES - _WINDOW_START
 """Most bytes of one `WorkerRequest.BROADCAST`."""
 
 
@@ -82,7 +82,7 @@ class _RequestMemory:
         self.reply = words[:_REPLY_WORDS]
         self.node_batches = words[_REPLY_WORDS : _REPLY_WORDS + _MAX_NODES]
         self.requests = words[_REPLY_WORDS + _MAX_NODES :].reshape(-1, 4)
-        self.window = np.frombuffer(region, np.uint8, WINDOW_BYTES, _WINDOW_START)
+        self.window = np.frombuffer(region, np.uint8, _WINDOW_BYTES, _WINDOW_START)
 
 
 class RequestClient:
@@ -117,7 +117,7 @@ class RequestClient:
             value: Of this node; only worker 0's counts.
         """
         self._send(WorkerRequest.ADD, float_bits(value))
-        return bits_float(int(self._memory.reply[0]))
+        return _bits_float(int(self._memory.reply[0]))
 
     def fold_errors(self) -> bool:
         """Add up the errors that the nodes carry over to the next step, and let node 0 carry them.
@@ -148,10 +148,10 @@ class RequestClient:
             is_source: Whether this is the first node.
 
         Yields:
-            Memory of at most `WINDOW_BYTES`: to be filled by the worker that sends, filled on other
-            nodes. Nothing on the other workers of the first node, which have to iterate too.
+            Memory of a few MB: to be filled by the worker that sends, filled on other nodes.
+            Nothing on the other workers of the first node, which have to iterate too.
         """
-        for start in range(0, num_bytes, WINDOW_BYTES):
+        for start in range(0, num_bytes, _WINDOW_BYTES):
             part = self._memory.window[: num_bytes - start]
             if is_source and self._is_first:
                 yield part
@@ -224,6 +224,6 @@ def float_bits(value: float) -> int:
     return int(np.float64(value).view(np.int64))
 
 
-def bits_float(bits: int) -> float:
+def _bits_float(bits: int) -> float:
     """Give the number of which `float_bits` gave the bits."""
     return float(np.int64(bits).view(np.float64))

@@ -94,7 +94,7 @@ class NoiseMeter:
         self._is_first = is_first
         self._cost_limit = cost_limit
         decay = DECAY if cost_limit < 1 else DECAY_OF_EVERY_STEP
-        self._estimate = NoiseEstimate(caveat=find_caveat(model), decay=decay)
+        self._estimate = NoiseEstimate(caveat=_find_caveat(model), decay=decay)
         self._steps = 0
         self._next = _FIRST_STEP
         self._started: float | None = None
@@ -294,7 +294,7 @@ class NoiseExchange:
             meter.take(self._rows.sum(0).tolist())
 
 
-def find_caveat(model: nn.Module) -> str | None:
+def _find_caveat(model: nn.Module) -> str | None:
     """Find why the noise scale of a model may be wrong."""
     if any(isinstance(module, _BatchNorm) for module in model.modules()):
         return "BatchNorm, whose samples depend on one another"

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-UNIT_ROUNDOFF = 2.0**-8
+_UNIT_ROUNDOFF = 2.0**-8
 """Of bf16, which keeps 8 bits of a number: the largest relative error of one rounding."""
 
-MAX_OPERATOR_ERROR = 4 * UNIT_ROUNDOFF
+MAX_OPERATOR_ERROR = 4 * _UNIT_ROUNDOFF
 """Largest difference that a sound kernel leaves, relative in the Euclidean norm.
 
 Products of bf16 numbers are exact in fp32, and their sums in fp32 err by about 2^-24 times the
@@ -19,7 +19,7 @@ parts its sums may round each of s partial sums too, which errs by about the roo
 allows 16 of them. Kernels that were wrong (pytorch #163347, #169688) erred by 75 % and more.
 """
 
-MAX_GRADIENT_ERROR = 1.0
+_MAX_GRADIENT_ERROR = 1.0
 """Largest relative error of a parameter's gradient, in the Euclidean norm, for which a step along
 it is sure to go downhill: from ``|g' - g| < |g|`` follows ``<g', g> > 0``.
 
@@ -80,7 +80,7 @@ class StepFigures:
         if not math.isfinite(self.loss):
             return f"loss is {self.loss:.4g} instead of {self.exact_loss:.4g}"
         for name, error in self.gradient_errors.items():
-            if not error < MAX_GRADIENT_ERROR:
+            if not error < _MAX_GRADIENT_ERROR:
                 return f"gradient of {name} differs by {_percent(error)} from fp32"
         return None
 

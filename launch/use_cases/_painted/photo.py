@@ -17,7 +17,7 @@ from PIL import Image, ImageChops, ImageFilter, ImageOps
 from launch.use_cases._painted import scene
 
 CLASSES = ("fire", "none", "smoke")
-JPEG_QUALITY = 85
+_JPEG_QUALITY = 85
 
 
 def paint_photo(seed: int, number: int) -> tuple[str, Image.Image]:
@@ -94,7 +94,7 @@ def main() -> None:
     for number in range(first, stop, step):
         label, image = paint_photo(seed, number)
         # The seed is in the name: no two sets have a photo of one name.
-        image.save(folder / label / f"{seed:x}-{number:05d}.jpg", quality=JPEG_QUALITY)
+        image.save(folder / label / f"{seed:x}-{number:05d}.jpg", quality=_JPEG_QUALITY)
         sys.stdout.write("\n")
         sys.stdout.flush()
 

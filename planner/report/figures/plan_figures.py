@@ -21,7 +21,7 @@ from planner.worth.variations import Basis
 from planner.worth.worth import DEFAULTS, PlanWorth
 
 
-def rates_figure(stored: StoredPlan, worth: PlanWorth) -> Figure:
+def _rates_figure(stored: StoredPlan, worth: PlanWorth) -> Figure:
     """Show samples per second of a plan and of what it is held against."""
     rate = stored.throughput_samples_per_s
     marks = [
@@ -54,7 +54,7 @@ def rates_figure(stored: StoredPlan, worth: PlanWorth) -> Figure:
     )
 
 
-def parts_figure(worth: PlanWorth) -> Figure | None:
+def _parts_figure(worth: PlanWorth) -> Figure | None:
     """Show where a step's time goes; ``None`` where that is not known."""
     if not worth.step_parts:
         return None
@@ -78,7 +78,7 @@ def parts_figure(worth: PlanWorth) -> Figure | None:
     )
 
 
-def variations_figure(worth: PlanWorth) -> Figure | None:
+def _variations_figure(worth: PlanWorth) -> Figure | None:
     """Show what one other setting does to the speed; ``None`` where that is not known."""
     known = known_variations(worth)
     if not known:
@@ -115,7 +115,7 @@ def variations_figure(worth: PlanWorth) -> Figure | None:
     )
 
 
-def payoff_figure(worth: PlanWorth) -> Figure | None:
+def _payoff_figure(worth: PlanWorth) -> Figure | None:
     """Show time over epochs with this plan, tuning included, and with the defaults."""
     known = {one.name: one for one in worth.baselines if one.epochs_until_paid is not None}
     one = known.get(DEFAULTS) or next(iter(known.values()), None)
@@ -192,10 +192,10 @@ def plan_figures(stored: StoredPlan, worth: PlanWorth | None) -> list[Figure]:
     if worth is None:
         return []
     found = (
-        rates_figure(stored, worth),
-        parts_figure(worth),
-        variations_figure(worth),
-        payoff_figure(worth),
+        _rates_figure(stored, worth),
+        _parts_figure(worth),
+        _variations_figure(worth),
+        _payoff_figure(worth),
     )
     return [figure for figure in found if figure is not None]
 

@@ -59,12 +59,12 @@ def report_page(sections: Sequence[PaperSection], made_at: datetime) -> str:
         f'<p class="soft">ddlplan report, {made_at:%Y-%m-%d %H:%M} UTC. ± and ranges in brackets '
         "are 95 % intervals; what could not be measured says why.</p>"
         f'<nav aria-label="Papers"><ul>{contents}</ul></nav>'
-        f"{''.join(section_html(one) for one in sections)}",
+        f"{''.join(_section_html(one) for one in sections)}",
         style=_STYLE,
     )
 
 
-def section_html(section: PaperSection) -> str:
+def _section_html(section: PaperSection) -> str:
     """Give what a report says of one paper, as a part of a page."""
     tables = "".join(_table(table) for table in section.tables)
     plots = "".join(_plots(plot) for plot in section.plots)

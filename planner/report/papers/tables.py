@@ -63,13 +63,13 @@ def paper_table_json(table: PaperTable) -> dict[str, Any]:
         "source": table.source,
         "notes": list(table.notes),
         "rows": [
-            {column.key: cell_json(row.get(column.key, EMPTY), column) for column in table.columns}
+            {column.key: _cell_json(row.get(column.key, EMPTY), column) for column in table.columns}
             for row in table.rows
         ],
     }
 
 
-def cell_json(cell: Cell, column: TableColumn) -> Any:
+def _cell_json(cell: Cell, column: TableColumn) -> Any:
     """Give a cell: a number, one with its interval, the reason why there is none, or a text."""
     if cell.missing is not None:
         return {_MISSING: cell.missing}

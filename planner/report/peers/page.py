@@ -44,7 +44,7 @@ def comparison_page(found: Comparison) -> str:
 
 def _part(found: Comparison, setting: Setting) -> str:
     results = [result for result in found.results if result.setting is setting]
-    figures = [ratio_figure(results, setting), rate_figure(found, results, setting)]
+    figures = [_ratio_figure(results, setting), rate_figure(found, results, setting)]
     drawn = figures_html((figure for figure in figures if figure is not None), str(setting))
     head = "".join(f'<th scope="col">{escaped(text)}</th>' for text in _TITLES)
     rows = "".join(map(_rows, results))
@@ -55,7 +55,7 @@ def _part(found: Comparison, setting: Setting) -> str:
     )
 
 
-def ratio_figure(results: list[PeerResult], setting: Setting) -> Figure | None:
+def _ratio_figure(results: list[PeerResult], setting: Setting) -> Figure | None:
     """Show how many times as fast ours is as each peer; ``None`` where none trained."""
     known = sorted(
         ((r.ratio, r) for r in results if r.ratio is not None), key=lambda one: one[0].median

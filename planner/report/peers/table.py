@@ -14,7 +14,7 @@ from planner.report.plans import GENERATED
 from planner.report.table import Column, Row, Terminal, render_csv, render_facts, render_table
 from probes.timing import Interval
 
-NOT_MEASURED = "-"
+_NOT_MEASURED = "-"
 
 _COLUMNS = (
     Column(key="peer", title="PEER"),
@@ -99,7 +99,7 @@ def _row(result: PeerResult) -> Row:
 
 def format_share(share: float | None) -> str:
     """Write a part of a step's time."""
-    return NOT_MEASURED if share is None else f"{100 * share:.0f} %"
+    return _NOT_MEASURED if share is None else f"{100 * share:.0f} %"
 
 
 def format_spread(result: PeerResult) -> str:

@@ -42,7 +42,7 @@ _POINTS = (
     Column(key="loss", title="LOSS", right=True),
     Column(key="reason", title="FAILED", is_remark=True),
 )
-CSV_FIELDS = (
+_CSV_FIELDS = (
     "batch",
     "devices",
     "plan_id",
@@ -128,7 +128,7 @@ def point_rows(sweep: StoredSweep) -> list[Row]:
 
 def sweep_csv(sweep: StoredSweep) -> str:
     """Give the points of a sweep as CSV."""
-    return render_csv([_record(sweep, one) for one in all_figures(sweep)], CSV_FIELDS)
+    return render_csv([_record(sweep, one) for one in all_figures(sweep)], _CSV_FIELDS)
 
 
 def sweep_json(sweep: StoredSweep) -> dict[str, Any]:

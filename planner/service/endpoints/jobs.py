@@ -107,7 +107,7 @@ def job_endpoints(settings: ServiceSettings) -> list[Endpoint]:
                 )
             except InvalidDocumentError as error:
                 raise RequestError(400, str(error), kind="usage") from error
-            request = make_request(kind, given, settings)
+            request = _make_request(kind, given, settings)
             for plan_id in _named_plans(request):
                 plans.get(plan_id, db=db)  # or there is none
 
@@ -199,7 +199,7 @@ def job_endpoints(settings: ServiceSettings) -> list[Endpoint]:
     ]
 
 
-def make_request(kind: JobKind, given: JobOptions, settings: ServiceSettings) -> dict[str, Any]:
+def _make_request(kind: JobKind, given: JobOptions, settings: ServiceSettings) -> dict[str, Any]:
     """Give the options of a command for those of a request.
 
     Raises:

@@ -44,7 +44,7 @@ _PATH = re.compile(r"/[A-Za-z0-9._~/-]*")
 _LENGTH = re.compile(r"[0-9]{1,18}")
 _BEARER = re.compile(r"[Bb]earer +([\x21-\x7e]{1,512})")
 
-SECURITY_HEADERS = {
+_SECURITY_HEADERS = {
     b"content-security-policy": b"default-src 'self'; base-uri 'none'; form-action 'self'; "
     b"frame-ancestors 'none'; object-src 'none'",
     b"x-content-type-options": b"nosniff",
@@ -107,7 +107,7 @@ class Guard:
             if message["type"] == "http.response.start":
                 is_started = True
                 given = {name.lower() for name, _ in message.get("headers", ())}
-                more = [(k, v) for k, v in SECURITY_HEADERS.items() if k not in given]
+                more = [(k, v) for k, v in _SECURITY_HEADERS.items() if k not in given]
                 message = {**message, "headers": [*message.get("headers", ()), *more]}
             await send(message)
 

@@ -121,7 +121,7 @@ def find_forms(context: Context, *keys: str) -> list[Form]:
     """Give the forms of these names; none where the server only shows."""
     if not context.allows_actions:
         return []
-    cases = offered_use_cases(context)
+    cases = _offered_use_cases(context)
     use_case = Field(name="use_case", label="Use case", kind="choice", choices=cases)
     epochs = Field(name="epochs", label="Epochs", kind="number", hint="default")
     known: Mapping[str, Form] = {
@@ -162,7 +162,7 @@ def find_forms(context: Context, *keys: str) -> list[Form]:
     return [known[key] for key in keys]
 
 
-def offered_use_cases(context: Context) -> list[str]:
+def _offered_use_cases(context: Context) -> list[str]:
     """Give the use cases that the server may tune and train."""
     return list(dict.fromkeys([*context.use_cases, *use_case_summaries()]))
 
@@ -223,7 +223,7 @@ def remove_form(plan_id: int, context: Context) -> list[Form]:
 
 def launch_form(use_case: str, plan_id: int, context: Context, *, is_stale: bool) -> list[Form]:
     """Give the form that trains with one plan, where its use case is one of the server's."""
-    if not context.allows_actions or use_case not in offered_use_cases(context):
+    if not context.allows_actions or use_case not in _offered_use_cases(context):
         return []
     return [
         replace(

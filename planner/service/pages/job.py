@@ -44,7 +44,7 @@ class JobView:
         return None if part is None else round(100 * min(1.0, max(0.0, part)))
 
 
-def job_view(record: JobRecord) -> JobView:
+def _job_view(record: JobRecord) -> JobView:
     """Read the progress of a job."""
     if record.kind is JobKind.LAUNCH:
         return JobView(record=record, training=find_progress(record.progress, TrainingProgress))
@@ -57,7 +57,7 @@ def job_view(record: JobRecord) -> JobView:
 
 def job_views(records: Iterable[JobRecord]) -> list[JobView]:
     """Read the progress of jobs."""
-    return [job_view(record) for record in records]
+    return [_job_view(record) for record in records]
 
 
 def show(request: PageRequest, context: Context) -> View:
@@ -72,7 +72,7 @@ def show(request: PageRequest, context: Context) -> View:
         template="job.html",
         title=f"Job {record.id}",
         values={
-            "job": job_view(record),
+            "job": _job_view(record),
             "log": log,
             "why_no_log": why_no_log,
             "forms": cancel_form(record, context),

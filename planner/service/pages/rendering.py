@@ -66,7 +66,7 @@ def render(view: View, path: str, context: Context) -> str:
     return _ENVIRONMENT.get_template(view.template).render({**common, **view.values})
 
 
-def describe_age(moment: datetime, now: datetime) -> str:
+def _describe_age(moment: datetime, now: datetime) -> str:
     """Say how long ago a time was; the date where that is more than two weeks."""
     seconds = max(0.0, (now - moment).total_seconds())
     for unit, size, most in (("s", 1, 60), ("min", 60, 3600), ("h", 3600, 48 * 3600)):
@@ -108,7 +108,7 @@ def _age(moment: datetime | None, now: datetime) -> Markup:
     if moment is None:
         return Markup("")
     return Markup('<time datetime="{}" title="{}" data-age="{}">{}</time>').format(
-        iso_utc(moment), _clock(moment), _date(moment), describe_age(moment, now)
+        iso_utc(moment), _clock(moment), _date(moment), _describe_age(moment, now)
     )
 
 

@@ -16,7 +16,7 @@ from planner.service.requests.answers import Answer, Receive, Scope, Send
 from planner.service.requests.calls import Call, read_call
 from planner.service.requests.work import WorkerThreads
 
-REFRESH = b"x-ddlplan-refresh"
+_REFRESH = b"x-ddlplan-refresh"
 """Header of a request for a page that is shown already."""
 
 _MOST_KEPT = 32
@@ -125,7 +125,7 @@ class SharedAnswering:
         """Answer a request."""
         call = await read_call(scope, receive)
         address = (scope["path"], scope["query_string"])
-        is_refresh = any(name == REFRESH for name, _ in scope["headers"])
+        is_refresh = any(name == _REFRESH for name, _ in scope["headers"])
         answer = await self._shared.get(address, lambda: self._answer(call), is_refresh=is_refresh)
         await answer.send(send)
 
