@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from planner.errors import PlannerError as PlannerError
     from planner.jobs.hosts import HostAccess as HostAccess
     from planner.jobs.hosts import Hosts as Hosts
-    from planner.jobs.making import LaunchRequest as LaunchRequest
+    from planner.jobs.launch_request import LaunchRequest as LaunchRequest
     from planner.jobs.prepared_launch import PreparedLaunch as PreparedLaunch
     from planner.peer_runs.request import CompareRequest as CompareRequest
     from planner.peer_runs.result import Comparison as Comparison
@@ -57,7 +57,7 @@ _NAMES = {
     "planner.cancellation": "Cancellation",
     "planner.errors": "CancelledError PlannerError",
     "planner.jobs.hosts": "HostAccess Hosts",
-    "planner.jobs.making": "LaunchRequest",
+    "planner.jobs.launch_request": "LaunchRequest",
     "planner.jobs.prepared_launch": "PreparedLaunch",
     "planner.sweeps.sweep_request": "SweepRequest",
     "planner.peer_runs.request": "CompareRequest",

@@ -20,7 +20,7 @@ from planner.api.launching import prepare_launch
 from planner.cancellation import Cancellation
 from planner.errors import NoDatabaseError, TrainingFailedError
 from planner.jobs.hosts import Hosts
-from planner.jobs.making import LaunchRequest
+from planner.jobs.launch_request import LaunchRequest
 from planner.jobs.mpi_run import temporary_run_directory, write_private
 from planner.jobs.placement import Placement
 from planner.jobs.prepared_launch import PreparedLaunch

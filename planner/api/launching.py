@@ -32,8 +32,8 @@ from planner.cluster_tuning.task import ClusterPurpose
 from planner.errors import CancelledError, NoDatabaseError, NoPlanError, TrainingFailedError
 from planner.jobs.host_choice import choose_hosts
 from planner.jobs.hosts import Hosts
+from planner.jobs.launch_request import LaunchRequest
 from planner.jobs.making import (
-    LaunchRequest,
     accumulate,
     charge_input,
     find_plan,

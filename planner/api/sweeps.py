@@ -19,7 +19,8 @@ from planner.api.use_cases import find_known_place
 from planner.cancellation import Cancellation
 from planner.errors import NoDatabaseError, NoPlanError
 from planner.jobs.hosts import Hosts
-from planner.jobs.making import LaunchRequest, find_plan
+from planner.jobs.launch_request import LaunchRequest
+from planner.jobs.making import find_plan
 from planner.jobs.suggested_command import suggest_command
 from planner.plans.software import current_software
 from planner.plans.stored_plan import StoredPlan, utc_now

@@ -20,7 +20,8 @@ from planner.cluster.node_choice import NodeChoice, choose_nodes
 from planner.cluster.sync_cost import SyncCostModel
 from planner.errors import PlannerError
 from planner.jobs.host_choice import cluster_nodes
-from planner.jobs.making import LaunchRequest, NodePlan, find_plans
+from planner.jobs.launch_request import LaunchRequest
+from planner.jobs.making import NodePlan, find_plans
 from planner.plans.software import current_software
 from planner.store import Store
 

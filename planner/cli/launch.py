@@ -204,7 +204,7 @@ def launch(
     from launch.noise_scale.efficiency import LR_SCALINGS
     from launch.use_cases import make_workload
     from planner.commands.launch import launch as launch_job
-    from planner.jobs.making import LaunchRequest
+    from planner.jobs.launch_request import LaunchRequest
 
     if checkpoint_every is not None and checkpoint is None:
         raise UsageError(

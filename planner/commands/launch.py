@@ -17,7 +17,7 @@ from planner.commands.signals import cancel_on_signals
 from planner.commands.training import TrainingDisplay, outcome_json, print_training
 from planner.input_cost.lines import input_json, input_lines
 from planner.jobs.hosts import Hosts
-from planner.jobs.making import LaunchRequest
+from planner.jobs.launch_request import LaunchRequest
 from planner.jobs.prepared_launch import PreparedLaunch
 from planner.jobs.suggested_command import suggest_command
 from planner.plans.stored_plan import iso_utc

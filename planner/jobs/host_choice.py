@@ -12,7 +12,8 @@ from planner.cluster.node_choice import NodeChoice, choose_nodes
 from planner.cluster.prediction import ClusterNode
 from planner.cluster.sync_cost import SyncCostModel
 from planner.jobs.batch_limit import is_memory_limited
-from planner.jobs.making import LaunchRequest, NodePlan
+from planner.jobs.launch_request import LaunchRequest
+from planner.jobs.making import NodePlan
 from planner.trials.reports import Listener
 
 

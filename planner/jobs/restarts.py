@@ -14,7 +14,7 @@ from planner.errors import CancelledError, PlannerError, TrainingFailedError, Us
 
 if TYPE_CHECKING:
     from launch.hosts.host_line import Host
-    from planner.jobs.making import LaunchRequest
+    from planner.jobs.launch_request import LaunchRequest
 
 _RETRY_DELAY_S = 10.0
 """What is wrong with all hosts at once, such as a switch that starts anew, may be over then."""

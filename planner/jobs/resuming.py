@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from launch.checkpoints.folder import find_latest, list_checkpoints
 from launch.errors import CheckpointError
 from planner.errors import UsageError
-from planner.jobs.making import LaunchRequest
+from planner.jobs.launch_request import LaunchRequest
 
 if TYPE_CHECKING:
     from launch.checkpoints.manifest import Manifest

@@ -275,7 +275,7 @@ class _Measuring:
         self, wanted: WantedTraining, plan_id: int, most_s: float | None, share_s: float
     ) -> None:
         from planner.api.launching import launch
-        from planner.jobs.making import LaunchRequest
+        from planner.jobs.launch_request import LaunchRequest
         from planner.trainings.recorder import TrainingRecorded
 
         began: float | None = None

@@ -13,7 +13,7 @@ from launch.workload import Workload
 from planner.commands.launch import launch
 from planner.commands.signals import cancel_on_signals
 from planner.jobs.hosts import Hosts
-from planner.jobs.making import LaunchRequest
+from planner.jobs.launch_request import LaunchRequest
 from planner.report.output import Output
 
 

@@ -8,7 +8,7 @@ from launch.errors import HostFileError, HostUnreachableError, InvalidPlanError
 from launch.job import CheckpointConfig
 from launch.workload import Workload
 from planner.errors import NoPlanError, TrainingFailedError, UsageError
-from planner.jobs.making import LaunchRequest
+from planner.jobs.launch_request import LaunchRequest
 from planner.jobs.restarts import run_with_restarts
 
 

@@ -19,7 +19,7 @@ from launch.workload import Workload
 from planner.cluster.node_choice import choose_nodes
 from planner.cluster.prediction import ClusterNode
 from planner.jobs.host_choice import fix_shares
-from planner.jobs.making import LaunchRequest
+from planner.jobs.launch_request import LaunchRequest
 from planner.jobs.resuming import resolve_resume
 
 MANIFEST = Manifest(
