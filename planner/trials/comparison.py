@@ -1,6 +1,6 @@
 """Comparison of plans by turns side by side: what drifts slows both, and cancels out.
 
-The unit is the turn and not the step: steps of one turn share the machine's mood, so that ten of
+The unit is the turn and not the step: steps of one turn are disturbed alike, so that ten of
 them say little more than one. Two plans are compared in the rounds in which both had a turn.
 """
 
