@@ -14,7 +14,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 FILES = sorted(EXAMPLES.glob("*.py"))
 PAGE = (EXAMPLES / "README.md").read_text()
 OPTIONS = ["--steps", "3", "--batch-size", "8", "--workers", "1"]
-GUARD_S = 200
+GUARD_S = 400
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:

@@ -74,7 +74,7 @@ def train_all(specs: Mapping[str, Spec], folder: Path, rank: Path) -> dict[str, 
         (own / "job.json").write_bytes(codec.encode(specs[name].job(own)))
     nodes = len(next(iter(specs.values())).plans)
     files = [str(own / "job.json") for own in folders.values()]
-    ended = run_ranks(nodes, [str(rank), *files], timeout_s=280)
+    ended = run_ranks(nodes, [str(rank), *files], timeout_s=560)
     said = {name: _reports(own) for name, own in folders.items()}
     failed = [report for of in said.values() for report in of if isinstance(report, JobFailed)]
     assert ended.returncode == 0, f"{failed}\n{ended.stderr}"

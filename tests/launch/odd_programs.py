@@ -21,7 +21,7 @@ class Odd:
     says: str | None = None
     """A part of the line; ``None``: it makes its steps."""
     command: tuple[str, ...] = ("{python}", "train.py")
-    time_limit_s: float = 30.0
+    time_limit_s: float = 120.0
     files: dict[str, str] = field(default_factory=dict)
 
 

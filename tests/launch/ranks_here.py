@@ -20,7 +20,7 @@ def run_ranks(
     program: Sequence[str],
     *,
     options: Sequence[str] = (),
-    timeout_s: float = 60,
+    timeout_s: float = 240,
 ) -> subprocess.CompletedProcess[str]:
     """Run a program to its end; its exit code is the caller's business.
 

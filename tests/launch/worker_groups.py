@@ -9,7 +9,7 @@ import psutil
 from launch.workers.group import WorkerFailure, WorkerGroup, explain_failure
 
 
-def first_failure(group: WorkerGroup, limit_s: float = 30) -> WorkerFailure:
+def first_failure(group: WorkerGroup, limit_s: float = 120) -> WorkerFailure:
     deadline = time.monotonic() + limit_s
     while (left_s := deadline - time.monotonic()) > 0:
         event = group.next_event(left_s)
@@ -18,7 +18,7 @@ def first_failure(group: WorkerGroup, limit_s: float = 30) -> WorkerFailure:
     raise AssertionError("no worker failed")
 
 
-def wait_until_gone(pids: list[int], limit_s: float = 10) -> None:
+def wait_until_gone(pids: list[int], limit_s: float = 60) -> None:
     deadline = time.monotonic() + limit_s
     while any(psutil.pid_exists(pid) and not is_zombie(pid) for pid in pids):
         assert time.monotonic() < deadline, "processes are left"

@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-_GUARD_S = 60
+_GUARD_S = 120
 _SETTINGS = {
     # A server that is killed loses nothing by that; only the machine's power would.
     "fsync": "off",

@@ -13,7 +13,7 @@ def script(text: str) -> list[str]:
 
 
 def wait_until_gone(pid: int) -> bool:
-    deadline_s = time.monotonic() + 5
+    deadline_s = time.monotonic() + 60
     while time.monotonic() < deadline_s:
         stat = read_text(Path(f"/proc/{pid}/stat"))
         # a zombie is dead, but not yet waited for by whoever inherited it
@@ -24,26 +24,19 @@ def wait_until_gone(pid: int) -> bool:
 
 
 def test_last_whole_document_is_the_answer():
-    answer = run_child(script("""print('{"n": 1}\\n{"n": 2}\\nnoise\\n[3]\\n{"n":')"""), limit_s=10)
+    answer = run_child(script("""print('{"n": 1}\\n{"n": 2}\\nnoise\\n[3]\\n{"n":')"""), limit_s=60)
     assert answer.document == {"n": 2}
     assert answer.failure is None
 
 
 def test_what_was_said_before_time_was_up_is_kept():
-    text = """import time; print('{"n": 1}', flush=True); time.sleep(60)"""
-    answer = run_child(script(text), limit_s=1)
+    answer = run_child(["sh", "-c", """echo '{"n": 1}'; exec sleep 1000"""], limit_s=2)
     assert answer.document == {"n": 1}
-    assert answer.failure == "not done after 1 s"
+    assert answer.failure == "not done after 2 s"
 
 
 def test_grandchildren_end_with_the_child():
-    text = (
-        "import json, subprocess, sys\n"
-        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
-        "print(json.dumps({'pid': child.pid}), flush=True)\n"
-        "child.wait()\n"
-    )
-    answer = run_child(script(text), limit_s=1)
+    answer = run_child(["sh", "-c", """sleep 1000 & echo '{"pid": '$!'}'; wait"""], limit_s=2)
     assert answer.document is not None
     assert wait_until_gone(answer.document["pid"])
 
@@ -57,7 +50,7 @@ def test_grandchildren_end_with_the_child():
     ],
 )
 def test_bad_end_is_told_with_the_last_line(text, failure):
-    assert run_child(script(text), limit_s=10).failure == failure
+    assert run_child(script(text), limit_s=60).failure == failure
 
 
 def test_program_that_cannot_start_is_a_failure_and_not_a_crash():
@@ -70,5 +63,5 @@ def test_module_of_the_working_folder_is_not_taken_for_ours(tmp_path, monkeypatc
     (tmp_path / "probes").mkdir()
     (tmp_path / "probes" / "__init__.py").write_text("raise SystemExit('a stranger')")
     monkeypatch.chdir(tmp_path)
-    answer = run_child(module_command("probes.speed", "--help"), limit_s=20)
+    answer = run_child(module_command("probes.speed", "--help"), limit_s=60)
     assert answer.failure is None

@@ -1,10 +1,9 @@
 """What others take of the cores: recorded trees of /proc, and a real process that computes."""
 
-import os
-import subprocess
 import sys
 import time
 
+import psutil
 import pytest
 
 from probes.cpu import read_cpu
@@ -148,26 +147,36 @@ def test_what_was_lost_beyond_free_cores_counts(found, threads, is_disturbed):
 _BURN = "import time\nend = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
 
 
-def test_real_process_that_computes_is_seen_and_its_absence_too():
-    """On a machine with other work to do the second figure is only the larger one."""
-    watch = DisturbanceWatch(read_cpu())
-    watch.begin()
-    watch.end([os.getpid()])
+def used_s(processes):
+    times = [process.cpu_times() for process in processes]
+    return sum(time.user + time.system for time in times)
 
-    def others():
-        watch.begin()
-        time.sleep(0.5)
-        return watch.end([]).others_cores
 
-    if others() is None:
-        pytest.skip("a quota grants time on cores of all")
-    quiet = min(others() for _ in range(3))
-    burner = subprocess.Popen([sys.executable, "-c", _BURN])
+def test_real_processes_that_compute_are_seen_unless_they_are_the_plans_own():
+    cores = read_cpu().usable_cores
+    others, own = DisturbanceWatch(read_cpu()), DisturbanceWatch(read_cpu())
+    others.begin()
+    others.end([])
+    burners = [psutil.Popen([sys.executable, "-c", _BURN]) for _ in range(cores)]
     try:
-        time.sleep(0.2)
-        busy = max(others() for _ in range(3))
+        while used_s(burners) < 0.05:  # they start
+            time.sleep(0.01)
+        own.begin()
+        own.end([burner.pid for burner in burners])
+        others.begin()
+        own.begin()
+        began, before_s = time.monotonic(), used_s(burners)
+        time.sleep(1.0)
+        burned_cores = (used_s(burners) - before_s) / (time.monotonic() - began)
+        as_own = own.end([burner.pid for burner in burners])
+        as_others = others.end([])
     finally:
-        burner.kill()
-        burner.wait()
-    assert busy > 0.3
-    assert busy > quiet
+        for burner in burners:
+            burner.kill()
+            burner.wait()
+    if as_others.others_cores is None:
+        pytest.skip("a quota grants time on cores of all")
+    assert burned_cores > 0
+    assert as_others.others_cores > 0.8 * burned_cores
+    # What is left of the cores is all that others can have had, however busy the machine is.
+    assert as_own.others_cores < cores - 0.8 * burned_cores

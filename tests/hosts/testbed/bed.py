@@ -19,7 +19,7 @@ from testbed.programs import SSHD, TestbedError, run
 from testbed.slot import Slot, sweep_free_slots
 from testbed.space import Space, is_alive, network_of
 
-_START_LIMIT_S = 20.0
+_START_LIMIT_S = 60.0
 _THIS_MACHINE = 254
 
 _HOST_SETUP = """
@@ -263,7 +263,7 @@ class Testbed:
         """Give every process of every host. A login that has ended may be there for a moment."""
         return {pid for host in self.hosts for pid in host.pids()}
 
-    def left_over(self, *, patience_s: float = 10.0) -> set[int]:
+    def left_over(self, *, patience_s: float = 60.0) -> set[int]:
         """Give the processes that are still on any host when there was time for them to end."""
         give_up = time.monotonic() + patience_s
         while (left := self.pids()) and time.monotonic() < give_up:

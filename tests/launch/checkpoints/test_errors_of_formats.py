@@ -58,7 +58,7 @@ def test_a_resumed_training_does_what_one_does_that_just_goes_on(wire, tmp_path)
             CheckpointConfig(folder="kept", resume_from=MIDDLE),
         ),
     ]
-    ended = run_ranks(len(PLANS[wire]), [str(RANK), str(tmp_path), *map(str, jobs)], timeout_s=280)
+    ended = run_ranks(len(PLANS[wire]), [str(RANK), str(tmp_path), *map(str, jobs)], timeout_s=560)
     assert ended.returncode == 0, f"{ended.stdout[-3000:]}\n{ended.stderr}"
     whole, second = (
         load_file(tmp_path / name / "weights.safetensors") for name in ("whole", "second")

@@ -50,7 +50,7 @@ def job_of(
 
 
 def run(folder: Path, jobs: list[Path], *, nodes: int = 2) -> None:
-    ended = run_ranks(nodes, [str(RANK), str(folder), *map(str, jobs)], timeout_s=280)
+    ended = run_ranks(nodes, [str(RANK), str(folder), *map(str, jobs)], timeout_s=560)
     assert ended.returncode == 0, f"{ended.stdout[-3000:]}\n{ended.stderr}"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-import time
+import threading
 import tracemalloc
 
 import pytest
@@ -170,14 +170,14 @@ def test_a_directory_is_refused(tmp_path):
         read_host_file(tmp_path)
 
 
-@pytest.mark.timeout(10)
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize("device", ["/dev/zero", "/dev/null"])
 def test_a_device_is_refused_without_reading_it(device):
     with pytest.raises(HostFileError, match="device"):
         read_host_file(device)
 
 
-@pytest.mark.timeout(10)
+@pytest.mark.timeout(60)
 def test_a_pipe_is_refused_without_waiting_for_a_writer(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(HostFileError, match="pipe"):
@@ -217,7 +217,7 @@ def test_an_allocation_cannot_smuggle_an_option_in():
         expand_hosts("a,-oProxyCommand=x")
 
 
-@pytest.mark.timeout(10)
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     "text", ["a[" * 10**5 + "," * 10**5, "a" * 10**5, "a[1]" * 10**5, "a," * 10**5, "[" * 10**5]
 )
@@ -254,10 +254,15 @@ def test_other_machines_are_not_this_one(name):
 
 
 def test_a_resolver_that_hangs_is_not_waited_for():
-    started = time.monotonic()
+    is_given_up = threading.Event()
+
+    def resolve_at_last(_name):
+        is_given_up.wait(120)
+        return {"127.0.1.1"}
+
     slow = Host(name="slow.invalid", line=1)
-    assert not is_this_machine(slow, resolve=lambda _: time.sleep(5) or set(), timeout_s=0.05)
-    assert time.monotonic() - started < 2
+    assert not is_this_machine(slow, resolve=resolve_at_last, timeout_s=0.05)
+    is_given_up.set()
 
 
 def test_a_name_that_nobody_knows_has_no_address():

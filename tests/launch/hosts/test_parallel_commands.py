@@ -66,17 +66,19 @@ def test_answers_come_in_the_order_of_the_commands():
 
 def test_program_that_hangs_is_ended_with_all_that_it_started():
     command = ["sh", "-c", "sleep 1000 & echo $!; wait"]
-    hung, good = run_all([command, ["echo", "here"]], limit_s=1)
+    hung, good = run_all([command, ["echo", "here"]], limit_s=2)
     assert (hung.code, good.code) == (None, 0)
     wait_until(lambda: has_ended(int(hung.out)))
 
 
 def test_what_is_left_in_the_background_is_not_waited_for():
     """A shared connection of ssh keeps its standard error open for ever."""
-    command = ["sh", "-c", "setsid sleep 3 & echo done"]
+    command = ["sh", "-c", "setsid sleep 1000 & echo $!"]
     (answer,) = run_all([command], limit_s=60)
-    assert (answer.code, answer.out) == (0, "done\n")
-    assert answer.elapsed_s < 3
+    assert answer.code == 0
+    left = int(answer.out)
+    assert not has_ended(left)
+    os.kill(left, signal.SIGKILL)
 
 
 def test_more_programs_than_may_run_at_once_all_get_their_turn(monkeypatch):
@@ -153,7 +155,7 @@ def test_names_are_resolved_together_and_one_that_hangs_is_not_waited_for():
             time.sleep(30)
         return {f"192.0.2.{name}"}
 
-    assert resolve_all(["1", "slow", "2"], resolve=resolve, limit_s=1) == {
+    assert resolve_all(["1", "slow", "2"], resolve=resolve, limit_s=3) == {
         "1": {"192.0.2.1"},
         "slow": set(),
         "2": {"192.0.2.2"},

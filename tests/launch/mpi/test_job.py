@@ -110,7 +110,7 @@ def test_an_impatient_ctrl_c_leaves_nothing_behind(log, tmp_path, monkeypatch):
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
-    monkeypatch.setattr("launch.mpi.job._END_LIMIT_S", 0.5)
+    monkeypatch.setattr("launch.mpi.job._END_LIMIT_S", 2.0)
     program = (
         "import os, signal, time\n"
         "def hurry(*_): os.kill(os.getppid(), signal.SIGINT)\n"

@@ -50,10 +50,10 @@ plan = Plan(strategy="script", node_batch=1)
 for _ in range(1000):
     with RunningScript(program, plan, probe(quick=True)) as script:
         for _ in range(100):
-            script.make_steps(20, time_limit_s=30.0)
+            script.make_steps(20, time_limit_s=120.0)
             print("turn", flush=True)
 """
-END_LIMIT_S = 30.0
+END_LIMIT_S = 60.0
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_killed_supervisor_is_one_line_and_leaves_nothing(
     program = Program.parse([sys.executable, "train.py"], cores=2)
     plan = Plan(strategy="script", node_batch=1)
     with RunningScript(program, plan, two_cores, folder=folder) as script:
-        script.make_steps(4, time_limit_s=30.0)
+        script.make_steps(4, time_limit_s=120.0)
         [supervisor] = [
             pid
             for pid in find_descendants(os.getpid()) - before
@@ -124,6 +124,6 @@ def test_killed_supervisor_is_one_line_and_leaves_nothing(
         assert len(below(temporary)) >= 3
         os.kill(supervisor, signal.SIGKILL)
         with pytest.raises(ScriptFailedError, match="the script has ended, killed by signal 9"):
-            script.make_steps(4, time_limit_s=30.0)
+            script.make_steps(4, time_limit_s=120.0)
     assert below(temporary) == set()
     assert list(temporary.iterdir()) == []

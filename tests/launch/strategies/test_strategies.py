@@ -25,7 +25,7 @@ from launch.strategies._gpus import usable_gpus, why_no_gpu
 from launch.workers.group import explain_failure
 
 TF32_TOLERANCE = 2e-2
-PROMISED_S = 5
+PROMISED_S = 30
 """From a worker's failure until nothing of its group is left."""
 
 

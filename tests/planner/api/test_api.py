@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import threading
-import time
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -41,8 +40,8 @@ from probes.node import probe as probe_node
 
 CASES = Path(__file__).parents[1] / "steady_cases.py"
 HERE = Hosts.this_machine(HostAccess(allow_root=True))
-END_LIMIT_S = 20.0
-"""Until a cancelled call returns; a machine with other work to do is slow."""
+END_LIMIT_S = 60.0
+"""Until a cancelled call returns: one that went on would take ten minutes."""
 
 
 class Heard:
@@ -109,7 +108,7 @@ def test_probe_gives_this_machine_and_stores_it(folder):
 @pytest.mark.usefixtures("probed_here")
 def test_tune_finds_a_plan_that_launch_then_trains_with_and_nothing_is_printed(folder, capfd):
     heard = Heard()
-    request = TuneRequest(workload=steady(), budget_s=6, trials=1)
+    request = TuneRequest(workload=steady(), budget_s=12, trials=1)
     result = tune(request, listener=heard)
     assert not result.interrupted
     assert heard.of(TrialStarted)
@@ -147,7 +146,7 @@ def test_search_takes_only_speeds_from_a_stored_probe(folder):
     old = replace(cpu, core_ids=tuple(900 + core for core in cpu.core_ids))
     store_probe(cpu=old, speeds=Speeds(fp32_one_core_flop_per_s=5e9))
     heard = Heard()
-    tune(TuneRequest(workload=steady(), budget_s=6, trials=0), listener=heard)
+    tune(TuneRequest(workload=steady(), budget_s=300, trials=0), listener=heard)
     outcomes = {ended.result.outcome for ended in heard.of(TrialEnded)}
     assert outcomes
     assert "crash" not in outcomes  # as a trial does that is pinned to core 900
@@ -179,7 +178,7 @@ def test_use_case_that_was_copied_keeps_its_plans(folder):
     named = prepare_launch(LaunchRequest(workload=copy, plan_id=1))
     assert named.plans[0].stored == prepared.plans[0].stored
     trials = len(plans.find_trials())
-    found = tune(TuneRequest(workload=copy, budget_s=6, trials=0))
+    found = tune(TuneRequest(workload=copy, budget_s=300, trials=0))
     assert found.plan.study_id == 1  # it went on with the study
     assert found.nodes[0].outcome.trials[:trials]
     assert {plan.stored.id for plan in plans.find(steady().use_case)} == {1, 2}
@@ -201,7 +200,7 @@ def test_changed_copy_has_no_plans(folder):
 def test_training_of_code_that_has_changed_since_says_so(folder):
     file = copy_cases(folder).use_case.removesuffix(":Steady")
     case = make_workload(f"{file}:Steady")
-    tune(TuneRequest(workload=case, budget_s=6, trials=0))
+    tune(TuneRequest(workload=case, budget_s=300, trials=0))
     for change, warnings in ((str, 0), (lambda text: text + "\n# another release\n", 1)):
         Path(file).write_text(change(Path(file).read_text()))
         heard = Heard()
@@ -268,10 +267,9 @@ def test_cancel_from_another_thread_ends_a_search_and_keeps_its_trials(folder):
         lambda: tune(request, listener=heard, cancellation=cancellation)
     )
     assert enough.wait(120)
-    began = time.monotonic()
     cancellation.cancel()
     thread.join(END_LIMIT_S)
-    assert time.monotonic() - began < END_LIMIT_S
+    assert not thread.is_alive()
     (result,) = results
     assert result.interrupted
     assert result.plan.use_case == request.workload.use_case
@@ -302,7 +300,7 @@ def cancelled_training(tuned_folder, tmp_path_factory):
     cancellation, steps = Cancellation(), threading.Event()
     heard = Heard(StepDone, steps.set)
     checkpoint = CheckpointConfig(folder=str(folder / "kept"))
-    request = LaunchRequest(workload=steady(), epochs=1000, checkpoint=checkpoint)
+    request = LaunchRequest(workload=steady(), epochs=10**4, checkpoint=checkpoint)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setenv("DDLPLAN_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
@@ -313,10 +311,9 @@ def cancelled_training(tuned_folder, tmp_path_factory):
             assert steps.wait(120)
         with pytest.raises(MachineBusyError) as busy:
             probe(waits=False)
-        began = time.monotonic()
         cancellation.cancel()
         thread.join(END_LIMIT_S)
-        assert time.monotonic() - began < END_LIMIT_S
+        assert not thread.is_alive()
     (error,) = results
     assert isinstance(error, CancelledError)
     return CancelledTraining(folder, request, heard, busy.value)

@@ -61,7 +61,7 @@ def measure(tmp_path, monkeypatch):
     for name, value in (
         ("_LEAST_S", 4.0),
         ("_STARTING_S", 0.0),
-        ("_USE_S", 1.5),
+        ("_USE_S", 3.0),
         ("_FIRST_S", 4.0),
     ):
         monkeypatch.setattr(measuring, name, value)

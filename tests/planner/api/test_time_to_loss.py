@@ -29,7 +29,7 @@ def request_(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     return TuneRequest(
         workload=make_workload(CASE),
-        budget_s=40,
+        budget_s=150,
         trials=2,
         objective="time-to-loss",
         lr_scaling="sqrt",

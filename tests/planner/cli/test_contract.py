@@ -188,7 +188,7 @@ print(codes, slow, file=sys.stderr)
         cwd=tuned.folder,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=True,
     )
     assert ended.stderr == "[0, 0, 0, 0, 0, 0] []\n"
@@ -226,7 +226,7 @@ def test_closed_stdout_is_no_bug(tuned):
         cwd=tuned.folder,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert (ended.returncode, ended.stderr) == (0, "")

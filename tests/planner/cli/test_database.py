@@ -59,7 +59,6 @@ def test_an_address_that_cannot_be_used_is_one_line(ddlplan, cases, command, url
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
 def test_a_search_goes_on_while_its_server_is_stopped_and_started(ddlplan, cases):
     require_server()
     with PostgresServer() as server:

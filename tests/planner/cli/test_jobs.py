@@ -56,7 +56,7 @@ def add_job(ddlplan, log=None, **changes):
 
 
 def wait_until_over(ddlplan, number):
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 240
     while (job := ddlplan.data("jobs", "show", number))["state"] in ("queued", "running"):
         assert time.monotonic() < deadline, job
     return job

@@ -48,7 +48,7 @@ def test_what_is_no_setting_is_told_before_anything_starts(tuned, case):
 @pytest.mark.long
 def test_settings_have_plans_of_their_own_and_reach_the_workers(tuned, case):
     settings = ("--set", "rate=0.25", "--set", "width=5")
-    limits = ("--budget", "20s", "--trials", 1)
+    limits = ("--budget", "5m", "--trials", 0)
     found = tuned.run("tune", "--use-case", case, *settings, *limits)
     assert found.code == 0, found.err
     name = f"{case},rate=0.25,width=5"

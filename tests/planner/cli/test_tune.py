@@ -23,7 +23,7 @@ def count_trials(command):
 
 
 def tune(command, case, *arguments):
-    return command.start("tune", "--use-case", case, "--budget", "60s", *arguments)
+    return command.start("tune", "--use-case", case, "--budget", "5m", *arguments)
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_next_command_names_a_plan_that_launch_would_not_find_by_itself(import_f
     import_for(
         throughput_samples_per_s={"median": 9e6, "ci_low": 8e6, "ci_high": 1e7, "samples": 9}
     )
-    arguments = ("--use-case", f"{cases}:Steady", "--budget", "12s", "--trials", 0)
+    arguments = ("--use-case", f"{cases}:Steady", "--budget", "5m", "--trials", 0)
     ended = tuned.run("tune", *arguments)
     assert ended.code == 0, ended.err
     stored, _, then = ended.out.splitlines()[-1].removeprefix("stored     plan ").partition("; ")
@@ -77,7 +77,7 @@ def test_seed_that_no_sampler_takes_is_refused(ddlplan, cases, command):
 def test_failed_trials_are_kept_with_their_reason_and_the_search_goes_on(probed, cases):
     fates = probed.folder.parent / "fates"
     process = probed.start(
-        *("tune", "--use-case", f"{cases}:Fated", "--budget", "20s", "--trials", 6),
+        *("tune", "--use-case", f"{cases}:Fated", "--budget", "2m", "--trials", 6),
         *("--strategies", "threads", "--json"),
         FATES=str(fates),
     )
@@ -119,7 +119,7 @@ def test_interrupted_search_says_what_it_knows_and_goes_on(probed, cases):
     assert "Traceback" not in first.err
     before = count_trials(probed)
 
-    process = tune(probed, f"{cases}:Steady", "--json", "--budget", "5m")
+    process = tune(probed, f"{cases}:Steady", "--json")
     probed.wait_until(lambda: count_trials(probed) > before, "another trial")
     process.send_signal(signal.SIGTERM)
     second = probed.end(process)
@@ -167,7 +167,7 @@ def test_killed_search_loses_nothing_and_leaves_nothing_running(probed, cases):
         assert probed.query("PRAGMA integrity_check") == [("ok",)]
         assert count_trials(probed) >= said
 
-    ended = probed.end(tune(probed, f"{cases}:Steady", "--trials", "1", "--json"))
+    ended = probed.end(tune(probed, f"{cases}:Steady", "--trials", "1", "--budget", "2m", "--json"))
     assert ended.code == 0, ended.err
     document = ended.document["data"]
     trials = probed.data("trials")
@@ -181,7 +181,7 @@ def test_killed_search_loses_nothing_and_leaves_nothing_running(probed, cases):
 @pytest.mark.parametrize(("options", "pixel_bytes"), [((), 55 * 192), (("--no-cache",), None)])
 @pytest.mark.long
 def test_room_that_decoded_pictures_need_is_said(probed, options, pixel_bytes, tmp_path):
-    arguments = ("--use-case", DECODED, "--budget", "12s", "--trials", 0, *options)
+    arguments = ("--use-case", DECODED, "--budget", "5m", "--trials", 0, *options)
     ended = probed.run("tune", *arguments, "--json", DDLPLAN_CACHE=str(tmp_path / "kept"))
     assert ended.code == 0, ended.err
     assert ended.document["data"]["pixel_bytes"] == pixel_bytes

@@ -63,7 +63,7 @@ PLANS = {
     "GPUs": ON_GPUS,
     "compiled": Plan(strategy="sequential", node_batch=8, compile=True, allocator="jemalloc"),
 }
-GUARD_S = 120
+GUARD_S = 240
 
 SUM = """
 import json, os, sys

@@ -67,8 +67,8 @@ def test_fault_is_said_in_one_line(fault, script, says):
 
 
 def test_ranks_that_do_not_come_together_are_a_matter_of_the_firewall(fault):
-    said = fault("echo half >&2; exec sleep 100", limit_s=0.5)
-    assert said.startswith("no answer within 0.5 s (half): ")
+    said = fault("echo half >&2; exec sleep 100", limit_s=2)
+    assert said.startswith("no answer within 2 s (half): ")
     assert said.endswith("a firewall must let through")
 
 

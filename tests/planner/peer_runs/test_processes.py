@@ -20,7 +20,7 @@ from planner.peer_runs.processes import (
 from planner.peer_runs.supervisor import TOKEN_VARIABLE, SupervisedCommand, SupervisorRequest
 from planner.peers._reports import PeerBegun, PeerStepDone
 
-GUARD_S = 60.0
+GUARD_S = 120.0
 
 COUNTING = """
 import os, platform, subprocess, sys, time

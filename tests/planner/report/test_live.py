@@ -54,7 +54,7 @@ class SlowHosts:
         return ENDED
 
     def _wait_for(self, step):
-        give_up = time.monotonic() + 30
+        give_up = time.monotonic() + 60
         while self._shows.get(step, "") not in self._written.getvalue():
             assert time.monotonic() < give_up, self._written.getvalue()
             time.sleep(0.01)

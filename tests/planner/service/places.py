@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[3]
 NAME = "ddlplan.example"
 """Host name of deploy/nginx.conf."""
 
-_GUARD_S = 30
+_GUARD_S = 120
 
 
 def require(program: str, *, package: str) -> str:

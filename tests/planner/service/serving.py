@@ -21,7 +21,7 @@ from urllib.parse import urlencode
 
 import psutil
 
-GUARD_S = 120.0
+GUARD_S = 240.0
 JSON = "application/json"
 
 

@@ -382,7 +382,7 @@ def test_the_queue_ends_somewhere(tmp_path, own_locks):
 def test_after_a_killed_server_everything_is_as_before(tmp_path, own_locks):
     fill(tmp_path / "planner.db")
     with serving(tmp_path, "--allow-actions", "--use-case", STEADY) as server:
-        job = server.ask("/api/v1/jobs/tune", body={"use_case": STEADY, "budget": "60s"}).data
+        job = server.ask("/api/v1/jobs/tune", body={"use_case": STEADY, "budget": "10m"}).data
         waiting = server.ask("/api/v1/jobs/probe", body={"quick": True}).data
         before = {path: server.ask(path).data for path in stable_paths(server)}
         server.stop(signal.SIGKILL)
@@ -415,7 +415,7 @@ def test_a_use_case_is_tuned_trained_cancelled_and_resumed_over_http(tmp_path, o
             assert reply.status == 202, reply.body
             return reply.data["id"]
 
-        tuned = begin("/api/v1/jobs/tune", {"use_case": STEADY, "budget": "12s", "trials": 1})
+        tuned = begin("/api/v1/jobs/tune", {"use_case": STEADY, "budget": "5m", "trials": 0})
         assert started.wait_for_job(tuned)["state"] == "done"
         (plan,) = started.ask("/api/v1/plans").data
 

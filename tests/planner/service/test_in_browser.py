@@ -19,7 +19,7 @@ from planner.service.site import Site
 
 pytestmark = pytest.mark.long
 
-GUARD_S = 60
+GUARD_S = 120
 LAB = Lab(machines=3, studies=3, trials=60, plans=7, trainings=7, jobs=12)
 PATHS = [path.replace("{id}", "1") for path in Site().paths]
 

@@ -22,7 +22,7 @@ from serving import Serving, serving
 
 from planner.api import plans
 
-GUARD_S = 60
+GUARD_S = 120
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ def write_trials(url, writer, count):
             store.studies.add_trial(study_id, trial(100 * writer + number))
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_eight_tuners_that_start_at_once_lose_nothing_and_see_no_lock(database):
     # There are no tables yet, in SQLite no file either: they also race to make them.
     writers = [fork.Process(target=write_trials, args=(database.url, n, 20)) for n in range(8)]
@@ -90,7 +90,7 @@ def open_when_told(url, gate):
     Store.open(url).close()
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_thirty_two_programs_make_the_tables_at_once(database):
     gate = fork.Event()
     makers = [fork.Process(target=open_when_told, args=(database.url, gate)) for _ in range(32)]
@@ -113,7 +113,7 @@ def write_until_killed(url, pipe):
             number += 1
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_finished_trials_survive_kill_9_at_any_moment_and_are_never_doubled(database):
     chance = random.Random(1)
     finished = 0
@@ -229,7 +229,7 @@ def test_a_short_lock_is_waited_for(filled):
         writer.join(0.3)
         assert writer.is_alive()
         connection.execute("COMMIT")
-    writer.join(10)
+    writer.join(60)
     assert marks(filled) == [0, 100]
 
 
@@ -334,7 +334,7 @@ def test_a_missing_folder_is_named(tmp_path):
         Store.open(str(tmp_path / "nowhere" / "planner.db"))
 
 
-@pytest.mark.timeout(10)
+@pytest.mark.timeout(60)
 def test_a_pipe_is_refused_without_waiting(path):
     os.mkfifo(path)
     with pytest.raises(StoreUnwritableError, match="no regular file"):

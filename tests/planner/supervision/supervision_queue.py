@@ -16,7 +16,7 @@ from planner.supervision.states import true_jobs
 from planner.supervision.submission import submit
 
 DB = "planner.db"
-GUARD_S = 120
+GUARD_S = 240
 
 
 @dataclass

@@ -69,7 +69,8 @@ def test_process_that_computes_now_and_then_is_seen_in_those_turns(runner_of):
         found = []
         for _ in range(3):
             burners = [psutil.Popen([sys.executable, "-c", _BURN]) for _ in range(cores)]
-            time.sleep(0.1)  # until they have started
+            while used_s(burners) < 0.05:  # they start
+                time.sleep(0.01)
             began, before_s = time.monotonic(), used_s(burners)
             contender.make_steps(20, time_limit_s=60)
             burned_cores = (used_s(burners) - before_s) / (time.monotonic() - began)
@@ -93,8 +94,13 @@ def used_s(processes):
 def test_time_in_which_a_plan_stands_still_is_in_no_step(runner_of):
     with started(runner_of("Sgd")) as contender:
         contender.make_steps(3, time_limit_s=60)
-        time.sleep(1.0)
-        assert max(step.time_s for step in contender.make_steps(3, time_limit_s=60)) < 1.0
+
+        def longest_step_after_a_second() -> float:
+            time.sleep(1.0)
+            return max(step.time_s for step in contender.make_steps(3, time_limit_s=60))
+
+        # One is enough: a step may take a second where others compute, but not each time.
+        assert any(longest_step_after_a_second() < 1.0 for _ in range(5))
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs 2 cores")

@@ -92,7 +92,6 @@ def search(url, node, barrier, pipe):
     pipe.send(said)
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("nodes", [("n1", "n1"), ("n1", "n2")])
 def test_two_searches_at_once_take_over_each_others_trials_and_lose_none(database, nodes):
     barrier = fork.Barrier(2)

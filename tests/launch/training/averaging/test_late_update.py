@@ -40,7 +40,7 @@ def test_step_that_uses_a_parameter_before_its_update_fails(tmp_path):
 @pytest.mark.long
 def test_worker_that_keeps_its_node_from_updating_is_named_and_not_the_one_that_waits(tmp_path):
     plans = [PAIR, Plan(strategy="sequential", node_batch=4)]
-    spec = Spec("HangsBeforeUse", plans, settings={"hang_timeout_s": 3.0}, file=LATE_CASES)
+    spec = Spec("HangsBeforeUse", plans, settings={"hang_timeout_s": 8.0}, file=LATE_CASES)
     culprit = r"JobFailed\(node='node0', worker=1, .*message='hangs"
     with pytest.raises(AssertionError, match=culprit):
         train_all({"hangs": spec}, tmp_path, RANK)

@@ -24,7 +24,7 @@ from planner.records.training_record import TrainingStatus
 from planner.store import Store
 from planner.supervision.job_folder import JobFolder
 
-GUARD_S = 60
+GUARD_S = 120
 PAGES = (
     *("/", "/machines", "/machines/1", "/studies", "/studies/3", "/plans", "/plans/1", "/hosts"),
     *("/trainings", "/trainings/7", "/jobs", "/jobs/12", "/search?name=a"),

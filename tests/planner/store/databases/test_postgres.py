@@ -189,7 +189,7 @@ def test_a_server_that_does_not_come_back_is_one_error_after_the_time_given(post
     began = time.monotonic()
     with pytest.raises(StoreUnreachableError) as refused:
         Store.open(through)
-    assert time.monotonic() - began < 30  # of an outage of five minutes: it never answered
+    assert time.monotonic() - began < 120  # of an outage of five minutes: it never answered
     assert "\n" not in str(refused.value)
 
 
