@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -106,25 +106,6 @@ class Strategy(PlanSource):
         seed, the gradients equal those of one process on the whole node batch, up to rounding,
         unless the model normalises over the batch (BatchNorm), which sees one part at a time.
         """
-
-
-class FixedTrial:
-    """A `Suggest` that returns given values.
-
-    Raises:
-        KeyError: A parameter was not chosen.
-        ValueError: A chosen value is not among the choices.
-    """
-
-    def __init__(self, values: Mapping[str, Setting]) -> None:
-        self._values = values
-
-    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
-        """Return the chosen value of ``name``."""
-        value = self._values[name]
-        if value not in choices:
-            raise ValueError(f"{name}={value!r}: not one of {choices}")
-        return value
 
 
 _MIN_CORE_SHARE = 0.9

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from optuna.trial import FixedTrial
 
 from launch.case_facts import CaseFacts
 from launch.plan import Plan
 from launch.strategies import load_strategy, strategy_names
-from launch.strategies._base import FixedTrial
 from probes.hardware import Hardware
 
 EVERY = pytest.mark.parametrize("name", strategy_names())

@@ -8,11 +8,11 @@ import pytest
 import tiny_cases
 import torch
 from one_process import largest_error, trained_alone
+from optuna.trial import FixedTrial
 
 from launch.errors import InfeasiblePlanError, InvalidPlanError
 from launch.plan import Plan
 from launch.strategies import check_plan, load_strategy
-from launch.strategies._base import FixedTrial
 from launch.workers.group import explain_failure
 from probes.hardware import Gpu, GpuProcess
 

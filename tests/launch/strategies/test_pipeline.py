@@ -11,13 +11,13 @@ import tiny_cases
 import torch
 from conftest import SEED
 from one_process import largest_error, trained_alone
+from optuna.trial import FixedTrial
 from worker_groups import first_failure
 
 from launch.errors import InvalidPlanError
 from launch.plan import Plan
 from launch.reports import StepDone, StrategyPrepared
 from launch.strategies import check_plan, load_strategy
-from launch.strategies._base import FixedTrial
 from launch.workload import Workload
 
 HIDDEN = Path(hidden_cases.__file__)

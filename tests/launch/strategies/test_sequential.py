@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from optuna.trial import FixedTrial
 
 from launch.plan import Plan
 from launch.strategies import check_plan, load_strategy
-from launch.strategies._base import FixedTrial
 from probes.hardware import GpuProcess
 
 SEQUENTIAL = load_strategy("sequential")

@@ -13,6 +13,7 @@ import torch
 from conftest import SEED, long
 from described_cases import described
 from one_process import TOLERANCE, largest_error, trained_alone
+from optuna.trial import FixedTrial
 from strategy_homes import EVERY, plans_of
 from worker_groups import first_failure, wait_until_gone
 
@@ -20,7 +21,6 @@ from launch.errors import InfeasiblePlanError, InvalidPlanError, UnknownStrategy
 from launch.plan import Plan
 from launch.reports import Described, StepDone, Validated
 from launch.strategies import check_plan, load_strategy, strategy_names, strategy_summaries
-from launch.strategies._base import FixedTrial
 from launch.strategies._gpus import usable_gpus, why_no_gpu
 from launch.workers.group import explain_failure
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import tiny_cases
 from one_process import largest_error, trained_alone
+from optuna.trial import FixedTrial
 
 from launch.errors import InvalidPlanError
 from launch.plan import Plan
 from launch.reports import Compiled, StepDone
 from launch.strategies import check_plan, load_strategy
-from launch.strategies._base import FixedTrial
 from launch.training.compiled import set_compiler_cache
 from launch.workers.case_description import find_compiler
 from launch.workers.group import WorkerEnded, explain_failure
