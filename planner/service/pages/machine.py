@@ -12,7 +12,6 @@ from planner.report.hardware import hardware_facts
 from planner.service.pages.view import Context, PageRequest, View, end_of_times
 from probes.hardware import Gpu, Speeds
 
-_GIGA = 1e9
 _MOST = 20
 
 
