@@ -114,6 +114,10 @@ class Program:
             wrong = [v for v in given.get(name, ()) if not _is_count(v, least)]
             if wrong:
                 raise ScriptError(f"{name}={wrong[0]}: use a whole number of at least {least}")
+        for name in (THREADS, PROCESSES):
+            most = max(map(int, given.get(name, (1,))))
+            if most > cores:
+                raise ScriptError(f"{name}={most} and usable_cores={cores}: use at most {cores}")
         chosen = {name: given.get(name) or defaults[name] for name in used}
         kind = _find_place(arguments).kind if is_python else ProgramKind.OTHER
         if is_python and kind is ProgramKind.OTHER:

@@ -54,8 +54,8 @@ def describe_job(
 
 
 def job_lines(job: Job, described: dict[str, Any], plan_ids: Sequence[int | None]) -> list[str]:
-    """Give the same for people, with the numbers of the stored plans by rank."""
-    lines = [shlex.join(described["command"])]
+    """Give all but the command for people, with the numbers of the stored plans by rank."""
+    lines = []
     for part, node, plan_id in zip(job.nodes, described["nodes"], plan_ids, strict=True):
         lines.append(f"{part.host}: plan {plan_id}, {describe_plan(part.plan)}")
         for worker in node["workers"]:

@@ -16,7 +16,7 @@ from planner.quantities import printable
 from planner.records.job_record import JobKind, JobRecord, JobState
 from planner.report.jobs import job_json, job_text, jobs_table
 from planner.report.output import Output
-from planner.report.table import detect_terminal
+from planner.report.table import WithCommand, detect_terminal
 from planner.supervision.job_folder import LogPart
 from probes import codec
 
@@ -27,9 +27,9 @@ _LINE_PARTS = re.compile(r"[^\n\t]+")
 def submit_job(kind: JobKind, request: Mapping[str, Any], db: str, out: Output) -> None:
     """Start a command as a job, and say how to watch it and how to end it."""
     job = jobs.submit(kind, request, db=db)
-    out.write_line(f"job        {job.id}: {job.title}")
-    out.write_line(f"watch      {_command('logs', job, db)} -f")
-    out.write_line(f"end        {_command('cancel', job, db)}")
+    out.write_fact("job", f"{job.id}: {job.title}")
+    out.write_fact("watch", WithCommand("", f"{_command('logs', job, db)} -f"))
+    out.write_fact("end", WithCommand("", _command("cancel", job, db)))
     out.finish(job_json(job))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +34,7 @@ from planner.report.node_choice import (
 )
 from planner.report.output import Output
 from planner.report.plan_line import describe_plan
+from planner.report.table import WithCommand
 from planner.supervision.own_job import recorded_job
 from planner.supervision.training_listener import TrainingListener
 from planner.trainings.recorder import TrainingRecorded
@@ -124,6 +126,7 @@ def _show_dry_run(prepared: PreparedLaunch, probes: str, out: Output) -> None:
     described = describe_job(job, nodes, os.environ, prepared.placement)
     if prepared.choice is not None:
         out.write_line("")
+    out.write_line(WithCommand("", shlex.join(described["command"])))
     for line in job_lines(job, described, [plans[part.host].stored.id for part in job.nodes]):
         out.write_line(line)
     choice = prepared.choice
@@ -143,7 +146,7 @@ def _show_result(result: LaunchResult, probes: str, out: Output) -> None:
         measured = result.outcome.throughput_samples_per_s
         if expected is None and measured is not None:
             most = prepared.predicted_samples_per_s
-            out.write_line(f"predicted  at most {most:.1f} samples/s, measured {measured:.1f}")
+            out.write_fact("predicted", f"at most {most:.1f} samples/s, measured {measured:.1f}")
         remedy = f"predicted: a node or a link may be busy; {probes} measures the links anew"
         print_training(result, expected, out, verb="predicted", remedy=remedy)
     document = {**_plans_json(prepared), **outcome_json(result, expected)}
@@ -156,11 +159,13 @@ def _show_result(result: LaunchResult, probes: str, out: Output) -> None:
 def _explain_missing_onnx(result: LaunchResult) -> str:
     """Say why there is no ONNX file, and how to make it of the weights that there are."""
     failed, outcome = result.outcome.onnx, result.outcome
-    why = failed.message if isinstance(failed, OnnxFailed) else "it was interrupted"
+    why, then = "it was interrupted", "run"
+    if isinstance(failed, OnnxFailed):
+        why, then = failed.message, "mend that, then run"
     host = result.prepared.host
     remedy = f"ddlplan weights export --onnx FILE {outcome.run_directory}"
     where = "" if host is None else f" on {host}"
-    return f"the training is done, and its model was not exported ({why}): run {remedy}{where}"
+    return f"the training is done, and its model was not exported ({why}): {then} {remedy}{where}"
 
 
 def _plans_json(prepared: PreparedLaunch) -> dict[str, Any]:

@@ -108,7 +108,7 @@ def export_onnx(
         saved = trainings.export_onnx(
             folder, path, data=data, best=best, listener=display, cancellation=cancellation
         )
-    out.write_line(f"onnx       {describe_onnx(saved, None)}")
+    out.write_fact("onnx", describe_onnx(saved, None))
     out.finish(codec.to_builtins(saved))
 
 

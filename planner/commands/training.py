@@ -104,20 +104,20 @@ def print_training(
         shown = compare_rates(
             measured, expected, interval, time_s=time_s, remedy=remedy, warn=out.warn
         )
-        out.write_line(f"{verb:<10} {shown}")
+        out.write_fact(verb, shown)
     if outcome.is_generated:
-        out.write_line(f"data       {GENERATED}")
+        out.write_fact("data", GENERATED)
     if line := _network_line(outcome.network):
-        out.write_line(f"network    {line}")
-    out.write_line(f"weights    {_shown(outcome.weights, host)}")
+        out.write_fact("network", line)
+    out.write_fact("weights", _shown(outcome.weights, host))
     if (best := outcome.best) is not None:
-        out.write_line(f"best       {_describe_best(best, host)}")
+        out.write_fact("best", _describe_best(best, host))
     if isinstance(outcome.onnx, OnnxSaved):
-        out.write_line(f"onnx       {describe_onnx(outcome.onnx, host)}")
+        out.write_fact("onnx", describe_onnx(outcome.onnx, host))
     if outcome.checkpoint is not None:
-        out.write_line(f"checkpoint {_shown(outcome.checkpoint, host)}")
+        out.write_fact("checkpoint", _shown(outcome.checkpoint, host))
     logs = "beside it" if host is None else f"in {_shown(outcome.run_directory, host)}"
-    out.write_line(f"metrics    {_relative(outcome.run_directory / 'metrics.jsonl')}, logs {logs}")
+    out.write_fact("metrics", f"{_relative(outcome.run_directory / 'metrics.jsonl')}, logs {logs}")
 
 
 def compare_rates(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from launch.plan import Plan
+from launch.scripts.program import BATCH
 from planner.api.tuning import NodeTuneResult, TuneResult
 from planner.api.tuning import tune as tune_request
 from planner.jobs.hosts import Hosts
@@ -16,7 +18,8 @@ from planner.report.nodes import PLAN_COLUMNS, failure_json, links_json, plan_ro
 from planner.report.output import Output
 from planner.report.plan_line import describe_plan
 from planner.report.plans import GENERATED, objective_facts
-from planner.report.table import Row
+from planner.report.table import Row, WithCommand
+from planner.scripts.naming import STRATEGY as SCRIPT
 from planner.supervision.own_job import recorded_job
 from planner.supervision.search_listener import SearchListener
 from planner.trials.result import Outcome
@@ -76,9 +79,9 @@ def _show_hosts(result: TuneResult, then: str, out: Output) -> None:
     write_network(result.links, out)
     out.write_line("")
     if any(node.outcome and node.outcome.plan.is_generated for node in result.nodes):
-        out.write_line(f"data       {GENERATED}")
-    out.write_line(f"time       {format_duration(result.elapsed_s)}")
-    out.write_line(f"next       {then}")
+        out.write_fact("data", GENERATED)
+    out.write_fact("time", format_duration(result.elapsed_s))
+    out.write_fact("next", WithCommand("", then))
     if result.interrupted:
         out.note("stopped early: the same command goes on from here")
     out.finish(
@@ -110,47 +113,61 @@ def _print_plan(
     stored = outcome.plan
     rate = stored.throughput_samples_per_s
     interval = f"{rate.low:.1f} to {rate.high:.1f}"
-    out.write_line(
-        f"best plan  {rate.median:.1f} samples/s ({interval}): {describe_plan(stored.plan)}"
-    )
+    best = describe_plan(stored.plan)
+    out.write_fact("best plan", f"{rate.median:.1f} samples/s ({interval}): {best}")
     if steps is not None:
-        out.write_line(f"steps      {steps}")
+        out.write_fact("steps", steps)
     if stored.is_generated:
-        out.write_line(f"data       {GENERATED}")
+        out.write_fact("data", GENERATED)
     for compared in stored.comparisons:
-        out.write_line(_comparison_line(compared))
+        out.write_fact(_LABELS[compared.name], _describe_comparison(compared))
     for name, value in objective_facts(stored):
-        out.write_line(f"{name:10} {value}")
+        out.write_fact(name, value)
     if (batch := stored.plan.node_batch) > outcome.default_batch:
         own = outcome.default_batch
-        keeps = own if outcome.defaults is None else outcome.defaults.plan.options.get("batch", own)
-        out.write_line(
-            f"batch      {batch} in place of {own}: fewer, larger steps, which changes what is "
-            f"learned; --batch-size {keeps} keeps it"
+        keeps = f"--batch-size {own}"
+        if outcome.defaults is not None and stored.plan.strategy == SCRIPT:
+            keeps = keep_batch_options(stored.plan, outcome.defaults.plan)
+        out.write_fact(
+            "batch",
+            f"{batch} in place of {own}: fewer, larger steps, which changes what is learned; "
+            f"{keeps} keeps it",
         )
     if outcome.compile_s is not None:
         charged = f"charged over {outcome.epochs} epochs"
-        out.write_line(
-            f"compiling  {outcome.compile_s:.1f} s once, {charged} where plans were compared"
+        out.write_fact(
+            "compiling", f"{outcome.compile_s:.1f} s once, {charged} where plans were compared"
         )
     if outcome.exact is not None:
         rate = outcome.exact.throughput_samples_per_s
         interval = f"{rate.low:.1f} to {rate.high:.1f}"
         exact = describe_plan(outcome.exact.plan)
-        out.write_line(f"in fp32    {rate.median:.1f} samples/s ({interval}): {exact}")
+        out.write_fact("in fp32", f"{rate.median:.1f} samples/s ({interval}): {exact}")
     counts = [
         f"{number} {str(kind).replace('_', ' ')}"
         for kind in Outcome
         if (number := sum(1 for result in outcome.trials if result.outcome is kind))
     ]
     share = 100 * outcome.stepping_s / elapsed_s
-    out.write_line(f"trials     {len(outcome.trials)}: {', '.join(counts)}")
-    out.write_line(
-        f"time       {format_duration(elapsed_s)}, {share:.0f} % of it in training steps"
-    )
-    out.write_line(f"stored     plan {stored.id}; next: {then}")
+    out.write_fact("trials", f"{len(outcome.trials)}: {', '.join(counts)}")
+    out.write_fact("time", f"{format_duration(elapsed_s)}, {share:.0f} % of it in training steps")
+    out.write_fact("stored", WithCommand(f"plan {stored.id}; next: ", then))
     if outcome.interrupted:
         out.note("stopped early: the same command goes on from here")
+
+
+def keep_batch_options(plan: Plan, own: Plan) -> str:
+    """Give the options of a search in which steps of a script have the user's own samples.
+
+    Args:
+        plan: Whose steps have others: of its ``{batch}``, or of its processes with one each.
+        own: The script as it is.
+    """
+    batch, own_batch = (int(each.options.get(BATCH, 1)) for each in (plan, own))
+    options = [f"--batch-size {own_batch}"] if batch != own_batch else []
+    if plan.node_batch * own_batch != own.node_batch * batch:
+        options.append(f"--choices processes={own.processes}")
+    return " ".join(options)
 
 
 _LABELS = {
@@ -162,12 +179,12 @@ _LABELS = {
 """Of plans that the best one was raced against, as in docs/plans.md."""
 
 
-def _comparison_line(compared: ComparedPlan) -> str:
+def _describe_comparison(compared: ComparedPlan) -> str:
     """Say how many times as fast as another plan the best one is."""
     gain, what = compared.speedup, describe_plan(compared.plan)
     times = f"{gain.median:.2f} times ({gain.low:.2f} to {gain.high:.2f})"
     rate = f"{compared.throughput_samples_per_s:.1f}/s"
-    return f"{_LABELS[compared.name]:10} {times} as fast: {rate}, {what}"
+    return f"{times} as fast: {rate}, {what}"
 
 
 def _outcome_json(

@@ -15,9 +15,12 @@ from planner.quantities import printable
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from planner.report.table import Column, Row
+    from planner.report.table import Column, Row, WithCommand
 
 SCHEMA_VERSION = 1
+
+_NAME_WIDTH = 11
+"""Characters before the value of a fact: the longest name is ``checkpoint``."""
 
 
 class Output:
@@ -52,10 +55,27 @@ class Output:
         self._warnings.append(message)
         self._print_headed("warning:", "yellow", message)
 
-    def write_line(self, text: str) -> None:
+    def write_line(self, text: str | WithCommand) -> None:
         """Write a line of the answer, unless the answer is JSON."""
         if not self.as_json:
-            sys.stdout.write(printable(text) + "\n")
+            from planner.report.table import detect_terminal, render_line  # as for tables
+
+            sys.stdout.write(render_line(text, detect_terminal(sys.stdout, os.environ)))
+            sys.stdout.flush()
+
+    def write_fact(self, name: str, value: str | WithCommand) -> None:
+        """Write a name with its value as a part of the answer, unless the answer is JSON."""
+        self.write_facts([(name, value)], name_width=_NAME_WIDTH)
+
+    def write_facts(
+        self, facts: Sequence[tuple[str, str | WithCommand]], *, name_width: int | None = None
+    ) -> None:
+        """Write several, the names as wide as the longest needs, or as wide as is asked for."""
+        if not self.as_json:
+            from planner.report.table import detect_terminal, render_facts  # as for tables
+
+            terminal = detect_terminal(sys.stdout, os.environ)
+            sys.stdout.write(render_facts(facts, terminal, name_width=name_width))
             sys.stdout.flush()
 
     def note(self, text: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from rich.text import Text
 from planner.quantities import printable
 
 _GAP = "  "
+_GO_ON = " \\"
+_SHELL_WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|\\.|\S)+""")
 _INDENT = 4
 _MIN_WIDTH = 10
 
@@ -47,6 +50,14 @@ class Column:
 
     style: Callable[[str], str] | None = None
     """Gives a cell's style for rich."""
+
+
+@dataclass(frozen=True, slots=True)
+class WithCommand:
+    """A value that ends with a command: on several lines a shell still reads it as one."""
+
+    before: str
+    command: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +101,47 @@ def render_table(rows: Sequence[Row], columns: Sequence[Column], terminal: Termi
     return _text(lines, terminal)
 
 
-def render_facts(facts: Sequence[tuple[str, str]], terminal: Terminal) -> str:
-    """Give names and their values as text, a line each; long values are wrapped and indented."""
-    name_width = max((len(name) for name, _ in facts), default=0) + len(_GAP)
+def render_facts(
+    facts: Sequence[tuple[str, str | WithCommand]],
+    terminal: Terminal,
+    *,
+    name_width: int | None = None,
+) -> str:
+    """Give names and their values as text, a line each; long values are wrapped and indented.
+
+    Args:
+        facts: Names with their values.
+        terminal: Where they are printed.
+        name_width: Characters before each value; ``None``: as the longest name needs.
+    """
+    name_width = name_width or max((len(name) for name, _ in facts), default=0) + len(_GAP)
     lines = []
     for name, value in facts:
         room = None if terminal.width is None else max(terminal.width - name_width, 20)
-        first, *rest = _wrapped(printable(value), room) or [""]
+        first, *rest = _value_lines(value, room) or [""]
         lines.append(Text.assemble((f"{name:{name_width}}", "bold"), first))
         lines += [Text(" " * name_width + more) for more in rest]
     return _text(lines, terminal)
+
+
+def render_line(value: str | WithCommand, terminal: Terminal) -> str:
+    """Give a line as text; on a terminal a long one goes on below itself, indented."""
+    if isinstance(value, WithCommand):
+        room = None if terminal.width is None else terminal.width - len(_GAP)
+        first, *rest = _value_lines(value, room)
+        return "".join([f"{first}\n", *(f"{_GAP}{line}\n" for line in rest)])
+    text = printable(value)
+    if terminal.width is None or cell_len(text) <= terminal.width:
+        return f"{text}\n"
+    below = " " * (len(text) - len(text.lstrip())) + _GAP
+    lines = textwrap.wrap(
+        text,
+        terminal.width,
+        subsequent_indent=below,
+        break_on_hyphens=False,
+        break_long_words=False,  # an address or a path is copied whole
+    )
+    return "".join(f"{line}\n" for line in lines)
 
 
 def render_csv(rows: Sequence[Mapping[str, object]], fields: Sequence[str]) -> str:
@@ -171,6 +213,25 @@ def _line(
 def _remark(cell: str | None, width: int | None) -> list[Text]:
     room = None if width is None else max(width - _INDENT, 20)
     return [Text(" " * _INDENT + line, "dim") for line in _wrapped(cell or "", room)]
+
+
+def _value_lines(value: str | WithCommand, room: int | None) -> list[str]:
+    if isinstance(value, str):
+        return _wrapped(printable(value), room)
+    before, command = printable(value.before), printable(value.command)
+    if room is None or cell_len(before + command) <= room:
+        return [before + command]
+    lines = [before]
+    for word in _SHELL_WORD.findall(command):
+        if cell_len(lines[-1]) + cell_len(word) + len(_GO_ON) > room and lines[-1].strip():
+            lines.append("")
+        lines[-1] += f"{word} "
+    last = len(lines) - 1
+    begins = 1 if lines[0] == before else 0  # before it there is no command to go on with
+    return [
+        line.rstrip() + (_GO_ON if begins <= number < last else "")
+        for number, line in enumerate(lines)
+    ]
 
 
 def _wrapped(text: str, room: int | None) -> list[str]:

@@ -91,9 +91,9 @@ class ScriptPlans(PlanSource):
             return value
 
         choices = self.program.choices
-        processes = int(draw("processes", choices.get(PROCESSES, (self.processes,))))
+        layout = draw("layout", tuple(f"{p}x{t}" for p, t in self._layouts()))
+        processes, threads = map(int, str(layout).split("x"))
         batch = draw("node_batch", self._batches())
-        threads = draw("threads_per_process", choices.get(THREADS, thread_choices(self.cores)))
         workers = draw("loader_workers", choices.get(WORKERS, (0,)))
         allocator = draw("allocator", self.allocators)
         waiting = draw(WAIT_POLICY, WAIT_POLICIES)
@@ -113,7 +113,7 @@ class ScriptPlans(PlanSource):
         return Plan(
             strategy=STRATEGY,
             processes=processes,
-            threads_per_process=int(threads),
+            threads_per_process=threads,
             node_batch=self._over_all(int(batch), processes),
             loader_workers=int(workers),
             allocator=str(allocator),
@@ -121,19 +121,21 @@ class ScriptPlans(PlanSource):
         )
 
     def first_guesses(self, case: CaseFacts, node: Hardware) -> list[dict[str, Setting]]:
-        """Name the user's own values, with all cores and memory that is kept."""
+        """Name the user's own values with memory that is kept, once for each count of processes."""
         own = self.program.own_values
         guess: dict[str, Setting] = {
-            "processes": own.get(PROCESSES, self.processes),
             "node_batch": self.samples,
-            "threads_per_process": own.get(THREADS, max(1, self.cores // self.processes)),
             "loader_workers": own.get(WORKERS, 0),
             "allocator": "retain",
             WAIT_POLICY: WAIT_POLICIES[0],
             **self._options(own),
             **{f"{PATCH_PREFIX}{name}": _OWN for name in self.patches},
         }
-        return [{f"{STRATEGY}.{name}": value for name, value in guess.items()}]
+        first: dict[int, int] = {}
+        for processes, threads in self._layouts():
+            first.setdefault(processes, threads)
+        guesses = [{"layout": f"{p}x{t}", **guess} for p, t in first.items()]
+        return [{f"{STRATEGY}.{name}": value for name, value in one.items()} for one in guesses]
 
     @property
     def defaults_plan(self) -> Plan:
@@ -158,6 +160,20 @@ class ScriptPlans(PlanSource):
     def shares(self, plan: Plan, results: Sequence[TrialResult]) -> list[Plan]:
         """Give none: a script has no share of a job with other nodes."""
         return []
+
+    def _layouts(self) -> list[tuple[int, int]]:
+        """List processes with threads of each that fit, the user's own or the most threads first.
+
+        They are drawn together: from all threads in one process, no change of one number alone
+        leads to two processes.
+        """
+        choices = self.program.choices
+        pairs = [
+            (processes, int(threads))
+            for processes in map(int, choices.get(PROCESSES, (self.processes,)))
+            for threads in choices.get(THREADS, thread_choices(max(1, self.cores // processes)))
+        ]
+        return [(p, t) for p, t in pairs if p * t <= self.cores] or pairs
 
     def _over_all(self, samples: int, processes: int) -> int:
         """Give the samples of a step of all processes."""

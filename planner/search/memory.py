@@ -15,7 +15,7 @@ import numpy as np
 from launch.case_facts import CaseFacts
 from launch.plan import Plan
 from launch.strategies._gpus import usable_gpus
-from planner.search.terms import kind_of
+from planner.search.terms import copies_of, kind_of, stages_of
 from planner.trials.result import Outcome, TrialResult
 from probes.hardware import Hardware
 
@@ -67,7 +67,7 @@ class MemoryModel:
         if any(_needs_as_much(plan, failed) for failed in self._failed):
             return False
         if kind_of(plan) == "gpu":
-            stages = max(1, plan.processes // plan.replicas)
+            stages = stages_of(plan)
             return self._gpu_bytes is None or self._parameter_bytes / stages <= self._gpu_bytes
         return not self._has_peaks or self.peak_bytes(plan) <= self._limit_bytes
 
@@ -82,7 +82,7 @@ class MemoryModel:
         self._covariance = self._covariance - np.outer(gain, spread)
 
     def _parts(self, plan: Plan) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        copies = plan.replicas * self._parameter_bytes
+        copies = copies_of(plan) * self._parameter_bytes
         return np.array([plan.processes, copies, _samples_at_once(plan)], dtype=np.float64)
 
 
@@ -91,7 +91,7 @@ def _samples_at_once(plan: Plan) -> float:
 
     Stages keep those of as many micro-batches as there are stages, with the schedule 1F1B.
     """
-    stages = max(1, plan.processes // plan.replicas)
+    stages = stages_of(plan)
     kept = plan.micro_batches if plan.options.get("schedule") == "gpipe" else stages
     return plan.node_batch * min(1.0, kept / plan.micro_batches)
 

@@ -51,15 +51,25 @@ def terms_of(plan: Plan) -> PlanTerms:
     workers = plan.threads if kind == "cpu" else len(plan.devices)
     return PlanTerms(
         sizes=dict(_sizes(plan, kind, workers)),
-        load=workers / _stages(plan) * (1 + plan.micro_batches) / 2 / plan.node_batch,
+        load=workers / stages_of(plan) * (1 + plan.micro_batches) / 2 / plan.node_batch,
         fixed=(f"{kind}: fixed part", f"{plan.strategy} on {kind}: fixed part"),
-        bubble=math.log1p((_stages(plan) - 1) / plan.micro_batches),
+        bubble=math.log1p((stages_of(plan) - 1) / plan.micro_batches),
     )
 
 
 def kind_of(plan: Plan) -> str:
     """Name the kind of device that computes: ``cpu`` or ``gpu``."""
     return "cpu" if "cpu" in plan.devices else "gpu"
+
+
+def copies_of(plan: Plan) -> int:
+    """Count the copies of the model: one in each process of a script, which no strategy builds."""
+    return plan.replicas if _is_built(plan.strategy) else max(plan.replicas, plan.processes)
+
+
+def stages_of(plan: Plan) -> int:
+    """Count the devices that one copy of the model lies on."""
+    return max(1, plan.processes // copies_of(plan))
 
 
 def settings_of(plan: Plan) -> dict[str, str]:
@@ -77,17 +87,17 @@ def _sizes(plan: Plan, kind: str, workers: int) -> Iterator[tuple[str, float]]:
     own = f"{plan.strategy} on {kind}"
     yield f"on {kind}", 1.0
     yield own, 1.0
-    stages = _stages(plan)
+    stages, copies = stages_of(plan), copies_of(plan)
     layout = dict(_doublings(workers, "workers"))
     for name, size in layout.items():
         yield f"{kind}: {name}", size
-    for count, unit in ((plan.replicas, "replicas"), (stages, "stages")):
+    for count, unit in ((copies, "replicas"), (stages, "stages")):
         for name, size in _doublings(count, unit):
             yield f"{kind}: {name}", size
             yield f"{own}: {name}", size
     for name, size in _doublings(plan.micro_batches, "micro-batches"):
         yield f"{own}: {name}", size
-    yield f"{own}: {plan.replicas}x{stages}x{workers}", 1.0
+    yield f"{own}: {copies}x{stages}x{workers}", 1.0
     yield f"{kind}: batch doubled", math.log2(plan.node_batch)
     settings = settings_of(plan)
     for name, value in settings.items():
@@ -101,11 +111,6 @@ def _sizes(plan: Plan, kind: str, workers: int) -> Iterator[tuple[str, float]]:
             yield f"{kind}: {one}={settings[one]}, {other}={settings[other]}", 1.0
 
 
-def _stages(plan: Plan) -> int:
-    """Count the devices that one copy of the model lies on."""
-    return max(1, plan.processes // plan.replicas)
-
-
 def _doublings(count: int, unit: str) -> Iterator[tuple[str, float]]:
     """Give how far a count goes through each doubling up to it: 3 goes half through the second."""
     for power in range(max(0, math.ceil(math.log2(count)))):
@@ -113,6 +118,12 @@ def _doublings(count: int, unit: str) -> Iterator[tuple[str, float]]:
 
 
 @cache
+def _is_built(strategy: str) -> bool:
+    """Tell whether a file builds the steps of a strategy."""
+    return strategy in strategy_names()
+
+
+@cache
 def _interactions(strategy: str) -> Sequence[tuple[str, str]]:
     """Give the pairs of settings that a strategy names; none where today has no such strategy."""
-    return load_strategy(strategy).interactions() if strategy in strategy_names() else ()
+    return load_strategy(strategy).interactions() if _is_built(strategy) else ()

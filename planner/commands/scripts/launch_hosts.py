@@ -20,6 +20,7 @@ from planner.records.job_record import JobKind
 from planner.report.live import LiveDisplay
 from planner.report.output import Output
 from planner.report.plan_line import describe_plan
+from planner.report.table import WithCommand
 from planner.supervision.own_job import recorded_job
 from planner.trainings.recorder import TrainingRecorded
 
@@ -39,7 +40,7 @@ def launch(
         if dry_run:
             for one in prepared.hosts:
                 _describe(one, out)
-            out.write_line(f"bound      {_bound(prepared)}")
+            out.write_fact("bound", _bound(prepared))
             out.finish(_plain(prepared))
             return
         with recorded_job(db, JobKind.LAUNCH) as job:
@@ -80,10 +81,11 @@ def _describe(one: HostScript, out: Output) -> None:
     """Show the command line of a host, with the variables before it."""
     environment = one.ready.environment
     assignments = [f"{name}={shlex.quote(value)}" for name, value in environment.items()]
-    out.write_line(f"host       {one.host}")
-    out.write_line(f"plan       {one.stored.id}: {describe_plan(one.stored.plan)}")
-    out.write_line(f"cores      {','.join(map(str, one.ready.cores))}")
-    out.write_line(f"command    {' '.join([*assignments, shlex.join(one.command)])}")
+    out.write_fact("host", one.host)
+    out.write_fact("plan", f"{one.stored.id}: {describe_plan(one.stored.plan)}")
+    out.write_fact("cores", ",".join(map(str, one.ready.cores)))
+    command = " ".join([*assignments, shlex.join(one.command)])
+    out.write_fact("command", WithCommand("", command))
 
 
 def _plain(prepared: PreparedHosts) -> dict[str, object]:

@@ -26,10 +26,7 @@ def check(workload: Workload, out: Output) -> None:
         found = check_use_case(workload, cancellation=cancellation)
     for warning in found.warnings:
         out.warn(warning)
-    lines = list(_lines(workload, found))
-    width = max(len(name) for name, _ in lines)
-    for name, text in lines:
-        out.write_line(f"{name:<{width}}  {text}")
+    out.write_facts(list(_lines(workload, found)))
     out.finish(_document(workload, found))
 
 

@@ -45,6 +45,12 @@ def test_first_choice_is_the_users_own():
         (("python", "t.py", "{batch}"), {"batch": (8, 8)}, "name each once"),
         (("python", "t.py", "{batch}"), {"batch": (0,)}, "batch=0: use a whole number"),
         (("python", "t.py", "{workers}"), {"workers": ("a",)}, "workers=a: use a whole number"),
+        (
+            ("torchrun", "--nproc-per-node", "{processes}", "t.py"),
+            {"processes": (1, 8)},
+            "processes=8 and usable_cores=4: use at most 4",
+        ),
+        (("python", "t.py", "{threads}"), {"threads": (8,)}, "threads=8 and usable_cores=4"),
         (("python", "t.py", '{"a": 1}'), {}, "a brace alone"),
         (("python",), {}, "name a file"),
         (("python", "-"), {}, "name a file"),

@@ -7,6 +7,8 @@ import io
 import json
 import os
 import pty
+import shlex
+import subprocess
 from dataclasses import replace
 
 import pytest
@@ -23,9 +25,11 @@ from planner.report.plans import plan_text, plans_csv, plans_table
 from planner.report.table import (
     Column,
     Terminal,
+    WithCommand,
     detect_terminal,
     render_csv,
     render_facts,
+    render_line,
     render_table,
 )
 from planner.report.trials import trial_json, trials_csv, trials_table
@@ -411,6 +415,51 @@ def test_wide_characters_take_two_places():
     columns = (Column(key="a", title="A"), Column(key="b", title="B"))
     table = render_table([{"a": "数据", "b": "x"}, {"a": "abcd", "b": "y"}], columns, PIPE)
     assert table.splitlines() == ["A     B", "数据  x", "abcd  y"]
+
+
+COMMAND = "ddlplan launch -- env 'NOTE=two  words' python train.py --batch-size {batch}"
+
+
+def test_command_on_several_lines_is_one_for_a_shell():
+    text = render_facts([("stored", WithCommand("plan 1; next: ", COMMAND))], Terminal(width=40))
+    assert text.splitlines() == [
+        "stored  plan 1; next: ddlplan launch \\",
+        "        -- env 'NOTE=two  words' \\",
+        "        python train.py --batch-size \\",
+        "        {batch}",
+    ]
+    typed = "\n".join(text.splitlines()).partition("next: ")[2]
+    shown = subprocess.run(
+        ["sh", "-c", typed.replace("ddlplan", r"printf '%s\n'", 1)],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    assert shown == shlex.split(COMMAND)[1:]
+
+
+def test_command_that_begins_on_a_line_of_its_own_has_no_sign_before_it():
+    text = render_facts([("stored", WithCommand("plan 1; next:  ", COMMAND))], Terminal(width=28))
+    assert text.splitlines()[:2] == ["stored  plan 1; next:", "        ddlplan launch -- \\"]
+
+
+@pytest.mark.parametrize("terminal", [Terminal(), Terminal(width=200)])
+def test_command_that_fits_or_goes_into_a_pipe_is_one_line(terminal):
+    text = render_facts([("stored", WithCommand("plan 1; next: ", COMMAND))], terminal)
+    assert text == f"stored  plan 1; next: {COMMAND}\n"
+
+
+def test_long_line_goes_on_at_a_word_and_indented_on_a_terminal_alone():
+    line = "  worker 0: cores 0,1, device cpu, threads 2"
+    assert render_line(line, Terminal(width=30)).splitlines() == [
+        "  worker 0: cores 0,1, device",
+        "    cpu, threads 2",
+    ]
+    assert render_line(line, Terminal()) == f"{line}\n"
+    address = "http://127.0.0.1:40000/sign-in?token=abcdefghijklmnop"
+    assert render_line(address, Terminal(width=30)) == f"{address}\n"
+    typed = render_line(WithCommand("", COMMAND), Terminal(width=40))
+    assert typed.replace(" \\\n  ", " ") == f"{COMMAND}\n"
 
 
 def test_long_values_go_on_below_themselves():

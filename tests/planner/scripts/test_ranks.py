@@ -52,9 +52,9 @@ def test_samples_of_a_step_are_those_that_its_ranks_read(
 
         class Trial:
             def suggest_categorical(self, name, choices):
-                return {**guess, "script.processes": 2, "script.threads_per_process": 1}[name]
+                return {**guess, "script.layout": "2x1"}[name]
 
-        (guess,) = plans.first_guesses(None, node)
+        guess, *_ = plans.first_guesses(None, node)
         two = plans.suggest(Trial(), None, node)
         assert two.node_batch == of_two
         contender = trials.start(two)

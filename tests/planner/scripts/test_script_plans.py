@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
+from imagined_machines import Machine, node_of
 
 from launch.case_facts import CaseFacts
 from launch.errors import InvalidPlanError
 from launch.plan import Plan
 from launch.scripts.environment import make_start, patches_of
 from launch.scripts.program import Program
+from planner.commands.tune import keep_batch_options
 from planner.scripts.naming import is_script, script_arguments, script_name
 from planner.scripts.plan_check import check_script_plan
 from planner.scripts.plans import ScriptPlans, find_patches
+from planner.search.plan_search import PlanSearch
 from planner.search.space import PlanSpace
 from probes.node import probe
 
@@ -62,12 +66,57 @@ def test_a_whole_run_is_one_sample_whatever_its_batch_and_its_processes_are(node
     program = Program.parse(words, cores=2, choices=choices, is_python=False)
     plans = ScriptPlans(program=program, samples=1, processes=1, counts_runs=True, cores=2)
     space = PlanSpace(plans.sources(None), facts(), node)
-    (guess,) = space.guesses
-    drawn = [guess.plan, *(near.plan for near in space.neighbours(guess)), plans.own_plan]
+    near = [other.plan for guess in space.guesses for other in space.neighbours(guess)]
+    drawn = [*(guess.plan for guess in space.guesses), *near, plans.own_plan]
     assert {plan.node_batch for plan in drawn} == {1}
     assert {plan.options["batch"] for plan in drawn} == {32, 64}
-    two = {**guess.parameters, "script.processes": 2, "script.threads_per_process": 1}
-    assert space.find(two).plan.node_batch == 1
+    assert {plan.processes for plan in drawn} == {1, 2}
+
+
+class Ranks(Machine):
+    """A machine on which every doubling of the processes changes the time by the same factor."""
+
+    def __init__(self, doubled: float) -> None:
+        super().__init__(parts=1, fixed=0.1)
+        self.doubled = doubled
+
+    def sample_s(self, plan: Plan) -> float:
+        return super().sample_s(plan) * self.doubled ** math.log2(plan.processes)
+
+
+@pytest.mark.parametrize("doubled", [0.7, 1.0, 1.3])
+@pytest.mark.parametrize("cores", [2, 6, 8])
+def test_numbers_of_processes_are_among_the_first_plans_that_are_tried(cores, doubled):
+    """The story: with {processes} a search of twelve trials on two cores tried one process alone.
+
+    No plan of two processes was one change away from a plan that uses all cores, and the search
+    took two processes for the two stages of a pipeline.
+    """
+    words = ["torchrun", "--nproc-per-node", "{processes}", "train.py", "{batch}"]
+    program = Program.parse(words, cores=cores, choices={"batch": (32, 64)})
+    plans = ScriptPlans(program=program, samples=32, processes=1, cores=cores)
+    machine = Ranks(doubled)
+    history = [machine.result(plans.own_plan)]
+    search = PlanSearch(plans.sources(None), facts(), node_of(cores), history=history)
+    tried = machine.search(search, 8)
+    assert max(plan.processes for plan in tried[:2]) > 1
+    best = min([plans.own_plan, *tried], key=machine.sample_s)
+    if doubled != 1.0:
+        assert (best.processes > 1) == (doubled < 1.0)
+
+
+def test_processes_times_threads_use_no_more_than_the_cores():
+    words = ["torchrun", "--nproc-per-node", "{processes}", "train.py"]
+    program = Program.parse(words, cores=6, choices={"processes": (2, 1, 3)})
+    plans = ScriptPlans(program=program, samples=32, processes=2, cores=6)
+    space = PlanSpace(plans.sources(None), facts(), node_of(6))
+    assert [(g.plan.processes, g.plan.threads_per_process) for g in space.guesses] == [
+        (2, 3),  # the user's own number first, each with all cores
+        (1, 6),
+        (3, 2),
+    ]
+    near = [other.plan for guess in space.guesses for other in space.neighbours(guess)]
+    assert max(plan.threads for plan in near) == 6
 
 
 def test_script_as_it_is_sets_nothing(plans, node):
@@ -117,6 +166,26 @@ def test_script_itself_is_changed_only_where_that_is_asked_for(plans, node):
 def test_what_only_the_script_can_do_is_refused(change):
     with pytest.raises(InvalidPlanError, match=next(iter(change))):
         check_script_plan(Plan(strategy="script", node_batch=32, **change))
+
+
+@pytest.mark.parametrize(
+    ("samples", "processes", "batch", "options"),
+    [
+        (64, 1, 64, "--batch-size 32"),
+        (64, 2, 32, "--choices processes=1"),  # the batch of each process
+        (128, 2, 64, "--batch-size 32 --choices processes=1"),
+        (64, 2, 64, "--batch-size 32"),  # that of both
+    ],
+)
+def test_options_that_keep_the_batch_of_a_script_are_those_that_changed_it(
+    samples, processes, batch, options
+):
+    """The story: two processes of the user's own batch each had `--batch-size 32 keeps it`."""
+    own = Plan(strategy="script", node_batch=32, options={"batch": 32})
+    plan = Plan(
+        strategy="script", node_batch=samples, processes=processes, options={"batch": batch}
+    )
+    assert keep_batch_options(plan, own) == options
 
 
 def test_name_of_a_script_gives_its_words_back():
