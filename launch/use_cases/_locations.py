@@ -8,7 +8,7 @@ import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
@@ -34,7 +34,7 @@ def use_case_names() -> list[str]:
     return list_names(Path(__file__).parent)
 
 
-def resolve(name: str) -> UseCaseLocation:
+def resolve(name: str, more_settings: Iterable[str] = ()) -> UseCaseLocation:
     """Find a use case by its name, without importing it.
 
     Args:
@@ -42,11 +42,13 @@ def resolve(name: str) -> UseCaseLocation:
             object is a class or an instance; a class may have settings for its constructor
             behind it, ``NAME,key=value,key=value``. With the name of an adapter before it,
             ``lightning:path/to/file.py:Module:DataModule`` or ``hf:path/to/file.py:make``.
+        more_settings: For its constructor, ``key=value`` each, beside those of the name.
 
     Raises:
         UseCaseError: The text names neither a built-in use case nor an object somewhere.
     """
     name, settings = split_name(name)
+    settings = parse_settings([*(f"{key}={value}" for key, value in settings), *more_settings])
     prefix, _, adapted = name.partition(":")
     adapters = list_names(_ADAPTERS)
     if prefix in adapters:
@@ -102,9 +104,7 @@ def make_workload(
     Raises:
         UseCaseError: There is no such use case, or no such data.
     """
-    location = resolve(use_case)
-    pairs = [f"{key}={value}" for key, value in location.settings]
-    location = replace(location, settings=parse_settings([*pairs, *settings]))
+    location = resolve(use_case, settings)
     location.check()
     if data is not None and data_is_here and not Path(data).exists():
         raise UseCaseError(f"data={data}: no such file or folder: name the folder of the data")

@@ -17,11 +17,13 @@ from launch.workload import Workload
 from planner.cancellation import Cancellation
 from planner.errors import NoPlanError
 from planner.input_cost.epochs import InputCost, assess_stored
+from planner.jobs.hosts import Hosts
+from planner.jobs.suggested_command import suggest_command
 from planner.plans.plan_file import plan_from_document, read_plan_file
 from planner.plans.software import current_software
 from planner.plans.stored_plan import StoredPlan, stale_reasons
 from planner.plans.stored_plan import find_best as choose_best
-from planner.scripts.naming import command_for, describe_trained, is_script
+from planner.scripts.naming import describe_trained, is_script
 from planner.store import Store
 from planner.trials.reports import ignore
 from planner.tuning.study import StoredTrial
@@ -152,15 +154,14 @@ def find_best(use_case: str, node: str | None = None, *, db: str = "planner.db")
             node, fingerprint = here.node, here.fingerprint()
         else:
             fingerprint = store.machines.latest_fingerprint(node)
-        known_as = use_case
+        workload, known_as = Workload(use_case=use_case), use_case
         if not is_script(use_case):
-            workload = Workload(use_case=use_case)
             known_as = find_known_place(store, workload, ignore, Cancellation())
         stored = store.plans.best(known_as, software=software, fingerprint=fingerprint, node=node)
         if stored is None:
             raise NoPlanError(
                 f"no plan for {describe_trained(use_case)} on {node}: "
-                f"run {command_for(use_case, 'tune')}"
+                f"run {suggest_command('tune', workload, db=db, hosts=Hosts.this_machine())}"
             )
         reasons = stale_reasons(stored, fingerprint=fingerprint, software=software)
         return replace(_judge_with_trials(store, stored), stale_reasons=tuple(reasons))

@@ -28,7 +28,7 @@ from planner.cli.options import (
     plan_option,
     what_option,
 )
-from planner.cli.scripts import Command, check_options
+from planner.cli.scripts import Command, check_options, needed_case
 from planner.cli.values import check_data, duration_s, find_hosts, one_of
 from planner.errors import UsageError
 from planner.records.job_record import JobKind
@@ -194,10 +194,7 @@ def launch(
 
         launch_script(command, db, out, plan_id=plan, allow_stale=allow_stale, dry_run=dry_run)
         return
-    if use_case is None:
-        raise UsageError(
-            "Missing option '--use-case', or a command after --: see ddlplan launch --help"
-        )
+    use_case = needed_case(use_case, "launch")
     from launch.gradient_sync.algorithms import algorithm_names
     from launch.gradient_sync.wire_formats import wire_format_names
     from launch.job import CheckpointConfig

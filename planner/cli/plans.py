@@ -12,6 +12,7 @@ from planner.cli.options import (
     DEFAULT_DATABASE,
     AsCsv,
     AsJson,
+    CaseSettings,
     Database,
     MaybeCase,
     MaybeNode,
@@ -19,9 +20,8 @@ from planner.cli.options import (
     PlanId,
     option,
 )
-from planner.cli.scripts import WITH_COMMAND, Command
+from planner.cli.scripts import WITH_COMMAND, Command, check_options, needed_case
 from planner.cli.values import check_one_format, stored_name
-from planner.errors import UsageError
 from planner.report.output import start_output
 
 plans_app = typer.Typer(
@@ -66,9 +66,11 @@ def plans_show(
 
 @plans_app.command("best", cls=GroupedCommand, context_settings=WITH_COMMAND)
 def plans_best(
+    context: typer.Context,
     command: Command = None,
     *,
     use_case: MaybeTuned = None,
+    set: CaseSettings = None,  # noqa: A002 - the name of the option
     node: MaybeNode = None,
     db: Database = DEFAULT_DATABASE,
     json: AsJson = False,
@@ -78,9 +80,11 @@ def plans_best(
     from planner.scripts.naming import script_name
 
     out = start_output("plans best", as_json=json)
-    if (use_case is None) == (not command):
-        raise UsageError("--use-case, or a script's command after --: give one of the two")
-    name = script_name(command) if command else stored_name(str(use_case))
+    if command:
+        check_options(context, ("command", "node", "db", "json"))
+        name = script_name(command)
+    else:
+        name = stored_name(needed_case(use_case, "plans best"), set or ())
     show_best(db, out, name, node)
 
 

@@ -131,6 +131,19 @@ def check_options(context: typer.Context, allowed: Mapping[str, Any] | Sequence[
             )
 
 
+def needed_case(use_case: str | None, command: str) -> str:
+    """Give the use case where there is no script.
+
+    Raises:
+        UsageError: There is neither.
+    """
+    if use_case is None:
+        raise UsageError(
+            f"Missing option '--use-case', or a command after --: see ddlplan {command} --help"
+        )
+    return use_case
+
+
 def refuse_without_command(context: typer.Context, names: Sequence[str]) -> None:
     """Refuse options of scripts where there is none.
 

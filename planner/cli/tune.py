@@ -35,6 +35,7 @@ from planner.cli.scripts import (
     check_options,
     find_parts,
     make_program,
+    needed_case,
     refuse_without_command,
 )
 from planner.cli.values import check_data, duration_s, find_hosts, one_of, strategies_named
@@ -195,15 +196,15 @@ def tune(
     _check_one_of(
         {"--batch-size": batch_size, "--effective-batch": effective_batch, "--max-batch": max_batch}
     )
-    if use_case is None and replay is None:
-        raise UsageError(
-            "Missing option '--use-case', or a command after --: see ddlplan tune --help"
-        )
     checked: dict[str, Any] = {
         "workload": Workload(use_case=str(replay), seed=seed)
-        if use_case is None
+        if use_case is None and replay is not None
         else make_workload(
-            use_case, settings=set or (), data=data, seed=seed, data_is_here=found.is_local
+            needed_case(use_case, "tune"),
+            settings=set or (),
+            data=data,
+            seed=seed,
+            data_is_here=found.is_local,
         ),
         "budget_s": duration_s("--budget", budget),
         "precision": one_of("--precision", precision, ("fp32", "bf16", "auto")),

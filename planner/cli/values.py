@@ -22,14 +22,14 @@ def duration_s(option: str, text: str) -> float:
         raise typer.BadParameter(str(error), param_hint=f"'{option}'") from error
 
 
-def stored_name(use_case: str) -> str:
-    """Give a use case's name as the database has it."""
+def stored_name(use_case: str, settings: Sequence[str] = ()) -> str:
+    """Give a use case's name, with its settings, as the database has it."""
     from launch.use_cases import resolve
     from planner.scripts.naming import is_script
 
     if is_script(use_case):
         return use_case
-    return str(resolve(use_case))
+    return str(resolve(use_case, settings))
 
 
 def checked_name(use_case: str) -> str:

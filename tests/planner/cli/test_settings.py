@@ -45,6 +45,23 @@ def test_what_is_no_setting_is_told_before_anything_starts(tuned, case):
     assert "setting 'width' of a use case: write key=value" in ended.err
 
 
+def test_best_plan_of_a_setting_is_found_as_tune_and_launch_find_it(tuned, cases, import_for):
+    number = import_for("Steady,width=5")
+    words = ("plans", "best", "--use-case", f"{cases}:Steady")
+    assert tuned.data(*words)["id"] == 1
+    assert tuned.data(*words, "--set", "width=5")["id"] == number
+    missing = tuned.run(*words, "--set", "width=6", "--db", "planner.db")
+    assert missing.code == 3
+    assert "ddlplan tune --use-case" in missing.err
+    assert "Steady,width=6" in missing.err
+
+
+def test_best_plan_of_a_script_takes_no_settings_of_use_cases(tuned):
+    ended = tuned.run("plans", "best", "--set", "width=5", "--", "python", "train.py")
+    assert ended.code == 2
+    assert "--set and a command after --: it is for use cases alone" in ended.err
+
+
 @pytest.mark.long
 def test_settings_have_plans_of_their_own_and_reach_the_workers(tuned, case):
     settings = ("--set", "rate=0.25", "--set", "width=5")
