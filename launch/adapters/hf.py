@@ -268,13 +268,17 @@ class _CrossEntropies(TorchFunctionMode):
 
 
 def _switch_off_cache(model: nn.Module) -> None:
-    """Let a model keep no keys and values for texts that go on: a training never reads them."""
-    config = getattr(model, "config", None)
-    find_text_part = getattr(config, "get_text_config", lambda: None)
-    parts: tuple[Any, Any] = (config, find_text_part())
-    for part in parts:
-        if hasattr(part, "use_cache"):
-            part.use_cache = False
+    """Let a model keep no keys and values for texts that go on: a training never reads them.
+
+    A decoder may have a configuration of its own beside the model's, as T5's does.
+    """
+    for module in model.modules():
+        config = getattr(module, "config", None)
+        find_text_part = getattr(config, "get_text_config", lambda: None)
+        parts: tuple[Any, Any] = (config, find_text_part())
+        for part in parts:
+            if hasattr(part, "use_cache"):
+                part.use_cache = False
 
 
 def _is_same(target: Tensor, labels: Tensor) -> bool:

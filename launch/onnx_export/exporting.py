@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import textwrap
 import warnings
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils import _pytree as pytree
 from torch.utils.data import Dataset
 
 from launch.errors import ExportError, ExportTargetError, UseCaseError
@@ -29,6 +31,12 @@ from launch.use_cases._base import UseCase
 _LIBRARIES = ("onnx", "onnxscript", "onnxruntime")
 _SAMPLES = 4
 """Of the batch on which the model is exported: sizes of 0 and 1 would be fixed ones."""
+
+_EXPORTED = (torch.Tensor, bool, int, float, str, type(None))
+"""What an output may hold: tensors, and constants, which are left out."""
+
+_MOST_SAID = 200
+"""Characters of PyTorch's own words."""
 
 
 def check_target(path: Path) -> None:
@@ -115,6 +123,7 @@ def _export(model: nn.Module, call: ModelCall, dynamic_shapes: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of its own code
         try:
+            _check_output(model, call)
             return torch.onnx.export(
                 model,
                 call.args,
@@ -123,18 +132,39 @@ def _export(model: nn.Module, call: ModelCall, dynamic_shapes: Any) -> Any:
                 dynamo=True,
                 verbose=False,
             )
-        except UseCaseError:
+        except (ExportError, UseCaseError):
             raise
         except Exception as error:  # its own, dynamo's, and those of the user's forward()
-            raise ExportError(f"PyTorch cannot export the model: {_explain(error)}") from error
+            raise ExportError(
+                f"PyTorch cannot export forward() of {type(model).__name__}: {_explain(error)}: "
+                "change that part of it, or use the file of its weights"
+            ) from error
+
+
+def _check_output(model: nn.Module, call: ModelCall) -> None:
+    """Check that the output is tensors, in whatever PyTorch can look into.
+
+    Raises:
+        ExportError: It holds something else.
+    """
+    with torch.no_grad():
+        leaves = pytree.tree_leaves(model(*call.args, **call.kwargs))
+    others = [leaf for leaf in leaves if not isinstance(leaf, _EXPORTED)]
+    if others:
+        raise ExportError(
+            f"the output of {type(model).__name__} holds {type(others[0]).__name__}, and an ONNX "
+            "file holds tensors alone: let forward() return tensors, in lists or dictionaries "
+            "where there are several"
+        )
 
 
 def _explain(error: BaseException) -> str:
-    """Give the first line of the original error: the message of PyTorch fills a page."""
+    """Give the first sentence of the original error: the message of PyTorch fills a page."""
     while error.__cause__ is not None:
         error = error.__cause__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"[:300]
+    sentence = lines[0].partition(". ")[0].rstrip(".:") if lines else "no message"
+    return textwrap.shorten(f"{type(error).__name__}: {sentence}", _MOST_SAID, placeholder=" ...")
 
 
 def _move_durably(file: Path, folder: Path) -> None:

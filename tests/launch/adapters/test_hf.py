@@ -76,6 +76,15 @@ def test_the_count_follows_what_the_loss_is_given_and_no_name():
     torch.testing.assert_close(summed / case.weight(batch), case.step(model, batch))
 
 
+@pytest.mark.parametrize("function", ["gpt2", "t5"])
+def test_no_part_of_a_model_keeps_keys_and_values(function):
+    """The story: T5's decoder, which has a configuration of its own, kept them in each step."""
+    case = resolve(f"hf:{FILE}:{function}").load()
+    model, dataset = case.model(), case.dataset(None, train=True)
+    output = model(**case.collate([dataset[index] for index in range(2)]))
+    assert output.past_key_values is None
+
+
 def test_settings_reach_the_function():
     facts = facts_of("gpt2", "texts=29")
     assert facts.train_samples == 29

@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from launch.errors import ExportError, ExportTargetError, UseCaseError
 from launch.onnx_export import exporting
-from launch.onnx_export.exporting import check_call, check_target, export_model
+from launch.onnx_export.exporting import _check_output, check_call, check_target, export_model
 from launch.onnx_export.model_call import (
     ModelCall,
     dynamic_dimensions,
@@ -190,11 +190,32 @@ def test_dimensions_that_count_samples_are_told_from_lengths():
 def test_earlier_file_stays_where_the_model_cannot_be_exported(tmp_path):
     path = tmp_path / "model.onnx"
     path.write_text("earlier")
-    with pytest.raises(ExportError, match="PyTorch cannot export the model: ") as caught:
+    with pytest.raises(ExportError, match=r"cannot export forward\(\) of \w+: .*") as caught:
         export(Branching(), path)
+    assert ": change that part of it, or use the" in str(caught.value)
     assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 300
     assert path.read_text() == "earlier"
     assert [file.name for file in tmp_path.iterdir()] == ["model.onnx"]
+
+
+class Cache:
+    """What decoders keep of a text for its next words: no tensor, nor a list of some."""
+
+
+class Remembering(nn.Linear):
+    def forward(self, inputs):
+        return {"output": super().forward(inputs), "kept": Cache()}
+
+
+def test_output_that_is_no_tensor_is_named_with_what_to_do():
+    """The story: a model of T5 ended with PyTorch's text about pytrees, cut in a word."""
+    with pytest.raises(ExportError) as caught:
+        _check_output(Remembering(4, 2), ModelCall((torch.ones(3, 4),), {}))
+    assert str(caught.value) == (
+        "the output of Remembering holds Cache, and an ONNX file holds tensors alone: let "
+        "forward() return tensors, in lists or dictionaries where there are several"
+    )
 
 
 def test_step_that_calls_methods_of_the_model_alone_is_refused(tmp_path):
