@@ -83,7 +83,7 @@ def test_process_that_computes_now_and_then_is_seen_in_those_turns(runner_of):
     assert all(one.is_disturbed(ALONE.threads, cores) for one, _ in found)
     # All that they used is there, and what others of this machine use beside them.
     assert all(one.others_cores > 0.8 * burned for one, burned in found)
-    assert all(burned > 0.1 for _, burned in found)
+    assert sum(burned for _, burned in found) > 0.1
 
 
 def used_s(processes):
