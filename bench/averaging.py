@@ -18,8 +18,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -37,6 +35,7 @@ from _block import (
     positive,
     run_bench,
 )
+from _local_workers import run_workers
 
 from launch.gradient_sync.node_channel.descriptors import SharedDescriptors
 from launch.local_group.group import LocalProcessGroup
@@ -144,26 +143,16 @@ def _check_equal(legs: Sequence[Leg]) -> None:
 
 def _run(way: str, cores: Sequence[int], steps: int) -> Leg:
     """Run two workers to their end."""
-    descriptors = SharedDescriptors.create()
-    try:
-        with tempfile.TemporaryDirectory(prefix="ddlplan-bench-") as folder:
-            workers = [
-                _start(way, rank, cores[rank], steps, descriptors, Path(folder))
-                for rank in range(_WORKERS)
-            ]
-            try:
-                said = [worker.communicate(timeout=_LIMIT_S)[0] for worker in workers]
-            finally:
-                for worker in workers:
-                    worker.kill()
-                    worker.wait()
-    except subprocess.TimeoutExpired:
-        raise BenchError(f"{way}: no end within {_LIMIT_S:.0f} s") from None
-    finally:
-        descriptors.close()
-    if any(worker.returncode for worker in workers):
-        raise BenchError(f"{way}: a worker failed")
-    found = [json.loads(text) for text in said]
+    with tempfile.TemporaryDirectory(prefix="ddlplan-bench-") as folder:
+        rendezvous = str(Path(folder, "rendezvous"))
+        task = {"way": way, "steps": steps, "rendezvous": rendezvous}
+        found = run_workers(
+            __file__,
+            [task | {"rank": rank, "core": cores[rank]} for rank in range(_WORKERS)],
+            limit_s=_LIMIT_S,
+            # One thread each, as torchrun and ddlplan do; sockets on this machine only.
+            environment={"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
+        )
     times_s = zip(*(worker["times_s"] for worker in found), strict=True)
     return Leg(
         step_times_s=tuple(max(both) for both in times_s),
@@ -172,34 +161,12 @@ def _run(way: str, cores: Sequence[int], steps: int) -> Leg:
     )
 
 
-def _start(
-    way: str, rank: int, core: int, steps: int, descriptors: SharedDescriptors, folder: Path
-) -> subprocess.Popen[str]:
-    task = {
-        "way": way,
-        "rank": rank,
-        "core": core,
-        "steps": steps,
-        "numbers": descriptors.numbers(),
-        "rendezvous": str(folder / "rendezvous"),
-    }
-    return subprocess.Popen(
-        [sys.executable, __file__, "--worker", json.dumps(task)],
-        # One thread each, as torchrun and ddlplan do; sockets on this machine only.
-        env=os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
-        pass_fds=descriptors.numbers(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-
-
 def _work(task: dict[str, object]) -> None:
     """Be one worker: time steps, print what was found."""
     import torch
 
     rank, way, steps = int(str(task["rank"])), str(task["way"]), int(str(task["steps"]))
-    numbers = task["numbers"]
+    numbers = task["descriptors"]
     assert isinstance(numbers, list)
     torch.set_num_threads(1)
     cores = [int(str(task["core"]))]

@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -35,6 +34,7 @@ from _block import (
     positive,
     run_bench,
 )
+from _local_workers import run_workers
 from _timed_steps import train_steps
 
 from launch.gradient_sync.node_channel.descriptors import SharedDescriptors
@@ -196,51 +196,12 @@ def _join(found: Sequence[dict[str, Any]]) -> Leg:
 def _run(way: str, data: str | None, seconds: int, cores: Sequence[int]) -> list[dict[str, Any]]:
     """Run the programs of one way to their end."""
     ranks = len(cores) if way == _CACHE else 1
-    descriptors = SharedDescriptors.create()
-    try:
-        workers = [
-            _start(way, rank, ranks, data, seconds, cores, descriptors) for rank in range(ranks)
-        ]
-        try:
-            said = [worker.communicate(timeout=_LIMIT_S)[0] for worker in workers]
-        finally:
-            for worker in workers:
-                worker.kill()
-                worker.wait()
-    except subprocess.TimeoutExpired:
-        raise BenchError(f"{way}: no end within {_LIMIT_S:.0f} s") from None
-    finally:
-        descriptors.close()
-    if any(worker.returncode for worker in workers):
-        raise BenchError(f"{way}: a worker failed")
-    return [json.loads(text) for text in said]
-
-
-def _start(
-    way: str,
-    rank: int,
-    ranks: int,
-    data: str | None,
-    seconds: int,
-    cores: Sequence[int],
-    descriptors: SharedDescriptors,
-) -> subprocess.Popen[str]:
-    task = {
-        "way": way,
-        "rank": rank,
-        "ranks": ranks,
-        "core": cores[rank],
-        "data": data,
-        "seconds": seconds,
-        "descriptors": descriptors.numbers(),
-    }
-    return subprocess.Popen(
-        [sys.executable, __file__, "--worker", json.dumps(task)],
-        env=os.environ | (_RETAIN if way == _CACHE else {}),
-        pass_fds=descriptors.numbers(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        text=True,
+    task = {"way": way, "ranks": ranks, "data": data, "seconds": seconds}
+    return run_workers(
+        __file__,
+        [task | {"rank": rank, "core": cores[rank]} for rank in range(ranks)],
+        limit_s=_LIMIT_S,
+        environment=_RETAIN if way == _CACHE else {},
     )
 
 
