@@ -80,7 +80,7 @@ def test_best_plan_of_a_script_is_found_by_its_command(tuned_script, command, pl
     assert best.document["data"]["id"] == plan_id
     ended = tuned_script.run("plans", "best")
     assert ended.code == 2
-    assert "--use-case, or a script's command after --" in ended.err
+    assert "'--use-case', or a command after --: see ddlplan plans best --help" in ended.err
 
 
 def test_plan_as_json_has_the_command_that_runs_it(tuned_script, plan_id):
