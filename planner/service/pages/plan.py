@@ -13,7 +13,7 @@ from planner.plans.stored_plan import StoredPlan
 from planner.report.figures.plan_figures import plan_figures
 from planner.report.plans import plan_facts
 from planner.report.worth import is_doubtful, worth_facts, worth_sentences, worth_title
-from planner.scripts.naming import command_for, is_script
+from planner.scripts.naming import command_for, describe_trained, is_script
 from planner.service.pages.actions import launch_form, remove_form
 from planner.service.pages.view import Context, PageRequest, View, reasons_here
 
@@ -30,6 +30,7 @@ def show(request: PageRequest, context: Context) -> View:
         values={
             "found": found,
             "one": stored,
+            "trained": describe_trained(stored.use_case),
             "sentences": [] if worth is None else worth_sentences(worth),
             "not_tried": [] if worth is None else _not_tried(dict(worth_facts(worth))),
             "figures": plan_figures(stored, worth),
