@@ -39,9 +39,9 @@ KINDS = {
     "with_lightning.py": ("optimizer SGD, 1 step per batch of 32", 32),
     "with_transformers.py": ("optimizer AdamW, 1 step per batch of 8", 8),
 }
-LONG = ("gan.py", "with_accelerate.py")
-"""The Trainer of transformers steps by accelerate too, and test_recognition.py has the rounds of
-several optimizers."""
+LONG = ("gan.py", "spawn.py", "with_accelerate.py", "with_lightning.py")
+"""The Trainer of transformers, a library as Lightning is, steps by accelerate too;
+test_recognition.py has the rounds of several optimizers, and the next test two ranks."""
 
 
 @pytest.mark.parametrize("file", [long(name) if name in LONG else name for name in KINDS])
