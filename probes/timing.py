@@ -36,13 +36,13 @@ class Interval:
     """Samples that it rests on."""
 
     def scaled(self, factor: float) -> Interval:
-        """Give it times a factor above 0."""
+        """Multiply it by a factor above 0."""
         return replace(
             self, median=factor * self.median, low=factor * self.low, high=factor * self.high
         )
 
     def reciprocal(self, numerator: float = 1.0) -> Interval:
-        """Give a number / it, as the time of so many samples / their rate."""
+        """Divide a number by it: samples by their rate are a time."""
         return replace(
             self,
             median=numerator / self.median,

@@ -104,7 +104,7 @@ def cancel_job(db: str, out: Output, job_id: int) -> None:
     if job.state.is_over:
         out.write_line(f"job {job_id} is {job.state}")
     else:
-        out.write_line(f"job {job_id} is being ended: {_command('show', job, db)} says when it is")
+        out.write_line(WithCommand(f"job {job_id} is being ended; see ", _command("show", job, db)))
     out.finish(job_json(job))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import textwrap
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -14,13 +13,12 @@ from planner.commands.signals import cancel_on_signals
 from planner.errors import NoDatabaseError
 from planner.paper_tables._values import PaperSection
 from planner.plans.stored_plan import utc_now
-from planner.quantities import printable
 from planner.report.live import LiveDisplay
 from planner.report.output import Output
 from planner.report.papers.files import report_files
 from planner.report.papers.folder import ReportFolder
 from planner.report.papers.tables import paper_table_json, paper_table_text
-from planner.report.table import Terminal, detect_terminal
+from planner.report.table import detect_terminal
 
 
 def make_report(
@@ -90,15 +88,8 @@ def _show(sections: Sequence[PaperSection], out: Output) -> None:
                 sys.stdout.write(paper_table_text(table, terminal))
             source = [] if table.source is None else [f"Published: {table.source}."]
             for note in (*source, *table.notes):
-                for line in _wrapped(note, terminal):
-                    out.write_line(f"  {line}")
+                out.write_line(f"  {note}")
             out.write_line("")
-
-
-def _wrapped(text: str, terminal: Terminal) -> list[str]:
-    if terminal.width is None:
-        return [printable(text)]
-    return textwrap.wrap(printable(text), max(20, terminal.width - 2), break_on_hyphens=False)
 
 
 def _section_json(section: PaperSection) -> dict[str, object]:

@@ -160,7 +160,8 @@ def keep_batch_options(plan: Plan, own: Plan) -> str:
     """Give the options of a search in which steps of a script have the user's own samples.
 
     Args:
-        plan: Whose steps have others: of its ``{batch}``, or of its processes with one each.
+        plan: Plan whose steps have another number of samples: of its ``{batch}``, or of its
+            processes with one each.
         own: The script as it is.
     """
     batch, own_batch = (int(each.options.get(BATCH, 1)) for each in (plan, own))

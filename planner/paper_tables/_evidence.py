@@ -59,15 +59,34 @@ class StudyEvidence:
         """The machine, where a probe of it is stored."""
         return None if self.machine is None else self.machine.hardware
 
+    def baseline(self, *, on_gpus: bool = False) -> TrialResult | None:
+        """Give the run on one core, or on one GPU, that had the most turns."""
+        return max(self._baselines(on_gpus=on_gpus), key=_turns, default=None)
+
     @property
-    def baseline(self) -> TrialResult | None:
-        """The run on one core, or on one GPU, that had the most turns."""
-        known = [
+    def has_tried_baseline(self) -> bool:
+        """Whether the run on one core was tried, though it may have failed."""
+        return any(
+            self._is_baseline(trial.result) and not is_on_gpus(trial.result.plan)
+            for trial in self.trials
+        )
+
+    def _baselines(self, *, on_gpus: bool) -> list[TrialResult]:
+        return [
             trial.result
             for trial in self.trials
-            if trial.result.role is Role.BASELINE and trial.result.outcome.has_times
+            if self._is_baseline(trial.result) and trial.result.outcome.has_times
+            if is_on_gpus(trial.result.plan) is on_gpus
         ]
-        return max(known, key=_turns, default=None)
+
+    def _is_baseline(self, result: TrialResult) -> bool:
+        """Tell whether it is the plain run on one device, which may be PyTorch's default there."""
+        if result.role is Role.BASELINE:
+            return True
+        facts, plan = self.record.facts, result.plan
+        return facts is not None and plan == Plan(
+            strategy="sequential", node_batch=facts.default_batch, devices=plan.devices
+        )
 
     def fastest(self, strategy: str, *, on_gpus: bool = False) -> TrialResult | None:
         """Give the fastest plan of a strategy that is no baseline; ``None`` without any.
@@ -97,12 +116,7 @@ class StudyEvidence:
         Each search of a study times the baseline anew, in rounds of its own numbers. ``None`` where
         the baseline is on another kind of device.
         """
-        known = [
-            trial.result
-            for trial in self.trials
-            if trial.result.role is Role.BASELINE and trial.result.outcome.has_times
-            if is_on_gpus(trial.result.plan) is is_on_gpus(result.plan)
-        ]
+        known = self._baselines(on_gpus=is_on_gpus(result.plan))
         same = [t.result for t in self.trials if t.result.plan == result.plan]
         logs = [pair_logs(one, other) for one in known for other in same]
         beside = [t.result for t in self.trials if any(pair_logs(one, t.result) for one in known)]

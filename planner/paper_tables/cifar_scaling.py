@@ -159,7 +159,7 @@ class CifarScaling(Paper):
             found.append(WantedTrial(use_case=_CASE, strategy="processes"))
         mine = {row.workers for row in _groups(held) if row.machine == node.node}
         for name, trial in (
-            ("one worker", None if study is None else study.baseline),
+            ("one worker", None if study is None else study.baseline()),
             ("several workers", many),
         ):
             workers = None if trial is None else max(trial.plan.processes, trial.plan.replicas)

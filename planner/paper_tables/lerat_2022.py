@@ -12,7 +12,6 @@ from planner.paper_tables._evidence import (
     StudyEvidence,
     TrainingEvidence,
     describe_machine,
-    is_on_gpus,
     obstacles_of,
 )
 from planner.paper_tables._values import (
@@ -194,9 +193,11 @@ def _figures(
     held: StoredEvidence, study: StudyEvidence, setting: _Setting, *, on_gpus: bool
 ) -> Mapping[str, Cell]:
     result = (
-        study.baseline if setting.is_baseline else study.fastest(setting.strategy, on_gpus=on_gpus)
+        study.baseline(on_gpus=on_gpus)
+        if setting.is_baseline
+        else study.fastest(setting.strategy, on_gpus=on_gpus)
     )
-    if result is None or is_on_gpus(result.plan) is not on_gpus:
+    if result is None:
         return {"ours": Cell.lacking(_why_not(held, study, setting, on_gpus=on_gpus))}
     rate = result.throughput_samples_per_s()
     assert rate is not None  # it has times
@@ -235,8 +236,8 @@ def _why_not(
         if len(node.gpus) < needed:
             return f"{len(node.gpus)} GPU on {study.record.node}, and it needs {needed}"
     if setting.is_baseline:
-        other = "a GPU" if study.baseline is not None else "nothing that succeeded"
-        return f"the baseline of study {study.record.id} is {other}"
+        device = "GPU" if on_gpus else "core"
+        return f"study {study.record.id} has no run on one {device} that succeeded: {_MEASURE}"
     if (obstacle := study.obstacles.get(setting.strategy)) is not None:
         return obstacle
     if (failure := study.failure(setting.strategy)) is not None:
@@ -289,8 +290,8 @@ def _several(held: StoredEvidence, case: str, *, on_gpus: bool) -> Mapping[str, 
         "plan": Cell(text=f"{best.strategies}: {' '.join(names[:8])}"),
     }
     study = next((s for s in held.of(case) if s.record.node == names[0]), None)
-    baseline = None if study is None else study.baseline
-    if baseline is None or is_on_gpus(baseline.plan) is not on_gpus:
+    baseline = None if study is None else study.baseline(on_gpus=on_gpus)
+    if baseline is None:
         why = f"no baseline of {names[0]} is stored: ddlplan tune --use-case {case} --hosts FILE"
         return {"ours": Cell.lacking(why), **cells}
     below = baseline.throughput_samples_per_s()
@@ -367,7 +368,7 @@ def _wanted(held: StoredEvidence, case: str, node: Hardware, weight: float) -> I
     least_s = None if study is None else study.least_budget_s
     for name in untried:
         yield WantedTrial(use_case=case, strategy=name, least_s=least_s, weight=weight)
-    is_compared = study is not None and study.baseline is not None
+    is_compared = study is not None and study.has_tried_baseline
     if study is None or not study.has_plan or not is_compared:
         if least_s is not None and is_compared:
             least_s *= 0.5  # most of it was timed before
@@ -390,5 +391,5 @@ def _trial_of(study: StudyEvidence | None, strategy: str) -> TrialResult | None:
     for on_gpus in (True, False):
         if (found := study.fastest(strategy, on_gpus=on_gpus)) is not None:
             return found
-    baseline = study.baseline
+    baseline = study.baseline()
     return baseline if baseline is not None and baseline.plan.strategy == strategy else None

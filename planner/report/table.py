@@ -139,7 +139,7 @@ def render_line(value: str | WithCommand, terminal: Terminal) -> str:
         terminal.width,
         subsequent_indent=below,
         break_on_hyphens=False,
-        break_long_words=False,  # an address or a path is copied whole
+        break_long_words=False,  # as `_wrapped` has it
     )
     return "".join(f"{line}\n" for line in lines)
 
@@ -211,8 +211,10 @@ def _line(
 
 
 def _remark(cell: str | None, width: int | None) -> list[Text]:
-    room = None if width is None else max(width - _INDENT, 20)
-    return [Text(" " * _INDENT + line, "dim") for line in _wrapped(cell or "", room)]
+    lines = _wrapped(
+        cell or "", None if width is None else max(width - _INDENT, 20), cuts_words=True
+    )
+    return [Text(" " * _INDENT + line, "dim") for line in lines]
 
 
 def _value_lines(value: str | WithCommand, room: int | None) -> list[str]:
@@ -234,8 +236,11 @@ def _value_lines(value: str | WithCommand, room: int | None) -> list[str]:
     ]
 
 
-def _wrapped(text: str, room: int | None) -> list[str]:
-    return [text] if room is None else textwrap.wrap(text, room, break_on_hyphens=False)
+def _wrapped(text: str, room: int | None, *, cuts_words: bool = False) -> list[str]:
+    """Wrap a text at its words; an address or a path that is longer than a line stays whole."""
+    if room is None:
+        return [text]
+    return textwrap.wrap(text, room, break_on_hyphens=False, break_long_words=cuts_words)
 
 
 def _text(lines: Sequence[Text], terminal: Terminal) -> str:

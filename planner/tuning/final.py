@@ -89,7 +89,7 @@ class Final:
             return
         defaults, rare = self._findings.defaults_plan, self._rare_plans(plans[0])
         least = 1 if plans[0].precision == "fp32" else min(2, len(plans))
-        needed = 1 if self._request.with_baseline else 0
+        needed = sum(role is Role.BASELINE for _, role in rare) * self._request.with_baseline
         for starts, compared, count in _finals(range(len(plans), least - 1, -1), rare, needed):
             raced = [plan for plan in plans[:count] if plan != defaults] + [defaults]
             needed_s = starts * self._least_time_s(raced)

@@ -49,7 +49,7 @@ class TuneRequest:
     strategies: tuple[str, ...] | None = None
     """Try only these; ``None``: all."""
     with_baseline: bool = False
-    """Whether the final has the run on one core, or on one GPU, whatever time it takes."""
+    """Whether the run on one core is what the final leaves out last, however long its steps are."""
     fresh: bool = False
     """Begin a new study, without the trials of earlier searches."""
     verbose: bool = False

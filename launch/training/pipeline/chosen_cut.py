@@ -30,7 +30,7 @@ _MEASURED, _PUBLISHED = "measured", "paper"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenCut:
-    """A cut with what it was chosen by."""
+    """A cut, with the costs of the layers that it was chosen by."""
 
     cut: Cut
     costs: Sequence[LayerCost]

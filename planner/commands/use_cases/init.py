@@ -7,6 +7,7 @@ from shlex import quote
 
 from planner.errors import UsageError
 from planner.report.output import Output
+from planner.report.table import WithCommand
 from planner.use_case_drafts.drafting import draft_use_case
 from planner.use_case_drafts.writing import file_of, todos_of
 
@@ -35,7 +36,7 @@ def write_draft(script: Path, output: Path | None, out: Output) -> None:
     todos = todos_of(text)
     for todo in todos:
         out.write_line(f"{file}:{todo.line}: TODO: {todo.text}")
-    out.write_line(f"then: ddlplan use-cases check {quote(name)}")
+    out.write_line(WithCommand("then: ", f"ddlplan use-cases check {quote(name)}"))
     out.finish(
         {
             "file": str(file),

@@ -125,6 +125,21 @@ def test_the_run_on_one_core_is_wanted_until_it_is_held():
     assert "plan simplebig" in wanted
 
 
+@pytest.mark.parametrize(("role", "outcome"), [(Role.FINAL, Outcome.OK), (Role.BASELINE, None)])
+def test_the_run_on_one_core_is_not_wanted_again_where_it_won_or_failed(role, outcome):
+    """On one core PyTorch's default is that run, and nothing of the role `baseline` is stored."""
+    (first, *others) = worth_cases.TRIALS
+    result = replace(first.result, role=role)
+    if outcome is None:
+        result = replace(result, outcome=Outcome.TIME_LIMIT, measurement=None)
+    held = StoredEvidence(
+        studies={"simplebig": [paper_cases.study(trials=[replace(first, result=result), *others])]}
+    )
+    assert "plan simplebig" not in [one.key for one in PAPER.wanted(held, NODE)]
+    row = rows_of("lerat-simplebig-cpu", held)["one core"]
+    assert (row["ours"].number is None) is (outcome is None)
+
+
 def test_nothing_is_wanted_again_once_it_is_held():
     pipeline = replace(worth_cases.BEST, strategy="pipeline", options={})
     trials = [*worth_cases.TRIALS, worth_cases.trial(30, pipeline, 10.0)]

@@ -420,6 +420,14 @@ def test_wide_characters_take_two_places():
 COMMAND = "ddlplan launch -- env 'NOTE=two  words' python train.py --batch-size {batch}"
 
 
+def test_path_is_copied_whole_however_narrow_the_terminal_is():
+    path = "/home/someone/trainings/runs/2026-11-26-17/weights.safetensors"
+    facts = render_facts([("weights", f"written to {path}")], Terminal(width=40))
+    line = render_line(f"weights are in {path} now", Terminal(width=40))
+    for text in (facts, line):
+        assert path in text.split()
+
+
 def test_command_on_several_lines_is_one_for_a_shell():
     text = render_facts([("stored", WithCommand("plan 1; next: ", COMMAND))], Terminal(width=40))
     assert text.splitlines() == [
