@@ -118,6 +118,14 @@ class Program:
             most = max(map(int, given.get(name, (1,))))
             if most > cores:
                 raise ScriptError(f"{name}={most} and usable_cores={cores}: use at most {cores}")
+        for name, other in ((PROCESSES, THREADS), (THREADS, PROCESSES)):
+            most = max(map(int, given.get(name, (1,))))
+            least = min(map(int, given.get(other, (1,))))
+            if most * least > cores:
+                raise ScriptError(
+                    f"{name}={most} with {other}={least} and usable_cores={cores}: use at most "
+                    f"{cores // least}, or add a smaller number of {other}"
+                )
         chosen = {name: given.get(name) or defaults[name] for name in used}
         kind = _find_place(arguments).kind if is_python else ProgramKind.OTHER
         if is_python and kind is ProgramKind.OTHER:

@@ -21,6 +21,7 @@ from planner.api.tuning import NodeTuneResult, TuneResult
 from planner.errors import NoPlanError
 from planner.plans.software import current_software
 from planner.plans.stored_plan import StoredPlan
+from planner.search.terms import stages_of
 from planner.store import Store
 from planner.trials.grid import Grid, read_grid, write_grid
 from planner.trials.replay import Replay
@@ -163,7 +164,7 @@ def _facts(results: Sequence[TrialResult]) -> CaseFacts:
         validation_samples=0,
         parameter_count=0,
         parameter_bytes=0,
-        max_stages=max(plan.processes // plan.replicas for plan in plans),
+        max_stages=max(map(stages_of, plans)),
         digest="recorded",
         batch_choices=tuple(sorted({plan.node_batch for plan in on_cpu})) or (default_batch,),
         gpu_batch_choices=tuple(sorted({plan.node_batch for plan in on_gpus})),

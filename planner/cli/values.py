@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from planner.errors import UsageError
 from planner.quantities import parse_duration_s
 
 if TYPE_CHECKING:
@@ -23,11 +24,19 @@ def duration_s(option: str, text: str) -> float:
 
 
 def stored_name(use_case: str, settings: Sequence[str] = ()) -> str:
-    """Give a use case's name, with its settings, as the database has it."""
+    """Give a use case's name, with its settings, as the database has it.
+
+    Raises:
+        UsageError: It is the name of a script, and there are settings.
+    """
     from launch.use_cases import resolve
     from planner.scripts.naming import is_script
 
     if is_script(use_case):
+        if settings:
+            raise UsageError(
+                f"--set and --use-case {use_case!r}: a script has no settings: leave --set out"
+            )
         return use_case
     return str(resolve(use_case, settings))
 

@@ -158,4 +158,6 @@ def _describe_end(code: int) -> str:
 
 
 def _tail(path: Path) -> str:
+    # Ranks may have written gigabytes, and the user may have removed the folder of the run: the
+    # failure is told all the same.
     return read_tail(path, _TAIL_LINES).replace("\0", "")  # mpirun ends what it writes with it

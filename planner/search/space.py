@@ -114,13 +114,16 @@ class PlanSpace:
         fields = codec.to_builtins(plan)
         named = {**fields, **fields["options"]}
         known = {name: v for name, v in named.items() if isinstance(v, str | int | float)}
-        drawn = self.find({**known, **parameters})
+        wanted = {**known, **parameters}
+        drawn = self.find(wanted)
         if drawn is None or drawn.key == plan_key(plan):
             return drawn
-        open_names = [name for name in drawn.choices if _short_name(name) not in known]
-        for name in open_names if not parameters else ():  # such as its layout
-            for value in drawn.choices[name]:
-                other = self.find({**known, name: value})
+        open_names = [n for n in drawn.choices if not {n, _short_name(n)} & wanted.keys()]
+        for name in open_names:
+            for value in drawn.choices[
+                name
+            ]:  # such as the layout of a script, of which plans have the parts
+                other = self.find({**wanted, name: value})
                 if other is not None and other.key == plan_key(plan):
                     return other
         return None

@@ -9,7 +9,7 @@ from statistics import fmean, median, stdev
 
 from planner.trials.comparison import Timed, turn_times_s
 from planner.trials.result import TrialResult
-from probes.timing import Interval
+from probes.timing import NORMAL_95, Interval
 
 _PRIOR_DRIFT = 0.09
 """Standard deviation of the logarithm of the machine's speed before any is known: two runs of one
@@ -19,7 +19,6 @@ _PRIOR_ROUNDS = 12
 """Rounds that this counts for: the minutes of a search show little of how slow an hour later is."""
 
 _FITTING_PASSES = 20
-_NORMAL_95 = 1.96
 
 
 def fit_log_times(results: Sequence[Timed]) -> dict[str, float]:
@@ -65,7 +64,7 @@ def rate_interval(rate: Interval, drift: float) -> Interval:
         rate: What the turns showed.
         drift: `drift_deviation` of the search.
     """
-    machine = _NORMAL_95 * drift
+    machine = NORMAL_95 * drift
     down = math.exp(-math.hypot(machine, math.log(rate.median / rate.low)))
     up = math.exp(math.hypot(machine, math.log(rate.high / rate.median)))
     return replace(rate, low=rate.median * down, high=rate.median * up)

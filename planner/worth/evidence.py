@@ -10,9 +10,7 @@ from launch.plan import Plan
 from planner.trials.comparison import PairNoise, compare_results
 from planner.trials.result import TrialResult
 from planner.tuning.study import StoredTrial
-from probes.timing import Interval
-
-_NORMAL_97_5 = 1.96
+from probes.timing import NORMAL_95, Interval
 
 
 class Evidence:
@@ -80,7 +78,7 @@ def ratio_of_rates(below: Interval, above: Interval) -> Interval:
 
 def chance_above_one(value: Interval) -> float:
     """Give how probable it is that a ratio is above 1, taking its logarithm for normal."""
-    deviation = math.log(value.high / value.low) / (2 * _NORMAL_97_5)
+    deviation = math.log(value.high / value.low) / (2 * NORMAL_95)
     if deviation == 0:
         return float(value.median > 1)
     return 0.5 * (1 + math.erf(math.log(value.median) / deviation / math.sqrt(2)))

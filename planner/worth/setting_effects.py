@@ -21,13 +21,12 @@ from planner.search.space import plan_key
 from planner.trials.result import TrialResult
 from planner.worth.variations import IN_LAYOUT, LAYOUT, settings_of
 from probes.hardware import Hardware
-from probes.timing import Interval
+from probes.timing import NORMAL_95, Interval
 
 _MOST_TRIALS = 150
 """The latest of a study: the time that learning takes grows with the cube of their number."""
 
 _FIXED = ("strategy", "devices")
-_NORMAL_97_5 = 1.96
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +71,7 @@ def learn_effects(
     for number, (setting, other, _, count) in enumerate(changed, 1):
         log = float(means[0] - means[number])
         variance = together[0, 0] + together[number, number] - 2 * together[0, number]
-        side = _NORMAL_97_5 * math.sqrt(max(float(variance), 0.0))
+        side = NORMAL_95 * math.sqrt(max(float(variance), 0.0))
         speed = Interval(
             median=math.exp(log), low=math.exp(log - side), high=math.exp(log + side), count=count
         )

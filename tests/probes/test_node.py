@@ -41,7 +41,7 @@ def test_probe_survives_json():
     assert codec.decode(codec.encode(hardware), Hardware, source="hardware") == hardware
 
 
-def test_whole_probe_measures_within_its_time_and_without_importing_torch():
+def test_whole_probe_measures_within_four_times_its_limit_and_without_importing_torch():
     text = (
         "import sys, time; start_s = time.monotonic()\n"
         "from probes.node import probe\n"
@@ -51,5 +51,5 @@ def test_whole_probe_measures_within_its_time_and_without_importing_torch():
     command = [sys.executable, "-c", text]
     output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     elapsed_s, has_torch, has_speeds = output.split()
-    assert float(elapsed_s) < 40  # of ten seconds that it gives itself, on a busy machine
+    assert float(elapsed_s) < 4 * 10  # a slow CI machine starts Python late, and shares its cores
     assert (has_torch, has_speeds) == ("False", "True")

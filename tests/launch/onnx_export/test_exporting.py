@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from launch.errors import ExportError, ExportTargetError, UseCaseError
 from launch.onnx_export import exporting
-from launch.onnx_export.exporting import _check_output, check_call, check_target, export_model
+from launch.onnx_export.exporting import check_call, check_target, export_model
 from launch.onnx_export.model_call import (
     ModelCall,
     dynamic_dimensions,
@@ -208,12 +208,20 @@ class Remembering(nn.Linear):
         return {"output": super().forward(inputs), "kept": Cache()}
 
 
-def test_output_that_is_no_tensor_is_named_with_what_to_do():
+class Remembered(Convolutions):
+    def model(self):
+        return nn.Sequential(nn.Flatten(), Remembering(192, 3))
+
+    def loss(self, output, target):
+        return super().loss(output["output"], target)
+
+
+def test_output_that_is_no_tensor_is_named_with_what_to_do(tmp_path):
     """The story: a model of T5 ended with PyTorch's text about pytrees, cut in a word."""
     with pytest.raises(ExportError) as caught:
-        _check_output(Remembering(4, 2), ModelCall((torch.ones(3, 4),), {}))
+        export(Remembered(), tmp_path / "model.onnx", Remembered().model())
     assert str(caught.value) == (
-        "the output of Remembering holds Cache, and an ONNX file holds tensors alone: let "
+        "the output of Sequential holds Cache, and an ONNX file holds tensors alone: let "
         "forward() return tensors, in lists or dictionaries where there are several"
     )
 

@@ -51,6 +51,16 @@ def test_first_choice_is_the_users_own():
             "processes=8 and usable_cores=4: use at most 4",
         ),
         (("python", "t.py", "{threads}"), {"threads": (8,)}, "threads=8 and usable_cores=4"),
+        (
+            ("torchrun", "--nproc-per-node", "{processes}", "t.py", "{threads}"),
+            {"processes": (1, 4), "threads": (4,)},
+            "processes=4 with threads=4 and usable_cores=4: use at most 1, or",
+        ),
+        (
+            ("torchrun", "--nproc-per-node", "{processes}", "t.py", "{threads}"),
+            {"processes": (2,), "threads": (1, 4)},
+            "threads=4 with processes=2 and usable_cores=4: use at most 2, or",
+        ),
         (("python", "t.py", '{"a": 1}'), {}, "a brace alone"),
         (("python",), {}, "name a file"),
         (("python", "-"), {}, "name a file"),

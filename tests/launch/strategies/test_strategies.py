@@ -25,8 +25,9 @@ from launch.strategies._gpus import usable_gpus, why_no_gpu
 from launch.workers.group import explain_failure
 
 TF32_TOLERANCE = 2e-2
-PROMISED_S = 30
-"""From a worker's failure until nothing of its group is left."""
+END_LIMIT_S = 30
+"""From a worker's last step until nothing of its group is left. Far more than that takes, as a CI
+machine may be slow: where nothing ends those that wait for a lost worker, they wait for ever."""
 
 
 @pytest.fixture
@@ -347,9 +348,7 @@ def test_rest_of_an_epoch_leaves_no_single_sample_to_a_normalising_layer(home):
         ("DiesOnce", "killed by signal 9 (SIGKILL)"),
     ],
 )
-def test_a_worker_that_fails_in_a_step_ends_the_group_at_once_with_its_own_message(
-    case, message, home
-):
+def test_a_worker_that_fails_in_a_step_ends_the_group_with_its_own_message(case, message, home):
     """Those that wait for it fail too, or wait for ever: a consequence, not the cause."""
     plan = replace(home.plans()[-1], node_batch=8)
     failure, stepped_s = None, time.monotonic()
@@ -361,7 +360,7 @@ def test_a_worker_that_fails_in_a_step_ends_the_group_at_once_with_its_own_messa
                 stepped_s = time.monotonic()
     wait_until_gone(pids)
     assert failure.message == message, failure.log_tail
-    assert time.monotonic() - stepped_s < PROMISED_S
+    assert time.monotonic() - stepped_s < END_LIMIT_S
 
 
 @EVERY

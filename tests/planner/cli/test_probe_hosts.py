@@ -32,7 +32,6 @@ def test_each_host_is_probed_and_stored_and_the_link_is_near_its_rate(ddlplan, t
     assert first["speeds"] is not None
     (link,) = first["links"]
     assert link["to"] == "node2"
-    assert 0.2 < link["bytes_per_s"] / RATE_BYTES_PER_S < 1.2  # the machine may be busy
     assert link["latency_s"] > 0
     ours, theirs = first["all_reduces"], second["all_reduces"]
     assert [one["time_s"] for one in ours] == [one["time_s"] for one in theirs]
@@ -41,6 +40,12 @@ def test_each_host_is_probed_and_stored_and_the_link_is_near_its_rate(ddlplan, t
     assert ddlplan.query("SELECT count(*) FROM probes") == [(2,)]
     assert ddlplan.query("SELECT count(*) FROM links") == [(1,)]
     assert bed.left_over() == set()
+    rates = [link["bytes_per_s"] / RATE_BYTES_PER_S]
+    while max(rates) <= 0.6 and len(rates) < 3:  # others may have had the cores
+        again = ddlplan.end(probe(bed, "--json"))
+        assert again.code == 0, again.err
+        rates.append(again.document["data"][0]["links"][0]["bytes_per_s"] / RATE_BYTES_PER_S)
+    assert 0.6 < max(rates) < 1.2, rates
 
 
 def test_quick_probe_is_a_table_of_hosts_and_measures_nothing(ddlplan, testbed, probe):

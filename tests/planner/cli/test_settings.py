@@ -60,6 +60,10 @@ def test_best_plan_of_a_script_takes_no_settings_of_use_cases(tuned):
     ended = tuned.run("plans", "best", "--set", "width=5", "--", "python", "train.py")
     assert ended.code == 2
     assert "--set and a command after --: it is for use cases alone" in ended.err
+    name = "script:python train.py"
+    ended = tuned.run("plans", "best", "--use-case", name, "--set", "width=5")
+    assert ended.code == 2
+    assert f"--set and --use-case {name!r}: a script has no settings" in ended.err
 
 
 @pytest.mark.long

@@ -109,7 +109,7 @@ def test_job_is_cancelled_from_another_thread_before_its_first_step(tmp_path):
         run_job(
             job(),
             tmp_path / "runs",
-            placement=ScriptedPlacement(program=sending(Alive()) + "time.sleep(100)"),
+            placement=ScriptedPlacement(program=sending(Alive()) + "time.sleep(10000)"),
             on_report=Heard(),
             cancellation=cancellation,
         )

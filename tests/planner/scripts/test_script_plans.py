@@ -138,6 +138,24 @@ def test_every_plan_that_is_drawn_is_sound_and_found_again(plans, node):
         assert found.key == drawn.key
 
 
+def test_trial_of_a_version_that_drew_processes_and_threads_apart_is_found_again():
+    words = ["torchrun", "--nproc-per-node", "{processes}", "train.py", "{batch}"]
+    program = Program.parse(words, cores=4, choices={"batch": (32, 64)})
+    plans = ScriptPlans(program=program, samples=32, processes=1, cores=4)
+    space = PlanSpace(plans.sources(None), facts(), node_of(4))
+    every = {near.key: near for guess in space.guesses for near in space.neighbours(guess)}
+    assert {(one.plan.processes, one.plan.threads_per_process) for one in every.values()} == {
+        *((1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (4, 1))
+    }
+    for drawn in every.values():
+        earlier = {name: v for name, v in drawn.parameters.items() if name != "script.layout"}
+        earlier["script.processes"] = drawn.plan.processes
+        earlier["script.threads_per_process"] = drawn.plan.threads_per_process
+        found = space.find_plan(drawn.plan, earlier)
+        assert found is not None
+        assert found.parameters == drawn.parameters
+
+
 def test_plan_at_the_own_batch_differs_in_nothing_else(plans, node):
     space = PlanSpace(plans.sources(None), facts(), node)
     (guess,) = space.guesses
