@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -58,6 +60,11 @@ def test_every_step_of_a_whole_run_is_counted(file, two_cores):
     assert sum(step.time_s for step in run.steps) <= run.time_s
 
 
+def count_stopped(pids: Iterable[int]) -> int:
+    states = [Path(f"/proc/{pid}/stat").read_text() for pid in pids]
+    return sum(state.rpartition(")")[2].split()[0] == "T" for state in states)
+
+
 def test_ranks_stand_still_at_the_same_step_and_all_their_steps_are_counted(two_cores):
     with script(two_cores, *TORCHRUN, "ranks.py", steps=2 * STEPS) as running:
         made = running.make_steps(1, time_limit_s=LIMIT_S)
@@ -66,9 +73,10 @@ def test_ranks_stand_still_at_the_same_step_and_all_their_steps_are_counted(two_
             steps = running.make_steps(count, time_limit_s=LIMIT_S)
             assert len(steps) == count
             made += steps
-        states = [Path(f"/proc/{pid}/stat").read_text() for pid in running.pids]
-        stopped = [state for state in states if state.rpartition(")")[2].split()[0] == "T"]
-        assert len(stopped) >= 2  # the ranks; torchrun itself goes on
+        give_up = time.monotonic() + LIMIT_S
+        while count_stopped(running.pids) < 2:  # the ranks; torchrun itself goes on
+            assert time.monotonic() < give_up
+            time.sleep(0.02)  # a stopped process has to be scheduled before it stands still
         run = running.finish(time_limit_s=LIMIT_S)
     made += run.steps
     assert len(made) == 2 * STEPS - 1  # after the first
