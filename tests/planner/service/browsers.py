@@ -42,7 +42,12 @@ class Browser:
     @property
     def text(self) -> str:
         """What can be read on the page."""
-        return str(self.driver.find_element("css selector", "body").text)
+        exceptions = importlib.import_module("selenium.common.exceptions")
+        for _ in range(10):
+            # A click may put the next page in place between the two requests.
+            with contextlib.suppress(exceptions.StaleElementReferenceException):
+                return str(self.one("body").text)
+        return str(self.one("body").text)
 
     def all(self, selector: str) -> list[Any]:
         """Give the elements of a CSS selector."""
