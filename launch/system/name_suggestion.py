@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 
 def suggest(name: str, names: Sequence[str]) -> str:
-    """Give ``did you mean NAME? choose one of NAMES``; only the latter where none is similar."""
+    """Name the most similar name, where one is similar, and all there are to choose from."""
     close = get_close_matches(name, names, n=1)
     hint = f"did you mean {close[0]}? " if close else ""
     return f"{hint}choose one of {', '.join(names)}"
