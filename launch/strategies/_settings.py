@@ -137,7 +137,8 @@ def _pieces(case: CaseFacts, batches: Sequence[int], counts: Sequence[int], fact
     A batch that may not be made smaller is cut instead, by doubling, down to the default one:
     memory need not hold its activations at once.
     """
-    batch = batches[0] if len(batches) == 1 else case.default_batch
+    whole = [batch for batch in batches if batch >= case.default_batch] or batches
+    batch = whole[0] if len(whole) == 1 else case.default_batch
     most = max(counts[-1], batch // case.default_batch)
     doubled = [2**power for power in range(most.bit_length()) if counts[-1] < 2**power <= most]
     every = (*counts, *doubled)

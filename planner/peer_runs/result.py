@@ -12,8 +12,9 @@ from launch.plan import Plan
 from planner.peer_runs.request import Setting
 from planner.peer_runs.turns import Round, Turn
 from planner.plans.stored_plan import iso_utc
+from planner.trials.comparison import ratio_interval
 from probes import codec
-from probes.timing import Interval, Measurement, paired_ratio
+from probes.timing import Interval, Measurement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +64,12 @@ class PeerResult:
 
     @property
     def ratio(self) -> Interval | None:
-        """Samples per second of ours / of the peer, with its interval."""
-        pairs = [(one.ours.samples_per_s, one.peer.samples_per_s) for one in self.rounds]
-        return paired_ratio(pairs) if pairs else None
+        """Samples per second of ours / of the peer, as a search compares two plans.
+
+        ``None`` for fewer than two rounds.
+        """
+        logs = [math.log(one.ours.samples_per_s / one.peer.samples_per_s) for one in self.rounds]
+        return ratio_interval(logs, starts=max(1, len(self.start_s)))
 
     @property
     def samples_per_s(self) -> Interval | None:

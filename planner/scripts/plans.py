@@ -167,13 +167,27 @@ class ScriptPlans(PlanSource):
         They are drawn together: from all threads in one process, no change of one number alone
         leads to two processes.
         """
+        pairs = self._pairs()
+        return [(p, t) for p, t in pairs if p * t <= self.cores] or pairs
+
+    @property
+    def left_out(self) -> list[tuple[str, int]]:
+        """Values of placeholders that fit the cores with none of the others: never tried."""
+        kept, pairs = self._layouts(), self._pairs()
+        return [
+            (name, value)
+            for place, name in enumerate((PROCESSES, THREADS))
+            for value in dict.fromkeys(pair[place] for pair in pairs)
+            if value not in {pair[place] for pair in kept}
+        ]
+
+    def _pairs(self) -> list[tuple[int, int]]:
         choices = self.program.choices
-        pairs = [
+        return [
             (processes, int(threads))
             for processes in map(int, choices.get(PROCESSES, (self.processes,)))
             for threads in choices.get(THREADS, thread_choices(max(1, self.cores // processes)))
         ]
-        return [(p, t) for p, t in pairs if p * t <= self.cores] or pairs
 
     def _over_all(self, samples: int, processes: int) -> int:
         """Give the samples of a step of all processes."""

@@ -70,6 +70,7 @@ class PlanSearch:
         only: Parameters of the only plans that may be proposed; ``None``: all.
         worth: Gives by what the times of samples are divided in a batch of so many, where another
             thing than throughput is searched for.
+        least_batch: Plans with a smaller one are tried only for what they show of others.
 
     Raises:
         InfeasiblePlanError: None of the strategies can run here; the reasons are in the message.
@@ -89,6 +90,7 @@ class PlanSearch:
         allows: Callable[[Plan], bool] = lambda _: True,
         only: Sequence[Mapping[str, Setting]] | None = None,
         worth: Callable[[int], float] = lambda _: 1.0,
+        least_batch: int = 1,
     ) -> None:
         self._worth = worth
         self._over_samples = training_samples
@@ -108,6 +110,7 @@ class PlanSearch:
             trial_s=self._trial_s,
             chance=self._chance,
             worth=worth,
+            least_batch=least_batch,
         )
         self._study = optuna.create_study(sampler=self._sampler)
         for result in history:
@@ -190,6 +193,13 @@ class PlanSearch:
         """Find the plan that all trials together show to be the fastest of those tried."""
         plans = [plan for plan in self._tried.values() if self._allows(plan)]
         return min(plans, key=lambda plan: self.predict(plan).median_s, default=None)
+
+    def rank_tried(self) -> list[Plan]:
+        """Give the plans that were tried, the fastest by all trials together first.
+
+        One whose batch is too small to be chosen stands here with the least that may be.
+        """
+        return self._sampler.rank_tried(self._study)
 
     def explain(self, most: int = 20) -> list[str]:
         """Say what was learned of each setting, the surest first."""

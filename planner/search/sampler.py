@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -66,6 +66,8 @@ class PlanSampler(optuna.samplers.BaseSampler):
         trial_s: Gives the time of a plan's trial from its time per sample, in seconds.
         chance: Gives the chance that a plan works, 0 where it must not be tried.
         worth: Gives by what the times of samples are divided in a batch of so many.
+        least_batch: Plans with a smaller one may be tried, but are not what is searched for: they
+            show in less time what the plan with a larger one would do.
     """
 
     def __init__(
@@ -77,8 +79,10 @@ class PlanSampler(optuna.samplers.BaseSampler):
         trial_s: Callable[[Plan, float], float] = lambda _plan, _time_s: 1.0,
         chance: Callable[[Plan], float] = lambda _: 1.0,
         worth: Callable[[int], float] = lambda _: 1.0,
+        least_batch: int = 1,
     ) -> None:
         self._space = space
+        self._least_batch = least_batch
         self._earlier = list(earlier)
         self._trial_s = trial_s
         self._chance = chance
@@ -209,7 +213,9 @@ class PlanSampler(optuna.samplers.BaseSampler):
 
     def _find_next(self, study: optuna.Study, without: int | None) -> _Choice:
         """Climb from guesses, the best plans so far and random ones, one change at a time."""
-        pool = _Pool(self._effects, self._best_log_s(study), self._trial_s, self._chance)
+        pool = _Pool(
+            self._effects, self._best_log_s(study), self._trial_s, self._chance, self._least_batch
+        )
         # Before the first trial the gain over nothing says nothing: the expected time decides.
         score = pool.per_second if self._done(study) else pool.speed
         tried = self._tried(study, without)
@@ -258,10 +264,11 @@ class PlanSampler(optuna.samplers.BaseSampler):
         ]
         mean, together = self._effects.covariance([(look.plan, look.key) for look in looks])
         shown = together[0] / np.sqrt(np.diag(together) + self._effects.noise**2)
-        # A trial of the plan itself gains over the best that was tried. One with another batch only
-        # tells which plan to try then: it gains over what is expected of the best of all.
-        lead = np.full(len(looks), pool.expected_log_s() - mean[0])
-        lead[0] = pool.best_log_s - mean[0]
+        # A trial of the plan itself gains over the best that was tried. So does one with a batch
+        # too small to be chosen: the final tries the plan. One with another batch only tells which
+        # plan to try then: it gains over what is expected of the best of all.
+        counts = [look is target or look.plan.node_batch < self._least_batch for look in looks]
+        lead = np.where(counts, pool.best_log_s, pool.expected_log_s()) - mean[0]
         gains = expected_improvement(lead, np.maximum(np.abs(shown), _LEAST_DEVIATION))
         worth = [
             gain * self._chance(look.plan) / self._trial_s(look.plan, math.exp(min(one, 50.0)))
@@ -286,9 +293,14 @@ class PlanSampler(optuna.samplers.BaseSampler):
         return None
 
     def _tried(self, study: optuna.Study, without: int | None) -> set[str]:
+        """Give the keys of the plans that were tried, or looked at with a smaller batch."""
         trials = (t for t in study.get_trials(deepcopy=False) if t.number != without)
-        plans = (self._plan_of(trial) for trial in trials)
-        return {plan_key(plan) for plan in plans if plan is not None}
+        plans = [plan for trial in trials if (plan := self._plan_of(trial)) is not None]
+        return {plan_key(one) for plan in plans for one in (plan, self._raised(plan))}
+
+    def _raised(self, plan: Plan) -> Plan:
+        """Give a plan with the least batch that may be chosen, where its own is smaller."""
+        return replace(plan, node_batch=max(plan.node_batch, self._least_batch))
 
     def _done(self, study: optuna.Study) -> list[Plan]:
         """Give the plans whose time is known and that might be chosen."""
@@ -296,19 +308,35 @@ class PlanSampler(optuna.samplers.BaseSampler):
         plans = {plan_key(p): p for t in timed if (p := self._plan_of(t)) is not None}
         return [plan for plan in plans.values() if self._chance(plan) > 0]
 
+    def rank_tried(self, study: optuna.Study) -> list[Plan]:
+        """Give the plans whose time is known, the fastest first.
+
+        One whose batch is too small to be chosen stands here with the least that may be.
+        """
+        self._learn(study, None)
+        return [plan for plan, _ in self._ranked(study)]
+
+    def _ranked(self, study: optuna.Study) -> list[tuple[Plan, float]]:
+        """Give them with the expected logarithm of their time."""
+        raised = map(self._raised, self._done(study))
+        plans = {plan_key(plan): plan for plan in raised if self._chance(plan) > 0}
+        if not plans:
+            return []
+        means, _ = self._effects.predict([(plan, key) for key, plan in plans.items()])
+        ranked = zip(plans.values(), means.tolist(), strict=True)
+        return sorted(ranked, key=lambda one: one[1])
+
     def _best_log_s(self, study: optuna.Study) -> float:
         """Give the time of the best plan so far; of the best guess before there is one."""
-        plans = self._done(study) or [guess.plan for guess in self._space.guesses]
-        means, _ = self._effects.predict([(plan, plan_key(plan)) for plan in plans])
-        return float(means.min()) if plans else 0.0
+        if ranked := self._ranked(study):
+            return ranked[0][1]
+        guesses = [guess.plan for guess in self._space.guesses]
+        means, _ = self._effects.predict([(plan, plan_key(plan)) for plan in guesses])
+        return float(means.min()) if guesses else 0.0
 
     def _best_known(self, study: optuna.Study) -> list[DrawnPlan]:
         """Give the best plans that were tried, and the best of each strategy and device."""
-        done = self._done(study)
-        if not done:
-            return []
-        means, _ = self._effects.predict([(plan, plan_key(plan)) for plan in done])
-        ranked = [done[i] for i in np.argsort(means)]
+        ranked = [plan for plan, _ in self._ranked(study)]
         leading = {(plan.strategy, kind_of(plan)): plan for plan in reversed(ranked)}
         chosen = [*ranked[:_BEST_KEPT], *leading.values()]
         found = [self._space.find_plan(plan, self._parameters(study, plan)) for plan in chosen]
@@ -329,7 +357,7 @@ def _time_s(trial: FrozenTrial) -> float | None:
 
 
 class _Pool:
-    """Plans that were looked at, each with what it promises."""
+    """Plans that may be searched for, each with what it promises."""
 
     def __init__(
         self,
@@ -337,10 +365,12 @@ class _Pool:
         best_log_s: float,
         trial_s: Callable[[Plan, float], float],
         chance: Callable[[Plan], float],
+        least_batch: int,
     ) -> None:
         self._effects = effects
         self.best_log_s = best_log_s
         self._take_s = trial_s
+        self._least_batch = least_batch
         self.trial_s: dict[str, float] = {}
         self._chance = chance
         self._drawn: dict[str, DrawnPlan] = {}
@@ -350,7 +380,13 @@ class _Pool:
         self.per_second: dict[str, float] = {}
 
     def add(self, every: Sequence[DrawnPlan]) -> None:
-        new = list({drawn.key: drawn for drawn in every if drawn.key not in self._drawn}.values())
+        new = list(
+            {
+                drawn.key: drawn
+                for drawn in every
+                if drawn.key not in self._drawn and drawn.plan.node_batch >= self._least_batch
+            }.values()
+        )
         if not new:
             return
         means, deviations = self._effects.predict([(drawn.plan, drawn.key) for drawn in new])

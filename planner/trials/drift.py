@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean, median, stdev
 
-from planner.trials.comparison import Timed, turn_times_s
+from planner.trials.comparison import PairNoise, Timed, turn_times_s
 from planner.trials.result import TrialResult
 from probes.timing import NORMAL_95, Interval
 
@@ -19,6 +19,9 @@ _PRIOR_ROUNDS = 12
 """Rounds that this counts for: the minutes of a search show little of how slow an hour later is."""
 
 _FITTING_PASSES = 20
+
+_FEW = 3
+"""Turns from which on their own spread is an interval."""
 
 
 def fit_log_times(results: Sequence[Timed]) -> dict[str, float]:
@@ -54,7 +57,7 @@ def drift_deviation(results: Sequence[Timed]) -> float:
     return math.sqrt((_PRIOR_ROUNDS * _PRIOR_DRIFT**2 + squares) / (_PRIOR_ROUNDS + degrees))
 
 
-def rate_interval(rate: Interval, drift: float) -> Interval:
+def rate_interval(rate: Interval, drift: float, noise: PairNoise | None = None) -> Interval:
     """Widen the interval of a rate by how much the machine's own speed changes.
 
     A launch runs at another time than the trials: its rate is the plan's times the machine's of
@@ -63,7 +66,11 @@ def rate_interval(rate: Interval, drift: float) -> Interval:
     Args:
         rate: What the turns showed.
         drift: `drift_deviation` of the search.
+        noise: Of all pairs of the search: one or two turns show nothing of their own spread.
     """
+    if noise is not None and rate.count < _FEW:
+        half = math.exp(NORMAL_95 * noise.deviation / math.sqrt(rate.count))
+        rate = replace(rate, low=rate.median / half, high=rate.median * half)
     machine = NORMAL_95 * drift
     down = math.exp(-math.hypot(machine, math.log(rate.median / rate.low)))
     up = math.exp(math.hypot(machine, math.log(rate.high / rate.median)))

@@ -144,7 +144,9 @@ def _stored(findings: Findings, best: Candidate) -> StoredPlan:
         node=findings.node.node,
         fingerprint=findings.node.fingerprint(),
         plan=best.plan,
-        throughput_samples_per_s=rate_interval(_seen_rate(best), drift_deviation(results)),
+        throughput_samples_per_s=rate_interval(
+            _seen_rate(best), drift_deviation(results), PairNoise.of_results(results)
+        ),
         speedup=speedup,
         baseline=shown,
         comparisons=comparisons,

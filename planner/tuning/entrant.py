@@ -17,7 +17,7 @@ from probes.timing import DisturbedTurn, Measurement
 _LEAST_TURN_S = 0.25
 """Shorter turns would be spent in the switch from one plan to the next."""
 
-_LONG_STEP_S = 1.5
+_LONG_STEP_S = 0.5
 """A step that takes so long is a turn by itself."""
 
 PREFETCHED = 2
@@ -55,10 +55,11 @@ class Entrant:
     """Whether its processes are ended until its next turn, so that others have its memory."""
 
     is_stored: bool = False
-    """Whether its result is kept, with the turns and the time that it had by then."""
+    """Whether its result is kept, with the turns and the times that it had by then."""
 
     stored_turns: int = 0
     stored_s: float = 0.0
+    stored_spent_s: float = 0.0
 
     failure: TrialFailedError | None = None
     steps: int = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from launch.plan import Plan
 from planner.trials.comparison import compare_results
@@ -30,9 +31,9 @@ _MARGIN, _RESERVE_MARGIN = 1.1, 1.2
 
 _MOST_FINAL_ROUNDS = 20
 
-_LEAST_FINAL_SHARE, _FINAL_SHARE, _FINAL_SHARE_WITH_BASELINE = 0.2, 0.4, 0.6
+_LEAST_FINAL_SHARE, _FINAL_SHARE, _LONG_FINAL_SHARE = 0.2, 0.4, 0.6
 """Part of the budget for the final: at least, at most, and at most where the run on one core,
-whose steps may be the longest of all, must be in it."""
+whose steps may be the longest of all, must be in it, or whole batches have not been tried yet."""
 
 _RARE_ROUNDS = 3
 """Turns of plans that are timed for comparison alone, at the first start."""
@@ -72,10 +73,14 @@ class Final:
         plans = [candidate.plan for candidate in find_finalists(candidates)]
         if leader in [candidate.plan for candidate in candidates]:
             plans = [leader, *(plan for plan in plans if plan != leader)][: len(plans)]
+        return self.with_exact(plans)
+
+    def with_exact(self, plans: Sequence[Plan]) -> list[Plan]:
+        """Give plans, the first one in fp32 as well where rounding was allowed."""
         if self._request.precision == "auto" and plans[0].precision != "fp32":
             exact = replace(plans[0], precision="fp32")
-            plans = [plans[0], exact, *(plan for plan in plans[1:] if plan != exact)]
-        return plans
+            return [plans[0], exact, *(plan for plan in plans[1:] if plan != exact)]
+        return list(plans)
 
     def run(self, plans: Sequence[Plan], *, is_needed: bool = False) -> None:
         """Start the finalists and what they are compared with afresh, and race them.
@@ -84,13 +89,20 @@ class Final:
             plans: The finalists, the best one first; none: no final.
             is_needed: Whether it is held however little time is left.
         """
-        has_others = any(plan != self._findings.defaults_plan for plan in plans)
-        if not has_others and not (plans and self._request.with_baseline):
+        defaults = self._findings.defaults_plan
+        has_others = any(plan != defaults for plan in plans)
+        is_new = not self._findings.current_candidates()  # only looks so far
+        if not has_others and not (plans and (self._request.with_baseline or is_new)):
             return
-        defaults, rare = self._findings.defaults_plan, self._rare_plans(plans[0])
+        rare = self._rare_plans(plans[0])
         least = 1 if plans[0].precision == "fp32" else min(2, len(plans))
         needed = sum(role is Role.BASELINE for _, role in rare) * self._request.with_baseline
-        for starts, compared, count in _finals(range(len(plans), least - 1, -1), rare, needed):
+        counts = [range(len(plans), least - 1, -1)]
+        if is_new:  # nothing but the final tells which of the first two is faster
+            counts = [range(len(plans), 1, -1), range(1, least - 1, -1)]
+        for starts, compared, count in chain.from_iterable(
+            _finals(some, rare, needed) for some in counts
+        ):
             raced = [plan for plan in plans[:count] if plan != defaults] + [defaults]
             needed_s = starts * self._least_time_s(raced)
             needed_s += self._least_time_s([plan for plan, _ in compared])
@@ -172,14 +184,18 @@ class Final:
 
     def reserve_s(self, leader: Plan | None) -> float:
         """Give the time to set aside for it."""
-        plans = (self.finalists(leader) or [self._findings.defaults_plan])[:2]
+        looks = leader is not None and self._findings.is_look(leader)
+        defaults = self._findings.defaults_plan
+        plans = [defaults] * 2 if looks else (self.finalists(leader) or [defaults])[:2]
         rare = [plan for plan, _ in self._rare_plans(plans[0])]
-        raced_s = self._least_time_s([*plans, self._findings.defaults_plan])
+        raced_s = self._least_time_s([*plans, defaults])
         budget_s = self._request.budget_s
         needed_s = _RESERVE_MARGIN * (_STARTS * raced_s + self._least_time_s(rare))
-        is_long = self._request.with_baseline
-        most = _FINAL_SHARE_WITH_BASELINE if is_long else _FINAL_SHARE
-        return min(max(needed_s, _LEAST_FINAL_SHARE * budget_s), most * budget_s)
+        most_s = (_LONG_FINAL_SHARE if self._request.with_baseline else _FINAL_SHARE) * budget_s
+        if looks:  # without a final they show nothing that may be chosen
+            once_s = _RESERVE_MARGIN * self._least_time_s([defaults] * 2)
+            most_s = max(most_s, min(once_s, _LONG_FINAL_SHARE * budget_s))
+        return min(max(needed_s, _LEAST_FINAL_SHARE * budget_s), most_s)
 
 
 def _are_settled(entrants: Sequence[Entrant]) -> bool:

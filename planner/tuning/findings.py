@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from launch.case_facts import CaseFacts
+from launch.plan import Plan
 from planner.search.plan_search import time_per_sample_s
 from planner.trials.drift import remove_drift
 from planner.trials.reports import TrialEnded
@@ -16,7 +17,7 @@ from planner.trials.result import Outcome, Role, TrialResult, with_longest_compi
 from planner.tuning.choice import Candidate, choose
 from planner.tuning.study import EarlierTrials, LaterTrials, Study
 from planner.tuning.subject import Subject, TunedCase
-from planner.tuning.tune_request import TuneRequest, choose_from, is_allowed
+from planner.tuning.tune_request import TuneRequest, choose_from, is_allowed, least_batch
 from probes.hardware import Hardware
 from probes.timing import Interval
 
@@ -70,6 +71,8 @@ class Findings:
         self.node = node
         self.software = software
         self.training_samples = float(request.epochs * case.train_samples)
+        self.least_batch = least_batch(case, request)
+        """Smallest batch that a plan may be chosen with: smaller ones are looks."""
         self.subject = subject or TunedCase(case, node)
         self.baseline_plan = self.subject.baseline_plan
         self.defaults_plan = self.subject.defaults_plan
@@ -100,12 +103,26 @@ class Findings:
 
     def add(self, result: TrialResult) -> TrialEnded:
         """Store a finished trial; give it with its times on the level of the other trials."""
-        best = self.best_time_s()
+        best_s = self._best_like(result.plan)
         self._own_numbers.add(self._trial_store.add_trial(self.study_id, result))
         self.results = self._level([*self.results, result])
         time_s = self.time_per_sample_s(self.results[-1])
-        is_best = time_s is not None and (best is None or time_s < best.median)
-        return TrialEnded(result=self.results[-1], is_best=is_best)
+        is_best = time_s is not None and (best_s is None or time_s < best_s)
+        return TrialEnded(result=self.results[-1], is_best=is_best and result.role.is_for_choice)
+
+    def is_look(self, plan: Plan) -> bool:
+        """Tell whether a plan's batch is too small to be chosen: it shows what another would do."""
+        return plan.node_batch < self.least_batch
+
+    def _best_like(self, plan: Plan) -> float | None:
+        """Give the best time per sample so far of what is comparable with a plan."""
+        if not self.is_look(plan):
+            best = self.best_time_s()
+            return None if best is None else best.median
+        beside = (r for r in self.current_results() if r.role.is_for_choice)
+        looks = [result for result in beside if result.plan.node_batch == plan.node_batch]
+        times_s = (self.time_per_sample_s(look) for look in looks)
+        return min((time_s for time_s in times_s if time_s is not None), default=None)
 
     def _level(self, results: Sequence[TrialResult]) -> list[TrialResult]:
         """Put the results of this search on one level, and each plan's compile time."""
@@ -171,11 +188,15 @@ class Findings:
 
     def candidates(self) -> list[Candidate]:
         """Give the plans whose speed is known, and that the user's limits allow."""
-        return choose_from(self.results, self.request, self.training_samples)
+        return self._choose_from(self.results)
 
     def current_candidates(self) -> list[Candidate]:
         """Give those that this search has measured."""
-        return choose_from(self.current_results(), self.request, self.training_samples)
+        return self._choose_from(self.current_results())
+
+    def _choose_from(self, results: Sequence[TrialResult]) -> list[Candidate]:
+        whole = [result for result in results if not self.is_look(result.plan)]
+        return choose_from(whole, self.request, self.training_samples)
 
     def choose(self, candidates: Sequence[Candidate]) -> Candidate:
         """Choose from this search's evidence, once it has measured its finalists again.

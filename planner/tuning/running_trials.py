@@ -147,8 +147,11 @@ class RunningTrials:
         """Keep what a plan has shown so far."""
         result = result or entrant.result()
         result = replace(result, elapsed_s=entrant.elapsed_s - entrant.stored_s)
+        if (measured := result.measurement) is not None:
+            since_s = entrant.spent_s - entrant.stored_spent_s
+            result = replace(result, measurement=replace(measured, spent_s=since_s))
         entrant.is_stored, entrant.stored_turns = True, len(entrant.turns_s)
-        entrant.stored_s = entrant.elapsed_s
+        entrant.stored_s, entrant.stored_spent_s = entrant.elapsed_s, entrant.spent_s
         ended = self._findings.add(self.without_drift(result))
         self._listener(ended)
         return ended.result

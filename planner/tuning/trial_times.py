@@ -117,16 +117,19 @@ class TrialTimes:
             best_s, threads = step_s / fastest.node_batch, fastest.threads
         else:
             best_s, threads = findings.case.sample_s, findings.node.cpu.usable_cores
-        starts_s = [
-            (r.elapsed_s - measured.total_s * findings.worth(r.plan.node_batch)) / measured.starts
-            for r, measured in timed
-        ]
+        starts_s: dict[tuple[str, int | None], float] = {}
+        for result, measured in timed:
+            # What was kept before its end is kept twice: with its start, and with the turns since.
+            key = plan_key(result.plan), next(iter(measured.rounds), None)
+            stepping_s = measured.total_s * findings.worth(result.plan.node_batch)
+            start_s = (result.elapsed_s - stepping_s) / measured.starts
+            starts_s[key] = starts_s.get(key, 0.0) + start_s
         return _Known(
             step_s={plan_key(plan): step_s for plan, step_s in known},
             best_s=best_s,
             threads=threads,
             has_gpu=any("cpu" not in plan.devices for plan, _ in known),
-            overhead_s=max(_START_S, median(starts_s)) if starts_s else _START_S,
+            overhead_s=max(_START_S, median(starts_s.values())) if starts_s else _START_S,
         )
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean
 
 from launch.case_facts import CaseFacts
 from launch.plan import Plan, Setting
 from launch.reports import Noted
 from planner.errors import CancelledError
+from planner.quantities import format_duration
 from planner.search.plan_search import WORTHWHILE_GAIN, PlanSearch, time_per_sample_s
 from planner.trials.contender import StartContender
 from planner.trials.reports import Listener, StudyOpened
@@ -19,7 +21,7 @@ from planner.tuning.entrant import Entrant
 from planner.tuning.final import Final
 from planner.tuning.findings import Findings
 from planner.tuning.running_trials import LEAST_ROUNDS, RunningTrials
-from planner.tuning.tune_request import allows, limit_choices
+from planner.tuning.tune_request import allows, find_look_batch, limit_choices
 
 _CHALLENGERS = 3
 """Plans that race beside the incumbent at a time, where memory allows it."""
@@ -72,6 +74,7 @@ class Tuner:
         self._final = Final(findings, self._trials, clock)
         self._drawn = 0
         self._leader: Plan | None = None
+        self._look_batch: int | None = None
 
     def search(self) -> bool:
         """Search until the budget is used up; tell whether it was interrupted before.
@@ -84,12 +87,17 @@ class Tuner:
         self._listener(StudyOpened(study_id=self._findings.study_id))
         try:
             with self._trials.closing():
-                self._search()
+                search = self._search()
                 for entrant in self._trials:
-                    self._trials.leave(entrant)
-                self._final.run(self._final.finalists(self._leader))
+                    self._trials.leave(entrant, search=search)
+                self._final.run(self._finalists(search), is_needed=self._look_batch is not None)
         except (KeyboardInterrupt, CancelledError):
             if not self._findings.candidates():
+                if looks := len(self._findings.new_results()):
+                    how = f"the same command goes on from {looks} looks"
+                    self._listener(
+                        Noted(message=f"no plan was tried with a whole batch yet: {how}")
+                    )
                 raise
             return True
         return False
@@ -112,17 +120,23 @@ class Tuner:
             if any(candidate.plan == plan for candidate in self._findings.current_candidates()):
                 return
 
-    def _search(self) -> None:
+    def _search(self) -> PlanSearch:
+        known = [
+            candidate.plan
+            for candidate in self._findings.best_candidates(2)
+            if candidate.plan != self._findings.defaults_plan
+        ]
+        if not known and self._only is None:
+            self._choose_look_batch()
         defaults = self._enter_defaults()
-        self._trials.store(defaults)
+        first = self._trials.store(defaults)
         # Plans that the user does not want must not drive out those that are wanted.
-        is_wanted = allows(self._request, defaults.plan)
-        incumbent = defaults if defaults.failure is None and is_wanted else None
+        incumbent = defaults if defaults.failure is None and self._allows(defaults.plan) else None
         if incumbent is None:
             self._trials.leave(defaults)
         search = PlanSearch(
             self._findings.subject.sources(self._request.strategies),
-            self._with_choices(),
+            self._with_choices(time_per_sample_s(first)),
             self._findings.node,
             history=self._findings.history(),
             similar=self._findings.similar,
@@ -130,9 +144,9 @@ class Tuner:
             worth=self._findings.worth,
             seed=self._request.workload.seed,
             training_samples=self._findings.training_samples,
-            allows=lambda plan: allows(self._request, plan) and self._times.is_affordable(plan),
+            least_batch=1 if self._look_batch is None else self._findings.least_batch,
+            allows=lambda plan: self._allows(plan) and self._times.is_affordable(plan),
         )
-        known = [c.plan for c in self._findings.best_candidates(2) if c.plan != defaults.plan]
         challengers: list[Entrant] = []
         while True:
             while len(challengers) < self._room(incumbent) and (
@@ -147,7 +161,7 @@ class Tuner:
                 continue
             self._leader = None if incumbent is None else incumbent.plan
             if not challengers or incumbent is None:
-                return
+                return search
             self._trials.race.run_round([incumbent, *challengers], until=self._trials.deadline)
             incumbent, challengers = self._judge(incumbent, challengers, search)
             self._trials.report_standings(incumbent, challengers)
@@ -171,6 +185,12 @@ class Tuner:
                 else:
                     reason = "no turn until the budget ended: raise --budget"
                     self._trials.leave(challenger, Outcome.TIME_LIMIT, reason, search=search)
+                continue
+            if not self._are_comparable(incumbent.plan, challenger.plan):
+                if len(logs) >= LEAST_ROUNDS or not self._has_time_to_search():
+                    self._trials.leave(challenger, search=search)
+                else:
+                    staying.append(challenger)
                 continue
             ahead, error = fmean(logs), self._trials.noise.deviation / math.sqrt(len(logs))
             self._trials.noise.learn(f"{incumbent.plan} {challenger.plan}", logs)
@@ -222,7 +242,8 @@ class Tuner:
             plan, best = stored.result.plan, self._findings.best_time_s()
             time_s = self._findings.time_per_sample_s(stored.result)
             is_faster = time_s is not None and (best is None or time_s < best.median)
-            if is_faster and allows(self._request, plan) and plan not in self._trials.raced:
+            is_wanted = allows(self._request, plan) and not self._findings.is_look(plan)
+            if is_faster and is_wanted and plan not in self._trials.raced:
                 known[:] = [plan]  # the latest that is faster than what is known here
         if later.similar:
             search.learn_similar(later.similar)
@@ -256,7 +277,10 @@ class Tuner:
 
     def _enter_defaults(self) -> Entrant:
         limit_s = max(self._times.usual_s(), self._trials.remaining_s() / 2)
-        entrant = self._trials.enter(self._findings.defaults_plan, Role.DEFAULTS, limit_s)
+        plan, role = self._findings.defaults_plan, Role.DEFAULTS
+        if self._look_batch is not None:  # what is compared with it later, the final measures
+            plan, role = replace(plan, node_batch=self._look_batch), Role.SEARCH
+        entrant = self._trials.enter(plan, role, limit_s)
         for _ in range(LEAST_ROUNDS):
             self._trials.race.run_round([entrant])
         return entrant
@@ -264,18 +288,63 @@ class Tuner:
     def _has_time_to_search(self) -> bool:
         return self._trials.remaining_s() > self._final.reserve_s(self._leader)
 
-    def _with_choices(self) -> CaseFacts:
-        """Put the user's limits into the search space, and leave out what takes too long."""
-        defaults = self._findings.defaults()
-        time_s = (time_per_sample_s(defaults) if defaults else None) or 0.0
+    def _choose_look_batch(self) -> None:
+        """Decide whether plans are looked at with a smaller batch than they may be chosen with."""
+        findings = self._findings
+        self._look_batch = find_look_batch(findings.case, self._request, findings.node)
+        if self._look_batch is not None:
+            least = findings.least_batch
+            step = format_duration(least * findings.case.sample_s)
+            how = f"plans are looked at with batches of {self._look_batch}"
+            message = (
+                f"steps of {least} samples take about {step} here: {how}, the best raced whole"
+            )
+            self._listener(Noted(message=message))
+
+    def _allows(self, plan: Plan) -> bool:
+        """Tell whether the user allows a plan, or the one that it is a look at."""
+        if plan.node_batch == self._look_batch:
+            plan = replace(plan, node_batch=self._findings.least_batch)
+        return allows(self._request, plan)
+
+    def _are_comparable(self, one: Plan, other: Plan) -> bool:
+        """Tell whether two times per sample can be held against each other."""
+        return self._findings.is_look(one) == self._findings.is_look(other)
+
+    def _finalists(self, search: PlanSearch) -> list[Plan]:
+        """Give the plans of the final: by their own times, or by what all looks together say.
+
+        The best look stands for two plans with a whole batch: one with as many micro-batches, and
+        one with micro-batches as small as those of the look, which caches may hold better.
+        """
+        if self._look_batch is None:
+            return self._final.finalists(self._leader)
+        ranked = [plan for plan in search.rank_tried() if self._allows(plan)]
+        if not ranked:
+            return [self._findings.defaults_plan]
+        best, *others = ranked
+        parts = best.node_batch // self._look_batch
+        fits = best.micro_batches * parts * best.replicas <= best.node_batch
+        cut = [replace(best, micro_batches=best.micro_batches * parts)] if fits else []
+        return self._final.with_exact([best, *cut, *others[:1]])
+
+    def _with_choices(self, time_s: float | None) -> CaseFacts:
+        """Put the user's limits into the search space, and leave out what takes too long.
+
+        Args:
+            time_s: Time per sample of the first trial, ``None`` where it has failed.
+        """
         # What is too large as far as plans are known now, `TrialTimes.is_affordable` leaves out.
         cores = self._findings.node.cpu.usable_cores
-        return limit_choices(
+        limited = limit_choices(
             self._findings.case,
             self._request,
-            least_time_per_sample_s=_STEPS_OF_TRIAL * time_s / cores,
+            least_time_per_sample_s=_STEPS_OF_TRIAL * (time_s or 0.0) / cores,
             cores=cores,
         )
+        if self._look_batch is None:
+            return limited
+        return replace(limited, batch_choices=(self._look_batch, *limited.batch_choices))
 
 
 def _doubt(rounds: int) -> float:

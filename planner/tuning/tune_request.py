@@ -27,6 +27,10 @@ PyTorch's defaults needs half the time."""
 
 LARGEST_SHARE = 0.25
 """Largest share of the budget that judging one plan may take."""
+_LOOK_DIVISORS, _SHORT_LOOK_S = (8, 4, 2), 0.5
+"""Parts of the own batch that plans are looked at with, and the time that a step of it takes at
+least: below it a turn has two steps, and a look shows more of a step's fixed part than it saves."""
+
 _COMPILING_BUDGET_S = 360.0
 """Least budget in which plans are compiled: AlexNet takes most of a minute where its kernels
 are not in the cache yet."""
@@ -108,6 +112,37 @@ def _batches(case: CaseFacts, request: TuneRequest) -> tuple[int, ...]:
     smaller = [own // part for part in _DIVISORS if is_to_loss and own >= part]
     batches = [*smaller, *(own * factor for factor in _BATCH_FACTORS)]
     return tuple(batch for batch in batches if batch <= largest)
+
+
+def least_batch(case: CaseFacts, request: TuneRequest) -> int:
+    """Give the smallest batch that a plan may be chosen with.
+
+    A smaller one than the use case's own changes what is learned, and makes no step cheaper by
+    sample; 1 where the time to a loss is searched for, which it may shorten, and for scripts, whose
+    batches are all named by the user.
+    """
+    if request.objective == TIME_TO_LOSS or not case.sample_s:
+        return 1
+    return request.batch_size or min(case.default_batch, request.max_batch or case.default_batch)
+
+
+def find_look_batch(case: CaseFacts, request: TuneRequest, node: Hardware) -> int | None:
+    """Find the batch that plans are looked at with where a step of their own takes long.
+
+    ``T(n) = a + b n`` lets layout, memory format, allocator and optimizer be judged in a part of
+    the time. Each core has a sample at least.
+
+    Returns:
+        ``None`` where steps are short enough, and on nodes with GPUs.
+    """
+    own = least_batch(case, request)
+    if node.gpus:
+        return None
+    for divisor in _LOOK_DIVISORS:
+        batch = own // divisor
+        if batch >= node.cpu.usable_cores and batch * case.sample_s >= _SHORT_LOOK_S:
+            return batch
+    return None
 
 
 def check_batch(request: TuneRequest, case: CaseFacts) -> None:

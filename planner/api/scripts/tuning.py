@@ -110,6 +110,10 @@ def tune_script(
             listener(Noted(message=f"steps: {steps}"))
             if script.program.choices:
                 listener(Noted(message=_values_line(script.program)))
+            if left_out := plans.left_out:
+                words = ", ".join(f"{name}={value}" for name, value in left_out)
+                why = f"needs more than {plans.cores} cores with any of the other values"
+                listener(Noted(message=f"not tried: {words}, which {why}"))
             with Store.open(db) as store:
                 node = find_or_probe_node(store, node, listener)
                 findings = Findings(

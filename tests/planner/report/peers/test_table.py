@@ -58,6 +58,19 @@ def test_the_fastest_peer_is_the_one_that_ours_beats_least():
     assert 1.3 < fastest.ratio.low < fastest.ratio.median < fastest.ratio.high < 1.7
 
 
+def test_one_disturbed_turn_does_not_decide():
+    rates = (20, 21, 20, 20, 21, 20, 20, 21, 20)
+    usual, disturbed = ran("plain", rates).ratio, ran("plain", (*rates, 2)).ratio
+    assert abs(disturbed.median / usual.median - 1) < 0.01
+    assert disturbed.high < 1.6
+
+
+def test_one_round_alone_has_no_ratio():
+    once = replace(FOUND, results=(ran("plain", (20,)),))
+    assert once.fastest(Setting.DEFAULTS) is None
+    assert json.loads(json.dumps(once.to_json()))["peers"][0]["ours_per_peer"] is None
+
+
 def test_table_has_a_row_for_each_peer_and_the_reason_of_those_that_did_not_train():
     text = comparison_text(FOUND, Terminal())
     lines = text.splitlines()

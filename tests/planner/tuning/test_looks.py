@@ -1,0 +1,113 @@
+"""Looks: where steps take long, plans are tried with a part of the batch they are chosen with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from planner.store import Store
+from planner.trials.result import Role
+from planner.tuning.tune_request import find_look_batch, least_batch
+from tests.planner.tuning.test_tune import CASE, NODE, REQUEST, Recorded, Search
+
+SLOW = replace(CASE, sample_s=0.065)
+TWO_MINUTES = replace(REQUEST, budget_s=120)
+
+
+class SlowMachine(Recorded):
+    """Two cores that train 20 samples a second by PyTorch's defaults, and 10 on one."""
+
+    start_s = 1.5
+
+    def sample_s(self, plan):
+        return 3.2 * super().sample_s(plan)
+
+
+@pytest.fixture
+def recorded() -> SlowMachine:
+    return SlowMachine()
+
+
+@pytest.fixture
+def store(tmp_path: Path):
+    with Store.open(str(tmp_path / "planner.db")) as opened:
+        yield opened
+
+
+def test_a_slow_machine_compares_twelve_plans_in_two_minutes(store, recorded):
+    outcome = Search(store, recorded, TWO_MINUTES, SLOW).tune()
+    assert len({repr(plan) for _, plan in recorded.ran}) >= 12
+    best = outcome.plan
+    assert best.plan.memory_format == "channels_last"
+    assert best.plan.allocator == "retain" or best.speedup.low > 1.1
+    assert recorded.now_s < 130
+
+
+def test_only_whole_batches_are_chosen_and_compared_with(store, recorded):
+    outcome = Search(store, recorded, TWO_MINUTES, SLOW).tune()
+    assert min(plan.node_batch for _, plan in recorded.ran) == 8
+    assert outcome.plan.plan.node_batch >= 32
+    assert outcome.defaults.plan.node_batch == 32
+    finals = [plan for role, plan in recorded.ran if role in (Role.FINAL, Role.DEFAULTS)]
+    assert finals
+    assert all(plan.node_batch >= 32 for plan in finals)
+    assert all(c.plan.node_batch >= 32 for c in outcome.plan.comparisons)
+
+
+def test_looks_are_not_faster_than_the_whole_batch_for_being_small(store, recorded):
+    """A small batch costs more by sample here: a look must not drive out whole batches."""
+    search = Search(store, recorded, replace(TWO_MINUTES, budget_s=240), SLOW)
+    outcome = search.tune()
+    fastest = min(search.findings.candidates(), key=lambda c: recorded.sample_s(c.plan))
+    chosen_s = recorded.sample_s(outcome.plan.plan)
+    assert chosen_s <= 1.02 * recorded.sample_s(fastest.plan)
+
+
+def test_interrupted_looks_are_no_plan_and_the_next_search_goes_on_from_them(store, recorded):
+    recorded.stop_after = 6
+    with pytest.raises(KeyboardInterrupt):
+        Search(store, recorded, TWO_MINUTES, SLOW).tune()
+    looked_at = {repr(plan) for _, plan in recorded.ran}
+    again = SlowMachine()
+    search = Search(store, again, TWO_MINUTES, SLOW)
+    assert len(search.findings.results) >= 1
+    outcome = search.tune()
+    assert outcome.plan.plan.node_batch >= 32
+    first, *others = [plan for role, plan in again.ran if role is Role.SEARCH]
+    assert repr(first) in looked_at  # what the others are held against
+    assert not {repr(plan) for plan in others} & {repr(r.plan) for r in search.findings.results[:1]}
+
+
+def test_a_known_node_is_confirmed_with_whole_batches(store, recorded):
+    best = Search(store, recorded, TWO_MINUTES, SLOW).tune().plan.plan
+    again = SlowMachine()
+    Search(store, again, replace(TWO_MINUTES, trials=1), SLOW).tune()
+    assert all(plan.node_batch >= 32 for role, plan in again.ran if role is not Role.SHARE)
+    assert best in [plan for _, plan in again.ran]
+
+
+@pytest.mark.parametrize(
+    ("case", "request_", "expected"),
+    [
+        (SLOW, TWO_MINUTES, 8),
+        (replace(SLOW, sample_s=1.0, default_batch=16), TWO_MINUTES, 2),  # one for each core
+        (replace(SLOW, sample_s=0.06), TWO_MINUTES, 16),
+        (replace(SLOW, sample_s=0.03), TWO_MINUTES, None),  # a second is short
+        (replace(SLOW, sample_s=0.0), TWO_MINUTES, None),  # a script: its batches are its user's
+        (SLOW, replace(TWO_MINUTES, batch_size=64), 8),
+        (SLOW, replace(TWO_MINUTES, batch_size=4), None),
+        (SLOW, replace(TWO_MINUTES, max_batch=16), 8),
+        (SLOW, replace(TWO_MINUTES, objective="time-to-loss"), None),
+    ],
+)
+def test_the_batch_of_a_look_follows_from_the_time_of_a_step(case, request_, expected):
+    assert find_look_batch(case, request_, NODE) == expected
+    assert expected is None or expected < least_batch(case, request_)
+
+
+def test_time_in_training_steps_is_no_more_than_all_time(store, recorded):
+    """A plan that is kept before it leaves was counted twice: a search had 112 % in its steps."""
+    outcome = Search(store, recorded, TWO_MINUTES, SLOW).tune()
+    assert 0.5 * recorded.now_s < outcome.stepping_s < recorded.now_s
