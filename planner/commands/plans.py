@@ -41,7 +41,9 @@ def list_plans(
         sys.stdout.write(plans_csv(judged))
     elif judged:
         _show(out, plans_table(judged, _terminal()))
-    out.finish([plan.stored.to_json(stale=plan.is_stale) for plan in found])
+    # Of hundreds of plans that takes as long as their table.
+    every = found if out.as_json else ()
+    out.finish([plan.stored.to_json(stale=plan.is_stale) for plan in every])
 
 
 def show_trials(
@@ -57,7 +59,7 @@ def show_trials(
         sys.stdout.write(trials_csv(trials))
     elif trials:
         _show(out, trials_table(trials, _terminal()))
-    out.finish([trial_json(trial) for trial in trials])
+    out.finish([trial_json(trial) for trial in (trials if out.as_json else ())])
 
 
 def show_plan(db: str, out: Output, plan_id: int, html: Path | None = None) -> None:
