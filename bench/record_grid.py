@@ -61,11 +61,11 @@ def main() -> None:
                 print(f"{number} of {len(every)}: {said}, {drawn.plan}", flush=True)
                 if any(result.measurement for result in results):
                     grid = Grid(
-                        about=f"recorded: {number} plans of {workload.use_case} on "
+                        about=f"recorded: {number} plans of {arguments.use_case} on "
                         f"{node.cpu.model}, {node.cpu.usable_cores} cores, the machine's drift "
                         "taken out by PyTorch's defaults beside them",
                         is_synthetic=False,
-                        use_case=workload.use_case,
+                        use_case=arguments.use_case,  # not where it lies here
                         case=facts,
                         node=node,
                         software=current_software(),

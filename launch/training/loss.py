@@ -73,18 +73,20 @@ def find_mean(total: LossSum) -> SupportsFloat:
     """Return the mean loss from the sum over all nodes; a `PendingLoss` where that is one."""
     if not total.weight:
         return total.loss if total.weight is None else 0.0
-    return _Quotient(total.loss, total.weight)
+    if isinstance(total.loss, PendingLoss):
+        return _Quotient(total.loss, total.weight)
+    return float(total.loss) / total.weight  # known: its step ends now, and not with the next one
 
 
 class _Quotient(PendingLoss):
     """A loss that may still be computed, divided by a weight."""
 
-    def __init__(self, loss: SupportsFloat, weight: float) -> None:
+    def __init__(self, loss: PendingLoss, weight: float) -> None:
         self._loss = loss
         self._weight = weight
 
     def is_known(self) -> bool:
-        return not isinstance(self._loss, PendingLoss) or self._loss.is_known()
+        return self._loss.is_known()
 
     def __float__(self) -> float:
         return float(self._loss) / self._weight
