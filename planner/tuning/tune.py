@@ -126,7 +126,7 @@ class Tuner:
             for candidate in self._findings.best_candidates(2)
             if candidate.plan != self._findings.defaults_plan
         ]
-        if not known and self._only is None:
+        if not known and self._only is None and self._request.trials != 0:
             self._choose_look_batch()
         defaults = self._enter_defaults()
         first = self._trials.store(defaults)

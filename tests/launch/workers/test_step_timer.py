@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from launch.reports import Report, Reporter, StepDone
-from launch.training.loss import PendingLoss, read_async
+from launch.training.averaging.loss_sum import LossSum
+from launch.training.loss import PendingLoss, find_mean, read_async
 from launch.workers.step_timer import StepTimer
 
 
@@ -52,6 +53,29 @@ def test_a_loss_that_is_known_is_told_at_once(told):
     (step,) = take()
     assert (step.step, step.loss, step.samples, step.input_s) == (0, 0.5, 8, 0.1)
     assert not reports.is_computing()
+
+
+def test_a_weighed_loss_that_is_known_is_told_at_once(told):
+    """It was told with the next step: of two steps the first took the time of both."""
+    reporter, take = told
+    reports = StepTimer(reporter, is_compiled=False)
+    reports.start()
+    weighed = find_mean(LossSum(loss=3.0, weight=4.0))
+    reports.add(epoch=0, number=1, samples=8, loss=weighed, input_s=0.1)
+    (step,) = take()
+    assert step.loss == 0.75
+
+
+def test_a_weighed_loss_on_a_gpu_is_told_when_the_next_step_is_launched(told):
+    reporter, take = told
+    reports = StepTimer(reporter, is_compiled=False)
+    reports.start()
+    weighed = find_mean(LossSum(loss=Computing(3.0), weight=4.0))
+    reports.add(epoch=0, number=1, samples=8, loss=weighed, input_s=0.1)
+    assert not take()
+    reports.finish()
+    (step,) = take()
+    assert step.loss == 0.75
 
 
 def test_a_loss_on_a_gpu_is_told_when_the_next_step_is_launched(told):

@@ -7,7 +7,8 @@ import optuna
 import pytest
 from imagined_machines import CASE, Machine, node_of
 
-from planner.search.sampler import PlanSampler, expected_improvement
+from planner.search.plan_pool import expected_improvement
+from planner.search.sampler import PlanSampler
 from planner.search.space import PlanSpace
 
 

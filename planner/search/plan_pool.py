@@ -1,0 +1,99 @@
+"""Pool of plans that a search looks at: what each may gain, and by second of its trial."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from launch.plan import Plan
+from planner.search.effects import Array, Effects
+from planner.search.space import DrawnPlan, PlanSpace
+
+
+class PlanPool:
+    """Plans that may be searched for, each with what it promises.
+
+    Args:
+        effects: What was learned from trials.
+        best_log_s: Logarithm of the time per sample of the best plan so far.
+        trial_s: Gives the time of a plan's trial from its time per sample, in seconds.
+        chance: Gives the chance that a plan works.
+        least_batch: Plans with a smaller one are left out.
+
+    Attributes:
+        speed: Expected logarithm of each plan's samples per second, by its key.
+        gain: Expected improvement of each, times the chance that it works.
+        per_second: The same over the time of its trial.
+        trial_s: That time.
+    """
+
+    def __init__(
+        self,
+        effects: Effects,
+        best_log_s: float,
+        trial_s: Callable[[Plan, float], float],
+        chance: Callable[[Plan], float],
+        least_batch: int,
+    ) -> None:
+        self._effects = effects
+        self.best_log_s = best_log_s
+        self._take_s = trial_s
+        self._least_batch = least_batch
+        self.trial_s: dict[str, float] = {}
+        self._chance = chance
+        self._drawn: dict[str, DrawnPlan] = {}
+        self._expanded: set[str] = set()
+        self.speed: dict[str, float] = {}
+        self.gain: dict[str, float] = {}
+        self.per_second: dict[str, float] = {}
+
+    def add(self, every: Sequence[DrawnPlan]) -> None:
+        """Add plans; those that it has already change nothing."""
+        new = list(
+            {
+                drawn.key: drawn
+                for drawn in every
+                if drawn.key not in self._drawn and drawn.plan.node_batch >= self._least_batch
+            }.values()
+        )
+        if not new:
+            return
+        means, deviations = self._effects.predict([(drawn.plan, drawn.key) for drawn in new])
+        gains = expected_improvement(self.best_log_s - means, deviations)
+        for drawn, mean, gain in zip(new, means, gains, strict=True):
+            self._drawn[drawn.key] = drawn
+            self.speed[drawn.key] = -float(mean)
+            self.gain[drawn.key] = float(gain) * max(self._chance(drawn.plan), 1e-3)
+            self.trial_s[drawn.key] = self._take_s(drawn.plan, math.exp(min(mean, 50.0)))
+            self.per_second[drawn.key] = self.gain[drawn.key] / self.trial_s[drawn.key]
+
+    def expand(self, space: PlanSpace, every: Sequence[DrawnPlan]) -> bool:
+        """Add the neighbours of plans; tell whether any of the plans was new here."""
+        left = [drawn for drawn in every if drawn.key not in self._expanded]
+        self._expanded.update(drawn.key for drawn in left)
+        self.add([other for drawn in left for other in space.neighbours(drawn)])
+        return bool(left)
+
+    def expected_log_s(self) -> float:
+        """Give the expected time of the best plan, tried or not."""
+        return min(self.best_log_s, -max(self.speed.values()))
+
+    def ranked(self, score: dict[str, float]) -> list[DrawnPlan]:
+        """Give the plans by what they promise, then by their expected time."""
+        order = sorted(self._drawn, key=lambda key: (-score[key], -self.speed[key]))
+        return [self._drawn[key] for key in order]
+
+
+def expected_improvement(lead: Array, deviation: Array) -> Array:
+    """Give the mean of ``max(0, lead + deviation * normal)``.
+
+    Args:
+        lead: By how much the logarithm of a time is expected to be below the best.
+        deviation: Of that logarithm.
+    """
+    scaled = lead / deviation
+    density = np.exp(-0.5 * scaled**2) / math.sqrt(2 * math.pi)
+    below = np.array([0.5 * math.erfc(-value / math.sqrt(2)) for value in scaled])
+    return np.asarray(deviation * (scaled * below + density), dtype=np.float64)
