@@ -105,6 +105,15 @@ def test_numbers_of_processes_are_among_the_first_plans_that_are_tried(cores, do
         assert (best.processes > 1) == (doubled < 1.0)
 
 
+def test_values_that_fit_the_cores_with_none_of_the_others_are_named():
+    words = ["torchrun", "--nproc-per-node", "{processes}", "train.py", "--threads", "{threads}"]
+    program = Program.parse(words, cores=2, choices={"threads": (2,)})
+    plans = ScriptPlans(program=program, samples=32, processes=1, cores=2)
+    assert plans.left_out == [("processes", 2)]
+    usual = Program.parse(words, cores=2)
+    assert not ScriptPlans(program=usual, samples=32, processes=1, cores=2).left_out
+
+
 def test_processes_times_threads_use_no_more_than_the_cores():
     words = ["torchrun", "--nproc-per-node", "{processes}", "train.py"]
     program = Program.parse(words, cores=6, choices={"processes": (2, 1, 3)})

@@ -7,7 +7,9 @@ import math
 import pytest
 from raced_turns import finished, turns
 
-from planner.trials.drift import drift_deviation, fit_log_times, remove_drift
+from planner.trials.comparison import PairNoise
+from planner.trials.drift import drift_deviation, fit_log_times, rate_interval, remove_drift
+from probes.timing import Interval
 
 
 def test_times_of_plans_that_ran_in_different_rounds_are_put_on_one_level():
@@ -50,3 +52,21 @@ def test_results_stored_at_different_times_are_ranked_as_turns_side_by_side_rank
 def test_trials_without_turns_keep_what_they_were_stored_with():
     alone = finished(1, {})
     assert remove_drift([alone]) == [alone]
+
+
+@pytest.mark.parametrize("turns_of_rate", [1, 2])
+def test_rate_of_one_or_two_turns_has_the_noise_of_the_search(turns_of_rate):
+    """It was said to be half to twice as high, whatever the other plans had shown."""
+    unknown = Interval(median=20.0, low=10.0, high=40.0, count=turns_of_rate)
+    noise = PairNoise()
+    noise.learn("a pair", [0.05, -0.05] * 20)
+    known = rate_interval(unknown, 0.03, noise)
+    assert 17 < known.low < 19 < 21 < known.high < 23.5
+    assert rate_interval(unknown, 0.03).low < 10.1
+
+
+def test_rate_of_more_turns_has_their_own_spread():
+    seen = Interval(median=20.0, low=19.0, high=21.0, count=3)
+    noise = PairNoise()
+    noise.learn("a pair", [0.5, -0.5] * 20)
+    assert rate_interval(seen, 0.03, noise) == rate_interval(seen, 0.03)
