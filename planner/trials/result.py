@@ -44,6 +44,9 @@ class Role(StrEnum):
     """The best plan with the use case's batch: what the settings gain without a larger batch."""
 
     SEARCH = "search"
+    LOOK = "look"
+    """A plan with a part of the batch that may be chosen: what it shows is of the whole one."""
+
     FINAL = "final"
     """A finalist, measured again."""
 
@@ -66,7 +69,7 @@ class Role(StrEnum):
     @property
     def is_for_choice(self) -> bool:
         """Whether the plan may be chosen: others were measured for comparison alone."""
-        return self not in (Role.SHARE, Role.OWN_BATCH)
+        return self not in (Role.SHARE, Role.OWN_BATCH, Role.LOOK)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

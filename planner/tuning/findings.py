@@ -103,24 +103,25 @@ class Findings:
 
     def add(self, result: TrialResult) -> TrialEnded:
         """Store a finished trial; give it with its times on the level of the other trials."""
-        best_s = self._best_like(result.plan)
+        is_look = result.role is Role.LOOK
+        best_s = self._best_look_s() if is_look else self._best_s()
         self._own_numbers.add(self._trial_store.add_trial(self.study_id, result))
         self.results = self._level([*self.results, result])
         time_s = self.time_per_sample_s(self.results[-1])
         is_best = time_s is not None and (best_s is None or time_s < best_s)
-        return TrialEnded(result=self.results[-1], is_best=is_best and result.role.is_for_choice)
+        may_be_best = is_look or result.role.is_for_choice
+        return TrialEnded(result=self.results[-1], is_best=is_best and may_be_best)
 
     def is_look(self, plan: Plan) -> bool:
         """Tell whether a plan's batch is too small to be chosen: it shows what another would do."""
         return plan.node_batch < self.least_batch
 
-    def _best_like(self, plan: Plan) -> float | None:
-        """Give the best time per sample so far of what is comparable with a plan."""
-        if not self.is_look(plan):
-            best = self.best_time_s()
-            return None if best is None else best.median
-        beside = (r for r in self.current_results() if r.role.is_for_choice)
-        looks = [result for result in beside if result.plan.node_batch == plan.node_batch]
+    def _best_s(self) -> float | None:
+        best = self.best_time_s()
+        return None if best is None else best.median
+
+    def _best_look_s(self) -> float | None:
+        looks = (r for r in self.current_results() if r.role is Role.LOOK)
         times_s = (self.time_per_sample_s(look) for look in looks)
         return min((time_s for time_s in times_s if time_s is not None), default=None)
 
@@ -165,8 +166,9 @@ class Findings:
         return sum(result.elapsed_s for result in self.current_results())
 
     def history(self) -> list[TrialResult]:
-        """Give the latest trial of each plan that may be chosen: what a model is fitted to."""
-        latest = {repr(r.plan): r for r in self.results if r.role.is_for_choice}
+        """Give the latest trial of each plan and look: what a model is fitted to."""
+        known = (r for r in self.results if r.role.is_for_choice or r.role is Role.LOOK)
+        latest = {repr(result.plan): result for result in known}
         return list(latest.values())[-_MOST_HISTORY:]
 
     def last_measured(self, role: Role) -> TrialResult | None:
@@ -188,15 +190,11 @@ class Findings:
 
     def candidates(self) -> list[Candidate]:
         """Give the plans whose speed is known, and that the user's limits allow."""
-        return self._choose_from(self.results)
+        return choose_from(self.results, self.request, self.training_samples)
 
     def current_candidates(self) -> list[Candidate]:
         """Give those that this search has measured."""
-        return self._choose_from(self.current_results())
-
-    def _choose_from(self, results: Sequence[TrialResult]) -> list[Candidate]:
-        whole = [result for result in results if not self.is_look(result.plan)]
-        return choose_from(whole, self.request, self.training_samples)
+        return choose_from(self.current_results(), self.request, self.training_samples)
 
     def choose(self, candidates: Sequence[Candidate]) -> Candidate:
         """Choose from this search's evidence, once it has measured its finalists again.

@@ -232,7 +232,8 @@ class Tuner:
             return None
         limit_s = min(self._times.limit_s(proposal.plan), spare_s)
         self._drawn += 1
-        return self._trials.enter(proposal.plan, Role.SEARCH, limit_s, proposal)
+        role = Role.LOOK if proposal.plan.node_batch == self._look_batch else Role.SEARCH
+        return self._trials.enter(proposal.plan, role, limit_s, proposal)
 
     def _take_later(self, search: PlanSearch, known: list[Plan]) -> None:
         """Learn from trials that others have stored; a plan that is faster is to be raced here."""
@@ -279,7 +280,7 @@ class Tuner:
         limit_s = max(self._times.usual_s(), self._trials.remaining_s() / 2)
         plan, role = self._findings.defaults_plan, Role.DEFAULTS
         if self._look_batch is not None:  # what is compared with it later, the final measures
-            plan, role = replace(plan, node_batch=self._look_batch), Role.SEARCH
+            plan, role = replace(plan, node_batch=self._look_batch), Role.LOOK
         entrant = self._trials.enter(plan, role, limit_s)
         for _ in range(LEAST_ROUNDS):
             self._trials.race.run_round([entrant])

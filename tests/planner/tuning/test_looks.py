@@ -75,7 +75,7 @@ def test_interrupted_looks_are_no_plan_and_the_next_search_goes_on_from_them(sto
     assert len(search.findings.results) >= 1
     outcome = search.tune()
     assert outcome.plan.plan.node_batch >= 32
-    first, *others = [plan for role, plan in again.ran if role is Role.SEARCH]
+    first, *others = [plan for role, plan in again.ran if role is Role.LOOK]
     assert repr(first) in looked_at  # what the others are held against
     assert not {repr(plan) for plan in others} & {repr(r.plan) for r in search.findings.results[:1]}
 
