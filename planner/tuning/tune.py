@@ -296,10 +296,10 @@ class Tuner:
         if self._look_batch is not None:
             least = findings.least_batch
             step = format_duration(least * findings.case.sample_s)
-            how = f"plans are looked at with batches of {self._look_batch}"
-            message = (
-                f"steps of {least} samples take about {step} here: {how}, the best raced whole"
+            how = (
+                f"plans are tried with {self._look_batch} first, and the best of them with {least}"
             )
+            message = f"steps of {least} samples take about {step} here: {how}"
             self._listener(Noted(message=message))
 
     def _allows(self, plan: Plan) -> bool:
