@@ -84,6 +84,7 @@ class PlanSampler(optuna.samplers.BaseSampler):
     ) -> None:
         self._space = space
         self._least_batch = least_batch
+        self._has_looks = min(space.case.batch_choices, default=least_batch) < least_batch
         self._earlier = list(earlier)
         self._trial_s = trial_s
         self._chance = chance
@@ -297,7 +298,9 @@ class PlanSampler(optuna.samplers.BaseSampler):
         """Give the keys of the plans that were tried, or looked at with a smaller batch."""
         trials = (t for t in study.get_trials(deepcopy=False) if t.number != without)
         plans = [plan for trial in trials if (plan := self._plan_of(trial)) is not None]
-        return {plan_key(one) for plan in plans for one in (plan, self._raised(plan))}
+        if self._has_looks:  # which the final tries whole
+            plans += [self._raised(plan) for plan in plans]
+        return {plan_key(plan) for plan in plans}
 
     def _raised(self, plan: Plan) -> Plan:
         """Give a plan with the least batch that may be chosen, where its own is smaller."""

@@ -144,7 +144,7 @@ class Tuner:
             worth=self._findings.worth,
             seed=self._request.workload.seed,
             training_samples=self._findings.training_samples,
-            least_batch=1 if self._look_batch is None else self._findings.least_batch,
+            least_batch=1 if self._only is not None else self._findings.least_batch,
             allows=lambda plan: self._allows(plan) and self._times.is_affordable(plan),
         )
         challengers: list[Entrant] = []
@@ -310,6 +310,8 @@ class Tuner:
 
     def _are_comparable(self, one: Plan, other: Plan) -> bool:
         """Tell whether two times per sample can be held against each other."""
+        if self._look_batch is None:
+            return True
         return self._findings.is_look(one) == self._findings.is_look(other)
 
     def _finalists(self, search: PlanSearch) -> list[Plan]:

@@ -88,6 +88,19 @@ def test_a_known_node_is_confirmed_with_whole_batches(store, recorded):
     assert best in [plan for _, plan in again.ran]
 
 
+def test_a_later_search_tries_whole_what_was_only_looked_at(store, recorded):
+    Search(store, recorded, TWO_MINUTES, SLOW).tune()
+    first = {repr(plan) for _, plan in recorded.ran if plan.node_batch >= 32}
+    again = SlowMachine()
+    search = Search(store, again, replace(TWO_MINUTES, budget_s=300), SLOW)
+    outcome = search.tune()
+    new = [p for role, p in again.ran if role is Role.SEARCH and repr(p) not in first]
+    assert len(new) >= 2
+    assert all(plan.node_batch >= 32 for plan in new)
+    fastest = min(search.findings.candidates(), key=lambda c: recorded.sample_s(c.plan))
+    assert recorded.sample_s(outcome.plan.plan) <= 1.02 * recorded.sample_s(fastest.plan)
+
+
 @pytest.mark.parametrize(
     ("case", "request_", "expected"),
     [
