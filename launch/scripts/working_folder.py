@@ -78,7 +78,13 @@ def open_working_folder(folder: Path, *, in_place: bool = False) -> Iterator[Wor
                 "may write"
             )
         copy = private / "copy"
-        shutil.copytree(folder, copy, symlinks=True, ignore_dangling_symlinks=True)
+        try:
+            shutil.copytree(folder, copy, symlinks=True, ignore=_find_special)
+        except OSError as error:  # of many files, shutil.Error says all
+            raise ScriptError(
+                f"folder {folder} cannot be copied for the script ({_first_of(error)}): pass "
+                "--in-place where the script may write"
+            ) from error
         yield WorkingFolder(path=copy, temporary=temporary)
     finally:
         remove_folder(private)
@@ -93,6 +99,19 @@ def remove_folder(private: Path) -> None:
                 with contextlib.suppress(OSError):
                     path.chmod(0o700)
     shutil.rmtree(private, ignore_errors=True)
+
+
+def _find_special(folder: str, names: list[str]) -> list[str]:
+    """Name what is no file, folder or link, such as a socket: there is nothing to copy of it."""
+    kinds = ((name, Path(folder, name)) for name in names)
+    return [n for n, p in kinds if not (p.is_symlink() or p.is_dir() or p.is_file())]
+
+
+def _first_of(error: OSError) -> str:
+    if isinstance(error, shutil.Error) and isinstance(error.args[0], list):
+        source, _, why = error.args[0][0]
+        return f"{source}: {why}"
+    return str(error)
 
 
 def _can_cover(folder: Path, layers: tuple[Path, Path]) -> bool:

@@ -224,12 +224,16 @@ class ScriptTrials:
             TrialFailedError: It cannot be started so.
         """
         if self._watched is not None and plan == self._own_plan:
-            watched, self._watched = self._watched, None
-            return ScriptContender(plan, lambda _: watched, self._node)
+            return ScriptContender(plan, self._run_watched, self._node)
         own = self._own_plan
         is_same_work = own is not None and own.node_batch == plan.node_batch
         losses = self._own_losses if is_same_work else ()
         return ScriptContender(plan, self._run, self._node, own_losses=losses)
+
+    def _run_watched(self, plan: Plan) -> RunningScript | WholeRun:
+        """Give the run that was watched, once; afterwards, where that has ended, another one."""
+        watched, self._watched = self._watched, None
+        return self._run(plan) if watched is None else watched
 
     def _options(self) -> dict[str, Setting]:
         """Give the options of a plan that say what a step is."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -26,3 +27,36 @@ def test_folder_that_holds_the_temporary_files_is_told_by_its_reason(
     with open_working_folder(tmp_path, in_place=True) as view:
         assert view.path == tmp_path
     assert list(temporary.iterdir()) == []
+
+
+def test_what_is_no_file_is_left_out_of_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A folder with a socket or a named pipe was a bug of ddlplan where there is no overlay."""
+    folder = tmp_path / "training"
+    (folder / "data").mkdir(parents=True)
+    (folder / "data" / "train.py").write_text("1")
+    os.mkfifo(folder / "data" / "pipe")
+    (folder / "gone").symlink_to("nowhere")
+    monkeypatch.setattr("launch.scripts.working_folder._can_cover", lambda *_: False)
+    with open_working_folder(folder) as view:
+        assert view.path != folder
+        assert sorted(p.name for p in view.path.rglob("*")) == ["data", "gone", "train.py"]
+
+
+def test_folder_that_cannot_be_copied_is_refused_with_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    folder = tmp_path / "training"
+    folder.mkdir()
+    (folder / "checkpoint.pt").write_text("1")
+
+    def vanish(*_: object) -> bool:  # between the decision to copy and the copy
+        (folder / "checkpoint.pt").unlink()
+        folder.rmdir()
+        return False
+
+    monkeypatch.setattr("launch.scripts.working_folder._can_cover", vanish)
+    with (
+        pytest.raises(ScriptError, match=r"cannot be copied .*training.*--in-place"),
+        open_working_folder(folder),
+    ):
+        pass

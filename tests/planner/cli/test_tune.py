@@ -77,7 +77,7 @@ def test_seed_that_no_sampler_takes_is_refused(ddlplan, cases, command):
 def test_failed_trials_are_kept_with_their_reason_and_the_search_goes_on(probed, cases):
     fates = probed.folder.parent / "fates"
     process = probed.start(
-        *("tune", "--use-case", f"{cases}:Fated", "--budget", "2m", "--trials", 6),
+        *("tune", "--use-case", f"{cases}:Fated", "--budget", "75s", "--trials", 6),
         *("--strategies", "threads", "--json"),
         FATES=str(fates),
     )

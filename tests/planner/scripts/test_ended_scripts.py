@@ -11,6 +11,8 @@ from torch_stand_in import write_torch
 from launch.plan import Plan
 from launch.scripts.program import Program
 from launch.scripts.running_script import RunningScript
+from planner.api.scripts.tuning import ScriptTrials, TunedScript
+from planner.cancellation import Cancellation
 from planner.scripts.contender import ScriptContender
 from planner.trials.contender import TrialFailedError
 from probes.hardware import Hardware
@@ -47,6 +49,23 @@ def contender(node: Hardware, folder: Path, steps: int, rest_s: float) -> Script
         lambda plan: RunningScript(program, plan, node, folder=folder),
         node,
     )
+
+
+def test_the_run_that_was_watched_first_is_started_again_when_it_ends(
+    node, folder, monkeypatch: pytest.MonkeyPatch
+):
+    """The script as it is races to the end of a search; its closed run was taken once more."""
+    monkeypatch.chdir(folder)
+    words = [sys.executable, "train.py", "30", "0.0"]
+    program = Program.parse(words, cores=node.cpu.usable_cores)
+    with ScriptTrials(TunedScript(program=program), node, Cancellation()) as trials:
+        plans, _ = trials.look(120.0)
+        script = trials.start(plans.own_plan)
+        try:
+            made = [len(script.make_steps(10, time_limit_s=60.0)) for _ in range(6)]
+        finally:
+            script.close()
+    assert sum(made) >= 60
 
 
 def test_script_that_ends_within_a_turn_is_started_again(node, folder):
