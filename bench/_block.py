@@ -21,7 +21,10 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, NoReturn, TextIO, TypeVar
 
+from launch.errors import LaunchError
+from planner.errors import PlannerError
 from probes.cpu import read_cpu
+from probes.errors import ProbeError
 from probes.timing import NORMAL_95, Interval
 
 T = TypeVar("T")
@@ -142,6 +145,7 @@ class Result:
 
     figure: str
     value: Interval | float
+    """Infinite where there is none because what was asked for was not reached."""
     unit: str = ""
     required: Required | None = None
 
@@ -168,11 +172,12 @@ class Result:
         """Give the result as plain values."""
         low, high = self._range()
         known = isinstance(self.value, Interval)
+        value = self.value.median if isinstance(self.value, Interval) else self.value
         return {
             "figure": self.figure,
-            "value": self.value.median if isinstance(self.value, Interval) else self.value,
-            "ci_low": low if known else None,
-            "ci_high": high if known else None,
+            "value": _finite(value),
+            "ci_low": _finite(low) if known else None,
+            "ci_high": _finite(high) if known else None,
             "samples": self.value.count if isinstance(self.value, Interval) else None,
             "unit": self.unit or None,
             "required": None if self.required is None else str(self.required),
@@ -182,6 +187,11 @@ class Result:
     def _range(self) -> tuple[float, float]:
         value = self.value
         return (value.low, value.high) if isinstance(value, Interval) else (value, value)
+
+
+def _finite(value: float) -> float | None:
+    """Give a number that JSON can hold, ``None`` in place of an infinite one."""
+    return value if math.isfinite(value) else None
 
 
 class Output:
@@ -338,7 +348,7 @@ def run_bench(main: Callable[[], int]) -> NoReturn:
     signal.signal(signal.SIGTERM, terminate)
     try:
         sys.exit(main())
-    except BenchError as error:
+    except (BenchError, LaunchError, PlannerError, ProbeError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:

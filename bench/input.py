@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -207,28 +206,18 @@ def _run(way: str, data: str | None, seconds: int, cores: Sequence[int]) -> list
 
 def _work(task: dict[str, Any]) -> None:
     """Be one worker; print what was found."""
+    from _prepared_case import load_prepared
+
     from launch.data.images.dataset import PhotoDataset
     from launch.use_cases import resolve
 
-    case = resolve(_USE_CASE).load()
     data = Path(task["data"]) if task["data"] else None
-    if task["way"] == _PREPARE:
-        case.prepare(data, _Silent())
+    is_first = task["way"] == _PREPARE
+    case = load_prepared(_USE_CASE, data) if is_first else resolve(_USE_CASE).load(data)
     photos = case.dataset(data, train=True)
     assert isinstance(photos, PhotoDataset)
     ways = {_CACHE: _read_cache, _FILES: _read_files, _PREPARE: _fill}
     print(json.dumps(ways[task["way"]](task, photos)), flush=True)
-
-
-class _Silent:
-    """Hears how the photos are made ready; problems go to stderr."""
-
-    def progress(self, done: int, total: int, what: str) -> None:
-        """Say nothing."""
-
-    def warning(self, message: str) -> None:
-        """Pass it on."""
-        print(f"warning: {message}", file=sys.stderr)
 
 
 def _fill(_: dict[str, Any], photos: PhotoDataset) -> dict[str, Any]:

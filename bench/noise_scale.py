@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 from _block import BenchError, Output, Required, Result, make_parser, positive, run_bench
+from _prepared_case import load_prepared
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -92,7 +93,7 @@ def main() -> int:
 
 def _in_one_process(arguments: Namespace) -> Iterator[Result]:
     """Train with unequal shares of each batch, and stand still now and then for brute force."""
-    case = resolve(arguments.use_case).load()
+    case = load_prepared(arguments.use_case)
     data = case.dataset(None, train=True)
     torch.manual_seed(_SEED)
     model = case.model()
@@ -135,7 +136,7 @@ def _measure_step(
 
 def _launched(arguments: Namespace) -> Iterator[Result]:
     """Train as a launch does, one epoch, with each way to have parts on one node."""
-    case = resolve(arguments.use_case).load()
+    case = load_prepared(arguments.use_case)
     data = case.dataset(None, train=True)
     cores = read_cpu().usable_cores
     batch = case.default_batch

@@ -1,38 +1,32 @@
 """ONNX files of all built-in use cases: distance of their outputs from PyTorch, and size.
 
 Each model with its initial weights is exported as `launch --onnx` does it at the end of a training,
-on a few photos where the use case reads photos, and on its generated data otherwise.
+on a few photos where the use case reads photos, and on its generated data otherwise. A model that
+cannot be exported, or whose file computes something else, counts as missed, and the others go on.
 """
 
 from __future__ import annotations
 
+import math
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import torch
 from _block import Output, Required, Result, make_parser, run_bench
+from _prepared_case import load_prepared
 from PIL import Image
 
-from launch.errors import UseCaseError
+from launch.errors import ExportError, ExportTargetError, UseCaseError
 from launch.onnx_export.comparison import TOLERANCE
 from launch.onnx_export.exporting import check_target, export_model
-from launch.use_cases import resolve, use_case_summaries
+from launch.use_cases import use_case_names
 from launch.use_cases._base import UseCase
 
 _PHOTOS = 6
 """Of each class."""
-
-
-class _Silent:
-    """Hears how data are made ready."""
-
-    def progress(self, done: int, total: int, what: str) -> None:
-        """Say nothing."""
-
-    def warning(self, message: str) -> None:
-        """Say nothing."""
 
 
 def main() -> int:
@@ -42,41 +36,47 @@ def main() -> int:
     arguments = parser.parse_args()
     out = Output("onnx_files", as_json=arguments.json)
     out.introduce()
-    names = [arguments.use_case] if arguments.use_case else list(use_case_summaries())
+    names = [arguments.use_case] if arguments.use_case else use_case_names()
     results: list[Result] = []
     with tempfile.TemporaryDirectory(prefix="ddlplan-bench-") as folder:
         photos, file = Path(folder, "photos"), Path(folder, "model.onnx")
         _write_photos(photos)
         check_target(file)
         for name in names:
-            case = resolve(name).load()
-            data = _make_ready(case, photos)
-            torch.manual_seed(0)
-            started = time.perf_counter()
-            saved = export_model(case, case.model(), case.dataset(data, train=True), file)
-            elapsed_s = time.perf_counter() - started
-            results += [
-                Result(
-                    figure=f"{name}: largest difference of outputs",
-                    value=saved.largest_difference,
-                    required=Required(high=TOLERANCE),
-                ),
-                Result(figure=f"{name}: size", value=saved.num_bytes / 1e6, unit="MB"),
-                Result(figure=f"{name}: export and comparison", value=elapsed_s, unit="s"),
-            ]
+            for result in _export(name, photos, file, out):
+                out.show([result])
+                results.append(result)
     out.say()
     return out.conclude(results)
 
 
-def _make_ready(case: UseCase, photos: Path) -> Path | None:
+def _export(name: str, photos: Path, file: Path, out: Output) -> Iterator[Result]:
+    case, data = _make_ready(name, photos)
+    torch.manual_seed(0)
+    figure, required = f"{name}: largest difference of outputs", Required(high=TOLERANCE)
+    started = time.perf_counter()
+    try:
+        saved = export_model(case, case.model(), case.dataset(data, train=True), file)
+    except ExportTargetError:
+        raise  # for each of them
+    except ExportError as error:
+        out.say(f"{name}: {error}")
+        yield Result(figure=figure, value=math.inf, required=required)
+        return
+    elapsed_s = time.perf_counter() - started
+    yield Result(figure=figure, value=saved.largest_difference, required=required)
+    yield Result(figure=f"{name}: size", value=saved.num_bytes / 1e6, unit="MB")
+    yield Result(figure=f"{name}: export and comparison", value=elapsed_s, unit="s")
+
+
+def _make_ready(name: str, photos: Path) -> tuple[UseCase, Path | None]:
     """Give the photos to a use case that takes them; let others generate their data."""
     try:
-        case.prepare(photos, _Silent())
+        case = load_prepared(name, photos)
         case.dataset(photos, train=True)
     except UseCaseError:
-        case.prepare(None, _Silent())
-        return None
-    return photos
+        return load_prepared(name), None
+    return case, photos
 
 
 def _write_photos(folder: Path) -> None:

@@ -3,7 +3,8 @@
 Two searches come first: by throughput, and by time to a loss. Then each plan and each batch of the
 sweep trains from several seeds, in turns. What counts is the time of the training steps until the
 validation loss, between the ends of two short epochs, is as low as wanted: the samples until then,
-at the rate of all trainings of the same plan.
+at the rate of all trainings of the same plan. A training that does not come so low counts as one
+that takes for ever.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import math
 from argparse import Namespace
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -67,19 +68,31 @@ class Contestant:
     name: str
     options: list[object]
     epochs: int
-    samples: int = 0
     time_s: float = 0.0
-    needed: dict[int, float] = field(default_factory=dict)
-    """Samples until the target, by seed."""
+    """Of the training steps of all its trainings."""
+    needed: list[float] = field(default_factory=list)
+    """Samples until the target, by seed; infinite where it was not reached."""
+    trained: list[int] = field(default_factory=list)
+    """Samples of the whole training, by seed."""
 
     @property
     def rate(self) -> float:
         """Samples per second over all its trainings."""
-        return self.samples / self.time_s
+        return sum(self.trained) / self.time_s
 
-    def seconds(self) -> dict[int, float]:
-        """Time until the target, by seed, at the rate of all its trainings."""
-        return {seed: needed / self.rate for seed, needed in self.needed.items()}
+    @property
+    def reached(self) -> int:
+        """How many of its trainings reached the target."""
+        return sum(map(math.isfinite, self.needed))
+
+    def seconds(self) -> list[float]:
+        """Time until the target, by seed, at the rate of all its trainings; it may be infinite."""
+        return [needed / self.rate for needed in self.needed]
+
+    def least_seconds(self) -> list[float]:
+        """As `seconds`, with the time of the whole training where it did not reach the target."""
+        pairs = zip(self.needed, self.trained, strict=True)
+        return [min(needed, trained) / self.rate for needed, trained in pairs]
 
 
 def _compare(ddlplan: Ddlplan, arguments: Namespace, out: Output) -> Iterator[Result]:
@@ -115,23 +128,27 @@ def _compare(ddlplan: Ddlplan, arguments: Namespace, out: Output) -> Iterator[Re
         order = entered if seed % 2 == 0 else entered[::-1]
         for one in order:
             _train(ddlplan, arguments, one, seed)
-            said = one.needed.get(seed, math.nan)
-            out.say(f"seed {seed}, {one.name}: {said:.0f} samples at {one.rate:.0f} samples/s")
+            out.say(
+                f"seed {seed}, {one.name}: {one.needed[-1]:.0f} samples at {one.rate:.0f} samples/s"
+            )
     return _results(entered, arguments)
 
 
 def _results(entered: list[Contestant], arguments: Namespace) -> Iterator[Result]:
     for one in entered:
-        if not one.needed:
-            yield Result(figure=f"{one.name}: trainings that reached the loss", value=0)
-            continue
+        if one.reached < arguments.seeds:
+            said = f"{one.name}: of {arguments.seeds} trainings reached the loss"
+            yield Result(figure=said, value=one.reached)
         yield Result(
             figure=f"{one.name}: time to loss {arguments.target:g}",
-            value=_over_seeds(list(one.seconds().values())),
+            value=_over_seeds(one.seconds()),
             unit="s",
         )
     plain, scaled, found, *sweep = entered
-    best = min((one for one in sweep if one.needed), key=lambda one: fmean(one.seconds().values()))
+    # The one that reached the loss most often, and of these the soonest.
+    best = min(sweep, key=lambda one: (-one.reached, fmean(one.least_seconds())))
+    if not best.reached:
+        raise BenchError("no batch of the sweep reached the loss: raise --epochs or --target")
     yield Result(
         figure="time-to-loss plan / throughput plan",
         value=_ratio(found, plain),
@@ -146,13 +163,15 @@ def _results(entered: list[Contestant], arguments: Namespace) -> Iterator[Result
 
 
 def _ratio(one: Contestant, other: Contestant) -> Interval | float:
-    """Give how long one takes against another; a bound where that one did not reach the loss."""
-    ours, theirs = one.seconds(), other.seconds()
-    if not ours:
-        raise BenchError(f"{one.name} did not reach the loss: raise --epochs or --target")
-    if not theirs:
-        return fmean(ours.values()) / (other.time_s / max(1, len(ours)))
-    return paired_ratio([(ours[seed], theirs[seed]) for seed in ours.keys() & theirs.keys()])
+    """Give how long one takes against another, over all seeds.
+
+    Infinite where a training of the first did not reach the loss. One of the other that did not
+    counts with the time it trained. It would have taken longer: the ratio is at most what is said.
+    """
+    if one.reached < len(one.needed):
+        return math.inf
+    ratio = paired_ratio(list(zip(one.seconds(), other.least_seconds(), strict=True)))
+    return ratio if other.reached == len(other.needed) else replace(ratio, low=0.0)
 
 
 def _over_seeds(seconds: list[float]) -> Interval:
@@ -168,20 +187,23 @@ def _tune(ddlplan: Ddlplan, arguments: Namespace, *more: object) -> Any:
 
 
 def _train(ddlplan: Ddlplan, arguments: Namespace, one: Contestant, seed: int) -> None:
-    """Train, and add what it took."""
+    """Train once more, and add what it took."""
     done = ddlplan.run(
         *("launch", "--use-case", arguments.use_case, "--epochs", one.epochs),
         *("--seed", seed, *one.options, *root_option()),
     )
-    samples, before = 0, None
+    samples, needed, before = 0, math.inf, None
     for epoch in done.data["epochs"]:
         samples += epoch["samples"]
-        loss = epoch["validation_loss"]
-        one.samples += epoch["samples"]
         one.time_s += epoch["train_time_s"]
-        if seed not in one.needed and loss is not None and loss <= arguments.target:
-            one.needed[seed] = _between(before, (samples, loss), arguments.target)
+        loss = epoch["validation_loss"]
+        if loss is None:
+            continue
+        if math.isinf(needed) and loss <= arguments.target:
+            needed = _between(before, (samples, loss), arguments.target)
         before = (samples, loss)
+    one.needed.append(needed)
+    one.trained.append(samples)
 
 
 def _between(before: tuple[int, float] | None, after: tuple[int, float], target: float) -> float:

@@ -6,6 +6,7 @@ Each image is a byte for its class, then its red, green and blue values, 1024 ea
 from __future__ import annotations
 
 import tarfile
+import zlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -112,8 +113,9 @@ def _read_archive(files: Sequence[KnownFile], archive: Path) -> list[bytes]:
                     content = stream.read(file.num_bytes + 1)
                     file.check(content, f"{member.name} in {archive}")
                     found[file.name] = content
-    except (OSError, EOFError, tarfile.TarError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+    except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
+        # A tar error may go on with a line for each kind of packing.
+        reason = getattr(error, "strerror", None) or str(error).partition("\n")[0].rstrip(":")
         raise UseCaseError(f"{archive} cannot be read: {reason}: fetch it again") from error
     if missing := [name for name in wanted if name not in found]:
         raise UseCaseError(f"{archive} has no {', '.join(missing)}: fetch {ARCHIVE} again")

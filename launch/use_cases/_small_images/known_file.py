@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,7 +40,7 @@ class KnownFile:
             with unpack(file, "rb") as stream:
                 # One byte more tells of a file that is too long, however far it would unpack.
                 content = stream.read(self.num_bytes + 1)
-        except (OSError, EOFError, ValueError) as error:  # gzip and zlib raise each of these
+        except (OSError, EOFError, zlib.error) as error:  # gzip raises each of these
             reason = getattr(error, "strerror", None) or str(error)
             raise UseCaseError(f"{file} cannot be read: {reason}: fetch it again") from error
         self.check(content, str(file))

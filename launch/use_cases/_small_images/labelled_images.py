@@ -62,8 +62,8 @@ class ImageSet:
                 if folder.is_dir():
                     return
                 shutil.rmtree(part, ignore_errors=True)
-                for old in folder.parent.glob(f"{self._prefix}-*[!.lock]"):
-                    if old.is_dir():
+                for old in folder.parent.glob(f"{self._prefix}-*"):
+                    if old.is_dir():  # not the files of locks
                         shutil.rmtree(old, ignore_errors=True)
                 part.mkdir()
                 try:

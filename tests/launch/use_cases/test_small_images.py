@@ -5,6 +5,7 @@ import hashlib
 import io
 import struct
 import tarfile
+import zlib
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from launch.use_cases._small_images.dataset import SmallImages
 from launch.use_cases._small_images.drawn_digits import make_drawn_set
 from launch.use_cases._small_images.idx import MNIST_FILES, find_mnist, read_idx
 from launch.use_cases._small_images.known_file import KnownFile
+from launch.use_cases._small_images.labelled_images import ImageSet, LabelledImages
 
 NAMES = [file.name for file in MNIST_FILES]
 
@@ -127,6 +129,22 @@ def test_a_gzipped_file_that_is_cut_off_is_refused(mnist, tmp_path, cut):
         find_mnist(folder, files).prepare(Silent())
 
 
+def damage_inside(content: bytes, at: int) -> bytes:
+    """Pack it, with a block of a kind that does not exist after so many bytes."""
+    packer = zlib.compressobj(wbits=31)  # as gzip does it
+    return packer.compress(content[:at]) + packer.flush(zlib.Z_FULL_FLUSH) + b"\x07" * 1000
+
+
+def test_a_gzipped_file_that_is_damaged_inside_is_refused(mnist, tmp_path):
+    """The story: zlib's own error, which is no OSError, was a traceback."""
+    files, contents = mnist
+    folder = write(tmp_path / "data", contents, packed=True)
+    packed = folder / f"{NAMES[0]}.gz"
+    packed.write_bytes(damage_inside(contents[NAMES[0]], 2000))
+    with pytest.raises(UseCaseError, match=r"idx3-ubyte.gz cannot be read: .*: fetch it again"):
+        find_mnist(folder, files).prepare(Silent())
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -213,6 +231,15 @@ def test_an_archive_that_is_cut_off_is_told(cifar, tmp_path):
         find_cifar(archive, files).prepare(Silent())
 
 
+@pytest.mark.parametrize("at", [2000, 20_000])
+def test_an_archive_that_is_damaged_inside_is_told_in_one_line(cifar, tmp_path, at):
+    files, contents = cifar
+    archive = pack(tmp_path / ARCHIVE, contents)
+    archive.write_bytes(damage_inside(gzip.decompress(archive.read_bytes()), at))
+    with pytest.raises(UseCaseError, match=r"^/.*tar.gz cannot be read: .*: fetch it again$"):
+        find_cifar(archive, files).prepare(Silent())
+
+
 def test_a_class_of_cifar_that_does_not_exist_is_told():
     row = cifar_rows(1, 0)
     row[0, 0] = 10
@@ -257,6 +284,16 @@ def test_drawn_sets_say_so():
     images = SMALL["mnist"]
     images.prepare(Silent())
     assert open_split(images, train=True).is_generated
+
+
+def test_older_arrays_of_a_set_are_removed_whatever_their_names_end_with(cache):
+    """The story: a folder whose name ended in a c stayed, taken for one that ends in `.lock`."""
+    images = LabelledImages(np.zeros((1, 2, 2, 1), np.uint8), np.zeros(1, np.uint8))
+    for key in range(40):
+        images_now = ImageSet(name="set", key=str(key), make=lambda _: (images, images))
+        images_now.prepare(Silent())
+    assert len([file for file in (cache / "images").iterdir() if file.is_dir()]) == 1
+    assert len(images_now.open(train=True).labels) == 1
 
 
 def test_a_set_that_was_not_prepared_is_told():
