@@ -10,6 +10,7 @@ from torch.nn.functional import cross_entropy, pad, relu
 from torch.optim import SGD, Optimizer
 from torch.optim.lr_scheduler import MultiStepLR
 
+from launch.errors import UseCaseError
 from launch.reports import PreparationReporter
 from launch.use_cases._base import UseCase
 from launch.use_cases._small_images.cifar import find_cifar
@@ -23,7 +24,8 @@ _BLOCKS = 7
 
 _PADDING = 4
 _MEAN, _DEVIATION = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
-_DRAWN = make_drawn_set("CIFAR-10", side=32, colours=True, num_train=50_000, num_test=10_000)
+_TRAIN, _TEST = 50_000, 10_000
+_DRAWN = make_drawn_set("CIFAR-10", side=32, colours=True, num_train=_TRAIN, num_test=_TEST)
 
 
 class _ResidualBlock(nn.Module):
@@ -58,13 +60,21 @@ class CifarResnet44(UseCase):
 
     Args:
         lr: Learning rate, until half of the epochs.
+        images: Train with the first so many images, and test with a fifth as many; all of them
+            where left out.
+
+    Raises:
+        UseCaseError: There are not so many.
     """
 
     name = "cifar_resnet44"
     default_batch = 128
 
-    def __init__(self, lr: float = 0.1) -> None:
-        self._lr = lr
+    def __init__(self, lr: float = 0.1, images: int | None = None) -> None:
+        least = _TRAIN // _TEST
+        if images is not None and not least <= images <= _TRAIN:
+            raise UseCaseError(f"images={images}: use a number from {least} to {_TRAIN}")
+        self._lr, self._images = lr, images
 
     def model(self) -> nn.Sequential:
         widths = [16] * _BLOCKS + [32] * _BLOCKS + [64] * _BLOCKS
@@ -80,8 +90,16 @@ class CifarResnet44(UseCase):
         return model
 
     def dataset(self, data: Path | None, *, train: bool) -> SmallImages:
+        most = self._images
+        if most is not None and not train:
+            most = most * _TEST // _TRAIN
         return SmallImages(
-            self._find(data), train=train, mean=_MEAN, deviation=_DEVIATION, padding=_PADDING
+            self._find(data),
+            train=train,
+            mean=_MEAN,
+            deviation=_DEVIATION,
+            padding=_PADDING,
+            most=most,
         )
 
     def prepare(self, data: Path | None, report: PreparationReporter) -> None:

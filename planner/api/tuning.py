@@ -175,7 +175,7 @@ def _tune_to_loss(
     objective = measure_objective(
         runner.train_shortly,
         prepared.facts,
-        node.cpu.usable_cores,
+        node,
         listener,
         budget_s=request.budget_s,
         target=Target(loss=request.target_loss, accuracy=request.target_accuracy),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from launch.job import CheckpointConfig
 from launch.workload import Workload
+from planner.plans.stored_plan import StoredPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +17,9 @@ class LaunchRequest:
     workload: Workload
     epochs: int = 1
     plan_id: int | None = None
+    plan: StoredPlan | None = None
+    """On this machine, in place of a stored one: nothing stores it."""
+
     global_batch: int | None = None
     accumulates: bool = False
     """Whether a step of the global batch adds up passes of the plans' own batches."""

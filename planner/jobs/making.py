@@ -132,9 +132,10 @@ def find_plan(
             or it does not fit this node.
     """
     name, use_case = host or node.node, request.workload.use_case
+    stored = request.plan
     if request.plan_id is not None:
-        stored: StoredPlan | None = store.plans.get(request.plan_id)
-    else:
+        stored = store.plans.get(request.plan_id)
+    elif stored is None:
         stored = store.plans.best(
             known_as or use_case,
             fingerprint=node.fingerprint(),

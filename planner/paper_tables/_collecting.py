@@ -40,6 +40,7 @@ def collect(papers: Sequence[Paper], db: str, reasons: Mapping[str, str]) -> Sto
                 studies={case: list(_studies(store, case, machines, db)) for case in cases},
                 trainings={case: list(_trainings(store, case, db)) for case in cases},
                 sweeps={case: list(_sweeps(store, case)) for case in cases},
+                machines=machines,
                 reasons=reasons,
             )
     except NoDatabaseError:

@@ -223,6 +223,7 @@ class StoredEvidence:
     sweeps: Mapping[str, Sequence[StoredSweep]] = field(default_factory=dict)
     """By use case, the newest first."""
 
+    machines: Sequence[MachineRecord] = ()
     reasons: Mapping[str, str] = field(default_factory=dict)
     """Why something could not be measured just now, by its key."""
 
@@ -237,6 +238,12 @@ class StoredEvidence:
     def swept(self, use_case: str) -> Sequence[StoredSweep]:
         """Give the sweeps of a use case."""
         return self.sweeps.get(use_case, ())
+
+    def describe_machine(self, node: str, fingerprint: str) -> str:
+        """Name a machine with its hardware, where a probe of it is stored."""
+        place = node, fingerprint
+        known = next((m.hardware for m in self.machines if (m.name, m.fingerprint) == place), None)
+        return node if known is None else f"{node}: {describe_hardware(known)}"
 
     def study_of(self, use_case: str, fingerprint: str) -> StudyEvidence | None:
         """Give the study of a machine with this hardware."""
@@ -266,11 +273,15 @@ def describe_machine(study: StudyEvidence) -> str:
     when = "" if record.last_trial_at is None else f", {record.last_trial_at:%Y-%m-%d}"
     hardware = "no probe of it is stored"
     if node is not None:
-        gpus = ", ".join(gpu.name or "a GPU" for gpu in node.gpus) or "no GPU"
-        memory_gib = node.memory.total_bytes / 2**30
-        hardware = (
-            f"{node.cpu.model or node.cpu.architecture}, {node.cpu.granted_cores:g} usable cores, "
-            f"{memory_gib:.0f} GiB, {gpus}"
-        )
+        hardware = describe_hardware(node)
     made_up = "; generated data" if record.facts and record.facts.is_generated else ""
     return f"{record.node}: {hardware}; {software}; study {record.id}{when}{made_up}."
+
+
+def describe_hardware(node: Hardware) -> str:
+    """Name a machine's processor, cores, memory and GPUs."""
+    gpus = ", ".join(gpu.name or "a GPU" for gpu in node.gpus) or "no GPU"
+    return (
+        f"{node.cpu.model or node.cpu.architecture}, {node.cpu.granted_cores:g} usable cores, "
+        f"{node.memory.total_bytes / 2**30:.0f} GiB, {gpus}"
+    )

@@ -52,7 +52,7 @@ class WantedPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedTraining:
-    """A training with a plan that was tried."""
+    """A training with a plan that was tried, ended as soon as its use of the machine shows."""
 
     use_case: str
     name: str
@@ -65,10 +65,6 @@ class WantedTraining:
     """Key of the trials that give it."""
 
     epochs: int = 1
-
-    samples: int | None = None
-    """Of all epochs, validation included; ``None`` where its use over time is all that is wanted:
-    then it is ended as soon as that shows."""
 
     weight: float = 0.6
 
@@ -89,6 +85,10 @@ class WantedSweep:
 
     use_case: str
     batches: tuple[int, ...]
+    devices: tuple[int, ...] = ()
+    """Numbers of them; none for 1, 2, 4 and so on, and all."""
+
+    epochs: int = 1
     weight: float = 1.5
 
     @property

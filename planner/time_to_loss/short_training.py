@@ -15,10 +15,11 @@ from launch.errors import UseCaseError
 from launch.noise_scale.estimate import NoiseScale
 from launch.plan import Plan
 from launch.rank.epoch import EpochStatistics
-from launch.reports import EpochDone, Noted, Report, StepDone, StepsFinished, Validated
+from launch.reports import EpochDone, Noted, Report, StepDone, StepsFinished, Validated, Warned
 from planner.errors import NoPlanError
 from planner.plans.objective import TIME_TO_LOSS, Objective, describe_objective
 from planner.trials.reports import Listener
+from probes.hardware import Hardware
 
 BUDGET_SHARE, LARGEST_BUDGET_SHARE = 0.25, 0.5
 """Part of a search's budget that it takes at most, and while the scale is not clear."""
@@ -67,7 +68,7 @@ class Target:
 
 
 def measuring_plan(facts: CaseFacts, cores: int) -> Plan:
-    """Give the plan of the short training: all cores, and parts to compare."""
+    """Give the plan of the short training: all cores, no GPU, and parts to compare."""
     batch = facts.default_batch
     return Plan(
         strategy="threads" if cores > 1 else "sequential",
@@ -80,7 +81,7 @@ def measuring_plan(facts: CaseFacts, cores: int) -> Plan:
 def measure_objective(
     train: TrainShortly,
     facts: CaseFacts,
-    cores: int,
+    node: Hardware,
     listener: Listener,
     *,
     budget_s: float,
@@ -92,7 +93,7 @@ def measure_objective(
     Args:
         train: Trains.
         facts: What is trained.
-        cores: Of the node.
+        node: Where.
         listener: Told what was found.
         budget_s: Of the search.
         target: What to reach, if anything.
@@ -107,9 +108,16 @@ def measure_objective(
             f"default_batch={facts.default_batch} and --objective {TIME_TO_LOSS}: a batch of one "
             "sample has no parts whose gradients could be compared"
         )
+    if node.gpus:
+        # The scale is one of the model and its data: where it is measured makes no difference.
+        line = (
+            "the gradient noise scale is measured on the CPU, also for plans on GPUs: where a step "
+            "takes long there, raise --budget, of which it may take half"
+        )
+        listener(Warned(message=line))
     course = _Course(facts.default_batch, target)
     began = clock()
-    for report in train(measuring_plan(facts, cores)):
+    for report in train(measuring_plan(facts, node.cpu.usable_cores)):
         if report is not None:
             course.add(report)
         share = BUDGET_SHARE if course.is_clear else LARGEST_BUDGET_SHARE

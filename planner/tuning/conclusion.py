@@ -34,7 +34,7 @@ class PlanWriter(Protocol):
         """Save a plan with its evidence; return the id it was given."""
 
     def end_without_plan(self, study_id: int) -> None:
-        """Note that a search came to its end and has found no plan."""
+        """Note that a search came to its end and has no plan to store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ def conclude(
     chosen: Plan | None = None,
     objective: Objective | None = None,
 ) -> TuneOutcome:
-    """Choose the best plan and keep it.
+    """Choose the best plan and keep it, unless the request wants its trials alone.
 
     Args:
         findings: What the trials showed.
@@ -101,8 +101,12 @@ def conclude(
         _warn_input(best),
         explain_disturbances(new),
     )
+    if findings.request.keeps_plan:
+        stored = replace(stored, id=plan_writer.save(stored, ends_search=not interrupted))
+    elif not interrupted:
+        plan_writer.end_without_plan(findings.study_id)
     return TuneOutcome(
-        plan=replace(stored, id=plan_writer.save(stored, ends_search=not interrupted)),
+        plan=stored,
         defaults=findings.defaults(),
         trials=tuple(findings.results),
         new_trials=len(new),

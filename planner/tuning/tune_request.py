@@ -54,6 +54,8 @@ class TuneRequest:
     """Try only these; ``None``: all."""
     with_baseline: bool = False
     """Whether the run on one core is what the final leaves out last, however long its steps are."""
+    keeps_plan: bool = True
+    """Whether the best plan is stored, for launches to choose; without, the trials alone are."""
     fresh: bool = False
     """Begin a new study, without the trials of earlier searches."""
     verbose: bool = False

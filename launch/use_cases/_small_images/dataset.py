@@ -30,6 +30,7 @@ class SmallImages(Dataset[tuple[Tensor, int]]):
         deviation: Standard deviation of each channel.
         padding: Pixels of black that are put around a training image before a piece of its own
             size is cut out at random and mirrored or not; 0 leaves images as they are.
+        most: Take the first so many images; ``None`` takes all.
 
     Raises:
         UseCaseError: The set was not prepared.
@@ -43,12 +44,14 @@ class SmallImages(Dataset[tuple[Tensor, int]]):
         mean: Sequence[float],
         deviation: Sequence[float],
         padding: int = 0,
+        most: int | None = None,
     ) -> None:
         opened = images.open(train=train)
         self.is_generated = images.is_generated
-        self._pixels = opened.pixels
-        self._targets = opened.labels.tolist()
-        self._about = f"{images.name} {'train' if train else 'test'}", images.key
+        self._pixels = opened.pixels[:most]
+        self._targets = opened.labels[:most].tolist()
+        part = ("train" if train else "test") + ("" if most is None else f", first {most}")
+        self._about = f"{images.name} {part}", images.key
         self._mean, self._deviation = mean, deviation
         self._padding = padding if train else 0
 

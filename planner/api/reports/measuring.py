@@ -12,6 +12,7 @@ from pathlib import Path
 from launch.errors import LaunchError
 from launch.reports import Noted, Report, StepDone
 from launch.use_cases import make_workload
+from launch.use_cases._settings import split_name
 from launch.workload import Workload
 from planner.api.reports.making import load_papers
 from planner.cancellation import Cancellation
@@ -47,9 +48,6 @@ _USE_S, _USE_STEPS = 40.0, 4
 
 _OVERTIME, _OVERTIME_S = 1.3, 60.0
 """What is not over by so much after its time is ended."""
-
-_SLACK = 1.2
-"""Time of a whole training / what its plan's trials let expect."""
 
 CancellationMaker = Callable[[], AbstractContextManager[Cancellation]]
 """Makes the cancellation of each search and each training."""
@@ -94,7 +92,7 @@ def measure(
     """Measure on this machine what the papers' tables lack, as far as the time goes.
 
     What is stored is not measured again: the same call goes on where the last one ended. Plans are
-    searched for each strategy, trained with for a while, and not kept but for the best one.
+    searched for each strategy and trained with for a while; the best of all is the only one stored.
 
     Example:
         >>> from planner.api import reports
@@ -193,7 +191,8 @@ class _Measuring:
                 self._sweep(wanted, share_s)
 
     def _workload(self, case: str) -> Workload:
-        return make_workload(case, data=self._request.data.get(case))
+        name, _ = split_name(case)  # folders are named without a use case's settings
+        return make_workload(case, data=self._request.data.get(name))
 
     def _tune(
         self, case: str, share_s: float, key: str, *, strategies: tuple[str, ...] | None
@@ -207,6 +206,8 @@ class _Measuring:
             budget_s=max(_LEAST_S, share_s - _STARTING_S),
             strategies=strategies,
             trials=0 if strategies is None else None,
+            # The best of one strategy would be what a launch takes from now on.
+            keeps_plan=strategies is None,
             with_baseline=strategies is None,  # all speedups of the papers are over it
         )
         with self._limited(_OVERTIME * share_s + _OVERTIME_S, key) as cancellation:
@@ -218,9 +219,6 @@ class _Measuring:
                 cancellation=cancellation,
                 waits=self._request.waits,
             )
-            if strategies is not None and result.plan.id is not None:
-                # The best of one strategy would be what a launch takes from now on.
-                self._remove(result.plan.id)
             if result.interrupted and key not in self._reasons:
                 raise KeyboardInterrupt
 
@@ -229,7 +227,12 @@ class _Measuring:
         from planner.api.sweeps import sweep
         from planner.sweeps.sweep_request import SweepRequest
 
-        request = SweepRequest(workload=self._workload(wanted.use_case), batches=wanted.batches)
+        request = SweepRequest(
+            workload=self._workload(wanted.use_case),
+            batches=wanted.batches,
+            devices=wanted.devices,
+            epochs=wanted.epochs,
+        )
         with self._limited(max(share_s, _LEAST_S), wanted.key) as cancellation:
             sweep(
                 request,
@@ -240,18 +243,13 @@ class _Measuring:
             )
 
     def _train(self, wanted: WantedTraining, share_s: float) -> None:
-        """Train with the plan of a trial: all epochs, or until its use of the machine shows."""
+        """Train with the plan of a trial until its use of the machine shows."""
         trial = wanted.trial
         assert trial is not None  # it could begin
         rate = trial.throughput_samples_per_s()
         assert rate is not None  # it was measured
-        is_whole = wanted.samples is not None and (
-            _STARTING_S + _SLACK * wanted.samples * wanted.epochs / rate.median < share_s
-        )
         step_s = trial.plan.node_batch / rate.median
-        most_s = None if is_whole else max(_USE_S, _USE_STEPS * step_s)
-        if most_s is not None:
-            most_s = min(most_s, max(share_s - _STARTING_S, _LEAST_S))
+        most_s = min(max(_USE_S, _USE_STEPS * step_s), max(share_s - _STARTING_S, _LEAST_S))
         plan = StoredPlan(
             use_case=self._workload(wanted.use_case).use_case,
             node=self._node.node,
@@ -264,15 +262,10 @@ class _Measuring:
             created_at=utc_now(),
             software=current_software(),
         )
-        with Store.open(self._db, create=False) as store:
-            plan_id = store.plans.save(plan)
-        try:
-            self._launch(wanted, plan_id, most_s, share_s)
-        finally:
-            self._remove(plan_id)
+        self._launch(wanted, plan, most_s, share_s)
 
     def _launch(
-        self, wanted: WantedTraining, plan_id: int, most_s: float | None, share_s: float
+        self, wanted: WantedTraining, plan: StoredPlan, most_s: float, share_s: float
     ) -> None:
         from planner.api.launching import launch
         from planner.jobs.launch_request import LaunchRequest
@@ -280,8 +273,9 @@ class _Measuring:
 
         began: float | None = None
         is_recorded = is_long_enough = False
+        # A plan that is stored would be chosen by launches if this were killed before its end.
         request = LaunchRequest(
-            workload=self._workload(wanted.use_case), epochs=wanted.epochs, plan_id=plan_id
+            workload=self._workload(wanted.use_case), epochs=wanted.epochs, plan=plan
         )
         with self._limited(_OVERTIME * share_s + _OVERTIME_S, wanted.key) as cancellation:
 
@@ -294,7 +288,7 @@ class _Measuring:
                     case StepDone():
                         now = time.monotonic()
                         began = now if began is None else began
-                        is_over = most_s is not None and now - began >= most_s
+                        is_over = now - began >= most_s
                         if is_over and is_recorded and not is_long_enough:
                             is_long_enough = True
                             cancellation.cancel()
@@ -334,10 +328,6 @@ class _Measuring:
             finally:
                 timer.cancel()
                 timer.join()
-
-    def _remove(self, plan_id: int) -> None:
-        with Store.open(self._db, create=False) as store:
-            store.plans.remove(plan_id)
 
 
 def _least_s(wanted: Wanted) -> float:

@@ -384,3 +384,21 @@ def test_training_of_cifar_is_that_of_the_paper():
         schedule.step()
     assert [rates[i] for i in (0, 19)] == [0.1, 0.1]
     assert [rates[i] for i in (20, 29, 30, 39)] == pytest.approx([0.01, 0.01, 0.001, 0.001])
+
+
+def test_cifar_resnet44_may_take_the_first_images_and_a_fifth_as_many_for_testing(monkeypatch):
+    drawn = make_drawn_set("CIFAR-10", side=32, colours=True, num_train=40, num_test=20)
+    monkeypatch.setattr("launch.use_cases.cifar_resnet44._DRAWN", drawn)
+    case = resolve("cifar_resnet44,images=25").load()
+    case.prepare(None, Silent())
+    whole = resolve("cifar_resnet44").load().dataset(None, train=False)
+    train, test = (case.dataset(None, train=train) for train in (True, False))
+    assert (len(train), len(test), len(whole)) == (25, 5, 20)
+    assert torch.equal(test[4][0], whole[4][0])
+    assert test.pixels_name() != whole.pixels_name()
+
+
+@pytest.mark.parametrize("images", [4, 50_001])
+def test_cifar_resnet44_refuses_more_images_than_there_are_and_too_few_to_test_with(images):
+    with pytest.raises(UseCaseError, match=f"images={images}: use a number from 5 to 50000"):
+        resolve(f"cifar_resnet44,images={images}").load()

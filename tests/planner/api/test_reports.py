@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from launch.reports import Noted
+from launch.reports import Noted, StepDone
 from planner.api import HostAccess, Hosts, plans, reports, trainings
 from planner.api.reports import measuring
 from planner.api.reports.measuring import MeasureRequest, _Measuring
@@ -17,6 +17,7 @@ from planner.paper_tables._base import Paper
 from planner.paper_tables._collecting import collect
 from planner.paper_tables._wanted import WantedPlan, WantedTraining, WantedTrial, trial_key
 from planner.records.training_record import TrainingStatus
+from planner.trials.reports import TrialEnded
 
 CASES = Path(__file__).parents[1] / "steady_cases.py"
 STEADY = f"{CASES}:Steady"
@@ -72,6 +73,9 @@ def measure(tmp_path, monkeypatch):
         def listener(report, host=None):
             if isinstance(report, Noted):
                 said.append(report.message)
+            elif isinstance(report, StepDone | TrialEnded):
+                # It may be killed at any report: what is stored then, launches choose from.
+                assert all(one.stored.study_id is not None for one in plans.find())
 
         request = MeasureRequest(
             budget_s=budget_s, hosts=Hosts.this_machine(HostAccess(allow_root=True))

@@ -121,6 +121,14 @@ def test_each_host_gets_the_plan_of_its_hardware(both):
     assert [(found.host, found.stored.id) for found in both] == [("n1", 1), ("n2", 2)]
 
 
+def test_a_plan_that_nothing_stores_is_launched_in_place_of_the_stored_one(store):
+    store.plans.save(plan(FAST))
+    given = plan(FAST, 10.0)
+    request = replace(REQUEST, plan=given)
+    (found,) = find_plans(store, request, {"n1": FAST}, SOFTWARE, remedy=REMEDY)
+    assert found.stored == given
+
+
 def test_hosts_with_equal_hardware_share_a_plan(store):
     store.plans.save(plan(FAST))
     nodes = {"n1": FAST, "n2": hardware("twin", cores=4)}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from imagined_machines import node_of
 
 from launch.case_facts import CaseFacts
 from launch.errors import UseCaseError
 from launch.noise_scale.estimate import NoiseScale
-from launch.reports import Noted, StepDone, StepsFinished, Validated
+from launch.reports import Noted, StepDone, StepsFinished, Validated, Warned
 from planner.errors import NoPlanError
 from planner.plans.objective import Objective
 from planner.time_to_loss.short_training import Target, measure_objective, measuring_plan
@@ -45,6 +46,7 @@ class Recorded:
         self.has_accuracy = accuracy
         self.is_closed = False
         self.said: list[str] = []
+        self.gpus = 0
 
     def train(self, plan):
         self.plan = plan
@@ -75,14 +77,14 @@ class Recorded:
             self.is_closed = True
 
     def listen(self, report, _host=None) -> None:
-        assert isinstance(report, Noted)
+        assert isinstance(report, Noted | Warned)
         self.said.append(report.message)
 
     def measure(self, budget_s: float = 4000.0, target: Target | None = None) -> Objective:
         return measure_objective(
             self.train,
             FACTS,
-            2,
+            node_of(2, self.gpus),
             self.listen,
             budget_s=budget_s,
             target=target or Target(),
@@ -100,6 +102,16 @@ def test_a_narrow_interval_ends_it_after_an_epoch():
 
 def test_a_wide_interval_takes_all_the_time():
     assert Recorded(scale(0.5)).measure(budget_s=1000).steps == 250
+
+
+def test_a_machine_with_gpus_is_told_that_the_cpu_measures_the_scale():
+    """The plans that were then searched ran on GPUs, and nothing said that this did not."""
+    training = Recorded(scale(0.1))
+    training.gpus = 1
+    training.measure()
+    assert set(training.plan.devices) == {"cpu"}
+    assert "measured on the CPU" in training.said[0]
+    assert "--budget" in training.said[0]
 
 
 def test_its_batch_is_the_use_case_s_own_in_parts():

@@ -161,3 +161,10 @@ def test_turns_of_the_search_do_not_decide_between_finalists(findings, tmp_path)
     findings.add(timed(DEFAULTS, Role.DEFAULTS, dict.fromkeys(finals_s, 1.0)))
     with Store.open(str(tmp_path / "planner.db")) as store:
         assert conclude(findings, store.plans).plan.plan == other
+
+
+def test_trials_are_kept_without_a_plan_where_they_alone_are_wanted(concluded, tmp_path):
+    found = concluded(0.5, keeps_plan=False)
+    assert (found.plan.plan, found.plan.id) == (OTHER, None)
+    with Store.open(str(tmp_path / "planner.db")) as store:
+        assert store.plans.find() == []
