@@ -39,7 +39,7 @@ def truth(case: str) -> float:
     return noise_cases.true_scale(getattr(noise_cases, case)(), SEED)
 
 
-def measured(training: Training, plan: Plan, case: str, epochs: int = 2) -> NoiseScale:
+def measured(training: Training, plan: Plan, case: str, epochs: int = 4) -> NoiseScale:
     training.run(plan, case, epochs=epochs, file=FILE, **EVERY_STEP)
     last = training.reports(StepsFinished)[-1]
     assert last.noise is not None, last.noise_obstacle
@@ -47,13 +47,11 @@ def measured(training: Training, plan: Plan, case: str, epochs: int = 2) -> Nois
 
 
 def assert_true(found: NoiseScale, case: str = "Still") -> None:
-    """Within twice the 95 % interval: of thousands of true ones a few are not."""
-    assert found.scale is not None
+    """Within the 95 % interval and 15 % more, where one that is twice as high or low is not."""
     assert found.low is not None
     assert found.high is not None
-    low = found.scale - 2 * (found.scale - found.low)
-    high = found.scale + 2 * (found.high - found.scale)
-    assert low < truth(case) < high, found
+    assert found.low / 1.15 < truth(case) < 1.15 * found.high, found
+    assert found.high < 1.7 * found.low, found
 
 
 @pytest.mark.parametrize("name", MEASURED)
@@ -75,9 +73,8 @@ def test_scale_is_taken_before_the_norm_is_limited(training):
 
 def test_parts_count_by_their_weight(training):
     """Samples of weight 0 are none; the rest is scaled by what all weigh."""
-    by_processes = measured(training, replace(MIXED, micro_batches=1), "DoubledStill")
-    by_parts = measured(training, PARTS, "DoubledStill")
-    assert by_processes.low < by_parts.scale < by_processes.high
+    for plan in (replace(MIXED, micro_batches=1), PARTS):
+        assert_true(measured(training, plan, "DoubledStill"), "DoubledStill")
 
 
 @pytest.mark.parametrize("name", MEASURED)
@@ -127,7 +124,8 @@ def test_steps_say_what_they_show(training):
 def test_a_share_of_the_time_is_kept_to_by_measuring_fewer_steps(training):
     training.run(PAIR, "Still", file=FILE, epochs=2, noise_cost_limit=COST_LIMIT)
     last = training.reports(StepsFinished)[-1]
-    assert last.noise is None or last.noise.measurements < 40
+    assert last.noise is not None
+    assert 1 <= last.noise.measurements < 40
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +135,11 @@ def on_two_nodes(tmp_path_factory):
     specs = {
         "unequal": Spec("Still", [small, replace(MIXED, node_batch=13)], 4, EVERY_STEP, file=FILE),
         "threads": Spec(
-            "Still", [replace(THREADS, node_batch=10), small], 4, EVERY_STEP, file=FILE
+            "Still",
+            [replace(THREADS, node_batch=14), replace(small, node_batch=2)],
+            4,
+            EVERY_STEP,
+            file=FILE,
         ),
         "rounded": Spec("Still", [small, small], 1, EVERY_STEP | {"wire": "bf16"}, file=FILE),
         "obstacle": Spec(
