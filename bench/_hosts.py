@@ -136,16 +136,23 @@ class Cluster:
     def run_ranks(
         self, module: str, arguments: Sequence[object], *, limit_s: float = _LIMIT_S
     ) -> str:
-        """Run ranks of a module on all hosts to their end; give what they print."""
+        """Run ranks of a module on all hosts to their end; give what they print.
+
+        Raises:
+            BenchError: They failed, or did not come to their end in time.
+        """
         command = self._command(self.bed.hosts, [module, *map(str, arguments)])
-        ended = subprocess.run(
-            command,
-            env=_environment(),
-            capture_output=True,
-            text=True,
-            timeout=limit_s,
-            check=False,
-        )
+        try:
+            ended = subprocess.run(
+                command,
+                env=_environment(),
+                capture_output=True,
+                text=True,
+                timeout=limit_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise BenchError(f"{module}: no end within {limit_s:g} s") from error
         if ended.returncode != 0:
             raise BenchError(f"exit code {ended.returncode}: {ended.stderr[-2000:]}")
         return ended.stdout

@@ -49,7 +49,6 @@ _LAST = 10
 """Steps over which the training loss is averaged."""
 
 _CODEC_RUNS = 15
-_LIMIT_S = 840.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +110,9 @@ def main() -> int:
     parser.add_argument("--rounds", type=positive, default=2, help="of trainings (2)")
     parser.add_argument("--wires", default=",".join(wire_format_names()), help="formats (all)")
     parser.add_argument("--sums", default=",".join(algorithm_names()), help="algorithms (all)")
+    parser.add_argument(
+        "--limit", type=positive, default=840, help="seconds for the trainings at one rate (840)"
+    )
     parser.add_argument("--only-formats", action="store_true", help="cost of the formats alone")
     arguments = parser.parse_args()
     out = Output("averaging_schemes", as_json=arguments.json)
@@ -186,7 +188,7 @@ def _train_all(
                 files.append(own / "job.json")
                 job = _job(cluster, scheme, folder, own, arguments, seed=number)
                 files[-1].write_bytes(codec.encode(job))
-        cluster.run_ranks("_schemes_rank", files, limit_s=_LIMIT_S)
+        cluster.run_ranks("_schemes_rank", files, limit_s=arguments.limit)
         for file, scheme in zip(files, [one for order in rounds for one in order], strict=True):
             found[scheme].append(Trained.of(list(_read_reports(file))))
     return found

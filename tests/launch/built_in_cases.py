@@ -81,7 +81,7 @@ class Resnet44Alone(Resnet44):
 
 
 class Folder(OneStep, ImageFolder):
-    """Sixteen JPEG files, which `write_pictures` has written before."""
+    """Sixteen JPEG files, which `make_pictures` has written before."""
 
     def __init__(self) -> None:
         super().__init__(_pictures(), size=32)
@@ -94,7 +94,7 @@ class Folder(OneStep, ImageFolder):
         return ImageFolder.dataset(self, _pictures(), train=False)
 
 
-def write_pictures() -> None:
+def make_pictures() -> Path:
     """Write sixteen pictures of two classes, and take note of which can be read."""
     generator = np.random.default_rng(0)
     for number in range(16):
@@ -104,6 +104,7 @@ def write_pictures() -> None:
             pixels = generator.integers(0, 256, (40, 50, 3), np.uint8)
             Image.fromarray(pixels).save(folder / f"{number}.jpg")
     Folder().prepare(_pictures(), _Unheard())
+    return _pictures()
 
 
 class _Unheard:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from safetensors.torch import load_file
 from strategy_homes import home  # noqa: F401 - a fixture
 
@@ -95,6 +96,18 @@ def nodes(two_cores: Hardware, gpu_node: Hardware) -> list[Hardware]:
 def this_node() -> Hardware:
     """The machine as it is; nothing in it touches a GPU."""
     return probe(quick=True)
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Let torch compute with one thread here.
+
+    Threads of OpenMP that wait for one another beside other tests take three times as long.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ TOLERANCE = 1e-3
 )
 def test_gradients_equal_those_of_one_process(case, home):
     if case == "Folder":
-        built_in_cases.write_pictures()
+        built_in_cases.make_pictures()
     own = getattr(built_in_cases, case)()
     torch.manual_seed(SEED)
     start = {name: value.clone() for name, value in own.model().state_dict().items()}

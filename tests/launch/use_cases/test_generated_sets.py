@@ -43,15 +43,6 @@ def convolutional(channels: int, side: int) -> nn.Module:
     )
 
 
-@pytest.fixture
-def one_thread():
-    """Threads of OpenMP that wait for one another beside other tests take three times as long."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.mark.long
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize(("form", "channels", "side"), [("MNIST", 1, 28), ("CIFAR-10", 3, 32)])
