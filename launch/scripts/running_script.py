@@ -213,6 +213,7 @@ class RunningScript:
             if seen is not None:
                 break
             wanted = min(2 * wanted, MOST_EVENTS)
+        self._refuse_unconnected(max(rank.world for rank in ranks))
         check_against_plan(seen, ranks, self._program, self._plan)
         self.recognised = seen
         self.first_losses = tuple(event.loss for event in first.events[:_FIRST_EVENTS])
@@ -245,21 +246,20 @@ class RunningScript:
                     self.output_tail,
                 )
             self._poll(deadline, "to its first step")
-        if len(ranks) > max(rank.world for rank in ranks):
-            self._refuse_unconnected(len(ranks))
 
-    def _refuse_unconnected(self, count: int) -> None:
-        raise ScriptRefusedError(
-            f"{count} processes make steps on their own, without torch.distributed: use "
-            "--step-regex on a line that it prints",
-            self.output_tail,
-        )
+    def _refuse_unconnected(self, most: int) -> None:
+        """Refuse processes that make steps beside each other, of which any may come late."""
+        if (count := len(self._channel.ranks)) > most:
+            raise ScriptRefusedError(
+                f"{count} processes make steps on their own, without torch.distributed: use "
+                "--step-regex on a line that it prints",
+                self.output_tail,
+            )
 
     def _make(self, count: int, deadline: float) -> list[StepSeen]:
         assert self.recognised is not None
         self._permit(count, self.recognised.boundary, deadline)
-        if len(self._channel.ranks) > self.recognised.ranks:
-            self._refuse_unconnected(len(self._channel.ranks))
+        self._refuse_unconnected(self.recognised.ranks)
         return self._take(count)
 
     def _permit(self, count: int, boundary: int, deadline: float) -> None:

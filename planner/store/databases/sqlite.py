@@ -13,7 +13,8 @@ Settings as SQLite's authors document them for several writers:
 * Writers queue (`launch.system.folder_queue`): of many that only wait for SQLite's own lock, some
   wait for seconds.
 * No connection outlives its transaction, so none is inherited by a worker and no lock is held
-  while a trial runs.
+  while a trial runs. Signals wait for its end: a Ctrl-C while SQLAlchemy closes a connection leaves
+  it open, and locked, for as long as the traceback lives, and what is then stored waits for itself.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from sqlalchemy import Connection, Engine, NullPool, create_engine, event, text
 from sqlalchemy.exc import DBAPIError
 
 from launch.system.folder_queue import queued
+from launch.system.session import defer_signals
 from planner.errors import (
     StoreCorruptError,
     StoreError,
@@ -126,6 +128,7 @@ class SqliteDatabase(Database):
     def _run(self, begin: str, work: Work[T]) -> T:
         try:
             with (
+                defer_signals(),
                 self._engine.connect() as connection,
                 connection.execution_options(**{_BEGIN: begin}).begin(),
             ):
