@@ -99,7 +99,8 @@ class WantedSweep:
     @property
     def what(self) -> str:
         """What is done."""
-        return f"sweeping {self.use_case} over batches of {', '.join(map(str, self.batches))}"
+        batches = ", ".join(map(str, self.batches))
+        return f"sweeping {self.use_case} with batches of {batches}"
 
 
 Wanted = WantedTrial | WantedPlan | WantedTraining | WantedSweep

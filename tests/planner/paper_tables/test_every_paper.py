@@ -37,7 +37,7 @@ def test_every_row_has_a_figure_or_says_why_not(paper, held):
 
 @pytest.mark.parametrize("held", [EMPTY, paper_cases.EVIDENCE], ids=["nothing", "something"])
 def test_every_measured_figure_has_its_interval(paper, held):
-    exact = {"workers", "cores", "hosts", "batch", "loss"}
+    exact = {"workers", "trainings", "hosts", "batch", "loss", "target"}
     for table in paper.tables(held):
         for row in table.rows:
             for key, cell in row.items():

@@ -1,0 +1,134 @@
+"""Sweep over workers: the same training with more and more of them, its speed and its accuracy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from launch.reports import EpochDone
+from planner.paper_tables._values import Cell, MeasuredPoint, TableColumn
+from planner.sweeps.findings import ACCURACY, PointFigures, all_figures
+from planner.sweeps.sweep_record import StoredSweep
+from planner.trials.result import Outcome
+from probes.timing import Interval
+
+TARGETS = (0.9, 0.85, 0.8, 0.75, 0.7, 0.6, 0.5, 0.4, 0.3)
+"""Accuracies to reach; the highest that all have reached who are compared, else that any has."""
+
+WORKER_COLUMNS = (
+    TableColumn(key="machine", title="Machine"),
+    TableColumn(key="data", title="Data", may_drop=True),
+    TableColumn(key="devices", title="Workers"),
+    TableColumn(key="batch", title="Batch", is_number=True, may_drop=True),
+    TableColumn(key="published", title="Published", is_number=True),
+    TableColumn(key="rate", title="Samples/s", is_number=True),
+    TableColumn(key="scaling", title="Times one worker", is_number=True),
+    TableColumn(key="target", title="Accuracy to reach, %", is_number=True),
+    TableColumn(key="time", title="s to it", is_number=True),
+    TableColumn(key="accuracy", title="Last accuracy, %", is_number=True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSweep:
+    """A sweep with one batch, whose points differ in the number of their workers alone."""
+
+    sweep: StoredSweep
+
+    @property
+    def target(self) -> float | None:
+        """Test accuracy to reach; ``None`` where not even the lowest one was."""
+        reached = [best_accuracy(point.epochs) for point in self.sweep.points if point.last_epoch]
+        return highest_target(reached)
+
+    def rows(self) -> Iterator[Mapping[str, Cell]]:
+        """Give a row for each number of workers."""
+        record = self.sweep.record
+        for one in all_figures(self.sweep):
+            yield {
+                "machine": Cell(text=record.node),
+                "data": Cell(text=record.data or "generated"),
+                "devices": Cell(text=record.settings[one.point.setting].label),
+                "batch": Cell.counted(one.point.batch),
+                "published": Cell.published(None),
+                **self._figures(one),
+            }
+
+    def rates(self) -> Sequence[MeasuredPoint]:
+        """Give samples per second over the number of workers."""
+        return self._points(self._rate)
+
+    def times(self) -> Sequence[MeasuredPoint]:
+        """Give the time to the target over the number of workers."""
+        return self._points(self._time)
+
+    def _points(self, value: Callable[[PointFigures], Interval | None]) -> list[MeasuredPoint]:
+        return [
+            MeasuredPoint(x=one.point.plan.processes, y=y)
+            for one in all_figures(self.sweep)
+            if (y := value(one)) is not None
+        ]
+
+    def _figures(self, one: PointFigures) -> Mapping[str, Cell]:
+        if one.point.outcome is not Outcome.OK:
+            return {"rate": Cell.lacking(one.point.reason or str(one.point.outcome))}
+        rate, time, target = self._rate(one), self._time(one), self.target
+        cells = {
+            "rate": Cell.lacking("too few turns counted") if rate is None else Cell.measured(rate)
+        }
+        if one.speedup is not None:
+            cells["scaling"] = Cell.measured(one.speedup)
+        elif one.point.setting:
+            cells["scaling"] = Cell.lacking("too few turns beside one worker")
+        if target is not None:
+            cells["target"] = Cell.counted(100 * target)
+        cells["time"] = (
+            Cell.lacking(self._why_no_time(one)) if time is None else Cell.measured(time)
+        )
+        if one.accuracy is not None:
+            cells["accuracy"] = Cell.measured(one.accuracy.scaled(100))
+        return cells
+
+    def _rate(self, one: PointFigures) -> Interval | None:
+        epoch_s = one.epoch_s
+        return None if epoch_s is None else epoch_s.reciprocal(self.sweep.record.train_samples)
+
+    def _time(self, one: PointFigures) -> Interval | None:
+        """Give the time to the target; its interval is the one that the time of its steps has."""
+        if self.target is None or one.epoch_s is None:
+            return None
+        time_s = time_to_accuracy(one.point.epochs, self.target)
+        return None if time_s is None else one.epoch_s.scaled(time_s / one.epoch_s.median)
+
+    def _why_no_time(self, one: PointFigures) -> str:
+        best, target = best_accuracy(one.point.epochs), self.target or TARGETS[-1]
+        if best >= target:
+            return "too few turns counted"
+        epochs = len(one.point.epochs)
+        return f"{100 * best:.0f} % after {epochs} epochs, and {100 * target:g} % is to be reached"
+
+
+def highest_target(reached: Sequence[float]) -> float | None:
+    """Give the highest accuracy to reach for those who have come so far."""
+    for least in (min(reached, default=0.0), max(reached, default=0.0)):
+        if (found := next((t for t in TARGETS if t <= least), None)) is not None:
+            return found
+    return None
+
+
+def time_to_accuracy(epochs: Sequence[EpochDone], target: float) -> float | None:
+    """Give the time of the epochs up to the first that has an accuracy, ``None`` without one."""
+    times = accumulate(epoch.train_time_s + epoch.validation_time_s for epoch in epochs)
+    pairs = zip(epochs, times, strict=True)
+    return next((time_s for epoch, time_s in pairs if accuracy_of(epoch) >= target), None)
+
+
+def best_accuracy(epochs: Sequence[EpochDone]) -> float:
+    """Give the highest accuracy of some epochs; 0 where none was measured."""
+    return max(map(accuracy_of, epochs), default=0.0)
+
+
+def accuracy_of(epoch: EpochDone) -> float:
+    """Give the accuracy of an epoch; 0 where none was measured."""
+    return epoch.metrics.get(ACCURACY, 0.0)
