@@ -313,8 +313,8 @@ class _Measuring:
 
             def end() -> None:
                 self._reasons[key] = (
-                    f"not over after {format_duration(limit_s)}, as the machine is slow or in use: the "
-                    "same command tries it again"
+                    f"not over after {format_duration(limit_s)}, as the machine is slow or in use: "
+                    "the same command tries it again"
                 )
                 cancellation.cancel()
                 cancellation.cancel()
