@@ -72,7 +72,7 @@ def test_a_sweep_in_which_one_failed_and_none_learned_says_so():
     points = [sample_sweep({32: (10,)}, {32: 0.12}).points[0], failed_point(32, 1)]
     table, _ = PAPER.tables(held_sweep(points))
     one, two = table.rows
-    assert one["time"].missing == "12 % after 2 epochs, and 30 % is to be reached"
+    assert one["time"].missing == "12 % after 2 epochs, and 20 % is to be reached"
     assert two["rate"].missing == "loss=inf at step 3"
 
 
@@ -180,8 +180,8 @@ def test_two_trainings_of_a_row_both_count_and_their_spread_shows():
 def test_a_training_that_missed_the_accuracy_is_not_left_out_of_its_time():
     """The time of those alone that reached it was too short."""
     rows = training_rows(
-        training(ONE, 100.0, number=2, **epochs(0.2, 0.2, 0.2)),
-        training(ONE, 100.0, **epochs(0.2, 0.5)),
+        training(ONE, 100.0, number=2, **epochs(0.1, 0.1, 0.1)),
+        training(ONE, 100.0, **epochs(0.1, 0.5)),
     )
     (row,) = rows
     assert row["time"].missing == "1 of 2 trainings missed it: a time would be too short"
@@ -189,8 +189,8 @@ def test_a_training_that_missed_the_accuracy_is_not_left_out_of_its_time():
 
 def test_a_training_that_ended_before_others_had_the_accuracy_says_nothing_of_its_time():
     (row,) = training_rows(
-        training(ONE, 100.0, number=2, **epochs(0.2)),
-        training(ONE, 100.0, **epochs(0.2, 0.5)),
+        training(ONE, 100.0, number=2, **epochs(0.1)),
+        training(ONE, 100.0, **epochs(0.1, 0.5)),
     )
     assert row["time"].number == 200
 
