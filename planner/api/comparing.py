@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -13,12 +13,13 @@ from launch.hosts.findings import CheckedHosts
 from launch.hosts.host_line import Host
 from launch.mpi.job import MpiJob
 from launch.mpi.settings import MpiSettings
+from launch.plan import Plan
 from launch.reports import Warned, Working
 from launch.system.run_directory import RunDirectory
 from launch.workers.fork_server_pool import ForkServerPool
 from planner.api.launching import prepare_launch
 from planner.cancellation import Cancellation
-from planner.errors import NoDatabaseError, TrainingFailedError
+from planner.errors import NoDatabaseError, TrainingFailedError, UsageError
 from planner.jobs.hosts import Hosts
 from planner.jobs.launch_request import LaunchRequest
 from planner.jobs.mpi_run import temporary_run_directory, write_private
@@ -80,7 +81,7 @@ def compare(
         waits: Whether to wait while something else is timed on this machine, or a training runs.
 
     Raises:
-        UsageError: There is no peer of such a name.
+        UsageError: There is no peer of such a name, or our plan trains on GPUs.
         NoPlanError: There is no plan for a host; the message names the command that finds one.
         MachineBusyError: Something else is timed here, and ``waits`` is false.
         HostUnreachableError: A host failed its checks.
@@ -98,6 +99,8 @@ def compare(
         listener=listener,
         cancellation=cancellation,
     )
+    numbers = {plan.host: plan.stored.id for plan in prepared.plans}
+    check_on_cpu([(numbers[node.host], node.plan) for node in prepared.job.nodes])
     own = prepared.job.nodes[0].plan
     if own.precision != "fp32":
         listener(Warned(message=f"our plan computes in {own.precision}, its peers in fp32"))
@@ -133,6 +136,24 @@ def _launch_request(
     )
 
 
+def check_on_cpu(plans: Iterable[tuple[int | None, Plan]]) -> None:
+    """Check that plans of ours compute on what their peers compute on.
+
+    Args:
+        plans: With their numbers.
+
+    Raises:
+        UsageError: A plan of ours trains on GPUs.
+    """
+    for number, plan in plans:
+        if plan.gpus:
+            raise UsageError(
+                f"plan {number} trains on {', '.join(plan.devices)}, and peers on "
+                "the CPU: name a plan for the CPU with --plan, such as one of "
+                "ddlplan tune --strategies threads,processes"
+            )
+
+
 def _find_plan_for(batch: int, request: CompareRequest, db: str) -> int | None:
     """Find the best plan of this machine with a batch; ``None`` without one that is not stale."""
     here, software = probe(quick=True), current_software()
@@ -163,7 +184,7 @@ def _compare_here(
     with ForkServerPool() as servers:
         runner = TrialRunner(request.workload, node, servers, cancellation)
         listener(Working(what="loading PyTorch and the use case"))
-        runner.describe(listener)  # which makes the data ready, for peers too
+        case = runner.describe(listener)  # which makes the data ready, for peers too
 
         @contextmanager
         def start_ours() -> Iterator[OwnTurns]:
@@ -175,7 +196,11 @@ def _compare_here(
             try:
                 training = OwnTraining(contender, step_limit_s=request.step_limit_s)
                 training.make_steps(1)
-                yield _Started(training=training, start_s=time.monotonic() - began)
+                yield _Started(
+                    training=training,
+                    start_s=time.monotonic() - began,
+                    is_generated=case.is_generated,
+                )
             finally:
                 contender.close()
 
@@ -300,6 +325,7 @@ class _Started:
 
     training: OwnTraining
     start_s: float
+    is_generated: bool
 
     def make_steps(self, count: int) -> list[PeerStepDone]:
         return self.training.make_steps(count)
@@ -327,7 +353,7 @@ def _conclude(
         software=current_software(),
         start_s=found.own_start_s,
         results=found.results,
-        is_generated=any(plan.stored.is_generated for plan in prepared.plans),
+        is_generated=found.is_generated,
         interrupted=found.interrupted,
     )
 

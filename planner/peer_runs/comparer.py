@@ -34,6 +34,10 @@ class OwnTurns(TurnTaker, Protocol):
     def start_s(self) -> float:
         """Time from its start to its first step."""
 
+    @property
+    def is_generated(self) -> bool:
+        """Whether the use case made up the data that it trains on."""
+
 
 StartOurs = Callable[[], AbstractContextManager[OwnTurns]]
 
@@ -44,6 +48,7 @@ class MeasuredPeers:
 
     results: tuple[PeerResult, ...]
     own_start_s: tuple[float, ...]
+    is_generated: bool
     interrupted: bool
 
 
@@ -70,6 +75,7 @@ class Comparer:
         self._listener = listener
         self._peers = {name: load_peer(name) for name in request.peers}
         self._own_start_s: list[float] = []
+        self._is_generated = False
         self._results = {
             (setting, name): self._judge(peer, setting)
             for setting in request.settings
@@ -94,6 +100,7 @@ class Comparer:
         return MeasuredPeers(
             results=tuple(self._results.values()),
             own_start_s=tuple(self._own_start_s),
+            is_generated=self._is_generated,
             interrupted=interrupted,
         )
 
@@ -113,6 +120,7 @@ class Comparer:
         self._listener(Working(what="starting ours"))
         with self._start_ours() as ours:
             self._own_start_s.append(ours.start_s)
+            self._is_generated |= ours.is_generated
             for number, key in enumerate(left, start=1):
                 setting, name = key
                 what = f"{name} {SETTING_WORDS[setting]}"

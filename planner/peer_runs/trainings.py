@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from launch.mpi.job import MpiJob
-from launch.reports import JobFailed, Report, StepDone
+from launch.reports import Described, JobFailed, Report, StepDone
 from planner.cancellation import Cancellation
 from planner.errors import TrainingFailedError
 from planner.peer_runs.processes import PeerFailedError, PeerProcesses
@@ -104,6 +104,7 @@ class OwnTrainingOnHosts:
 
     Attributes:
         start_s: Time until the first step was done.
+        is_generated: Whether the use case made up the data that it trains on.
 
     Raises:
         TrainingFailedError: It did not begin.
@@ -124,6 +125,7 @@ class OwnTrainingOnHosts:
         self._workers = workers
         self._cancellation = cancellation
         self._step_limit_s = step_limit_s
+        self.is_generated = False
         began = time.monotonic()
         self._next_step(start_limit_s)
         self.start_s = time.monotonic() - began
@@ -175,6 +177,8 @@ class OwnTrainingOnHosts:
             report = self._job.next_report(_POLL_S)
             if isinstance(report, StepDone):
                 return report
+            if isinstance(report, Described):
+                self.is_generated |= report.facts.is_generated
             self._check(report)
         raise TrainingFailedError(f"our own job hangs: no step within {limit_s:.0f} s")
 

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from statistics import NormalDist
 
 from planner.quantities import format_number
 from planner.sweeps.sweep_record import StoredSweep, SweepPoint
@@ -141,15 +142,15 @@ def _accuracy(sweep: StoredSweep, point: SweepPoint) -> Interval | None:
     return share_interval(share, sweep.record.test_samples)
 
 
-def share_interval(share: float, samples: int) -> Interval:
-    """Give the 95 % interval of a share of samples.
+def share_interval(share: float, samples: int, *, quantile: float = NORMAL_95) -> Interval:
+    """Give the interval of a share of samples, by default with 95 %.
 
     Source: Wilson, "Probable inference, the law of succession, and statistical inference", 1927.
     """
-    squared = NORMAL_95**2
+    squared = quantile**2
     centre = (share + squared / (2 * samples)) / (1 + squared / samples)
     half = (
-        NORMAL_95
+        quantile
         * math.sqrt(share * (1 - share) / samples + squared / (4 * samples**2))
         / (1 + squared / samples)
     )
@@ -231,6 +232,7 @@ def _epoch_sentences(sweep: StoredSweep, figures: Sequence[PointFigures]) -> Ite
 def _accuracy_sentences(sweep: StoredSweep, figures: Sequence[PointFigures]) -> Iterator[str]:
     falls: dict[tuple[int, int] | None, list[str]] = {}
     said: dict[tuple[int, int] | None, str] = {}
+    values: dict[tuple[int, int], list[str]] = {}
     for number, setting in enumerate(sweep.record.settings):
         shares = {
             one.point.batch: one.accuracy
@@ -248,24 +250,38 @@ def _accuracy_sentences(sweep: StoredSweep, figures: Sequence[PointFigures]) -> 
         said.setdefault(
             fall,
             f"accuracy falls from batch {start} on at this learning rate{_rate(sweep)} and with "
-            f"seed {sweep.record.seed}: "
-            f"{percent(shares[start])} after {_epochs(sweep)}, against {percent(shares[best])} "
-            f"at batch {best}",
+            f"seed {sweep.record.seed}: after {_epochs(sweep)} ",
+        )
+        values.setdefault(fall, []).append(
+            f"{percent(shares[start])}, against {percent(shares[best])} at batch {best}"
         )
     for fall, labels in falls.items():
         is_all = len(labels) == len(sweep.record.settings)
-        yield said[fall] if is_all else f"with {' and '.join(labels)}, {said[fall]}"
+        text = said[fall]
+        if fall is not None:
+            known = zip(values[fall], labels, strict=True)
+            each = [f"{value} with {label}" for value, label in known]
+            text += "; ".join(each) if len(each) > 1 else values[fall][0]
+        yield text if is_all else f"with {' and '.join(labels)}, {text}"
 
 
 def find_fall(shares: Mapping[int, Interval]) -> tuple[int, int] | None:
     """Give the batch from which on all are shown to be less accurate, and the most accurate one.
 
-    ``None`` where that is not shown of the largest batch.
+    The most accurate one is known only afterwards, so that any two batches may be the ones that
+    are compared: over all pairs, a fall is said by chance with 5 % at most. Source: Dunn,
+    "Multiple comparisons among means", 1961, which is Bonferroni's inequality.
+
+    Returns:
+        ``None`` where it is not shown of the largest batch.
     """
+    pairs = math.comb(len(shares), 2)
+    quantile = NormalDist().inv_cdf(1 - 0.05 / (2 * pairs)) if pairs else NORMAL_95
+    wide = {b: share_interval(s.median, s.count, quantile=quantile) for b, s in shares.items()}
     best = max(shares, key=lambda batch: (shares[batch].median, -batch))
     start = None
     for batch in sorted(shares, reverse=True):
-        if batch <= best or not is_lower(shares[batch], shares[best]):
+        if batch <= best or not is_lower(wide[batch], wide[best]):
             break
         start = batch
     return None if start is None else (start, best)
@@ -329,8 +345,16 @@ def _epochs(sweep: StoredSweep) -> str:
 
 
 def _rate(sweep: StoredSweep) -> str:
-    """Name the learning rate where all points ended with the same one."""
-    rates = {epoch.learning_rates for one in sweep.points if (epoch := one.last_epoch)}
-    if len(rates) != 1 or len(rate := rates.pop()) != 1:
+    """Name the learning rate where it is known to be that of all batches from start to end.
+
+    Epochs tell the rate of their last step: of a single one it says nothing about its start.
+    """
+    trained = [one.epochs for one in sweep.points if one.last_epoch is not None]
+    rates = {epoch.learning_rates for epochs in trained for epoch in epochs}
+    if (
+        any(len(epochs) < 2 for epochs in trained)
+        or len(rates) != 1
+        or len(rate := rates.pop()) != 1
+    ):
         return ""
     return f" of {rate[0]:g}"

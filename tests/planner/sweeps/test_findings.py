@@ -97,8 +97,35 @@ def test_fall_of_accuracy_is_said_with_the_learning_rate():
     )
     (found,) = said(sweep, "ccuracy")
     assert "falls from batch 128 on at this learning rate of 0.01 and with seed 0: " in found
-    assert "95.0 % (94.6 to 95.4) after 2 epochs" in found
-    assert "after 2 epochs, against 98.0 % (97.7 to 98.3) at batch 32" in found
+    assert (
+        "after 2 epochs 95.0 % (94.6 to 95.4), against 98.0 % (97.7 to 98.3) at batch 32" in found
+    )
+
+
+def test_figures_of_a_fall_are_those_of_each_setting():
+    sweep = sample_sweep({32: (9, 9), 64: (9, 9)}, {64: 0.95})
+    points = [*sweep.points[:3], sample_point(64, 1, accuracy=0.9)]
+    (found,) = said(replace(sweep, points=points), "ccuracy")
+    assert "95.0 % (94.6 to 95.4), against 98.0 % (97.7 to 98.3) at batch 32 with 1 worker" in found
+    assert "90.0 % (89.4 to 90.6), against 98.0 % (97.7 to 98.3) at batch 32 with 2 work" in found
+
+
+def test_learning_rate_that_a_schedule_has_changed_is_not_named():
+    sweep = sample_sweep({32: (9, 9), 64: (9, 9)}, {64: 0.95})
+
+    def scheduled(point):
+        first, last = point.epochs
+        return replace(point, epochs=(replace(first, learning_rates=(0.1,)), last))
+
+    (found,) = said(replace(sweep, points=[scheduled(one) for one in sweep.points]), "ccuracy")
+    assert "at this learning rate and with seed 0" in found
+
+
+def test_more_batches_make_chance_likelier_and_a_fall_harder_to_show():
+    shares = {32: share_interval(0.98, 10_000), 512: share_interval(0.9755, 10_000)}
+    assert find_fall(shares) == (512, 32)
+    between = {batch: share_interval(0.978, 10_000) for batch in (48, 64, 96, 128, 192, 256, 384)}
+    assert find_fall({**shares, **between}) is None
 
 
 def test_without_a_shown_fall_that_is_what_is_said():
