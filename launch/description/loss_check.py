@@ -22,16 +22,21 @@ from torch.nn.modules.dropout import _DropoutNd
 from torch.utils.data import Dataset
 
 from launch.data.batch import Batch, describe_batch, move_batch, split_batch
+from launch.description.extreme_samples import find_extreme_samples
 from launch.errors import UseCaseError
 from launch.training.loss import weigh
 from launch.use_cases._base import UseCase, is_own
 from launch.use_cases._imports import find_users_line
 
 _SAMPLES, _FEW_SAMPLES = 7, 4
-"""Samples of the batch: an odd number, so that its halves differ, where that does not take long."""
+"""Samples of a batch: an odd number, so that its halves differ, where that does not take long."""
 
 _LONG_S = 1.0
-"""Time of two samples from which a model takes long."""
+"""Time of two samples from which a model takes long, and of the check after which no other batch is
+begun."""
+
+_OTHER_BATCHES = 3
+"""Batches with extreme samples: a label that is seldom ignored is in no batch of a few others."""
 
 _GRADIENT_ELEMENTS = 1 << 20
 """Elements of the gradients that are compared: those of the last parameters."""
@@ -41,8 +46,9 @@ _GRADIENT_TOLERANCE = 1e-2
 """Relative differences. Kernels for different batches differ by up to 1e-3, in TF32 on GPUs too;
 halves of seven samples with different weights, by 0.1 and more."""
 
-_NOISE_FACTOR = 10.0
-"""Tolerance of a step that draws random numbers, in differences between two seeds."""
+_NOISE_FACTOR, _NOISE_SEEDS = 10.0, (1, 2, 3)
+"""Tolerance of a step that draws random numbers, in the largest difference that another seed makes:
+a single one is small by chance."""
 
 
 def check_loss(case: UseCase, model: nn.Module, dataset: Dataset[Any], spec: str) -> None:
@@ -108,17 +114,34 @@ class _LossCheck:
         self._chosen = self._trained[-last:]
 
     def run(self) -> None:
-        most = min(self._case.default_batch, len(self._dataset))  # type: ignore[arg-type]
-        started = time.perf_counter()
+        began = time.perf_counter()
+        usual = min(self._case.default_batch, len(self._dataset))  # type: ignore[arg-type]
         self._set_mode(is_training=True)
-        if not self._measure(self._read(min(2, most)), seed=0).gradients:
+        if not self._measure(self._read_evenly(min(2, usual)), seed=0).gradients:
             self._chosen = self._trained  # the last ones are not in use
-        is_slow = time.perf_counter() - started > _LONG_S
-        size = min(_FEW_SAMPLES if is_slow else _SAMPLES, most)
-        batch = self._read(size)
-        if size < _FEW_SAMPLES:
-            return
-        halves = self._split(batch, size)
+        is_slow = time.perf_counter() - began > _LONG_S
+        size = _FEW_SAMPLES if is_slow else max(_FEW_SAMPLES, min(_SAMPLES, usual))
+        try:
+            self._compare(self._read_evenly(size))
+        except _RunError:
+            if size <= usual:
+                raise
+            return  # made for batches smaller than what can be compared with its halves
+        for extremes in find_extreme_samples(self._case, self._dataset)[:_OTHER_BATCHES]:
+            if time.perf_counter() - began > _LONG_S:
+                return
+            with suppress(_RunError):  # what few batches meet, a trial tells better
+                self._compare(self._read([*extremes, *self._spread(size - len(extremes))]))
+
+    def _compare(self, batch: Batch) -> None:
+        """Compare a batch with its halves.
+
+        Raises:
+            _RunError: The user's code fails.
+            UseCaseError: The loss does not add up.
+        """
+        halves = self._split(batch)
+        self._set_mode(is_training=True)
         if (reason := self._find_reason(batch, halves)) is None:
             return
         self._set_mode(is_training=False)  # where a layer looks at the whole batch in training
@@ -127,10 +150,17 @@ class _LossCheck:
         if reason is not None:
             raise UseCaseError(f"use case {self._spec}: {reason}{self._where()}")
 
-    def _read(self, size: int) -> Batch:
-        """Read samples from the whole data set, and make them a batch."""
+    def _spread(self, size: int) -> list[int]:
+        """Choose samples from the whole data set, some twice where it has fewer."""
         count = len(self._dataset)  # type: ignore[arg-type]
-        indices = [count * number // size for number in range(size)]
+        return [count * number // size for number in range(size)]
+
+    def _read_evenly(self, size: int) -> Batch:
+        return self._read(self._spread(size))
+
+    def _read(self, indices: Sequence[int]) -> Batch:
+        """Read samples, and make them a batch."""
+        size = len(indices)
         read = getattr(self._dataset, "__getitems__", None)
         try:
             samples = read(indices) if read else [self._dataset[index] for index in indices]
@@ -153,11 +183,11 @@ class _LossCheck:
             )
         return batch
 
-    def _split(self, batch: Batch, size: int) -> list[Batch]:
+    def _split(self, batch: Batch) -> list[Batch]:
         try:
-            return split_batch(batch, 2, size)
+            return split_batch(batch, 2, self._case.size(batch))
         except UseCaseError as error:
-            raise UseCaseError(f"use case {self._spec}: {error}") from error
+            raise _RunError(f"use case {self._spec}: {error}") from error
 
     def _set_mode(self, *, is_training: bool) -> None:
         """Set the mode of the model; without what depends on chance or on the whole batch."""
@@ -184,9 +214,11 @@ class _LossCheck:
                 f"{' and '.join(f'{part.weight:g}' for part in parts)}: return what adds up, such "
                 "as the number of labels that count"
             )
-        other = self._measure(batch, seed=1)
-        loss_error, gradient_error = _compare(whole, counted)
-        loss_noise, gradient_noise = _compare(whole, [other])
+        loss_error, gradient_error = _differences(whole, counted)
+        if loss_error <= _LOSS_TOLERANCE and gradient_error <= _GRADIENT_TOLERANCE:
+            return None
+        others = [_differences(whole, [self._measure(batch, seed)]) for seed in _NOISE_SEEDS]
+        loss_noise, gradient_noise = map(max, zip(*others, strict=True))
         if (
             loss_error <= _LOSS_TOLERANCE + _NOISE_FACTOR * loss_noise
             and gradient_error <= _GRADIENT_TOLERANCE + _NOISE_FACTOR * gradient_noise
@@ -247,7 +279,7 @@ class _LossCheck:
         return f" ({code.co_filename}, line {code.co_firstlineno})" if code else ""
 
 
-def _compare(whole: _Figures, parts: Sequence[_Figures]) -> tuple[float, float]:
+def _differences(whole: _Figures, parts: Sequence[_Figures]) -> tuple[float, float]:
     """Return the relative differences of loss and gradients between a batch and its parts."""
     total = sum(part.weight for part in parts)
     mean = sum(part.loss * part.weight for part in parts) / total

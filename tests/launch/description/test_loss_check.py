@@ -58,6 +58,44 @@ class UnsaidIgnoredLabels(tiny_cases.Sgd):
         return functional.cross_entropy(output, target, ignore_index=-100)
 
 
+class RarelyUnlabelled(tiny_cases.Pictures):
+    def __getitem__(self, index: int):
+        picture, target = super().__getitem__(index)
+        return picture, -100 if index in (77, 141) else target
+
+
+class UnsaidRarelyIgnoredLabels(UnsaidIgnoredLabels):
+    """Two labels of 160 are ignored: few batches have one."""
+
+    def dataset(self, data, *, train: bool):
+        return RarelyUnlabelled(160)
+
+
+class SaidRarelyIgnoredLabels(UnsaidRarelyIgnoredLabels):
+    def weight(self, batch):
+        return (batch[1] != -100).sum()
+
+
+class Uneven(tiny_cases.Pictures):
+    """No two pictures are of one size."""
+
+    def __getitem__(self, index: int):
+        picture, target = super().__getitem__(index)
+        return picture[..., : 4 + index % 5], target
+
+
+class OneAtATime(tiny_cases.Sgd):
+    """Pictures that no batch of two can hold."""
+
+    default_batch = 1
+
+    def model(self):
+        return nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(12, 3))
+
+    def dataset(self, data, *, train: bool):
+        return Uneven(160)
+
+
 class UnsaidTokenMean(tiny_cases.TokenMean):
     def weight(self, batch):
         return len(batch[0])
@@ -88,7 +126,9 @@ class Contrast(tiny_cases.Sgd):
         return functional.cross_entropy(output @ output.T, torch.arange(len(output)))
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+@pytest.mark.parametrize(
+    "case", [*CASES, SaidRarelyIgnoredLabels, OneAtATime], ids=lambda case: case.__name__
+)
 def test_a_loss_that_adds_up_is_accepted(case):
     assert described(case)
 
@@ -99,6 +139,7 @@ def test_a_loss_that_adds_up_is_accepted(case):
         (Sum, "It is a sum: return the mean, as reduction='mean' does"),
         (UnsaidClassWeights, "It is no mean over samples: return what it is a mean over from "),
         (UnsaidIgnoredLabels, "from weight(batch), such as the labels that ignore_index leaves"),
+        (UnsaidRarelyIgnoredLabels, "from weight(batch), such as the labels that ignore_index"),
         (UnsaidTokenMean, "each with its weight(batch): return what the mean of the loss is over"),
         (UnsaidTokenMeanOfDicts, "each with its weight(batch): return what the mean"),
         (Flat, "each with its weight(batch): return what the mean"),
@@ -110,6 +151,12 @@ def test_a_loss_that_does_not_add_up_is_refused_with_the_remedy(case, expected):
     message = refusal(case)
     assert expected in message
     assert re.search(r"\(/.*\.py, line \d+\)$", message)
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3])
+def test_a_sum_is_refused_whatever_the_default_batch_is(batch):
+    message = refusal(type("SmallSum", (Sum,), {"default_batch": batch}))
+    assert "It is a sum: return the mean" in message
 
 
 class RandomCode(tiny_cases.Sgd):
