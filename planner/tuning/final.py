@@ -139,8 +139,7 @@ class Final:
         """Run rounds until the time is up; what is only compared with has a few turns."""
         for number in range(_MOST_FINAL_ROUNDS):
             running = [e for e in entrants if number < _RARE_ROUNDS or not e.role.is_rare]
-            round_s = sum(entrant.turn_s for entrant in running if entrant.is_running)
-            if number >= LEAST_ROUNDS and self._clock() + round_s > end:
+            if number >= LEAST_ROUNDS and self._clock() + self._trials.round_s(running) > end:
                 return
             # One look a start: an interval that is looked at until it is narrow holds less often.
             if number == _ROUNDS_TO_SETTLE and _are_settled(running):
@@ -154,7 +153,8 @@ class Final:
 
     def _least_time_s(self, plans: Sequence[Plan]) -> float:
         """Estimate the least time of one start of some plans, and of the fewest rounds."""
-        turns_s = sum(map(self._times.turn_s, plans))
+        is_apart = self._trials.race.is_apart
+        turns_s = sum(self._times.turn_s(plan, is_apart=is_apart) for plan in plans)
         return sum(map(self._times.start_s, plans)) + LEAST_ROUNDS * turns_s
 
     def _rare_plans(self, best: Plan) -> list[tuple[Plan, Role]]:

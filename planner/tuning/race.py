@@ -62,10 +62,11 @@ class Race:
         self._cores = cores
         self._round = first_round
         self._run_rounds = self._repeats = self._disturbed_in_a_row = 0
+        self._entered: list[Entrant] = []
         self._on_step = on_step
         self._clock = clock
         self.is_apart = False
-        """Whether two plans do not fit into memory at once: then each turn is a start."""
+        """Whether plans do not fit into memory at once: then each turn is a start."""
 
     def enter(
         self,
@@ -80,36 +81,26 @@ class Race:
         Warm-up lasts until a step is no longer clearly shorter than the one before, and until what
         loader processes read ahead during the first, slow steps is used up.
         """
-        began = self._clock()
-        try:
-            contender = self._start(plan)
-        except TrialFailedError as error:
-            entrant = Entrant(plan, role, _NeverStarted(), parameters or {}, failure=error)
-            entrant.is_open = False
-            entrant.elapsed_s = self._clock() - began
-            return entrant
-        entrant = Entrant(plan, role, contender, parameters or {})
-        try:
-            self._warm_up(entrant, began + time_limit_s)
-        except TrialFailedError as error:
-            entrant.failure = error
-            entrant.close()
-        except BaseException:
-            entrant.close()
-            raise
-        entrant.elapsed_s = self._clock() - began
+
+        def start() -> Entrant:
+            return self._start_plan(plan, role, time_limit_s, parameters or {})
+
+        entrant = self._again_alone(start(), start)
+        self._entered = [other for other in self._entered if other.is_running] + [entrant]
+        if self.is_apart:
+            entrant.park()
         return entrant
 
     def restart(self, entrant: Entrant, *, time_limit_s: float) -> None:
         """Start a plan's processes afresh; its turns so far stay."""
-        entrant.close()
-        again = self.enter(entrant.plan, entrant.role, time_limit_s=time_limit_s)
-        entrant.elapsed_s += again.elapsed_s
-        entrant.spent_s += again.spent_s
-        entrant.failure, entrant.is_open = again.failure, again.is_open
-        entrant.starts += 1
-        if again.failure is None:
-            entrant.begin_again(again)
+
+        def start() -> Entrant:
+            self._restart(entrant, time_limit_s)
+            return entrant
+
+        self._again_alone(start(), start)
+        if self.is_apart:
+            entrant.park()
 
     def run_round(self, entrants: Sequence[Entrant], *, until: float = math.inf) -> None:
         """Give each of them a turn. One that fails is closed, and has its `Entrant.failure`.
@@ -141,17 +132,72 @@ class Race:
 
     def _take_turns(self, entrants: Sequence[Entrant], until: float) -> None:
         self._round += 1
-        order = entrants if self._round % 2 else entrants[::-1]
-        for entrant in order:
-            if entrant.is_parked:
-                self.restart(entrant, time_limit_s=max(_LEAST_LIMIT_S, until - self._clock()))
-            if entrant.is_open:
-                self._take_turn(entrant, max(_LEAST_LIMIT_S, until - self._clock()))
-            if self.is_apart:
-                entrant.park()
+        for entrant in entrants if self._round % 2 else entrants[::-1]:
+            if entrant.is_running:
+                self._have_turn(entrant, until)
         self._run_rounds += 1
         is_disturbed = any(entrant.find_disturbance(self._round) for entrant in entrants)
         self._disturbed_in_a_row = self._disturbed_in_a_row + 1 if is_disturbed else 0
+
+    def _have_turn(self, entrant: Entrant, until: float) -> None:
+        def take() -> Entrant:
+            if not entrant.is_open:
+                self._restart(entrant, max(_LEAST_LIMIT_S, until - self._clock()))
+            if entrant.is_open:
+                self._take_turn(entrant, max(_LEAST_LIMIT_S, until - self._clock()))
+            return entrant
+
+        self._again_alone(take(), take)
+        if self.is_apart:
+            entrant.park()
+
+    def _again_alone(self, entrant: Entrant, run: Callable[[], Entrant]) -> Entrant:
+        """Run a plan again, alone, where others may have had the memory that it lacked.
+
+        Whom the kernel ends is not who asked for too much. If it runs alone, it and the others do
+        not fit at once; if not, it is too large by itself, and the others go on as before.
+        """
+        others = [other for other in self._entered if other.is_open and other is not entrant]
+        if not others or not _lacked_memory(entrant):
+            return entrant
+        for other in others:
+            other.park()
+        again = run()
+        self.is_apart = again.failure is None
+        return again
+
+    def _start_plan(
+        self, plan: Plan, role: Role, time_limit_s: float, parameters: Mapping[str, Setting]
+    ) -> Entrant:
+        began = self._clock()
+        try:
+            contender = self._start(plan)
+        except TrialFailedError as error:
+            entrant = Entrant(plan, role, _NeverStarted(), parameters, failure=error)
+            entrant.is_open = False
+            entrant.elapsed_s = self._clock() - began
+            return entrant
+        entrant = Entrant(plan, role, contender, parameters)
+        try:
+            self._warm_up(entrant, began + time_limit_s)
+        except TrialFailedError as error:
+            entrant.failure = error
+            entrant.close()
+        except BaseException:
+            entrant.close()
+            raise
+        entrant.elapsed_s = self._clock() - began
+        return entrant
+
+    def _restart(self, entrant: Entrant, time_limit_s: float) -> None:
+        entrant.close()
+        again = self._start_plan(entrant.plan, entrant.role, time_limit_s, {})
+        entrant.elapsed_s += again.elapsed_s
+        entrant.spent_s += again.spent_s
+        entrant.failure, entrant.is_open = again.failure, again.is_open
+        entrant.starts += 1
+        if again.failure is None:
+            entrant.begin_again(again)
 
     def _warm_up(self, entrant: Entrant, deadline: float) -> None:
         least = _LEAST_WARMUP_STEPS + PREFETCHED * entrant.plan.loader_workers
@@ -197,6 +243,11 @@ class Race:
                 throughput_samples_per_s=rate,
             )
         )
+
+
+def _lacked_memory(entrant: Entrant) -> bool:
+    failure = entrant.failure
+    return failure is not None and failure.outcome is Outcome.OUT_OF_MEMORY
 
 
 class _NeverStarted:

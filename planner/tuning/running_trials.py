@@ -79,6 +79,12 @@ class RunningTrials:
         """Give the time that is left of the budget."""
         return self.deadline - self._clock()
 
+    def round_s(self, entrants: Sequence[Entrant]) -> float:
+        """Estimate the time of a round, with a start in each turn where plans are apart."""
+        running = [entrant for entrant in entrants if entrant.is_running]
+        starts_s = sum(self.times.start_s(e.plan) for e in running) if self.race.is_apart else 0.0
+        return starts_s + sum(entrant.turn_s for entrant in running)
+
     @contextmanager
     def closing(self) -> Iterator[None]:
         """Keep what is known of the plans that still run, and end them.
@@ -110,15 +116,6 @@ class RunningTrials:
         self._listener(TrialStarted(plan=plan, role=role, left_s=self.remaining_s()))
         parameters = {} if proposal is None else proposal.parameters
         entrant = self.race.enter(plan, role, time_limit_s=limit_s, parameters=parameters)
-        others = [other for other in self._entrants if other.is_open]
-        if others and entrant.failure and entrant.failure.outcome is Outcome.OUT_OF_MEMORY:
-            # It may be the others that have its memory: then each has its turns alone.
-            self.race.is_apart = True
-            for other in others:
-                other.park()
-            entrant = self.race.enter(plan, role, time_limit_s=limit_s, parameters=parameters)
-        if self.race.is_apart:
-            entrant.park()
         self._entrants.append(entrant)
         self.raced.append(plan)
         if proposal is not None:

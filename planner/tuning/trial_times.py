@@ -65,9 +65,10 @@ class TrialTimes:
         """Estimate the time that a plan takes to start and to get warm."""
         return self._start_s(plan, self.step_s(plan))
 
-    def turn_s(self, plan: Plan) -> float:
-        """Estimate the time of a turn."""
-        return self._turn_s(plan, self.step_s(plan))
+    def turn_s(self, plan: Plan, *, is_apart: bool = False) -> float:
+        """Estimate the time of a turn, which begins with a start where plans are apart."""
+        step_s = self.step_s(plan)
+        return self._turn_s(plan, step_s) + (self._start_s(plan, step_s) if is_apart else 0.0)
 
     def limit_s(self, plan: Plan) -> float:
         """Give the time in which a plan must be warm."""
@@ -76,11 +77,16 @@ class TrialTimes:
         warmup_s = max(_LEAST_LIMIT_S, _HOPELESS * steps * self.step_s(plan))
         return warmup_s + _OVERHEADS * self._look().overhead_s + compiling_s
 
-    def min_s(self, plan: Plan) -> float:
-        """Give the least time that shows whether a plan is as fast as the best one."""
-        step_s = self.step_s(plan)
-        turns_s = 2 * _TURNS * self._turn_s(plan, step_s)
-        return self._start_s(plan, step_s) + turns_s if step_s else 0.0
+    def min_s(self, plan: Plan, *, is_apart: bool = False) -> float:
+        """Give the least time that shows whether a plan is as fast as the best one.
+
+        Args:
+            plan: The plan.
+            is_apart: Whether each turn, of both of them, begins with a start.
+        """
+        if not self.step_s(plan):
+            return 0.0
+        return self.start_s(plan) + 2 * _TURNS * self.turn_s(plan, is_apart=is_apart)
 
     def is_affordable(self, plan: Plan) -> bool:
         """Tell whether a plan can be judged in its part of the budget."""

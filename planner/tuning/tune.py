@@ -225,8 +225,12 @@ class Tuner:
         if self._knows_enough(search):
             return None
         spare_s = self._trials.remaining_s() - self._final.reserve_s(self._leader)
+        is_apart, times = self._trials.race.is_apart, self._times
         proposal = search.propose(
-            lambda plan: self._times.min_s(plan) <= min(self._times.limit_s(plan), spare_s)
+            lambda plan: (
+                times.min_s(plan) <= times.limit_s(plan)
+                and times.min_s(plan, is_apart=is_apart) <= spare_s
+            )
         )
         if proposal is None:
             return None
@@ -267,7 +271,7 @@ class Tuner:
 
     def _room(self, incumbent: Entrant | None) -> int:
         """Give how many plans can race beside the incumbent."""
-        if self._findings.node.gpus:
+        if self._findings.node.gpus or self._trials.race.is_apart:
             return 1
         used = [entrant.peak_memory_bytes or 0 for entrant in self._trials]
         largest = max(used, default=0)

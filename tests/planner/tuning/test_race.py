@@ -216,3 +216,65 @@ def test_plan_that_fails_while_a_round_is_run_again_keeps_its_disturbed_turn():
     race.run_round([entrant])
     assert entrant.failure is not None
     assert list(entrant.turns_s.values()) == [2.0]
+
+
+class Crowded(Scripted):
+    """Runs out of memory where it and those that are open need more than there is."""
+
+    def __init__(self, name, needs, memory, log):
+        super().__init__(name, [2.0], log)
+        self.name, self._needs, self._memory = name, needs, memory
+        memory.append(self)
+
+    def make_steps(self, count, *, time_limit_s):
+        if sum(other._needs for other in self._memory) > 10:
+            raise TrialFailedError(Outcome.OUT_OF_MEMORY, "ended by the kernel")
+        return super().make_steps(count, time_limit_s=time_limit_s)
+
+    def close(self):
+        super().close()
+        if self in self._memory:
+            self._memory.remove(self)
+
+
+def crowded_race(**needs):
+    """Give a race on a node with 10 bytes of memory, its entrants, and the names of all starts."""
+    memory, starts, log = [], [], []
+
+    def start(plan):
+        name = plan.options["name"]
+        starts.append(name)
+        return Crowded(name, needs[name], memory, log)
+
+    race = Race(start)
+    plans = [replace(PLAN, options={"name": name}) for name in needs]
+    return race, [race.enter(plan, Role.SEARCH, time_limit_s=99) for plan in plans], starts
+
+
+def test_plan_that_is_too_large_by_itself_leaves_the_turns_of_others_as_they_were():
+    """The story: it was tried alone, and then each turn of all others was a start of processes."""
+    race, (one, other, large), starts = crowded_race(one=4, other=4, large=11)
+    assert large.failure.outcome is Outcome.OUT_OF_MEMORY
+    for _ in range(5):
+        race.run_round([one, other])
+    assert (one.failure, other.failure) == (None, None)
+    assert len(one.turns_s) == len(other.turns_s) == 5
+    assert starts == ["one", "other", "large", "large", "one", "other"]
+
+
+def test_plan_that_the_kernel_ends_for_others_is_tried_alone_before_that_is_believed():
+    race, (one, other), _ = crowded_race(one=4, other=4)
+    other.contender._needs = 7  # it grows, and the next one to ask for memory is ended
+    race.run_round([one, other])
+    assert (one.failure, other.failure) == (None, None)
+    assert len(one.turns_s) == len(other.turns_s) == 1
+    assert race.is_apart
+
+
+def test_plans_that_do_not_fit_when_they_are_started_again_have_their_turns_alone():
+    race, (one, other), _ = crowded_race(one=4, other=4)
+    one.contender._needs = 7
+    race.restart(other, time_limit_s=99)
+    assert other.failure is None
+    race.run_round([one, other])
+    assert len(one.turns_s) == len(other.turns_s) == 1

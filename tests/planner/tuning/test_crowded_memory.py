@@ -1,0 +1,107 @@
+"""Plans side by side in memory that is too small for all of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from launch.plan import Plan
+from planner.store import Store
+from planner.trials.contender import TrialFailedError
+from planner.trials.result import Outcome, Role
+from tests.planner.tuning.test_tune import NODE, REQUEST, Recorded, RecordedContender, Search
+
+LIMIT = NODE.memory.usable_bytes
+
+
+class SmallMemory(Recorded):
+    """A machine whose kernel ends the largest plan when all together are too large."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[KillableContender] = []
+        self.killed: list[Plan] = []
+        self.starts = 0
+        self.most_bytes = 0
+
+    def need_bytes(self, plan: Plan) -> int:
+        return self.peak_bytes
+
+    def start(self, plan: Plan) -> RecordedContender:
+        super().start(plan)
+        self.starts += 1
+        role = self.ran[-1][0] if self.ran else Role.SEARCH
+        contender = KillableContender(self, plan, role)
+        self.open.append(contender)
+        used = sum(one.peak_memory_bytes for one in self.open)
+        while used > LIMIT:
+            # Of those that are equally large the one that has run for longest.
+            victim = max(self.open, key=lambda one: one.peak_memory_bytes)
+            victim.is_killed = True
+            self.killed.append(victim.plan)
+            self.open.remove(victim)
+            used -= victim.peak_memory_bytes
+        self.most_bytes = max(self.most_bytes, used)
+        return contender
+
+
+class KillableContender(RecordedContender):
+    """Is found to be killed when it is to make steps."""
+
+    def __init__(self, machine: SmallMemory, plan: Plan, role: Role) -> None:
+        super().__init__(machine, plan, role)
+        self.plan, self._machine, self.is_killed = plan, machine, False
+        self.peak_memory_bytes = machine.need_bytes(plan)
+
+    def make_steps(self, count: int, *, time_limit_s: float):
+        if self.is_killed:
+            raise TrialFailedError(Outcome.OUT_OF_MEMORY, "ended by the kernel")
+        return super().make_steps(count, time_limit_s=time_limit_s)
+
+    def close(self) -> None:
+        if self in self._machine.open:
+            self._machine.open.remove(self)
+
+
+@pytest.fixture
+def machine() -> SmallMemory:
+    return SmallMemory()
+
+
+@pytest.fixture
+def store(tmp_path: Path):
+    with Store.open(str(tmp_path / "planner.db")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def usual(store, machine) -> SmallMemory:
+    """A search in which all plans have memory enough."""
+    Search(store, machine).tune()
+    return machine
+
+
+def test_plan_that_is_too_large_by_itself_costs_the_others_nothing_but_its_time(
+    store, usual, tmp_path
+):
+    """The story: 20 plans became 15, for each turn after it was a start, and it took 35 s more."""
+    crowded = SmallMemory()
+    crowded.need_bytes = lambda plan: 2 * LIMIT if plan.allocator == "retain" else 10**8
+    with Store.open(str(tmp_path / "crowded.db")) as other:
+        outcome = Search(other, crowded, replace(REQUEST, fresh=True)).tune()
+    assert crowded.killed
+    assert {r.outcome for r in outcome.trials if r.plan.allocator == "retain"} == {
+        Outcome.OUT_OF_MEMORY
+    }
+    assert crowded.starts < 1.5 * usual.starts
+    assert crowded.now_s <= 182
+
+
+def test_search_whose_plans_do_not_fit_at_once_ends_within_its_budget(store, machine):
+    machine.start_s, machine.peak_bytes = 4.0, int(0.6 * LIMIT)
+    outcome = Search(store, machine).tune()
+    assert machine.now_s <= 190
+    assert Outcome.OUT_OF_MEMORY not in {result.outcome for result in outcome.trials}
+    assert outcome.plan.speedup.median > 1.1
