@@ -15,7 +15,7 @@ from planner.peer_runs.processes import PeerFailedError
 from planner.peer_runs.request import CompareRequest, Setting
 from planner.peer_runs.result import PeerResult
 from planner.peer_runs.trainings import PeerTraining
-from planner.peer_runs.turns import Round, TurnTaker, take_turns
+from planner.peer_runs.turns import TurnTaker, take_turns
 from planner.peers import load_peer
 from planner.peers._base import Peer
 from planner.quantities import format_interval
@@ -133,7 +133,7 @@ class Comparer:
         setting, name = key
         peer, request = self._peers[name], self._request
         setup = self._launcher.make_setup(peer, setting)
-        rounds: list[Round] = []
+        before = self._results[key]
         try:
             with self._launcher.start(peer, setup) as processes:
                 training = PeerTraining(
@@ -141,30 +141,28 @@ class Comparer:
                     start_limit_s=request.start_limit_s,
                     step_limit_s=request.step_limit_s,
                 )
-                begun, known = training.begun, self._results[key]
+                begun = training.begun
                 if begun.processes != setup.world_size:
                     raise PeerFailedError(
                         f"{begun.processes} processes train together, not {setup.world_size}"
                     )
-                self._results[key] = replace(
-                    known,
-                    processes=begun.processes,
-                    threads=begun.threads,
-                    start_s=(*known.start_s, training.start_s),
-                )
+                known = replace(before, processes=begun.processes, threads=begun.threads)
+                self._results[key] = known
                 for one in take_turns(
                     ours, training, budget_s=request.budget_s, turn_s=request.turn_s
                 ):
-                    rounds.append(one)  # noqa: PERF402 - they are kept where the next one fails
+                    known = replace(
+                        known,
+                        rounds=(*known.rounds, one),
+                        start_s=(*before.start_s, training.start_s),
+                    )
+                    self._results[key] = known
         except PeerFailedError as error:
             self._results[key] = replace(self._results[key], reason=str(error))
             if error.log_tail:
                 self._listener(Noted(message=f"{name} wrote last:\n{error.log_tail[-2000:]}"))
         except LaunchError as error:
             self._results[key] = replace(self._results[key], reason=str(error))
-        finally:
-            known = self._results[key]
-            self._results[key] = replace(known, rounds=(*known.rounds, *rounds))
 
 
 def _describe(what: str, result: PeerResult) -> str:

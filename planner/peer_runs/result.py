@@ -57,7 +57,7 @@ class PeerResult:
 
     rounds: tuple[Round, ...] = ()
     start_s: tuple[float, ...] = ()
-    """From the start of its launcher to its first step, for each start."""
+    """From the start of its launcher to its first step, for each start that gave a round."""
 
     reason: str | None = None
     """Why it did not train, or not to the end."""
@@ -151,7 +151,7 @@ class Comparison:
         return TimeParts.of(turns) if turns else TimeParts()
 
     def fastest(self, setting: Setting) -> PeerResult | None:
-        """Give the peer that comes nearest to ours, ``None`` where none trained."""
+        """Give the peer that comes nearest to ours, ``None`` where none has two rounds."""
         ran = [(r.ratio.median, r) for r in self.results if r.setting is setting and r.ratio]
         return min(ran, key=lambda one: one[0])[1] if ran else None
 

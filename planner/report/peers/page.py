@@ -56,7 +56,7 @@ def _part(found: Comparison, setting: Setting) -> str:
 
 
 def _ratio_figure(results: list[PeerResult], setting: Setting) -> Figure | None:
-    """Show how many times as fast ours is as each peer; ``None`` where none trained."""
+    """Show how many times as fast ours is as each peer; ``None`` where none has two rounds."""
     known = sorted(
         ((r.ratio, r) for r in results if r.ratio is not None), key=lambda one: one[0].median
     )

@@ -72,7 +72,8 @@ def conclusions(found: Comparison) -> Iterator[tuple[Setting, str]]:
     for setting in dict.fromkeys(result.setting for result in found.results):
         fastest = found.fastest(setting)
         if fastest is None or fastest.ratio is None:
-            yield setting, "none trained"
+            trained = any(r.rounds for r in found.results if r.setting is setting)
+            yield setting, "too few rounds to compare, one alone" if trained else "none trained"
         else:
             ratio = format_range(fastest.ratio)
             is_open = fastest.ratio.low <= 1 <= fastest.ratio.high

@@ -71,6 +71,13 @@ def test_one_round_alone_has_no_ratio():
     assert json.loads(json.dumps(once.to_json()))["peers"][0]["ours_per_peer"] is None
 
 
+def test_a_peer_with_one_round_has_trained():
+    """Ctrl-C after the first round of a peer said "none trained" below its samples per second."""
+    text = comparison_text(replace(FOUND, results=(ran("plain", (20,)),)), Terminal())
+    assert "too few rounds to compare" in text
+    assert "none trained" not in text
+
+
 def test_table_has_a_row_for_each_peer_and_the_reason_of_those_that_did_not_train():
     text = comparison_text(FOUND, Terminal())
     lines = text.splitlines()
