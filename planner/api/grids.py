@@ -12,15 +12,18 @@ Example:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from launch.case_facts import CaseFacts
-from launch.plan import PRECISIONS
+from launch.plan import PRECISIONS, Setting
+from launch.strategies import strategy_names
 from planner.api.tuning import NodeTuneResult, TuneResult
 from planner.errors import NoPlanError
 from planner.plans.software import current_software
 from planner.plans.stored_plan import StoredPlan
+from planner.search.space import PlanSpace
 from planner.search.terms import stages_of
 from planner.store import Store
 from planner.trials.grid import Grid, read_grid, write_grid
@@ -41,7 +44,8 @@ _BATCHES_PER_EPOCH = 100
 def export(use_case: str, path: Path, node: str | None = None, *, db: str = "planner.db") -> Grid:
     """Write the trials of the latest study of a use case to a file.
 
-    What is not in trials, such as the number of samples, is assumed.
+    What is not on record of studies of the first releases, such as the number of samples, is
+    assumed.
 
     Example:
         >>> from pathlib import Path
@@ -66,15 +70,16 @@ def export(use_case: str, path: Path, node: str | None = None, *, db: str = "pla
         known = [found for found in studies.values() if found.results]
         fingerprint = store.machines.latest_fingerprint(name)
         hardware = store.machines.latest_probe(fingerprint, node=name) if fingerprint else None
-    if not known or hardware is None:
-        raise NoPlanError(f"no trials of {use_case} on {name}: run ddlplan tune first")
-    latest = max(known, key=lambda found: found.study_id)
+        if not known or hardware is None:
+            raise NoPlanError(f"no trials of {use_case} on {name}: run ddlplan tune first")
+        latest = max(known, key=lambda found: found.study_id)
+        case = store.studies.case_facts(latest.study_id) or _assume(latest.results)
     timed = [r for r in latest.results if r.measurement is not None]
     grid = Grid(
         about=f"{len(timed)} trials of {use_case} on {name}, exported from a database",
         is_synthetic=False,
         use_case=use_case,
-        case=_facts(latest.results),
+        case=_with_recorded_choices(case, latest.results),
         node=hardware,
         software=current_software(),
         results=latest.results,
@@ -119,7 +124,7 @@ def replay_grid(
         machine.start,
         listener,
         clock=machine.clock,
-        only=[result.parameters for result in grid.results if result.parameters],
+        only=_find_choosable(grid),
     )
     outcome = conclude(findings, store, interrupted=tuner.search())
     found = NodeTuneResult(host=grid.node.node, outcome=outcome)
@@ -149,32 +154,59 @@ class _NoStore:
         """Do nothing."""
 
 
-def _facts(results: Sequence[TrialResult]) -> CaseFacts:
-    """Find out what could be chosen from what was."""
+def _find_choosable(grid: Grid) -> list[Mapping[str, Setting]]:
+    """Give what is drawn for the recorded plans that may be chosen.
+
+    Shares and looks have a batch that nobody wants. The finals of looks were not drawn: what draws
+    them is found here.
+    """
+    recorded = [result for result in grid.results if result.role.is_for_choice]
+    space = PlanSpace(
+        {result.plan.strategy for result in recorded} & set(strategy_names()),
+        _with_recorded_choices(grid.case, recorded),
+        grid.node,
+    )
+    drawn = [result.parameters for result in recorded if result.parameters]
+    known = {repr(result.plan) for result in recorded if result.parameters}
+    others = {repr(r.plan): r.plan for r in recorded if repr(r.plan) not in known}
+    found = [space.find_plan(plan, {}) for plan in others.values()]
+    return drawn + [one.parameters for one in found if one is not None]
+
+
+def _assume(results: Sequence[TrialResult]) -> CaseFacts:
+    """Assume of a use case what its trials suggest."""
     plans = [result.plan for result in results]
-    on_cpu = [plan for plan in plans if "cpu" in plan.devices]
-    on_gpus = [plan for plan in plans if "cpu" not in plan.devices]
-    baselines = [r.plan.node_batch for r in results if r.role is Role.BASELINE]
-    default_batch = baselines[-1] if baselines else min(plan.node_batch for plan in plans)
-    largest = max(plan.node_batch for plan in plans)
-    has_pictures = any(plan.input != "files" for plan in plans)
+    own = [r.plan.node_batch for r in results if r.role is Role.DEFAULTS]
+    own = own or [r.plan.node_batch for r in results if r.role is Role.BASELINE]
     return CaseFacts(
-        default_batch=default_batch,
-        train_samples=_BATCHES_PER_EPOCH * largest,
+        default_batch=own[-1] if own else min(plan.node_batch for plan in plans),
+        train_samples=_BATCHES_PER_EPOCH * max(plan.node_batch for plan in plans),
         validation_samples=0,
         parameter_count=0,
         parameter_bytes=0,
         max_stages=max(map(stages_of, plans)),
         digest="recorded",
-        batch_choices=tuple(sorted({plan.node_batch for plan in on_cpu})) or (default_batch,),
+        pixel_bytes=1 if any(plan.input != "files" for plan in plans) else None,
+        has_fused_optimizer=any(plan.fused_optimizer for plan in plans),
+        allocators=tuple(sorted({plan.allocator for plan in plans})),
+        can_compile=any(plan.compile for plan in plans),
+    )
+
+
+def _with_recorded_choices(case: CaseFacts, results: Sequence[TrialResult]) -> CaseFacts:
+    """Put what there is to choose from among recorded plans; leave out where the data were."""
+    plans = [result.plan for result in results]
+    on_cpu = [plan for plan in plans if "cpu" in plan.devices]
+    on_gpus = [plan for plan in plans if "cpu" not in plan.devices]
+    batches = tuple(sorted({plan.node_batch for plan in on_cpu}))
+    return replace(
+        case,
+        data=None,
+        batch_choices=batches or (case.default_batch,),
         gpu_batch_choices=tuple(sorted({plan.node_batch for plan in on_gpus})),
         precisions=_in_order(PRECISIONS, (plan.precision for plan in on_cpu)) or ("fp32",),
         gpu_precisions=_in_order(PRECISIONS, (plan.precision for plan in on_gpus)) or ("fp32",),
-        pixel_bytes=1 if has_pictures else None,
-        has_fused_optimizer=any(plan.fused_optimizer for plan in plans),
         inputs=_in_order(("files", "cache"), (plan.input for plan in plans)) or ("files",),
-        allocators=tuple(sorted({plan.allocator for plan in plans})),
-        can_compile=any(plan.compile for plan in plans),
     )
 
 

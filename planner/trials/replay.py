@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import cycle, islice
 
 import numpy as np
 
 from launch.plan import Plan
 from launch.reports import StepDone
 from planner.trials.contender import TrialFailedError
+from planner.trials.drift import remove_drift
 from planner.trials.grid import Grid
 from planner.trials.result import Outcome, TrialResult
 from probes.disturbance import Disturbance
@@ -19,7 +21,9 @@ class Replay:
     """A machine that a grid stands for.
 
     Each start of a plan plays its recorded steps from another place, in their order, so steps
-    depend on one another as they did.
+    depend on one another as they did. Of a race the means of turns are recorded, and a turn plays
+    one of them, the drift of the machine taken out: it was another's turn that shared it. What was
+    recorded few times comes again and again, so that its noise seems smaller than it is.
 
     Args:
         grid: What was recorded.
@@ -31,7 +35,7 @@ class Replay:
         """Time that has passed for whoever searches."""
         self._random = np.random.default_rng(seed)
         self._results: dict[str, list[TrialResult]] = defaultdict(list)
-        for result in grid.results:
+        for result in remove_drift(grid.results):
             self._results[repr(result.plan)].append(result)
 
     def clock(self) -> float:
@@ -52,8 +56,9 @@ class Replay:
             self.now_s += result.elapsed_s
             reason = result.reason or f"recorded as {result.outcome}"
             raise TrialFailedError(result.outcome, reason, result.log_tail)
-        self.now_s += max(0.0, result.elapsed_s - result.measurement.total_s)
-        place = int(self._random.integers(len(result.measurement.samples_s)))
+        measured = result.measurement
+        self.now_s += max(0.0, result.elapsed_s - measured.total_s) / measured.starts
+        place = int(self._random.integers(len(measured.samples_s)))
         return ReplayedContender(self, result, place)
 
 
@@ -73,9 +78,11 @@ class ReplayedContender:
         self.disturbance: Disturbance | None = None
         self._replay = replay
         self._samples = result.plan.node_batch
-        self._warmup_s = list(result.measurement.warmup_s)
-        samples_s = result.measurement.samples_s
-        self._times_s = [*samples_s[place:], *samples_s[:place]]
+        drift = result.measurement.drift
+        self._warmup_s = [time_s / drift for time_s in result.measurement.warmup_s]
+        times_s = [time_s / drift for time_s in result.measurement.samples_s]
+        self._times_s = cycle([*times_s[place:], *times_s[:place]])
+        self._are_turns = bool(result.measurement.rounds)
         self._made = 0
 
     def make_steps(self, count: int, *, time_limit_s: float) -> Sequence[StepDone]:
@@ -84,8 +91,18 @@ class ReplayedContender:
         Raises:
             TrialFailedError: They would take longer than they may.
         """
-        steps = [self._make_step() for _ in range(count)]
-        needed_s = sum(step.time_s for step in steps)
+        times_s = self._warmup_s[self._made : self._made + count]
+        left = count - len(times_s)
+        if self._are_turns and left:
+            times_s += [next(self._times_s)] * left
+        else:
+            times_s += islice(self._times_s, left)
+        steps = [
+            StepDone(step=number, epoch=1, time_s=time_s, samples=self._samples, loss=0.0)
+            for number, time_s in enumerate(times_s, start=self._made + 1)
+        ]
+        self._made += count
+        needed_s = sum(times_s)
         self._replay.now_s += min(needed_s, time_limit_s)
         if needed_s > time_limit_s:
             raise TrialFailedError(
@@ -95,9 +112,3 @@ class ReplayedContender:
 
     def close(self) -> None:
         """End it: nothing is left behind."""
-
-    def _make_step(self) -> StepDone:
-        place = self._made - len(self._warmup_s)
-        time_s = self._warmup_s[place] if place < 0 else self._times_s[place % len(self._times_s)]
-        self._made += 1
-        return StepDone(step=self._made, epoch=1, time_s=time_s, samples=self._samples, loss=0.0)

@@ -1,0 +1,59 @@
+"""Trials that `trials export` has written, and searches that `tune --replay` makes on them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from imagined_machines import Machine
+from store_cases import STUDY
+
+from launch.plan import Plan
+from launch.workload import Workload
+from planner.api import grids
+from planner.store import Store
+from planner.trials.grid import read_grid
+from planner.trials.result import Role
+from planner.tuning.tune_request import TuneRequest
+from tests.planner.tuning.test_looks import SLOW, TWO_MINUTES, SlowMachine
+from tests.planner.tuning.test_tune import CASE, NODE, REQUEST, Recorded, Search
+
+
+@pytest.mark.parametrize(
+    ("machine", "request_", "case"),
+    [(SlowMachine, TWO_MINUTES, SLOW), (Recorded, replace(REQUEST, budget_s=120), CASE)],
+    ids=["looks", "whole batches"],
+)
+def test_replay_of_an_export_says_what_the_search_said(tmp_path, machine, request_, case):
+    """The default batch was that of the smallest trial, such as a look, or a share of a job."""
+    db, file = str(tmp_path / "planner.db"), tmp_path / "grid.json"
+    with Store.open(db) as store:
+        store.machines.save_probe(NODE)
+        searched = Search(store, machine(), request_, case).tune()
+    grids.export(request_.workload.use_case, file, NODE.node, db=db)
+    grid = read_grid(file)
+    assert grid.case.default_batch == case.default_batch
+    assert grid.case.train_samples == case.train_samples
+    replayed = grids.replay(file, request_).nodes[0].outcome
+    recorded = [r.plan for r in grid.results if r.role.is_for_choice]
+    assert replayed.plan.plan in recorded
+    assert replayed.defaults.plan == searched.defaults.plan
+    assert replayed.plan.speedup.median == pytest.approx(searched.plan.speedup.median, rel=0.02)
+
+
+def test_export_of_a_first_release_takes_the_batch_of_the_defaults(tmp_path):
+    """Its studies do not say what is trained; a share is smaller than the use case's batch."""
+    db, machine = str(tmp_path / "planner.db"), Machine(parts=1, fixed=0.1)
+    plan = Plan(strategy="threads", threads_per_process=2, node_batch=32)
+    study = replace(STUDY, node=NODE.node, fingerprint=NODE.fingerprint())
+    with Store.open(db) as store:
+        store.machines.save_probe(NODE)
+        study_id = store.studies.get_or_create(study)
+        for batch, role in ((8, Role.SHARE), (32, Role.DEFAULTS), (64, Role.FINAL)):
+            result = machine.result(replace(plan, node_batch=batch))
+            store.studies.add_trial(study_id, replace(result, role=role))
+    grids.export(study.use_case, tmp_path / "grid.json", NODE.node, db=db)
+    request = TuneRequest(workload=Workload(use_case=study.use_case), budget_s=120)
+    outcome = grids.replay(tmp_path / "grid.json", request).nodes[0].outcome
+    assert outcome.defaults.plan.node_batch == 32
+    assert outcome.plan.plan.node_batch == 64
