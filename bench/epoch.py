@@ -167,7 +167,7 @@ def _share(tuned: Answer) -> Result:
         figure="share of the tune command in training steps",
         value=100 * share,
         unit="%",
-        required=Required(low=70),
+        required=Required(low=85),
     )
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from launch.case_facts import CaseFacts
 from launch.plan import Plan
 from launch.strategies import strategy_names
+from launch.system.machine_lock import Occupant, timing_alone
 from launch.use_cases import make_workload
 from launch.workers.fork_server_pool import ForkServerPool
 from planner.plans.software import current_software
@@ -46,7 +47,8 @@ def main() -> None:
     arguments = _parse()
     workload = make_workload(arguments.use_case, data=arguments.data, seed=0)
     node = probe(quick=True)
-    with ForkServerPool() as servers:
+    alone = timing_alone(Occupant.of_this_process(), waits=True, on_wait=print, on_trouble=print)
+    with alone, ForkServerPool() as servers:
         runner = TrialRunner(workload, node, servers)
         facts = runner.describe()
         batches = tuple(int(n) for n in arguments.batches.split(",") if n)

@@ -23,6 +23,7 @@ from _worlds import Noise, RecordedNoise
 
 from launch.plan import Plan
 from launch.reports import StepDone
+from launch.system.machine_lock import Occupant, timing_alone
 from launch.use_cases import make_workload
 from launch.workers.fork_server_pool import ForkServerPool
 from planner.sweeps.findings import share_interval
@@ -229,7 +230,10 @@ def _holds_launch(world: Machine, one: TrialResult, results: Sequence[TrialResul
 def _race_for_real(arguments: Namespace, out: Output) -> list[Result]:
     """Race one plan against itself on this machine, again and again."""
     wrong, held = [], []
-    with ForkServerPool() as servers:
+    alone = timing_alone(
+        Occupant.of_this_process(), waits=True, on_wait=out.say, on_trouble=out.say
+    )
+    with alone, ForkServerPool() as servers:
         node = probe(quick=True)
         plan = Plan(
             strategy="threads" if node.cpu.usable_cores > 1 else "sequential",

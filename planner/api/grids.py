@@ -18,7 +18,6 @@ from pathlib import Path
 
 from launch.case_facts import CaseFacts
 from launch.plan import PRECISIONS, Setting
-from launch.strategies import strategy_names
 from planner.api.tuning import NodeTuneResult, TuneResult
 from planner.errors import NoPlanError
 from planner.plans.software import current_software
@@ -162,7 +161,7 @@ def _find_choosable(grid: Grid) -> list[Mapping[str, Setting]]:
     """
     recorded = [result for result in grid.results if result.role.is_for_choice]
     space = PlanSpace(
-        {result.plan.strategy for result in recorded} & set(strategy_names()),
+        sorted({result.plan.strategy for result in recorded}),
         _with_recorded_choices(grid.case, recorded),
         grid.node,
     )

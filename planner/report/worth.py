@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from planner.quantities import format_duration, format_interval, format_number, format_range
 from planner.report.plan_line import describe_plan
 from planner.report.runs import noise_span
@@ -61,7 +63,10 @@ def worth_text(worth: PlanWorth, terminal: Terminal) -> str:
 
 def worth_facts(worth: PlanWorth) -> list[tuple[str, str]]:
     """Give what is said in a line each."""
-    facts = [("tuning took", f"{format_duration(worth.tuning_s)} in {worth.num_trials} trials")]
+    took = (
+        f"{format_duration(worth.tuning_s)} in {worth.num_trials} trials, their preparation apart"
+    )
+    facts = [("tuning took", took)]
     if worth.batches is not None:
         facts.append(("noise scale", _describe_advice(worth.batches)))
     if worth.runner_up is not None:
@@ -78,9 +83,9 @@ def worth_sentences(worth: PlanWorth) -> list[str]:
     """Give what is said in a line each, and when tuning has paid, as sentences."""
     lines = [f"{name}: {value}" for name, value in worth_facts(worth) if name != "not tried"]
     paid = [
-        f"{epochs} against {one.name}"
+        f"{baseline_row(one)['paid']} against {one.name}"
         for one in worth.baselines
-        if (epochs := baseline_row(one)["paid"])
+        if one.training_until_paid_s is not None
     ]
     if paid:
         lines.append(f"tuning has paid after {', '.join(paid)}")
@@ -138,18 +143,34 @@ def part_row(part: StepPart, worth: PlanWorth) -> Row:
 
 def baseline_row(one: KnownBaseline) -> Row:
     """Give a baseline as a row."""
-    paid = one.epochs_until_paid
-    if paid is not None:
-        saved = f"{paid:.2f} epochs" if paid < 10 else f"{paid:.0f} epochs"
-    else:  # the samples of a script are not known
-        saved_s = one.training_until_paid_s
-        saved = "" if saved_s is None else f"{format_duration(saved_s)} of training"
     return {
         "name": one.name,
         "rate": format_interval(one.throughput_samples_per_s),
         "speedup": format_range(one.speedup),
-        "paid": "less than one epoch" if paid is not None and paid < 1 else saved,
+        "paid": _describe_payoff(one),
     }
+
+
+def _describe_payoff(one: KnownBaseline) -> str:
+    """Say after how much training what tuning took is saved, by all that the speedup may be."""
+    epochs, saved_s = one.epochs_until_paid, one.training_until_paid_s
+    if epochs is not None:
+        if (range_ := one.until_paid_range(epochs))[1] < 1:
+            return "less than one epoch"
+        return f"{_count(epochs)} epochs ({' to '.join(map(_count, range_))})"
+    if saved_s is None:
+        return "never"
+    ends = " to ".join(  # the samples of a script are not known
+        "never" if math.isinf(end_s) else format_duration(end_s)
+        for end_s in one.until_paid_range(saved_s)
+    )
+    return f"{format_duration(saved_s)} of training ({ends})"
+
+
+def _count(epochs: float) -> str:
+    if math.isinf(epochs):
+        return "never"
+    return f"{epochs:.1f}" if epochs < 10 else f"{epochs:.0f}"
 
 
 def variation_row(one: Variation) -> Row:

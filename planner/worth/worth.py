@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -48,6 +49,17 @@ class KnownBaseline:
     """Time of a training by this baseline, of which what tuning took is saved; ``None`` where
     nothing is."""
 
+    def until_paid_range(self, value: float) -> tuple[float, float]:
+        """Give the ends of the 95 % interval of one of these figures, by that of the speedup.
+
+        The upper one is infinite where the plan is not shown to be faster.
+        """
+        low, middle, high = (
+            1 - 1 / speedup if speedup > 1 else 0.0
+            for speedup in (self.speedup.low, self.speedup.median, self.speedup.high)
+        )
+        return value * middle / high, value * middle / low if low else math.inf
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerUp:
@@ -75,7 +87,7 @@ class PlanWorth:
     """What other batches would mean for the time to a loss."""
 
     tuning_s: float
-    """Time of the study's trials until the plan was stored."""
+    """Time of the study's trials until the plan was stored; what comes before them apart."""
 
     num_trials: int
 
@@ -107,8 +119,8 @@ class PlanWorth:
                     "plan": codec.to_builtins(one.plan),
                     "throughput_samples_per_s": interval_json(one.throughput_samples_per_s),
                     "speedup": interval_json(one.speedup),
-                    "epochs_until_paid": one.epochs_until_paid,
-                    "training_until_paid_s": one.training_until_paid_s,
+                    **_until_paid_json(one, "epochs_until_paid", one.epochs_until_paid),
+                    **_until_paid_json(one, "training_until_paid_s", one.training_until_paid_s),
                 }
                 for one in self.baselines
             ],
@@ -116,6 +128,16 @@ class PlanWorth:
             "tuning_s": self.tuning_s,
             "trials": self.num_trials,
         }
+
+
+def _until_paid_json(one: KnownBaseline, name: str, value: float | None) -> dict[str, float | None]:
+    """Give a figure with the ends of its interval; no upper end means never."""
+    low, high = (None, None) if value is None else one.until_paid_range(value)
+    return {
+        name: value,
+        f"{name}_ci_low": low,
+        f"{name}_ci_high": None if high == math.inf else high,
+    }
 
 
 def assess(

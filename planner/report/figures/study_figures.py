@@ -68,13 +68,14 @@ def trials_figure(trials: Sequence[StoredTrial], *, num_trials: int) -> Figure |
 
 
 def strategies_figure(trials: Sequence[StoredTrial]) -> Figure | None:
-    """Show the fastest trial of each strategy; ``None`` where there is but one."""
+    """Show each strategy's fastest plan to choose; ``None`` where there is but one strategy."""
     fastest: dict[str, tuple[float, StoredTrial]] = {}
     for trial in trials:
-        rate = trial.result.throughput_samples_per_s()
-        if rate is None or trial.result.outcome is not Outcome.OK:
+        result = trial.result
+        rate = result.throughput_samples_per_s()
+        if rate is None or result.outcome is not Outcome.OK or not result.role.is_for_choice:
             continue
-        strategy = trial.result.plan.strategy
+        strategy = result.plan.strategy
         if strategy not in fastest or rate.median > fastest[strategy][0]:
             fastest[strategy] = rate.median, trial
     if len(fastest) < 2:

@@ -142,7 +142,11 @@ WORTH = fields(
             throughput_samples_per_s=INTERVAL,
             speedup=INTERVAL,
             epochs_until_paid=maybe(NUMBER),
+            epochs_until_paid_ci_low=maybe(NUMBER),
+            epochs_until_paid_ci_high=maybe(NUMBER),
             training_until_paid_s=maybe(NUMBER),
+            training_until_paid_s_ci_low=maybe(NUMBER),
+            training_until_paid_s_ci_high=maybe(NUMBER),
         )
     ),
     tuning_s=NUMBER,

@@ -391,12 +391,24 @@ def test_a_wide_interval_with_one_long_side_is_shown_with_both_ends():
 
 
 @pytest.mark.parametrize(
-    ("epochs", "said"),
-    [(0.746, "less than one epoch"), (3.14159, "3.14 epochs"), (42.4, "42 epochs"), (None, "")],
+    ("epochs", "speedup", "said"),
+    [
+        (0.746, (1.9, 2.0, 2.1), "less than one epoch"),
+        (0.9, (1.49, 2.0, 4.0), "0.9 epochs (0.6 to 1.4)"),
+        (3.14159, (1.8, 2.0, 2.2), "3.1 epochs (2.9 to 3.5)"),
+        (42.4, (1.0, 1.02, 1.05), "42 epochs (17 to never)"),
+        (None, (0.96, 0.98, 1.02), "never"),
+    ],
 )
-def test_epochs_until_tuning_has_paid_are_rounded(epochs, said):
+def test_epochs_until_tuning_has_paid_have_the_interval_of_the_speedup(epochs, speedup, said):
     worth = assess(worth_cases.STORED, worth_cases.TRIALS, worth_cases.FACTS, worth_cases.NODE)
-    one = replace(worth.baselines[0], epochs_until_paid=epochs, training_until_paid_s=None)
+    low, median, high = speedup
+    one = replace(
+        worth.baselines[0],
+        speedup=Interval(median=median, low=low, high=high, count=9),
+        epochs_until_paid=epochs,
+        training_until_paid_s=None,
+    )
     assert baseline_row(one)["paid"] == said
 
 

@@ -87,6 +87,20 @@ def test_script_is_compared_by_what_its_user_has_marked():
     assert names[AS_IT_IS].training_until_paid_s == pytest.approx(80)
 
 
+def test_figures_until_tuning_has_paid_have_the_ends_of_the_speedup_s_interval(worth):
+    sure, unsure = (
+        replace(worth, baselines=(replace(worth.baselines[0], speedup=speedup),)).to_json()
+        for speedup in (
+            Interval(median=2.0, low=1.5, high=4.0, count=9),
+            Interval(median=2.0, low=0.9, high=4.0, count=9),
+        )
+    )
+    (one,), (other,) = sure["baselines"], unsure["baselines"]
+    assert one["epochs_until_paid_ci_low"] == pytest.approx(one["epochs_until_paid"] * 2 / 3)
+    assert one["epochs_until_paid_ci_high"] == pytest.approx(one["epochs_until_paid"] * 3 / 2)
+    assert other["epochs_until_paid_ci_high"] is None  # never
+
+
 def test_what_the_plan_was_raced_against_counts_before_single_trials():
     lead = Interval(median=1.1, low=1.05, high=1.15, count=9)
     slower = replace(BEST, node_batch=64)
