@@ -59,3 +59,24 @@ def efficiency(scale: float, batch: int, base_batch: int, scaling: str) -> float
     """
     factor = learning_rate_factor(scaling, batch, base_batch)
     return min(factor, gain(scale, batch, base_batch)) * base_batch / batch
+
+
+def cautious_efficiency(
+    scale: float, high: float, batch: int, base_batch: int, scaling: str
+) -> float:
+    """Give the worth of a sample as `efficiency` does, and for small batches one that lasts.
+
+    Samples of smaller batches than the base batch are worth most where the scale is small, as it is
+    when a training begins. It grows, often a hundredfold: for them the upper end of its interval
+    counts, and the base batch at least. So none is worth twice as much, and none is chosen that for
+    most of the training takes twice as long.
+
+    Args:
+        scale: Gradient noise scale, in samples.
+        high: Upper end of its interval.
+        batch: B.
+        base_batch: B0.
+        scaling: Of the learning rate, one of `LR_SCALINGS`.
+    """
+    lasting = max(high, float(base_batch)) if batch < base_batch else scale
+    return efficiency(lasting, batch, base_batch, scaling)

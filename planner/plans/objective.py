@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from launch.noise_scale.efficiency import efficiency
+from launch.noise_scale.efficiency import cautious_efficiency
 from planner.quantities import format_number
 from probes.codec import Count, Positive
 
@@ -40,17 +40,9 @@ class Objective:
     predicted."""
 
     def efficiency(self, batch: int, scaling: str) -> float:
-        """Give the worth of a sample in a batch, see `launch.noise_scale.efficiency`.
-
-        Samples of smaller batches than the use case's own are worth most where the scale is small,
-        as it is when a training begins. It grows, often a hundredfold: for them it counts as its
-        own batch at least. So none is worth twice as much, and none is chosen that for most of the
-        training takes twice as long.
-        """
-        scale = self.noise_scale
-        if batch < self.base_batch:
-            scale = max(self.noise_high, float(self.base_batch))
-        return efficiency(scale, batch, self.base_batch, scaling)
+        """Give the worth of a sample in a batch, see `launch.noise_scale.efficiency`."""
+        scale, high = self.noise_scale, self.noise_high
+        return cautious_efficiency(scale, high, batch, self.base_batch, scaling)
 
     def predict_s(self, batch: int, scaling: str, samples_per_s: float) -> float | None:
         """Predict the time until the target; ``None`` where nothing is known of it."""

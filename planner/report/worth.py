@@ -30,7 +30,7 @@ _BATCHES = (
     Column(key="batch", title="BATCH", right=True),
     Column(key="rate", title="SAMPLES/S", right=True),
     Column(key="worth", title="WORTH OF A SAMPLE", right=True),
-    Column(key="time", title="TIME TO A LOSS", right=True),
+    Column(key="time", title="TIME TO A LOSS / THE PLAN'S", right=True),
 )
 _VARIATIONS = (
     Column(key="setting", title="SETTING"),
@@ -189,20 +189,32 @@ def _batch_row(one: BatchChoice) -> Row:
     return {
         "batch": str(one.node_batch),
         "rate": format_number(one.samples_per_s),
-        "worth": f"{one.worth:.2f}",
-        "time": f"{one.time_to_loss:.2f} times",
+        "worth": _with_ends(one.worth, one.worth_low, one.worth_high),
+        "time": _with_ends(one.time_to_loss, one.time_to_loss_low, one.time_to_loss_high),
     }
 
 
 def _describe_advice(advice: BatchAdvice) -> str:
     """Say where the noise scale is from, and which batch would be soonest at a loss."""
-    noise, best = advice.measured.noise, min(advice.choices, key=lambda one: one.time_to_loss)
+    noise = advice.measured.noise
     doubt = "" if noise.caveat is None else f", not reliable with {noise.caveat}"
+    sooner = [one for one in advice.choices if one.time_to_loss_high < 1]
+    best = min(sooner, key=lambda one: one.time_to_loss, default=None)
     return (
         f"{noise_span(noise).rstrip('?')} samples after epoch {advice.measured.epoch} of training "
-        f"{advice.measured.training_id}{doubt}; with learning rate scaling {advice.lr_scaling} a "
-        f"batch of {best.node_batch} is soonest at a loss"
+        f"{advice.measured.training_id}{doubt}; with learning rate scaling {advice.lr_scaling} "
+        + (
+            "no other batch is shown to be sooner at a loss than the plan's"
+            if best is None
+            else f"a batch of {best.node_batch} is soonest at a loss"
+        )
     )
+
+
+def _with_ends(value: float, low: float, high: float) -> str:
+    """Write a value with the ends of its interval, where it has one."""
+    text, ends = f"{value:.2f}", (f"{low:.2f}", f"{high:.2f}")
+    return text if ends == (text, text) else f"{text} ({' to '.join(ends)})"
 
 
 def change(ratio: Interval) -> str:

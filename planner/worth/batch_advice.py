@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from launch.noise_scale.efficiency import efficiency
+from launch.noise_scale.efficiency import cautious_efficiency
 from launch.noise_scale.estimate import NoiseScale
 from launch.plan import Plan
 from planner.plans.measured_steps import MeasuredSteps
@@ -36,8 +36,15 @@ class BatchChoice:
     worth: float
     """Of a sample, against one in the use case's own batch."""
 
+    worth_low: float
+    """Lower end of the interval that the one of the noise scale gives."""
+
+    worth_high: float
     time_to_loss: float
     """Time until some loss / that of the plan as it is."""
+
+    time_to_loss_low: float
+    time_to_loss_high: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,28 +73,45 @@ def advise(
         measured: The noise scale.
         base_batch: The use case's own batch.
     """
-    if steps is None or len(steps.points) < 2 or measured is None or not measured.noise.scale:
+    if steps is None or len(steps.points) < 2 or measured is None:
         return None
-    scale = measured.noise.scale
+    scale, low, high = measured.noise.scale, measured.noise.low, measured.noise.high
+    if not scale or low is None or high is None:
+        return None
 
-    def speed(batch: int) -> tuple[float, float]:
-        rate = batch / steps.step_time.at(batch)
-        return rate, efficiency(scale, batch, base_batch, plan.lr_scaling)
+    def rate(batch: int) -> float:
+        return batch / steps.step_time.at(batch)
 
-    rate, worth = speed(plan.node_batch)
-    own = rate * worth
+    def worths(batch: int) -> list[float]:
+        """Give the worth of a sample by the scale and by both ends of its interval."""
+        return [
+            cautious_efficiency(phi, end, batch, base_batch, plan.lr_scaling)
+            for phi, end in ((scale, high), (low, low), (high, high))
+        ]
+
+    own_rate, own_worths = rate(plan.node_batch), worths(plan.node_batch)
 
     def choices() -> Iterator[BatchChoice]:
         least = plan.replicas * plan.micro_batches
         for batch in dict.fromkeys(round(factor * plan.node_batch) for factor in _FACTORS):
             if batch < least:
                 continue
-            rate, worth = speed(batch)
+            worth = worths(batch)
+            # Both batches have the same noise scale, so the ends of a quotient are not those of
+            # its parts.
+            times = [
+                own_rate * own / (rate(batch) * other)
+                for own, other in zip(own_worths, worth, strict=True)
+            ]
             yield BatchChoice(
                 node_batch=batch,
-                samples_per_s=rate,
-                worth=worth,
-                time_to_loss=own / (rate * worth),
+                samples_per_s=rate(batch),
+                worth=worth[0],
+                worth_low=min(worth),
+                worth_high=max(worth),
+                time_to_loss=times[0],
+                time_to_loss_low=min(times),
+                time_to_loss_high=max(times),
             )
 
     return BatchAdvice(

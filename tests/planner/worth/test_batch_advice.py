@@ -41,6 +41,44 @@ def test_kept_learning_rate_makes_each_step_worth_one():
     assert min(advice.choices, key=lambda one: one.time_to_loss).node_batch == 32
 
 
+def test_small_batches_are_judged_as_in_a_search_by_time_to_loss():
+    """After the first epoch of MNIST the scale was 0.2: a batch of 16 counted as twice as good."""
+    early = replace(NOISE, scale=0.2, low=0.16, high=0.25)
+    advice = advise(replace(BEST, node_batch=32), STEPS, replace(MEASURED, noise=early), 32)
+    objective = Objective(
+        name="time-to-loss",
+        noise_scale=0.2,
+        noise_low=0.16,
+        noise_high=0.25,
+        base_batch=32,
+        steps=100,
+    )
+    worths = {one.node_batch: one.worth for one in advice.choices}
+    assert worths == {batch: objective.efficiency(batch, "none") for batch in worths}
+    assert worths[16] < 2
+
+
+def test_advice_is_as_unsure_as_the_noise_scale():
+    unsure = replace(MEASURED, noise=replace(NOISE, low=16.0, high=1000.0))
+    plan = replace(BEST, lr_scaling="linear")
+    by_batch = {one.node_batch: one for one in advise(plan, STEPS, unsure, 32).choices}
+    assert by_batch[128].time_to_loss_low == by_batch[128].time_to_loss_high == 1.0
+    assert by_batch[256].worth_low == pytest.approx((16 + 32) / (16 + 256))
+    assert by_batch[256].worth_high == pytest.approx((1000 + 32) / (1000 + 256))
+    assert by_batch[256].time_to_loss_low < 1 < by_batch[256].time_to_loss_high
+
+
+def test_no_batch_is_recommended_that_is_not_shown_to_be_sooner():
+    unsure = replace(MEASURED, noise=replace(NOISE, low=16.0, high=1000.0))
+    plan = replace(BEST, lr_scaling="linear")
+    stored = replace(STORED, step_time=STEPS, plan=plan)
+    text = worth_text(assess(stored, TRIALS, FACTS, NODE, unsure), Terminal(width=200))
+    assert "no other batch is shown to be sooner at a loss than the plan's" in text
+    sure = replace(MEASURED, noise=replace(NOISE, scale=1e6, low=9e5, high=1.1e6))
+    text = worth_text(assess(stored, TRIALS, FACTS, NODE, sure), Terminal(width=200))
+    assert "a batch of 512 is soonest at a loss" in text
+
+
 def test_nothing_is_said_without_a_scale_or_step_times():
     unclear = replace(MEASURED, noise=replace(NOISE, scale=None, low=None, high=None))
     single = steps_from_points(STEPS.points[:1])
