@@ -39,6 +39,10 @@ class CaseFacts:
     batch_choices: tuple[int, ...] = ()
     """Node batches that may be tried on a CPU, ascending; the user's limits are in them."""
 
+    look_batch: int | None = None
+    """A smaller batch that plans may be tried with on a CPU for what it shows of others; ``None``
+    where steps are short."""
+
     gpu_batch_choices: tuple[int, ...] = ()
     """The same on GPUs, which want larger ones; where it is empty, the CPU's count there too."""
 

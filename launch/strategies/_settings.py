@@ -57,7 +57,7 @@ def cpu_settings(
     """
     precision = "bf16" if "bf16" in case.precisions else case.precisions[0]
     return {
-        "node_batch": _batches(case, case.batch_choices, _CPU_FACTOR),
+        "node_batch": _with_look(case, _batches(case, case.batch_choices, _CPU_FACTOR)),
         "micro_batches": _pieces(case, case.batch_choices, micro_batches, _CPU_FACTOR),
         "memory_format": Choices(MEMORY_FORMATS, "channels_last"),
         "precision": Choices(case.precisions, precision),
@@ -129,6 +129,13 @@ def _onednn_pays(node: Hardware) -> bool:
 def _batches(case: CaseFacts, batches: Sequence[int], factor: int) -> Choices:
     few = [batch for batch in batches if batch <= factor * case.default_batch]
     return Choices(batches, max(few, default=batches[0]))
+
+
+def _with_look(case: CaseFacts, batches: Choices) -> Choices:
+    """Add the batch of looks, which is never guessed: what it shows is asked for when it is."""
+    if case.look_batch is None:
+        return batches
+    return Choices((case.look_batch, *batches.values), batches.first)
 
 
 def _pieces(case: CaseFacts, batches: Sequence[int], counts: Sequence[int], factor: int) -> Choices:

@@ -84,7 +84,7 @@ class PlanSampler(optuna.samplers.BaseSampler):
     ) -> None:
         self._space = space
         self._least_batch = least_batch
-        self._has_looks = min(space.case.batch_choices, default=least_batch) < least_batch
+        self._has_looks = space.case.look_batch is not None
         self._earlier = list(earlier)
         self._trial_s = trial_s
         self._chance = chance

@@ -97,7 +97,7 @@ def conclude(
     new = findings.new_results()
     warnings = (
         _warn_slower(findings, stored),
-        short_budget,
+        short_budget or (None if interrupted else _warn_uncompared(findings, stored)),
         _warn_input(best),
         explain_disturbances(new),
     )
@@ -187,6 +187,16 @@ def _warn_slower(findings: Findings, stored: StoredPlan) -> str | None:
     return (
         f"the plan found is slower than {findings.subject.defaults_name}, "
         f"{format_range(stored.speedup)} times as fast: {remedy}"
+    )
+
+
+def _warn_uncompared(findings: Findings, stored: StoredPlan) -> str | None:
+    """Warn of a plan that the budget has left no turns beside PyTorch's defaults for."""
+    if stored.speedup is not None or stored.objective is not None:
+        return None
+    return (
+        f"no turns of the plan beside {findings.subject.defaults_name}: it is not known which is "
+        "faster, raise --budget"
     )
 
 

@@ -17,7 +17,7 @@ from probes.timing import DisturbedTurn, Measurement
 _LEAST_TURN_S = 0.25
 """Shorter turns would be spent in the switch from one plan to the next."""
 
-_LONG_STEP_S = 0.5
+LONG_STEP_S = 0.5
 """A step that takes so long is a turn by itself."""
 
 PREFETCHED = 2
@@ -215,7 +215,7 @@ class Entrant:
 
 def steps_of_turn(step_s: float) -> int:
     """Give how many steps a turn has, by the time of one."""
-    return 1 if step_s >= _LONG_STEP_S else max(2, math.ceil(_LEAST_TURN_S / step_s))
+    return 1 if step_s >= LONG_STEP_S else max(2, math.ceil(_LEAST_TURN_S / step_s))
 
 
 def _sum_input(steps: Sequence[StepDone]) -> tuple[float, float]:

@@ -8,11 +8,11 @@ from itertools import chain
 
 from launch.plan import Plan
 from planner.trials.comparison import compare_results
-from planner.trials.result import Role
+from planner.trials.result import Outcome, Role
 from planner.tuning.choice import find_finalists
 from planner.tuning.entrant import Entrant
 from planner.tuning.findings import Findings
-from planner.tuning.running_trials import LEAST_ROUNDS, RunningTrials
+from planner.tuning.running_trials import LEAST_ROUNDS, NO_TURN, RunningTrials
 
 _LEAST_LIMIT_S = 10.0
 
@@ -31,9 +31,9 @@ _MARGIN, _RESERVE_MARGIN = 1.1, 1.2
 
 _MOST_FINAL_ROUNDS = 20
 
-_LEAST_FINAL_SHARE, _FINAL_SHARE, _LONG_FINAL_SHARE = 0.2, 0.4, 0.6
-"""Part of the budget for the final: at least, at most, and at most where the run on one core,
-whose steps may be the longest of all, must be in it, or whole batches have not been tried yet."""
+_LEAST_FINAL_SHARE, _FINAL_SHARE, _LONG_FINAL_SHARE, _FIRST_FINAL_SHARE = 0.2, 0.4, 0.6, 0.7
+"""Part of the budget for the final: at least, at most, at most where the run on one core, whose
+steps may be the longest of all, must be in it, and where whole batches have not been tried yet."""
 
 _RARE_ROUNDS = 3
 """Turns of plans that are timed for comparison alone, at the first start."""
@@ -60,6 +60,8 @@ class Final:
         self._trials = trials
         self._times = trials.times
         self._clock = clock
+        self.is_first_with_whole_batches = False
+        """Whether the search has only looked at plans: nothing else shows how fast they are."""
 
     def finalists(self, leader: Plan | None) -> list[Plan]:
         """Give the plans that may be the best, and the best in fp32 where rounding was allowed.
@@ -89,27 +91,26 @@ class Final:
             plans: The finalists, the best one first; none: no final.
             is_needed: Whether it is held however little time is left.
         """
-        defaults = self._findings.defaults_plan
-        has_others = any(plan != defaults for plan in plans)
-        is_new = not self._findings.current_candidates()  # only looks so far
-        if not has_others and not (plans and (self._request.with_baseline or is_new)):
+        defaults, is_first = self._findings.defaults_plan, self.is_first_with_whole_batches
+        others = [plan for plan in plans if plan != defaults]
+        if not others and not (plans and (self._request.with_baseline or is_first)):
             return
         rare = self._rare_plans(plans[0])
-        least = 1 if plans[0].precision == "fp32" else min(2, len(plans))
+        least = min(1 if plans[0].precision == "fp32" else 2, len(others))
         needed = sum(role is Role.BASELINE for _, role in rare) * self._request.with_baseline
-        counts = [range(len(plans), least - 1, -1)]
-        if is_new:  # nothing but the final tells which of the first two is faster
-            counts = [range(len(plans), 1, -1), range(1, least - 1, -1)]
+        counts = [range(len(others), least - 1, -1)]
+        if is_first:  # nothing but the final tells which of the first two is faster
+            counts = [range(len(others), 1, -1), range(min(1, len(others)), least - 1, -1)]
         for starts, compared, count in chain.from_iterable(
             _finals(some, rare, needed) for some in counts
         ):
-            raced = [plan for plan in plans[:count] if plan != defaults] + [defaults]
+            raced = [*others[:count], defaults]
             needed_s = starts * self._least_time_s(raced)
             needed_s += self._least_time_s([plan for plan, _ in compared])
             if _MARGIN * needed_s < self._trials.remaining_s():
                 break
         else:
-            if not is_needed:
+            if not (is_needed or is_first):
                 return
         roles = {repr(plan): role for plan, role in compared}
         roles |= {repr(plan): Role.FINAL for plan in plans} | {repr(defaults): Role.DEFAULTS}
@@ -133,7 +134,10 @@ class Final:
             for entrant in entrants:
                 entrant.close()
         for entrant in entrants:
-            self._trials.leave(entrant)
+            if entrant.failure is None and not entrant.turns_s:
+                self._trials.leave(entrant, Outcome.TIME_LIMIT, NO_TURN)
+            else:
+                self._trials.leave(entrant)
 
     def _run_rounds(self, entrants: Sequence[Entrant], end: float) -> None:
         """Run rounds until the time is up; what is only compared with has a few turns."""
@@ -184,17 +188,19 @@ class Final:
 
     def reserve_s(self, leader: Plan | None) -> float:
         """Give the time to set aside for it."""
-        looks = leader is not None and self._findings.is_look(leader)
+        looks = self.is_first_with_whole_batches
         defaults = self._findings.defaults_plan
-        plans = [defaults] * 2 if looks else (self.finalists(leader) or [defaults])[:2]
+        plans = (self.finalists(leader) or [defaults])[:2]
+        if looks:
+            plans = [replace(defaults, node_batch=self._findings.least_batch)] * 2
         rare = [plan for plan, _ in self._rare_plans(plans[0])]
         raced_s = self._least_time_s([*plans, defaults])
         budget_s = self._request.budget_s
         needed_s = _RESERVE_MARGIN * (_STARTS * raced_s + self._least_time_s(rare))
         most_s = (_LONG_FINAL_SHARE if self._request.with_baseline else _FINAL_SHARE) * budget_s
         if looks:  # without a final they show nothing that may be chosen
-            once_s = _RESERVE_MARGIN * self._least_time_s([defaults] * 2)
-            most_s = max(most_s, min(once_s, _LONG_FINAL_SHARE * budget_s))
+            once_s = _RESERVE_MARGIN * self._least_time_s([*plans[:1], defaults])
+            most_s = max(most_s, min(once_s, _FIRST_FINAL_SHARE * budget_s))
         return min(max(needed_s, _LEAST_FINAL_SHARE * budget_s), most_s)
 
 

@@ -99,7 +99,7 @@ class Findings:
         self.first_round = _ROUNDS_OF_A_SEARCH * random.SystemRandom().randrange(1, 2**32)
         """Number before the first round of this search."""
         self._finished = begun.finished
-        self.results = self._level(begun.results)
+        self.results = self._level([self._in_role(result) for result in begun.results])
 
     def add(self, result: TrialResult) -> TrialEnded:
         """Store a finished trial; give it with its times on the level of the other trials."""
@@ -111,6 +111,17 @@ class Findings:
         is_best = time_s is not None and (best_s is None or time_s < best_s)
         may_be_best = is_look or result.role.is_for_choice
         return TrialEnded(result=self.results[-1], is_best=is_best and may_be_best)
+
+    def _in_role(self, result: TrialResult) -> TrialResult:
+        """Give an earlier trial in its role here: a look's batch may be what is wanted now."""
+        if result.role is Role.LOOK and not self.is_look(result.plan):
+            return replace(result, role=Role.SEARCH)
+        return result
+
+    def has_finished_with_a_plan(self) -> bool:
+        """Tell whether a search of this study came to its end with a plan that may be chosen."""
+        finished = choose_from(self.results[: self._finished], self.request, self.training_samples)
+        return any(candidate.plan != self.defaults_plan for candidate in finished)
 
     def is_look(self, plan: Plan) -> bool:
         """Tell whether a plan's batch is too small to be chosen: it shows what another would do."""

@@ -27,6 +27,9 @@ from probes.timing import Interval
 LEAST_ROUNDS = 2
 """Turns that a plan must have had to be evidence."""
 
+NO_TURN = "no turn until the budget ended: raise --budget"
+"""Reason of a plan that started and was never timed."""
+
 
 class RunningTrials:
     """The plans of one search that run now.

@@ -20,7 +20,7 @@ from planner.trials.result import Outcome, Role
 from planner.tuning.entrant import Entrant
 from planner.tuning.final import Final
 from planner.tuning.findings import Findings
-from planner.tuning.running_trials import LEAST_ROUNDS, RunningTrials
+from planner.tuning.running_trials import LEAST_ROUNDS, NO_TURN, RunningTrials
 from planner.tuning.tune_request import allows, find_look_batch, limit_choices
 
 _CHALLENGERS = 3
@@ -90,11 +90,12 @@ class Tuner:
                 search = self._search()
                 for entrant in self._trials:
                     self._trials.leave(entrant, search=search)
-                self._final.run(self._finalists(search), is_needed=self._look_batch is not None)
+                self._final.run(self._finalists(search))
         except (KeyboardInterrupt, CancelledError):
             if not self._findings.candidates():
-                if looks := len(self._findings.new_results()):
-                    how = f"the same command goes on from {looks} looks"
+                seen = [r for r in self._findings.new_results() if r.outcome.has_times]
+                if looks := sum(result.role is Role.LOOK for result in seen):
+                    how = f"the same command goes on from {looks} look{'s' * (looks > 1)}"
                     self._listener(
                         Noted(message=f"no plan was tried with a whole batch yet: {how}")
                     )
@@ -126,8 +127,11 @@ class Tuner:
             for candidate in self._findings.best_candidates(2)
             if candidate.plan != self._findings.defaults_plan
         ]
-        if not known and self._only is None and self._request.trials != 0:
+        is_known = self._findings.has_finished_with_a_plan()
+        if not is_known and self._only is None and self._request.trials != 0:
             self._choose_look_batch()
+        if self._look_batch is not None:  # what was tried whole waits for the final
+            known = []
         defaults = self._enter_defaults()
         first = self._trials.store(defaults)
         # Plans that the user does not want must not drive out those that are wanted.
@@ -183,8 +187,7 @@ class Tuner:
                 if challenger.is_running and incumbent.is_running:
                     staying.append(challenger)
                 else:
-                    reason = "no turn until the budget ended: raise --budget"
-                    self._trials.leave(challenger, Outcome.TIME_LIMIT, reason, search=search)
+                    self._trials.leave(challenger, Outcome.TIME_LIMIT, NO_TURN, search=search)
                 continue
             if not self._are_comparable(incumbent.plan, challenger.plan):
                 if len(logs) >= LEAST_ROUNDS or not self._has_time_to_search():
@@ -298,6 +301,7 @@ class Tuner:
         findings = self._findings
         self._look_batch = find_look_batch(findings.case, self._request, findings.node)
         if self._look_batch is not None:
+            self._final.is_first_with_whole_batches = True
             least = findings.least_batch
             step = format_duration(least * findings.case.sample_s)
             how = (
@@ -321,8 +325,10 @@ class Tuner:
     def _finalists(self, search: PlanSearch) -> list[Plan]:
         """Give the plans of the final: by their own times, or by what all looks together say.
 
-        The best look stands for two plans with a whole batch: one with as many micro-batches, and
-        one with micro-batches as small as those of the look, which caches may hold better.
+        A plan that was only looked at stands for two with a whole batch, where it is the best: one
+        with as many micro-batches, and one with micro-batches as small as those of the look, which
+        caches may hold better. Micro-batches change what batch normalisation sees, so that there
+        the second is left out.
         """
         if self._look_batch is None:
             return self._final.finalists(self._leader)
@@ -330,10 +336,24 @@ class Tuner:
         if not ranked:
             return [self._findings.defaults_plan]
         best, *others = ranked
-        parts = best.node_batch // self._look_batch
-        fits = best.micro_batches * parts * best.replicas <= best.node_batch
-        cut = [replace(best, micro_batches=best.micro_batches * parts)] if fits else []
-        return self._final.with_exact([best, *cut, *others[:1]])
+        finalists = [best, *others[:1]]
+        measured = [candidate.plan for candidate in self._findings.candidates()]
+        cut = self._cut_as_looked_at(best)
+        if best not in measured and cut is not None and cut not in finalists:
+            # Evidence of a whole batch goes before a guess, and any other plan before a second of
+            # PyTorch's defaults, which are raced anyway.
+            is_last = best == self._findings.defaults_plan or finalists[-1] in measured
+            finalists.insert(len(finalists) if is_last else 1, cut)
+        return self._final.with_exact(finalists)
+
+    def _cut_as_looked_at(self, plan: Plan) -> Plan | None:
+        """Give a plan with micro-batches as small as those of the look at it."""
+        assert self._look_batch is not None
+        micro_batches = plan.micro_batches * (plan.node_batch // self._look_batch)
+        fits = micro_batches * plan.replicas <= plan.node_batch
+        if self._findings.case.has_batch_norm or not fits:
+            return None
+        return replace(plan, micro_batches=micro_batches)
 
     def _with_choices(self, time_s: float | None) -> CaseFacts:
         """Put the user's limits into the search space, and leave out what takes too long.
@@ -349,9 +369,7 @@ class Tuner:
             least_time_per_sample_s=_STEPS_OF_TRIAL * (time_s or 0.0) / cores,
             cores=cores,
         )
-        if self._look_batch is None:
-            return limited
-        return replace(limited, batch_choices=(self._look_batch, *limited.batch_choices))
+        return replace(limited, look_batch=self._look_batch)
 
 
 def _doubt(rounds: int) -> float:

@@ -13,6 +13,7 @@ from launch.workload import Workload
 from planner.plans.objective import OBJECTIVES, TIME_TO_LOSS
 from planner.trials.result import Role, TrialResult
 from planner.tuning.choice import Candidate
+from planner.tuning.entrant import LONG_STEP_S
 from probes.hardware import Hardware
 
 _BATCH_FACTORS = (1, 2, 4, 8, 16, 32, 64)
@@ -21,15 +22,15 @@ _DIVISORS = (8, 4, 2)
 
 _LEAST_FACTOR, _FACTOR_OF_A_CORE = 8, 4
 """Largest batch on a CPU / the default one: at least, and for each core."""
-_LEAST_STEPS = 4
+_LEAST_STEPS, _LEAST_STEPS_AFTER_LOOKS, _ENOUGH_STEPS = 4, 14, 18
 """Steps in which two plans get warm and have two turns each: 8, of which a plan that is better than
-PyTorch's defaults needs half the time."""
+PyTorch's defaults needs half the time. Where plans are looked at first, the final begins from
+nothing, and has seven tenths of the budget. And what a search is told to have at least."""
 
 LARGEST_SHARE = 0.25
 """Largest share of the budget that judging one plan may take."""
-_LOOK_DIVISORS, _SHORT_LOOK_S = (8, 4, 2), 0.5
-"""Parts of the own batch that plans are looked at with, and the time that a step of it takes at
-least: below it a turn has two steps, and a look shows more of a step's fixed part than it saves."""
+_LOOK_DIVISORS = (8, 4, 2)
+"""Parts of the own batch that plans are looked at with."""
 
 _COMPILING_BUDGET_S = 360.0
 """Least budget in which plans are compiled: AlexNet takes most of a minute where its kernels
@@ -88,7 +89,7 @@ def limit_choices(
         cores: Of the node: many want a larger batch to have enough to do each.
     """
     asked = () if request.batch_size is None else (request.batch_size,)
-    least = (min(case.default_batch, request.max_batch or case.default_batch),)
+    least = (_smallest_wanted(case, request),)
     affordable = tuple(
         batch
         for batch in _batches(case, request)
@@ -125,6 +126,10 @@ def least_batch(case: CaseFacts, request: TuneRequest) -> int:
     """
     if request.objective == TIME_TO_LOSS or not case.sample_s:
         return 1
+    return _smallest_wanted(case, request)
+
+
+def _smallest_wanted(case: CaseFacts, request: TuneRequest) -> int:
     return request.batch_size or min(case.default_batch, request.max_batch or case.default_batch)
 
 
@@ -132,7 +137,8 @@ def find_look_batch(case: CaseFacts, request: TuneRequest, node: Hardware) -> in
     """Find the batch that plans are looked at with where a step of their own takes long.
 
     ``T(n) = a + b n`` lets layout, memory format, allocator and optimizer be judged in a part of
-    the time. Each core has a sample at least.
+    the time. Each core has a sample at least, and a step no less than a turn of one step takes:
+    shorter ones show more of a step's fixed part than they save.
 
     Returns:
         ``None`` where steps are short enough, and on nodes with GPUs.
@@ -142,7 +148,7 @@ def find_look_batch(case: CaseFacts, request: TuneRequest, node: Hardware) -> in
         return None
     for divisor in _LOOK_DIVISORS:
         batch = own // divisor
-        if batch >= node.cpu.usable_cores and batch * case.sample_s >= _SHORT_LOOK_S:
+        if batch >= node.cpu.usable_cores and batch * case.sample_s >= LONG_STEP_S:
             return batch
     return None
 
@@ -170,13 +176,15 @@ def check_budget(request: TuneRequest, case: CaseFacts, node: Hardware) -> None:
     """
     if node.gpus:  # the use case was timed on the CPU
         return
-    batch = request.batch_size or min(case.default_batch, request.max_batch or case.default_batch)
-    least_s = _LEAST_STEPS * batch * case.sample_s
-    if least_s > request.budget_s:
+    batch = _smallest_wanted(case, request)
+    has_looks = find_look_batch(case, request, node) is not None
+    least = _LEAST_STEPS_AFTER_LOOKS if has_looks else _LEAST_STEPS
+    step_s = batch * case.sample_s
+    if least * step_s > request.budget_s:
         raise InvalidPlanError(
             f"--budget {request.budget_s:g}s: steps of {batch} samples take about "
-            f"{batch * case.sample_s:.0f} s here, so that no two plans can be compared: use "
-            f"--budget {math.ceil(2 * least_s / 60)}m, or a smaller --batch-size"
+            f"{step_s:.0f} s here, so that no two plans can be compared: use "
+            f"--budget {math.ceil(_ENOUGH_STEPS * step_s / 60)}m, or a smaller --batch-size"
         )
 
 
