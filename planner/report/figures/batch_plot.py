@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from planner.report.figures.axes import CHARACTER, WIDTH, Axis, beside, path, svg, word
-from planner.report.figures.curves import MOST_CURVES, draw_legend, left_of, value_axis
+from planner.report.figures.curves import draw_legend, left_of, style, value_axis
 
 _RIGHT, _HEIGHT, _BELOW = 18.0, 190.0, 40.0
 _APART = 5.0
@@ -50,19 +50,19 @@ def batch_plot(
     """Draw values over batches, each batch a tick, with 95 % intervals as bars.
 
     Args:
-        curves: At most `MOST_CURVES`, with at least one value in all.
+        curves: With at least one value in all.
         title: For those who do not see it.
         y_title: What the axis beside shows, with its unit.
         from_zero: Whether the axis beside begins at 0.
         reference: A level to hold them against, with its name.
         first_colour: Of the first curve, so that a setting has the same one in all plots.
     """
-    shown = list(enumerate(curves[: MOST_CURVES - first_colour], first_colour))
+    shown = list(enumerate(curves, first_colour))
     known = [p for _, curve in shown for p in curve.points if p.value is not None]
     values = [v for p in known for v in (p.value, p.low, p.high) if v is not None]
     batches = sorted({p.batch for _, curve in shown for p in curve.points})
     has_failed = any(p.has_failed for _, curve in shown for p in curve.points)
-    names = [(f"c{number}", curve.label) for number, curve in shown]
+    names = [(f"curve {style(number)}", curve.label) for number, curve in shown]
     names += [("whisker", "95 % interval")] if any(p.low is not None for p in known) else []
     names += [("reference", reference[0])] if reference is not None else []
     names += [("crosses", "failed")] if has_failed else []
@@ -106,8 +106,8 @@ def _draw(
             bars += "".join(f"M{x - 3:.1f} {end:.1f}h6" for end in (low, high))
     return (
         (path("whisker", bars) if bars else "")
-        + (path(f"curve c{number}", line) if line else "")
-        + (path(f"marks c{number}", dots) if dots else "")
+        + (path(f"curve {style(number)}", line) if line else "")
+        + (path(f"marks {style(number)}", dots) if dots else "")
         + (path("crosses", crosses) if crosses else "")
     )
 

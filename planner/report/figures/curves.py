@@ -24,7 +24,9 @@ MOST_POINTS = 180
 
 _MOST_IN_ALL = 540
 
-MOST_CURVES = 6
+_STYLES = 6
+"""Colours of curves in the style sheet, and as many dashes."""
+
 _LEAST_LEFT, _RIGHT = 36.0, 14.0
 _LINE = 20.0
 _HEIGHT = 170.0
@@ -77,7 +79,7 @@ def line_plot(
     """Draw lines, each with its own dashes and a legend above them.
 
     Args:
-        curves: At most `MOST_CURVES`, each with at least one value.
+        curves: Each with at least one value.
         title: For those who do not see it.
         x_title: What the axis below shows, with its unit.
         y_title: What the axis beside shows, with its unit.
@@ -86,13 +88,12 @@ def line_plot(
         ends: Of the axis below; those of the points where they are not given.
         is_counted: Whether the axis below has whole numbers only.
     """
-    shown = curves[:MOST_CURVES]
-    values = [y for curve in shown for _, y in curve.points if y is not None]
-    values += [end for curve in shown for _, low, high in curve.spread for end in (low, high)]
+    values = [y for curve in curves for _, y in curve.points if y is not None]
+    values += [end for curve in curves for _, low, high in curve.spread for end in (low, high)]
     level = [] if reference is None else [reference[1]]
-    places = [x for curve in shown for x, _ in curve.points]
+    places = [x for curve in curves for x, _ in curve.points]
     first, last = ends or (min(places), max(places))
-    names = [(f"c{number}", curve.label) for number, curve in enumerate(shown)]
+    names = [(f"curve {style(number)}", curve.label) for number, curve in enumerate(curves)]
     if reference is not None:
         names.append(("reference", reference[0]))
     legend, top = draw_legend(names if len(names) > 1 else [])
@@ -108,8 +109,8 @@ def line_plot(
     ]
     if reference is not None:
         parts.append(path("reference", f"M{left:.1f} {y_axis.at(reference[1]):.1f}H{x_axis.end}"))
-    most = min(MOST_POINTS, _MOST_IN_ALL // len(shown))
-    for number, curve in enumerate(shown):
+    most = min(MOST_POINTS, _MOST_IN_ALL // len(curves))
+    for number, curve in enumerate(curves):
         known = [(x, y if y is not None and math.isfinite(y) else None) for x, y in curve.points]
         points = thin(known, most)
         spread = "".join(
@@ -118,10 +119,10 @@ def line_plot(
         )
         parts.append(path("spread", spread) if spread else "")
         places_of = [(x_axis.at(x), None if y is None else y_axis.at(y)) for x, y in points]
-        parts.append(path(f"curve c{number}", _line(places_of)))
+        parts.append(path(f"curve {style(number)}", _line(places_of)))
         if len(points) <= _FEW:
             dots = "".join(f"M{x:.1f} {y:.1f}h0" for x, y in places_of if y is not None)
-            parts.append(path(f"marks c{number}", dots))
+            parts.append(path(f"marks {style(number)}", dots))
     return svg("".join(parts), bottom + _AXIS, title)
 
 
@@ -189,6 +190,12 @@ def trial_plot(trials: Sequence[TrialPoint], *, title: str, x_title: str, y_titl
     )
     parts.append(path("crosses", crosses) if crosses else "")
     return svg("".join(parts), bottom + _AXIS, title)
+
+
+def style(number: int) -> str:
+    """Give the classes of a curve: colours come again after six, each time with other dashes."""
+    again, colour = divmod(number, _STYLES)
+    return f"c{colour} d{(colour + again) % _STYLES}"
 
 
 def thin(points: Points, most: int = MOST_POINTS) -> Points:
@@ -259,8 +266,7 @@ def draw_legend(names: Sequence[tuple[str, str]]) -> tuple[str, float]:
             x, y = 0.0, y + _LINE
         sample = _SWATCHES.get(kind)
         if sample is None:
-            curve = f"curve {kind}" if kind.startswith("c") else kind
-            parts.append(path(curve, f"M{x + 2:.0f} {y - 4:.0f}h26"))
+            parts.append(path(kind, f"M{x + 2:.0f} {y - 4:.0f}h26"))
         else:
             parts.append(path(kind, sample.format(x=f"{x + 15:.0f}", y=f"{y - 4:.0f}")))
         parts.append(word("small", x + 34, y, text))

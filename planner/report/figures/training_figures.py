@@ -9,7 +9,7 @@ from typing import TypeVar
 from launch.reports import EpochDone
 from planner.quantities import format_duration, format_number
 from planner.records.training_record import TrainingRecord
-from planner.report.figures.curves import MOST_CURVES, Curve, line_plot
+from planner.report.figures.curves import Curve, line_plot
 from planner.report.figures.figure import Figure
 
 Item = TypeVar("Item")
@@ -93,7 +93,7 @@ def compared_figures(trainings: Sequence[TrainingRecord]) -> list[Figure]:
                 label=f"{one.id}: {one.use_case.rpartition(':')[2]}",
                 points=[(epoch.epoch, value(epoch)) for epoch in one.epochs_done],
             )
-            for one in trainings[:MOST_CURVES]
+            for one in trainings
         ]
         curves = [c for c in curves if any(y is not None for _, y in c.points)]
         if not curves:

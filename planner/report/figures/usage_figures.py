@@ -9,10 +9,13 @@ from statistics import fmean
 
 from planner.quantities import format_duration
 from planner.records.usage_record import HostUsage, UsageCurve
-from planner.report.figures.curves import MOST_CURVES, Curve, line_plot
+from planner.report.figures.curves import Curve, line_plot
 from planner.report.figures.figure import Figure
 
 _ROWS = 16
+_MOST_CURVES = 6
+"""Of one figure: a job may have a thousand GPUs."""
+
 _GIB, _MEGA, _KILO = 2.0**30, 1e6, 1e3
 
 
@@ -125,7 +128,7 @@ def _figure(
     note: str = "",
 ) -> Figure | None:
     known = [(label, use, c) for label, use, c in found if any(y is not None for y in c.mean)]
-    shown = known[:MOST_CURVES]
+    shown = known[:_MOST_CURVES]
     if not shown:
         return None
     last_s = max(use.time_s[-1] for _, use, _ in shown)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from dataclasses import fields
 from xml.etree import ElementTree
 
@@ -72,9 +73,20 @@ def test_a_short_curve_is_left_as_it_is():
 @pytest.mark.parametrize("gap", [None, math.nan, math.inf])
 def test_a_missing_value_interrupts_a_curve(gap):
     svg = plot([Curve(label="a", points=[(0, 1.0), (1, 2.0), (2, gap), (3, 2.0), (4, 3.0)])])
-    (curve,) = paths(svg, "curve c0")
+    (curve,) = paths(svg, "curve c0 d0")
     assert (curve.count("M"), curve.count("L")) == (2, 2)
     assert not re.search("nan|inf", svg)
+
+
+def test_every_curve_is_drawn_in_a_style_of_its_own():
+    """The seventh one was left out, of curves and legend, and nothing said so."""
+    curves = [Curve(label=f"curve {n}", points=[(0, n), (1, n + 1.0)]) for n in range(14)]
+    svg = plot(curves)
+    lines = [path.get("class") for path in ElementTree.fromstring(svg).iter("path")]
+    styles = Counter(kind for kind in lines if kind.startswith("curve"))
+    assert set(styles.values()) == {2}  # the curve, and its sample in the legend
+    assert len(styles) == 14
+    assert "curve 13" in svg
 
 
 def test_a_legend_names_several_curves_and_a_level():
