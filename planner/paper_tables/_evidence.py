@@ -265,17 +265,18 @@ def obstacles_of(facts: CaseFacts, node: Hardware) -> dict[str, str]:
 def describe_machine(study: StudyEvidence) -> str:
     """Name the hardware and the software behind a study's figures."""
     record, node = study.record, study.hardware
-    software = ", ".join(
-        f"{name} {record.software[name]}"
-        for name in ("torch", "ddlplan")
-        if name in record.software
-    )
     when = "" if record.last_trial_at is None else f", {record.last_trial_at:%Y-%m-%d}"
     hardware = "no probe of it is stored"
     if node is not None:
         hardware = describe_hardware(node)
     made_up = "; generated data" if record.facts and record.facts.is_generated else ""
-    return f"{record.node}: {hardware}; {software}; study {record.id}{when}{made_up}."
+    return f"{record.node}: {hardware}; {describe_software(record.software)}; study {record.id}{when}{made_up}."
+
+
+def describe_software(software: Mapping[str, str]) -> str:
+    """Name the packages that decide how fast a training is, with their versions."""
+    known = (name for name in ("torch", "ddlplan") if name in software)
+    return ", ".join(f"{name} {software[name]}" for name in known)
 
 
 def describe_hardware(node: Hardware) -> str:

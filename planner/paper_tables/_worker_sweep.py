@@ -40,7 +40,7 @@ class WorkerSweep:
     def target(self) -> float | None:
         """Test accuracy to reach; ``None`` where not even the lowest one was."""
         reached = [best_accuracy(point.epochs) for point in self.sweep.points if point.last_epoch]
-        return highest_target(reached)
+        return _highest_target(reached)
 
     def rows(self) -> Iterator[Mapping[str, Cell]]:
         """Give a row for each number of workers."""
@@ -109,7 +109,7 @@ class WorkerSweep:
         return f"{100 * best:.0f} % after {epochs} epochs, and {100 * target:g} % is to be reached"
 
 
-def highest_target(reached: Sequence[float]) -> float | None:
+def _highest_target(reached: Sequence[float]) -> float | None:
     """Give the highest accuracy to reach for those who have come so far."""
     for least in (min(reached, default=0.0), max(reached, default=0.0)):
         if (found := next((t for t in TARGETS if t <= least), None)) is not None:
@@ -121,14 +121,14 @@ def time_to_accuracy(epochs: Sequence[EpochDone], target: float) -> float | None
     """Give the time of the epochs up to the first that has an accuracy, ``None`` without one."""
     times = accumulate(epoch.train_time_s + epoch.validation_time_s for epoch in epochs)
     pairs = zip(epochs, times, strict=True)
-    return next((time_s for epoch, time_s in pairs if accuracy_of(epoch) >= target), None)
+    return next((time_s for epoch, time_s in pairs if _accuracy_of(epoch) >= target), None)
 
 
 def best_accuracy(epochs: Sequence[EpochDone]) -> float:
     """Give the highest accuracy of some epochs; 0 where none was measured."""
-    return max(map(accuracy_of, epochs), default=0.0)
+    return max(map(_accuracy_of, epochs), default=0.0)
 
 
-def accuracy_of(epoch: EpochDone) -> float:
+def _accuracy_of(epoch: EpochDone) -> float:
     """Give the accuracy of an epoch; 0 where none was measured."""
     return epoch.metrics.get(ACCURACY, 0.0)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from planner.paper_tables._base import Paper
-from planner.paper_tables._evidence import StoredEvidence, describe_machine
+from planner.paper_tables._evidence import StoredEvidence, describe_machine, describe_software
 from planner.paper_tables._training_groups import (
     Group,
     Line,
@@ -34,13 +34,14 @@ _CASE = "cifar_resnet44"
 _TEST_SAMPLES = 10_000
 """Of CIFAR-10, and of what is drawn in its place."""
 
-_MEASURED, _BATCH, _EPOCHS = f"{_CASE},images=2000,lr=0.01", 32, 8
+_IMAGES, _RATE, _BATCH, _EPOCHS = 2000, 0.01, 32, 8
+_MEASURED = f"{_CASE},images={_IMAGES},lr={_RATE}"
 """What a report measures: an epoch of all 50,000 images takes minutes on a few cores, and at the
 learning rate of 0.1 so few steps teach this network nothing."""
 
 _WHAT = (
-    f"Measured with the first 2,000 images, batch {_BATCH}, learning rate 0.01 and {_EPOCHS} "
-    "epochs for each number of workers, which take turns; no more workers than a batch has samples."
+    f"Measured with the first {_IMAGES:,} images, batch {_BATCH}, learning rate {_RATE} and "
+    f"{_EPOCHS} epochs for each number of workers, which take turns; no more workers than a batch has samples."
 )
 _PUBLISHED_ACCURACY = 92.83
 _PUBLISHED = (
@@ -140,11 +141,7 @@ def _scaling_table(held: StoredEvidence) -> PaperTable:
     for one in sweeps:
         record = one.sweep.record
         machine = held.describe_machine(record.node, record.fingerprint)
-        software = ", ".join(
-            f"{name} {record.software[name]}"
-            for name in ("torch", "ddlplan")
-            if name in record.software
-        )
+        software = describe_software(record.software)
         seed = f"sweep {record.id}, {record.created_at:%Y-%m-%d}, seed {record.seed}"
         machines.append(f"{machine}; {software}; {seed}.")
     return PaperTable(
@@ -232,7 +229,7 @@ def _training_rows(groups: Sequence[Group]) -> Iterator[Mapping[str, Cell]]:
 
 def _sweep_curves(sweeps: Sequence[WorkerSweep], *, to_target: bool) -> Iterator[MeasuredCurve]:
     for one in sweeps:
-        label = f"{one.sweep.record.node}: 2,000 images, batch {_BATCH}"
+        label = f"{one.sweep.record.node}: {_IMAGES:,} images, batch {_BATCH}"
         if to_target and one.target is not None:
             label += f", to {100 * one.target:g} %"
         if points := one.times() if to_target else one.rates():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from planner.paper_tables._base import Paper
-from planner.paper_tables._evidence import StoredEvidence
+from planner.paper_tables._evidence import StoredEvidence, describe_software
 from planner.paper_tables._values import (
     NOT_FOUND,
     Cell,
@@ -57,14 +57,9 @@ class MnistBatches(Paper):
         ]
         for sweep in _latest(held):
             record = sweep.record
-            software = ", ".join(
-                f"{name} {record.software[name]}"
-                for name in ("torch", "ddlplan")
-                if name in record.software
-            )
             notes.append(
-                f"{record.use_case}: sweep {record.id} on {record.node}, {software}, "
-                f"{record.created_at:%Y-%m-%d}; epochs: {record.epochs}; "
+                f"{record.use_case}: sweep {record.id} on {record.node}, "
+                f"{describe_software(record.software)}, {record.created_at:%Y-%m-%d}; epochs: {record.epochs}; "
                 f"seed {record.seed}."
             )
             notes += find_sentences(sweep)

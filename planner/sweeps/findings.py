@@ -9,6 +9,7 @@ the test samples; one training with one seed shows nothing of other seeds.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -230,39 +231,40 @@ def _epoch_sentences(sweep: StoredSweep, figures: Sequence[PointFigures]) -> Ite
 
 
 def _accuracy_sentences(sweep: StoredSweep, figures: Sequence[PointFigures]) -> Iterator[str]:
-    falls: dict[tuple[int, int] | None, list[str]] = {}
-    said: dict[tuple[int, int] | None, str] = {}
-    values: dict[tuple[int, int], list[str]] = {}
+    """Say the same of several settings once: one fall, or none up to one batch."""
+    found: defaultdict[tuple[int, int] | int, dict[str, Mapping[int, Interval]]]
+    found = defaultdict(dict)
     for number, setting in enumerate(sweep.record.settings):
         shares = {
             one.point.batch: one.accuracy
             for one in figures
             if one.point.setting == number and one.accuracy is not None
         }
-        if len(shares) < 2:
-            continue
-        fall = find_fall(shares)
-        falls.setdefault(fall, []).append(setting.label)
-        if fall is None:
-            said.setdefault(fall, f"no fall of accuracy is shown up to batch {max(shares)}")
-            continue
-        start, best = fall
-        said.setdefault(
-            fall,
-            f"accuracy falls from batch {start} on at this learning rate{_rate(sweep)} and with "
-            f"seed {sweep.record.seed}: after {_epochs(sweep)} ",
-        )
-        values.setdefault(fall, []).append(
-            f"{percent(shares[start])}, against {percent(shares[best])} at batch {best}"
-        )
-    for fall, labels in falls.items():
-        is_all = len(labels) == len(sweep.record.settings)
-        text = said[fall]
-        if fall is not None:
-            known = zip(values[fall], labels, strict=True)
-            each = [f"{value} with {label}" for value, label in known]
-            text += "; ".join(each) if len(each) > 1 else values[fall][0]
-        yield text if is_all else f"with {' and '.join(labels)}, {text}"
+        if len(shares) >= 2:
+            found[find_fall(shares) or max(shares)][setting.label] = shares
+    for fall, by_label in found.items():
+        if isinstance(fall, tuple):
+            text = _describe_fall(sweep, fall, by_label)
+        else:
+            text = f"no fall of accuracy is shown up to batch {fall}"
+        is_all = len(by_label) == len(sweep.record.settings)
+        yield text if is_all else f"with {' and '.join(by_label)}, {text}"
+
+
+def _describe_fall(
+    sweep: StoredSweep, fall: tuple[int, int], by_label: Mapping[str, Mapping[int, Interval]]
+) -> str:
+    start, best = fall
+    values = {
+        label: f"{percent(shares[start])}, against {percent(shares[best])} at batch {best}"
+        for label, shares in by_label.items()
+    }
+    each = [f"{value} with {label}" for label, value in values.items()]
+    return (
+        f"accuracy falls from batch {start} on at this learning rate{_rate(sweep)} and with "
+        f"seed {sweep.record.seed}: after {_epochs(sweep)} "
+        + "; ".join(each if len(each) > 1 else values.values())
+    )
 
 
 def find_fall(shares: Mapping[int, Interval]) -> tuple[int, int] | None:

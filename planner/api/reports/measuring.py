@@ -147,6 +147,7 @@ class _Measuring:
             share_s = left_s * wanted.weight / sum(_weights(open_ones))
             # Rather fewer figures that say something than many that do not.
             share_s = min(left_s, max(share_s, _least_s(wanted)))
+            # A budget that is too short for any of them goes to the first one.
             if share_s < min(_least_s(wanted), _LEAST_S + 0.5 * self._request.budget_s):
                 budget = format_duration(self._request.budget_s)
                 self._reasons[wanted.key] = (

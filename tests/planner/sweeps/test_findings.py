@@ -133,6 +133,16 @@ def test_without_a_shown_fall_that_is_what_is_said():
     assert said(sweep, "No fall of accuracy is shown up to batch 64")
 
 
+def test_no_fall_is_said_only_up_to_the_largest_batch_of_each_setting():
+    sweep = sample_sweep({32: (9, 9), 64: (9, 9), 128: (9, 9)})
+    points = [*sweep.points[:5], failed_point(128, 1)]
+    found = said(replace(sweep, points=points), "no fall of accuracy")
+    assert found == [
+        "With 1 worker, no fall of accuracy is shown up to batch 128.",
+        "With 2 workers, no fall of accuracy is shown up to batch 64.",
+    ]
+
+
 def test_batch_in_the_middle_that_is_worse_is_no_fall():
     shares = {32: share_interval(0.98, 10_000), 64: share_interval(0.9, 10_000)}
     assert find_fall({**shares, 128: share_interval(0.98, 10_000)}) is None
