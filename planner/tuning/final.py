@@ -98,15 +98,17 @@ class Final:
         rare = self._rare_plans(plans[0])
         least = min(1 if plans[0].precision == "fp32" else 2, len(others))
         needed = sum(role is Role.BASELINE for _, role in rare) * self._request.with_baseline
+        rare = self._with_room([*others, defaults], rare, needed)
         counts = [range(len(others), least - 1, -1)]
         if is_first:  # nothing but the final tells which of the first two is faster
             counts = [range(len(others), 1, -1), range(min(1, len(others)), least - 1, -1)]
         for starts, compared, count in chain.from_iterable(
             _finals(some, rare, needed) for some in counts
         ):
-            raced = [*others[:count], defaults]
-            needed_s = starts * self._least_time_s(raced)
-            needed_s += self._least_time_s([plan for plan, _ in compared])
+            raced, beside = [*others[:count], defaults], [plan for plan, _ in compared]
+            is_apart = self._trials.race.would_be_apart([*raced, *beside])
+            needed_s = starts * self._least_time_s(raced, is_apart=is_apart)
+            needed_s += self._least_time_s(beside, is_apart=is_apart)
             if _MARGIN * needed_s < self._trials.remaining_s():
                 break
         else:
@@ -120,12 +122,14 @@ class Final:
             if start == 0:
                 entrants = [
                     self._trials.enter(plan, roles[repr(plan)], self._limit_s(plan, end))
-                    for plan in [*raced, *(p for p, _ in compared)]
+                    for plan in [*raced, *beside]
                 ]
             else:
-                for entrant in (e for e in entrants if e.failure is None and not e.role.is_rare):
-                    entrant.is_parked = self._trials.race.is_apart
-                    if self._trials.race.is_apart:
+                again = [e for e in entrants if e.failure is None and not e.role.is_rare]
+                plans_again = [entrant.plan for entrant in again]
+                for entrant in again:
+                    entrant.is_parked = self._trials.race.would_be_apart(plans_again)
+                    if entrant.is_parked:
                         continue
                     self._trials.race.restart(
                         entrant, time_limit_s=self._limit_s(entrant.plan, end)
@@ -142,6 +146,10 @@ class Final:
     def _run_rounds(self, entrants: Sequence[Entrant], end: float) -> None:
         """Run rounds until the time is up; what is only compared with has a few turns."""
         for number in range(_MOST_FINAL_ROUNDS):
+            if number == _RARE_ROUNDS:  # their memory may be what the others lack
+                for entrant in entrants:
+                    if entrant.role.is_rare:
+                        entrant.close()
             running = [e for e in entrants if number < _RARE_ROUNDS or not e.role.is_rare]
             if number >= LEAST_ROUNDS and self._clock() + self._trials.round_s(running) > end:
                 return
@@ -155,9 +163,8 @@ class Final:
         """Give the time in which a plan of the final must be warm."""
         return min(self._times.limit_s(plan), max(_LEAST_LIMIT_S, end - self._clock()))
 
-    def _least_time_s(self, plans: Sequence[Plan]) -> float:
+    def _least_time_s(self, plans: Sequence[Plan], *, is_apart: bool = False) -> float:
         """Estimate the least time of one start of some plans, and of the fewest rounds."""
-        is_apart = self._trials.race.is_apart
         turns_s = sum(self._times.turn_s(plan, is_apart=is_apart) for plan in plans)
         return sum(map(self._times.start_s, plans)) + LEAST_ROUNDS * turns_s
 
@@ -186,6 +193,18 @@ class Final:
                 found[repr(plan)] = (plan, role)
         return list(found.values())
 
+    def _with_room(
+        self, raced: Sequence[Plan], rare: list[tuple[Plan, Role]], needed: int
+    ) -> list[tuple[Plan, Role]]:
+        """Leave out the last of the rare plans where that lets the others run side by side.
+
+        Where it does not, turns are starts, and it is a matter of time how many of them there are.
+        """
+        for count in range(len(rare), needed - 1, -1):
+            if self._trials.fit_side_by_side([*raced, *(plan for plan, _ in rare[:count])]):
+                return rare[:count]
+        return rare
+
     def reserve_s(self, leader: Plan | None) -> float:
         """Give the time to set aside for it."""
         looks = self.is_first_with_whole_batches
@@ -194,12 +213,15 @@ class Final:
         if looks:
             plans = [replace(defaults, node_batch=self._findings.least_batch)] * 2
         rare = [plan for plan, _ in self._rare_plans(plans[0])]
-        raced_s = self._least_time_s([*plans, defaults])
+        is_apart = self._trials.race.would_be_apart([*plans, defaults])
+        raced_s = self._least_time_s([*plans, defaults], is_apart=is_apart)
         budget_s = self._request.budget_s
-        needed_s = _RESERVE_MARGIN * (_STARTS * raced_s + self._least_time_s(rare))
+        needed_s = _RESERVE_MARGIN * (
+            _STARTS * raced_s + self._least_time_s(rare, is_apart=is_apart)
+        )
         most_s = (_LONG_FINAL_SHARE if self._request.with_baseline else _FINAL_SHARE) * budget_s
         if looks:  # without a final they show nothing that may be chosen
-            once_s = _RESERVE_MARGIN * self._least_time_s([*plans[:1], defaults])
+            once_s = _RESERVE_MARGIN * self._least_time_s([*plans[:1], defaults], is_apart=is_apart)
             most_s = max(most_s, min(once_s, _FIRST_FINAL_SHARE * budget_s))
         return min(max(needed_s, _LEAST_FINAL_SHARE * budget_s), most_s)
 

@@ -47,6 +47,7 @@ class Race:
         first_round: Number of the first round; later than those of earlier races of the study.
         on_step: Receives a `TrialProgress` after each turn.
         clock: Seconds that only go forward.
+        fits: Tells whether plans are expected to fit into memory at once.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Race:
         first_round: int = 0,
         on_step: Listener = ignore,
         clock: Callable[[], float] = time.monotonic,
+        fits: Callable[[Sequence[Plan]], bool] = lambda _: True,
     ) -> None:
         self._start = start
         self._cores = cores
@@ -65,8 +67,17 @@ class Race:
         self._entered: list[Entrant] = []
         self._on_step = on_step
         self._clock = clock
-        self.is_apart = False
-        """Whether plans do not fit into memory at once: then each turn is a start."""
+        self._fits = fits
+        self._has_lacked_memory = False
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether its plans do not fit into memory at once: then each turn is a start."""
+        return self.would_be_apart([one.plan for one in self._entered if one.is_running])
+
+    def would_be_apart(self, plans: Sequence[Plan]) -> bool:
+        """Tell whether plans would not fit at once; those that were tried side by side did not."""
+        return self._has_lacked_memory or not self._fits(plans)
 
     def enter(
         self,
@@ -85,10 +96,12 @@ class Race:
         def start() -> Entrant:
             return self._start_plan(plan, role, time_limit_s, parameters or {})
 
+        self._entered = [other for other in self._entered if other.is_running]
+        if self.would_be_apart([plan, *(other.plan for other in self._entered)]):
+            for other in self._entered:
+                other.park()
         entrant = self._again_alone(start(), start)
-        self._entered = [other for other in self._entered if other.is_running] + [entrant]
-        if self.is_apart:
-            entrant.park()
+        self._entered.append(entrant)
         return entrant
 
     def restart(self, entrant: Entrant, *, time_limit_s: float) -> None:
@@ -163,7 +176,7 @@ class Race:
         for other in others:
             other.park()
         again = run()
-        self.is_apart = again.failure is None
+        self._has_lacked_memory = again.failure is None
         return again
 
     def _start_plan(

@@ -12,7 +12,9 @@ from threadpoolctl import threadpool_limits
 
 from launch.plan import Plan
 from planner.records.progress import ContenderStanding
+from planner.search.memory import MemoryModel
 from planner.search.plan_search import PlanSearch, Proposal
+from planner.search.space import plan_key
 from planner.trials.comparison import PairNoise
 from planner.trials.contender import StartContender
 from planner.trials.drift import remove_drift
@@ -61,16 +63,18 @@ class RunningTrials:
         self._findings = findings
         self._listener = listener
         self._clock = clock
+        self._entrants: list[Entrant] = []
+        self._memory, self._learned = MemoryModel(findings.case, findings.node), 0
         self.race = Race(
             start,
             cores=findings.node.cpu.usable_cores,
             first_round=findings.first_round,
             on_step=listener,
             clock=clock,
+            fits=self.fit_side_by_side,
         )
         self.noise = PairNoise()
         self.raced: list[Plan] = []
-        self._entrants: list[Entrant] = []
         self._proposals: dict[int, Proposal] = {}
         self.deadline = clock() + findings.request.budget_s - checked_s - findings.spent_s()
         self.times = TrialTimes(findings, self._entrants)
@@ -81,6 +85,19 @@ class RunningTrials:
     def remaining_s(self) -> float:
         """Give the time that is left of the budget."""
         return self.deadline - self._clock()
+
+    def fit_side_by_side(self, plans: Sequence[Plan]) -> bool:
+        """Tell whether plans are expected to fit into memory at once."""
+        results = self._findings.results
+        self._memory.learn(results[self._learned :])
+        self._learned = len(results)
+        running = {plan_key(e.plan): e.peak_memory_bytes or 0 for e in self._entrants}
+        return self._memory.fit_side_by_side(plans, running)
+
+    def has_room_for(self, plan: Plan) -> bool:
+        """Tell whether a plan is expected to fit into memory beside those that run."""
+        running = [entrant.plan for entrant in self._entrants if entrant.is_running]
+        return not self.race.would_be_apart([*running, plan])
 
     def round_s(self, entrants: Sequence[Entrant]) -> float:
         """Estimate the time of a round, with a start in each turn where plans are apart."""
@@ -120,6 +137,8 @@ class RunningTrials:
         parameters = {} if proposal is None else proposal.parameters
         entrant = self.race.enter(plan, role, time_limit_s=limit_s, parameters=parameters)
         self._entrants.append(entrant)
+        if self.race.is_apart:
+            entrant.park()
         self.raced.append(plan)
         if proposal is not None:
             self._proposals[id(entrant)] = proposal

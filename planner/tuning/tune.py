@@ -13,7 +13,12 @@ from launch.plan import Plan, Setting
 from launch.reports import Noted
 from planner.errors import CancelledError
 from planner.quantities import format_duration
-from planner.search.plan_search import WORTHWHILE_GAIN, PlanSearch, time_per_sample_s
+from planner.search.plan_search import (
+    WORTHWHILE_GAIN,
+    PlanSearch,
+    Proposal,
+    time_per_sample_s,
+)
 from planner.trials.contender import StartContender
 from planner.trials.reports import Listener, StudyOpened
 from planner.trials.result import Outcome, Role
@@ -35,9 +40,6 @@ _LEAST_TRIALS = 10
 _UNLIKELY, _UNLIKELY_AT_ONCE = 1.64, 2.6
 """Standard errors behind the incumbent from which on more turns are not worth their time, and after
 a single one: the plan leaves without being called slower."""
-
-_MEMORY_SHARE = 0.8
-"""Part of the node's memory for all plans side by side."""
 
 _STEPS_OF_TRIAL = 5
 """Steps that a plan makes until it is judged: to get warm, and a few turns."""
@@ -73,6 +75,7 @@ class Tuner:
         self._times = self._trials.times
         self._final = Final(findings, self._trials, clock)
         self._drawn = 0
+        self._waiting: Proposal | None = None
         self._leader: Plan | None = None
         self._look_batch: int | None = None
 
@@ -153,8 +156,8 @@ class Tuner:
         )
         challengers: list[Entrant] = []
         while True:
-            while len(challengers) < self._room(incumbent) and (
-                challenger := self._enter_next(search, known)
+            while len(challengers) < self._most_challengers() and (
+                challenger := self._enter_next(search, known, may_wait=bool(challengers))
             ):
                 if challenger.failure is None:
                     challengers.append(challenger)
@@ -212,35 +215,50 @@ class Tuner:
                 staying.append(challenger)
         return incumbent, staying
 
-    def _enter_next(self, search: PlanSearch, known: list[Plan]) -> Entrant | None:
-        """Let the next plan enter: the best of earlier searches first."""
+    def _enter_next(
+        self, search: PlanSearch, known: list[Plan], *, may_wait: bool
+    ) -> Entrant | None:
+        """Let the next plan enter: the best of earlier searches first.
+
+        Args:
+            search: Proposes plans.
+            known: Plans of earlier searches.
+            may_wait: Whether a plan that does not fit beside the others enters once they have left.
+        """
         if not self._has_time_to_search():
             return None
         self._take_later(search, known)
-        if known:
-            plan = known.pop(0)
-            spare_s = self._trials.remaining_s() - self._final.reserve_s(self._leader)
-            return self._trials.enter(plan, Role.SEARCH, min(self._times.limit_s(plan), spare_s))
+        proposal = None
+        if not known:
+            proposal = self._waiting = self._waiting or self._propose(search)
+            if proposal is None:
+                return None
+        plan = known[0] if proposal is None else proposal.plan
+        if may_wait and not self._trials.has_room_for(plan):
+            return None
+        limit_s = min(self._times.limit_s(plan), self._spare_s())
+        if proposal is None:
+            return self._trials.enter(known.pop(0), Role.SEARCH, limit_s)
+        self._waiting = None
+        self._drawn += 1
+        role = Role.LOOK if plan.node_batch == self._look_batch else Role.SEARCH
+        return self._trials.enter(plan, role, limit_s, proposal)
+
+    def _propose(self, search: PlanSearch) -> Proposal | None:
+        """Give the next plan that was never tried, if one is wanted and fits into the time."""
         limit = self._request.trials
         if limit is not None and self._drawn >= limit:
             return None
         self._note_turns(search)
         if self._knows_enough(search):
             return None
-        spare_s = self._trials.remaining_s() - self._final.reserve_s(self._leader)
-        is_apart, times = self._trials.race.is_apart, self._times
-        proposal = search.propose(
+        spare_s, times, is_apart = self._spare_s(), self._times, self._trials.race.is_apart
+        return search.propose(
             lambda plan: (
                 times.min_s(plan) <= times.limit_s(plan)
                 and times.min_s(plan, is_apart=is_apart) <= spare_s
             )
         )
-        if proposal is None:
-            return None
-        limit_s = min(self._times.limit_s(proposal.plan), spare_s)
-        self._drawn += 1
-        role = Role.LOOK if proposal.plan.node_batch == self._look_batch else Role.SEARCH
-        return self._trials.enter(proposal.plan, role, limit_s, proposal)
 
     def _take_later(self, search: PlanSearch, known: list[Plan]) -> None:
         """Learn from trials that others have stored; a plan that is faster is to be raced here."""
@@ -272,16 +290,12 @@ class Tuner:
         self._listener(Noted(message=f"no untried plan is expected to gain more than {gain}"))
         return True
 
-    def _room(self, incumbent: Entrant | None) -> int:
-        """Give how many plans can race beside the incumbent."""
+    def _most_challengers(self) -> int:
+        """Give how many plans race beside the incumbent at most, where they fit into memory."""
         if self._findings.node.gpus or self._trials.race.is_apart:
             return 1
-        used = [entrant.peak_memory_bytes or 0 for entrant in self._trials]
-        largest = max(used, default=0)
-        if not largest:
-            return 1
-        usable = _MEMORY_SHARE * self._findings.node.memory.usable_bytes
-        return max(1, min(_CHALLENGERS, int(usable // largest) - (incumbent is not None)))
+        is_known = any(entrant.peak_memory_bytes for entrant in self._trials)
+        return _CHALLENGERS if is_known else 1
 
     def _enter_defaults(self) -> Entrant:
         limit_s = max(self._times.usual_s(), self._trials.remaining_s() / 2)
@@ -294,7 +308,11 @@ class Tuner:
         return entrant
 
     def _has_time_to_search(self) -> bool:
-        return self._trials.remaining_s() > self._final.reserve_s(self._leader)
+        return self._spare_s() > 0
+
+    def _spare_s(self) -> float:
+        """Give the time until the final."""
+        return self._trials.remaining_s() - self._final.reserve_s(self._leader)
 
     def _choose_look_batch(self) -> None:
         """Decide whether plans are looked at with a smaller batch than they may be chosen with."""

@@ -11,7 +11,7 @@ from launch.plan import Plan
 from planner.store import Store
 from planner.trials.contender import TrialFailedError
 from planner.trials.result import Outcome, Role
-from tests.planner.tuning.test_tune import NODE, REQUEST, Recorded, RecordedContender, Search
+from tests.planner.tuning.test_tune import CASE, NODE, REQUEST, Recorded, RecordedContender, Search
 
 LIMIT = NODE.memory.usable_bytes
 
@@ -105,3 +105,50 @@ def test_search_whose_plans_do_not_fit_at_once_ends_within_its_budget(store, mac
     assert machine.now_s <= 190
     assert Outcome.OUT_OF_MEMORY not in {result.outcome for result in outcome.trials}
     assert outcome.plan.speedup.median > 1.1
+
+
+def finals(machine: SmallMemory) -> list[Role]:
+    final = (Role.FINAL, Role.DEFAULTS, Role.OWN_BATCH, Role.BASELINE, Role.SHARE)
+    return [role for role, _ in machine.ran[1:] if role in final]
+
+
+def test_final_lets_no_more_plans_run_side_by_side_than_memory_holds(store, machine):
+    """The story: five plans of a third of the memory each were open, and the best was ended."""
+    machine.peak_bytes = int(0.35 * LIMIT)
+    outcome = Search(store, machine).tune()
+    assert machine.killed == []
+    assert machine.most_bytes <= 0.8 * LIMIT
+    assert Outcome.OUT_OF_MEMORY not in {result.outcome for result in outcome.trials}
+    assert outcome.plan.speedup.median > 1.1
+    assert machine.now_s <= 190
+
+
+def test_final_leaves_out_what_is_only_compared_with_before_its_turns_are_starts(store, machine):
+    machine.peak_bytes = int(0.2 * LIMIT)  # four at once: three finalists and the defaults
+    outcome = Search(store, machine).tune()
+    assert machine.most_bytes <= 0.8 * LIMIT
+    assert set(finals(machine)) <= {Role.FINAL, Role.DEFAULTS}
+    assert machine.starts == len(machine.ran) + len(finals(machine))  # each twice
+    assert outcome.plan.speedup.median > 1.1
+
+
+def test_run_on_one_core_that_was_asked_for_is_not_left_out_for_memory(store, machine):
+    machine.peak_bytes = int(0.35 * LIMIT)
+    Search(store, machine, replace(REQUEST, with_baseline=True)).tune()
+    assert Role.BASELINE in finals(machine)
+    assert machine.killed == []
+
+
+def test_whole_batch_waits_until_it_fits_beside_plans_with_a_part_of_it(store):
+    """The story: it was let in by the small peaks of the plans that ran, and all were ended."""
+    machine = SmallMemory()
+    usual_s = machine.sample_s
+    machine.sample_s = lambda plan: 3.2 * usual_s(plan)
+    machine.need_bytes = lambda plan: int(
+        (0.04 + 0.016 * plan.node_batch / plan.micro_batches) * LIMIT
+    )
+    asked = replace(REQUEST, budget_s=300, max_batch=32, strategies=("threads", "processes"))
+    search = Search(store, machine, asked, replace(CASE, sample_s=0.065))
+    search.tune()
+    assert any(role is Role.SEARCH and plan.node_batch >= 32 for role, plan in machine.ran)
+    assert machine.killed == []
