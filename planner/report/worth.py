@@ -189,8 +189,8 @@ def _batch_row(one: BatchChoice) -> Row:
     return {
         "batch": str(one.node_batch),
         "rate": format_number(one.samples_per_s),
-        "worth": _with_ends(one.worth, one.worth_low, one.worth_high),
-        "time": _with_ends(one.time_to_loss, one.time_to_loss_low, one.time_to_loss_high),
+        "worth": _with_ends(one.worth, one.worth_ci_low, one.worth_ci_high),
+        "time": _with_ends(one.time_to_loss, one.time_to_loss_ci_low, one.time_to_loss_ci_high),
     }
 
 
@@ -198,7 +198,7 @@ def _describe_advice(advice: BatchAdvice) -> str:
     """Say where the noise scale is from, and which batch would be soonest at a loss."""
     noise = advice.measured.noise
     doubt = "" if noise.caveat is None else f", not reliable with {noise.caveat}"
-    sooner = [one for one in advice.choices if one.time_to_loss_high < 1]
+    sooner = [one for one in advice.choices if one.time_to_loss_ci_high < 1]
     best = min(sooner, key=lambda one: one.time_to_loss, default=None)
     return (
         f"{noise_span(noise).rstrip('?')} samples after epoch {advice.measured.epoch} of training "

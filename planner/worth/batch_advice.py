@@ -36,15 +36,15 @@ class BatchChoice:
     worth: float
     """Of a sample, against one in the use case's own batch."""
 
-    worth_low: float
+    worth_ci_low: float
     """Lower end of the interval that the one of the noise scale gives."""
 
-    worth_high: float
+    worth_ci_high: float
     time_to_loss: float
     """Time until some loss / that of the plan as it is."""
 
-    time_to_loss_low: float
-    time_to_loss_high: float
+    time_to_loss_ci_low: float
+    time_to_loss_ci_high: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,11 +107,11 @@ def advise(
                 node_batch=batch,
                 samples_per_s=rate(batch),
                 worth=worth[0],
-                worth_low=min(worth),
-                worth_high=max(worth),
+                worth_ci_low=min(worth),
+                worth_ci_high=max(worth),
                 time_to_loss=times[0],
-                time_to_loss_low=min(times),
-                time_to_loss_high=max(times),
+                time_to_loss_ci_low=min(times),
+                time_to_loss_ci_high=max(times),
             )
 
     return BatchAdvice(

@@ -22,6 +22,7 @@ from planner.records.usage_record import HostUsage
 from planner.service.endpoints.job_options import JobOptions
 from planner.supervision.job_folder import LogPart
 from planner.sweeps.sweep_record import SweepRecord
+from planner.worth.batch_advice import BatchAdvice
 from planner.worth.step_parts import StepPart
 from probes import codec
 
@@ -30,6 +31,7 @@ Shape = Mapping[str, Any]
 _TEMPLATE = "#/components/schemas/{name}"
 _TYPES = (
     Baseline,
+    BatchAdvice,
     EventRecord,
     HostUsage,
     JobRecord,
@@ -149,6 +151,7 @@ WORTH = fields(
             training_until_paid_s_ci_high=maybe(NUMBER),
         )
     ),
+    batches=maybe(of(BatchAdvice)),
     tuning_s=NUMBER,
     trials=WHOLE,
 )

@@ -62,10 +62,10 @@ def test_advice_is_as_unsure_as_the_noise_scale():
     unsure = replace(MEASURED, noise=replace(NOISE, low=16.0, high=1000.0))
     plan = replace(BEST, lr_scaling="linear")
     by_batch = {one.node_batch: one for one in advise(plan, STEPS, unsure, 32).choices}
-    assert by_batch[128].time_to_loss_low == by_batch[128].time_to_loss_high == 1.0
-    assert by_batch[256].worth_low == pytest.approx((16 + 32) / (16 + 256))
-    assert by_batch[256].worth_high == pytest.approx((1000 + 32) / (1000 + 256))
-    assert by_batch[256].time_to_loss_low < 1 < by_batch[256].time_to_loss_high
+    assert by_batch[128].time_to_loss_ci_low == by_batch[128].time_to_loss_ci_high == 1.0
+    assert by_batch[256].worth_ci_low == pytest.approx((16 + 32) / (16 + 256))
+    assert by_batch[256].worth_ci_high == pytest.approx((1000 + 32) / (1000 + 256))
+    assert by_batch[256].time_to_loss_ci_low < 1 < by_batch[256].time_to_loss_ci_high
 
 
 def test_no_batch_is_recommended_that_is_not_shown_to_be_sooner():
