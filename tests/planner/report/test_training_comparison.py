@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from training_samples import TRAINING, usage_of
 
+from planner.report.figures.training_figures import compared_figures
 from planner.report.table import Terminal
 from planner.report.training_comparison import (
     TrainingComparison,
@@ -63,3 +64,10 @@ def test_text_fits_80_columns_and_csv_holds_every_fact():
     assert (rows["seed"]["differs"], rows["seed"]["second"]) == ("true", "7")
     assert rows["cores in use"]["first"] == "1.50"
     assert compared.to_json()["differences"] == ["seed", "samples/s"]
+
+
+def test_figures_show_every_training_that_is_compared():
+    figures = compared_figures([replace(TRAINING, id=number) for number in range(1, 9)])
+    assert figures
+    for figure in figures:
+        assert [name.partition(":")[0] for name in figure.columns[1:]] == list("12345678")
