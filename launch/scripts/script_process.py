@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -40,7 +41,7 @@ class ScriptProcess:
         environment: All its variables.
         view: Its current folder; what is private of that is gone when it has ended.
         cores: Cores that its processes share; empty: all.
-        on_line: Receives each whole line of its output, with the time of its arrival.
+        on_line: Receives each whole line of its output but empty ones, with the time it came at.
 
     Raises:
         ScriptFailedError: The program cannot be started.
@@ -142,9 +143,10 @@ class ScriptProcess:
             self._tail = (self._tail + block)[-_TAIL_BYTES:]
             if self._on_line is not None:
                 now = time.perf_counter()
-                *lines, self._line = (self._line + block).split(b"\n")
+                # A progress bar ends its lines by a carriage return.
+                *lines, self._line = re.split(rb"[\r\n]", self._line + block)
                 self._line = self._line[-_TAIL_BYTES:]
-                for line in lines:
+                for line in filter(None, lines):
                     self._on_line(line.decode(errors="replace"), now)
 
     def suspend(self, ranks: set[int]) -> None:

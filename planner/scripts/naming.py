@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from launch.scripts.program import PROCESSES, THREADS, WORKERS, Program
+from launch.scripts.program import PROCESSES, THREADS, WORKERS, Program, ProgramKind
 
 PREFIX = "script:"
 _PLAIN = re.compile(r"(?:[\w@%+=:,./-]|\{\w+\})+", re.ASCII)
@@ -65,20 +65,24 @@ def script_arguments(use_case: str) -> list[str]:
 
 
 def digest(
-    arguments: Sequence[str],
+    program: Program,
     folder: Path,
     *,
     step_regex: str | None = None,
     patches: Sequence[str] = (),
 ) -> str:
-    """Give a text that changes with the command, its files, its patches, and how steps are seen.
+    """Give a text that changes with the command, its choices, files, patches, and what a step is.
 
-    Files of Python alone count: data are large, and a log that the script writes is not the script.
+    So a search goes on in the study of an earlier one only where it may choose the same plans, and
+    measures the same. Files of Python alone count: data are large, and a log that the script writes
+    is not the script.
     """
     found = hashlib.sha256()
-    settings = [list(arguments), step_regex, sorted(patches)]
+    is_python = program.kind is not ProgramKind.OTHER
+    choices = sorted(program.choices.items())
+    settings = [program.arguments, choices, is_python, step_regex, sorted(patches)]
     found.update(json.dumps(settings).encode())
-    for word in arguments:
+    for word in program.arguments:
         file = folder / word
         if word.endswith(".py") and file.is_file():
             found.update(file.read_bytes())

@@ -268,7 +268,7 @@ def _values_line(program: Program) -> str:
 def _facts(script: TunedScript, plans: ScriptPlans) -> CaseFacts:
     """Give what a planner knows of a script: of its model and its data that is nothing."""
     batch = plans.own_plan.node_batch
-    arguments = script.program.arguments
+    program = script.program
     return CaseFacts(
         default_batch=batch,
         train_samples=batch,
@@ -276,6 +276,6 @@ def _facts(script: TunedScript, plans: ScriptPlans) -> CaseFacts:
         parameter_count=0,
         parameter_bytes=0,
         max_stages=1,
-        digest=digest(arguments, Path.cwd(), step_regex=script.step_regex, patches=script.patches),
+        digest=digest(program, Path.cwd(), step_regex=script.step_regex, patches=script.patches),
         allocators=plans.allocators,
     )

@@ -14,7 +14,7 @@ from launch.plan import Plan
 from launch.scripts.environment import make_start, patches_of
 from launch.scripts.program import Program
 from planner.commands.tune import keep_batch_options
-from planner.scripts.naming import is_script, script_arguments, script_name
+from planner.scripts.naming import digest, is_script, script_arguments, script_name
 from planner.scripts.plan_check import check_script_plan
 from planner.scripts.plans import ScriptPlans, find_patches
 from planner.search.plan_search import PlanSearch
@@ -219,3 +219,15 @@ def test_name_of_a_script_gives_its_words_back():
     words = ["python", "my train.py", "--name", "it's {batch}"]
     assert is_script(script_name(words))
     assert script_arguments(script_name(words)) == words
+
+
+def test_search_goes_on_in_the_study_of_an_earlier_one_only_with_the_same_choices(tmp_path):
+    """The story: after `--choices batch=32,64`, a search with 64 alone could choose 32."""
+    words = ["python", "train.py", "{batch}"]
+
+    def of(*batches: int, is_python: bool = True) -> str:
+        program = Program.parse(words, cores=2, choices={"batch": batches}, is_python=is_python)
+        return digest(program, tmp_path)
+
+    assert of(32, 64) == of(32, 64)
+    assert len({of(32, 64), of(64), of(64, 32), of(64, is_python=False)}) == 4
