@@ -73,8 +73,12 @@ def test_program_that_prints_and_counts_is_bounded(tmp_path: Path, two_cores: Ha
         assert len(script.output_tail) <= 2**16
 
 
-def test_lines_of_the_output_count_as_steps(tmp_path: Path, two_cores: Hardware):
-    source = "import time\nn = 0\nwhile True:\n    n += 1; print('step', n)\n    time.sleep(0.001)"
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])
+def test_lines_of_the_output_count_as_steps(end: str, tmp_path: Path, two_cores: Hardware):
+    source = (
+        "import time\nn = 0\nwhile True:\n"
+        f"    n += 1; print('step', n, end={end!r})\n    time.sleep(0.001)"
+    )
     (tmp_path / "train.py").write_text(source)
     program = Program.parse([sys.executable, "train.py"], cores=2)
     plan = Plan(strategy="script", node_batch=1)
