@@ -86,8 +86,12 @@ class PairNoise:
         What is believed before any is known counts only where there are few.
         """
         noise = cls(_squares=0.0, _degrees=0)
-        for number, (one, other) in enumerate(combinations(map(turn_times_s, results), 2)):
-            if common := one.keys() & other.keys():
+        timed = [(result.plan, turn_times_s(result)) for result in results]
+        for number, ((plan, one), (beside, other)) in enumerate(combinations(timed, 2)):
+            common = one.keys() & other.keys()
+            if plan == beside:  # stored while it raced, and again: the same turns twice
+                common = {n for n in common if one[n] != other[n]}
+            if common:
                 noise.learn(str(number), [math.log(one[n] / other[n]) for n in common])
         if noise._degrees < _ENOUGH_PAIRS:
             noise._squares += _PRIOR_PAIRS * _PRIOR_DEVIATION**2

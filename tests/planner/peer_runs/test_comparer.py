@@ -22,7 +22,11 @@ SETUP = PeerSetup(
     ports=(20000,),
 )
 REQUEST = CompareRequest(
-    workload=SETUP.workload, peers=("plain",), settings=(Setting.DEFAULTS,), budget_s=0.0, turn_s=1.0
+    workload=SETUP.workload,
+    peers=("plain",),
+    settings=(Setting.DEFAULTS,),
+    budget_s=0.0,
+    turn_s=1.0,
 )
 STEP = PeerStepDone(time_s=1e-9, samples=32, loss=1.0)
 """Shorter than any turn, of which only whole steps count: so a turn has as many as it may."""

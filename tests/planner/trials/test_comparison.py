@@ -100,6 +100,15 @@ def test_noise_of_a_search_is_that_of_all_pairs_that_met():
     assert PairNoise.of_results([first, second, elsewhere]).deviation == noise.deviation
 
 
+def test_plan_that_was_stored_while_it_raced_makes_no_noise_look_smaller():
+    first = turns(1, {1: 2.0, 2: 2.2, 3: 2.0})
+    second = turns(2, {1: 1.0, 2: 1.0, 3: 1.1})
+    noise = PairNoise.of_results([first, second]).deviation
+    stored_before = turns(1, {1: 2.0, 2: 2.2})
+    # What it shows beside the second plan counts twice; beside itself it shows nothing.
+    assert PairNoise.of_results([stored_before, first, second]).deviation >= 0.9 * noise
+
+
 def test_plan_that_is_much_slower_is_known_to_be_after_a_few_turns():
     noise = PairNoise()
     for pair in range(5):
