@@ -270,7 +270,8 @@ def describe_machine(study: StudyEvidence) -> str:
     if node is not None:
         hardware = describe_hardware(node)
     made_up = "; generated data" if record.facts and record.facts.is_generated else ""
-    return f"{record.node}: {hardware}; {describe_software(record.software)}; study {record.id}{when}{made_up}."
+    software = describe_software(record.software)
+    return f"{record.node}: {hardware}; {software}; study {record.id}{when}{made_up}."
 
 
 def describe_software(software: Mapping[str, str]) -> str:

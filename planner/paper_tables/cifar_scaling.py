@@ -41,7 +41,8 @@ learning rate of 0.1 so few steps teach this network nothing."""
 
 _WHAT = (
     f"Measured with the first {_IMAGES:,} images, batch {_BATCH}, learning rate {_RATE} and "
-    f"{_EPOCHS} epochs for each number of workers, which take turns; no more workers than a batch has samples."
+    f"{_EPOCHS} epochs for each number of workers, which take turns; no more workers than a batch "
+    "has samples."
 )
 _PUBLISHED_ACCURACY = 92.83
 _PUBLISHED = (

@@ -59,8 +59,8 @@ class MnistBatches(Paper):
             record = sweep.record
             notes.append(
                 f"{record.use_case}: sweep {record.id} on {record.node}, "
-                f"{describe_software(record.software)}, {record.created_at:%Y-%m-%d}; epochs: {record.epochs}; "
-                f"seed {record.seed}."
+                f"{describe_software(record.software)}, {record.created_at:%Y-%m-%d}; "
+                f"epochs: {record.epochs}; seed {record.seed}."
             )
             notes += find_sentences(sweep)
         notes.append("Published sweeps of MNIST: not found here.")
