@@ -5,12 +5,12 @@ What a loss leaves out, such as ``-100``, ``-1``, 255 or the padding 0, is at on
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
@@ -32,7 +32,7 @@ def find_extreme_samples(case: UseCase, dataset: Dataset[Any]) -> list[list[int]
         dataset: Training samples.
     """
     count = len(dataset)  # type: ignore[arg-type]
-    chosen = torch.randperm(count, generator=torch.Generator().manual_seed(0))[:_SAMPLES].tolist()
+    chosen = random.Random(0).sample(range(count), min(count, _SAMPLES))  # noqa: S311 - no secret
     found: dict[int, tuple[tuple[int, int], tuple[int, int]]] = {}
     began = time.perf_counter()
     with suppress(Exception):  # what wants more than one sample, or cannot be read one by one
