@@ -179,11 +179,9 @@ class HostPart:
 
     def _check_script(self, start: ScriptStart) -> None:
         """Check that the file of the script is here."""
-        for word in start.command:
-            if word.endswith(".py"):
-                if not Path(word).is_file():
-                    raise LaunchError(f"no file {word!r} in {self._request.folder}: copy it there")
-                return
+        file = Program(arguments=start.command).target
+        if file.endswith(".py") and not Path(file).is_file():
+            raise LaunchError(f"no file {file!r} in {self._request.folder}: copy it there")
 
     def _variables(self) -> dict[str, str]:
         """Give all variables but those of the plan."""

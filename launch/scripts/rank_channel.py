@@ -35,6 +35,8 @@ class Rank:
         self.waits = False
         self.has_ended = False
         self.unseen_batches = 0
+        self.smaller_steps = 0
+        """Its last ones in a row whose batches are smaller than most."""
         self.steps_s = 0.0
         """Of all its steps after the first one."""
         self.rest_s: float | None = None
@@ -99,7 +101,8 @@ class Rank:
         self._has_stepped = self._has_stepped or bool(events)
         self.events += events
         self.rest_s = document.get("rest_s", self.rest_s)
-        self.unseen_batches = document.get("unseen", 0)
+        unseen: int = document.get("unseen", self.unseen_batches)
+        self.unseen_batches = 0 if self._has_stepped else unseen
         self.waits = self.waits or document.get("waits", False)
 
 

@@ -54,7 +54,8 @@ def take_steps(
     if count is not None:
         number = min(number, count)
     by_rank = [steps[:number] for steps in by_rank]
-    _check_sizes(by_rank, seen.batch_size, output_tail)
+    for rank, steps in zip(ranks, by_rank, strict=True):
+        _check_sizes(rank, steps, seen.batch_size, output_tail)
     totals = [sum(e.time_s for step in steps for e in step) for steps in by_rank]
     slowest = totals.index(max(totals)) if totals else 0
     is_async = any(rank.is_async for rank in ranks)
@@ -89,7 +90,8 @@ def check_against_plan(
     check_batch(seen, batch if isinstance(batch, int) else None)
     first = ranks[0]
     trained = {f.loader for e in first.events for f in e.trained}
-    workers = {first.loaders[n].workers for n in trained if n in first.loaders}
+    loaders = [first.loaders[n] for n in trained if n in first.loaders]
+    workers = {loader.workers for loader in loaders if loader.workers is not None}
     if WORKERS in values and workers and values[WORKERS] not in workers:
         raise ScriptRefusedError(
             f"workers={values[WORKERS]} and its data loader has {min(workers)}: it does not "
@@ -142,20 +144,25 @@ def find_work_after_steps(rank: Rank) -> str | None:
 
 
 def _check_sizes(
-    by_rank: list[list[list[OptimizerEvent]]], expected: int | None, output_tail: str
+    rank: Rank, steps: list[list[OptimizerEvent]], expected: int | None, output_tail: str
 ) -> None:
-    """Refuse a script that has gone over to another batch."""
+    """Refuse a script that has gone over to another batch; the last of an epoch may be smaller."""
     if expected is None:
         return
-    for steps in by_rank:
-        for event in (event for step in steps for event in step):
-            larger = [f.size for f in event.trained if f.size is None or f.size > expected]
-            if larger:
-                raise ScriptRefusedError(
-                    f"batches of {expected} and then of {larger[0]}: its batch changes, so "
-                    "that its steps are not comparable: fix the batch",
-                    output_tail,
-                )
+    for step in steps:
+        sizes = [f.size for event in step for f in event.trained]
+        others = [size for size in sizes if size is None or size > expected]
+        if sizes and not others:
+            is_smaller = expected not in sizes
+            rank.smaller_steps = rank.smaller_steps + 1 if is_smaller else 0
+            if rank.smaller_steps > 1:
+                others = sizes
+        if others:
+            raise ScriptRefusedError(
+                f"batches of {expected} and then of {others[0]}: its batch changes, so "
+                "that its steps are not comparable: fix the batch",
+                output_tail,
+            )
 
 
 def _split(rank: Rank, boundary: int) -> list[list[OptimizerEvent]]:

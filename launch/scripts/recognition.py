@@ -62,7 +62,9 @@ class OptimizerEvent:
 class SeenLoader:
     """A data loader as a process made it."""
 
-    workers: int
+    workers: int | None
+    """``None`` where they are not seen."""
+
     batch: int | None
 
 

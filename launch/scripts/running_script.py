@@ -42,6 +42,9 @@ _POLL_S = 0.2
 _UNSEEN_RANK_S = 20.0
 """Time that a rank may begin after another one."""
 
+_UNSEEN_STEP_S = 10.0
+"""Time that many batches may stand without a step: a script may look at its data before."""
+
 _WITHOUT_END = 2**53
 
 
@@ -226,6 +229,7 @@ class RunningScript:
     def _await_ranks(self, deadline: float) -> None:
         """Wait until every rank has made its first step."""
         late: float | None = None
+        unseen_since: float | None = None
         while True:
             ranks = self._channel.ranks
             if ranks and all(rank.waits for rank in ranks):
@@ -238,14 +242,24 @@ class RunningScript:
                         f"{world} ranks and steps of {len(ranks)} seen: start them by torchrun",
                         self.output_tail,
                     )
-            unseen = sum(rank.unseen_batches for rank in ranks)
-            if unseen:
-                raise ScriptRefusedError(
-                    f"{unseen} batches read and no step of an optimizer seen (a CUDA graph hides "
-                    "its steps): use --step-regex on a line that it prints, or --no-python",
-                    self.output_tail,
-                )
+            now = time.monotonic()
+            unseen_since = (unseen_since or now) if self._unseen_batches else None
+            if unseen_since is not None and now > unseen_since + _UNSEEN_STEP_S:
+                self._refuse_unseen()
             self._poll(deadline, "to its first step")
+
+    @property
+    def _unseen_batches(self) -> int:
+        return sum(rank.unseen_batches for rank in self._channel.ranks)
+
+    def _refuse_unseen(self) -> None:
+        """Refuse a script that reads batches and whose steps do not show."""
+        if count := self._unseen_batches:
+            raise ScriptRefusedError(
+                f"{count} batches read and no step of an optimizer seen (a CUDA graph hides "
+                "its steps): use --step-regex on a line that it prints, or --no-python",
+                self.output_tail,
+            )
 
     def _refuse_unconnected(self, most: int) -> None:
         """Refuse processes that make steps beside each other, of which any may come late."""
@@ -342,6 +356,7 @@ class RunningScript:
                 self.output_tail,
             )
         if ended == 0 and self._pattern is None:
+            self._refuse_unseen()
             why = f"it has not come {goal}"
             if not self._channel.ranks:
                 why = "no step of an optimizer seen: use --no-python to time whole runs"

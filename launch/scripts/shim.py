@@ -127,10 +127,7 @@ class _WatchedProcess:
     def on_fetch(self, iterator: Any, batch: Any, waited_ns: int) -> None:
         """Note a batch that was read in this process."""
         loader, expected = self.sources.numbers.get(id(iterator), (-1, None))
-        first = batch[0] if isinstance(batch, (list, tuple)) and batch else batch
-        shape = getattr(first, "shape", None)
-        is_usual = shape and shape[0] == expected  # pairs of whole batches, mostly
-        size = expected if is_usual else _size(batch, expected)
+        size = _size(batch, expected)
         torch = sys.modules.get("torch")
         key = (loader, size, int(torch is None or torch.is_grad_enabled()))
         self.fetches[key] = self.fetches.get(key, 0) + 1
@@ -143,20 +140,19 @@ class _WatchedProcess:
 
     def on_loader(self, loader: Any, iterator: Any) -> None:
         """Note that a data loader was started."""
+        workers, batch = _whole_number(loader, "num_workers"), _whole_number(loader, "batch_size")
         number = self.loaders.numbers.get(id(loader))
         if number is None:
             number = self.seen_loaders
             self.seen_loaders += 1
             self.loaders.put(loader, number)
-            self.news.append(
-                {"loader": number, "workers": loader.num_workers, "batch": loader.batch_size}
-            )
-        self.sources.put(iterator, (number, loader.batch_size))
+            self.news.append({"loader": number, "workers": workers, "batch": batch})
+        self.sources.put(iterator, (number, batch))
 
     def on_backward(self, loss: Any) -> None:
         """Note a loss, without what it was computed from."""
         self.backwards += 1
-        if self.losses_left and not self.runs_on and loss.numel() == 1:
+        if self.losses_left and not self.runs_on and _is_number(loss):
             self.losses.append(loss.detach())
 
     def connect(self) -> None:
@@ -207,8 +203,7 @@ class _WatchedProcess:
                 told.append((number, time_ns, input_ns))
                 continue
             last[number] = what
-            values = [float(loss) for loss in losses] if reads_losses else []
-            loss = sum(values) / len(values) if values else None
+            loss = _mean(losses) if reads_losses else None
             read = [(*key, count) for key, count in fetches.items()]
             told.append((number, time_ns, input_ns, read, backwards, loss))
         self.write({"news": news, "events": told, **report})
@@ -265,7 +260,11 @@ class _ById:
         def forget(_reference: Any) -> None:
             del self.numbers[at], self.references[at]
 
-        self.numbers[at], self.references[at] = number, weakref.ref(key, forget)
+        try:
+            self.references[at] = weakref.ref(key, forget)
+        except TypeError:  # an iterator of the user's own may have none
+            return
+        self.numbers[at] = number
 
 
 def _synchronise() -> None:
@@ -294,15 +293,45 @@ def _size(batch: Any, expected: int | None) -> int | None:
     """Give the number of samples: the first dimension of the first tensor.
 
     Where that is not what the data loader makes, as with a tuple of pictures of different sizes,
-    a list of as many as it makes counts.
+    a list of as many as it makes counts. A batch of the user's own class may raise anything when it
+    is looked at: that is not to end a training.
     """
-    first = _first_dimension(batch, 0)
-    if expected is not None and first != expected:
-        parts = batch if isinstance(batch, (list, tuple)) else ()
-        for part in (batch, *parts):
-            if isinstance(part, (list, tuple)) and len(part) == expected:
-                return expected
-    return first
+    try:
+        first = batch[0] if isinstance(batch, (list, tuple)) and batch else batch
+        shape = getattr(first, "shape", None)
+        if shape and shape[0] == expected:  # pairs of whole batches, mostly
+            return expected
+        size = _first_dimension(batch, 0)
+        if expected is not None and size != expected:
+            parts = batch if isinstance(batch, (list, tuple)) else ()
+            for part in (batch, *parts):
+                if isinstance(part, (list, tuple)) and len(part) == expected:
+                    return expected
+        return size
+    except Exception:  # noqa: BLE001
+        return None
+
+
+def _whole_number(owner: Any, name: str) -> int | None:
+    """Give an attribute of the user's object; ``None`` where it has none, or no such number."""
+    try:
+        return int(getattr(owner, name))
+    except Exception:  # noqa: BLE001
+        return None
+
+
+def _is_number(loss: Any) -> bool:
+    try:
+        return bool(loss.numel() == 1)
+    except Exception:  # noqa: BLE001  # of a class of the user's own, or while it is traced
+        return False
+
+
+def _mean(losses: list[Any]) -> float | None:
+    try:
+        return sum(float(loss) for loss in losses) / len(losses) if losses else None
+    except Exception:  # noqa: BLE001  # complex ones, or those of a model without values
+        return None
 
 
 def _first_dimension(value: Any, depth: int) -> int | None:

@@ -40,7 +40,7 @@ from planner.plans.software import current_software
 from planner.plans.stored_plan import StoredPlan
 from planner.records.training_record import TrainingHost, TrainingStatus
 from planner.scripts.host_parts import PartsEnd, PartStart, ScriptParts
-from planner.scripts.naming import STEP_REGEX, WHOLE_RUNS, script_name
+from planner.scripts.naming import STEP_REGEX, WHOLE_RUNS, command_line, script_name
 from planner.store import Store
 from planner.trainings.recorder import TrainingRecorded
 from planner.trials.reports import Listener, ignore
@@ -140,6 +140,7 @@ def open_hosts(
     """
     check_torchrun(command)
     name, program = script_name(command), Program(arguments=tuple(command))
+    shown = command_line(command)
     cancellation = cancellation or Cancellation()
     for note in hosts.notes:
         listener(Warned(message=note))
@@ -150,7 +151,7 @@ def open_hosts(
             nodes = {host.name: _hardware(checked, host.name) for host in checked.ranked}
             found = _find_plans(store, name, program, nodes, remedy, allow_stale=allow_stale)
     except NoDatabaseError as error:
-        raise NoPlanError(f"no plan for {name} in {db}: run {remedy}") from error
+        raise NoPlanError(f"no plan for {shown} in {db}: run {remedy}") from error
     _check_equal(program, {host: stored for host, (stored, _) in found.items()})
     by_srun = uses_srun(MpiSettings(mpirun=hosts.access.mpirun), os.environ)
     with temporary_run_directory() as directory:
@@ -294,7 +295,8 @@ def _find_plans(
             raise StalePlanError(f"host {host}: {error}") from error
         found[host] = stored, reasons
     if missing:
-        raise NoPlanError(f"no plan for {name} on {', '.join(missing)}: run {remedy}")
+        shown = command_line(program.arguments)
+        raise NoPlanError(f"no plan for {shown} on {', '.join(missing)}: run {remedy}")
     return found
 
 

@@ -32,17 +32,18 @@ def train(batch, paces=(1, 0)):
         for optimizer, pace in zip(optimizers, paces):
             for _ in range(pace):
                 optimizer.step()
-        if kind == "grows" and batch == 8 and number == 5:
+        if kind in ("grows", "shrinks") and batch == 8 and number == 5:
             return
 
 train({"fixed": 16}.get(kind, batch), {"paces": (2, 3)}.get(kind, (1, 0)))
-train(2 * batch)
+train(batch // 2 if kind == "shrinks" else 2 * batch)
 """
 PLAN = Plan(
     strategy="script", node_batch=8, threads_per_process=2, loader_workers=0, options={"batch": 8}
 )
 KINDS = [
     ("grows", PLAN, "batches of 8 and then of 16: its batch changes"),
+    ("shrinks", PLAN, "batches of 8 and then of 4: its batch changes"),
     ("fixed", PLAN, "batch=8 and the script reads batches of 16: it does not follow {batch}"),
     ("workers", replace(PLAN, loader_workers=1), "workers=1 and its data loader has 0"),
     ("threads", PLAN, "threads_per_process=2 and torch has 1"),

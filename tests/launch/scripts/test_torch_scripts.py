@@ -84,6 +84,62 @@ def test_ranks_stand_still_at_the_same_step_and_all_their_steps_are_counted(two_
     assert sum(step.time_s for step in made) <= run.time_s
 
 
+ODD = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+class Batch:
+    def __init__(self, rows):
+        self.inputs = torch.stack([row for (row,) in rows])
+    @property
+    def shape(self):
+        raise NotImplementedError("ragged")
+
+class Loader(DataLoader):
+    def _get_iterator(self):
+        return iter([self.collate_fn([self.dataset[0]] * 4) for _ in range(40)])
+
+weight = torch.nn.Parameter(torch.ones(4, dtype=torch.complex64))
+optimizer = torch.optim.SGD([weight], lr=0.01)
+data = TensorDataset(torch.ones(160, 4))
+for kind in (DataLoader, Loader):
+    for batch in kind(data, batch_size=4, collate_fn=Batch):
+        (batch.inputs * weight).sum().backward(torch.tensor(1j))
+        optimizer.step()
+"""
+
+
+def test_objects_that_cannot_be_looked_at_do_not_end_a_training(tmp_path, two_cores):
+    (tmp_path / "train.py").write_text(ODD)
+    program = Program.parse([sys.executable, "train.py"], cores=2)
+    plan = Plan(strategy="script", node_batch=1)
+    with RunningScript(program, plan, two_cores, folder=tmp_path) as running:
+        run = running.finish(time_limit_s=LIMIT_S)
+    assert len(run.steps) == 2 * 40 - 1
+
+
+LOOK = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+loader = DataLoader(TensorDataset(torch.ones(400, 4)), batch_size=1)
+total = sum(inputs.sum() for (inputs,) in loader)
+for (inputs,) in loader:
+    (model(inputs) / total).sum().backward()
+    optimizer.step()
+"""
+
+
+def test_script_that_looks_at_its_data_before_it_trains_is_measured(tmp_path, two_cores):
+    (tmp_path / "train.py").write_text(LOOK)
+    program = Program.parse([sys.executable, "train.py"], cores=2)
+    plan = Plan(strategy="script", node_batch=1)
+    with RunningScript(program, plan, two_cores, folder=tmp_path) as running:
+        assert len(running.make_steps(4, time_limit_s=LIMIT_S)) >= 4
+
+
 def test_hidden_steps_are_refused_with_the_reason(two_cores):
     with (
         script(two_cores, "hidden.py") as running,

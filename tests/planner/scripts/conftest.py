@@ -19,6 +19,7 @@ if not steps:
 
 import torch
 
+open("left_behind", "w").close()
 model = torch.nn.Linear(512, 512)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 data = torch.utils.data.TensorDataset(torch.ones(1).expand(steps * batch, 512))
@@ -26,7 +27,6 @@ for (inputs,) in torch.utils.data.DataLoader(data, batch_size=batch):
     optimizer.zero_grad()
     model(inputs).square().mean().backward()
     optimizer.step()
-open("left_behind", "w").close()
 print("threads", torch.get_num_threads(), "batch", batch, flush=True)
 if end == "fail":
     sys.exit(3)
