@@ -146,3 +146,15 @@ def test_hidden_steps_are_refused_with_the_reason(two_cores):
         pytest.raises(ScriptRefusedError, match="256 batches read and no step of an optimizer"),
     ):
         running.make_steps(1, time_limit_s=LIMIT_S)
+
+
+def test_the_example_with_two_optimizers_has_one_step_of_both_per_batch(two_cores):
+    program = Program.parse([sys.executable, "gan.py", "--steps", "12"], cores=2)
+    plan = Plan(strategy="script", node_batch=32)
+    folder = FOLDER.parents[1] / "examples"
+    with RunningScript(program, plan, two_cores, folder=folder) as running:
+        assert len(running.finish(time_limit_s=LIMIT_S).steps) == 12 - 1
+        seen = running.recognised
+    assert seen is not None
+    assert (seen.optimizers, seen.whole_samples) == (("Adam", "Adam"), 32)
+    assert len(seen.round) == 2
