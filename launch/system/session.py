@@ -10,9 +10,10 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 _POLL_S = 0.05
 _TERMINATION_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -65,14 +66,23 @@ def defer_signals() -> Iterator[None]:
         yield
         return
     deferred: list[int] = []
-    previous_handlers = {
-        number: signal.signal(number, lambda sent, _: deferred.append(sent))
-        for number in _TERMINATION_SIGNALS
-    }
+    handlers = {number: signal.getsignal(number) for number in _TERMINATION_SIGNALS}
     try:
+        for number, handler in handlers.items():
+            if handler is not None:  # else it is of a library in C, and could not be set again
+                signal.signal(number, lambda sent, _: deferred.append(sent))
         yield
     finally:
-        for number, handler in previous_handlers.items():
-            signal.signal(number, handler)
+        _set_handlers(handlers)
         for sent in deferred:
             signal.raise_signal(sent)
+
+
+def _set_handlers(handlers: Mapping[signal.Signals, Any]) -> None:
+    try:
+        for number, handler in handlers.items():
+            if handler is not None:
+                signal.signal(number, handler)
+    except BaseException:  # of a signal whose handler is there again
+        _set_handlers(handlers)
+        raise

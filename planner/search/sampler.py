@@ -239,7 +239,7 @@ class PlanSampler(optuna.samplers.BaseSampler):
         if not allowed:
             return _Choice(self._find_untried(tried), 0.0)
         chosen = allowed[0]
-        if score is pool.per_second:
+        if score is pool.per_second or self._has_looks:
             looks = [self._find_look(drawn, pool, tried) for drawn in allowed[:_LOOKS]]
             chosen = max(looks, key=lambda look: look[0])[1]
         return _Choice(chosen, max(pool.gain[drawn.key] for drawn in allowed))

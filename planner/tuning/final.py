@@ -127,8 +127,12 @@ class Final:
             else:
                 again = [e for e in entrants if e.failure is None and not e.role.is_rare]
                 plans_again = [entrant.plan for entrant in again]
+                is_apart = self._trials.race.would_be_apart(plans_again)
+                least_s = self._least_time_s(plans_again, is_apart=is_apart)
+                if is_apart and least_s > self._trials.remaining_s():
+                    break  # that each turn is a start was not known when starts were counted
                 for entrant in again:
-                    entrant.is_parked = self._trials.race.would_be_apart(plans_again)
+                    entrant.is_parked = is_apart
                     if entrant.is_parked:
                         continue
                     self._trials.race.restart(

@@ -112,8 +112,6 @@ class Race:
             return entrant
 
         self._again_alone(start(), start)
-        if self.is_apart:
-            entrant.park()
 
     def run_round(self, entrants: Sequence[Entrant], *, until: float = math.inf) -> None:
         """Give each of them a turn. One that fails is closed, and has its `Entrant.failure`.
@@ -156,13 +154,18 @@ class Race:
         def take() -> Entrant:
             if not entrant.is_open:
                 self._restart(entrant, max(_LEAST_LIMIT_S, until - self._clock()))
+                if entrant.turns_s and _is_late(entrant):  # the time ended, not the plan
+                    entrant.failure = None
             if entrant.is_open:
                 self._take_turn(entrant, max(_LEAST_LIMIT_S, until - self._clock()))
             return entrant
 
-        self._again_alone(take(), take)
         if self.is_apart:
-            entrant.park()
+            # Only now: rounds take turns forwards and backwards, and who was last is first.
+            for other in self._entered:
+                if other is not entrant and other.is_open:
+                    other.park()
+        self._again_alone(take(), take)
 
     def _again_alone(self, entrant: Entrant, run: Callable[[], Entrant]) -> Entrant:
         """Run a plan again, alone, where others may have had the memory that it lacked.
@@ -261,6 +264,11 @@ class Race:
 def _lacked_memory(entrant: Entrant) -> bool:
     failure = entrant.failure
     return failure is not None and failure.outcome is Outcome.OUT_OF_MEMORY
+
+
+def _is_late(entrant: Entrant) -> bool:
+    failure = entrant.failure
+    return failure is not None and failure.outcome is Outcome.TIME_LIMIT
 
 
 class _NeverStarted:

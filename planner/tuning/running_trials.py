@@ -137,8 +137,6 @@ class RunningTrials:
         parameters = {} if proposal is None else proposal.parameters
         entrant = self.race.enter(plan, role, time_limit_s=limit_s, parameters=parameters)
         self._entrants.append(entrant)
-        if self.race.is_apart:
-            entrant.park()
         self.raced.append(plan)
         if proposal is not None:
             self._proposals[id(entrant)] = proposal

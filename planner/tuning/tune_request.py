@@ -177,7 +177,7 @@ def check_budget(request: TuneRequest, case: CaseFacts, node: Hardware) -> None:
     if node.gpus:  # the use case was timed on the CPU
         return
     batch = _smallest_wanted(case, request)
-    has_looks = find_look_batch(case, request, node) is not None
+    has_looks = request.trials != 0 and find_look_batch(case, request, node) is not None
     least = _LEAST_STEPS_AFTER_LOOKS if has_looks else _LEAST_STEPS
     step_s = batch * case.sample_s
     if least * step_s > request.budget_s:

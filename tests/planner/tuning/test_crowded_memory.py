@@ -132,6 +132,32 @@ def test_final_leaves_out_what_is_only_compared_with_before_its_turns_are_starts
     assert outcome.plan.speedup.median > 1.1
 
 
+def test_final_that_proves_too_large_for_memory_keeps_its_budget(store):
+    """The story: that each turn is a start was seen after the first; it took 299 s of 240."""
+    machine = SmallMemory()
+    usual_s = machine.sample_s
+    machine.start_s, machine.sample_s = 1.5, lambda plan: 3.2 * usual_s(plan)
+    machine.need_bytes = lambda plan: int(
+        (0.04 + 0.016 * plan.node_batch / plan.micro_batches) * LIMIT
+    )
+    asked = replace(REQUEST, budget_s=240)
+    outcome = Search(store, machine, asked, replace(CASE, sample_s=0.065)).tune()
+    assert machine.now_s <= 1.08 * 240
+    assert outcome.plan.speedup.median > 1.1
+
+
+def test_plan_whose_next_turn_has_no_time_keeps_what_it_has_shown(store):
+    """The story: turns were starts, the last of them came too late, and no plan was left."""
+    machine = SmallMemory()
+    usual_s = machine.sample_s
+    machine.start_s, machine.sample_s = 5.0, lambda plan: 48 * usual_s(plan)
+    machine.need_bytes = lambda plan: int((0.7 if plan.node_batch >= 16 else 0.1) * LIMIT)
+    asked = replace(REQUEST, budget_s=300)
+    case = replace(CASE, sample_s=1.0, default_batch=16)
+    outcome = Search(store, machine, asked, case).tune()
+    assert outcome.plan.plan.node_batch == 16
+
+
 def test_run_on_one_core_that_was_asked_for_is_not_left_out_for_memory(store, machine):
     machine.peak_bytes = int(0.35 * LIMIT)
     Search(store, machine, replace(REQUEST, with_baseline=True)).tune()

@@ -59,6 +59,13 @@ def test_a_slow_machine_compares_twelve_plans_in_two_minutes(store, recorded):
     assert recorded.now_s < 130
 
 
+def test_plans_are_looked_at_first_where_the_defaults_are_of_no_wanted_strategy(store, recorded):
+    """The story: whole batches came first, one of them led, and no look could be held to it."""
+    asked = replace(TWO_MINUTES, strategies=("processes",))
+    Search(store, recorded, asked, SLOW).tune()
+    assert [role for role, _ in recorded.ran].count(Role.LOOK) >= 6
+
+
 def test_only_whole_batches_are_chosen_and_compared_with(store, recorded):
     outcome = Search(store, recorded, TWO_MINUTES, SLOW).tune()
     assert min(plan.node_batch for _, plan in recorded.ran) == 8
@@ -154,6 +161,10 @@ def test_what_the_budget_check_lets_through_ends_in_time_with_a_comparison(
 def test_budget_that_holds_no_comparison_after_looks_is_refused_with_one_that_does(budget_s):
     with pytest.raises(InvalidPlanError, match=r"steps of 16 samples .* use --budget 5m"):
         check_budget(replace(TWO_MINUTES, budget_s=budget_s), VERY_SLOW, NODE)
+
+
+def test_budget_that_searches_nothing_needs_no_time_for_looks():
+    check_budget(replace(TWO_MINUTES, budget_s=100, trials=0), VERY_SLOW, NODE)
 
 
 def test_batch_normalisation_is_not_cut_smaller_than_what_was_asked_for(store, recorded):
