@@ -4,11 +4,31 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import threading
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+_parsing = threading.Lock()
+"""Threads share the depth that CPython 3.11 counts while it builds a tree, and one of two that do
+so at once fails with ``SystemError``: https://github.com/python/cpython/issues/106905."""
+
+
+def parse_module(source: bytes, name: str = "<unknown>") -> ast.Module:
+    """Parse the source of a module, in one thread at a time.
+
+    Args:
+        source: The source.
+        name: Of its file, for messages.
+
+    Raises:
+        SyntaxError: It is no Python.
+        ValueError: It has null bytes.
+    """
+    with _parsing:
+        return ast.parse(source, filename=name)
 
 
 def list_names(folder: Path) -> list[str]:
@@ -18,14 +38,16 @@ def list_names(folder: Path) -> list[str]:
 
 def read_summaries(folder: Path) -> dict[str, str]:
     """Read the first line of each module's docstring, without importing any; empty without one."""
-    trees = {name: ast.parse((folder / f"{name}.py").read_bytes()) for name in list_names(folder)}
+    trees = {
+        name: parse_module((folder / f"{name}.py").read_bytes()) for name in list_names(folder)
+    }
     return {name: (ast.get_docstring(trees[name]) or "").partition("\n")[0] for name in trees}
 
 
 def read_constants(file: Path) -> dict[str, Any]:
     """Read the constants at the top of a module, those that are literals, without importing it."""
     found = {}
-    for line in ast.parse(file.read_bytes()).body:
+    for line in parse_module(file.read_bytes()).body:
         match line:
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if name.isupper():
                 with contextlib.suppress(ValueError):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Self
 
 from launch.errors import UseCaseError
+from launch.system.found_by_file import parse_module
 from launch.use_cases._imports import make_import_error
 
 
@@ -25,7 +26,7 @@ class SourceFile:
             UseCaseError: It cannot be read, or is no Python.
         """
         try:
-            return cls(ast.parse(file.read_bytes(), filename=str(file)))
+            return cls(parse_module(file.read_bytes(), str(file)))
         except OSError as error:
             reason = error.strerror or str(error)
             raise UseCaseError(f"use case file {file}: {reason}: name a Python file") from error
