@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 
 import pytest
 
 from launch.system.session import defer_signals, end_session
+from tests.ctrl_c import run_with_ctrl_c
 
 
 @pytest.mark.parametrize("trap", ["", "trap : TERM;"])
@@ -35,41 +35,24 @@ def test_others_are_left_alone():
 def test_no_signal_at_any_moment_leaves_the_handlers_that_defer_them():
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
+    def defer_nothing():
+        with defer_signals():
+            pass
+
     def end(number, _):
         raise KeyboardInterrupt(number)
 
     usual = {number: signal.signal(number, end) for number in numbers}
     try:
         for moment in range(1, 2000):
-            was_raised = _raises_at(moment)
+            try:
+                was_reached = run_with_ctrl_c(defer_nothing, moment)
+            except KeyboardInterrupt:
+                was_reached = True
             assert {signal.getsignal(number) for number in numbers} == {end}, moment
-            if not was_raised:
+            if not was_reached:
                 break
         assert 10 < moment < 1999
     finally:
         for number, handler in usual.items():
             signal.signal(number, handler)
-
-
-def _raises_at(moment):
-    """Send a signal at a line of the block's begin or end; tell whether it has so many lines."""
-    seen = 0
-
-    def trace(frame, _event, _argument):
-        nonlocal seen
-        seen += 1
-        if seen == moment:
-            sys.settrace(None)
-            signal.raise_signal(signal.SIGINT)
-        return trace
-
-    usual = sys.gettrace()
-    try:
-        sys.settrace(trace)
-        with defer_signals():
-            pass
-    except KeyboardInterrupt:
-        return True
-    finally:
-        sys.settrace(usual)
-    return False

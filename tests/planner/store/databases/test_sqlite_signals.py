@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import signal
-import sys
 
 import pytest
 from sqlalchemy import text
 
 from planner.store.databases.sqlite import SqliteDatabase
+from tests.ctrl_c import run_with_ctrl_c
 
 STRIDE = 7
 """Between the moments of a transaction that are tried, in lines: it has about 2,000."""
@@ -31,33 +31,12 @@ def count(connection):
     return connection.execute(text("SELECT count(*) FROM kept")).scalar()
 
 
-def write_with_ctrl_c(database, moment):
-    """Write, and press Ctrl-C at a moment, counted in lines; tell whether it was that long."""
-    seen = 0
-
-    def trace(*_):
-        nonlocal seen
-        seen += 1
-        if seen == moment:
-            sys.settrace(None)
-            signal.raise_signal(signal.SIGINT)
-        return trace
-
-    usual = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        database.write(insert)
-    finally:
-        sys.settrace(usual)
-    return seen >= moment
-
-
 def test_what_is_stored_while_a_ctrl_c_is_handled_does_not_wait_for_itself(database):
     written = 0
     for moment in range(1, 10_000, STRIDE):
         before = database.read(count)
         try:
-            was_reached = write_with_ctrl_c(database, moment)
+            was_reached = run_with_ctrl_c(lambda: database.write(insert), moment)
         except KeyboardInterrupt:  # whose traceback keeps what the transaction had
             database.write(insert)
             assert database.read(count) - before in (1, 2)
