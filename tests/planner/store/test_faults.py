@@ -171,9 +171,9 @@ def test_the_journal_is_deleted_and_every_write_is_synced(filled):
     assert found == ["delete", 3, 1]  # 3: EXTRA
 
 
-def write_at_once(path, gate, pipe, count):
+def write_at_once(path, all_are_open, pipe, count):
     with Store.open(str(path)) as store:
-        gate.wait()
+        all_are_open.wait()
         for number in range(count):
             store.studies.add_trial(1, trial(number))
             os.write(pipe, b".")
@@ -181,25 +181,25 @@ def write_at_once(path, gate, pipe, count):
 
 def test_writers_that_come_at_once_have_their_turns_in_turn(filled):
     """SQLite's own wait let one of many write on and on, while others waited for seconds."""
-    gate = fork.Event()
+    all_are_open = fork.Barrier(4)
     pipes = [os.pipe() for _ in range(4)]
     writers = [
-        fork.Process(target=write_at_once, args=(filled, gate, writing, 30)) for _, writing in pipes
+        fork.Process(target=write_at_once, args=(filled, all_are_open, writing, 100))
+        for _, writing in pipes
     ]
     for writer in writers:
         writer.start()
-    gate.set()
-    # When any has written all of its trials, every other has written some.
+    # When one has written all of its trials, no other is far behind.
     writers[0].join()
     for reading, _ in pipes:
         os.set_blocking(reading, False)
-        assert len(os.read(reading, 100)) >= 3
+        assert len(os.read(reading, 200)) >= 50
     for writer in writers:
         writer.join()
     for pipe in pipes:
         for end in pipe:
             os.close(end)
-    assert len(marks(filled)) == 121
+    assert len(marks(filled)) == 401
 
 
 @contextmanager
