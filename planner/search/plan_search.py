@@ -22,7 +22,7 @@ from planner.search.failures import FailureCounts
 from planner.search.likeness import SimilarTrials
 from planner.search.memory import MemoryModel
 from planner.search.sampler import PLAN, SO_FAR, WEIGHT, PlanSampler
-from planner.search.space import PlanSources, PlanSpace, plan_key
+from planner.search.space import STRATEGIES, PlanSources, PlanSpace, plan_key
 from planner.trials.result import TrialResult
 from probes import codec
 from probes.hardware import Hardware
@@ -127,7 +127,7 @@ class PlanSearch:
             return None
         trial = self._study.ask()
         plan = self._space.draw(trial)
-        return Proposal(plan, dict(trial.params), trial)
+        return Proposal(plan, {**trial.params, STRATEGIES: ",".join(self._space.strategies)}, trial)
 
     def tell(self, proposal: Proposal, result: TrialResult) -> None:
         """Learn what a proposed plan showed."""

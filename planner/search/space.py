@@ -17,6 +17,8 @@ from probes import codec
 from probes.hardware import Hardware
 
 STRATEGY = "strategy"
+STRATEGIES = "strategies"
+"""Parameter of a proposed plan that makes nothing: the strategies that it was drawn from."""
 
 PlanSources = Sequence[str] | Mapping[str, PlanSource]
 """Names of strategies, or what plans are drawn from by their strategy's name."""

@@ -11,6 +11,7 @@ from typing import Protocol
 from launch.case_facts import CaseFacts
 from launch.plan import Plan
 from planner.search.plan_search import time_per_sample_s
+from planner.search.space import STRATEGIES, find_obstacles
 from planner.trials.drift import remove_drift
 from planner.trials.reports import TrialEnded
 from planner.trials.result import Outcome, Role, TrialResult, with_longest_compile
@@ -119,9 +120,14 @@ class Findings:
         return result
 
     def has_finished_with_a_plan(self) -> bool:
-        """Tell whether a search of this study came to its end with a plan that may be chosen."""
-        finished = choose_from(self.results[: self._finished], self.request, self.training_samples)
-        return any(candidate.plan != self.defaults_plan for candidate in finished)
+        """Tell whether all wanted strategies were searched to the end, with a plan to choose."""
+        finished = self.results[: self._finished]
+        sources = self.subject.sources(self.request.strategies)
+        wanted = set(sources) - find_obstacles(sources, self.case, self.node).keys()
+        if not wanted <= {name for result in finished for name in _covered(result)}:
+            return False
+        candidates = choose_from(finished, self.request, self.training_samples)
+        return any(candidate.plan != self.defaults_plan for candidate in candidates)
 
     def is_look(self, plan: Plan) -> bool:
         """Tell whether a plan's batch is too small to be chosen: it shows what another would do."""
@@ -240,3 +246,8 @@ class Findings:
             return f"the search ended before a plan within the limits was measured: raise {options}"
         last = (allowed or results)[-1]
         return f"no trial of {len(results)} succeeded, the last one: {last.outcome}, {last.reason}"
+
+
+def _covered(result: TrialResult) -> list[str]:
+    """Give the strategies that a trial's plan was drawn from; its own where that is not stored."""
+    return str(result.parameters.get(STRATEGIES, result.plan.strategy)).split(",")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from launch.errors import InvalidPlanError
+from launch.strategies import strategy_names
 from launch.strategies._settings import cpu_settings
 from planner.store import Store
 from planner.trials.result import Role
@@ -181,6 +182,25 @@ def test_a_known_node_is_confirmed_with_whole_batches(store, recorded):
     Search(store, again, replace(TWO_MINUTES, trials=1), SLOW).tune()
     assert all(plan.node_batch >= 32 for role, plan in again.ran if role is not Role.SHARE)
     assert best in [plan for _, plan in again.ran]
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "is_known"),
+    [
+        (("threads",), tuple(strategy_names()), False),
+        (("threads",), ("processes",), False),
+        (("threads",), ("threads", "gpu_data"), True),  # there is no GPU
+        (tuple(strategy_names()), ("processes",), True),
+    ],
+)
+def test_a_node_is_known_of_the_strategies_that_were_searched(
+    store, recorded, first, later, is_known
+):
+    """The story: a search of one strategy let the next one, of all, skip its looks."""
+    Search(store, recorded, replace(TWO_MINUTES, strategies=first), SLOW).tune()
+    again = SlowMachine()
+    Search(store, again, replace(TWO_MINUTES, strategies=later), SLOW).tune()
+    assert (Role.LOOK not in {role for role, _ in again.ran}) is is_known
 
 
 def test_a_later_search_tries_whole_what_was_only_looked_at(store, recorded):
