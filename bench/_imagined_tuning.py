@@ -14,6 +14,7 @@ from launch.plan import Plan
 from launch.reports import StepDone
 from launch.workload import Workload
 from planner.plans.stored_plan import StoredPlan
+from planner.trials.comparison import START_DEVIATION
 from planner.trials.contender import TrialFailedError
 from planner.trials.reports import ignore
 from planner.trials.result import Outcome, TrialResult
@@ -24,7 +25,6 @@ from planner.tuning.tune import Tuner
 from planner.tuning.tune_request import TuneRequest
 from probes.disturbance import Disturbance
 
-_START_DEVIATION = 0.004
 _SWITCH_S = 0.01
 _EPOCHS = 10_000
 """So many that compiling costs nothing, as in the truth that regret refers to."""
@@ -124,7 +124,7 @@ class _Contender:
     def __init__(self, machine: _Machine, plan: Plan, compile_s: float | None) -> None:
         self._machine = machine
         self._plan = plan
-        off = math.exp(_START_DEVIATION * machine.draw.normal())
+        off = math.exp(START_DEVIATION * machine.draw.normal())
         self._step_s = machine.world.sample_s(plan) * plan.node_batch * off
         self.compile_s = compile_s
         on_cpu = "cpu" in plan.devices

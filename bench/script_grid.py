@@ -27,6 +27,7 @@ from statistics import median
 from launch.plan import Plan, Setting
 from launch.scripts.environment import WAIT_POLICY, make_start
 from launch.scripts.program import Program
+from launch.system.machine_lock import Occupant, timing_alone
 from planner.quantities import format_duration
 from probes.hardware import Hardware
 from probes.node import probe
@@ -95,11 +96,14 @@ def main() -> None:
     points = list(dict.fromkeys([found, *(Point(*values) for values in axes)]))
     rates: dict[Point, list[float]] = {point: [] for point in points}
     order = random.Random(0)
-    for number in range(arguments.rounds):
-        order.shuffle(points)
-        for point in points:
-            rates[point].append(point.rate(node, arguments.samples))
-            print(f"round {number + 1}: {point} {rates[point][-1]:.1f}/s", flush=True)
+    # Not before: `tune` and `launch` take a place of their own.
+    alone = timing_alone(Occupant.of_this_process(), waits=True, on_wait=print, on_trouble=print)
+    with alone:
+        for number in range(arguments.rounds):
+            order.shuffle(points)
+            for point in points:
+                rates[point].append(point.rate(node, arguments.samples))
+                print(f"round {number + 1}: {point} {rates[point][-1]:.1f}/s", flush=True)
     best = max(rates, key=lambda point: median(rates[point]))
     behind = 100 * (1 - median(rates[found]) / median(rates[best]))
     print(f"best of {len(rates)}: {best}, {median(rates[best]):.1f}/s; plan {behind:.1f} % behind")

@@ -5,29 +5,30 @@ the search with other plans, which have shown the noise.
 
 Machines are imagined, with the noise of `_worlds.py`: a clock is wound in place of waiting, and the
 project's own race takes its turns in that time. With ``--real`` one plan races against itself on
-this machine.
+this machine; it was not chosen for being fast, so no luck of a search is in its times. With
+``--starts`` one plan is started so many times here, and its starts take turns.
 """
 
 from __future__ import annotations
 
 import math
-import time
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from statistics import fmean, median
 
 import numpy as np
-from _block import Output, Required, Result, make_parser, positive, run_bench
+from _block import BenchError, Output, Required, Result, make_parser, positive, run_bench
+from _races import alone, make_runner, race_final, read_plan, share_result
+from _start_deviation import deviation_of_starts, times_of_starts
 from _worlds import Noise, RecordedNoise
 
 from launch.plan import Plan
 from launch.reports import StepDone
-from launch.system.machine_lock import Occupant, timing_alone
-from launch.use_cases import make_workload
 from launch.workers.fork_server_pool import ForkServerPool
-from planner.sweeps.findings import share_interval
 from planner.trials.comparison import (
+    START_DEVIATION,
     PairNoise,
     compare_results,
     pair_logs,
@@ -35,8 +36,6 @@ from planner.trials.comparison import (
 from planner.trials.contender import StartContender
 from planner.trials.drift import drift_deviation, rate_interval
 from planner.trials.result import Role, TrialResult
-from planner.trials.runner import TrialRunner
-from planner.tuning.entrant import Entrant
 from planner.tuning.race import Race
 from probes.disturbance import Disturbance
 from probes.node import probe
@@ -48,12 +47,10 @@ _OTHER = replace(_PLAN, allocator="retain")
 
 _STEP_S = 0.4
 _START_S = 2.0
-_START_DEVIATION = 0.004
 _RATIO = 1.05
 _LAUNCH_S = 17.0
 _LATER_S = 3600.0
 _LOOKS = 24
-_FIRST_OF_FINAL = 1000
 _SEARCHES, _SHORT_ROUNDS = 3, 2
 """Races of three plans before a short final, and the rounds of each."""
 
@@ -88,7 +85,7 @@ class Machine:
         """Start a plan: each start is a little faster or slower than the last."""
         self.now_s += _START_S
         true_s = _STEP_S / (_RATIO if plan == _OTHER else 1.0)
-        return _Running(self, true_s * math.exp(_START_DEVIATION * self._draw.normal()))
+        return _Running(self, true_s * math.exp(START_DEVIATION * self._draw.normal()))
 
     def run_step(self, true_s: float) -> float:
         """Make a step; give its time."""
@@ -124,15 +121,19 @@ def main() -> int:
     out.introduce()
     if arguments.real:
         return out.conclude(_race_for_real(arguments, out))
+    if arguments.starts:
+        return out.conclude(_compare_starts(arguments, out))
     results = []
     for noise in NOISES:
         worlds = [Machine(seed, noise) for seed in range(arguments.worlds)]
         wrong = [_is_told_apart(world.start, world.clock) for world in worlds]
-        results.append(_share(f"{noise}: equal plans told apart", wrong, Required(high=5.0)))
+        results.append(share_result(f"{noise}: equal plans told apart", wrong, Required(high=5.0)))
         held, sure, kept = [], [], []
         for seed in range(arguments.worlds):
             world = Machine(seed + 10_000, noise)
-            one, other = _final(world.start, world.clock, arguments.rounds)
+            one, other = race_final(
+                world.start, (_PLAN, _OTHER), rounds=arguments.rounds, clock=world.clock
+            )
             ratio = compare_results(one, other)
             assert ratio is not None
             held.append(ratio.low <= _RATIO <= ratio.high)
@@ -142,16 +143,16 @@ def main() -> int:
         short = [_short_final(Machine(seed + 20_000, noise)) for seed in range(arguments.worlds)]
         held_short = [ratio.low <= _RATIO <= ratio.high for ratio, _ in short]
         results += [
-            _share(f"{noise}: interval of a speedup holds it", held, Required(low=93.0)),
+            share_result(f"{noise}: interval of a speedup holds it", held, Required(low=93.0)),
             Result(figure=f"{noise}: its half width", value=100 * fmean(sure), unit="%"),
-            _share(f"{noise}: the same of a short final", held_short, Required(low=93.0)),
+            share_result(f"{noise}: the same of a short final", held_short, Required(low=93.0)),
             Result(
                 figure=f"{noise}: its half width",
                 value=100 * median((r.high - r.low) / 2 / r.median for r, _ in short),
                 unit="%",
             ),
-            _share(f"{noise}: interval of a rate holds a launch", kept, Required(low=93.0)),
-            _share(
+            share_result(f"{noise}: interval of a rate holds a launch", kept, Required(low=93.0)),
+            share_result(
                 f"{noise}: the same of a short final", [k for _, k in short], Required(low=93.0)
             ),
         ]
@@ -169,25 +170,6 @@ def _is_told_apart(start: StartContender, clock: Callable[[], float]) -> bool:
         if abs(fmean(logs)) > noise.half_width(count):
             return True
     return False
-
-
-def _final(
-    start: StartContender, clock: Callable[[], float], rounds: int, *, starts: int = 2
-) -> tuple[TrialResult, TrialResult]:
-    """Race two plans that are started afresh, as the final of a search does."""
-    race = Race(start, clock=clock, first_round=_FIRST_OF_FINAL)
-    entrants: list[Entrant] = [
-        race.enter(plan, Role.FINAL, time_limit_s=math.inf) for plan in (_PLAN, _OTHER)
-    ]
-    for again in range(starts):
-        for entrant in entrants if again else ():
-            race.restart(entrant, time_limit_s=math.inf)
-        for _ in range(rounds):
-            race.run_round(entrants)
-    for entrant in entrants:
-        entrant.close()
-    one, two = (entrant.result() for entrant in entrants)
-    return one, two
 
 
 def _short_final(world: Machine) -> tuple[Interval, bool]:
@@ -208,7 +190,9 @@ def _short_final(world: Machine) -> tuple[Interval, bool]:
         for entrant in entrants:
             entrant.close()
         searched += [entrant.result() for entrant in entrants]
-    one, other = _final(world.start, world.clock, _SHORT_ROUNDS, starts=1)
+    one, other = race_final(
+        world.start, (_PLAN, _OTHER), rounds=_SHORT_ROUNDS, starts=1, clock=world.clock
+    )
     results = [*searched, one, other]
     ratio = compare_results(one, other, noise=PairNoise.of_results(results))
     assert ratio is not None
@@ -230,19 +214,12 @@ def _holds_launch(world: Machine, one: TrialResult, results: Sequence[TrialResul
 def _race_for_real(arguments: Namespace, out: Output) -> list[Result]:
     """Race one plan against itself on this machine, again and again."""
     wrong, held = [], []
-    alone = timing_alone(
-        Occupant.of_this_process(), waits=True, on_wait=out.say, on_trouble=out.say
-    )
-    with alone, ForkServerPool() as servers:
+    with alone(out), ForkServerPool() as servers:
         node = probe(quick=True)
-        plan = Plan(
-            strategy="threads" if node.cpu.usable_cores > 1 else "sequential",
-            node_batch=arguments.batch,
-            threads_per_process=node.cpu.usable_cores,
-        )
-        runner = TrialRunner(make_workload(arguments.use_case), node, servers)
+        plan = read_plan(arguments.plan, node, arguments.batch)
+        start = make_runner(arguments.use_case, arguments.data, node, servers).start
         for number in range(arguments.real):
-            one, other = _final(lambda _: runner.start(plan), time.monotonic, arguments.rounds)
+            one, other = race_final(start, (plan, plan), rounds=arguments.rounds)
             ratio = compare_results(one, other)
             assert ratio is not None
             noise = PairNoise()
@@ -252,15 +229,39 @@ def _race_for_real(arguments: Namespace, out: Output) -> list[Result]:
             held.append(ratio.low <= 1 <= ratio.high)
             out.say(f"{number + 1:3}  {ratio.median:.3f} ({ratio.low:.3f} to {ratio.high:.3f})")
     return [
-        _share("equal plans told apart", wrong, Required(high=5.0)),
-        _share("interval of the ratio holds 1", held, Required(low=93.0)),
+        share_result("equal plans told apart", wrong, Required(high=5.0)),
+        share_result("interval of the ratio holds 1", held, Required(low=93.0)),
     ]
 
 
-def _share(figure: str, outcomes: Sequence[bool], required: Required) -> Result:
-    """Give a share in percent, with Wilson's 95 % interval."""
-    share = share_interval(fmean(outcomes), len(outcomes))
-    return Result(figure=figure, value=share.scaled(100), unit="%", required=required)
+def _compare_starts(arguments: Namespace, out: Output) -> list[Result]:
+    """Start one plan again and again on this machine, some side by side; show how they differ."""
+    sizes = [len(part) for part in np.array_split(range(arguments.starts), _parts(arguments))]
+    groups = []
+    with alone(out), ForkServerPool() as servers:
+        node = probe(quick=True)
+        plan = read_plan(arguments.plan, node, arguments.batch)
+        start = make_runner(arguments.use_case, arguments.data, node, servers).start
+        for count in sizes:
+            raced = race_final(start, [plan] * count, rounds=arguments.rounds, starts=1)
+            groups.append(logs := times_of_starts(raced))
+            means = logs.mean(axis=1) - logs.mean()
+            out.say("  ".join(f"{100 * math.expm1(mean):+.2f} %" for mean in means))
+    return [
+        Result(
+            figure="standard deviation of a plan's speed between starts, assumed is the limit",
+            value=deviation_of_starts(groups).scaled(100),
+            unit="%",
+            required=Required(high=100 * START_DEVIATION),
+        )
+    ]
+
+
+def _parts(arguments: Namespace) -> int:
+    """Give the number of groups that start side by side."""
+    if min(arguments.starts, arguments.at_once, arguments.rounds) < 2:
+        raise BenchError("--starts, --at-once, --rounds: two starts of two rounds are the least")
+    return min(math.ceil(arguments.starts / arguments.at_once), arguments.starts // 2)
 
 
 def _parse() -> Namespace:
@@ -268,8 +269,12 @@ def _parse() -> Namespace:
     parser.add_argument("--worlds", type=positive, default=400, help="imagined machines (400)")
     parser.add_argument("--rounds", type=positive, default=8, help="of each start (8)")
     parser.add_argument("--real", type=int, default=0, help="races on this machine, no worlds")
-    parser.add_argument("--use-case", default="simplebig", help="for --real (simplebig)")
-    parser.add_argument("--batch", type=positive, default=8, help="for --real (8)")
+    parser.add_argument("--starts", type=int, default=0, help="of one plan here, no worlds")
+    parser.add_argument("--at-once", type=positive, default=5, help="starts side by side (5)")
+    parser.add_argument("--use-case", default="simplebig", help="of real races (simplebig)")
+    parser.add_argument("--data", type=Path, help="its data")
+    parser.add_argument("--batch", type=positive, default=8, help="of real races (8)")
+    parser.add_argument("--plan", type=Path, help="race what `plans export` wrote here")
     return parser.parse_args()
 
 

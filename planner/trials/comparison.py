@@ -34,7 +34,7 @@ _TIGHTEST_AT = 0.5
 """Parameter of the mixture: about an eighth of the number of pairs at which it is tightest."""
 
 _LEAST_DEVIATION = 0.002
-_START_DEVIATION = 0.004
+START_DEVIATION = 0.004
 """Standard deviation of the logarithm of a plan's speed between two starts of its processes: where
 its memory lies, and which cores it shares a cache with, lasts as long as they do."""
 
@@ -177,7 +177,7 @@ def ratio_interval(
     error = math.sqrt(squares / (len(inner) * degrees)) if degrees else math.inf
     half = math.hypot(
         _DEPENDENCE * student_quantile(degrees) * error,
-        NORMAL_95 * _START_DEVIATION * math.sqrt(2 / starts),
+        NORMAL_95 * START_DEVIATION * math.sqrt(2 / starts),
     )
     return Interval(
         median=math.exp(centre),

@@ -1,0 +1,99 @@
+"""Rate of a plan that waits for its input, as trials record it and as a launch trains it.
+
+Each sample takes 4 ms to come. A plan with loader processes begins a trial with a queue that they
+filled during its first step: what lies in it must not count. The plan has its turns alone, as many
+as in the final of a search; then it is launched. Of a launch counts the second epoch.
+"""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from pathlib import Path
+
+from _block import Ddlplan, Output, Required, Result, alternate, make_parser, positive, run_bench
+from _launches import Launches
+from _races import alone, make_runner, race_final
+from _slow_samples import SAMPLE_S
+
+from launch.plan import Plan
+from launch.workers.fork_server_pool import ForkServerPool
+from planner.plans.software import current_software
+from planner.plans.stored_plan import StoredPlan, utc_now
+from probes.hardware import Hardware
+from probes.node import probe
+from probes.timing import Interval, paired_ratio
+
+_CASE = f"{Path(__file__).with_name('_slow_samples.py')}:SlowSamples"
+_BATCH = 32
+
+
+def main() -> int:
+    """Measure and show."""
+    parser = make_parser(__doc__)
+    parser.add_argument("--workers", default="0,1,2,4,8", help="loader processes (0,1,2,4,8)")
+    parser.add_argument("--blocks", type=positive, default=2, help="of four runs each (2)")
+    parser.add_argument("--rounds", type=positive, default=8, help="turns of each start (8)")
+    parser.add_argument("--seconds", type=positive, default=15, help="that an epoch takes (15)")
+    arguments = parser.parse_args()
+    out = Output("loader_workers", as_json=arguments.json)
+    out.introduce()
+    node, results = probe(quick=True), []
+    for workers in map(int, arguments.workers.split(",")):
+        results.append(_compare(workers, node, arguments, out))
+        out.show(results[-1:])
+    return out.conclude(results)
+
+
+def _compare(workers: int, node: Hardware, arguments: Namespace, out: Output) -> Result:
+    """Record and launch in turns."""
+    plan = Plan(strategy="sequential", node_batch=_BATCH, loader_workers=workers)
+    with Ddlplan.in_own_folder() as ddlplan, ForkServerPool() as servers:
+        expected = max(1, workers) / SAMPLE_S
+        steps = max(2, round(arguments.seconds * expected / _BATCH))
+        (ddlplan.folder / "samples").write_text(str(steps * _BATCH))
+        runner = make_runner(_CASE, ddlplan.folder, node, servers)
+        launches = Launches(ddlplan, _CASE, ddlplan.folder)
+        file = ddlplan.folder / "plan.json"
+        file.write_text(json.dumps(_stored(plan, node, expected).to_json(stale=False)))
+        plan_id = int(launches.import_plan(file, "fp32")["id"])
+
+        def record() -> float:
+            with alone(out):
+                (raced,) = race_final(runner.start, [plan], rounds=arguments.rounds)
+            rate = raced.throughput_samples_per_s()
+            assert rate is not None
+            out.say(f"{workers} loader processes: recorded {rate.median:7.1f} samples/s")
+            return rate.median
+
+        def launch() -> float:
+            rate = launches.launch(plan_id, epochs=2).samples_per_s
+            out.say(f"{workers} loader processes: launched {rate:7.1f} samples/s")
+            return rate
+
+        pairs = list(alternate(record, launch, blocks=arguments.blocks))
+    return Result(
+        figure=f"{workers} loader processes, recorded / launched rate",
+        value=paired_ratio(pairs),
+        required=Required(low=0.95, high=1.05),
+    )
+
+
+def _stored(plan: Plan, node: Hardware, rate: float) -> StoredPlan:
+    """Give a plan as it is stored, with a rate that nothing here is held against."""
+    return StoredPlan(
+        use_case=_CASE,
+        node=node.node,
+        fingerprint=node.fingerprint(),
+        plan=plan,
+        throughput_samples_per_s=Interval(median=rate, low=rate, high=rate, count=1),
+        speedup=None,
+        baseline=None,
+        peak_memory_bytes=None,
+        created_at=utc_now(),
+        software=current_software(),
+    )
+
+
+if __name__ == "__main__":
+    run_bench(main)
