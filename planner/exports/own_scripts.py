@@ -16,7 +16,8 @@ from launch.scripts.program import Program
 from planner.errors import UsageError
 from planner.exports.batch_script import sbatch_options
 from planner.exports.head import head_lines
-from planner.exports.shell_script import exports
+from planner.exports.pinning import PIN_VARIABLE, pinning_text
+from planner.exports.shell_script import exports, pin_lines
 from planner.plans.stored_plan import StoredPlan
 from planner.scripts.naming import script_arguments
 
@@ -32,9 +33,12 @@ def _command(stored: StoredPlan) -> tuple[str, ...]:
     return program.fill(placeholder_values(program, stored.plan))
 
 
+def _is_as_it_is(stored: StoredPlan) -> bool:
+    return bool(stored.plan.options.get(OWN_SETTINGS))
+
+
 def _variables(stored: StoredPlan) -> Mapping[str, str]:
-    is_own = bool(stored.plan.options.get(OWN_SETTINGS))
-    return {} if is_own else plain_script_environment(stored.plan)
+    return {} if _is_as_it_is(stored) else plain_script_environment(stored.plan)
 
 
 def _line(stored: StoredPlan, _: Sequence[str]) -> str:
@@ -44,10 +48,15 @@ def _line(stored: StoredPlan, _: Sequence[str]) -> str:
 
 
 def _run_lines(stored: StoredPlan) -> list[str]:
+    command = shlex.join(_command(stored))
+    if _is_as_it_is(stored):
+        return ["set -eu", f'exec {command} "$@"']
     return [
         "set -eu",
         *exports(_variables(stored)),
-        f'exec {shlex.join(_command(stored))} "$@"',
+        *pin_lines(1, stored.plan.threads),  # all its processes share them
+        f"command -v python3 >/dev/null || {PIN_VARIABLE}=",
+        f'exec ${{{PIN_VARIABLE}:+python3 -I -c "${PIN_VARIABLE}"}} {command} "$@"',
     ]
 
 
@@ -78,8 +87,8 @@ def _python(stored: StoredPlan, stale_reasons: Sequence[str]) -> str:
     lines = [
         *(f"# {line}" for line in head_lines(stored, stale_reasons)),
         "# python plan_settings.py MORE_ARGUMENTS  runs the script, without ddlplan.",
-        "import os",
         "import sys",
+        pinning_text(),
         "",
         f"ENVIRONMENT = {json.dumps(dict(_variables(stored)), indent=4)}",
         f"COMMAND = {json.dumps(_command(stored), indent=4)}",
@@ -88,6 +97,7 @@ def _python(stored: StoredPlan, stale_reasons: Sequence[str]) -> str:
         '    preloaded = (ENVIRONMENT.get("LD_PRELOAD"), os.environ.get("LD_PRELOAD"))',
         "    if any(preloaded):",
         '        ENVIRONMENT["LD_PRELOAD"] = ":".join(filter(None, preloaded))',
+        *([] if _is_as_it_is(stored) else [f"    pin(0, 1, {stored.plan.threads})"]),
         "    os.execvpe(COMMAND[0], [*COMMAND, *sys.argv[1:]], {**os.environ, **ENVIRONMENT})",
     ]
     return "\n".join(lines) + "\n"

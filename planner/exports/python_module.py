@@ -8,27 +8,12 @@ from collections.abc import Iterator, Sequence
 from launch.plan import Plan
 from launch.system import allocators
 from planner.exports.head import head_lines, settings_left
+from planner.exports.pinning import pinning_text
 from planner.plans.plain_commands import plain_commands
 from planner.plans.stored_plan import StoredPlan
 
 _LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
 """Where torchrun, Open MPI and Slurm say which process of its machine this one is."""
-
-_CORES = '''
-
-def _own_cores():
-    """Give this process its part of the cores, one hardware thread of each core first."""
-
-    def is_second(core):
-        file = Path(f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list")
-        return file.exists() and int(re.split("[,-]", file.read_text())[0]) != core
-
-    cores = sorted(os.sched_getaffinity(0), key=lambda core: (is_second(core), core))
-    if len(cores) < PROCESSES * THREADS:  # whoever started this process has pinned it
-        return cores
-    return cores[LOCAL_RANK * THREADS : (LOCAL_RANK + 1) * THREADS]
-
-'''
 
 _RETAIN = """
 # Keep freed memory, else each step faults it in again: mallopt(3).
@@ -38,7 +23,7 @@ for _setting, _value in ((-8, 1), (-1, 2**31 - 1), (-2, 64 << 20), (-4, 0)):
 
 
 def python_module(stored: StoredPlan, stale_reasons: Sequence[str] = ()) -> str:
-    """Give a module of one screen that applies a plan in the process that imports it."""
+    """Give a short module that applies a plan in the process that imports it."""
     return "".join(f"{line}\n" for line in _lines(stored, stale_reasons))
 
 
@@ -53,7 +38,8 @@ def _lines(stored: StoredPlan, stale_reasons: Sequence[str]) -> Iterator[str]:
         yield f"# Not part of it, as only ddlplan does it: {'; '.join(left)}."
     retains = plan.allocator == "retain"
     yield from (["import ctypes"] if retains else [])
-    yield from ("import os", "import re", "from pathlib import Path", "", "import torch", "")
+    yield pinning_text()
+    yield from ("", "import torch", "")
     yield f"PROCESSES, THREADS = {plan.processes}, {plan.threads_per_process}"
     yield f"_RANKS = {json.dumps(_LOCAL_RANKS)}"
     yield "LOCAL_RANK = int(next(filter(None, map(os.environ.get, _RANKS)), 0))"
@@ -62,8 +48,7 @@ def _lines(stored: StoredPlan, stale_reasons: Sequence[str]) -> Iterator[str]:
     yield f"OPTIMIZER = {'dict(fused=True)' if plan.fused_optimizer else 'dict()'}"
     yield f"MEMORY_FORMAT = torch.{_memory_format(plan)}"
     yield f"DEVICE = torch.device({_device(plan)})"
-    yield _CORES
-    yield "os.sched_setaffinity(0, _own_cores())"
+    yield "pin(LOCAL_RANK, PROCESSES, THREADS)"
     yield "torch.set_num_threads(THREADS)"
     yield "torch.set_num_interop_threads(1)"
     if plan.precision == "bf16_internal":

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from launch.plan import Plan
 from planner.exports.head import head_lines, settings_left
+from planner.exports.pinning import PIN_VARIABLE, pinned_start
 from planner.plans.plain_commands import plain_environment, torchrun_command
 from planner.plans.stored_plan import StoredPlan
 
@@ -26,7 +27,8 @@ def shell_script(stored: StoredPlan, stale_reasons: Sequence[str] = ()) -> str:
         "fi",
         *exports(plain_environment(plan)),
         *exports(script_settings(plan)),
-        f'exec {torchrun_command(plan)} "$@"',
+        *pin_lines(plan.processes, plan.threads_per_process),
+        f'exec {torchrun_command(plan)} --no-python python -I -c "${PIN_VARIABLE}" python -u "$@"',
     ]
     return "\n".join(lines) + "\n"
 
@@ -49,6 +51,12 @@ def notes(plan: Plan) -> Iterator[str]:
     yield "# What no variable can set, your script reads from PLAN_... and applies."
     if left := settings_left(plan):
         yield f"# Not part of it, as only ddlplan does it: {'; '.join(left)}."
+
+
+def pin_lines(processes: int, threads: int) -> Iterator[str]:
+    """Give lines that set the variable with the program that pins a process."""
+    yield "# Each process pins itself to its cores, then becomes the program behind this one."
+    yield f"{PIN_VARIABLE}={shlex.quote(pinned_start(processes, threads))}"
 
 
 def exports(variables: Mapping[str, str]) -> Iterator[str]:

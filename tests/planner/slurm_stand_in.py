@@ -39,13 +39,14 @@ def sbatch(arguments: Sequence[str]) -> int:
     if nodes != 1:
         parser.error("this stand-in has one node")
     cpus = int(options.cpus_per_task or 1)
+    node_cores = len(os.sched_getaffinity(0))
     variables = {
         "SLURM_JOB_ID": _JOB_ID,
         "SLURM_JOB_NODELIST": socket.gethostname(),
         "SLURM_JOB_NUM_NODES": str(nodes),
         "SLURM_NTASKS_PER_NODE": str(per_node),
         "SLURM_CPUS_PER_TASK": str(cpus),
-        "SLURM_CPUS_ON_NODE": str(cpus * per_node),
+        "SLURM_CPUS_ON_NODE": str(node_cores if options.exclusive else cpus * per_node),
     }
     return subprocess.run([script, *rest], env={**os.environ, **variables}).returncode
 

