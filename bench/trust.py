@@ -85,7 +85,7 @@ class Machine:
         """Start a plan: each start is a little faster or slower than the last."""
         self.now_s += _START_S
         true_s = _STEP_S / (_RATIO if plan == _OTHER else 1.0)
-        return _Running(self, true_s * math.exp(START_DEVIATION * self._draw.normal()))
+        return _Running(self, plan, true_s * math.exp(START_DEVIATION * self._draw.normal()))
 
     def run_step(self, true_s: float) -> float:
         """Make a step; give its time."""
@@ -101,14 +101,14 @@ class _Running:
     compile_s: float | None = None
     disturbance: Disturbance | None = None
 
-    def __init__(self, machine: Machine, true_s: float) -> None:
-        self._machine = machine
+    def __init__(self, machine: Machine, plan: Plan, true_s: float) -> None:
+        self._machine, self._batch = machine, plan.node_batch
         self._true_s = true_s
 
     def make_steps(self, count: int, *, time_limit_s: float) -> Sequence[StepDone]:
         """Make so many steps."""
         times_s = [self._machine.run_step(self._true_s) for _ in range(count)]
-        return [StepDone(step=0, epoch=0, time_s=t, samples=32, loss=1.0) for t in times_s]
+        return [StepDone(step=0, epoch=0, time_s=t, samples=self._batch, loss=1.0) for t in times_s]
 
     def close(self) -> None:
         """End it."""

@@ -29,7 +29,7 @@ class StepSeen:
     """From the end of the step before; of the first in a turn, from the turn's begin."""
 
     samples: int | None = None
-    """Read for it; ``None`` where no data loader was seen."""
+    """Read for it, 0 where they were read ahead; ``None`` where no data loader was seen."""
 
     input_s: float | None = None
     """Part in which the slowest rank waited for its data loaders."""
@@ -66,11 +66,12 @@ def take_steps(
         fetches = [f for steps in by_rank for e in steps[at] for f in e.trained]
         sizes = [None if f.size is None else f.size * f.count for f in fetches]
         known = [size for size in sizes if size is not None]
+        is_seen = seen.samples_per_step is not None and len(known) == len(sizes)
         made.append(
             StepSeen(
                 # On a GPU only the end of a turn is an end of work.
                 time_s=mean_s if is_async else sum(e.time_s for e in own),
-                samples=sum(known) if known and len(known) == len(sizes) else None,
+                samples=sum(known) if is_seen else None,
                 input_s=sum(e.input_s for e in own),
             )
         )

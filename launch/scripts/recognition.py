@@ -12,13 +12,13 @@ from statistics import median_low
 from launch.errors import ScriptRefusedError
 
 MOST_EVENTS = 512
-_LEAST_ROUNDS = 3
+LEAST_ROUNDS = 3
 """So many times a pattern has to be seen."""
 
 _MOST_LOSS_PART = 0.1
 """Part by which the first loss of a patched script may be off: its user may not set a seed."""
 
-_LONGEST_ROUND = MOST_EVENTS // (_LEAST_ROUNDS + 1)
+_LONGEST_ROUND = MOST_EVENTS // (LEAST_ROUNDS + 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,8 +128,8 @@ def find_round(optimizers: Sequence[int]) -> tuple[int, ...] | None:
 
     What comes before the last rounds is start-up, which may differ.
     """
-    for length in range(1, min(_LONGEST_ROUND, len(optimizers) // _LEAST_ROUNDS) + 1):
-        tail = optimizers[-length * _LEAST_ROUNDS :]
+    for length in range(1, min(_LONGEST_ROUND, len(optimizers) // LEAST_ROUNDS) + 1):
+        tail = optimizers[-length * LEAST_ROUNDS :]
         # All optimizers seen have to be in it, or it is a part of a longer one.
         if tail[length:] == tail[:-length] and set(tail) == set(optimizers):
             return tuple(tail[-length:])
@@ -163,7 +163,7 @@ def recognise(
             "use --step-regex on a line that it prints"
         )
     ends = [at for at, event in enumerate(events) if event.optimizer == boundary]
-    whole = [events[a + 1 : b + 1] for a, b in pairwise(ends[-_LEAST_ROUNDS:])]
+    whole = [events[a + 1 : b + 1] for a, b in pairwise(ends[-LEAST_ROUNDS:])]
     fetched = [[f for event in step for f in event.trained] for step in whole]
     sizes = Counter({f.size: 0 for fetches in fetched for f in fetches})
     for fetch in (f for fetches in fetched for f in fetches):
@@ -237,7 +237,7 @@ def _find_boundary(events: Sequence[OptimizerEvent], pattern: tuple[int, ...]) -
     once = [number for number in pattern if counts[number] == 1]
     if not once:
         return None
-    tail = events[-len(pattern) * _LEAST_ROUNDS :]
+    tail = events[-len(pattern) * LEAST_ROUNDS :]
     for event, following in pairwise(tail):
         if event.optimizer in once and following.trained:
             return event.optimizer

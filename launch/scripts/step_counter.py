@@ -12,7 +12,7 @@ from socket import socket
 
 from launch.errors import ScriptRefusedError
 from launch.scripts.rank_channel import Rank, RankChannel
-from launch.scripts.recognition import OptimizerEvent, recognise
+from launch.scripts.recognition import LEAST_ROUNDS, OptimizerEvent, RecognisedSteps, recognise
 
 _WARMUP_STEPS = 8
 """The first ones do not count."""
@@ -32,7 +32,11 @@ class CountedSteps:
     """Of the counted ones."""
 
     samples: int | None = None
-    """That one process reads for a step; ``None`` where that is not seen."""
+    """That one process reads for a step of whole batches; ``None`` where that is not seen."""
+
+    whole_share: float = 1.0
+    """Samples that were read for all steps after the warm-up, as a part of as many whole ones: the
+    last batch of an epoch may be smaller."""
 
 
 @dataclass(slots=True)
@@ -45,6 +49,8 @@ class _Tally:
     made: int = 0
     counted: int = 0
     time_s: float = 0.0
+    read: int | None = 0
+    """Samples of all steps after the warm-up; ``None`` where they are not seen."""
     _step_s: float = 0.0
     _validates: bool = False
 
@@ -57,17 +63,38 @@ class _Tally:
         events, rank.events = rank.events, []
         if self.boundary is None:
             self.early += events
-            seen = recognise(self.early, rank.optimizers, ranks=1)
+            seen = self._recognise(rank)
             if seen is None:
                 return
-            self.boundary, self.samples = seen.boundary, seen.samples_per_step
+            self.boundary = seen.boundary
+            self.samples = seen.whole_samples or seen.samples_per_step
             events, self.early = self.early, []
         for event in events:
             self._add(event)
 
+    def _recognise(self, rank: Rank) -> RecognisedSteps | None:
+        """Recognise the steps by as few events as a trial does, also where many came at once."""
+        count = LEAST_ROUNDS
+        while count <= len(self.early):
+            if (seen := recognise(self.early[:count], rank.optimizers, ranks=1)) is not None:
+                return seen
+            count *= 2
+        return None
+
+    @property
+    def whole_share(self) -> float:
+        """Part of whole batches that was read, at most 1: a validation may seem to train."""
+        if not self.samples or not self.read:
+            return 1.0
+        return min(1.0, self.read / (self.samples * (self.made - _WARMUP_STEPS)))
+
     def _add(self, event: OptimizerEvent) -> None:
         self._step_s += event.time_s
         self._validates |= len(event.trained) < len(event.fetches)
+        if self.made >= _WARMUP_STEPS:
+            for fetch in event.trained:
+                if self.read is not None:
+                    self.read = None if fetch.size is None else self.read + fetch.size * fetch.count
         if event.optimizer != self.boundary:
             return
         self.made += 1
@@ -120,7 +147,11 @@ class StepCounter:
         if not first.counted:
             return None
         return CountedSteps(
-            made=first.made, counted=first.counted, time_s=first.time_s, samples=first.samples
+            made=first.made,
+            counted=first.counted,
+            time_s=first.time_s,
+            samples=first.samples,
+            whole_share=first.whole_share,
         )
 
     def _read(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from launch.errors import (
     InvalidPlanError,
@@ -29,6 +29,10 @@ from probes.usage import find_group, resident_bytes
 
 _WARMUP_STEPS = 8
 """Steps of another start that do not count."""
+
+_MOST_SMALL_STEPS = 3
+"""Steps in a row without a whole batch, at the end of an epoch: a library that reads a batch ahead
+reads the last, then none, and then two."""
 
 StartScript = Callable[[Plan], RunningScript | WholeRun]
 """Starts the processes of a script under a plan."""
@@ -90,7 +94,7 @@ class ScriptContender:
                     step=self._made,
                     epoch=1,
                     time_s=step.time_s,
-                    samples=self._plan.node_batch,
+                    samples=self._plan.node_batch if step.samples is None else step.samples,
                     loss=math.nan,
                     input_s=step.input_s or 0.0,
                 )
@@ -103,7 +107,7 @@ class ScriptContender:
 
     def _make(self, count: int, deadline: float) -> list[StepSeen]:
         try:
-            return self._script.make_steps(count, time_limit_s=deadline - time.monotonic())
+            return self._make_whole(count, deadline)
         except ScriptEndedError:
             if not self._made:
                 raise
@@ -112,13 +116,25 @@ class ScriptContender:
         self._watch = DisturbanceWatch(self._cpu)  # the one before knows the processes before
         try:
             self._script.make_steps(_WARMUP_STEPS, time_limit_s=deadline - time.monotonic())
-            return self._script.make_steps(count, time_limit_s=deadline - time.monotonic())
+            return self._make_whole(count, deadline)
         except ScriptEndedError as error:
             raise ScriptRefusedError(
                 f"a run of it has no {_WARMUP_STEPS + count} steps, which a turn needs: let it "
                 "make more, or pass --no-python to time whole runs",
                 error.log_tail,
             ) from error
+
+    def _make_whole(self, count: int, deadline: float) -> list[StepSeen]:
+        """Make so many steps, and some more until one of them has a whole batch."""
+        steps = self._script.make_steps(count, time_limit_s=deadline - time.monotonic())
+        seen = self._script.recognised
+        whole = None if seen is None else seen.whole_samples
+        with suppress(ScriptEndedError):  # the next turn finds that out again
+            for _ in range(_MOST_SMALL_STEPS):
+                if whole is None or any(step.samples in (None, whole) for step in steps):
+                    break
+                steps += self._script.make_steps(1, time_limit_s=deadline - time.monotonic())
+        return steps
 
     def _check_samples(self) -> None:
         """Refuse a script that trains another batch than the plan says: its rate would be wrong."""

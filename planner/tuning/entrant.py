@@ -28,6 +28,24 @@ _INPUT_BOUND = 0.05
 
 
 @dataclass(slots=True)
+class _TimedSamples:
+    """Samples of steps and the time of these."""
+
+    samples: int = 0
+    time_s: float = 0.0
+
+    def add(self, steps: Sequence[StepDone]) -> None:
+        """Add steps."""
+        self.samples += sum(step.samples for step in steps)
+        self.time_s += sum(step.time_s for step in steps)
+
+    @property
+    def sample_s(self) -> float:
+        """Time of a sample."""
+        return self.time_s / self.samples
+
+
+@dataclass(slots=True)
 class Entrant:
     """A plan in a race: its processes, and the turns that it has had."""
 
@@ -37,7 +55,7 @@ class Entrant:
     parameters: Mapping[str, Setting] = field(default_factory=dict)
 
     turns_s: dict[int, float] = field(default_factory=dict)
-    """Mean step of each turn, by round."""
+    """Mean step of a whole batch in each turn, by round."""
 
     disturbed: list[DisturbedTurn] = field(default_factory=list)
     """Turns that others disturbed, those that do not count any more included."""
@@ -65,6 +83,10 @@ class Entrant:
     steps: int = 0
     """Of its turns."""
 
+    _seen: _TimedSamples = field(default_factory=_TimedSamples)
+    """All steps of its turns."""
+    _whole: _TimedSamples = field(default_factory=_TimedSamples)
+    """Those of a whole batch alone."""
     _input_s: float = 0.0
     _timed_s: float = 0.0
     _read_ahead: list[int] = field(default_factory=list)
@@ -102,9 +124,18 @@ class Entrant:
         self._read_ahead = [steps[-1].read_ahead]
 
     def add_turn(self, number: int, steps: Sequence[StepDone]) -> None:
-        """Take note of a turn; of many steps the first, which finds cold caches, does not count."""
-        counted = steps[1:] if len(steps) > 3 else steps
-        self.turns_s[number] = fmean(step.time_s for step in counted)
+        """Take note of a turn: of the mean time of a whole batch in it.
+
+        Of many steps the first, which finds cold caches, does not count.
+        """
+        batch = self.plan.node_batch
+        whole = [step for step in steps if step.samples == batch]
+        self._seen.add(steps)
+        self._whole.add(whole)
+        counted = whole or steps
+        counted = counted[1:] if len(counted) > 3 else counted
+        samples = fmean(step.samples for step in counted) or batch
+        self.turns_s[number] = fmean(step.time_s for step in counted) * (batch / samples)
         input_s, timed_s = _sum_input(steps)
         self._input_s, self._timed_s = self._input_s + input_s, self._timed_s + timed_s
         self.steps += len(steps)
@@ -154,6 +185,17 @@ class Entrant:
         used_up = self._used_up + self._read_ahead_used()
         return self.steps / max(1, self.steps - used_up) if self.steps else 1.0
 
+    def small_batch_factor(self) -> float:
+        """Give by how much a sample takes longer, on average, than one of a whole batch.
+
+        Only scripts have smaller batches, as the last one of an epoch. Turns are of whole batches,
+        because one with such a step differs too much from its neighbours.
+        """
+        if not (self._seen.samples and self._whole.samples):
+            return 1.0
+        # A validation that records gradients seems to train samples, in no time of a step.
+        return max(1.0, self._seen.sample_s / self._whole.sample_s)
+
     def _read_ahead_used(self) -> int:
         return max(0, self._read_ahead[0] - self._read_ahead[-1]) if self._read_ahead else 0
 
@@ -164,7 +206,7 @@ class Entrant:
                 return None
             *before, last = self.warmup_s
             return Measurement(warmup_s=tuple(before), samples_s=(last,), spent_s=self.spent_s)
-        factor = self.read_ahead_factor()
+        factor = self.read_ahead_factor() * self.small_batch_factor()
         return Measurement(
             warmup_s=tuple(self.warmup_s),
             samples_s=tuple(time_s * factor for time_s in self.turns_s.values()),

@@ -204,7 +204,8 @@ class RunningTrials:
 
         def cost_s(entrant: Entrant, number: int) -> float:
             compiling_s = (entrant.compile_s or 0.0) / samples
-            return entrant.turns_s[number] / entrant.plan.node_batch + compiling_s
+            step_s = entrant.turns_s[number] * entrant.small_batch_factor()
+            return step_s / entrant.plan.node_batch + compiling_s
 
         common = [number for number in fast.turns_s if number in slow.turns_s]
         return [math.log(cost_s(slow, n) / cost_s(fast, n)) for n in common]

@@ -13,11 +13,29 @@ class SGD:
         for hook in hooks: hook(self, (), {})
 """
 
+_DATALOADER = """
+class Batch:
+    def __init__(self, size): self.shape = (size,)
+class _BaseDataLoaderIter:
+    def __init__(self, sizes): self.sizes = iter(sizes)
+    def __iter__(self): return self
+    def __next__(self): return Batch(next(self.sizes))
+class DataLoader:
+    num_workers = 0
+    def __init__(self, sizes): self.sizes, self.batch_size = sizes, sizes[0]
+    def __iter__(self): return _BaseDataLoaderIter(self.sizes)
+"""
+
 
 def write_torch(folder: Path) -> None:
     """Write it into a folder, where a script finds it in place of torch."""
     package = folder / "torch" / "optim"
     package.mkdir(parents=True)
-    (package.parent / "__init__.py").touch()
+    (package.parent / "__init__.py").write_text("def is_grad_enabled(): return True\n")
     (package / "__init__.py").touch()
     (package / "optimizer.py").write_text(_OPTIMIZER)
+    data = folder / "torch" / "utils" / "data"
+    data.mkdir(parents=True)
+    (data.parent / "__init__.py").touch()
+    (data / "__init__.py").touch()
+    (data / "dataloader.py").write_text(_DATALOADER)

@@ -25,7 +25,7 @@ _BEAT_S = 10.0
 
 def rate_of(counted: CountedSteps, batch: int) -> float:
     """Give samples/s."""
-    return counted.counted * batch / counted.time_s
+    return counted.counted * counted.whole_share * batch / counted.time_s
 
 
 def whole_epoch(counted: CountedSteps, batch: int) -> EpochDone:
@@ -35,7 +35,7 @@ def whole_epoch(counted: CountedSteps, batch: int) -> EpochDone:
         train_loss=math.nan,
         validation_loss=None,
         metrics={},
-        samples=counted.counted * batch,
+        samples=round(counted.counted * counted.whole_share * batch),
         train_time_s=counted.time_s,
         validation_time_s=0.0,
         throughput_samples_per_s=rate_of(counted, batch),

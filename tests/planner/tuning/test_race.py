@@ -23,11 +23,14 @@ class Scripted:
     compile_s = None
     disturbance = None
 
-    def __init__(self, name, times_s, log, *, input_s=(0.0,), read_ahead=(0,)) -> None:
+    def __init__(
+        self, name, times_s, log, *, input_s=(0.0,), read_ahead=(0,), samples=(10,)
+    ) -> None:
         self._name = name
         self._times_s = times_s
         self._input_s = input_s
         self._read_ahead = read_ahead
+        self._samples = samples
         self._log = log
         self._made = 0
         self.is_closed = False
@@ -42,13 +45,14 @@ class Scripted:
             )
             if time_s is None:
                 raise TrialFailedError(Outcome.CRASH, "scripted")
+            samples = self._samples[self._made % len(self._samples)]
             self._made += 1
             steps.append(
                 StepDone(
                     step=self._made,
                     epoch=0,
                     time_s=time_s,
-                    samples=10,
+                    samples=samples,
                     loss=1.0,
                     input_s=input_s,
                     read_ahead=ahead,
@@ -278,3 +282,20 @@ def test_plans_that_do_not_fit_when_they_are_started_again_have_their_turns_alon
     assert other.failure is None
     race.run_round([one, other])
     assert len(one.turns_s) == len(other.turns_s) == 1
+
+
+def test_smaller_last_batches_count_with_their_samples_and_their_time():
+    """Steps of 10, 10 and 4 samples that each take 2 s: 24 samples in 6 s, which is 4 a second."""
+    race = race_of(Scripted("one", [2.0], [], samples=(10, 10, 4)))
+    entrant = race.enter(PLAN, Role.SEARCH, time_limit_s=99)
+    for _ in range(12):
+        race.run_round([entrant])
+    assert PLAN.node_batch / entrant.measurement().median_s == pytest.approx(4.0)
+
+
+def test_batches_of_different_sizes_count_with_their_samples():
+    race = race_of(Scripted("one", [0.2], [], samples=(7, 9)))
+    entrant = race.enter(PLAN, Role.SEARCH, time_limit_s=99)
+    for _ in range(4):
+        race.run_round([entrant])
+    assert PLAN.node_batch / entrant.measurement().median_s == pytest.approx(40.0)
