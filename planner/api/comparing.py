@@ -64,7 +64,7 @@ def compare(
     """Let our plan take turns with other ways to train the same model on the same data.
 
     A peer that cannot be started, dies or hangs is a result with its reason. What is cancelled,
-    or ended by Ctrl-C, gives what it knows by then.
+    or ended by Ctrl-C or as our own training fails, gives what it knows by then.
 
     Example:
         >>> from planner.api import CompareRequest, compare, make_workload
@@ -86,7 +86,7 @@ def compare(
         MachineBusyError: Something else is timed here, and ``waits`` is false.
         HostUnreachableError: A host failed its checks.
         UseCaseError: The use case or its data are at fault.
-        TrainingFailedError: Our own training failed.
+        TrainingFailedError: Our own training failed before anything was measured.
         CancelledError: The end was asked for before anything was measured.
     """
     hosts, cancellation = hosts or Hosts.this_machine(), cancellation or Cancellation()
@@ -355,6 +355,7 @@ def _conclude(
         results=found.results,
         is_generated=found.is_generated,
         interrupted=found.interrupted,
+        failure=found.failure,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from launch.errors import LaunchError
 from launch.reports import Noted, Working
-from planner.errors import CancelledError
+from planner.errors import CancelledError, TrainingFailedError
 from planner.peer_runs.launcher import PeerLauncher
 from planner.peer_runs.processes import PeerFailedError
 from planner.peer_runs.request import CompareRequest, Setting
@@ -50,6 +50,8 @@ class MeasuredPeers:
     own_start_s: tuple[float, ...]
     is_generated: bool
     interrupted: bool
+    failure: TrainingFailedError | None
+    """How our own training failed, after which nothing more was measured."""
 
 
 class Comparer:
@@ -83,25 +85,28 @@ class Comparer:
         }
 
     def run(self) -> MeasuredPeers:
-        """Measure. What is known by then is given where Ctrl-C or a request ends it.
+        """Measure. What is known by then is given where Ctrl-C, a request or our failure ends it.
 
         Raises:
-            TrainingFailedError: Our own training failed.
+            TrainingFailedError: Our own training failed before the first round.
         """
-        interrupted = False
+        interrupted, failure = False, None
         try:
             for start in range(self._request.starts):
                 order = list(self._results)
                 self._run_start(order if start % 2 == 0 else order[::-1], start)
-        except (KeyboardInterrupt, CancelledError):
+        except (KeyboardInterrupt, CancelledError, TrainingFailedError) as error:
             if not any(result.rounds for result in self._results.values()):
                 raise
-            interrupted = True
+            if isinstance(error, TrainingFailedError):
+                failure = error
+            interrupted = failure is None
         return MeasuredPeers(
             results=tuple(self._results.values()),
             own_start_s=tuple(self._own_start_s),
             is_generated=self._is_generated,
             interrupted=interrupted,
+            failure=failure,
         )
 
     def _judge(self, peer: Peer, setting: Setting) -> PeerResult:

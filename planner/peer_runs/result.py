@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from launch.plan import Plan
+from planner.errors import TrainingFailedError
 from planner.peer_runs.request import Setting
 from planner.peer_runs.turns import Round, Turn
 from planner.plans.stored_plan import iso_utc
@@ -137,7 +138,10 @@ class Comparison:
     """Whether the use case made its samples up."""
 
     interrupted: bool = False
-    """Whether it was ended before all peers had their turns."""
+    """Whether it was ended from outside before all peers had their turns."""
+
+    failure: TrainingFailedError | None = None
+    """How our own training failed, after which nothing more was measured."""
 
     @property
     def samples_per_s(self) -> Interval | None:
@@ -182,6 +186,7 @@ class Comparison:
             },
             "is_generated": self.is_generated,
             "interrupted": self.interrupted,
+            "failure": None if self.failure is None else str(self.failure),
         }
 
 

@@ -146,6 +146,18 @@ class DiesInPeers(Steady):
         return super().loss(output, target)
 
 
+class DiesInOurs(Steady):
+    """Trains with peers alone after so many steps."""
+
+    steps = 0
+
+    def loss(self, output, target):
+        self.steps += torch.is_grad_enabled()
+        if self.steps > 300 and "DDLPLAN_PEER" not in os.environ:
+            raise ArithmeticError("ours cannot count so far")
+        return super().loss(output, target)
+
+
 class FailsOnNode3(Steady):
     def loss(self, output, target):
         if socket.gethostname() == "node3":

@@ -27,7 +27,7 @@ def show_comparison(
     as_csv: bool,
     html: Path | None,
 ) -> None:
-    """Compare and show what was found, also where it was interrupted."""
+    """Compare and show what was found, also where it was interrupted or ours failed."""
     if html is not None:
         check_page(html)
     with LiveDisplay(out, hosts.names) as display:
@@ -41,6 +41,9 @@ def show_comparison(
         sys.stdout.write(comparison_text(found, detect_terminal(sys.stdout, os.environ)))
     if found.interrupted:
         out.note("stopped early: what is shown was measured before")
+    if found.failure is not None:
+        out.set_partial_data(found.to_json())
+        raise found.failure
     out.finish(found.to_json())
     if found.interrupted:
         raise KeyboardInterrupt

@@ -63,6 +63,11 @@ def facts(found: Comparison) -> list[tuple[str, str]]:
         ("on", where),
         ("software", software),
         ("ours", f"{rate}{'; '.join(plans)}{waiting}{start}"),
+        *(
+            [("ended early", f"ours failed, which ended the comparison: {found.failure}")]
+            if found.failure is not None
+            else []
+        ),
         *((f"fastest {SETTING_WORDS[s]}", text) for s, text in conclusions(found)),
     ]
 

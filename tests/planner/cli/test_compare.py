@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 
 import pytest
@@ -60,6 +61,22 @@ def test_a_peer_that_dies_is_a_row_with_its_reason_and_leaves_nothing(tuned, imp
     assert ended.code == 0, ended.err
     assert "ArithmeticError: no peer can count" in ended.out
     assert "none trained" in ended.out
+    tuned.wait_until_all_ended()
+
+
+@pytest.mark.long
+def test_what_was_measured_is_shown_where_our_own_training_fails(tuned, import_for, cases):
+    plan = import_for("DiesInOurs")
+    ended = tuned.run(
+        *("compare", "--use-case", f"{cases}:DiesInOurs", "--with", "plain", "--plan", plan),
+        *("--settings", "defaults", *QUICK, "--budget", "600s", "--json", "--html", "page.html"),
+    )
+    assert ended.code == 1, ended.err
+    document = json.loads(ended.out)
+    assert "ours cannot count so far" in document["error"]["message"]
+    assert document["data"]["failure"] == document["error"]["message"]
+    assert document["data"]["peers"][0]["rounds"]
+    assert "ours cannot count so far" in (tuned.folder / "page.html").read_text()
     tuned.wait_until_all_ended()
 
 

@@ -6,7 +6,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from launch.workload import Workload
+from planner.errors import TrainingFailedError
 from planner.peer_runs.comparer import Comparer
 from planner.peer_runs.processes import PeerFailedError
 from planner.peer_runs.request import CompareRequest, Setting
@@ -106,3 +109,46 @@ def test_rounds_before_a_failure_are_kept():
     assert failed.reason == "it died"
     assert len(failed.rounds) == 3
     assert len(failed.start_s) == 2
+
+
+class FailsAfter(Ours):
+    """A training of ours that fails after so many turns, its warm-up one of them."""
+
+    def __init__(self, turns):
+        self._turns = turns
+
+    def make_steps(self, count):
+        self._turns -= 1
+        if self._turns < 0:
+            raise TrainingFailedError("our own plan: out of memory")
+        return super().make_steps(count)
+
+
+def compare_with_ours(*trainings):
+    """Compare with trainings of ours, one for each start; ``None`` does not start."""
+    left = list(trainings)
+
+    @contextmanager
+    def start():
+        ours = left.pop(0)
+        if ours is None:
+            raise TrainingFailedError("our own plan: out of memory")
+        yield ours
+
+    request = replace(REQUEST, starts=len(left))
+    launcher = Launcher(*[WARM_UP + 2 * TURN] * len(left))
+    return Comparer(request, start, launcher, lambda report: None).run()
+
+
+@pytest.mark.parametrize(("rounds", "second"), [(2, None), (3, FailsAfter(2))])
+def test_what_was_measured_before_our_own_training_failed_is_kept(rounds, second):
+    """One failed start of ours, or a failed turn, threw away all rounds before it."""
+    found = compare_with_ours(Ours(), second)
+    assert len(found.results[0].rounds) == rounds
+    assert str(found.failure) == "our own plan: out of memory"
+    assert not found.interrupted
+
+
+def test_our_own_training_that_fails_before_the_first_round_is_an_error():
+    with pytest.raises(TrainingFailedError, match="out of memory"):
+        compare_with_ours(FailsAfter(1))

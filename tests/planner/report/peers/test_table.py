@@ -8,6 +8,7 @@ import json
 from dataclasses import replace
 
 from launch.plan import Plan
+from planner.errors import TrainingFailedError
 from planner.peer_runs.request import Setting
 from planner.peer_runs.result import ComparedHost, Comparison, PeerResult
 from planner.peer_runs.turns import Round, Turn
@@ -121,6 +122,15 @@ def test_data_that_the_use_case_made_up_are_marked():
     made_up = replace(FOUND, is_generated=True)
     assert "data                     generated:" in comparison_text(made_up, Terminal())
     assert made_up.to_json()["is_generated"] is True
+
+
+def test_where_our_own_training_failed_the_reason_stands_beside_what_was_measured():
+    failed = replace(FOUND, failure=TrainingFailedError("our own plan: out of <memory>"))
+    text = comparison_text(failed, Terminal())
+    assert "out of <memory>" in text
+    assert "plain: ours is 1.4" in text
+    assert "out of &lt;memory&gt;" in comparison_page(failed)
+    assert failed.to_json()["failure"] == "our own plan: out of <memory>"
 
 
 def test_csv_has_a_line_for_ours_and_each_peer():
