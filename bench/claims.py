@@ -1,0 +1,272 @@
+"""Claims of a search held against this machine later: a speedup raced again, a rate launched.
+
+With ``--again`` the stored plan and PyTorch's defaults are started afresh and raced, as in a final;
+with ``--launches`` the plan is launched. Counted is how often what they show lies in the stored
+interval. One search gives one interval, so that all of them stand or fall together: with
+``--searches`` each has an interval of its own.
+
+With ``--burn`` races alternate between a quiet machine and one on which a process burns half a
+core: it computes and sleeps in turn, 3 s on average and never equally long. In these races is also
+the plan itself with a sleep of 5 % of its step. Of a step beside the burning process that is less
+than 5 %, so their order is a little harder to tell than it has to be.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import fmean, median
+
+from _block import (
+    BenchError,
+    Ddlplan,
+    Output,
+    Required,
+    Result,
+    alternate,
+    make_parser,
+    positive,
+    run_bench,
+)
+from _launches import Launches, say_plan
+from _photos import link_photos
+from _races import alone, make_runner, race_final, share_result
+
+from launch.plan import Plan
+from launch.workers.fork_server_pool import ForkServerPool
+from planner.plans.plan_file import plan_from_document
+from planner.quantities import format_range, parse_duration_s
+from planner.trials.comparison import compare_results
+from planner.trials.contender import Contender
+from planner.trials.runner import TrialRunner
+from probes.node import probe
+from probes.timing import Interval, paired_ratio
+
+_SLOWED = f"{Path(__file__).with_name('_slowed_simplebig.py')}:SlowedSimpleBig"
+_SLOWER = 0.05
+_HALF_WIDTHS = {180.0: 4.0, 600.0: 2.0}
+"""Required half width of a stored speedup in percent, by the budget in seconds."""
+
+_BURN = """
+import os, random, time
+parent, draw = os.getppid(), random.Random(0)
+while os.getppid() == parent:
+    end = time.monotonic() + draw.expovariate(1 / 3)
+    while time.monotonic() < end:
+        pass
+    time.sleep(draw.expovariate(1 / 3))
+"""
+_LIMIT_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Findings:
+    """What was seen after all searches."""
+
+    half_widths: list[float] = field(default_factory=list)
+    again: list[tuple[float, Interval]] = field(default_factory=list)
+    """Speedups of races, with the stored one."""
+
+    launched: list[tuple[float, Interval]] = field(default_factory=list)
+    """Rates of launches, with the stored one."""
+
+    burnt: list[tuple[_Race, _Race]] = field(default_factory=list)
+    """Races on the quiet machine and beside the process that burns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Race:
+    """Ratios that a race of three plans has shown."""
+
+    speedup: float
+    to_slowed: float
+    """Time of the plan with a sleep / of the plan."""
+
+
+def main() -> int:
+    """Search, hold against it what is seen later, show."""
+    arguments = _parse()
+    out = Output("claims", as_json=arguments.json)
+    out.introduce()
+    found = _Findings()
+    for _ in range(1 if arguments.plan_db else arguments.searches):
+        with Ddlplan.in_own_folder(own_cache=arguments.photos is not None) as ddlplan:
+            _hold(ddlplan, arguments, out, found)
+    return out.conclude(list(_results(found, arguments)))
+
+
+def _hold(ddlplan: Ddlplan, arguments: Namespace, out: Output, found: _Findings) -> None:
+    """Find a plan, and see what becomes of its claims."""
+    data, case = arguments.data, arguments.use_case
+    if ddlplan.cache is not None:
+        os.environ["DDLPLAN_CACHE"] = str(ddlplan.cache)  # races find the pictures there too
+    if arguments.photos is not None:
+        data = link_photos(case, data, ddlplan.folder / "photos", arguments.photos, out)
+    launches = Launches(ddlplan, case, data)
+    if arguments.plan_db is not None:
+        launches.copy_database(arguments.plan_db)
+        best = launches.best_plan("fp32")
+    else:
+        best = launches.tune(arguments.budget, "fp32").data["plan"]
+    stored = plan_from_document(best)
+    defaults = [other.plan for other in stored.comparisons if other.name == "defaults"]
+    if stored.speedup is None or not defaults:
+        raise BenchError("the plan was not raced against PyTorch's defaults: raise --budget")
+    say_plan(out, best)
+    out.say(f"stored speedup {format_range(stored.speedup)}")
+    half = (stored.speedup.high - stored.speedup.low) / 2 / stored.speedup.median
+    found.half_widths.append(100 * half)
+    node = probe(quick=True)
+    if arguments.again or arguments.burn:
+        with ForkServerPool() as servers:
+            runner = make_runner(case, data, node, servers)
+            for speedup in _race_again(runner, [defaults[0], stored.plan], arguments, out):
+                found.again.append((speedup, stored.speedup))
+            if arguments.burn:
+                step_s = _step_s(runner, stored.plan, out)
+                pause_s = _SLOWER * step_s / stored.plan.micro_batches
+                slowed = make_runner(f"{_SLOWED},pause_s={pause_s:.6f}", data, node, servers)
+                races = _Races(runner, slowed, stored.plan, defaults[0], arguments.rounds, out)
+                found.burnt.extend(
+                    alternate(
+                        lambda: races.run(burns=False),
+                        lambda: races.run(burns=True),
+                        blocks=arguments.burn,
+                    )
+                )
+    for _ in range(arguments.launches):
+        rate = launches.launch(best["id"], arguments.epochs).samples_per_s
+        out.say(f"launched: {rate:.1f} samples/s")
+        found.launched.append((rate, stored.throughput_samples_per_s))
+
+
+def _race_again(
+    runner: TrialRunner, plans: list[Plan], arguments: Namespace, out: Output
+) -> Iterator[float]:
+    """Race the defaults and the stored plan again and again; give each speedup."""
+    for number in range(arguments.again):
+        began_s = time.monotonic()
+        with alone(out):
+            ratio = compare_results(*race_final(runner.start, plans, rounds=arguments.rounds))
+        assert ratio is not None
+        out.say(f"raced again: {format_range(ratio)}")
+        yield ratio.median
+        if number + 1 < arguments.again:
+            time.sleep(max(0.0, began_s + arguments.every - time.monotonic()))
+
+
+def _step_s(runner: TrialRunner, plan: Plan, out: Output) -> float:
+    """Measure the time of a plan's step."""
+    with alone(out):
+        contender = runner.start(plan)
+        try:
+            contender.make_steps(3, time_limit_s=_LIMIT_S)
+            return median(s.time_s for s in contender.make_steps(9, time_limit_s=_LIMIT_S))
+        finally:
+            contender.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Races:
+    """Races of a plan with PyTorch's defaults and with itself and a sleep."""
+
+    runner: TrialRunner
+    slowed: TrialRunner
+    plan: Plan
+    defaults: Plan
+    rounds: int
+    out: Output
+
+    def run(self, *, burns: bool) -> _Race:
+        """Hold one."""
+        # Another plan to the race, and the same to a trial.
+        marked = replace(self.plan, lr_scaling="sqrt" if self.plan.lr_scaling != "sqrt" else "none")
+
+        def start(plan: Plan) -> Contender:
+            return self.slowed.start(self.plan) if plan == marked else self.runner.start(plan)
+
+        with alone(self.out), _burning() if burns else nullcontext():
+            raced = race_final(start, (self.defaults, self.plan, marked), rounds=self.rounds)
+        speedup, to_slowed = (compare_results(raced[i], raced[1]) for i in (0, 2))
+        assert speedup is not None
+        assert to_slowed is not None
+        self.out.say(
+            f"{'half a core burns' if burns else 'quiet':17}: speedup {format_range(speedup)}, "
+            f"over itself with a sleep {format_range(to_slowed)}"
+        )
+        return _Race(speedup=speedup.median, to_slowed=to_slowed.median)
+
+
+@contextmanager
+def _burning() -> Iterator[None]:
+    """Let a process burn half a core in this block."""
+    with subprocess.Popen([sys.executable, "-c", _BURN]) as process:
+        try:
+            yield
+        finally:
+            process.kill()
+
+
+def _results(found: _Findings, arguments: Namespace) -> Iterator[Result]:
+    limit = None if arguments.plan_db else _HALF_WIDTHS.get(parse_duration_s(arguments.budget))
+    yield Result(
+        figure="half width of a stored speedup",
+        value=fmean(found.half_widths),
+        unit="%",
+        required=None if limit is None else Required(high=limit),
+    )
+    for seen, what in ((found.again, "speedup raced again"), (found.launched, "rate launched")):
+        if not seen:
+            continue
+        held = [stored.low <= value <= stored.high for value, stored in seen]
+        yield share_result(f"stored interval holds a {what}", held, Required(low=93.0))
+        ratios = paired_ratio([(value, stored.median) for value, stored in seen])
+        yield Result(figure=f"{what} / stored", value=ratios)
+    if found.burnt:
+        yield Result(
+            figure="speedup while half a core burns / on the quiet machine",
+            value=paired_ratio([(burnt.speedup, quiet.speedup) for quiet, burnt in found.burnt]),
+            required=Required(low=0.95, high=1.05),
+        )
+        right = [burnt.to_slowed > 1 for _, burnt in found.burnt]
+        yield share_result("order of two plans 5 % apart is right", right, Required(low=95.0))
+        yield Result(
+            figure="their ratio on the quiet machine",
+            value=math.exp(fmean(math.log(quiet.to_slowed) for quiet, _ in found.burnt)),
+        )
+
+
+def _parse() -> Namespace:
+    parser = make_parser(__doc__)
+    parser.add_argument("--use-case", default="simplebig", help="what to train (simplebig)")
+    parser.add_argument("--data", type=Path, help="its data")
+    parser.add_argument("--photos", type=positive, help="train on so many of them (all)")
+    parser.add_argument("--budget", default="3m", help="time to tune (3m)")
+    parser.add_argument("--searches", type=positive, default=1, help="each held against (1)")
+    parser.add_argument("--plan-db", type=Path, help="take the plan from a copy of this database")
+    parser.add_argument("--rounds", type=positive, default=8, help="of each start (8)")
+    parser.add_argument("--again", type=int, default=0, help="races after a search")
+    parser.add_argument(
+        "--every", type=parse_duration_s, default=0.0, help="time from one to the next, such as 3m"
+    )
+    parser.add_argument("--launches", type=int, default=0, help="after a search")
+    parser.add_argument("--epochs", type=positive, default=2, help="of a launch; all but the first")
+    parser.add_argument("--burn", type=int, default=0, help="blocks of four races after a search")
+    arguments = parser.parse_args()
+    if not (arguments.again or arguments.launches or arguments.burn):
+        parser.error("nothing to do: use --again, --launches or --burn")
+    if arguments.burn and arguments.use_case != "simplebig":
+        parser.error("--burn slows simplebig alone: leave out --use-case")
+    return arguments
+
+
+if __name__ == "__main__":
+    run_bench(main)
