@@ -199,6 +199,11 @@ def check_batch(seen: RecognisedSteps, batch: int | None) -> None:
         )
 
 
+def has_losses(losses: Sequence[float | None]) -> bool:
+    """Tell whether others can be held against some of these."""
+    return any(loss is not None and isfinite(loss) for loss in losses)
+
+
 def check_losses(
     patched: Sequence[float | None], own: Sequence[float | None], patches: Sequence[str]
 ) -> None:
@@ -206,19 +211,28 @@ def check_losses(
 
     Args:
         patched: Losses of its first steps.
-        own: The same without patches.
+        own: The same without patches; none where it has another batch.
         patches: Their names.
 
     Raises:
-        ScriptRefusedError: It does not.
+        ScriptRefusedError: It does not, or shows no loss any more.
     """
+    names = ", ".join(patches)
+    if has_losses(own) and not any(
+        loss is not None and has_losses([expected])
+        for loss, expected in zip(patched, own, strict=False)
+    ):
+        raise ScriptRefusedError(
+            f"no loss seen in its first steps with {names}, to hold against those without: leave "
+            "them out of --patch"
+        )
     for step, (loss, expected) in enumerate(zip(patched, own, strict=False), start=1):
         if loss is None or expected is None or not isfinite(expected):
             continue
         off = abs(loss - expected)
         if not off <= _MOST_LOSS_PART * abs(expected):  # NaN is refused, too
             raise ScriptRefusedError(
-                f"loss {loss:.4g} in step {step} with {', '.join(patches)} and {expected:.4g} "
+                f"loss {loss:.4g} in step {step} with {names} and {expected:.4g} "
                 "without: leave them out of --patch, or, where the script draws numbers by "
                 "generators of its own, give these a seed"
             )

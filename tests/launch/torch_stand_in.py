@@ -13,6 +13,10 @@ class SGD:
         for hook in hooks: hook(self, (), {})
 """
 
+_TORCH = """
+def is_grad_enabled(): return True
+def manual_seed(seed): pass
+"""
 _DATALOADER = """
 class Batch:
     def __init__(self, size): self.shape = (size,)
@@ -31,7 +35,7 @@ def write_torch(folder: Path) -> None:
     """Write it into a folder, where a script finds it in place of torch."""
     package = folder / "torch" / "optim"
     package.mkdir(parents=True)
-    (package.parent / "__init__.py").write_text("def is_grad_enabled(): return True\n")
+    (package.parent / "__init__.py").write_text(_TORCH)
     (package / "__init__.py").touch()
     (package / "optimizer.py").write_text(_OPTIMIZER)
     data = folder / "torch" / "utils" / "data"

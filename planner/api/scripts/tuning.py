@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from launch.case_facts import CaseFacts
-from launch.errors import ScriptError, ScriptFailedError
+from launch.errors import ScriptError, ScriptFailedError, ScriptRefusedError
 from launch.plan import Plan, Setting
 from launch.reports import Noted, Warned, Working
 from launch.scripts.program import BATCH, PROCESSES, Program, ProgramKind
+from launch.scripts.recognition import has_losses
 from launch.scripts.running_script import RunningScript
 from launch.scripts.whole_run import WholeRun
 from launch.system.allocators import find_allocators
@@ -39,6 +40,9 @@ _SEED = 0
 """Of a script's random numbers, in a search with patches."""
 
 _WHOLE_RUNS = "none was seen, so whole runs are timed: a run counts as one sample"
+
+_NO_LOSS = "no finite loss seen in the first steps of the script as it is"
+_NOT_COMPARED = f"{_NO_LOSS}: whether it learns the same with --patch loader is not compared"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +112,8 @@ def tune_script(
             listener(Working(what="watching the script's first steps"))
             plans, steps = run.look(request.budget_s)
             listener(Noted(message=f"steps: {steps}"))
+            if script.patches and not run.has_losses:
+                listener(Warned(message=_NOT_COMPARED))
             if script.program.choices:
                 listener(Noted(message=_values_line(script.program)))
             if left_out := plans.left_out:
@@ -155,7 +161,8 @@ class ScriptTrials:
 
         Raises:
             ScriptError: The command names something that is not there.
-            ScriptFailedError: It makes no steps, or none that can be told.
+            ScriptFailedError: It makes no steps, or none that can be told; or it shows no loss, and
+                patches of its model would have to be held against that.
         """
         program, cores = self._script.program, self._node.cpu.usable_cores
         own, counts_runs = program.own_values, WHOLE_RUNS in self._options()
@@ -193,7 +200,17 @@ class ScriptTrials:
                 plans = replace(plans, samples=samples, splits_batch=True)
         self._own_plan = plans.own_plan
         self._own_losses = self._watched.first_losses
+        if "model" in self._script.patches and not self.has_losses:
+            raise ScriptRefusedError(
+                f"{_NO_LOSS}, so that changes of its model cannot be held against it: leave "
+                "--patch model out, or let it call backward() on a loss of one number"
+            )
         return plans, steps
+
+    @property
+    def has_losses(self) -> bool:
+        """Whether first losses of patched scripts can be held against the user's own."""
+        return has_losses(self._own_losses)
 
     def _splits_batch(self, plans: ScriptPlans, samples: int, limit_s: float) -> bool:
         """Tell whether a step has as many samples with another number of processes.

@@ -123,6 +123,17 @@ def test_first_losses_are_held_against_those_of_the_own_script(patched, is_refus
         check_losses(patched, own, ["patch_compile"])
 
 
+@pytest.mark.parametrize("own", [(), (None, None), (math.nan,)])
+def test_losses_of_another_batch_or_none_are_held_against_nothing(own):
+    check_losses((9.0, 9.0), own, ["patch_compile"])
+
+
+@pytest.mark.parametrize("patched", [(), (None, 2.2)])
+def test_patched_script_without_a_loss_to_compare_is_refused(patched):
+    with pytest.raises(ScriptRefusedError, match=r"no loss seen .* with patch_compile"):
+        check_losses(patched, (2.3, None), ["patch_compile"])
+
+
 @pytest.mark.parametrize(
     ("words", "options", "line"),
     [

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
+from torch_stand_in import write_torch
 
+from launch.errors import ScriptRefusedError
 from launch.plan import Plan
 from launch.scripts.program import Program
 from launch.scripts.running_script import RunningScript
+from planner.api.scripts.tuning import ScriptTrials, TunedScript
+from planner.cancellation import Cancellation
 from planner.scripts.contender import ScriptContender
 from planner.trials.contender import TrialFailedError
 from probes.node import probe
@@ -38,3 +43,28 @@ def test_patched_script_with_other_losses_is_refused_with_both(tmp_path):
     with pytest.raises(TrialFailedError, match=r"loss .* in step 1 with autocast and 1000 without"):
         contender.make_steps(2, time_limit_s=120.0)
     contender.close()
+
+
+def look(folder: Path, patch: str) -> bool:
+    """Look at a script of which no loss is seen; tell whether losses can be compared."""
+    write_torch(folder)
+    (folder / "train.py").write_text(
+        "from torch.optim.optimizer import SGD\noptimizer = SGD()\nwhile True: optimizer.step()\n"
+    )
+    node = probe(quick=True)
+    program = Program.parse([sys.executable, "train.py"], cores=node.cpu.usable_cores)
+    script = TunedScript(program=program, patches=(patch,))
+    with ScriptTrials(script, node, Cancellation()) as trials:
+        trials.look(120.0)
+        return trials.has_losses
+
+
+def test_patches_of_the_model_are_refused_where_no_loss_can_be_compared(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ScriptRefusedError, match=r"no finite loss .* leave --patch model out"):
+        look(tmp_path, "model")
+
+
+def test_patches_of_loaders_go_on_without_losses(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert not look(tmp_path, "loader")
