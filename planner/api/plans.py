@@ -330,12 +330,17 @@ def _judge_all(store: Store, found: Sequence[StoredPlan]) -> list[FoundPlan]:
 
 
 def _find_noise(store: Store, stored: StoredPlan) -> MeasuredNoise | None:
-    """Find the latest noise scale that a training of a plan's use case has measured."""
-    for training in store.trainings.find(use_case=stored.use_case, most=_RECENT_TRAININGS):
-        for epoch in reversed(training.epochs_done):
-            if epoch.noise is not None and epoch.noise.scale and training.id is not None:
-                return MeasuredNoise(noise=epoch.noise, training_id=training.id, epoch=epoch.epoch)
-    return None
+    """Find the latest noise scale that a training of a plan's use case has measured.
+
+    Where all are unclear, the latest of those says why nothing is known.
+    """
+    measured = [
+        MeasuredNoise(noise=epoch.noise, training_id=training.id, epoch=epoch.epoch)
+        for training in store.trainings.find(use_case=stored.use_case, most=_RECENT_TRAININGS)
+        for epoch in reversed(training.epochs_done)
+        if epoch.noise is not None and training.id is not None
+    ]
+    return next((one for one in measured if one.noise.scale), measured[0] if measured else None)
 
 
 def _judge_with_trials(store: Store, stored: StoredPlan) -> FoundPlan:

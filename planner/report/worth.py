@@ -69,6 +69,8 @@ def worth_facts(worth: PlanWorth) -> list[tuple[str, str]]:
     facts = [("tuning took", took)]
     if worth.batches is not None:
         facts.append(("noise scale", _describe_advice(worth.batches)))
+    if worth.batches_unknown is not None:
+        facts.append(("other batches", f"not known: {worth.batches_unknown}"))
     if worth.runner_up is not None:
         facts.append(("runner-up", _describe_runner_up(worth.runner_up)))
     unknown = dict.fromkeys(

@@ -65,7 +65,7 @@ class BatchAdvice:
 def advise(
     plan: Plan, steps: MeasuredSteps | None, measured: MeasuredNoise | None, base_batch: int
 ) -> BatchAdvice | None:
-    """Say what other batches would mean; ``None`` where scale or step times are not known.
+    """Say what other batches would mean; ``None`` where it is not known: see `why_no_advice`.
 
     Args:
         plan: The plan.
@@ -120,3 +120,15 @@ def advise(
         lr_scaling=plan.lr_scaling,
         choices=tuple(choices()),
     )
+
+
+def why_no_advice(steps: MeasuredSteps | None, measured: MeasuredNoise | None) -> str:
+    """Say what `advise`, which knew nothing, would have to know."""
+    if steps is None or len(steps.points) < 2:
+        return "the step time was not measured with other batches"
+    if measured is None:
+        return "no training of this use case has measured the noise scale"
+    where = f"after epoch {measured.epoch} of training {measured.training_id}"
+    if measured.noise.scale is None:
+        return f"the noise scale was unclear {where}, the last one that measured it"
+    return f"the noise scale was 0 {where}, the last one that measured it"

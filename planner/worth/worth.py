@@ -14,7 +14,7 @@ from planner.plans.stored_plan import StoredPlan
 from planner.scripts.naming import STRATEGY as SCRIPT
 from planner.trials.result import Outcome, TrialResult
 from planner.tuning.study import StoredTrial
-from planner.worth.batch_advice import BatchAdvice, MeasuredNoise, advise
+from planner.worth.batch_advice import BatchAdvice, MeasuredNoise, advise, why_no_advice
 from planner.worth.evidence import Evidence, chance_above_one, interval_json
 from planner.worth.step_parts import StepPart, split_step
 from planner.worth.variations import Variation, vary
@@ -86,6 +86,9 @@ class PlanWorth:
     batches: BatchAdvice | None = None
     """What other batches would mean for the time to a loss."""
 
+    batches_unknown: str | None = None
+    """Why that is not known."""
+
     tuning_s: float
     """Time of the study's trials until the plan was stored; what comes before them apart."""
 
@@ -125,6 +128,7 @@ class PlanWorth:
                 for one in self.baselines
             ],
             "batches": self.batches and self.batches.to_json(),
+            "batches_unknown": self.batches_unknown,
             "tuning_s": self.tuning_s,
             "trials": self.num_trials,
         }
@@ -170,6 +174,10 @@ def assess(
         node.speeds if node else None,
         input_share=result.measurement.input_share,
     )
+    advice = None
+    if facts is not None:
+        advice = advise(scaled, stored.step_time, noise, facts.default_batch)
+    is_unknown = facts is not None and advice is None and scaled.strategy != SCRIPT
     return PlanWorth(
         step_s=step_s,
         step_parts=tuple(parts),
@@ -179,9 +187,8 @@ def assess(
         baselines=tuple(
             _find_baselines(stored, evidence, facts, node.cpu.usable_cores if node else None)
         ),
-        batches=None
-        if facts is None
-        else advise(scaled, stored.step_time, noise, facts.default_batch),
+        batches=advice,
+        batches_unknown=why_no_advice(stored.step_time, noise) if is_unknown else None,
         tuning_s=evidence.elapsed_s,
         num_trials=len(evidence.trials),
     )

@@ -152,6 +152,7 @@ WORTH = fields(
         )
     ),
     batches=maybe(of(BatchAdvice)),
+    batches_unknown=maybe(TEXT),
     tuning_s=NUMBER,
     trials=WHOLE,
 )

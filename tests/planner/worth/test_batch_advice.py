@@ -79,13 +79,49 @@ def test_no_batch_is_recommended_that_is_not_shown_to_be_sooner():
     assert "a batch of 512 is soonest at a loss" in text
 
 
-def test_nothing_is_said_without_a_scale_or_step_times():
+def test_nothing_is_advised_without_a_scale_or_step_times():
     unclear = replace(MEASURED, noise=replace(NOISE, scale=None, low=None, high=None))
     single = steps_from_points(STEPS.points[:1])
     assert advise(BEST, STEPS, None, 32) is None
     assert advise(BEST, STEPS, unclear, 32) is None
     assert advise(BEST, single, MEASURED, 32) is None
     assert advise(BEST, None, MEASURED, 32) is None
+
+
+@pytest.mark.parametrize(
+    ("steps", "noise", "reason"),
+    [
+        (
+            steps_from_points(STEPS.points[:1]),
+            MEASURED,
+            "the step time was not measured with other batches",
+        ),
+        (STEPS, None, "no training of this use case has measured the noise scale"),
+        (
+            STEPS,
+            replace(MEASURED, noise=replace(NOISE, scale=None, low=None, high=None)),
+            "the noise scale was unclear after epoch 2 of training 3",
+        ),
+        (
+            STEPS,
+            replace(MEASURED, noise=replace(NOISE, scale=0.0, low=0.0)),
+            "the noise scale was 0 after epoch 2 of training 3",
+        ),
+    ],
+)
+def test_where_other_batches_are_not_known_the_reason_is_a_line(steps, noise, reason):
+    """The table was left out, and nothing said why."""
+    worth = assess(replace(STORED, step_time=steps), TRIALS, FACTS, NODE, noise)
+    text = worth_text(worth, Terminal(width=200))
+    assert "WORTH OF A SAMPLE" not in text
+    assert [line for line in text.splitlines() if f"not known: {reason}" in line]
+    assert worth.to_json()["batches_unknown"].startswith(reason)
+
+
+def test_where_other_batches_are_known_no_reason_is_given():
+    worth = assess(replace(STORED, step_time=STEPS), TRIALS, FACTS, NODE, MEASURED)
+    assert "not known" not in worth_text(worth, Terminal(width=200))
+    assert worth.to_json()["batches_unknown"] is None
 
 
 def test_worth_of_a_plan_has_the_advice_beside_throughput():
