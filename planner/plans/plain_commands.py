@@ -10,17 +10,25 @@ from launch.system import allocators
 
 SCRIPT = "YOUR_SCRIPT.py"
 
+_AS_TORCHRUN = {
+    "RANK": "RANK",
+    "WORLD_SIZE": "SIZE",
+    "LOCAL_RANK": "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE": "LOCAL_SIZE",
+}
+"""What torchrun would set for gloo, and which of Open MPI's variables of a rank has it."""
+
 
 def plain_commands(plan: Plan) -> dict[str, str]:
     """Give command lines that start a script of one's own in the layout of a plan.
 
-    They set processes, threads, devices and the allocator. Batch and memory format are the
-    script's to set.
+    They set processes, threads, devices, the allocator, and what ``init_process_group`` reads.
+    Batch and memory format are the script's to set.
     """
     variables = plain_environment(plan)
     return {
         "torchrun": f"{_assignments(variables)} {torchrun_command(plan)} {SCRIPT}",
-        "mpirun": f"{_mpirun_command(plan, variables)} python {SCRIPT}",
+        "mpirun": f"{_mpirun_command(plan, variables)} {SCRIPT}",
     }
 
 
@@ -39,8 +47,11 @@ def torchrun_command(plan: Plan) -> str:
 
 def _mpirun_command(plan: Plan, variables: Mapping[str, str]) -> str:
     pinned = ["--bind-to", "core", "--map-by", f"slot:PE={plan.threads_per_process}"]
-    passed = [word for item in variables.items() for word in ("-x", "=".join(item))]
-    return shlex.join(["mpirun", "-n", str(plan.processes), *pinned, *passed])
+    given = {**variables, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+    passed = [word for item in given.items() for word in ("-x", "=".join(item))]
+    ranks = " ".join(f"{ours}=$OMPI_COMM_WORLD_{theirs}" for ours, theirs in _AS_TORCHRUN.items())
+    start = ["sh", "-c", f'{ranks} exec python "$@"', "sh"]
+    return shlex.join(["mpirun", "-n", str(plan.processes), *pinned, *passed, *start])
 
 
 def _assignments(variables: Mapping[str, str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import socket
 import subprocess
 import sys
 from dataclasses import replace
@@ -77,7 +78,7 @@ dist.init_process_group("gloo")
 rank = torch.tensor([float(dist.get_rank() + 1)])
 dist.all_reduce(rank)
 about = {name: os.environ[name] for name in os.environ if name.startswith(("PLAN_", "MALLOC_"))}
-about |= {"cores": sorted(os.sched_getaffinity(0))}
+about |= {"cores": sorted(os.sched_getaffinity(0)), "host": os.uname().nodename}
 about |= {"sum": rank.item(), "threads": torch.get_num_threads(), "more": sys.argv[2:]}
 Path(sys.argv[1], os.environ["LOCAL_RANK"]).write_text(json.dumps(about))
 dist.destroy_process_group()
@@ -282,15 +283,50 @@ def test_the_module_sets_up_the_processes_of_the_torchrun_line(place):
         assert first["cores"] != second["cores"]
 
 
-def test_the_mpirun_line_starts_the_processes(place):
-    (place / "train.py").write_text(VARIABLES.replace("LOCAL_RANK", "OMPI_COMM_WORLD_RANK"))
-    words = shlex.split(export_text(STORED, "mpirun"))
+def mpirun_line(script: str) -> str:
+    line = export_text(STORED, "mpirun").strip().replace("YOUR_SCRIPT.py", script)
     if len(os.sched_getaffinity(0)) < 2:
-        words.insert(1, "--oversubscribe")
-    run(place, *words[:-1], "train.py", "out")
-    first, second = reports(place)
-    assert first["OMP_NUM_THREADS"] == second["OMP_NUM_THREADS"] == "1"
-    assert first["MALLOC_ARENA_MAX"] == "1"
+        line = line.replace("mpirun", "mpirun --oversubscribe", 1)
+    return line
+
+
+def test_the_mpirun_line_gives_ranks_what_torchrun_would_give(place):
+    (place / "train.py").write_text(VARIABLES)
+    run(place, "sh", "-c", mpirun_line("train.py out 'a b'"))
+    found = reports(place)
+    assert [one["RANK"] for one in found] == [one["LOCAL_RANK"] for one in found] == ["0", "1"]
+    for one in found:
+        assert one["WORLD_SIZE"] == one["LOCAL_WORLD_SIZE"] == "2"
+        assert (one["MASTER_ADDR"], one["MASTER_PORT"]) == ("127.0.0.1", "29500")
+        assert one["OMP_NUM_THREADS"] == "1"
+        assert one["MALLOC_ARENA_MAX"] == "1"
+        assert one["more"] == ["a b"]
+
+
+@pytest.mark.long
+def test_ranks_of_the_mpirun_line_sum_by_gloo(place):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    (place / "train.py").write_text(SUM)
+    run(place, "sh", "-c", mpirun_line("train.py out").replace("29500", str(port)))
+    assert [one["sum"] for one in reports(place)] == [3.0, 3.0]
+
+
+@pytest.mark.hosts
+def test_ranks_of_the_mpirun_line_on_two_hosts_sum_by_gloo(place, testbed):
+    bed = testbed(2)
+    first, second = bed.hosts
+    (place / "train.py").write_text(SUM.replace("LOCAL_RANK", "RANK"))
+    login = shlex.quote(f"-F {bed.ssh_config}")
+    more = f"--host {first.name},{second.name} --prtemca plm_ssh_args {login}"
+    more += f" --prefix {sys.prefix} --wdir {place} -x PATH"
+    line = mpirun_line("train.py out").replace("mpirun", f"mpirun {more}", 1)
+    ended = first.run(["sh", "-c", line.replace("127.0.0.1", first.address)], timeout=GUARD_S)
+    assert ended.returncode == 0, ended.stderr
+    found = reports(place)
+    assert [one["sum"] for one in found] == [3.0, 3.0]
+    assert [one["host"] for one in found] == [first.name, second.name]
+    assert bed.left_over() == set()
 
 
 def test_the_batch_script_gives_srun_what_torchrun_would_give(place):
