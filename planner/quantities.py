@@ -69,6 +69,16 @@ def format_range(interval: Interval) -> str:
     return f"{median} ({low} to {high})"
 
 
+def with_ends(value: float, low: float, high: float) -> str:
+    """Write a value near 1 with the ends of its interval, where it has one.
+
+    >>> with_ends(0.531, 0.48, 0.6), with_ends(1.0, 1.0, 1.0)
+    ('0.53 (0.48 to 0.60)', '1.00')
+    """
+    text, ends = f"{value:.2f}", (f"{low:.2f}", f"{high:.2f}")
+    return text if ends == (text, text) else f"{text} ({' to '.join(ends)})"
+
+
 def printable(text: str) -> str:
     """Show control characters as escapes: a terminal would obey them."""
     if text.isprintable():

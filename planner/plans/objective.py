@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from launch.noise_scale.efficiency import cautious_efficiency
 from planner.quantities import format_number
 from probes.codec import Count, Positive
+from probes.timing import Interval
 
 TIME_TO_LOSS = "time-to-loss"
 OBJECTIVES = ("throughput", TIME_TO_LOSS)
@@ -44,11 +46,36 @@ class Objective:
         scale, high = self.noise_scale, self.noise_high
         return cautious_efficiency(scale, high, batch, self.base_batch, scaling)
 
-    def predict_s(self, batch: int, scaling: str, samples_per_s: float) -> float | None:
-        """Predict the time until the target; ``None`` where nothing is known of it."""
+    def efficiency_range(self, batch: int, scaling: str) -> Interval:
+        """Give the worth of a sample in a batch, with what the scale's interval makes of it."""
+        worths = [
+            cautious_efficiency(scale, high, batch, self.base_batch, scaling)
+            for scale, high in (
+                (self.noise_scale, self.noise_high),
+                (self.noise_low, self.noise_low),
+                (self.noise_high, self.noise_high),
+            )
+        ]
+        return Interval(median=worths[0], low=min(worths), high=max(worths), count=self.steps)
+
+    def predict_s(self, batch: int, scaling: str, samples_per_s: Interval) -> Interval | None:
+        """Predict the time until the target; ``None`` where nothing is known of it.
+
+        The interval is that of a product whose factors, rate and worth, err independently: errors
+        of logarithms add up as squares. The samples until the target are those of one training.
+        """
         if self.target_samples is None:
             return None
-        return self.target_samples / (samples_per_s * self.efficiency(batch, scaling))
+        rate, worth = samples_per_s, self.efficiency_range(batch, scaling)
+        time_s = self.target_samples / (rate.median * worth.median)
+        sooner = math.hypot(*(math.log(one.high / one.median) for one in (rate, worth)))
+        later = math.hypot(*(math.log(one.median / one.low) for one in (rate, worth)))
+        return Interval(
+            median=time_s,
+            low=time_s * math.exp(-sooner),
+            high=time_s * math.exp(later),
+            count=rate.count,
+        )
 
 
 def describe_objective(objective: Objective) -> str:

@@ -18,6 +18,7 @@ from planner.quantities import (
     format_interval,
     format_number,
     format_range,
+    with_ends,
 )
 from planner.report.plan_line import short_settings
 from planner.report.table import Column, Terminal, render_csv, render_facts, render_table
@@ -123,22 +124,24 @@ def objective_facts(stored: StoredPlan) -> list[tuple[str, str]]:
     """Say what a plan was chosen for, where that is not throughput, and what is predicted."""
     if (objective := stored.objective) is None:
         return []
-    plan, rate = stored.plan, stored.throughput_samples_per_s.median
-    worth = objective.efficiency(plan.node_batch, plan.lr_scaling)
+    plan, rate = stored.plan, stored.throughput_samples_per_s
+    worth = objective.efficiency_range(plan.node_batch, plan.lr_scaling)
+    worth_text = with_ends(worth.median, worth.low, worth.high)
     facts = [
         ("objective", f"{objective.name}: {describe_objective(objective)}"),
         (
             "worth",
-            f"a sample in batches of {plan.node_batch} is worth {worth:.2f} of one in "
+            f"a sample in batches of {plan.node_batch} is worth {worth_text} of one in "
             f"{objective.base_batch}, learning rate scaling {plan.lr_scaling}",
         ),
     ]
     if objective.target is not None:
-        predicted_s = objective.predict_s(plan.node_batch, plan.lr_scaling, rate)
+        predicted = objective.predict_s(plan.node_batch, plan.lr_scaling, rate)
         said = (
             "not predicted: the short training did not reach it"
-            if predicted_s is None
-            else f"reached after about {format_duration(predicted_s)}, predicted"
+            if predicted is None
+            else f"reached after about {format_duration(predicted.median)} "
+            f"({format_duration(predicted.low)} to {format_duration(predicted.high)}), predicted"
         )
         facts.append(("target", f"{objective.target}: {said}"))
     return facts

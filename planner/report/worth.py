@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import math
 
-from planner.quantities import format_duration, format_interval, format_number, format_range
+from planner.quantities import (
+    format_duration,
+    format_interval,
+    format_number,
+    format_range,
+    with_ends,
+)
 from planner.report.plan_line import describe_plan
 from planner.report.runs import noise_span
 from planner.report.table import Column, Row, Terminal, render_facts, render_table
@@ -191,8 +197,8 @@ def _batch_row(one: BatchChoice) -> Row:
     return {
         "batch": str(one.node_batch),
         "rate": format_number(one.samples_per_s),
-        "worth": _with_ends(one.worth, one.worth_ci_low, one.worth_ci_high),
-        "time": _with_ends(one.time_to_loss, one.time_to_loss_ci_low, one.time_to_loss_ci_high),
+        "worth": with_ends(one.worth, one.worth_ci_low, one.worth_ci_high),
+        "time": with_ends(one.time_to_loss, one.time_to_loss_ci_low, one.time_to_loss_ci_high),
     }
 
 
@@ -211,12 +217,6 @@ def _describe_advice(advice: BatchAdvice) -> str:
             else f"a batch of {best.node_batch} is soonest at a loss"
         )
     )
-
-
-def _with_ends(value: float, low: float, high: float) -> str:
-    """Write a value with the ends of its interval, where it has one."""
-    text, ends = f"{value:.2f}", (f"{low:.2f}", f"{high:.2f}")
-    return text if ends == (text, text) else f"{text} ({' to '.join(ends)})"
 
 
 def change(ratio: Interval) -> str:

@@ -12,6 +12,7 @@ from launch.reports import Noted, StepDone, StepsFinished, Validated, Warned
 from planner.errors import NoPlanError
 from planner.plans.objective import Objective
 from planner.time_to_loss.short_training import Target, measure_objective, measuring_plan
+from probes.timing import Interval
 
 FACTS = CaseFacts(
     default_batch=32,
@@ -22,6 +23,7 @@ FACTS = CaseFacts(
     max_stages=1,
     digest="sha256:1",
 )
+RATE = Interval(median=1000.0, low=900.0, high=1100.0, count=9)
 STEPS = 100
 """Of an epoch."""
 
@@ -141,8 +143,8 @@ def test_target_is_reached_between_two_epochs():
     found = Recorded(scale(0.1)).measure(target=Target(loss=0.1875))
     assert found.target == "validation loss 0.1875"
     assert found.target_samples == pytest.approx(2.5 * STEPS * 32)
-    assert found.predict_s(32, "none", 1000.0) == pytest.approx(8.0)
-    assert found.predict_s(64, "none", 1000.0) == pytest.approx(16.0)
+    assert found.predict_s(32, "none", RATE).median == pytest.approx(8.0)
+    assert found.predict_s(64, "none", RATE).median == pytest.approx(16.0)
 
 
 def test_target_that_is_reached_is_no_end_while_the_scale_is_not_clear():
@@ -159,7 +161,7 @@ def test_target_may_be_an_accuracy():
 def test_nothing_is_predicted_of_a_target_that_was_not_reached():
     found = Recorded(scale(0.1)).measure(budget_s=600, target=Target(loss=0.01))
     assert found.target_samples is None
-    assert found.predict_s(32, "none", 1000.0) is None
+    assert found.predict_s(32, "none", RATE) is None
 
 
 def test_accuracy_that_nobody_tells_is_refused():

@@ -10,10 +10,12 @@ from worth_cases import BEST, FACTS, NODE, STORED, TRIALS
 from launch.noise_scale.estimate import NoiseScale
 from planner.plans.measured_steps import StepPoint, steps_from_points
 from planner.plans.objective import Objective
+from planner.report.plans import objective_facts
 from planner.report.table import Terminal
 from planner.report.worth import worth_text
 from planner.worth.batch_advice import MeasuredNoise, advise
 from planner.worth.worth import assess
+from probes.timing import Interval
 
 NOISE = NoiseScale(scale=96.0, low=80.0, high=120.0, variance=96.0, square=1.0, measurements=50)
 MEASURED = MeasuredNoise(noise=NOISE, training_id=3, epoch=2)
@@ -146,3 +148,25 @@ def test_plan_with_an_objective_has_no_runner_up_in_samples_a_second():
     )
     assert assess(STORED, TRIALS, FACTS, NODE).runner_up is not None
     assert assess(replace(STORED, objective=objective), TRIALS, FACTS, NODE).runner_up is None
+
+
+def test_worth_and_predicted_time_of_an_objective_have_intervals():
+    """ "worth 0.53" and "reached after about 3m" stood there alone."""
+    objective = Objective(
+        name="time-to-loss",
+        noise_scale=96.0,
+        noise_low=60.0,
+        noise_high=288.0,
+        base_batch=32,
+        steps=100,
+        target="validation loss 0.3",
+        target_samples=4000.0,
+    )
+    rate = Interval(median=100.0, low=80.0, high=125.0, count=9)
+    plan = replace(BEST, node_batch=64, lr_scaling="linear")
+    stored = replace(STORED, plan=plan, objective=objective, throughput_samples_per_s=rate)
+    facts = dict(objective_facts(stored))
+    assert "is worth 0.80 (0.74 to 0.91) of one in 32" in facts["worth"]
+    assert (
+        facts["target"] == "validation loss 0.3: reached after about 50s (39s to 1m 3s), predicted"
+    )
