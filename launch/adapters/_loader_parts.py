@@ -60,13 +60,15 @@ def take_apart(loader: object, origin: str) -> LoaderParts:
             "numbers, so that workers and hosts cannot share its batches exactly: make it a "
             "map-style data set, with __len__ and __getitem__"
         )
+    collate = loader.collate_fn or default_collate
+    if isinstance(batches, (list, tuple)):
+        return _take_listed(dataset, collate, batches, origin)
     if type(batches) is not BatchSampler:
         what = "batch_size=None" if batches is None else f"batch_sampler={type(batches).__name__}"
         raise UseCaseError(
             f"{origin} has {what}, and ddlplan cuts batches into shares by the numbers of single "
             "samples: give the loader a batch_size in its place"
         )
-    collate = loader.collate_fn or default_collate
     size = loader.batch_size or batches.batch_size
     if type(sampler) is SubsetRandomSampler:
         return LoaderParts(Subset(dataset, list(sampler.indices)), collate, size)
@@ -81,6 +83,25 @@ def take_apart(loader: object, origin: str) -> LoaderParts:
             "samples by itself, each once an epoch: leave out the sampler, or use shuffle=True"
         )
     return LoaderParts(dataset, collate, size)
+
+
+def _take_listed(
+    dataset: Dataset[Any], collate: Collate, batches: Sequence[Any], origin: str
+) -> LoaderParts:
+    """Take batches that are lists of numbers: those which ``batch_size`` would make, no others."""
+    indices = [int(index) for batch in batches for index in batch]
+    size = len(batches[0]) if batches else 0
+    is_equal = all(len(batch) == size for batch in batches[:-1])
+    is_in_order = indices == list(range(len(indices)))
+    if not size or not is_equal or len(batches[-1]) > size or not is_in_order:
+        raise UseCaseError(
+            f"{origin} has batch_sampler={type(batches).__name__}, whose batches are not the "
+            "samples 0, 1, 2, ... in pieces of one size, and ddlplan cuts batches into shares by "
+            "numbers that it draws anew in each epoch: groups of your own would be taken apart: "
+            "give the loader a batch_size in its place"
+        )
+    is_whole = len(indices) == len(dataset)  # type: ignore[arg-type]
+    return LoaderParts(dataset if is_whole else Subset(dataset, indices), collate, size)
 
 
 def is_same_collation(one: Collate, other: Collate) -> bool:

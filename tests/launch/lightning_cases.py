@@ -189,7 +189,7 @@ class Sampled(Net):
 
 class OwnBatches(Net):
     def train_dataloader(self):
-        return DataLoader(Pictures(16), batch_sampler=[[0, 1], [2, 3]])
+        return DataLoader(Pictures(16), batch_sampler=[[0, 2], [1, 3]])
 
 
 class Stream(torch.utils.data.IterableDataset):
