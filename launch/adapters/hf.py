@@ -223,10 +223,14 @@ class TransformersCase(UseCase):
         return loss
 
     def weight(self, batch: Any) -> float | Tensor:
+        labels = self._known_labels()
+        return self.size(batch) if labels is None else labels.count(batch)
+
+    def _known_labels(self) -> _Labels | None:
         if not self._has_labels:
             with torch.random.fork_rng(devices=[]):
                 self.model()
-        return self.size(batch) if self._labels is None else self._labels.count(batch)
+        return self._labels
 
     def optimizer(self, parameters: Iterable[nn.Parameter]) -> Optimizer:
         make = self._data_parts().get("optimizer")
@@ -246,6 +250,17 @@ class TransformersCase(UseCase):
         make = self._data_parts().get("schedule")
         found: LRScheduler | None = make and make(optimizer, steps_per_epoch * epochs)
         return found
+
+    def find_user_methods(self) -> set[str]:
+        """Name the methods of the contract that stand on what the user's function returned.
+
+        ``weight`` is one of them where the labels that a loss is a mean over were found.
+        """
+        parts = self._data_parts()
+        found = {"model", "dataset", "step"}
+        keys = {"collate": "data_collator", "optimizer": "optimizer", "schedule": "schedule"}
+        found |= {name for name, key in keys.items() if parts.get(key) is not None}
+        return found if self._known_labels() is None else found | {"weight"}
 
     def _refuse(self, why: str) -> NoReturn:
         raise UseCaseError(f"use case {self._spec}: {why}")

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
-from torch.utils.data import Dataset, Subset
+from torch.utils.data import Dataset, Subset, default_collate
 
 from launch.adapters._loader_parts import LoaderParts, is_same_collation, take_apart
 from launch.adapters._schedules import MovedSchedule
@@ -321,6 +321,17 @@ class LightningCase(UseCase):
         is_by_step = described.get("interval", "epoch") == "step"
         every = (1 if is_by_step else steps_per_epoch) * int(described.get("frequency", 1))
         return MovedSchedule(optimizer, described["scheduler"], every)
+
+    def find_user_methods(self) -> set[str]:
+        """Name the methods of the contract that stand on a method of the user's."""
+        found = {"model", "dataset", "optimizer", "step"}
+        optional = {
+            "weight": "weight" in vars(self),
+            "collate": self._training_parts().collate is not default_collate,
+            "schedule": self._configure(None)[1] is not None,
+            "prepare": _is_overridden(self._source(), "prepare_data"),
+        }
+        return found | {name for name, is_there in optional.items() if is_there}
 
     @contextmanager
     def _refusing_trainer(self, where: str) -> Iterator[None]:

@@ -16,11 +16,11 @@ METHODS = (
 def find_own_methods(case: UseCase) -> tuple[str, ...]:
     """Name the methods that a use case does not leave to the contract's defaults.
 
-    None where an adapter makes it: its methods are the adapter's, and tell nothing of the user's.
+    Of an adapter: those that stand on something of the user's, for all of its methods are its own.
     """
-    if hasattr(case, "origin"):
-        return ()
-    return tuple(name for name in METHODS if is_own(case, name))
+    find = getattr(case, "find_user_methods", None)
+    own = {name for name in METHODS if is_own(case, name)} if find is None else find()
+    return tuple(name for name in METHODS if name in own)
 
 
 def find_unsaved(model: nn.Module) -> tuple[str, ...]:

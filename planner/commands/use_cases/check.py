@@ -41,11 +41,8 @@ def _lines(workload: Workload, found: CheckedUseCase) -> Iterator[tuple[str, str
     if facts.flop_per_sample:
         mega = format_number(facts.flop_per_sample / 1e6)
         yield "computing", f"{mega} MFLOP for each sample, forward and backward"
-    if facts.own_methods:
-        yield "its own", ", ".join(facts.own_methods)
-        yield "defaults", ", ".join(_defaults(facts)) or "none"
-    else:
-        yield "adapter", f"{workload.use_case.partition(':')[0]}: see docs/adapters.md"
+    yield "its own", ", ".join(facts.own_methods)
+    yield "defaults", ", ".join(_defaults(facts)) or "none"
     yield "loss", _explain_loss(facts)
     yield "BatchNorm", "yes: see the warning" if facts.has_batch_norm else "no"
     yield "not saved", ", ".join(facts.unsaved) or "nothing"
@@ -57,8 +54,6 @@ def _lines(workload: Workload, found: CheckedUseCase) -> Iterator[tuple[str, str
 def _defaults(facts: CaseFacts) -> list[str]:
     """Name the methods of the contract that stand in for those that are not there."""
     own = facts.own_methods
-    if not own:
-        return []
     return [
         name
         for name in METHODS

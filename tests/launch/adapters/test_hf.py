@@ -11,6 +11,7 @@ import onnxruntime
 import pytest
 import torch
 
+from launch.description.contract_use import find_own_methods
 from launch.errors import UseCaseError
 from launch.onnx_export.exporting import export_model
 from launch.reports import Reporter
@@ -49,6 +50,12 @@ def test_other_models_count_every_label(function):
     """T5's name has the causal loss in the library's table, and its code does not use it."""
     batch, weight = batch_and_weight(function)
     assert weight == (batch["labels"] != -100).sum()
+
+
+def test_methods_that_stand_on_what_the_function_returns_are_named():
+    case = resolve(f"hf:{FILE}:gpt2").load()
+    own = ("model", "dataset", "optimizer", "step", "weight", "collate")
+    assert find_own_methods(case) == own
 
 
 def test_a_classifier_counts_samples():

@@ -12,6 +12,7 @@ import lightning_cases
 import pytest
 import torch
 
+from launch.description.contract_use import find_own_methods
 from launch.errors import UseCaseError
 from launch.reports import Reporter
 from launch.use_cases import make_workload, resolve
@@ -44,6 +45,15 @@ def test_facts_are_those_of_module_loader_and_optimizer():
     assert facts.has_fused_optimizer
     assert facts.updates_in_parts
     assert facts.max_stages == 1
+
+
+@pytest.mark.parametrize(
+    ("objects", "more"),
+    [("Net", ()), ("Text:TextData", ("weight", "collate", "schedule", "prepare"))],
+)
+def test_methods_that_stand_on_the_users_own_are_named(objects, more):
+    case = resolve(spec(objects)).load()
+    assert find_own_methods(case) == ("model", "dataset", "optimizer", "step", *more)
 
 
 def test_settings_go_to_whichever_constructor_has_them():
