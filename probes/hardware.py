@@ -262,6 +262,9 @@ class LocalCopy:
     cold: tuple[ReadRate, ...]
     warm: tuple[ReadRate, ...] = ()
 
+    free_bytes: int | None = None
+    """That this user may still write there; ``None`` in measurements of old versions."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataSpeed:

@@ -40,6 +40,7 @@ from planner.jobs.making import (
     find_plans,
     make_job,
     make_local_job,
+    share_input,
 )
 from planner.jobs.placement import Placement
 from planner.jobs.prepared_launch import PreparedLaunch
@@ -337,7 +338,7 @@ class _Launcher:
         prepared = PreparedLaunch(
             job=make_job(request, choice.chosen, plans, RunDirectory.find_next(RUNS).path),
             placement=Placement.of(checked, choice.chosen.hosts, hosts.access),
-            plans=tuple(plans),
+            plans=tuple(share_input(plans, choice.chosen)),
             choice=choice,
             links=links,
         )

@@ -26,17 +26,30 @@ class InputCost:
     data: DataSpeed
     train_samples: int
 
+    validation_samples: int
+    """Read after every epoch, each node the same ones again."""
+
     base_s: float
     """Of a sample, where none waits for its file."""
 
-    sample_s: Callable[[int], float]
-    """Of a sample in an epoch, from 0."""
+    in_place_s: Callable[[float], float]
+    """Of a sample, by the part of all samples that the node has not read before."""
 
-    copy_sample_s: Callable[[int], float] | None = None
+    copied_s: Callable[[float], float] | None = None
     """The same where the data are copied to the local disk before."""
 
     copy_s: float | None = None
     """Time to copy them."""
+
+    share: float = 1.0
+    """Part of every epoch that the node trains."""
+
+    def sample_s(self, epoch: int) -> float:
+        """Give the time of a sample in an epoch, from 0."""
+        return self.in_place_s(self._unread(epoch))
+
+    def _unread(self, epoch: int) -> float:
+        return float((1 - self.share) ** epoch)
 
     def epoch_s(self, epoch: int) -> float:
         """Give the time of an epoch's training steps, from epoch 0 on, on this node alone."""
@@ -53,22 +66,36 @@ class InputCost:
         total = sum(self.sample_s(epoch) for epoch in range(some))
         return (total + (epochs - some) * self.sample_s(_LATER)) / epochs
 
-    def epochs_until_copied(self) -> int | None:
-        """Give the number of epochs after which copying the data has paid.
-
-        ``None`` where it never does, or where there is no other disk to copy them to.
-        """
-        if self.copy_s is None or self.copy_sample_s is None:
+    @property
+    def copy_fits(self) -> bool | None:
+        """Whether the local disk has room for a copy; ``None`` where that is not known."""
+        local, num_bytes = self.data.local, self.data.num_bytes
+        if local is None or local.free_bytes is None or num_bytes is None:
             return None
-        saved = 0.0
+        return num_bytes <= local.free_bytes
+
+    def epochs_until_copied(self) -> int | None:
+        """Give the number of epochs after which copying all data to this node has paid.
+
+        The node gains on its share of them alone. ``None`` where it never pays, or where there is
+        no other disk with room to copy them to.
+        """
+        if self.copy_s is None or self.copied_s is None or self.copy_fits is False:
+            return None
+        saved_s = 0.0
         for epoch in range(_MOST_EPOCHS):
-            gain = self.train_samples * (self.sample_s(epoch) - self.copy_sample_s(epoch))
-            saved += gain
-            if saved > self.copy_s:
+            gain_s = self.train_samples * self._gain_s(self._unread(epoch))
+            gain_s += self.validation_samples * self._gain_s(0.0 if epoch else 1.0)
+            saved_s += self.share * gain_s
+            if saved_s > self.copy_s:
                 return epoch + 1
-            if epoch >= 1 and gain < _LEAST_SAVING * self.epoch_s(epoch):
+            if epoch >= 1 and gain_s < _LEAST_SAVING * self.epoch_s(epoch):
                 return None
         return None
+
+    def _gain_s(self, unread: float) -> float:
+        assert self.copied_s is not None  # there is a copy to gain from
+        return self.in_place_s(unread) - self.copied_s(unread)
 
 
 def assess_stored(
@@ -131,9 +158,8 @@ def assess_input(
     base_s = 1 / samples_per_s
     hits = cache_hits(room_bytes, here.num_bytes)
 
-    def time_of(times: ReadTimes, *, is_copied: bool) -> Callable[[int], float]:
-        def at(epoch: int) -> float:
-            unread = (1 - share) ** epoch
+    def time_of(times: ReadTimes, *, is_copied: bool) -> Callable[[float], float]:
+        def at(unread: float) -> float:
             # Copying has left in the page cache what fits there; a picture is decoded when it is
             # read for the first time.
             seen = 1.0 if is_copied else 0.0 if times.decodes_once else 1 - unread
@@ -150,8 +176,10 @@ def assess_input(
     return InputCost(
         data=data,
         train_samples=facts.train_samples,
+        validation_samples=facts.validation_samples,
         base_s=base_s,
-        sample_s=time_of(here, is_copied=False),
-        copy_sample_s=None if copied is None else time_of(copied, is_copied=True),
+        in_place_s=time_of(here, is_copied=False),
+        copied_s=None if copied is None else time_of(copied, is_copied=True),
         copy_s=None if copied is None else copy_s,
+        share=share,
     )

@@ -33,7 +33,9 @@ def data_facts(speed: DataSpeed) -> Iterator[tuple[str, str]]:
     if speed.local is not None:
         copied = f"{format_number(speed.local.copy_files_per_s)} files/s copied"
         local = f"{printable(speed.local.folder)} ({speed.local.file_system})"
-        yield "  local copy", f"{local}: {copied}, {_rates(speed.local.cold)}"
+        free = speed.local.free_bytes
+        room = "" if free is None else f", {format_bytes(free)} free"
+        yield "  local copy", f"{local}: {copied}, {_rates(speed.local.cold)}{room}"
 
 
 def _place(speed: DataSpeed) -> str:
@@ -73,6 +75,13 @@ def input_lines(
     yield f"data{where}: {printable(speed.path)} on {speed.file_system}, {times}{alone}"
     if cost.copy_s is None:
         return
+    local = speed.local
+    if local is not None and cost.copy_fits is False:
+        yield (
+            f"copying them{where} to {printable(local.folder)}: no room for "
+            f"{format_bytes(speed.num_bytes)}, {format_bytes(local.free_bytes)} were free"
+        )
+        return
     paid, takes = cost.epochs_until_copied(), f"takes {format_duration(cost.copy_s)}"
     if paid is None:
         yield (
@@ -96,5 +105,6 @@ def input_json(cost: InputCost) -> dict[str, Any]:
         "first_epoch_s": cost.epoch_s(0),
         "later_epoch_s": cost.later_s,
         "copy_s": cost.copy_s,
+        "copy_fits": cost.copy_fits,
         "copy_pays_after_epochs": cost.epochs_until_copied(),
     }

@@ -204,13 +204,31 @@ def find_plans(
 
 
 def charge_input(store: Store, request: LaunchRequest, plans: Sequence[NodePlan]) -> list[NodePlan]:
-    """Charge each plan with reading the data on its node, where `probe` has measured that."""
+    """Charge each plan with reading the data on its node, where `probe` has measured that.
+
+    Shares are chosen after that: until then they count as equal.
+    """
     return [
         replace(
             plan, input=_input_cost(store, request, plan, 1 / len(plans)), epochs=request.epochs
         )
         for plan in plans
     ]
+
+
+def share_input(plans: Sequence[NodePlan], chosen: Prediction) -> list[NodePlan]:
+    """Let each host read the share that was chosen for it; one that has none reads nothing."""
+    shares = dict(zip(chosen.hosts, chosen.batches, strict=True))
+    return [
+        replace(
+            plan, input=_with_share(plan.input, shares.get(plan.host, 0) / sum(shares.values()))
+        )
+        for plan in plans
+    ]
+
+
+def _with_share(cost: InputCost | None, share: float) -> InputCost | None:
+    return replace(cost, share=share) if cost is not None and share else None
 
 
 def _input_cost(

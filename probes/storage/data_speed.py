@@ -149,6 +149,7 @@ def _measure_copy(
 ) -> LocalCopy | None:
     """Copy some files to a local disk and read them there; ``None`` where that is not possible."""
     try:
+        free_bytes = shutil.disk_usage(local).free
         with tempfile.TemporaryDirectory(prefix=".ddlplan-probe-", dir=local) as folder:
             taken = take(
                 iter(supply.take_forgotten(_COPY_FILES)),
@@ -174,6 +175,7 @@ def _measure_copy(
         copy_files_per_s=rate,
         cold=tuple(cold),
         warm=warm,
+        free_bytes=free_bytes,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,9 @@ import pytest
 from launch.case_facts import CaseFacts
 from launch.plan import Plan
 from planner.input_cost.epochs import assess_input
+from planner.input_cost.lines import input_lines
 from planner.input_cost.read_times import cache_hits
+from probes import codec
 from probes.hardware import DataSpeed, LocalCopy, ReadRate
 
 GB = 10**9
@@ -114,11 +117,44 @@ def test_copy_does_not_pay_where_later_epochs_read_from_memory():
 
 
 def test_copy_pays_after_what_it_takes_is_saved():
-    # Each epoch waits 9 s for the network, and 0.45 s for the local disk: 12.5 s in two.
+    # Each epoch waits 10 s for the network, and 0.5 s for the local disk: 12.5 s in two.
     cost = assess(PLAIN, room_bytes=0)
     assert cost.epochs_until_copied() == 2
     slow = replace(NETWORK, local=replace(NETWORK.local, copy_files_per_s=20))
     assert assess(PLAIN, room_bytes=0, data=slow).epochs_until_copied() == 6
+
+
+def test_copy_pays_each_host_on_its_share_alone():
+    """The advice to copy came four times too early where one of four hosts read a quarter."""
+    whole = assess(PLAIN, room_bytes=0)
+    assert replace(whole, share=0.25).epochs_until_copied() == 6  # 12.5 s of 2.375 s each
+    assert assess(PLAIN, room_bytes=0, share=0.25).epochs_until_copied() == 6
+
+
+def test_copy_counts_validation_too_whose_files_it_includes():
+    facts = replace(FACTS, train_samples=500, validation_samples=500)
+    assert assess(PLAIN, room_bytes=0, facts=facts).epochs_until_copied() == 2
+    # From memory neither is read again: the first epoch alone saves.
+    assert assess(PLAIN, facts=facts).epochs_until_copied() is None
+
+
+def test_copy_without_room_for_it_is_not_advised():
+    small = replace(NETWORK, local=replace(NETWORK.local, free_bytes=99_999_999))
+    cost = assess(PLAIN, room_bytes=0, data=small)
+    assert (cost.copy_fits, cost.epochs_until_copied()) == (False, None)
+    _, line = input_lines(cost, 10)
+    assert line == "copying them to /cache: no room for 95.4 MiB, 95.4 MiB were free"
+    large = replace(NETWORK, local=replace(NETWORK.local, free_bytes=GB))
+    cost = assess(PLAIN, room_bytes=0, data=large)
+    assert (cost.copy_fits, cost.epochs_until_copied()) == (True, 2)
+
+
+def test_copy_measured_before_room_was_recorded_is_advised_as_before():
+    stored = json.loads(codec.encode(NETWORK))
+    del stored["local"]["free_bytes"]
+    data = codec.convert(stored, DataSpeed, source="stored")
+    cost = assess(PLAIN, room_bytes=0, data=data)
+    assert (cost.copy_fits, cost.epochs_until_copied()) == (None, 2)
 
 
 def test_copy_pays_where_the_file_system_caches_nothing():

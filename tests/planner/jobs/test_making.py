@@ -17,6 +17,7 @@ from planner.cluster.links import HostLink, MeasuredLinks
 from planner.cluster.node_choice import TIE, choose_nodes
 from planner.cluster.sync_cost import SyncCostModel
 from planner.errors import NoPlanError, StalePlanError
+from planner.input_cost.epochs import InputCost
 from planner.jobs.batch_limit import largest_batch
 from planner.jobs.host_choice import cluster_nodes
 from planner.jobs.making import (
@@ -25,6 +26,7 @@ from planner.jobs.making import (
     find_plans,
     make_job,
     make_local_job,
+    share_input,
 )
 from planner.plans.measured_steps import StepPoint, steps_from_points
 from planner.plans.stored_plan import StoredPlan
@@ -41,7 +43,7 @@ from planner.store import Store
 from planner.trials.result import Outcome, Role, TrialResult
 from planner.tuning.study import Study
 from probes import codec
-from probes.hardware import CoreLimit, Cpu, Hardware, Memory
+from probes.hardware import CoreLimit, Cpu, DataSpeed, Hardware, Memory
 from probes.timing import Interval, Measurement
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -164,6 +166,26 @@ def test_job_has_each_hosts_plan_with_its_share(both):
     assert job.nodes[0].step_time == both[0].steps.step_time
     assert job.nodes[0].max_batch > 128
     assert codec.decode(codec.encode(job), Job, source="job") == job
+
+
+def test_data_cost_a_host_what_its_chosen_share_of_them_does(both):
+    """Each of two hosts was said to read half, whatever its share was, and who read none too."""
+    cost = InputCost(
+        data=DataSpeed(path="/data", file_system="nfs4"),
+        train_samples=1000,
+        validation_samples=0,
+        base_s=0.01,
+        in_place_s=lambda _: 0.01,
+        share=0.5,
+    )
+    plans = [replace(one, input=cost) for one in both]
+    chosen = verdict_of(plans, all_hosts=True).chosen
+    fast, slow = share_input(plans, chosen)
+    assert chosen.batches[1] < 0.3 * chosen.global_batch
+    assert slow.input.share == pytest.approx(chosen.batches[1] / chosen.global_batch)
+    assert fast.input.share == pytest.approx(1 - slow.input.share)
+    alone = verdict_of(plans[:1]).chosen
+    assert [one.input and one.input.share for one in share_input(plans, alone)] == [1.0, None]
 
 
 def test_learning_rate_is_scaled_as_all_plans_say_or_as_the_user_says(store):

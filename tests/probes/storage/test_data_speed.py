@@ -67,6 +67,8 @@ def test_copy_of_some_files_is_made_measured_and_removed(folder, tmp_path):
     found = _measure_copy(_Supply(list_data(folder).sample), local, [1, 2], 0.2)
     assert found is not None
     assert found.copy_files_per_s > 0
+    assert found.free_bytes is not None
+    assert found.free_bytes > 1 << 20
     assert [rate.readers for rate in found.cold] == [1, 2]
     assert list(local.iterdir()) == []
     assert _measure_copy(_Supply(list_data(folder).sample), tmp_path / "none", [1], 0.2) is None
