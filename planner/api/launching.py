@@ -10,6 +10,7 @@ from functools import partial
 from launch.errors import HostUnreachableError
 from launch.hosts.findings import CheckedHosts
 from launch.hosts.host_line import Host
+from launch.job import Job
 from launch.reports import (
     BestWeightsSaved,
     CheckpointSaved,
@@ -273,8 +274,21 @@ class _Launcher:
             self.warn(note)
         with self._needing_database(request, hosts):
             if hosts.is_local:
-                return self._prepare_here(request, hosts), None
-            return self._prepare_hosts(request, shares, hosts)
+                prepared, unjoined = self._prepare_here(request, hosts), None
+            else:
+                prepared, unjoined = self._prepare_hosts(request, shares, hosts)
+        self._warn_of_unused(prepared.job)
+        return prepared, unjoined
+
+    def _warn_of_unused(self, job: Job) -> None:
+        """Say which settings of the sum between hosts say nothing on a host alone."""
+        unused = [f"--wire {job.wire}"] if job.wire != "fp32" else []
+        unused += [f"--all-reduce {job.all_reduce}"] if job.all_reduce != "ring" else []
+        if unused and len(job.nodes) == 1:
+            self.warn(
+                f"{' and '.join(unused)} and one host: gradients are not summed between hosts, so "
+                "nothing changes by it"
+            )
 
     @contextmanager
     def _needing_database(self, request: LaunchRequest, hosts: Hosts) -> Iterator[None]:

@@ -185,6 +185,16 @@ def test_dry_run_shows_the_command_that_would_run(tuned, steady):
     assert (tuned.folder / "runs" / "5" / "__1-worker0.log").exists()
 
 
+def test_ways_to_sum_between_hosts_that_one_host_has_no_use_for_are_a_warning(tuned, steady):
+    """They did nothing, and nothing was said."""
+    ended = launched(tuned, steady, "--wire", "top1", "--all-reduce", "tree", "--dry-run")
+    assert ended.code == 0
+    warnings = [line for line in ended.err.splitlines() if line.startswith("warning:")]
+    assert [w for w in warnings if "--wire top1 and --all-reduce tree and one host" in w]
+    usual = launched(tuned, steady, "--wire", "fp32", "--all-reduce", "ring", "--dry-run")
+    assert "one host" not in usual.err
+
+
 def test_dry_run_starts_and_writes_nothing(tuned, steady):
     before = tuned.listing()
     ended = launched(tuned, steady, "--dry-run")
