@@ -100,7 +100,8 @@ class Launches:
         """
         if precision == "fp32":
             best: dict[str, Any] = self._ddlplan.run("plans", "best", *self._case).data
-            return _allowed(best, precision)
+            # What it is worth is no part of a plan, and refused where one is imported.
+            return _allowed({k: best[k] for k in best if k not in ("worth", "input")}, precision)
         plans = [
             plan
             for plan in self._ddlplan.run("plans", "list", *self._case).data

@@ -42,7 +42,7 @@ from _races import alone, make_runner, race_final, share_result
 
 from launch.plan import Plan
 from launch.workers.fork_server_pool import ForkServerPool
-from planner.plans.plan_file import plan_from_document
+from planner.api import plans
 from planner.quantities import format_range, parse_duration_s
 from planner.trials.comparison import compare_results
 from planner.trials.contender import Contender
@@ -116,7 +116,7 @@ def _hold(ddlplan: Ddlplan, arguments: Namespace, out: Output, found: _Findings)
         best = launches.best_plan("fp32")
     else:
         best = launches.tune(arguments.budget, "fp32").data["plan"]
-    stored = plan_from_document(best)
+    stored = plans.get(int(best["id"]), db=str(ddlplan.database)).stored
     defaults = [other.plan for other in stored.comparisons if other.name == "defaults"]
     if stored.speedup is None or not defaults:
         raise BenchError("the plan was not raced against PyTorch's defaults: raise --budget")
@@ -149,13 +149,13 @@ def _hold(ddlplan: Ddlplan, arguments: Namespace, out: Output, found: _Findings)
 
 
 def _race_again(
-    runner: TrialRunner, plans: list[Plan], arguments: Namespace, out: Output
+    runner: TrialRunner, raced: list[Plan], arguments: Namespace, out: Output
 ) -> Iterator[float]:
     """Race the defaults and the stored plan again and again; give each speedup."""
     for number in range(arguments.again):
         began_s = time.monotonic()
         with alone(out):
-            ratio = compare_results(*race_final(runner.start, plans, rounds=arguments.rounds))
+            ratio = compare_results(*race_final(runner.start, raced, rounds=arguments.rounds))
         assert ratio is not None
         out.say(f"raced again: {format_range(ratio)}")
         yield ratio.median
