@@ -67,8 +67,8 @@ def _difference(session: Any, model: nn.Module, call: ModelCall) -> float:
         difference = float((got - wanted).abs().max()) / scale
         if not difference <= TOLERANCE:  # NaN too
             raise ExportError(
-                f"an output of the file differs from PyTorch's by {difference:.1e}, and at most "
-                f"{TOLERANCE:g} of the largest element is allowed"
+                f"an output of the file differs from PyTorch's by {difference:.1e}, divided by "
+                f"the largest element where that is above 1: at most {TOLERANCE:g} is allowed"
             )
         worst = max(worst, difference)
     return worst

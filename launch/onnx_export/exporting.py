@@ -25,7 +25,7 @@ from launch.onnx_export.model_call import (
     record_call,
 )
 from launch.reports import OnnxSaved
-from launch.system.durable_files import explain_os_error, sync_folder
+from launch.system.durable_files import explain_write_error, sync_folder
 from launch.use_cases._base import UseCase
 
 _LIBRARIES = ("onnx", "onnxscript", "onnxruntime")
@@ -54,7 +54,7 @@ def check_target(path: Path) -> None:
             pass
     except OSError as error:
         raise ExportTargetError(
-            f"--onnx {path}: {explain_os_error(error)}: name a file in another folder"
+            f"--onnx {path}: {explain_write_error(error, path)}: name a file in another folder"
         ) from error
 
 
@@ -107,8 +107,8 @@ def export_model(case: UseCase, model: nn.Module, dataset: Dataset[Any], path: P
                 _move_durably(file, path.parent)
     except OSError as error:
         raise ExportTargetError(
-            f"{path} cannot be written: {explain_os_error(error)}: make room there, or name a file "
-            "in another folder"
+            f"{path} cannot be written: {explain_write_error(error, path)}: make room there, or "
+            "name a file in another folder"
         ) from error
     return OnnxSaved(path=str(path), num_bytes=num_bytes, largest_difference=difference)
 

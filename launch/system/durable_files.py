@@ -77,3 +77,11 @@ def explain_os_error(error: OSError) -> str:
     """Explain an error of the operating system, with the file where that is known."""
     where = "" if error.filename is None else f"{error.filename}: "
     return where + (error.strerror or str(error)).lower()
+
+
+def explain_write_error(error: OSError, path: Path) -> str:
+    """Explain why a file could not be written, without the file beside it that was tried."""
+    folder = path.parent
+    if not folder.exists():
+        return f"there is no folder {folder}"
+    return (error.strerror or str(error)).lower()

@@ -154,9 +154,12 @@ def _describe_best(best: BestWeightsSaved, host: str | None) -> str:
 
 
 def describe_onnx(saved: OnnxSaved, host: str | None) -> str:
-    """Name an ONNX file, its size, and how near it is to PyTorch."""
+    """Name an ONNX file, its size, and how near it is to PyTorch, in the units of the report."""
     path, size = _shown(Path(saved.path), host), format_bytes(saved.num_bytes)
-    return f"{path} ({size}, outputs within {saved.largest_difference:.1e} of PyTorch's)"
+    return (
+        f"{path} ({size}, outputs within {saved.largest_difference:.1e} of PyTorch's, divided by "
+        "the largest element where that is above 1)"
+    )
 
 
 def outcome_json(result: LaunchResult, expected: float | None) -> dict[str, Any]:

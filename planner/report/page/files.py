@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from launch.system.durable_files import explain_os_error, replace_durably, write_durably
+from launch.system.durable_files import explain_write_error, replace_durably, write_durably
 from planner.errors import UsageError
 
 
@@ -54,7 +54,7 @@ def _explained(path: Path, option: str, new: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise UsageError(
-            f"{option} {path}: {explain_os_error(error)}: name another file"
+            f"{option} {path}: {explain_write_error(error, path)}: name another file"
         ) from error
     finally:
         with suppress(OSError):

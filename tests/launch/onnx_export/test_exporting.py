@@ -242,7 +242,8 @@ def test_file_that_computes_something_else_is_not_kept(tmp_path, monkeypatch):
         return original(path, model, calls)
 
     monkeypatch.setattr(exporting, "largest_difference", compare_changed)
-    with pytest.raises(ExportError, match="differs from PyTorch's by"):
+    said = "differs from PyTorch's by .*, divided by the largest element where that is above 1"
+    with pytest.raises(ExportError, match=said):
         export(Convolutions(), tmp_path / "model.onnx")
     assert list(tmp_path.iterdir()) == []
 
@@ -250,7 +251,7 @@ def test_file_that_computes_something_else_is_not_kept(tmp_path, monkeypatch):
 def test_missing_libraries_and_folders_are_one_line(tmp_path, monkeypatch):
     with pytest.raises(ExportTargetError, match="it is a folder: name a file"):
         check_target(tmp_path)
-    with pytest.raises(ExportTargetError, match="no such file or directory: name a file in ano"):
+    with pytest.raises(ExportTargetError, match=r"onnx: there is no folder /.*/nowhere: name a"):
         check_target(tmp_path / "nowhere" / "model.onnx")
     monkeypatch.setattr(exporting, "find_spec", lambda name: None)
     with pytest.raises(ExportTargetError) as caught:

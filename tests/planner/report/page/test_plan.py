@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import partial
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
@@ -11,7 +12,7 @@ import pytest
 from worth_cases import FACTS, NODE, STORED, TRIALS
 
 from planner.errors import UsageError
-from planner.report.page.files import write_page
+from planner.report.page.files import check_page, write_page
 from planner.report.page.plan import plan_page
 from planner.worth.worth import assess
 
@@ -64,6 +65,16 @@ def test_a_page_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch)
     with pytest.raises(UsageError, match=r"no space left: name another file"):
         write_page(file, "new")
     assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
+
+
+def test_folder_that_is_not_there_is_named_once_and_no_hidden_file(tmp_path):
+    """The name of the file beside it, .page.html.4711, stood in the line."""
+    file = tmp_path / "missing" / "page.html"
+    for write in (check_page, partial(write_page, text="page")):
+        with pytest.raises(UsageError) as raised:
+            write(file)
+        reason = f"there is no folder {tmp_path / 'missing'}"
+        assert str(raised.value) == f"--html {file}: {reason}: name another file"
 
 
 @pytest.mark.parametrize("place", ["", "missing/plan.html"])
