@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -21,6 +22,8 @@ from planner.cli.values import check_data, duration_s, find_here, one_of
 from planner.errors import UsageError
 from planner.report.output import start_output
 
+_BUDGET = "30m"
+
 
 def report(
     *,
@@ -28,8 +31,9 @@ def report(
         bool, option("--measure", help_="Measure on this machine what is missing.")
     ] = False,
     budget: Annotated[
-        str, option("--budget", help_="Time for that: 90s, 30m, 1h.", metavar="DURATION")
-    ] = "30m",
+        str | None,
+        option("--budget", help_="Time for that: 90s, 30m (default), 1h.", metavar="DURATION"),
+    ] = None,
     papers: Annotated[
         str | None, option("--papers", help_="Only these: a,b,...", metavar="NAMES")
     ] = None,
@@ -65,11 +69,15 @@ def report(
     names = None if papers is None else _names("--papers", papers)
     for name in names or ():
         load_paper(name)
-    budget_s = duration_s("--budget", budget)
+    budget_s = duration_s("--budget", _BUDGET if budget is None else budget)
     folders = dict(_folder(text) for text in data or ())
+    _check_names(folders, names)
     hosts = find_here(mpirun, allow_root=allow_run_as_root)
     for folder in folders.values():
         check_data(folder, hosts)
+    for name, value in (("--data", data), ("--budget", budget)):
+        if value and not measure:
+            raise UsageError(f"{name} and no --measure: it is for what is measured, add --measure")
     from planner.api.reports import MeasureRequest
     from planner.commands.report import make_report
 
@@ -83,6 +91,23 @@ def report(
         place=out_folder,
         formats=formats,
     )
+
+
+def _check_names(folders: Iterable[str], papers: Sequence[str] | None) -> None:
+    from launch.use_cases._settings import split_name
+    from planner.paper_tables import load_paper, paper_names
+
+    known = {
+        split_name(case)[0]
+        for paper in papers or paper_names()
+        for case in load_paper(paper).use_cases
+    }
+    for name in folders:
+        if name not in known:
+            raise UsageError(
+                f"--data {name}=...: no paper that is measured has this use case: choose one of "
+                f"{', '.join(sorted(known))}"
+            )
 
 
 def _names(option_name: str, text: str) -> tuple[str, ...]:

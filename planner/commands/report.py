@@ -11,12 +11,13 @@ from pathlib import Path
 from planner.api import reports, trainings
 from planner.commands.signals import cancel_on_signals
 from planner.errors import NoDatabaseError
-from planner.paper_tables._values import PaperSection
+from planner.paper_tables._values import PaperPlot, PaperSection
 from planner.plans.stored_plan import utc_now
 from planner.report.live import LiveDisplay
 from planner.report.output import Output
 from planner.report.papers.files import report_files
 from planner.report.papers.folder import ReportFolder
+from planner.report.papers.plots import paper_plot_csv
 from planner.report.papers.tables import paper_table_json, paper_table_text
 from planner.report.table import detect_terminal
 
@@ -53,7 +54,7 @@ def make_report(
         trainings.find(most=1, db=db)
     except NoDatabaseError as error:
         out.warn(str(error))
-    sections = reports.make(request.papers, reasons=reasons, db=db)
+    sections = reports.make(request.papers, reasons=reasons, data=request.data, db=db)
     files: list[Path] = []
     if folder is not None:
         files = folder.write(report_files(sections, utc_now(), formats))
@@ -90,6 +91,18 @@ def _show(sections: Sequence[PaperSection], out: Output) -> None:
             for note in (*source, *table.notes):
                 out.write_line(f"  {note}")
             out.write_line("")
+        for plot in section.plots:
+            out.write_line(f"{plot.title}: {_where(plot)}")
+        out.write_line("")
+
+
+def _where(plot: PaperPlot) -> str:
+    """Say where a plot is to be seen, or why there is none."""
+    if not paper_plot_csv(plot):
+        return " ".join(plot.notes)
+    lacking = sum("missing: " in note for note in plot.notes)
+    partly = f", which says why {lacking} of its curves are missing" if lacking else ""
+    return f"figure-{plot.key} of ddlplan report --out DIR{partly}"
 
 
 def _section_json(section: PaperSection) -> dict[str, object]:

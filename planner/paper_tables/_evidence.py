@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import median
@@ -10,6 +10,7 @@ from statistics import median
 from launch.case_facts import CaseFacts
 from launch.plan import Plan
 from launch.strategies import load_strategy, strategy_names
+from launch.use_cases._settings import split_name
 from planner.records.machine_record import MachineRecord
 from planner.records.study_record import StudyRecord
 from planner.records.training_record import TrainingRecord
@@ -49,6 +50,9 @@ class StudyEvidence:
     has_plan: bool = True
     """Whether a plan of it is stored."""
 
+    others: int = 0
+    """Further studies of that use case and machine, which are not shown."""
+
     @cached_property
     def trials(self) -> Sequence[StoredTrial]:
         """In the order in which they ended."""
@@ -58,6 +62,16 @@ class StudyEvidence:
     def hardware(self) -> Hardware | None:
         """The machine, where a probe of it is stored."""
         return None if self.machine is None else self.machine.hardware
+
+    @property
+    def data(self) -> str | None:
+        """Where its data were; ``None`` where the use case found or made them."""
+        return None if self.record.facts is None else self.record.facts.data
+
+    @property
+    def is_generated(self) -> bool:
+        """Whether its samples were made up."""
+        return self.record.facts is not None and self.record.facts.is_generated
 
     def baseline(self, *, on_gpus: bool = False) -> TrialResult | None:
         """Give the run on one core, or on one GPU, that had the most turns."""
@@ -215,7 +229,7 @@ class StoredEvidence:
     """What a database holds of the papers' use cases."""
 
     studies: Mapping[str, Sequence[StudyEvidence]] = field(default_factory=dict)
-    """By use case: of each machine the latest, the machine that was last used first."""
+    """By use case: of each machine the last used, the machine that was last used first."""
 
     trainings: Mapping[str, Sequence[TrainingEvidence]] = field(default_factory=dict)
     """By use case, the newest first; only those that made a step."""
@@ -226,6 +240,13 @@ class StoredEvidence:
     machines: Sequence[MachineRecord] = ()
     reasons: Mapping[str, str] = field(default_factory=dict)
     """Why something could not be measured just now, by its key."""
+
+    data: Mapping[str, str] = field(default_factory=dict)
+    """Paths of the data that were asked for, by use case without settings."""
+
+    def suits(self, use_case: str, data: str | None) -> bool:
+        """Tell whether data are those that were asked for; any are, where none were."""
+        return data == self.data.get(split_name(use_case)[0], data)
 
     def of(self, use_case: str) -> Sequence[StudyEvidence]:
         """Give the studies of a use case."""
@@ -246,9 +267,14 @@ class StoredEvidence:
         return node if known is None else f"{node}: {describe_hardware(known)}"
 
     def study_of(self, use_case: str, fingerprint: str) -> StudyEvidence | None:
-        """Give the study of a machine with this hardware."""
+        """Give the study of a machine with this hardware, of the data that were asked for."""
         return next(
-            (one for one in self.of(use_case) if one.record.fingerprint == fingerprint), None
+            (
+                one
+                for one in self.of(use_case)
+                if one.record.fingerprint == fingerprint and self.suits(use_case, one.data)
+            ),
+            None,
         )
 
 
@@ -269,9 +295,22 @@ def describe_machine(study: StudyEvidence) -> str:
     hardware = "no probe of it is stored"
     if node is not None:
         hardware = describe_hardware(node)
-    made_up = "; generated data" if record.facts and record.facts.is_generated else ""
+    made_up = "; generated data" if study.is_generated else ""
     software = describe_software(record.software)
-    return f"{record.node}: {hardware}; {software}; study {record.id}{when}{made_up}."
+    others = "1 other study is" if study.others == 1 else f"{study.others} other studies are"
+    left_out = f"; {others} not shown" if study.others else ""
+    return f"{record.node}: {hardware}; {software}; study {record.id}{when}{made_up}{left_out}."
+
+
+def describe_data(data: str | None, *, is_generated: bool) -> str:
+    """Name the data behind a figure; nothing where that is not known."""
+    return "generated" if is_generated else data or ""
+
+
+def mark_generated(title: str, are_generated: Iterable[bool]) -> str:
+    """Say in the title of a plot that all it shows is of generated data."""
+    known = list(are_generated)
+    return f"{title}, generated data" if known and all(known) else title
 
 
 def describe_software(software: Mapping[str, str]) -> str:

@@ -6,7 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from planner.paper_tables._base import Paper
-from planner.paper_tables._evidence import StoredEvidence, describe_machine, describe_software
+from planner.paper_tables._evidence import (
+    StoredEvidence,
+    describe_machine,
+    describe_software,
+    mark_generated,
+)
 from planner.paper_tables._training_groups import (
     Group,
     Line,
@@ -27,6 +32,7 @@ from planner.paper_tables._wanted import Wanted, WantedSweep, sweep_key
 from planner.paper_tables._worker_sweep import TARGETS, WORKER_COLUMNS, WorkerSweep
 from planner.sweeps.device_settings import make_device_settings
 from planner.sweeps.findings import share_interval
+from planner.sweeps.sweep_record import StoredSweep
 from planner.trainings.rates import ratio_of_trainings
 from probes.hardware import Hardware
 
@@ -85,11 +91,15 @@ class CifarScaling(Paper):
         targets = find_targets(groups)
         rates = [*_sweep_curves(sweeps, to_target=False), *_training_curves(groups, None)]
         times = [*_sweep_curves(sweeps, to_target=True), *_training_curves(groups, targets)]
+        made_up = [
+            *(one.sweep.record.data is None for one in sweeps),
+            *(training.is_generated for group in groups for training in group.trainings),
+        ]
         why = f"no stored training or sweep has reached {100 * TARGETS[-1]:g} % on the test set"
         return [
             CurvePlot(
                 key="cifar-throughput",
-                title="CIFAR-10: samples per second over workers",
+                title=mark_generated("CIFAR-10: samples per second over workers", made_up),
                 x_title="workers",
                 y_title="samples/s",
                 is_counted=True,
@@ -98,7 +108,7 @@ class CifarScaling(Paper):
             ),
             CurvePlot(
                 key="cifar-time-to-accuracy",
-                title="CIFAR-10: time to an accuracy on the test set",
+                title=mark_generated("CIFAR-10: time to an accuracy on the test set", made_up),
                 x_title="workers",
                 y_title="seconds",
                 is_counted=True,
@@ -109,7 +119,10 @@ class CifarScaling(Paper):
 
     def wanted(self, held: StoredEvidence, node: Hardware) -> Sequence[Wanted]:
         if any(
-            sweep.record.fingerprint == node.fingerprint() and sweep.record.is_finished
+            sweep.record.fingerprint == node.fingerprint()
+            and sweep.record.is_finished
+            and held.suits(_MEASURED, sweep.record.data)
+            and _BATCH in sweep.record.batches
             for sweep in held.swept(_MEASURED)
         ):
             return []
@@ -123,10 +136,13 @@ class CifarScaling(Paper):
 
 
 def _sweeps(held: StoredEvidence) -> list[WorkerSweep]:
-    """Give the latest sweep of each machine, a finished one before others."""
-    ordered = sorted(
-        held.swept(_MEASURED), key=lambda one: (one.record.is_finished, one.record.id or 0)
-    )
+    """Give the latest sweep of each machine, of the data asked for and a finished one first."""
+
+    def rank(sweep: StoredSweep) -> tuple[bool, bool, int]:
+        record = sweep.record
+        return held.suits(_MEASURED, record.data), record.is_finished, record.id or 0
+
+    ordered = sorted(held.swept(_MEASURED), key=rank)
     latest = {sweep.record.node: sweep for sweep in ordered}
     return [WorkerSweep(sweep) for _, sweep in sorted(latest.items())]
 
@@ -230,7 +246,8 @@ def _training_rows(groups: Sequence[Group]) -> Iterator[Mapping[str, Cell]]:
 
 def _sweep_curves(sweeps: Sequence[WorkerSweep], *, to_target: bool) -> Iterator[MeasuredCurve]:
     for one in sweeps:
-        label = f"{one.sweep.record.node}: {_IMAGES:,} images, batch {_BATCH}"
+        data = Path(one.sweep.record.data or "generated").name
+        label = f"{one.sweep.record.node}: {data}, {_IMAGES:,} images, batch {_BATCH}"
         if to_target and one.target is not None:
             label += f", to {100 * one.target:g} %"
         if points := one.times() if to_target else one.rates():

@@ -10,10 +10,11 @@ from planner.paper_tables._base import Paper
 from planner.paper_tables._evidence import (
     StoredEvidence,
     StudyEvidence,
-    TrainingEvidence,
+    describe_data,
     describe_machine,
     obstacles_of,
 )
+from planner.paper_tables._strategy_use import strategy_use
 from planner.paper_tables._values import (
     Cell,
     PaperTable,
@@ -25,7 +26,6 @@ from planner.paper_tables._wanted import (
     WantedPlan,
     WantedTraining,
     WantedTrial,
-    training_key,
     trial_key,
 )
 from planner.report.plan_line import describe_plan
@@ -99,6 +99,7 @@ _SPARK = {"simplebig": 0.53, "complexsmall": 1.14}
 _COLUMNS = (
     TableColumn(key="setting", title="Setting"),
     TableColumn(key="machine", title="Machine", may_drop=True),
+    TableColumn(key="data", title="Data", may_drop=True),
     TableColumn(key="unit", title="Unit"),
     TableColumn(key="published", title="Published", is_number=True),
     TableColumn(key="ours", title="Ours", is_number=True),
@@ -144,7 +145,7 @@ class Lerat2022(Paper):
         return found
 
     def plots(self, held: StoredEvidence) -> Sequence[UsagePlots]:
-        return [_usage(held, case, title) for case, title in _CASES.items()]
+        return [strategy_use(held, case, title) for case, title in _CASES.items()]
 
     def wanted(self, held: StoredEvidence, node: Hardware) -> Sequence[Wanted]:
         found: list[Wanted] = []
@@ -185,8 +186,14 @@ def _rows(
         yield {
             **head,
             "machine": Cell(text=study.record.node),
+            **_data_cell(study.data, is_generated=study.is_generated),
             **_figures(held, study, setting, on_gpus=on_gpus),
         }
+
+
+def _data_cell(data: str | None, *, is_generated: bool) -> Mapping[str, Cell]:
+    text = describe_data(data, is_generated=is_generated)
+    return {"data": Cell(text=text)} if text else {}
 
 
 def _figures(
@@ -265,7 +272,10 @@ def _rows_of_several(held: StoredEvidence, case: str) -> Iterator[Mapping[str, C
     yield {
         "setting": Cell(text="Spark over nodes"),
         "published": Cell.published(_SPARK.get(case)),
-        "ours": Cell.lacking("ddlplan does not train through Spark"),
+        "ours": Cell.lacking(
+            "ddlplan does not train through Spark; beside it: "
+            f"ddlplan compare --use-case {case} --with spark_map_reduce --hosts FILE"
+        ),
         "unit": Cell(text="times the baseline"),
     }
 
@@ -285,7 +295,8 @@ def _several(held: StoredEvidence, case: str, *, on_gpus: bool) -> Mapping[str, 
     rate = best.rate
     assert rate is not None
     cells = {
-        "machine": Cell(text=f"{len(names)} hosts{', generated data' * best.is_generated}"),
+        "machine": Cell(text=f"{len(names)} hosts"),
+        **_data_cell(best.record.data, is_generated=best.is_generated),
         "rate": Cell.measured(rate),
         "plan": Cell(text=f"{best.strategies}: {' '.join(names[:8])}"),
     }
@@ -299,52 +310,6 @@ def _several(held: StoredEvidence, case: str, *, on_gpus: bool) -> Mapping[str, 
     return {"ours": Cell.measured(ratio_of_trainings(below, rate)), **cells}
 
 
-def _usage(held: StoredEvidence, case: str, title: str) -> UsagePlots:
-    """Give what the latest training of each strategy used."""
-    shown: dict[str, TrainingEvidence] = {}
-    for one in held.trained(case):
-        hosts = len(one.record.hosts)
-        label = one.strategies if hosts == 1 else f"{hosts} hosts: {one.strategies}"
-        if label not in shown and one.first_use is not None:
-            shown[label] = one
-    notes = [
-        "The latest training of each strategy"
-        + ("; of several hosts the first." if any(":" in label for label in shown) else "."),
-        *(
-            f"{label}: training {one.record.id}{', generated data' * one.is_generated}."
-            for label, one in shown.items()
-        ),
-    ]
-    alone = {one.strategies for one in shown.values() if len(one.record.hosts) == 1}
-    notes += [
-        f"{strategy}: missing: {_why_untrained(held, case, strategy)}."
-        for strategy in strategy_names()
-        if strategy not in alone
-    ]
-    if not any(len(one.record.hosts) > 1 for one in shown.values()):
-        command = f"ddlplan launch --use-case {case} --hosts FILE"
-        notes.append(f"several hosts: missing: no such training is stored: {command}.")
-    if not any(one.uses_gpus for one in shown.values()):
-        notes.append("GPUs in use: missing: none of these trainings ran on a GPU.")
-    notes.append("The curves of the paper: not found here.")
-    return UsagePlots(
-        key=f"lerat-{case}-use",
-        title=f"{title}, use over time by strategy (figures 2 to 5 of the paper)",
-        usage={label: use for label, one in shown.items() if (use := one.first_use) is not None},
-        notes=tuple(notes),
-    )
-
-
-def _why_untrained(held: StoredEvidence, case: str, strategy: str) -> str:
-    for study in held.of(case):
-        if (obstacle := study.obstacles.get(strategy)) is not None:
-            return obstacle
-    reason = held.reasons.get(training_key(case, strategy)) or held.reasons.get(
-        trial_key(case, strategy)
-    )
-    return reason or f"no training with it is stored: {_MEASURE}"
-
-
 def _wanted(held: StoredEvidence, case: str, node: Hardware, weight: float) -> Iterator[Wanted]:
     study = held.study_of(case, node.fingerprint())
     facts = None if study is None else study.record.facts
@@ -355,7 +320,7 @@ def _wanted(held: StoredEvidence, case: str, node: Hardware, weight: float) -> I
     trained = set[str]()
     for one in held.trained(case):
         is_new = len(one.record.hosts) == 1 and one.strategies not in trained
-        if is_new and one.first_use is not None:
+        if is_new and held.suits(case, one.record.data) and one.first_use is not None:
             trained.add(one.strategies)
     trials = {name: _trial_of(study, name) for name in names}
     untried = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from planner.paper_tables._base import Paper
-from planner.paper_tables._evidence import StoredEvidence, describe_software
+from planner.paper_tables._evidence import StoredEvidence, describe_software, mark_generated
 from planner.paper_tables._values import (
     NOT_FOUND,
     Cell,
@@ -53,7 +53,8 @@ class MnistBatches(Paper):
         notes = [
             "Steps alone, without start and validation. Times hold for another run at another "
             "time; speeds are turn by turn at the same batch. Accuracies are shares of the test "
-            "samples, after one training each.",
+            "samples, after one training each; losses have no interval: their mean is stored, "
+            "not its spread.",
         ]
         for sweep in _latest(held):
             record = sweep.record
@@ -62,6 +63,8 @@ class MnistBatches(Paper):
                 f"{describe_software(record.software)}, {record.created_at:%Y-%m-%d}; "
                 f"epochs: {record.epochs}; seed {record.seed}."
             )
+            if others := len(held.swept(record.use_case)) - 1:
+                notes.append(f"{record.use_case}: other stored sweeps, not shown: {others}.")
             notes += find_sentences(sweep)
         notes.append("Published sweeps of MNIST: not found here.")
         return [
@@ -78,7 +81,9 @@ class MnistBatches(Paper):
         return [
             SweepPlots(
                 key=f"mnist-{case.removeprefix('mnist_')}",
-                title=f"{case} over batches",
+                title=mark_generated(
+                    f"{case} over batches", [sweep.record.data is None] if sweep else []
+                ),
                 sweep=sweep,
                 notes=() if sweep is not None else (f"missing: {_why(held, case)}.",),
             )
@@ -91,6 +96,8 @@ class MnistBatches(Paper):
             sweep
             for sweep in held.swept(_MEASURED)
             if sweep.record.fingerprint == node.fingerprint() and sweep.record.is_finished
+            if held.suits(_MEASURED, sweep.record.data)
+            if set(_BATCHES) <= set(sweep.record.batches)
         ]
         return [] if mine else [WantedSweep(use_case=_MEASURED, batches=_BATCHES)]
 
@@ -102,8 +109,16 @@ def _latest(held: StoredEvidence) -> Iterator[StoredSweep]:
 
 
 def _sweep_of(held: StoredEvidence, case: str) -> StoredSweep | None:
-    """Give the sweep to show: the newest of those with the most points."""
-    return max(held.swept(case), key=lambda sweep: len(sweep.points), default=None)
+    """Give the sweep to show: the newest of those with the most points.
+
+    One of the data that were asked for comes first, and one of given data before generated ones.
+    """
+
+    def rank(sweep: StoredSweep) -> tuple[bool, bool, int]:
+        data = sweep.record.data
+        return held.suits(case, data), data is not None, len(sweep.points)
+
+    return max(held.swept(case), key=rank, default=None)
 
 
 def _rows(held: StoredEvidence, case: str) -> Iterator[Mapping[str, Cell]]:
@@ -136,6 +151,12 @@ def _figures(sweep: StoredSweep, one: PointFigures) -> Mapping[str, Cell]:
     }
     if one.speedup is not None:
         cells["speedup"] = Cell.measured(one.speedup)
+    elif one.point.setting:
+        cells["speedup"] = Cell.lacking("too few turns beside the first devices")
+    untested = Cell.lacking(
+        "not measured on a test set" if sweep.record.test_samples else "there is no test set"
+    )
+    cells["loss"] = cells["accuracy"] = untested
     if one.loss is not None:
         cells["loss"] = Cell(text=f"{one.loss:.4g}", number=one.loss)
     if one.accuracy is not None:

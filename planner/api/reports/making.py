@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from planner.paper_tables import load_paper, paper_names
 from planner.paper_tables._base import Paper
@@ -14,6 +15,7 @@ def make(
     papers: Sequence[str] | None = None,
     *,
     reasons: Mapping[str, str] | None = None,
+    data: Mapping[str, Path] | None = None,
     db: str = "planner.db",
 ) -> list[PaperSection]:
     """Make the papers' tables and plots from what is stored; start nothing.
@@ -26,6 +28,7 @@ def make(
     Args:
         papers: Names; all where left out.
         reasons: Why something could not be measured just now, as `measure` gives them.
+        data: Folders, by use case: what was measured with them is shown before all else.
         db: Database; where there is none yet, all figures are missing.
 
     Raises:
@@ -33,7 +36,7 @@ def make(
         StoreError: The database cannot be used.
     """
     chosen = load_papers(papers)
-    held = collect(chosen, db, reasons or {})
+    held = collect(chosen, db, reasons or {}, data)
     return [paper.section(held) for paper in chosen]
 
 

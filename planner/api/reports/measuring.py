@@ -15,11 +15,13 @@ from launch.use_cases import make_workload
 from launch.use_cases._settings import split_name
 from launch.workload import Workload
 from planner.api.reports.making import load_papers
+from planner.api.use_cases import check_use_case
 from planner.cancellation import Cancellation
 from planner.errors import CancelledError, PlannerError, StoreError
 from planner.jobs.hosts import Hosts
 from planner.paper_tables._base import Paper
 from planner.paper_tables._collecting import collect
+from planner.paper_tables._evidence import StoredEvidence
 from planner.paper_tables._wanted import (
     Wanted,
     WantedPlan,
@@ -62,7 +64,8 @@ class MeasureRequest:
     """Names; ``None``: all."""
 
     data: Mapping[str, Path] = field(default_factory=dict)
-    """Folders, by use case; the others make their own data."""
+    """Folders, by use case: only what is stored of them counts as measured. The others go on with
+    the data of the study that is shown, or make their own."""
 
     hosts: Hosts = field(default_factory=lambda: Hosts.this_machine())
     """This machine, with what may be done on it."""
@@ -107,6 +110,7 @@ def measure(
 
     Raises:
         UsageError: There is no paper of a name.
+        UseCaseError: Data cannot be read; nothing was measured.
         RefusedError: This is root, and the user has not allowed that.
         StoreError: The database cannot be used.
         CancelledError: It was cancelled; what was measured by then stays.
@@ -114,6 +118,11 @@ def measure(
     request.hosts.access.check_root()
     Store.check_location(db)
     papers = load_papers(request.papers)
+    for case, folder in request.data.items():
+        # First: after half an hour it would be one row without a figure.
+        with make_cancellation() as cancellation:
+            workload = make_workload(case, data=folder)
+            check_use_case(workload, listener=listener, cancellation=cancellation)
     return _Measuring(request, papers, db, listener, make_cancellation).run()
 
 
@@ -135,6 +144,7 @@ class _Measuring:
         self._make_cancellation = make_cancellation
         self._deadline = time.monotonic() + request.budget_s
         self._node = probe(quick=True)
+        self._held = StoredEvidence()
         self._done: list[str] = []
         self._reasons: dict[str, str] = {}
 
@@ -171,7 +181,7 @@ class _Measuring:
 
     def _open(self) -> list[Wanted]:
         """Give what is wanted and was not begun in this run."""
-        held = collect(self._papers, self._db, {})
+        held = self._held = collect(self._papers, self._db, {}, self._request.data)
         begun = set(self._done)
         return [
             one
@@ -193,7 +203,12 @@ class _Measuring:
 
     def _workload(self, case: str) -> Workload:
         name, _ = split_name(case)  # folders are named without a use case's settings
-        return make_workload(case, data=self._request.data.get(name))
+        data = self._request.data.get(name)
+        study = self._held.study_of(case, self._node.fingerprint())
+        if data is None and study is not None and study.data is not None:
+            # Else it would be measured into another study than the one that is shown.
+            data = known if (known := Path(study.data)).exists() else None
+        return make_workload(case, data=data)
 
     def _tune(
         self, case: str, share_s: float, key: str, *, strategies: tuple[str, ...] | None

@@ -34,7 +34,7 @@ _FIELDS = (
     *("peer", "setting", "version", "processes", "threads_per_process", "samples_per_s"),
     *("samples_per_s_low", "samples_per_s_high", "ours_per_peer", "ours_per_peer_low"),
     *("ours_per_peer_high", "rounds", "loading_share", "exchange_share", "update_share"),
-    *("start_s", "error"),
+    *("start_s", "error", "data"),
 )
 
 
@@ -139,7 +139,8 @@ def comparison_csv(found: Comparison) -> str:
         }
         for result in found.results
     ]
-    return render_csv([own, *rows], _FIELDS)
+    data = "generated" if found.is_generated else None
+    return render_csv([{**row, "data": data} for row in (own, *rows)], _FIELDS)
 
 
 def _interval_cells(name: str, interval: Interval | None) -> dict[str, float | None]:

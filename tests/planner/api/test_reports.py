@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
+import paper_cases
 import pytest
 
 from launch.reports import Noted, StepDone
@@ -15,9 +17,10 @@ from planner.cancellation import Cancellation
 from planner.errors import CancelledError
 from planner.paper_tables._base import Paper
 from planner.paper_tables._collecting import collect
+from planner.paper_tables._evidence import StoredEvidence
 from planner.paper_tables._wanted import WantedPlan, WantedTraining, WantedTrial, trial_key
 from planner.records.training_record import TrainingStatus
-from planner.trials.reports import TrialEnded
+from planner.trials.reports import TrialEnded, ignore
 
 CASES = Path(__file__).parents[1] / "steady_cases.py"
 STEADY = f"{CASES}:Steady"
@@ -109,6 +112,25 @@ def test_strategies_are_tried_and_trained_with_and_only_the_best_plan_is_kept(me
 
     again, said = measure(paper, make_cancellation=no_cancellation)
     assert (again.done, dict(again.reasons), said) == ((), {}, [])
+
+
+def test_measuring_goes_on_with_the_data_of_the_study_that_is_shown(tmp_path):
+    """It measured generated data into another study, which the report did not show."""
+    named, shown = tmp_path / "named", tmp_path / "shown"
+    named.mkdir()
+
+    def measured_with(**asked):
+        run = _Measuring(MeasureRequest(data=asked), [], "none.db", ignore, no_cancellation)
+        study = paper_cases.study()
+        facts = replace(study.record.facts, data=str(shown))
+        record = replace(study.record, facts=facts, fingerprint=run._node.fingerprint())
+        run._held = StoredEvidence(studies={"simplebig": [replace(study, record=record)]})
+        return run._workload("simplebig").data
+
+    assert measured_with() is None  # the folder is gone
+    shown.mkdir()
+    assert measured_with() == str(shown)
+    assert measured_with(simplebig=named) == str(named)
 
 
 def test_a_use_case_that_is_not_there_is_a_reason_and_no_end(measure):

@@ -66,6 +66,10 @@ def test_a_sweep_shows_how_speed_and_time_to_accuracy_grow_with_the_workers():
     assert [point.x for point in rates.curves[0].points] == [1, 2]
     assert [point.x for point in times.curves[0].points] == [1, 2]
     assert times.curves[0].label.endswith("to 50 %")
+    assert rates.title == "CIFAR-10: samples per second over workers, generated data"
+    assert rates.curves[0].label.startswith("vm: generated, 2,000 images")
+    given, _ = PAPER.plots(held_sweep(data="/data/cifar"))
+    assert given.title == "CIFAR-10: samples per second over workers"
 
 
 def test_a_sweep_in_which_one_failed_and_none_learned_says_so():
@@ -82,6 +86,10 @@ def test_a_sweep_that_is_not_done_here_is_wanted_with_as_many_workers_as_a_batch
     (wanted,) = PAPER.wanted(StoredEvidence(), node_of(96))
     assert wanted.devices == (1, 2, 4, 8, 16, 32)
     assert PAPER.wanted(held_sweep(), NODE) == []
+    assert len(PAPER.wanted(held_sweep(batches=(64,)), NODE)) == 1
+    asked = {"cifar_resnet44": "/data/cifar"}
+    assert len(PAPER.wanted(replace(held_sweep(), data=asked), NODE)) == 1
+    assert PAPER.wanted(replace(held_sweep(data="/data/cifar"), data=asked), NODE) == []
     assert len(PAPER.wanted(held_sweep(is_finished=False), NODE)) == 1
 
 

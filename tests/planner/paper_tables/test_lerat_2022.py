@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 from dataclasses import replace
 
@@ -13,6 +15,7 @@ from paper_cases import EVIDENCE, NODE
 from planner.paper_tables import load_paper
 from planner.paper_tables._evidence import StoredEvidence
 from planner.paper_tables._wanted import WantedPlan, WantedTraining, WantedTrial
+from planner.report.papers.tables import paper_table_csv
 from planner.trials.result import Outcome, Role
 from probes.timing import Measurement
 
@@ -89,6 +92,44 @@ def test_training_on_several_hosts_is_held_against_one_core_of_the_first():
     assert row["published"].number == 26.62
     assert row["ours"].number == pytest.approx(60 / 20, rel=0.02)
     assert row["machine"].text == "2 hosts"
+
+
+def test_rows_name_their_data_which_a_file_of_a_table_has_no_notes_for():
+    study = paper_cases.study()
+    facts = replace(study.record.facts, is_generated=True)
+    made_up = replace(study, record=replace(study.record, facts=facts))
+    held = replace(EVIDENCE, studies={"simplebig": [made_up]})
+    assert rows_of("lerat-simplebig-cpu", held)["one core"]["data"].text == "generated"
+    (table,) = (one for one in PAPER.tables(held) if one.key == "lerat-simplebig-cpu")
+    rows = [*csv.DictReader(io.StringIO(paper_table_csv(table)))]
+    assert {row["data"] for row in rows} == {"generated"}
+
+
+def test_spark_names_the_command_that_trains_through_it():
+    why = rows_of("lerat-simplebig-nodes")["Spark over nodes"]["ours"].missing
+    assert "ddlplan compare --use-case simplebig --with spark_map_reduce" in why
+
+
+def test_a_study_of_other_data_than_those_asked_for_does_not_count():
+    """`--data` was ignored once figures of generated data were stored."""
+    held = replace(EVIDENCE, data={"simplebig": "/photos"})
+    trials = [
+        one.strategy
+        for one in PAPER.wanted(held, NODE)
+        if isinstance(one, WantedTrial) and one.use_case == "simplebig"
+    ]
+    assert "threads" in trials
+    study = paper_cases.study()
+    facts = replace(study.record.facts, data="/photos")
+    of_photos = replace(study, record=replace(study.record, facts=facts))
+    held = replace(held, studies={"simplebig": [of_photos]})
+    assert held.study_of("simplebig", NODE.fingerprint()) is of_photos
+
+
+def test_studies_that_are_not_shown_are_counted():
+    held = StoredEvidence(studies={"simplebig": [paper_cases.study(others=2)]})
+    (table,) = (one for one in PAPER.tables(held) if one.key == "lerat-simplebig-cpu")
+    assert any(note.endswith("; 2 other studies are not shown.") for note in table.notes)
 
 
 def test_use_over_time_has_a_line_for_each_strategy_and_says_which_are_missing():

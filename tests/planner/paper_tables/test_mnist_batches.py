@@ -65,5 +65,49 @@ def test_plots_and_numbers_are_those_of_the_sweep():
 def test_a_sweep_that_is_not_done_here_is_wanted():
     (wanted,) = PAPER.wanted(StoredEvidence(), NODE)
     assert isinstance(wanted, WantedSweep)
-    assert PAPER.wanted(held(), NODE) == []
-    assert len(PAPER.wanted(held(is_finished=False), NODE)) == 1
+    done = {"batches": (64, 512, 4096)}
+    assert PAPER.wanted(held(**done), NODE) == []
+    assert len(PAPER.wanted(held(**done, is_finished=False), NODE)) == 1
+
+
+def test_a_sweep_without_the_wanted_batches_does_not_stand_for_one():
+    """A finished sweep of one batch was enough for good."""
+    assert len(PAPER.wanted(held(batches=(64,)), NODE)) == 1
+    assert PAPER.wanted(held(batches=(32, 64, 512, 4096)), NODE) == []
+
+
+def test_a_sweep_of_other_data_than_those_asked_for_does_not_stand_for_one():
+    """Generated figures kept real data from ever being measured."""
+    stored = replace(held(batches=(64, 512, 4096)), data={"mnist_cnn": "/data/mnist"})
+    assert len(PAPER.wanted(stored, NODE)) == 1
+    real = replace(held(batches=(64, 512, 4096), data="/data/mnist"), data=stored.data)
+    assert PAPER.wanted(real, NODE) == []
+
+
+def test_a_sweep_of_given_data_is_shown_before_one_of_generated_data():
+    given = replace(SWEEP, points=SWEEP.points[:1])
+    of_given = held(given, data="/data/mnist").swept("mnist_cnn")
+    (table,) = PAPER.tables(
+        StoredEvidence(sweeps={"mnist_cnn": [*held().swept("mnist_cnn"), *of_given]})
+    )
+    assert [row["data"].text for row in table.rows[:-1]] == ["/data/mnist"]
+    assert "mnist_cnn: other stored sweeps, not shown: 1." in table.notes
+
+
+def test_plots_of_generated_data_say_so_in_their_title():
+    assert PAPER.plots(held())[0].title == "mnist_cnn over batches, generated data"
+    assert PAPER.plots(held(data="/data/mnist"))[0].title == "mnist_cnn over batches"
+
+
+def test_a_point_without_speedup_loss_or_accuracy_says_why():
+    """A point that was taken after a resume had empty cells."""
+    points = [
+        SWEEP.points[0],
+        replace(SWEEP.points[1], side_by_side="vm later", epochs=()),
+    ]
+    (table,) = PAPER.tables(held(replace(SWEEP, points=points)))
+    assert "speedup" not in table.rows[0]
+    later = table.rows[1]
+    assert later["speedup"].missing == "too few turns beside the first devices"
+    assert later["loss"].missing == later["accuracy"].missing == "not measured on a test set"
+    assert any("losses have no interval" in note for note in table.notes)

@@ -52,6 +52,12 @@ FOUND = Comparison(
 )
 
 
+def test_csv_marks_generated_data_in_each_line():
+    for is_generated, text in ((True, "generated"), (False, "")):
+        lines = comparison_csv(replace(FOUND, is_generated=is_generated))
+        assert {row["data"] for row in csv.DictReader(io.StringIO(lines))} == {text}
+
+
 def test_the_fastest_peer_is_the_one_that_ours_beats_least():
     fastest = FOUND.fastest(Setting.DEFAULTS)
     assert fastest is not None

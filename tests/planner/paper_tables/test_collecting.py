@@ -1,0 +1,52 @@
+"""Studies that a report shows: those that were used last, or of the data asked for."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from store_cases import STUDY, trial
+from worth_cases import FACTS
+
+from planner.paper_tables import load_paper
+from planner.paper_tables._collecting import collect
+from planner.store import Store
+
+PAPER = load_paper("lerat_2022")
+
+
+@pytest.fixture
+def db(tmp_path):
+    """An older study of generated data that was used again after a newer one of photos."""
+    path = str(tmp_path / "planner.db")
+    with Store.open(path) as store:
+        studies = {}
+        for number, data in enumerate((None, "/photos", None), 1):
+            facts = replace(FACTS, data=data, is_generated=data is None)
+            study = replace(STUDY, data=data or "generated", facts=facts)
+            studies[data] = store.studies.begin_search(study, fresh=False).study_id
+            store.studies.add_trial(studies[data], trial(number))
+    with closing(sqlite3.connect(path)) as database:  # times are stored in whole seconds
+        database.execute("UPDATE trials SET created_at = '2099-01-01T00:00:00+00:00' WHERE id = 3")
+        database.commit()
+    return path, studies
+
+
+def shown(db, **more):
+    return collect([PAPER], db, {}, **more).of("simplebig")
+
+
+def test_the_study_that_was_used_last_is_shown_and_others_are_counted(db):
+    """`report --measure` went on with an old study, and the report showed the newest one."""
+    path, studies = db
+    (one,) = shown(path)
+    assert (one.record.id, one.others) == (studies[None], 1)
+
+
+def test_the_study_of_the_data_that_were_asked_for_is_shown(db):
+    path, studies = db
+    (one,) = shown(path, data={"simplebig": Path("/photos")})
+    assert (one.record.id, one.data) == (studies["/photos"], "/photos")
