@@ -108,7 +108,7 @@ def _fields(stored: StoredPlan) -> dict[str, str]:
         **({"data": "generated"} if stored.is_generated else {}),
         "node": stored.node,
         "hardware": stored.fingerprint[:19],
-        **plan_settings(stored.plan),
+        **plan_settings(stored),
         "samples/s": format_interval(stored.throughput_samples_per_s),
         "speedup": format_interval(stored.speedup),
         "peak memory": format_bytes(stored.peak_memory_bytes),

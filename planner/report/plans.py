@@ -10,6 +10,7 @@ from typing import Any
 
 from launch.plan import Plan
 from launch.scripts.environment import OWN_SETTINGS
+from launch.scripts.program import WORKERS, Program
 from planner.plans.objective import describe_objective
 from planner.plans.stored_plan import StoredPlan
 from planner.quantities import (
@@ -23,7 +24,7 @@ from planner.quantities import (
 from planner.report.plan_line import short_settings
 from planner.report.table import Column, Terminal, render_csv, render_facts, render_table
 from planner.scripts.naming import STRATEGY as SCRIPT
-from planner.scripts.naming import describe_trained, is_script
+from planner.scripts.naming import describe_trained, is_script, script_arguments
 from planner.tuning.study import StoredTrial
 from probes import codec
 
@@ -90,13 +91,13 @@ def plan_facts(
         reasons: Why it is stale; empty where it is not.
         trials: Those of its study.
     """
-    plan, throughput = stored.plan, stored.throughput_samples_per_s
+    throughput = stored.throughput_samples_per_s
     facts = [
         ("plan", str(stored.id)),
         ("script" if is_script(stored.use_case) else "use case", describe_trained(stored.use_case)),
         *([("data", GENERATED)] if stored.is_generated else []),
         ("node", f"{stored.node} ({stored.fingerprint[:19]})"),
-        *plan_settings(plan).items(),
+        *plan_settings(stored).items(),
         (
             "throughput",
             f"{format_range(throughput)} samples/s, from {throughput.count} samples",
@@ -176,10 +177,11 @@ def _row(stored: StoredPlan, reasons: Sequence[str]) -> dict[str, str]:
     }
 
 
-def plan_settings(plan: Plan) -> dict[str, str]:
+def plan_settings(stored: StoredPlan) -> dict[str, str]:
     """Give every setting of a plan as text, by its name with spaces; of a script's, what it has."""
+    plan = stored.plan
     if plan.strategy == SCRIPT:
-        return _script_settings(plan)
+        return _script_settings(stored)
     values = codec.to_builtins(plan)
     values.pop("options")
     values["devices"] = " ".join(plan.devices)
@@ -187,15 +189,17 @@ def plan_settings(plan: Plan) -> dict[str, str]:
     return settings | {f"option {name}": str(value) for name, value in plan.options.items()}
 
 
-def _script_settings(plan: Plan) -> dict[str, str]:
+def _script_settings(stored: StoredPlan) -> dict[str, str]:
     """Give the settings that can be made from outside of a script."""
+    plan = stored.plan
     settings = {
         "processes": str(plan.processes),
         "threads per process": str(plan.threads_per_process),
         "samples per step": str(plan.node_batch),
-        "loader workers": str(plan.loader_workers),
         "allocator": plan.allocator,
     }
+    if WORKERS in Program(arguments=tuple(script_arguments(stored.use_case))).placeholders:
+        settings["loader workers"] = str(plan.loader_workers)  # else the script's own: not known
     if plan.options.get(OWN_SETTINGS):
         settings = {"as it is": "nothing is set around the script", **settings}
     return settings | {

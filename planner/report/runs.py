@@ -129,8 +129,9 @@ def run_facts(record: TrainingRecord) -> list[tuple[str, str]]:
 def _script_facts(record: TrainingRecord) -> list[tuple[str, str]]:
     """Give a run of a script: of its data, its loss and its epochs nothing is known."""
     run, expected = _last_trained(record.epochs_done), record.expected_samples_per_s
-    measured = "not measured" if run is None else f"{_number(run.throughput_samples_per_s)}"
-    speed = f"{measured} samples/s, expected {_number(expected)}"
+    rate = None if run is None else run.throughput_samples_per_s
+    measured = "not measured" if rate is None else f"{_number(rate)} samples/s"
+    speed = f"{measured}, expected {_number(expected)}{' samples/s' if rate is None else ''}"
     return [
         ("training", str(record.id)),
         ("script", describe_trained(record.use_case)),

@@ -197,7 +197,8 @@ def launch_script(
     stored, node = prepared.stored, platform.node()
     rate = stored.throughput_samples_per_s.median
     host = TrainingHost(host=node, plan_id=stored.id, plan=stored.plan, plan_samples_per_s=rate)
-    training_id = begin_row(stored.use_case, [host], rate, db, listener)
+    name = script_name(prepared.program.arguments)  # may be another command than was tuned
+    training_id = begin_row(name, [host], rate, db, listener)
     if training_id is not None:
         listener(TrainingRecorded(training_id=training_id))
     began = time.monotonic()

@@ -82,7 +82,7 @@ def _plan_facts(found: FoundPlan) -> dict[str, str]:
         "times PyTorch's defaults": format_interval(one.speedup),
         "peak memory": format_bytes(one.peak_memory_bytes),
         "stale": "; ".join(reasons_here(found.stale_reasons)) or "no",
-        **plan_settings(one.plan),
+        **plan_settings(one),
         "found": f"{one.created_at:%Y-%m-%d %H:%M} UTC",
         "hardware": one.fingerprint[:19],
         **one.software,

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from imagined_machines import Machine, node_of
+from sample_plan import FOUND
 
 from launch.case_facts import CaseFacts
 from launch.errors import InvalidPlanError
@@ -14,6 +15,7 @@ from launch.plan import Plan
 from launch.scripts.environment import make_start, patches_of
 from launch.scripts.program import Program
 from planner.commands.tune import keep_batch_options
+from planner.report.plans import plan_settings
 from planner.scripts.naming import digest, is_script, script_arguments, script_name
 from planner.scripts.plan_check import check_script_plan
 from planner.scripts.plans import ScriptPlans, find_patches
@@ -231,3 +233,12 @@ def test_search_goes_on_in_the_study_of_an_earlier_one_only_with_the_same_choice
 
     assert of(32, 64) == of(32, 64)
     assert len({of(32, 64), of(64), of(64, 32), of(64, is_python=False)}) == 4
+
+
+def test_loader_processes_that_only_the_script_knows_are_not_shown():
+    plan = Plan(strategy="script", node_batch=64)
+    shown = [
+        plan_settings(replace(FOUND, plan=plan, use_case=f"script:python train.py {words}"))
+        for words in ("", "--workers={workers}")
+    ]
+    assert [settings.get("loader workers") for settings in shown] == [None, "0"]

@@ -65,6 +65,9 @@ def test_end_of_the_script_is_that_of_launch(tuned_script, command, end, code, p
     assert ended.code == code, ended.err
     (run,) = tuned_script.data("runs", "list")
     assert run["state"] == "failed"
+    shown = tuned_script.run("runs", "show", run["id"]).out
+    assert f" {sys.executable} train.py 5 {{batch}} {end}\n" in shown
+    assert " not measured, expected " in shown
 
 
 def test_plan_of_a_script_shows_what_can_be_set_around_it_and_no_more(tuned_script, plan_id):
