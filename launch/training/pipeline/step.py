@@ -111,7 +111,10 @@ class PipelineStep(TrainStep):
     def noise_obstacle(self) -> str | None:
         averager = self._update.averager
         if averager is None and self._plan.replicas == 1:
-            return "a pipeline alone has one part: use several of them, with strategy hybrid"
+            return (
+                "a pipeline adds the gradients of its micro-batches up: use several, with "
+                "strategy hybrid"
+            )
         if averager is None or self._has_weights:
             return super().noise_obstacle()
         return None

@@ -96,7 +96,7 @@ def test_model_that_normalises_over_the_batch_has_a_caveat(training):
         (replace(PARTS, micro_batches=1), "a step has one part"),
         (
             Plan(strategy="pipeline", processes=2, node_batch=16, micro_batches=2),
-            "a pipeline alone has one part",
+            "a pipeline adds the gradients of its micro-batches up",
         ),
     ],
 )
