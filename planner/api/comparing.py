@@ -92,13 +92,21 @@ def compare(
     hosts, cancellation = hosts or Hosts.this_machine(), cancellation or Cancellation()
     for name in request.peers:
         load_peer(name)
+    ours = _launch_request(request, db, hosts)
     prepared = prepare_launch(
-        _launch_request(request, db, hosts, listener),
+        ours,
         db=db,
         hosts=hosts,
         listener=listener,
         cancellation=cancellation,
     )
+    if (batch := request.batch_size) is not None and ours.plan_id is None and hosts.is_local:
+        listener(
+            Warned(
+                message=f"no plan was found for a batch of {batch}: ours is the best plan with "
+                f"that batch, and may be faster after ddlplan tune --batch-size {batch}"
+            )
+        )
     numbers = {plan.host: plan.stored.id for plan in prepared.plans}
     check_on_cpu([(numbers[node.host], node.plan) for node in prepared.job.nodes])
     own = prepared.job.nodes[0].plan
@@ -110,20 +118,11 @@ def compare(
         return _compare_on_hosts(request, prepared, hosts, listener, cancellation)
 
 
-def _launch_request(
-    request: CompareRequest, db: str, hosts: Hosts, listener: Listener
-) -> LaunchRequest:
+def _launch_request(request: CompareRequest, db: str, hosts: Hosts) -> LaunchRequest:
     """Give the launch of ours: the plan that was found for the batch, where there is one."""
     batch, found = request.batch_size, request.plan_id
     if batch is not None and found is None and hosts.is_local:
         found = _find_plan_for(batch, request, db)
-        if found is None:
-            listener(
-                Warned(
-                    message=f"no plan was found for a batch of {batch}: ours is the best plan with "
-                    f"that batch, and may be faster after ddlplan tune --batch-size {batch}"
-                )
-            )
     return LaunchRequest(
         workload=request.workload,
         epochs=_ENDLESS,

@@ -29,6 +29,13 @@ def test_without_a_plan_the_search_is_named(ddlplan):
     assert "ddlplan tune --use-case simplebig" in ended.errors[0]
 
 
+def test_without_any_plan_nothing_is_said_of_one_for_the_batch(ddlplan):
+    """A warning said which plan ours is, and then there was none."""
+    ended = ddlplan.run("compare", "--with", "plain", "--batch-size", 8)
+    assert ended.code == 3
+    assert "ours is the best plan" not in ended.err
+
+
 @pytest.mark.long
 def test_peers_that_come_with_pytorch_take_turns_with_our_plan(tuned, cases):
     data = tuned.data(
