@@ -31,7 +31,7 @@ from planner.trials.reports import Listener, ignore
 from planner.trials.result import Role, TrialResult
 from planner.tuning.conclusion import conclude
 from planner.tuning.findings import Findings
-from planner.tuning.study import EarlierTrials, LaterTrials, Study
+from planner.tuning.study import AddedTrial, EarlierTrials, LaterTrials, Study
 from planner.tuning.tune import Tuner
 from planner.tuning.tune_request import TuneRequest
 from probes.node import probe
@@ -133,13 +133,17 @@ def replay_grid(
 class _NoStore:
     """Keeps nothing: replayed trials are on disk already."""
 
+    def __init__(self) -> None:
+        self._trials = 0
+
     def begin_search(self, study: Study, *, fresh: bool) -> EarlierTrials:
         """Begin with nothing."""
         return EarlierTrials(study_id=0)
 
-    def add_trial(self, study_id: int, result: TrialResult) -> int:
-        """Leave a trial."""
-        return 0
+    def add_trial(self, study_id: int, result: TrialResult) -> AddedTrial:
+        """Count a trial."""
+        number, self._trials = self._trials, self._trials + 1
+        return AddedTrial(id=number, number=number)
 
     def later_trials(self, study_id: int, after: int) -> LaterTrials:
         """Give none."""

@@ -24,7 +24,7 @@ from planner.trials.runner import TrialRunner
 from planner.tuning.choice import find_finalists
 from planner.tuning.findings import Findings
 from planner.tuning.preparation import prepare
-from planner.tuning.study import EarlierTrials, LaterTrials, Study
+from planner.tuning.study import AddedTrial, EarlierTrials, LaterTrials, Study
 from planner.tuning.tune import Tuner
 from planner.tuning.tune_request import TuneRequest
 from probes.hardware import Hardware
@@ -51,10 +51,10 @@ class RemoteTrialStore:
         """Give the trials of the study that were sent; whoever sent them has judged ``fresh``."""
         return self._studies.get(study.key, EarlierTrials(study_id=0))
 
-    def add_trial(self, study_id: int, result: TrialResult) -> int:
+    def add_trial(self, study_id: int, result: TrialResult) -> AddedTrial:
         """Tell of a finished trial."""
-        self._send(TrialEnded(result=result))
-        return 0
+        self._send(TrialEnded(result=result, number=0))  # who stores it gives it its number
+        return AddedTrial(id=0, number=0)
 
     def later_trials(self, study_id: int, after: int) -> LaterTrials:
         """Give none: what other nodes find, directives tell."""

@@ -121,6 +121,9 @@ def _print_plan(
         out.write_fact("data", GENERATED)
     for compared in stored.comparisons:
         out.write_fact(_LABELS[compared.name], _describe_comparison(compared))
+    if (lost := outcome.lost_in_turns) > 0:
+        plans = "1 plan" if lost == 1 else f"{lost} plans"
+        out.write_fact("others", f"{plans} that looked faster in a line above lost in turns")
     for name, value in objective_facts(stored):
         out.write_fact(name, value)
     if (batch := stored.plan.node_batch) > outcome.default_batch:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections import Counter
 from types import TracebackType
 from typing import Self
 
@@ -27,7 +26,7 @@ from planner.quantities import format_duration, printable
 from planner.report.output import Output
 from planner.report.plan_line import describe_plan
 from planner.trials.reports import TrialEnded, TrialProgress, TrialStarted
-from planner.trials.result import Outcome, TrialResult
+from planner.trials.result import Outcome, Role, TrialResult
 
 
 class LiveDisplay:
@@ -48,7 +47,6 @@ class LiveDisplay:
         self._epochs = epochs
         self._samples_in_epoch = self._samples = 0
         self._doing = ""
-        self._counts: Counter[str | None] = Counter()
         self._trial: _RunningTrial | None = None
         self._bar = Progress(
             TextColumn("{task.description}", markup=False),
@@ -97,8 +95,8 @@ class LiveDisplay:
                 self._trial.start(report)
             case TrialProgress() if self._trial is not None:
                 self._trial.progress = report
-            case TrialEnded(result=result, is_best=is_best):
-                self._end_trial(result, host, is_best=is_best)
+            case TrialEnded():
+                self._end_trial(report, host)
             case Described(facts=facts):
                 self._samples, self._samples_in_epoch = 0, facts.train_samples
                 self._show("starting the workers", 0, self._samples_in_epoch)
@@ -128,17 +126,14 @@ class LiveDisplay:
             what = f"validating {what}"
         self._show(what, self._samples, self._samples_in_epoch, figures)
 
-    def _end_trial(self, result: TrialResult, host: str | None, *, is_best: bool) -> None:
-        self._counts[host] += 1
-        count, shown, plan = (
-            self._counts[host],
-            _describe_result(result),
-            describe_plan(result.plan),
-        )
+    def _end_trial(self, ended: TrialEnded, host: str | None) -> None:
+        result, number, is_best = ended.result, ended.number, ended.is_best
+        shown, plan = _describe_result(result), describe_plan(result.plan)
+        word = "  best look" if result.role is Role.LOOK else "  best"
         if host is None:
-            line = Text(f"{count:3}  {shown:>12}  {plan}", no_wrap=True)
+            line = Text(f"{number:3}  {shown:>12}  {plan}", no_wrap=True)
         else:
-            head = f"{host:{self._width}} {count:3}  {shown:>12}"
+            head = f"{host:{self._width}} {number:3}  {shown:>12}"
             line = Text(f"{head}  {result.role}  {plan}", no_wrap=True)
             self._show(self._doing)
         if result.outcome is not Outcome.OK:
@@ -147,7 +142,7 @@ class LiveDisplay:
                 line.append("  " + printable(result.reason or ""), style="red")
         if is_best:
             line.stylize("bold green")
-            line.append("  best" if count > 1 else "")
+            line.append(word if number > 0 else "")
         if is_best and self._trial is not None:
             self._trial.best = f"{shown}  {plan}"
         errors = self._out.errors

@@ -9,7 +9,7 @@ from planner.cluster.node_choice import TIE, NodeChoice, NodeGain
 from planner.cluster.prediction import Prediction
 from planner.jobs.making import NodePlan
 from planner.quantities import format_number
-from planner.report.plan_line import short_settings
+from planner.report.plan_line import describe_settings
 from planner.report.table import Column, Row
 
 SHARE_COLUMNS = (
@@ -51,7 +51,7 @@ def share_rows(plans: Sequence[NodePlan], choice: NodeChoice) -> list[Row]:
                 "host": plan.host,
                 "plan": str(plan.stored.id),
                 "strategy": plan.stored.plan.strategy,
-                "settings": short_settings(plan.plan),
+                "settings": describe_settings(plan.plan),
                 "alone": format_number(plan.stored.throughput_samples_per_s.median),
                 "share": str(batch) if batch else "none",
                 "computing": "" if time_s is None else f"{format_number(time_s)} s",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import fields
 
 from launch.plan import Plan
@@ -12,7 +11,7 @@ from planner.scripts.naming import STRATEGY
 
 _IN_LAYOUT = ("processes", "threads_per_process", "replicas")
 
-_LONG = {
+_TEXTS = {
     "micro_batches": "in {}",
     "memory_format": "{}",
     "input": "{}",
@@ -28,13 +27,6 @@ _LONG = {
 """Texts of settings that are not the default, or of one value of a setting. Settings that are not
 here are named with their value."""
 
-_SHORT = _LONG | {
-    "micro_batches": "m{}",
-    "memory_format": "nhwc",
-    "input=device": "device",
-    "loader_workers": "l{}",
-}
-
 
 def describe_plan(plan: Plan) -> str:
     """Describe a plan in one line.
@@ -42,25 +34,24 @@ def describe_plan(plan: Plan) -> str:
     >>> describe_plan(Plan(strategy="processes", node_batch=64, processes=2, replicas=2))
     'processes 2x1 batch 64'
     """
+    return f"{plan.strategy} {describe_settings(plan)}"
+
+
+def describe_settings(plan: Plan) -> str:
+    """Describe a plan where its strategy is said beside it.
+
+    >>> describe_settings(Plan(strategy="processes", node_batch=64, processes=2, precision="bf16"))
+    '2x1 batch 64 bf16'
+    """
     replicas = [f"in {plan.replicas} replicas"] if _has_group_replicas(plan) else []
     batch = [] if _names_batch(plan) else [f"batch {plan.node_batch}"]
-    return " ".join([plan.strategy, _layout(plan), *replicas, *batch, *_changed(plan, _LONG)])
+    return " ".join([_layout(plan), *replicas, *batch, *_changed(plan)])
 
 
-def short_settings(plan: Plan) -> str:
-    """Describe a plan's settings in a few characters.
-
-    >>> short_settings(Plan(strategy="processes", node_batch=64, processes=2, precision="bf16"))
-    '2x1 b64 bf16'
-    """
-    replicas = [f"r{plan.replicas}"] if _has_group_replicas(plan) else []
-    batch = [] if _names_batch(plan) else [f"b{plan.node_batch}"]
-    return " ".join([_layout(plan), *replicas, *batch, *_changed(plan, _SHORT)])
-
-
-def _changed(plan: Plan, texts: Mapping[str, str]) -> list[str]:
+def _changed(plan: Plan) -> list[str]:
+    texts = dict(_TEXTS)
     if plan.strategy == STRATEGY:
-        texts = {**texts, "loader_workers": "workers={}"}  # as the user's placeholder
+        texts["loader_workers"] = "workers={}"  # as the user's placeholder
     plain = Plan(strategy=plan.strategy, node_batch=plan.node_batch)
     names = [setting.name for setting in fields(Plan) if setting.name not in _IN_LAYOUT]
     changed = {name for name in names if getattr(plan, name) != getattr(plain, name)}

@@ -21,7 +21,7 @@ from planner.quantities import (
     format_range,
     with_ends,
 )
-from planner.report.plan_line import short_settings
+from planner.report.plan_line import describe_settings
 from planner.report.table import Column, Terminal, render_csv, render_facts, render_table
 from planner.scripts.naming import STRATEGY as SCRIPT
 from planner.scripts.naming import describe_trained, is_script, script_arguments
@@ -168,7 +168,7 @@ def _row(stored: StoredPlan, reasons: Sequence[str]) -> dict[str, str]:
         "data": "generated" if stored.is_generated else "",
         "node": stored.node,
         "strategy": stored.plan.strategy,
-        "settings": short_settings(stored.plan),
+        "settings": describe_settings(stored.plan),
         "throughput": format_interval(stored.throughput_samples_per_s),
         "speedup": format_interval(stored.speedup),
         "memory": format_bytes(stored.peak_memory_bytes),

@@ -7,7 +7,7 @@ from typing import Any
 
 from planner.plans.stored_plan import iso_utc
 from planner.quantities import format_bytes, format_interval
-from planner.report.plan_line import short_settings
+from planner.report.plan_line import describe_settings
 from planner.report.plans import PLAN_FIELDS, flatten
 from planner.report.table import Column, Terminal, render_csv, render_table
 from planner.trials.result import Outcome
@@ -99,7 +99,7 @@ def _row(trial: StoredTrial) -> dict[str, str]:
         "data": "generated" if trial.is_generated else "",
         "role": result.role.value,
         "strategy": result.plan.strategy,
-        "settings": short_settings(result.plan),
+        "settings": describe_settings(result.plan),
         "outcome": result.outcome.value,
         "throughput": format_interval(result.throughput_samples_per_s()),
         "memory": format_bytes(result.peak_memory_bytes),

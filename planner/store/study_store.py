@@ -21,7 +21,7 @@ from planner.store.selections import having, is_namesake, of_equal_use_case
 from planner.store.similar_trials import find_similar
 from planner.store.trial_reading import read_with_studies
 from planner.trials.result import TrialResult
-from planner.tuning.study import EarlierTrials, LaterTrials, StoredTrial, Study
+from planner.tuning.study import AddedTrial, EarlierTrials, LaterTrials, StoredTrial, Study
 
 
 class StudyStore:
@@ -131,14 +131,15 @@ class StudyStore:
         """Give trials of similar machines and use cases, up to the trial with a number."""
         return find_similar(self._database, self._machines, study, up_to=up_to)
 
-    def add_trial(self, study_id: int, result: TrialResult) -> int:
-        """Save a finished trial and return its id. Call it once per trial."""
+    def add_trial(self, study_id: int, result: TrialResult) -> AddedTrial:
+        """Save a finished trial and tell where. Call it once per trial."""
 
-        def work(connection: Connection) -> int:
+        def work(connection: Connection) -> AddedTrial:
             number = _next(connection, trials, "number", trials.c.study_id == study_id, first=0)
             values = {"study_id": study_id, "number": number, "created_at": self._now()}
             record_event(connection, Topic.STUDY, study_id, self._now)
-            return insert(connection, trials, values | trial_columns(result))
+            trial_id = insert(connection, trials, values | trial_columns(result))
+            return AddedTrial(id=trial_id, number=number)
 
         return self._database.write(work)
 

@@ -15,7 +15,7 @@ from launch.reports import StepDone
 from planner.trials.contender import Contender, StartContender
 from planner.trials.result import TrialResult
 from planner.tuning.findings import Findings, TrialStore
-from planner.tuning.study import EarlierTrials, LaterTrials, Study
+from planner.tuning.study import AddedTrial, EarlierTrials, LaterTrials, Study
 from probes.disturbance import Disturbance
 
 Worth = Callable[[int], float]
@@ -52,7 +52,7 @@ class WeighedTrials:
         results = tuple(map(self._weighed, found.results))
         return replace(found, results=results, similar=())
 
-    def add_trial(self, study_id: int, result: TrialResult) -> int:
+    def add_trial(self, study_id: int, result: TrialResult) -> AddedTrial:
         """Keep a trial with the times that its steps took."""
         return self._trials.add_trial(study_id, _scaled(result, _of(result, self._worth)))
 

@@ -72,5 +72,11 @@ class TrialEnded(Report):
     """One more trial."""
 
     result: TrialResult
+    """As it is stored."""
+
+    number: int
+    """Position in its study, from 0, as `StoredTrial` has it."""
+
     is_best: bool = False
-    """Whether its plan is the fastest so far."""
+    """Whether its plan is the fastest so far, with the drift between turns taken out; of a look:
+    the fastest of the looks."""

@@ -59,6 +59,9 @@ class TuneOutcome:
     """Over which that time is charged."""
     default_batch: int
     """The use case's own."""
+    lost_in_turns: int = 0
+    """Plans that were reported with more samples per second than the best one has in the end, and
+    that took more time than it in the rounds in which both had a turn."""
 
 
 def conclude(
@@ -117,6 +120,7 @@ def conclude(
         compile_s=best.compile_s,
         epochs=findings.request.epochs,
         default_batch=findings.case.default_batch,
+        lost_in_turns=_count_lost(findings, best),
     )
 
 
@@ -128,6 +132,18 @@ def _exact(
         return None
     exact = [c for c in findings.current_candidates() or candidates if c.plan.precision == "fp32"]
     return _stored(findings, choose(exact)) if exact else None
+
+
+def _count_lost(findings: Findings, best: Candidate) -> int:
+    least = _seen_rate(best).median
+    seemed = {
+        repr(one.plan)
+        for one in findings.added
+        if (rate := one.throughput_samples_per_s()) is not None and rate.median > least
+    }
+    beside = [c for c in findings.current_candidates() if repr(c.plan) in seemed]
+    leads = [compare_results(c, best) for c in beside if c.plan != best.plan]
+    return sum(1 for lead in leads if lead is not None and lead.median > 1)
 
 
 def _stored(findings: Findings, best: Candidate) -> StoredPlan:

@@ -16,7 +16,7 @@ from planner.trials.drift import remove_drift
 from planner.trials.reports import TrialEnded
 from planner.trials.result import Outcome, Role, TrialResult, with_longest_compile
 from planner.tuning.choice import Candidate, choose
-from planner.tuning.study import EarlierTrials, LaterTrials, Study
+from planner.tuning.study import AddedTrial, EarlierTrials, LaterTrials, Study
 from planner.tuning.subject import Subject, TunedCase
 from planner.tuning.tune_request import TuneRequest, choose_from, is_allowed, least_batch
 from probes.hardware import Hardware
@@ -35,8 +35,8 @@ class TrialStore(Protocol):
     def begin_search(self, study: Study, *, fresh: bool) -> EarlierTrials:
         """Give the study that goes on, or one that begins afresh, with the trials it has."""
 
-    def add_trial(self, study_id: int, result: TrialResult) -> int:
-        """Keep a finished trial for good, and give its number. Called once per trial."""
+    def add_trial(self, study_id: int, result: TrialResult) -> AddedTrial:
+        """Keep a finished trial for good, and tell where. Called once per trial."""
 
     def later_trials(self, study_id: int, after: int) -> LaterTrials:
         """Give the trials after a number, of the study and of its use case on equal hardware."""
@@ -94,7 +94,10 @@ class Findings:
         self._trial_store = trial_store
         self._earlier = len(begun.results)
         self._newest = begun.newest
-        self._own_numbers: set[int] = set()
+        self._own_ids: set[int] = set()
+        self.added: list[TrialResult] = []
+        """Trials that were added here, with the times of their own moment, as they were reported.
+        """
         # Two searches of one study may run at once. Turns are compared by their rounds, so that
         # those of one search must never have the numbers of another's.
         self.first_round = _ROUNDS_OF_A_SEARCH * random.SystemRandom().randrange(1, 2**32)
@@ -103,15 +106,17 @@ class Findings:
         self.results = self._level([self._in_role(result) for result in begun.results])
 
     def add(self, result: TrialResult) -> TrialEnded:
-        """Store a finished trial; give it with its times on the level of the other trials."""
+        """Store a finished trial, and put its times on the level of the other trials."""
         is_look = result.role is Role.LOOK
         best_s = self._best_look_s() if is_look else self._best_s()
-        self._own_numbers.add(self._trial_store.add_trial(self.study_id, result))
+        added = self._trial_store.add_trial(self.study_id, result)
+        self._own_ids.add(added.id)
+        self.added.append(result)
         self.results = self._level([*self.results, result])
         time_s = self.time_per_sample_s(self.results[-1])
         is_best = time_s is not None and (best_s is None or time_s < best_s)
         may_be_best = is_look or result.role.is_for_choice
-        return TrialEnded(result=self.results[-1], is_best=is_best and may_be_best)
+        return TrialEnded(result=result, number=added.number, is_best=is_best and may_be_best)
 
     def _in_role(self, result: TrialResult) -> TrialResult:
         """Give an earlier trial in its role here: a look's batch may be what is wanted now."""
@@ -154,7 +159,7 @@ class Findings:
         """
         later = self._trial_store.later_trials(self.study_id, self._newest)
         self._newest = later.newest
-        others = tuple(trial for trial in later.own if trial.id not in self._own_numbers)
+        others = tuple(trial for trial in later.own if trial.id not in self._own_ids)
         similar = () if self.request.fresh else later.similar
         return replace(later, own=others, similar=similar)
 

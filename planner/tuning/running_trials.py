@@ -169,9 +169,8 @@ class RunningTrials:
             result = replace(result, measurement=replace(measured, spent_s=since_s))
         entrant.is_stored, entrant.stored_turns = True, len(entrant.turns_s)
         entrant.stored_s, entrant.stored_spent_s = entrant.elapsed_s, entrant.spent_s
-        ended = self._findings.add(self.without_drift(result))
-        self._listener(ended)
-        return ended.result
+        self._listener(self._findings.add(self.without_drift(result)))
+        return self._findings.results[-1]
 
     def without_drift(self, result: TrialResult) -> TrialResult:
         """Note in a result how slow the machine was meanwhile, by the plans beside it."""

@@ -79,6 +79,15 @@ class StoredTrial:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AddedTrial:
+    """Where a finished trial was stored."""
+
+    id: int
+    number: int
+    """Position in its study, from 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierTrials:
     """What a study knows when a search of it begins, or goes on."""
 

@@ -10,7 +10,7 @@ from planner.records.study_record import FailureCount
 from planner.report.figures.curves import TrialPoint, trial_plot
 from planner.report.figures.figure import Figure
 from planner.report.figures.rows import Mark, bar_plot, point_plot
-from planner.report.plan_line import describe_plan, short_settings
+from planner.report.plan_line import describe_plan, describe_settings
 from planner.report.worth import change
 from planner.trials.result import Outcome
 from planner.tuning.study import StoredTrial
@@ -36,7 +36,7 @@ def trials_figure(trials: Sequence[StoredTrial], *, num_trials: int) -> Figure |
             best = max(best or 0.0, rate.median)
         points.append(
             TrialPoint(
-                x=trial.number + 1,
+                x=trial.number,
                 value=None if rate is None else rate.median,
                 low=None if rate is None else rate.low,
                 high=None if rate is None else rate.high,
@@ -46,10 +46,10 @@ def trials_figure(trials: Sequence[StoredTrial], *, num_trials: int) -> Figure |
         )
         rows.append(
             (
-                str(trial.number + 1),
+                str(trial.number),
                 format_interval(rate) or str(result.outcome).replace("_", " "),
                 "" if best is None else format_number(best),
-                short_settings(result.plan),
+                describe_settings(result.plan),
             )
         )
     shown = "" if len(trials) == num_trials else f" The latest {len(trials)} of {num_trials}."
@@ -87,7 +87,7 @@ def strategies_figure(trials: Sequence[StoredTrial]) -> Figure | None:
         assert rate is not None  # it is among the fastest
         marks.append(
             Mark(
-                label=f"{strategy} {short_settings(trial.result.plan)}",
+                label=f"{strategy} {describe_settings(trial.result.plan)}",
                 value=rate.median,
                 low=rate.low,
                 high=rate.high,

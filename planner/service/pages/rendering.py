@@ -24,7 +24,7 @@ from planner.quantities import (
     printable,
 )
 from planner.report.figures.figure import Figure, figure_html
-from planner.report.plan_line import describe_plan, short_settings
+from planner.report.plan_line import describe_plan, describe_settings
 from planner.service.pages.assets import asset_address
 from planner.service.pages.view import Context, View, reasons_here
 from probes.timing import Interval
@@ -180,7 +180,7 @@ def _make_environment() -> Environment:
         range=format_range,
         rate=_rate,
         reasons=_reasons,
-        settings=short_settings,
+        settings=describe_settings,
         since=_since,
         time=_time,
         whole=_whole,

@@ -210,7 +210,7 @@ def test_nothing_is_made_before_there_is_something_to_keep(collector, tmp_path):
 
 def test_each_trial_is_in_the_database_when_it_was_told(collector, tmp_path):
     begin(collector)
-    collector.receive("a", TrialEnded(result=TRIAL))
+    collector.receive("a", TrialEnded(result=TRIAL, number=0))
     with Store.open(str(tmp_path / "planner.db")) as store:
         assert [trial.result for trial in store.studies.all_trials()] == [TRIAL]
     assert collector.listener.lines == [("a", True)]
@@ -218,7 +218,7 @@ def test_each_trial_is_in_the_database_when_it_was_told(collector, tmp_path):
 
 def test_failed_node_does_not_keep_another_from_its_plan(collector):
     begin(collector)
-    collector.receive("a", TrialEnded(result=TRIAL))
+    collector.receive("a", TrialEnded(result=TRIAL, number=0))
     collector.receive("a", NodeDone())
     collector.receive("b", FAILED)
     collector.conclude(interrupted=False)
@@ -242,7 +242,7 @@ def test_only_the_speeds_of_a_stored_probe_are_old():
 
 def test_search_on_a_lost_host_can_go_on(collector, tmp_path):
     begin(collector)
-    collector.receive("a", TrialEnded(result=TRIAL))
+    collector.receive("a", TrialEnded(result=TRIAL, number=0))
     collector.receive("a", replace(FAILED, is_lost=True))
     collector.conclude(interrupted=False)
     with Store.open(str(tmp_path / "planner.db")) as store:
@@ -252,9 +252,9 @@ def test_search_on_a_lost_host_can_go_on(collector, tmp_path):
 
 def test_trials_go_on_in_one_study_when_a_node_begins_again(collector):
     begin(collector)
-    collector.receive("a", TrialEnded(result=TRIAL))
+    collector.receive("a", TrialEnded(result=TRIAL, number=0))
     begin(collector)
-    collector.receive("a", TrialEnded(result=TRIAL))
+    collector.receive("a", TrialEnded(result=TRIAL, number=0))
     assert collector.nodes["a"].findings.new_results() == [TRIAL, TRIAL]
 
 

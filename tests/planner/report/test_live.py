@@ -11,6 +11,7 @@ from rich.console import Console
 
 from launch.case_facts import CaseFacts
 from launch.hosts.findings import CheckedHosts
+from launch.plan import Plan
 from launch.reports import Described, RanksJoined, StepDone
 from planner.api._cluster import check_all
 from planner.cancellation import Cancellation
@@ -18,6 +19,9 @@ from planner.jobs.hosts import HostAccess, Hosts
 from planner.jobs.mpi_run import MpiRunEnd
 from planner.report.live import LiveDisplay
 from planner.report.output import Output
+from planner.trials.reports import TrialEnded
+from planner.trials.result import Outcome, Role, TrialResult
+from probes.timing import Measurement
 
 HOSTS = (host("node1"), host("node2"))
 ENDED = MpiRunEnd(
@@ -111,3 +115,27 @@ def test_progress_of_an_epoch_begins_anew_after_a_restart():
 
 def test_what_is_no_terminal_gets_one_line(look):
     assert look(is_terminal=False)[1] == "checking 2 hosts\n"
+
+
+def test_best_of_trials_with_a_part_of_the_batch_is_said_to_be_a_look():
+    """Its rate, of a batch that is never chosen, stood as the best above a best plan of half."""
+    written = io.StringIO()
+    out = Output("tune", as_json=False)
+    out.errors = Console(file=written, width=200)
+    with LiveDisplay(out) as display:
+        for number, (role, batch) in enumerate(
+            [(Role.LOOK, 16), (Role.LOOK, 16), (Role.FINAL, 64)]
+        ):
+            result = TrialResult(
+                plan=Plan(strategy="sequential", node_batch=batch),
+                role=role,
+                outcome=Outcome.OK,
+                measurement=Measurement(samples_s=(1.0, 1.0)),
+                elapsed_s=2.0,
+            )
+            display(TrialEnded(result=result, number=number, is_best=True))
+    assert [" ".join(line.split()) for line in written.getvalue().splitlines()] == [
+        "0 16.0/s sequential 1x1 batch 16",
+        "1 16.0/s sequential 1x1 batch 16 best look",
+        "2 64.0/s sequential 1x1 batch 64 best",
+    ]

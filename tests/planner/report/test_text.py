@@ -20,7 +20,7 @@ from launch.plan import Plan
 from planner.quantities import format_bytes, format_interval, format_number, is_uncertain, printable
 from planner.report.comparison import compare, comparison_text
 from planner.report.output import envelope, error_envelope
-from planner.report.plan_line import short_settings
+from planner.report.plan_line import describe_settings
 from planner.report.plans import plan_text, plans_csv, plans_table
 from planner.report.table import (
     Column,
@@ -89,10 +89,10 @@ def widest(text):
 def test_plans_are_a_line_each_with_their_intervals():
     table = plans_table([(FOUND, ())], PIPE)
     assert table.splitlines() == [
-        "ID  USE CASE   NODE  STRATEGY   SETTINGS                        SAMPLES/S     SPEEDUP"
-        "    MEMORY  CREATED",
-        " 7  simplebig  vm    processes  2x1 b128 nhwc chunk_bytes=4096  42.8 ±0.7  2.02 ±0.05"
-        "  1.15 GiB  2026-11-20",
+        "ID  USE CASE   NODE  STRATEGY   SETTINGS                                     SAMPLES/S"
+        "     SPEEDUP    MEMORY  CREATED",
+        " 7  simplebig  vm    processes  2x1 batch 128 channels_last chunk_bytes=4096  42.8 ±0.7"
+        "  2.02 ±0.05  1.15 GiB  2026-11-20",
     ]
 
 
@@ -288,8 +288,11 @@ def test_what_json_has_no_word_for_is_never_written(value):
 @pytest.mark.parametrize(
     ("plan", "said"),
     [
-        (Plan(strategy="sequential", node_batch=32), "1x1 b32"),
-        (Plan(strategy="threads", node_batch=32, threads_per_process=4, replicas=2), "2x2 b32"),
+        (Plan(strategy="sequential", node_batch=32), "1x1 batch 32"),
+        (
+            Plan(strategy="threads", node_batch=32, threads_per_process=4, replicas=2),
+            "2x2 batch 32",
+        ),
         (
             Plan(
                 strategy="pipeline",
@@ -300,7 +303,7 @@ def test_what_json_has_no_word_for_is_never_written(value):
                 loader_workers=2,
                 allocator="retain",
             ),
-            "2x1 b64 m8 l2 retain bf16",
+            "2x1 batch 64 in 8 2 loaders retain bf16",
         ),
         (
             Plan(
@@ -314,7 +317,7 @@ def test_what_json_has_no_word_for_is_never_written(value):
                 compile=True,
                 options={"schedule": "1f1b", "cut": "measured"},
             ),
-            "4x1 r2 b64 cache fused bf16 compiled cut=measured schedule=1f1b",
+            "4x1 in 2 replicas batch 64 cache fused bf16 compiled cut=measured schedule=1f1b",
         ),
         (
             Plan(
@@ -325,7 +328,7 @@ def test_what_json_has_no_word_for_is_never_written(value):
                 input="device",
                 cuda_graph=True,
             ),
-            "2x1 b8 device graph cuda:0,cuda:1",
+            "2x1 batch 8 data on the GPU graph cuda:0,cuda:1",
         ),
         (
             Plan(
@@ -340,12 +343,12 @@ def test_what_json_has_no_word_for_is_never_written(value):
         ),
         (
             Plan(strategy="script", node_batch=32, options={"own_settings": True}),
-            "1x1 b32 as it is",
+            "1x1 batch 32 as it is",
         ),
     ],
 )
 def test_settings_are_said_in_a_few_characters(plan, said):
-    assert short_settings(plan) == said
+    assert describe_settings(plan) == said
 
 
 @pytest.mark.parametrize(

@@ -85,10 +85,10 @@ def test_turns_that_were_disturbed_come_back_and_trials_of_earlier_releases_have
 
 def test_trials_come_back_as_they_were_with_every_sample(store):
     study_id = store.studies.get_or_create(STUDY)
-    ids = [store.studies.add_trial(study_id, result) for result in (GOOD, FAILED)]
+    added = [store.studies.add_trial(study_id, result) for result in (GOOD, FAILED)]
     first, second = store.studies.trials(study_id)
-    assert [first.id, second.id] == ids
-    assert [first.number, second.number] == [0, 1]
+    assert [first.id, second.id] == [one.id for one in added]
+    assert [first.number, second.number] == [one.number for one in added] == [0, 1]
     assert first.created_at == NOON
     assert first.result == GOOD
     assert second.result == replace(FAILED, log_tail=second.result.log_tail)

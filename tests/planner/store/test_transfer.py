@@ -93,7 +93,7 @@ def test_numbers_go_on_after_the_highest_there_ever_was(database, other):
     copy_database(database.url, other)
     with Store.open(other) as store:
         assert store.plans.save(sample_plan.FOUND) == 4
-        assert store.studies.add_trial(1, trial(30)) == 31
+        assert store.studies.add_trial(1, trial(30)).id == 31
         assert store.studies.begin_afresh(STUDY) == 2
         assert len(store.studies.trials(1)) == 31
 

@@ -51,9 +51,9 @@ def test_search_tells_what_it_does_and_in_which_study(row):
 def test_search_tells_who_leads_and_who_left_and_why(row):
     listener = SearchListener(row, ignore, budget_s=60.0)
     leader = ContenderStanding(plan=FIRST.plan, throughput_samples_per_s=50.0, is_leading=True)
-    listener(TrialEnded(result=FIRST, is_best=True))
+    listener(TrialEnded(result=FIRST, number=0, is_best=True))
     listener(RoundEnded(left_s=30.0, standings=(leader,)))
-    listener(TrialEnded(result=SECOND))
+    listener(TrialEnded(result=SECOND, number=1))
     progress = row.progress
     assert progress.trials == 2
     assert progress.best_samples_per_s == FIRST.throughput_samples_per_s().median
@@ -65,7 +65,7 @@ def test_search_tells_who_leads_and_who_left_and_why(row):
 
 def test_hosts_have_best_plans_of_their_own(row):
     listener = SearchListener(row, ignore, budget_s=60.0)
-    listener(TrialEnded(result=FIRST, is_best=True), "node1")
+    listener(TrialEnded(result=FIRST, number=0, is_best=True), "node1")
     assert (row.progress.trials, row.progress.best_samples_per_s) == (1, None)
 
 

@@ -168,3 +168,17 @@ def test_trials_are_kept_without_a_plan_where_they_alone_are_wanted(concluded, t
     assert (found.plan.plan, found.plan.id) == (OTHER, None)
     with Store.open(str(tmp_path / "planner.db")) as store:
         assert store.plans.find() == []
+
+
+def test_plans_that_looked_faster_and_lost_in_turns_are_counted(findings, tmp_path):
+    """A line said 580 samples a second and best, and the best plan had 235 in the end."""
+    flattered, passed = replace(OTHER, node_batch=64), replace(OTHER, node_batch=128)
+    findings.add(timed(flattered, Role.SEARCH, {0: 0.2, 1: 0.2}))
+    findings.add(timed(passed, Role.SEARCH, {10: 5.0, 11: 5.0}))
+    for plan, step_s in ((OTHER, 0.5), (flattered, 1.5), (DEFAULTS, 1.0)):
+        role = Role.DEFAULTS if plan == DEFAULTS else Role.FINAL
+        findings.add(timed(plan, role, {100: step_s, 101: step_s}))
+    with Store.open(str(tmp_path / "planner.db")) as store:
+        outcome = conclude(findings, store.plans)
+    assert outcome.plan.plan == OTHER
+    assert outcome.lost_in_turns == 1

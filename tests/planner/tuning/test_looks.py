@@ -11,6 +11,7 @@ from launch.errors import InvalidPlanError
 from launch.strategies import strategy_names
 from launch.strategies._settings import cpu_settings
 from planner.store import Store
+from planner.trials.reports import TrialEnded
 from planner.trials.result import Role
 from planner.tuning.tune_request import check_budget, find_look_batch, least_batch
 from tests.planner.tuning.test_tune import CASE, NODE, REQUEST, Recorded, Search
@@ -239,3 +240,15 @@ def test_time_in_training_steps_is_no_more_than_all_time(store, recorded):
     """A plan that is kept before it leaves was counted twice: a search had 112 % in its steps."""
     outcome = Search(store, recorded, TWO_MINUTES, SLOW).tune()
     assert 0.5 * recorded.now_s < outcome.stepping_s < recorded.now_s
+
+
+def test_reported_trials_have_the_numbers_and_the_rates_of_the_stored_ones(store, recorded):
+    told = []
+    recorded.listen = lambda report, *_: told.append(report)
+    search = Search(store, recorded, TWO_MINUTES, SLOW)
+    search.tune()
+    ended = [report for report in told if isinstance(report, TrialEnded)]
+    stored = store.studies.trials(search.findings.study_id)
+    assert [(one.number, one.result) for one in ended] == [
+        (one.number, one.result) for one in stored
+    ]
