@@ -374,4 +374,4 @@ def compile_step_regex(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except re.error as error:
-        raise ScriptError(f"step_regex={text!r}: {error}: see Python's re") from error
+        raise ScriptError(f"--step-regex {text!r}: {error}: see Python's re") from error

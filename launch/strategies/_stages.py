@@ -56,8 +56,8 @@ class StagedStrategy(Strategy):
             return "the optimizer must see all parameters at once, and each GPU has some of them"
         if case.max_stages < 2:
             return (
-                f"max_stages={case.max_stages}: the use case gives no layers(), or one of them has "
-                "get_extra_state(): add the method, or keep such state in buffers"
+                "the model cannot be cut into stages: the use case gives no layers(), or one of "
+                "them has get_extra_state(): add the method, or keep such state in buffers"
             )
         if not self.layouts(case, node):
             return (

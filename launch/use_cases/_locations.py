@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import shlex
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -320,10 +321,18 @@ def _find_adapted(adapter: _Adapter, text: str, settings: Settings) -> AdaptedLo
 
 def _make_unknown_error(spec: str, built_in: Sequence[str]) -> UseCaseError:
     if _looks_like_file(spec) or "." in spec:
-        named = "MyCase"
+        named = ["MyCase"]
         with contextlib.suppress(UseCaseError):  # there is no such file, or one with an error
-            named = SourceFile.read(Path(spec).expanduser()).find_use_case() or named
-        return UseCaseError(f"use case {spec!r} names no object: write {spec}:{named}")
+            named = SourceFile.read(Path(spec).expanduser()).find_use_cases()
+        if not named:
+            path = shlex.quote(spec)
+            return UseCaseError(
+                f"use case {spec!r} names no object, and the file has no class with model() and "
+                f"dataset(): ddlplan init {path} drafts one, and ddlplan tune -- python {path} "
+                "needs none"
+            )
+        written = " or ".join(f"{spec}:{name}" for name in named)
+        return UseCaseError(f"use case {spec!r} names no object: write {written}")
     return UseCaseError(
         f"unknown use case {spec!r}: {suggest(spec.lower(), built_in)}, "
         "or write package.module:object or path/to/file.py:object"

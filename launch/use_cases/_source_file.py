@@ -55,11 +55,12 @@ class SourceFile:
                 names.add((node.asname or node.name).partition(".")[0])
         return names
 
-    def find_use_case(self) -> str | None:
-        """Find the first class that has a use case's methods."""
-        for node in self.tree.body:
-            if isinstance(node, ast.ClassDef):
-                methods = {part.name for part in node.body if isinstance(part, ast.FunctionDef)}
-                if {"model", "dataset"} <= methods:
-                    return node.name
-        return None
+    def find_use_cases(self) -> list[str]:
+        """Find the classes that have a use case's methods."""
+        return [
+            node.name
+            for node in self.tree.body
+            if isinstance(node, ast.ClassDef)
+            if {"model", "dataset"}
+            <= {part.name for part in node.body if isinstance(part, ast.FunctionDef)}
+        ]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
+from launch.mpi.mpirun import needs_root_option
 from launch.workload import Workload
 from planner.jobs.hosts import Hosts
-from planner.scripts.naming import command_for, command_line
+from planner.scripts.naming import command_for, command_line, is_script
 
 
 def suggest_command(
@@ -19,6 +21,9 @@ def suggest_command(
 ) -> str:
     """Give a ddlplan command line, with the options that it shares with the present one.
 
+    It is for the present folder, whose path is left out of the files that lie in it, and for the
+    present user: where mpirun starts the training, root needs an option.
+
     Args:
         command: ``tune``, ``launch`` or ``probe``.
         workload: What is trained; ``None`` where the command trains nothing.
@@ -28,7 +33,7 @@ def suggest_command(
     """
     words = []
     if workload is not None and workload.data is not None:
-        words += ["--data", workload.data]
+        words += ["--data", _from_here(workload.data)]
     access = hosts.access
     if hosts.file is not None:
         words += ["--hosts", str(hosts.file)]
@@ -38,10 +43,16 @@ def suggest_command(
         words += ["--ssh-config", str(access.ssh_config)]
     if access.mpirun is not None:
         words += ["--mpirun", access.mpirun]
-    if access.allow_root:
+    is_script_here = workload is not None and is_script(workload.use_case) and hosts.is_local
+    starts_mpi = command == "launch" and not is_script_here
+    if access.allow_root or (starts_mpi and needs_root_option(os.environ)):
         words.append("--allow-run-as-root")
     if db != os.environ.get("DDLPLAN_DB", "planner.db"):
         words += ["--db", db]
     if workload is None:
         return command_line(["ddlplan", command, *words])
-    return command_for(workload.use_case, command, *words)
+    return command_for(_from_here(workload.use_case), command, *words)
+
+
+def _from_here(place: str) -> str:
+    return place.removeprefix(f"{Path.cwd()}{os.sep}")

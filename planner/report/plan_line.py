@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import fields
 
 from launch.plan import Plan
 from launch.scripts.environment import OWN_SETTINGS
 from launch.scripts.program import BATCH
-from planner.scripts.naming import STRATEGY
+from planner.scripts.naming import STEP_REGEX, STRATEGY, WHOLE_RUNS
 
 _IN_LAYOUT = ("processes", "threads_per_process", "replicas")
 
@@ -67,6 +68,10 @@ def _changed(plan: Plan) -> list[str]:
     if options.pop(OWN_SETTINGS, False):
         said.append("as it is")
     batch = [f"batch={options.pop(BATCH)}"] if _names_batch(plan) else []
+    if options.pop(WHOLE_RUNS, False):
+        said.append("whole runs")
+    if (regex := options.pop(STEP_REGEX, None)) is not None:
+        said.append(f"--step-regex {shlex.quote(str(regex))}")
     return batch + said + [f"{name}={value}" for name, value in sorted(options.items())]
 
 

@@ -282,6 +282,6 @@ def _warn_short_budget(findings: Findings) -> str | None:
     needed_s = findings.spent_s() + 4 * TrialTimes(findings).min_s(findings.defaults_plan)
     minutes = math.ceil(max(needed_s, 2 * request.budget_s) / 60)
     return (
-        f"budget_s={request.budget_s:g} and node_batch={batch}: no time was left to try "
-        f"a plan beside the baseline: about --budget {minutes}m is needed"
+        f"--budget {request.budget_s:g}s with batches of {batch}: no time was left to try a plan "
+        f"beside the baseline: use --budget {minutes}m or more"
     )

@@ -35,7 +35,7 @@ def explain_disturbances(results: Sequence[TrialResult]) -> str | None:
     causes = " and ".join(_causes(disturbed)) or "others disturbed plans"
     share = 100 * len(disturbed) / len(counted)
     repeated = sum(turn.was_repeated for turn in turns.values())
-    again = f" ({repeated} more were made again)" if repeated else ""
+    again = f" ({repeated} more were disturbed and repeated)" if repeated else ""
     return (
         f"{causes} during {share:.0f} % of the turns{again}: "
         "end them, or raise --budget for surer intervals"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from launch.case_facts import CaseFacts
-from launch.errors import InfeasiblePlanError
+from launch.errors import InfeasiblePlanError, InvalidPlanError
 from launch.reports import Noted, Warned
 from launch.strategies import strategy_names
 from launch.system.cache import cache_folder
@@ -68,7 +68,7 @@ def prepare(
     for warning in facts.warnings:
         listener(Warned(message=warning))
     check_batch(request, facts)
-    check_budget(request, facts, node)
+    facts = _with_time_for_budget(facts, request, node, runner, note)
     _check_strategies(request, facts, node, note, needs_all=needs_all_strategies)
     pixel_bytes = _note_decoded_images(request, facts, note)
     started = time.monotonic()
@@ -79,6 +79,27 @@ def prepare(
         listener(Warned(message=reason))
     checked_s = time.monotonic() - started
     return PreparedCase(facts=facts, pixel_bytes=pixel_bytes, checked_s=checked_s)
+
+
+def _with_time_for_budget(
+    facts: CaseFacts, request: TuneRequest, node: Hardware, runner: TrialRunner, note: OnMessage
+) -> CaseFacts:
+    """Check that the budget is enough; what speaks against it is timed once more first.
+
+    A moment in which others compute, or files and libraries are read for the first time, makes a
+    step look several times as long as it is: the smaller time counts.
+
+    Raises:
+        InvalidPlanError: The budget is too small.
+    """
+    try:
+        check_budget(request, facts, node)
+    except InvalidPlanError:
+        note("steps seem to take too long for --budget: they are timed once more")
+        again_s = runner.describe().sample_s
+        facts = replace(facts, sample_s=min(facts.sample_s, again_s or facts.sample_s))
+        check_budget(request, facts, node)
+    return facts
 
 
 def _check_strategies(

@@ -184,7 +184,9 @@ def test_a_model_that_cannot_be_cut_says_so(name, tiny_facts, gpu_node):
     facts = replace(tiny_facts, max_stages=1)
     obstacle = load_strategy(name).obstacle(facts, gpu_node)
     assert obstacle is not None
-    assert obstacle.startswith("max_stages=1: the use case gives no layers(), or one of them has ")
+    assert obstacle.startswith(
+        "the model cannot be cut into stages: the use case gives no layers(), or one of them has "
+    )
 
 
 def test_gpus_are_taken_where_there_are_enough(tiny_facts, gpu_node, two_cores):

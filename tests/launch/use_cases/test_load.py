@@ -153,6 +153,14 @@ def test_file_without_object_says_how_to_name_one():
     assert message("case.py", check_use_case).endswith("write case.py:MyCase")
 
 
+def test_file_without_any_use_case_is_told_what_to_do_with_a_script(write):
+    """It was told to write a class that the file does not have."""
+    file = write("print(1)\n")
+    text = message(f"{file}", check_use_case)
+    assert "MyCase" not in text
+    assert f"ddlplan init {file} drafts one, and ddlplan tune -- python {file} " in text
+
+
 def test_file_without_object_is_given_its_use_case(write):
     file = write(TINY)
     assert message(f"{file}", check_use_case).endswith(f"write {file}:Tiny")

@@ -89,7 +89,7 @@ def widest(text):
 def test_plans_are_a_line_each_with_their_intervals():
     table = plans_table([(FOUND, ())], PIPE)
     assert table.splitlines() == [
-        "ID  USE CASE   NODE  STRATEGY   SETTINGS                                     SAMPLES/S"
+        "ID  USE CASE   NODE  STRATEGY   SETTINGS                                      SAMPLES/S"
         "     SPEEDUP    MEMORY  CREATED",
         " 7  simplebig  vm    processes  2x1 batch 128 channels_last chunk_bytes=4096  42.8 ±0.7"
         "  2.02 ±0.05  1.15 GiB  2026-11-20",
@@ -344,6 +344,14 @@ def test_what_json_has_no_word_for_is_never_written(value):
         (
             Plan(strategy="script", node_batch=32, options={"own_settings": True}),
             "1x1 batch 32 as it is",
+        ),
+        (
+            Plan(
+                strategy="script",
+                node_batch=1,
+                options={"whole_runs": True, "step_regex": "step .*"},
+            ),
+            "1x1 batch 1 whole runs --step-regex 'step .*'",
         ),
     ],
 )

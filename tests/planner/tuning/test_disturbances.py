@@ -46,8 +46,8 @@ def test_turns_that_were_all_made_again_are_no_reason_to_say_anything():
 def test_what_disturbed_turns_that_count_is_said_with_the_remedy():
     said = explain_disturbances([trial(counted=2, repeated=3), trial(counted=4, batch=64)])
     assert said == (
-        "other processes used 0.8 cores during 30 % of the turns (3 more were made again): "
-        "end them, or raise --budget for surer intervals"
+        "other processes used 0.8 cores during 30 % of the turns (3 more were "
+        "disturbed and repeated): end them, or raise --budget for surer intervals"
     )
 
 

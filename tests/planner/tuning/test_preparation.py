@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from launch.case_facts import CaseFacts
+from launch.errors import InvalidPlanError
 from launch.workload import Workload
 from planner.trials.runner import TrialRunner
 from planner.tuning.preparation import prepare
@@ -35,3 +38,42 @@ def test_strategies_that_cannot_run_are_one_line_and_their_reasons_are_said_on_r
         assert len(told) == 1
         assert told[0].startswith("not tried here: ")
         assert told[0].endswith(" (--verbose says why)")
+
+
+FACTS = CaseFacts(
+    default_batch=64,
+    train_samples=512,
+    validation_samples=64,
+    parameter_count=10,
+    parameter_bytes=40,
+    max_stages=1,
+    digest="sha256:0",
+)
+HERE = probe(quick=True)
+
+
+class Describing(TrialRunner):
+    """A runner whose use case was described already, once or several times."""
+
+    def __init__(self, *samples_s: float) -> None:
+        self._samples_s = list(samples_s)
+
+    def describe(self, *_, **__):
+        return replace(FACTS, sample_s=self._samples_s.pop(0))
+
+
+def prepared(*samples_s: float):
+    request = TuneRequest(workload=Workload(use_case="case"), budget_s=60)
+    runner = Describing(*samples_s)
+    node = replace(HERE, gpus=())
+    return prepare(
+        request, node, runner, needs_all_strategies=True, listener=lambda *_: None
+    ).facts.sample_s
+
+
+def test_budget_is_refused_only_where_a_step_takes_too_long_twice():
+    """One reading on a busy machine was 12 s, the next 3.2 s, and a trial's 1.7 s."""
+    assert prepared(0.19, 0.03) == 0.03
+    assert prepared(0.03) == 0.03
+    with pytest.raises(InvalidPlanError, match="steps of 64 samples take about 12 s here"):
+        prepared(0.19, 0.20)

@@ -1,0 +1,41 @@
+"""Command that a user may type next."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from launch.workload import Workload
+from planner.jobs.hosts import Hosts
+from planner.jobs.suggested_command import suggest_command
+
+HERE = Hosts.this_machine()
+
+
+def suggested(use_case: str, command: str = "launch", data: str | None = None) -> str:
+    workload = Workload(use_case=use_case, data=data)
+    return suggest_command(command, workload, db="planner.db", hosts=HERE)
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch, tmp_path):
+    for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "DDLPLAN_DB"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+def test_root_is_given_the_option_without_which_launch_ends_at_once(monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert suggested("simplebig") == ("ddlplan launch --use-case simplebig --allow-run-as-root")
+    assert "root" not in suggested("simplebig", "tune")
+    assert "root" not in suggested("script: python train.py")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert "root" not in suggested("simplebig")
+
+
+def test_files_below_the_present_folder_are_named_from_it(tmp_path):
+    """What had been typed as train_case.py:Train came back as an absolute path."""
+    said = suggested(f"{tmp_path}/cases/mine.py:Mine", "tune", data=f"{tmp_path}/photos")
+    assert said == "ddlplan tune --use-case cases/mine.py:Mine --data photos"
+    assert f"{tmp_path.parent}/mine.py:Mine" in suggested(f"{tmp_path.parent}/mine.py:Mine")
