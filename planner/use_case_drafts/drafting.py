@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from planner.errors import UsageError
+from planner.use_case_drafts.accumulation import batches_per_step
 from planner.use_case_drafts.code import (
     calls_in,
     last_name,
@@ -20,6 +21,7 @@ from planner.use_case_drafts.code import (
 from planner.use_case_drafts.data import DataFinder
 from planner.use_case_drafts.draft import Draft, Method
 from planner.use_case_drafts.loss import find_loss
+from planner.use_case_drafts.metrics import find_metrics
 from planner.use_case_drafts.options import read_options
 from planner.use_case_drafts.scope import Scope, value_of
 from planner.use_case_drafts.training_loop import TrainingLoop, as_it_is, find_loop, opened
@@ -45,6 +47,7 @@ def draft_use_case(script: Path) -> Draft:
 
 class _Drafter:
     def __init__(self, tree: ast.Module, loop: TrainingLoop, script: Path, source: str) -> None:
+        self._tree = tree
         self._loop = loop
         self._script = script
         self._source = source
@@ -84,7 +87,7 @@ class _Drafter:
         ]
         carried, problems = self._scope.carried()
         limit, limit_todo = self._gradient_norm()
-        batch, batch_todo = data.default_batch()
+        batch, batch_todo = self._default_batch(data)
         words = re.findall(r"[A-Za-z0-9]+", self._script.stem)
         class_name = "".join(word[:1].upper() + word[1:] for word in words) or "Script"
         if not class_name.isidentifier() or class_name in names_bound(carried):
@@ -99,8 +102,19 @@ class _Drafter:
             settings=tuple(self._scope.settings.values()),
             carried=carried,
             methods=tuple(found),
-            todo=(*problems, *limit_todo, *batch_todo),
+            todo=(*problems, *limit_todo, *batch_todo, *find_metrics(self._tree)),
         )
+
+    def _default_batch(self, data: DataFinder) -> tuple[int | None, list[str]]:
+        """Give the samples of a step, which may have several batches of the script."""
+        batch, todo = data.default_batch()
+        batches, text = batches_per_step(self._loop, self._before, self._options)
+        if batches is None:
+            unsure = "default_batch: times the batches of a step, of which the script has several"
+            return batch, [*todo, f"{unsure}: {text}"]
+        if batch is None and batches > 1:
+            return None, [f"{one}, times {batches}: {text}" for one in todo]
+        return None if batch is None else batch * batches, todo
 
     def _optimizers(self) -> Iterator[tuple[str, ast.Call]]:
         """Find what is stepped in the loop and was made of parameters."""

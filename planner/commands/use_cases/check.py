@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from launch.case_facts import CaseFacts
 from launch.description.contract_use import METHODS
+from launch.use_cases._settings import split_name
 from launch.workload import Workload
 from planner.api.use_cases import CheckedUseCase, check_use_case
 from planner.commands.signals import cancel_on_signals
 from planner.quantities import format_bytes, format_number
 from planner.report.output import Output
+from planner.use_case_drafts.writing import todos_of
 
 _OPTIONAL_ALTERNATIVE = {"loss": "step", "step": "loss"}
 """Of these two one is enough."""
@@ -26,8 +29,19 @@ def check(workload: Workload, out: Output) -> None:
         found = check_use_case(workload, cancellation=cancellation)
     for warning in found.warnings:
         out.warn(warning)
-    out.write_facts(list(_lines(workload, found)))
+    todos = _find_todos(workload)
+    facts = [*_lines(workload, found), *(("left to do", f"{file}:{todo}") for file, todo in todos)]
+    out.write_facts(facts)
     out.finish(_document(workload, found))
+
+
+def _find_todos(workload: Workload) -> list[tuple[str, str]]:
+    """Give the lines that ``ddlplan init`` left to do in a use case's file, with the file."""
+    file = split_name(workload.use_case)[0].rpartition(":")[0]
+    if not file.endswith(".py"):
+        return []
+    text = Path(file).read_text(encoding="utf-8", errors="replace")
+    return [(file, f"{todo.line}: {todo.text}") for todo in todos_of(text)]
 
 
 def _lines(workload: Workload, found: CheckedUseCase) -> Iterator[tuple[str, str]]:

@@ -60,3 +60,13 @@ def test_a_loss_that_is_no_mean_is_one_line_with_the_remedy(ddlplan):
     assert len(ended.errors) == 1
     assert "It is a sum: return the mean" in ended.err
     assert ended.out == ""
+
+
+def test_what_a_draft_leaves_to_do_is_named_with_its_line(ddlplan):
+    (ddlplan.folder / "case.py").write_text(
+        CASE.replace("class Small", "# TODO: its size\nclass Small")
+    )
+    number = CASE[: CASE.index("class Small")].count("\n") + 1
+    ended = ddlplan.run("use-cases", "check", "case.py:Small")
+    assert ended.code == 0, ended.err
+    assert f"case.py:{number}: its size" in ended.out

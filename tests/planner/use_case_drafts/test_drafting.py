@@ -186,3 +186,46 @@ def test_a_script_is_never_executed(tmp_path):
     text = f"open({str(tmp_path / 'executed')!r}, 'w')\n" + drafted_scripts.AT_TOP_LEVEL
     draft_of(text, tmp_path)
     assert not (tmp_path / "executed").exists()
+
+
+@pytest.mark.parametrize(
+    ("condition", "batch", "todo"),
+    [
+        ("(number + 1) % PARTS == 0", 40, ""),
+        ("(number + 1) % PARTS == 0 or number + 1 == len(loader)", 40, ""),
+        ("(number + 1) % args.parts == 0", 10, r"batches of a step, .*: `if .*args.parts == 0`"),
+        ("loss < 9", 10, r"batches of a step, .*: `if loss < 9` in line \d+"),
+    ],
+)
+def test_batch_is_that_of_a_step_where_the_script_adds_up_gradients(
+    condition, batch, todo, tmp_path
+):
+    steps = "        optimizer.step()\n        scheduler.step()\n"
+    script = drafted_scripts.AT_TOP_LEVEL.replace("WIDTH = 4", "WIDTH = 4\nPARTS = 4")
+    script = script.replace("for batch in loader", "for number, batch in enumerate(loader)")
+    assert steps in script
+    script = script.replace(steps, f"        if {condition}:\n    {steps}")
+    text = draft_of(script, tmp_path)
+    assert f"default_batch = {batch}\n" in text
+    assert bool(todo) == ("default_batch: " in text)
+    assert re.search(todo, text)
+
+
+def test_steps_that_accelerate_counts_are_those_of_all_their_batches(tmp_path):
+    script = (EXAMPLES / "accelerate_loop.py").read_text()
+    more = script.replace(
+        '"--accumulation", type=int, default=2', '"--accumulation", type=int, default=4'
+    )
+    assert more != script
+    batches = [
+        int(re.search(r"default_batch = (\d+)", draft_of(one, tmp_path))[1])
+        for one in (script, more)
+    ]
+    assert batches == [64, 128]
+
+
+def test_metric_that_is_left_out_is_named(tmp_path):
+    metric = "accuracy = (trained(points).squeeze(1) > 0).float().mean()"
+    text = draft_of(f"{drafted_scripts.AT_TOP_LEVEL}\n{metric}\n", tmp_path)
+    todo = todos_of(text)[0].text
+    assert re.match(r"line \d+ computes a metric: left out; metrics\(output, target\)", todo)
