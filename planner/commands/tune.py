@@ -120,7 +120,7 @@ def _print_plan(
     if stored.is_generated:
         out.write_fact("data", GENERATED)
     for compared in stored.comparisons:
-        out.write_fact(_LABELS[compared.name], _describe_comparison(compared))
+        out.write_fact(_LABELS[compared.name], describe_comparison(compared, stored.plan))
     if (lost := outcome.lost_in_turns) > 0:
         plans = "1 plan" if lost == 1 else f"{lost} plans"
         out.write_fact("others", f"{plans} that looked faster in a line above lost in turns")
@@ -183,8 +183,10 @@ _LABELS = {
 """Of plans that the best one was raced against, as in docs/plans.md."""
 
 
-def _describe_comparison(compared: ComparedPlan) -> str:
-    """Say how many times as fast as another plan the best one is."""
+def describe_comparison(compared: ComparedPlan, best: Plan) -> str:
+    """Say how many times as fast as another plan the best one is, where it is another."""
+    if compared.plan == best:
+        return "the best plan itself: nothing faster was found"
     gain, what = compared.speedup, describe_plan(compared.plan)
     times = f"{gain.median:.2f} times ({gain.low:.2f} to {gain.high:.2f})"
     rate = f"{compared.throughput_samples_per_s:.1f}/s"

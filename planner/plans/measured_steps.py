@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +17,10 @@ writes weights, gradients and momentum: eight times their size, at 20 GB/s of a 
 
 _LARGEST_FIXED = 0.5
 """Part of a step: the assumed cost must not outweigh the measured time."""
+
+
+_LARGEST_MISS = 0.2
+"""Of the logarithm of a step's time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +46,14 @@ class MeasuredSteps:
     def largest_batch(self) -> int:
         """Largest batch that was measured."""
         return self.points[-1].node_batch
+
+    def contradicts(self, node_batch: int, samples_per_s: float) -> bool:
+        """Tell whether a line through several batches misses a rate with one of them.
+
+        Its points are of other moments of the machine: where they were disturbed, so is the line.
+        """
+        ratio = self.step_time.at(node_batch) * samples_per_s / node_batch
+        return len(self.points) > 1 and abs(math.log(ratio)) > _LARGEST_MISS
 
     def to_json(self) -> dict[str, Any]:
         """Give the line and its points as plain values that JSON can hold."""

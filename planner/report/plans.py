@@ -228,13 +228,20 @@ def _step_time(stored: StoredPlan) -> str:
         return "not measured with other batches"
     line = steps.step_time
     batches = ", ".join(str(point.node_batch) for point in steps.points)
+    batch, rate = stored.plan.node_batch, stored.throughput_samples_per_s.median
+    if steps.contradicts(batch, rate):
+        return (
+            f"unclear: by trials with batches of {batches} a step of {batch} takes "
+            f"{1000 * line.at(batch):.3g} ms, by the throughput {1000 * batch / rate:.3g} ms"
+        )
     return (
         f"{1000 * line.fixed_s:.3g} ms + {1000 * line.per_sample_s:.3g} ms a sample, "
-        f"from batches of {batches}"
+        f"a fit to batches of {batches}"
     )
 
 
 def _evidence(trials: Sequence[StoredTrial]) -> str:
     outcomes = Counter(trial.result.outcome.value for trial in trials)
     counts = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
-    return f"{len(trials)} trials of study {trials[0].study_id}: {counts}"
+    noun = "trial" if len(trials) == 1 else "trials"
+    return f"{len(trials)} {noun} of study {trials[0].study_id}: {counts}"

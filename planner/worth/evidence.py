@@ -52,11 +52,18 @@ class Evidence:
         one, two = self.find(plan), self.find(other)
         if one is None or two is None:
             return None
-        if (paired := compare_results(one, two, noise=self._noise)) is not None:
+        if (paired := self.raced_ratio(plan, other)) is not None:
             return paired
         # No round in common: by their rates without the machine's drift.
         below, above = one.throughput_samples_per_s(), two.throughput_samples_per_s()
         return None if below is None or above is None else ratio_of_rates(below, above)
+
+    def raced_ratio(self, plan: Plan, other: Plan) -> Interval | None:
+        """Give the same from rounds that both ran in; ``None`` where there is none."""
+        one, two = self.find(plan), self.find(other)
+        if one is None or two is None:
+            return None
+        return compare_results(one, two, noise=self._noise)
 
 
 def ratio_of_rates(below: Interval, above: Interval) -> Interval:

@@ -57,7 +57,7 @@ def split_step(
     if facts is not None and speeds is not None and set(plan.devices) == {"cpu"}:
         parts += _find_floors(plan, facts, speeds)
     rest_s = step_s - sum(part.time_s for part in parts)
-    if parts and rest_s > 0:
+    if any(part.time_s > 0 for part in parts) and rest_s > 0:
         rest = StepPart(name="not explained", time_s=rest_s, source="what is left", is_floor=False)
         parts.append(rest)
     return parts

@@ -35,7 +35,7 @@ class Basis(StrEnum):
     """The line through step times with other batches."""
 
     OTHER_PLANS = "other plans"
-    """The same change of the same setting, in trials of plans that differ in more."""
+    """The same change of the same setting, in races of plans that differ from this one in more."""
 
     UNKNOWN = "not tried"
 
@@ -187,7 +187,11 @@ def _effect(
     evidence: Evidence,
     tried: Mapping[str, Mapping[str, str]],
 ) -> Interval | None:
-    """Give by how much a change of a single setting changed the speed, in whichever plans."""
+    """Give by how much a change of a single setting changed the speed, in whichever plans.
+
+    Plans that were not raced against each other say nothing: what a machine did in between may be
+    more than any setting does.
+    """
     before: dict[tuple[tuple[str, str], ...], Plan] = {}
     after = dict(before)
     for result in evidence.latest():
@@ -197,12 +201,17 @@ def _effect(
             before[others] = result.plan
         elif settings[setting] == new:
             after[others] = result.plan
-    logs = [
-        math.log(speed.median)
+    found = [
+        speed
         for others in before.keys() & after.keys()
-        if (speed := evidence.speed_ratio(before[others], after[others])) is not None
+        if (speed := evidence.raced_ratio(before[others], after[others])) is not None
     ]
-    return _exactly(math.exp(fmean(logs))) if logs else None
+    if not found:
+        return None
+    centre = fmean(math.log(speed.median) for speed in found)
+    half = math.hypot(*(math.log(speed.high / speed.low) / 2 for speed in found)) / len(found)
+    low, median, high = (math.exp(centre + side) for side in (-half, 0.0, half))
+    return Interval(median=median, low=low, high=high, count=len(found))
 
 
 def _exactly(value: float) -> Interval:

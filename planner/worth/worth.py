@@ -174,7 +174,9 @@ def assess(
         node.speeds if node else None,
         input_share=result.measurement.input_share,
     )
-    advice = None
+    advice, steps = None, stored.step_time
+    if steps and steps.contradicts(scaled.node_batch, stored.throughput_samples_per_s.median):
+        steps = None
     if facts is not None:
         advice = advise(scaled, stored.step_time, noise, facts.default_batch)
     is_unknown = facts is not None and advice is None and scaled.strategy != SCRIPT
@@ -183,7 +185,7 @@ def assess(
         step_parts=tuple(parts),
         # Most samples a second is not what a plan with an objective was chosen for.
         runner_up=_find_runner_up(stored, evidence) if stored.objective is None else None,
-        variations=tuple(vary(stored.plan, evidence, facts, stored.step_time)),
+        variations=tuple(vary(stored.plan, evidence, facts, steps)),
         baselines=tuple(
             _find_baselines(stored, evidence, facts, node.cpu.usable_cores if node else None)
         ),

@@ -95,7 +95,8 @@ def check_writable(path: Path) -> None:
     for place in (path.parent, path):
         if place.exists() and not os.access(place, os.W_OK):
             raise StoreUnwritableError(
-                f"database {path}: {place} cannot be written: choose another place with --db"
+                f"database {path}: {place.absolute()} cannot be written: "
+                "choose another place with --db"
             )
 
 

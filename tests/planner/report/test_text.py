@@ -154,7 +154,7 @@ def test_what_a_plan_is_and_why_is_told_line_by_line():
     assert facts["evidence"] == "3 trials of study 3: 2 ok, 1 out_of_memory"
     assert facts["option chunk_bytes"] == "4096"
     assert facts["peak memory"] == "1.15 GiB"
-    assert facts["step time"] == "200 ms + 21.9 ms a sample, from batches of 64, 128"
+    assert facts["step time"] == "200 ms + 21.9 ms a sample, a fit to batches of 64, 128"
     assert facts["stale"] == "no"
 
 

@@ -8,8 +8,13 @@ from pathlib import Path
 import pytest
 
 from planner.api import probe
+from planner.errors import StoreUnwritableError
 from planner.store import Store
-from planner.store.databases.location import create_private, find_network_file_system
+from planner.store.databases.location import (
+    check_writable,
+    create_private,
+    find_network_file_system,
+)
 
 MOUNTS = """\
 22 1 0:21 / / rw,relatime shared:1 - ext4 /dev/vda1 rw
@@ -74,3 +79,11 @@ def test_name_of_a_new_database_is_on_the_disk(tmp_path, monkeypatch):
     )
     create_private(tmp_path / "planner.db")
     assert tmp_path.stat().st_ino in synced
+
+
+def test_folder_that_cannot_be_written_is_named(tmp_path, monkeypatch):
+    """It was called "."."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write anywhere
+    with pytest.raises(StoreUnwritableError, match=f"planner.db: {tmp_path} cannot be written"):
+        check_writable(Path("planner.db"))
