@@ -30,11 +30,11 @@ from probes import codec
 
 _COLUMNS = (
     Column(key="id", title="ID", right=True),
-    Column(key="use_case", title="USE CASE", may_cut=True),
+    Column(key="use_case", title="USE CASE", may_cut=True, cuts_start=True),
     Column(key="data", title="DATA"),
     Column(key="node", title="NODE", may_cut=True),
     Column(key="strategy", title="STRATEGY"),
-    Column(key="settings", title="SETTINGS", may_cut=True),
+    Column(key="settings", title="SETTINGS", moves_below=True),
     Column(key="throughput", title="SAMPLES/S", right=True),
     Column(key="speedup", title="SPEEDUP", right=True),
     Column(key="memory", title="MEMORY", right=True, may_drop=True),

@@ -31,7 +31,7 @@ def _state_style(state: str) -> str:
 
 _RUNS = (
     Column(key="id", title="ID", right=True),
-    Column(key="use_case", title="USE CASE", may_cut=True),
+    Column(key="use_case", title="USE CASE", may_cut=True, cuts_start=True),
     Column(key="data", title="DATA"),
     Column(key="state", title="STATE", style=_state_style),
     Column(key="epochs", title="EPOCHS", right=True),
@@ -46,7 +46,7 @@ _RUNS = (
 _HOSTS = (
     Column(key="host", title="HOST", may_cut=True),
     Column(key="plan", title="PLAN", right=True),
-    Column(key="settings", title="SETTINGS", may_cut=True),
+    Column(key="settings", title="SETTINGS", moves_below=True),
     Column(key="alone", title="SAMPLES/S ALONE", right=True),
 )
 _EPOCHS = (

@@ -45,6 +45,12 @@ class Column:
     may_cut: bool = False
     """Whether its cells are cut where that is not enough, the widest such column first."""
 
+    cuts_start: bool = False
+    """Whether a cut cell keeps its end, which tells paths apart."""
+
+    moves_below: bool = False
+    """Whether a terminal that is too narrow shows its cells below their rows, as remarks."""
+
     is_remark: bool = False
     """Whether a terminal shows its cells on separate lines below their rows."""
 
@@ -82,14 +88,20 @@ def render_table(rows: Sequence[Row], columns: Sequence[Column], terminal: Termi
     """Give a table as text with line ends. Columns without any cell are left out.
 
     A pipe gets one line per row and nothing is cut. On a terminal lines fit its width: columns are
-    dropped and cut, and remarks move below their rows, as each `Column` allows.
+    dropped and cut, and remarks move below their rows, as each `Column` allows. What was dropped is
+    named below the table.
     """
     rows = [{key: printable(cell) for key, cell in row.items()} for row in rows]
     used = [column for column in columns if any(row.get(column.key) for row in rows)]
-    remarks: list[Column] = []
+    remarks, dropped = list[Column](), list[str]()
     if terminal.width is not None:
-        remarks = [column for column in used if column.is_remark]
-        used = _dropped([column for column in used if not column.is_remark], rows, terminal.width)
+        is_wide = not _fits(
+            [column for column in used if not column.is_remark], rows, terminal.width
+        )
+        remarks = [c for c in used if c.is_remark or (is_wide and c.moves_below)]
+        beside = [column for column in used if column not in remarks]
+        used = _dropped(beside, rows, terminal.width)
+        dropped = [column.title for column in beside if column not in used]
     widths = _cut(used, _widths(used, rows), terminal.width)
     titles = {column.key: column.title for column in used}
     lines = [_line(titles, used, widths, lambda _column, _cell: "bold")]
@@ -98,6 +110,9 @@ def render_table(rows: Sequence[Row], columns: Sequence[Column], terminal: Termi
         lines += [
             line for column in remarks for line in _remark(row.get(column.key), terminal.width)
         ]
+    if dropped:
+        left_out = f"left out for want of room: {', '.join(dropped)} (--json has all)"
+        lines += [Text(line, "dim") for line in _wrapped(left_out, terminal.width)]
     return _text(lines, terminal)
 
 
@@ -166,11 +181,15 @@ def _widths(columns: Sequence[Column], rows: Sequence[Row]) -> list[int]:
 
 def _dropped(columns: list[Column], rows: Sequence[Row], width: int) -> list[Column]:
     """Leave out columns that may be dropped until the rest fits."""
-    while sum(_widths(columns, rows)) + len(_GAP) * (len(columns) - 1) > width:
+    while not _fits(columns, rows, width):
         if not (droppable := [column for column in columns if column.may_drop]):
             break
         columns = [column for column in columns if column is not droppable[-1]]
     return columns
+
+
+def _fits(columns: Sequence[Column], rows: Sequence[Row], width: int) -> bool:
+    return sum(_widths(columns, rows)) + len(_GAP) * (len(columns) - 1) <= width
 
 
 def _cut(columns: Sequence[Column], widths: list[int], width: int | None) -> list[int]:
@@ -200,7 +219,7 @@ def _line(
     for column, width in zip(columns, widths, strict=True):
         cell = row.get(column.key, "")
         if cell_len(cell) > width:
-            cell = set_cell_size(cell, width - 1) + "…"
+            cell = _shortened(cell, width - 1, keeps_end=column.cuts_start)
         padding = " " * (width - cell_len(cell))
         line.append(_GAP if line else "")
         line.append(padding if column.right else "")
@@ -208,6 +227,14 @@ def _line(
         line.append("" if column.right else padding)
     line.rstrip()
     return line
+
+
+def _shortened(cell: str, width: int, *, keeps_end: bool) -> str:
+    if not keeps_end:
+        return set_cell_size(cell, width) + "…"
+    while cell_len(cell) > width:
+        cell = cell[1:]
+    return "…" + cell
 
 
 def _remark(cell: str | None, width: int | None) -> list[Text]:

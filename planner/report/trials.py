@@ -22,11 +22,11 @@ def _outcome_style(outcome: str) -> str:
 _COLUMNS = (
     Column(key="study", title="STUDY", right=True, may_drop=True),
     Column(key="number", title="NO", right=True),
-    Column(key="use_case", title="USE CASE", may_cut=True),
+    Column(key="use_case", title="USE CASE", may_cut=True, cuts_start=True),
     Column(key="data", title="DATA"),
     Column(key="role", title="ROLE"),
     Column(key="strategy", title="STRATEGY"),
-    Column(key="settings", title="SETTINGS", may_cut=True),
+    Column(key="settings", title="SETTINGS", moves_below=True),
     Column(key="outcome", title="OUTCOME", style=_outcome_style),
     Column(key="throughput", title="SAMPLES/S", right=True),
     Column(key="memory", title="MEMORY", right=True, may_drop=True),

@@ -24,7 +24,7 @@ from probes.timing import Interval
 
 _SWEEPS = (
     Column(key="id", title="ID", right=True),
-    Column(key="use_case", title="USE CASE", may_cut=True),
+    Column(key="use_case", title="USE CASE", may_cut=True, cuts_start=True),
     Column(key="points", title="POINTS", right=True),
     Column(key="epochs", title="EPOCHS", right=True),
     Column(key="data", title="DATA", may_drop=True),

@@ -30,7 +30,7 @@ NARROW = Terminal(width=80)
 
 
 def test_plans_of_made_up_data_are_marked_and_others_are_not():
-    heading, first, second = plans_table([(MADE_UP, ()), (REAL, ())], NARROW).splitlines()
+    heading, first, second = plans_table([(MADE_UP, ()), (REAL, ())], Terminal()).splitlines()
     assert "DATA" in heading
     assert "generated" in first
     assert "generated" not in second

@@ -103,6 +103,23 @@ def test_a_table_of_plans_fits_a_terminal_of_80_columns():
         assert kept in table
 
 
+def test_rows_of_a_narrow_terminal_tell_files_of_one_folder_apart():
+    """Two plans of /tmp/newcomer were both of "/tmp/newc…"."""
+    folder = "/home/somebody/projects/vision"
+    two = [replace(LONG, use_case=f"{folder}/{name}.py:Train") for name in ("one", "two")]
+    lines = plans_table([(plan, ()) for plan in two], SCREEN).splitlines()
+    assert "one.py:Train" in lines[1]
+    assert "two.py:Train" in lines[3]
+    assert lines[2].strip() == describe_settings(LONG.plan)
+
+
+def test_columns_that_a_terminal_has_no_room_for_are_named_below_the_table():
+    table = plans_table([(LONG, ())], Terminal(width=60))
+    assert "CREATED" not in table.splitlines()[0]
+    assert table.splitlines()[-1] == ("left out for want of room: MEMORY, CREATED (--json has all)")
+    assert "left out" not in plans_table([(LONG, ())], PIPE)
+
+
 def test_a_pipe_gets_one_line_per_plan_and_nothing_cut_off():
     table = plans_table([(FOUND, ()), (LONG, ["made on other hardware"])], PIPE)
     assert len(table.splitlines()) == 3
