@@ -100,8 +100,9 @@ class Launches:
         """
         if precision == "fp32":
             best: dict[str, Any] = self._ddlplan.run("plans", "best", *self._case).data
-            # What it is worth is no part of a plan, and refused where one is imported.
-            return _allowed({k: best[k] for k in best if k not in ("worth", "input")}, precision)
+            # What it is worth and what its data cost are no parts of a plan, and refused in one.
+            del best["worth"], best["input_cost"]
+            return _allowed(best, precision)
         plans = [
             plan
             for plan in self._ddlplan.run("plans", "list", *self._case).data

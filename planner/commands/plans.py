@@ -85,7 +85,7 @@ def _show_one(found: FoundPlan, out: Output) -> None:
     _show(out, text)
     worth = found.worth and found.worth.to_json()
     cost = found.input and input_json(found.input)
-    out.finish({**found.stored.to_json(stale=found.is_stale), "worth": worth, "input": cost})
+    out.finish({**found.stored.to_json(stale=found.is_stale), "worth": worth, "input_cost": cost})
 
 
 def compare(db: str, out: Output, first_id: int, second_id: int) -> None:

@@ -11,6 +11,7 @@ from importlib.metadata import version
 
 import pytest
 
+from launch.plan import INPUTS
 from launch.system.machine_lock import Occupant, timing_alone
 from planner.exit_codes import classify_error
 
@@ -96,6 +97,7 @@ def test_json_is_asked_for_by_a_variable_too(ddlplan):
 def test_plan_has_the_documented_keys(tuned):
     plan = tuned.data("plans", "show", 1)
     assert set(plan) >= PLAN_KEYS
+    assert plan["input"] in INPUTS
     assert set(plan["throughput_samples_per_s"]) == {"median", "ci_low", "ci_high", "samples"}
     assert set(plan["speedup"]) == {"median", "ci_low", "ci_high"}
     assert set(plan["baseline"]) == {"strategy", "node_batch", "throughput_samples_per_s"}
