@@ -14,8 +14,10 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import gc
+import multiprocessing
 import os
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -350,7 +352,14 @@ def _main(descriptor: int, parent: int) -> None:
     # From here on the socket shows the owner's end. The kernel's signal would leave no time to end
     # what workers have started.
     outlive_parent()
-    server.serve()
+    # multiprocessing makes a folder for the sockets of each process that has loader processes, and
+    # removes it as Python ends: workers end before that, or are ended.
+    sockets = tempfile.mkdtemp(prefix="ddlplan-")
+    multiprocessing.current_process()._config["tempdir"] = sockets  # type: ignore[attr-defined]
+    try:
+        server.serve()
+    finally:
+        shutil.rmtree(sockets, ignore_errors=True)
 
 
 if __name__ == "__main__":

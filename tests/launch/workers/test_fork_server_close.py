@@ -5,7 +5,9 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
+from launch.plan import Plan
 from launch.workers.fork_server import ForkServer
+from launch.workers.group import ReportReceived
 
 
 def test_server_that_still_loads_torch_is_ended_at_once():
@@ -15,3 +17,20 @@ def test_server_that_still_loads_torch_is_ended_at_once():
     server.close()
     assert server._process.returncode == -signal.SIGKILL
     assert not Path(f"/proc/{server.pid}").exists()
+
+
+def test_workers_with_loader_processes_leave_no_folder_of_temporary_files(
+    training, two_cores, tmp_path, monkeypatch
+):
+    """Each trial left /tmp/pymp-... behind, 75 of them after a morning."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    plan = Plan(strategy="sequential", node_batch=8, loader_workers=1)
+    with ForkServer() as server:
+        trial = type(training)(server, two_cores, tmp_path)
+        with trial.start(trial.task("Sgd", plan)) as group:
+            while not isinstance(event := group.next_event(), ReportReceived):
+                assert event is not None
+    left = {file.name.partition("_")[0] for file in temporary.iterdir()}
+    assert left <= {"torchinductor"}, "but for kernels that torch keeps"
