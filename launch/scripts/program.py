@@ -130,6 +130,8 @@ class Program:
         kind = _find_place(arguments).kind if is_python else ProgramKind.OTHER
         if is_python and kind is ProgramKind.OTHER:
             name = arguments[0]
+            if _near_launchers(name) and shutil.which(name) is None:
+                raise ScriptError(_explain_missing(name))
             use_case = "" if "." in name and ":" not in name else "; a use case needs --use-case"
             raise ScriptError(
                 f"program {name!r}: no Python program found in the command: begin it with "
@@ -196,7 +198,7 @@ class Program:
         name = words[0]
         found = (folder / name) if "/" in name else shutil.which(name, path=path)
         if found is None or not Path(found).exists():
-            raise ScriptError(f"program {name!r} not found: check its name and PATH")
+            raise ScriptError(_explain_missing(name))
         place = _find_place(words)
         # A launcher of several hosts may start a file that is elsewhere.
         if place.kind is ProgramKind.PYTHON_FILE:
@@ -215,6 +217,18 @@ def _check_words(arguments: Sequence[str]) -> None:
     if _VARIABLE.match(first):
         command = shlex.join(arguments)
         raise ScriptError(f"{first} in front of a program sets a variable: -- env {command}")
+
+
+def _explain_missing(name: str) -> str:
+    close = _near_launchers(name)
+    hint = f"did you mean {close[0]}?" if close else "check its name and PATH"
+    if name.isdecimal():
+        hint = "a comma, and no space, is between values: --choices batch=32,64"
+    return f"program {name!r} not found: {hint}"
+
+
+def _near_launchers(name: str) -> list[str]:
+    return get_close_matches(name, ("python", "python3", "torchrun"), n=1, cutoff=0.75)
 
 
 def _name_unknown(name: str, others: Collection[str]) -> str:

@@ -100,6 +100,7 @@ class RunningScript:
         self.recognised: RecognisedSteps | None = None
         """What a step is; ``None`` before the first turn."""
         self._lines: list[float] = []
+        self._has_matched = False
         self._pattern = None if step_regex is None else compile_step_regex(step_regex)
         self._began = time.perf_counter()
         self.first_losses: tuple[float | None, ...] = ()
@@ -302,17 +303,30 @@ class RunningScript:
             if self._process.exit_code is not None:
                 self._process.read_output(64)
                 seen = len(self._lines)
-                why = f"{seen} lines of {count + 1} match --step-regex"
+                why = f"{seen} of the {count + 1} lines that are needed match --step-regex"
+                if not self._has_matched and self._process.exit_code == 0:
+                    self._refuse(self._no_line)
                 if self._process.exit_code == 0 and seen:
                     raise ScriptEndedError(f"the script has ended, {why}", self.output_tail)
                 raise self._process.failure(why)
+            if not self._has_matched and time.monotonic() >= deadline:
+                self._refuse(self._no_line)
             self._poll(deadline, f"to {count + 1} lines that match --step-regex")
         ends = self._lines[: count + 1]
         return [StepSeen(time_s=b - a) for a, b in pairwise(ends)]
 
+    @property
+    def _no_line(self) -> str:
+        assert self._pattern is not None
+        return (
+            f"no line of its output matches --step-regex {self._pattern.pattern!r}: give one that "
+            "matches a line for each step, or use --no-python to time whole runs"
+        )
+
     def _note_line(self, line: str, now: float) -> None:
         assert self._pattern is not None
         if self._pattern.search(line):
+            self._has_matched = True
             self._lines.append(now)
 
     def _poll(self, deadline: float, goal: str, *, may_end: bool = False) -> None:
@@ -359,7 +373,10 @@ class RunningScript:
             self._refuse_unseen()
             why = f"it has not come {goal}"
             if not self._channel.ranks:
-                why = "no step of an optimizer seen: use --no-python to time whole runs"
+                why = (
+                    "no step of an optimizer seen: use --step-regex on a line that it prints for "
+                    "each step, or --no-python to time whole runs"
+                )
             raise self._process.failure(why)
         if ended != 0:
             raise self._process.failure()

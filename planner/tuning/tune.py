@@ -44,6 +44,8 @@ a single one: the plan leaves without being called slower."""
 _STEPS_OF_TRIAL = 5
 """Steps that a plan makes until it is judged: to get warm, and a few turns."""
 
+NOTHING_MEASURED = "nothing was measured yet: the same command starts again"
+
 
 class Tuner:
     """Drives one search; each trial is kept as it ends.
@@ -97,11 +99,11 @@ class Tuner:
         except (KeyboardInterrupt, CancelledError):
             if not self._findings.candidates():
                 seen = [r for r in self._findings.new_results() if r.outcome.has_times]
+                known = NOTHING_MEASURED
                 if looks := sum(result.role is Role.LOOK for result in seen):
                     how = f"the same command goes on from {looks} look{'s' * (looks > 1)}"
-                    self._listener(
-                        Noted(message=f"no plan was tried with a whole batch yet: {how}")
-                    )
+                    known = f"no plan was tried with a whole batch yet: {how}"
+                self._listener(Noted(message=known))
                 raise
             return True
         return False

@@ -261,14 +261,19 @@ def _find(
 
 
 def _find_near(store: Store, program: Program, node: Hardware) -> StoredPlan | None:
-    """Find the newest plan of the same script in another command with the same placeholders."""
-    wanted = (program.target, set(program.placeholders))
+    """Find the newest plan of the same script in another command that has its placeholders.
+
+    One without more placeholders comes first: where a value is typed in the place of one, what the
+    plan has for it is not used.
+    """
+    found: list[tuple[int, StoredPlan]] = []
+    wanted = set(program.placeholders)
     for stored in reversed(store.plans.find(node=node.node)):
         if is_script(stored.use_case) and stored.fingerprint == node.fingerprint():
             other = Program(arguments=tuple(script_arguments(stored.use_case)))
-            if (other.target, set(other.placeholders)) == wanted:
-                return stored
-    return None
+            if other.target == program.target and wanted <= set(other.placeholders):
+                found.append((len(other.placeholders), stored))
+    return min(found, key=lambda one: one[0])[1] if found else None
 
 
 def _changed_since(command: Sequence[str], measured: datetime) -> list[str]:

@@ -18,6 +18,7 @@ from launch.scripts.whole_run import WholeRun
 from launch.system.allocators import find_allocators
 from planner.api.tuning import NodeTuneResult, TuneResult, find_launch_plan_id, find_or_probe_node
 from planner.cancellation import Cancellation
+from planner.errors import CancelledError
 from planner.plans.software import current_software
 from planner.scripts.contender import ScriptContender
 from planner.scripts.naming import STEP_REGEX, WHOLE_RUNS, digest
@@ -28,7 +29,7 @@ from planner.trials.machine_alone import machine_alone
 from planner.trials.reports import Listener, ignore
 from planner.tuning.conclusion import conclude
 from planner.tuning.findings import Findings
-from planner.tuning.tune import Tuner
+from planner.tuning.tune import NOTHING_MEASURED, Tuner
 from planner.tuning.tune_request import TuneRequest
 from probes.hardware import Hardware
 from probes.node import probe
@@ -110,7 +111,11 @@ def tune_script(
         node, software = probe(quick=True), current_software()
         with ScriptTrials(script, node, cancellation) as run:
             listener(Working(what="watching the script's first steps"))
-            plans, steps = run.look(request.budget_s)
+            try:
+                plans, steps = run.look(request.budget_s)
+            except (KeyboardInterrupt, CancelledError):
+                listener(Noted(message=NOTHING_MEASURED))
+                raise
             listener(Noted(message=f"steps: {steps}"))
             if script.patches and not run.has_losses:
                 listener(Warned(message=_NOT_COMPARED))
@@ -186,6 +191,7 @@ class ScriptTrials:
         if isinstance(self._watched, WholeRun):
             steps = _WHOLE_RUNS
         elif self._script.step_regex is not None:
+            self._watched.make_steps(1, time_limit_s=max(_LEAST_LOOK_S, _LOOK_SHARE * budget_s))
             steps = f"lines of its output that match {self._script.step_regex!r}"
         else:
             limit_s = max(_LEAST_LOOK_S, _LOOK_SHARE * budget_s)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from torch_stand_in import write_torch
 
+from launch.errors import ScriptRefusedError
 from launch.plan import Plan
 from launch.scripts.program import Program
 from launch.scripts.running_script import RunningScript
@@ -49,6 +50,21 @@ def contender(node: Hardware, folder: Path, steps: int, rest_s: float) -> Script
         lambda plan: RunningScript(program, plan, node, folder=folder),
         node,
     )
+
+
+def test_output_without_a_line_that_counts_as_a_step_is_refused_at_the_first_look(
+    node, folder, monkeypatch: pytest.MonkeyPatch
+):
+    """Three trials crashed, and the last one asked for a larger budget."""
+    monkeypatch.chdir(folder)
+    words = [sys.executable, "train.py", "3", "0.0"]
+    program = Program.parse(words, cores=node.cpu.usable_cores)
+    script = TunedScript(program=program, step_regex=r"step \d+")
+    with (
+        ScriptTrials(script, node, Cancellation()) as trials,
+        pytest.raises(ScriptRefusedError, match=r"no line of its output matches --step-regex 's"),
+    ):
+        trials.look(60.0)
 
 
 def test_the_run_that_was_watched_first_is_started_again_when_it_ends(

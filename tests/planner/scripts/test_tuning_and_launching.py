@@ -102,6 +102,15 @@ def test_launch_of_another_command_names_the_tune_that_finds_its_plan(
     assert f", or pass --plan {plan_id}, of " in ended.err
 
 
+def test_launch_with_a_value_in_the_place_of_a_placeholder_names_the_plan_of_the_script(
+    tuned_script, command, plan_id
+):
+    words = ["64" if word == "{batch}" else word for word in command()]
+    ended = tuned_script.run("launch", *words)
+    assert ended.code == 3
+    assert f", or pass --plan {plan_id}, of " in ended.err
+
+
 @pytest.mark.parametrize("kind", ["shell", "torchrun", "python"])
 def test_exported_plan_runs_the_script_without_ddlplan(tuned_script, command, kind, plan_id):
     exported = tuned_script.run("plans", "export", plan_id, "--format", kind)
@@ -199,6 +208,12 @@ def test_use_case_in_place_of_a_command_is_told_its_option(ddlplan):
     assert ended.code == 2
     assert "program 'simplebig'" in ended.err
     assert "a use case needs --use-case" in ended.err
+
+
+def test_misspelled_python_is_told_its_name(ddlplan):
+    ended = ddlplan.run("tune", "--", "pyhton", "train.py")
+    assert ended.code == 2
+    assert "program 'pyhton' not found: did you mean python?" in ended.err
 
 
 def test_options_of_scripts_without_a_script_are_refused(ddlplan):

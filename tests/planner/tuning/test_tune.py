@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from launch.case_facts import CaseFacts
 from launch.plan import Plan
-from launch.reports import StepDone
+from launch.reports import Noted, StepDone
 from launch.strategies import strategy_names
 from launch.workload import Workload
 from planner.errors import NoPlanError
@@ -337,6 +337,15 @@ def test_interrupted_search_keeps_what_had_its_turns(store, recorded):
     kept = [trial.result.plan for trial in store.studies.all_trials()]
     assert len(kept) >= 2
     assert {repr(plan) for plan in kept} <= {repr(plan) for _, plan in recorded.ran}
+
+
+def test_search_that_is_interrupted_in_its_first_trial_says_that_it_starts_again(store, recorded):
+    said = []
+    recorded.listen = lambda report, _host=None: said.append(report)
+    recorded.stop_after = -1
+    with pytest.raises(KeyboardInterrupt):
+        tuner(store, recorded).tune()
+    assert Noted(message="nothing was measured yet: the same command starts again") in said
 
 
 def test_interrupted_search_goes_on_where_it_stopped(store, recorded):
