@@ -53,7 +53,7 @@ def test_next_command_names_a_plan_that_launch_would_not_find_by_itself(import_f
     ended = tuned.run("tune", *arguments)
     assert ended.code == 0, ended.err
     stored, _, then = ended.out.splitlines()[-1].removeprefix("stored     plan ").partition("; ")
-    assert then.endswith(f" --plan {stored}")
+    assert then.partition(" --plan ")[2].split()[0] == stored  # root needs one option more
 
 
 @pytest.mark.parametrize(
