@@ -89,8 +89,8 @@ class _Machine:
         self.now_s += self.world.start_s
         compile_s = None
         if plan.compile:
-            compile_s = 1.0 if repr(plan) in self.compiled else self.world.compile_s
-            self.compiled.add(repr(plan))
+            compile_s = 1.0 if plan in self.compiled else self.world.compile_s
+            self.compiled.add(plan)
             self.now_s += compile_s
         contender = _Contender(self, plan, compile_s)
         self.running[id(contender)] = plan

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from operator import attrgetter
 
 from launch.errors import InvalidPlanError
 from launch.noise_scale.efficiency import LR_SCALINGS
@@ -107,16 +108,14 @@ class Plan:
     """Settings that only this strategy knows."""
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            name, value, rules = each.name, getattr(self, each.name), each.metadata
-            if "least" in rules and (not isinstance(value, int) or value < rules["least"]):
-                raise InvalidPlanError(
-                    f"{name}={value!r}: use a whole number of at least {rules['least']}"
-                )
-            if "values" in rules and value not in rules["values"]:
-                raise InvalidPlanError(
-                    f"{name}={value!r}: choose one of {', '.join(rules['values'])}"
-                )
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < least:
+                raise InvalidPlanError(f"{name}={value!r}: use a whole number of at least {least}")
+        for name, values in _VALUES.items():
+            value = getattr(self, name)
+            if value not in values:
+                raise InvalidPlanError(f"{name}={value!r}: choose one of {', '.join(values)}")
         if not self.devices:
             raise InvalidPlanError("devices=(): name at least one device, such as cpu")
         if unknown := [d for d in self.devices if not _DEVICE.fullmatch(str(d))]:
@@ -139,6 +138,9 @@ class Plan:
                 f"replicas={self.replicas} * micro_batches={self.micro_batches} and "
                 f"node_batch={self.node_batch}: each micro-batch needs at least one sample"
             )
+
+    def __hash__(self) -> int:
+        return hash((*_others_than_options(self), frozenset(self.options.items())))
 
     @property
     def threads(self) -> int:
@@ -170,3 +172,13 @@ class Plan:
                 f"processes={self.processes} * threads_per_process={self.threads_per_process} and "
                 f"usable_cores={usable_cores}: use at most {usable_cores} threads in all"
             )
+
+
+# Looked up once: a search makes thousands of plans.
+_LEAST: Mapping[str, int] = {
+    each.name: each.metadata["least"] for each in fields(Plan) if "least" in each.metadata
+}
+_VALUES: Mapping[str, tuple[str, ...]] = {
+    each.name: each.metadata["values"] for each in fields(Plan) if "values" in each.metadata
+}
+_others_than_options = attrgetter(*(each.name for each in fields(Plan) if each.name != "options"))

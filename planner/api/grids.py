@@ -170,8 +170,8 @@ def _find_choosable(grid: Grid) -> list[Mapping[str, Setting]]:
         grid.node,
     )
     drawn = [result.parameters for result in recorded if result.parameters]
-    known = {repr(result.plan) for result in recorded if result.parameters}
-    others = {repr(r.plan): r.plan for r in recorded if repr(r.plan) not in known}
+    known = {result.plan for result in recorded if result.parameters}
+    others = {r.plan: r.plan for r in recorded if r.plan not in known}
     found = [space.find_plan(plan, {}) for plan in others.values()]
     return drawn + [one.parameters for one in found if one is not None]
 

@@ -107,16 +107,16 @@ class StudyEvidence:
 
         A plan that several searches timed counts with the trial that had the most turns.
         """
-        thorough: dict[str, TrialResult] = {}
+        thorough: dict[Plan, TrialResult] = {}
         for trial in self.trials:
             result = trial.result
             if not result.role.is_for_choice or result.role is Role.BASELINE:
                 continue
             if result.plan.strategy != strategy or is_on_gpus(result.plan) is not on_gpus:
                 continue
-            before = thorough.get(repr(result.plan))
+            before = thorough.get(result.plan)
             if result.outcome.has_times and _turns(result) >= (_turns(before) if before else 1):
-                thorough[repr(result.plan)] = result
+                thorough[result.plan] = result
         known = [
             (rate.median, result)
             for result in thorough.values()

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from launch.plan import Plan
 from planner.search.prior import Belief
-from planner.search.space import plan_key
 from planner.search.terms import terms_of
 from probes.timing import NORMAL_95
 
@@ -88,19 +87,19 @@ class TermColumns:
     index: dict[str, int] = field(default_factory=dict)
     means: list[float] = field(default_factory=list)
     variances: list[float] = field(default_factory=list)
-    rows: dict[tuple[str, str], TermRow] = field(default_factory=dict)
+    rows: dict[tuple[Plan, str], TermRow] = field(default_factory=dict)
 
-    def row(self, plan: Plan, key: str, study: str = "") -> TermRow:
+    def row(self, plan: Plan, study: str = "") -> TermRow:
         """Give the terms of a plan as columns and sizes."""
-        if (key, study) not in self.rows:
+        if (plan, study) not in self.rows:
             terms = terms_of(plan)
             sizes = {f"level {study}": 1.0, **terms.sizes}
             columns = np.array([self._column(name) for name in sizes], dtype=np.intp)
             fixed = np.array([self._column(name) for name in terms.fixed], dtype=np.intp)
             values = np.array(list(sizes.values()))
             known = terms.bubble - math.log(self.worth(plan.node_batch))
-            self.rows[key, study] = TermRow(key, columns, values, fixed, terms.load, known)
-        return self.rows[key, study]
+            self.rows[plan, study] = TermRow(plan, columns, values, fixed, terms.load, known)
+        return self.rows[plan, study]
 
     def _column(self, name: str) -> int:
         if name not in self.index:
@@ -115,7 +114,7 @@ class TermColumns:
 class TermRow:
     """Terms of one plan, as columns of the regression."""
 
-    key: str
+    plan: Plan
     columns: NDArray[np.intp]
     sizes: Array
     fixed: NDArray[np.intp]
@@ -136,7 +135,7 @@ class Effects:
 
     def __init__(self, columns: TermColumns, observed: Sequence[ObservedTime]) -> None:
         self._columns = columns
-        self._rows = [columns.row(one.plan, plan_key(one.plan), one.study) for one in observed]
+        self._rows = [columns.row(one.plan, one.study) for one in observed]
         self._log_s = np.array([one.log_s for one in observed])
         self._spread = np.array([1 / one.weight for one in observed])
         self._estimate = np.array(columns.means)
@@ -144,22 +143,18 @@ class Effects:
         if observed:
             self._learn()
 
-    def predict(self, plans: Sequence[tuple[Plan, str]]) -> tuple[Array, Array]:
-        """Give the mean and the standard deviation of the log time per sample of plans.
-
-        Args:
-            plans: Plans, each with its key.
-        """
-        rows = [self._columns.row(plan, key) for plan, key in plans]
+    def predict(self, plans: Sequence[Plan]) -> tuple[Array, Array]:
+        """Give the mean and the standard deviation of the log time per sample of plans."""
+        rows = [self._columns.row(plan) for plan in plans]
         matrix, mean, shared = self._expect(rows)
         variance = (matrix**2) @ self._believed().variances + self._own**2
         if self._rows:
             variance = variance - ((shared @ self._inverse) * shared).sum(axis=1)
         return mean, np.sqrt(np.maximum(variance, _LEAST_VARIANCE))
 
-    def covariance(self, plans: Sequence[tuple[Plan, str]]) -> tuple[Array, Array]:
+    def covariance(self, plans: Sequence[Plan]) -> tuple[Array, Array]:
         """Give the means of the log times per sample of plans, and how they vary together."""
-        rows = [self._columns.row(plan, key) for plan, key in plans]
+        rows = [self._columns.row(plan) for plan in plans]
         matrix, mean, shared = self._expect(rows)
         together = (matrix * self._believed().variances) @ matrix.T
         together += self._own**2 * np.eye(len(rows))
@@ -235,9 +230,10 @@ class Effects:
 
     def _same(self, rows: Sequence[TermRow]) -> Array:
         """Say which of these plans is the plan of which trial."""
-        keys = np.array([hash(row.key) for row in rows])
-        known = np.array([hash(row.key) for row in self._rows])
-        return np.asarray(np.equal.outer(keys, known), dtype=np.float64)
+        numbers: dict[Plan, int] = {}
+        known = [numbers.setdefault(row.plan, len(numbers)) for row in self._rows]
+        asked = [numbers.get(row.plan, -1) for row in rows]
+        return np.asarray(np.equal.outer(asked, known), dtype=np.float64)
 
     def _matrix(self, rows: Sequence[TermRow]) -> tuple[Array, Array]:
         """Give the sizes of all terms in each row, and what is added to their sum."""

@@ -15,7 +15,6 @@ import numpy as np
 from launch.case_facts import CaseFacts
 from launch.plan import Plan
 from launch.strategies._gpus import usable_gpus
-from planner.search.space import plan_key
 from planner.search.terms import copies_of, kind_of, stages_of
 from planner.trials.result import Outcome, TrialResult
 from probes.hardware import Hardware
@@ -46,7 +45,7 @@ class MemoryModel:
         free = [gpu.free_bytes or gpu.memory_bytes for gpu in usable_gpus(node)]
         self._gpu_bytes = min((one for one in free if one), default=None)
         self._has_peaks = False
-        self._peaks_bytes: dict[str, int] = {}
+        self._peaks_bytes: dict[Plan, int] = {}
         self._failed: list[Plan] = []
         self._mean = np.array([_BASE_BYTES, _STATE, _SAMPLE_BYTES])
         self._covariance = np.diag(np.square(_DOUBTS))
@@ -55,8 +54,8 @@ class MemoryModel:
         """Learn from more trials."""
         for result in results:
             if peak_bytes := result.peak_memory_bytes:
-                key = plan_key(result.plan)
-                self._peaks_bytes[key] = max(peak_bytes, self._peaks_bytes.get(key, 0))
+                known_bytes = self._peaks_bytes.get(result.plan, 0)
+                self._peaks_bytes[result.plan] = max(peak_bytes, known_bytes)
             if result.outcome is Outcome.OUT_OF_MEMORY:
                 self._failed.append(result.plan)
             elif result.peak_memory_bytes and kind_of(result.plan) == "cpu":
@@ -79,21 +78,20 @@ class MemoryModel:
             return self._gpu_bytes is None or self._parameter_bytes / stages <= self._gpu_bytes
         return not self._has_peaks or self.peak_bytes(plan) <= self._limit_bytes
 
-    def fit_side_by_side(self, plans: Sequence[Plan], running_bytes: Mapping[str, int]) -> bool:
+    def fit_side_by_side(self, plans: Sequence[Plan], running_bytes: Mapping[Plan, int]) -> bool:
         """Tell whether plans fit at once, as far as is known; one by itself has all there is.
 
         Plans on GPUs count by what they have of the node's memory.
 
         Args:
             plans: The plans.
-            running_bytes: Peaks of plans that run, by `plan_key`.
+            running_bytes: Peaks of plans that run.
         """
         needed = sum(self._known_or_expected(plan, running_bytes) for plan in plans)
         return len(plans) < 2 or needed <= _SIDE_BY_SIDE * self._limit_bytes
 
-    def _known_or_expected(self, plan: Plan, running_bytes: Mapping[str, int]) -> float:
-        key = plan_key(plan)
-        if measured := max(self._peaks_bytes.get(key, 0), running_bytes.get(key, 0)):
+    def _known_or_expected(self, plan: Plan, running_bytes: Mapping[Plan, int]) -> float:
+        if measured := max(self._peaks_bytes.get(plan, 0), running_bytes.get(plan, 0)):
             return measured
         is_expected = self._has_peaks and kind_of(plan) == "cpu"
         return max(0.0, self.peak_bytes(plan)) if is_expected else 0.0

@@ -41,38 +41,38 @@ class PlanPool:
         self.best_log_s = best_log_s
         self._take_s = trial_s
         self._least_batch = least_batch
-        self.trial_s: dict[str, float] = {}
+        self.trial_s: dict[Plan, float] = {}
         self._chance = chance
-        self._drawn: dict[str, DrawnPlan] = {}
-        self._expanded: set[str] = set()
-        self.speed: dict[str, float] = {}
-        self.gain: dict[str, float] = {}
-        self.per_second: dict[str, float] = {}
+        self._drawn: dict[Plan, DrawnPlan] = {}
+        self._expanded: set[Plan] = set()
+        self.speed: dict[Plan, float] = {}
+        self.gain: dict[Plan, float] = {}
+        self.per_second: dict[Plan, float] = {}
 
     def add(self, every: Sequence[DrawnPlan]) -> None:
         """Add plans; those that it has already change nothing."""
         new = list(
             {
-                drawn.key: drawn
+                drawn.plan: drawn
                 for drawn in every
-                if drawn.key not in self._drawn and drawn.plan.node_batch >= self._least_batch
+                if drawn.plan not in self._drawn and drawn.plan.node_batch >= self._least_batch
             }.values()
         )
         if not new:
             return
-        means, deviations = self._effects.predict([(drawn.plan, drawn.key) for drawn in new])
+        means, deviations = self._effects.predict([drawn.plan for drawn in new])
         gains = expected_improvement(self.best_log_s - means, deviations)
         for drawn, mean, gain in zip(new, means, gains, strict=True):
-            self._drawn[drawn.key] = drawn
-            self.speed[drawn.key] = -float(mean)
-            self.gain[drawn.key] = float(gain) * max(self._chance(drawn.plan), 1e-3)
-            self.trial_s[drawn.key] = self._take_s(drawn.plan, math.exp(min(mean, 50.0)))
-            self.per_second[drawn.key] = self.gain[drawn.key] / self.trial_s[drawn.key]
+            self._drawn[drawn.plan] = drawn
+            self.speed[drawn.plan] = -float(mean)
+            self.gain[drawn.plan] = float(gain) * max(self._chance(drawn.plan), 1e-3)
+            self.trial_s[drawn.plan] = self._take_s(drawn.plan, math.exp(min(mean, 50.0)))
+            self.per_second[drawn.plan] = self.gain[drawn.plan] / self.trial_s[drawn.plan]
 
     def expand(self, space: PlanSpace, every: Sequence[DrawnPlan]) -> bool:
         """Add the neighbours of plans; tell whether any of the plans was new here."""
-        left = [drawn for drawn in every if drawn.key not in self._expanded]
-        self._expanded.update(drawn.key for drawn in left)
+        left = [drawn for drawn in every if drawn.plan not in self._expanded]
+        self._expanded.update(drawn.plan for drawn in left)
         self.add([other for drawn in left for other in space.neighbours(drawn)])
         return bool(left)
 
@@ -80,7 +80,7 @@ class PlanPool:
         """Give the expected time of the best plan, tried or not."""
         return min(self.best_log_s, -max(self.speed.values()))
 
-    def ranked(self, score: dict[str, float]) -> list[DrawnPlan]:
+    def ranked(self, score: dict[Plan, float]) -> list[DrawnPlan]:
         """Give the plans by what they promise, then by their expected time."""
         order = sorted(self._drawn, key=lambda key: (-score[key], -self.speed[key]))
         return [self._drawn[key] for key in order]

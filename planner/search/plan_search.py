@@ -22,7 +22,7 @@ from planner.search.failures import FailureCounts
 from planner.search.likeness import SimilarTrials
 from planner.search.memory import MemoryModel
 from planner.search.sampler import PLAN, SO_FAR, WEIGHT, PlanSampler
-from planner.search.space import STRATEGIES, PlanSources, PlanSpace, plan_key
+from planner.search.space import STRATEGIES, PlanSources, PlanSpace
 from planner.trials.result import TrialResult
 from probes import codec
 from probes.hardware import Hardware
@@ -100,7 +100,7 @@ class PlanSearch:
         self._failures = FailureCounts()
         self._starts_s: list[float] = []
         self._compiles_s: list[float] = []
-        self._tried: dict[str, Plan] = {}
+        self._tried: dict[Plan, None] = {}
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._similar = {study.study_id: study for study in similar}
         self._sampler = PlanSampler(
@@ -170,7 +170,7 @@ class PlanSearch:
         """Learn what a proposed plan that still runs has shown until now; `tell` ends it."""
         time_s = time_per_sample_s(result, self._over_samples)
         if time_s is not None:
-            self._tried[plan_key(result.plan)] = result.plan
+            self._tried[result.plan] = None
             proposal._trial.set_user_attr(WEIGHT, _weight(result))
             proposal._trial.set_user_attr(SO_FAR, time_s)
 
@@ -191,7 +191,7 @@ class PlanSearch:
 
     def find_best(self) -> Plan | None:
         """Find the plan that all trials together show to be the fastest of those tried."""
-        plans = [plan for plan in self._tried.values() if self._allows(plan)]
+        plans = [plan for plan in self._tried if self._allows(plan)]
         return min(plans, key=lambda plan: self.predict(plan).median_s, default=None)
 
     def rank_tried(self) -> list[Plan]:
@@ -209,7 +209,7 @@ class PlanSearch:
         self._memory.learn([result])
         self._failures.add(result)
         if time_s is not None:
-            self._tried[plan_key(result.plan)] = result.plan
+            self._tried[result.plan] = None
         if result.compile_s is not None:
             self._compiles_s.append(result.compile_s)
         elif result.measurement is not None:

@@ -21,7 +21,7 @@ from launch.plan import Plan
 from planner.search.effects import Effects, ObservedTime, PredictedTime, TermColumns
 from planner.search.plan_pool import PlanPool, expected_improvement
 from planner.search.prior import Prior
-from planner.search.space import DrawnPlan, PlanSpace, plan_key
+from planner.search.space import DrawnPlan, PlanSpace
 from planner.search.terms import kind_of, terms_of
 from probes import codec
 
@@ -146,7 +146,7 @@ class PlanSampler(optuna.samplers.BaseSampler):
     def predict(self, study: optuna.Study, plan: Plan) -> PredictedTime:
         """Give what is known of a plan's time per sample."""
         self._learn(study, None)
-        mean, deviation = self._effects.predict([(plan, plan_key(plan))])
+        mean, deviation = self._effects.predict([plan])
         return PredictedTime(math.exp(mean[0]), float(deviation[0]))
 
     def effects(self, study: optuna.Study) -> Effects:
@@ -196,7 +196,7 @@ class PlanSampler(optuna.samplers.BaseSampler):
         ]
         if running and done:
             # What runs is taken to show what is expected of it, so that others are tried beside it.
-            means, _ = self._effects.predict([(plan, plan_key(plan)) for plan in running])
+            means, _ = self._effects.predict(running)
             expected = [ObservedTime(p, float(m)) for p, m in zip(running, means, strict=True)]
             self._effects = Effects(self._columns, [*self._earlier, *done, *expected])
 
@@ -234,7 +234,7 @@ class PlanSampler(optuna.samplers.BaseSampler):
         allowed = [
             drawn
             for drawn in pool.ranked(score)
-            if drawn.key not in tried and self._may_try(drawn.plan)
+            if drawn.plan not in tried and self._may_try(drawn.plan)
         ]
         if not allowed:
             return _Choice(self._find_untried(tried), 0.0)
@@ -242,10 +242,10 @@ class PlanSampler(optuna.samplers.BaseSampler):
         if score is pool.per_second or self._has_looks:
             looks = [self._find_look(drawn, pool, tried) for drawn in allowed[:_LOOKS]]
             chosen = max(looks, key=lambda look: look[0])[1]
-        return _Choice(chosen, max(pool.gain[drawn.key] for drawn in allowed))
+        return _Choice(chosen, max(pool.gain[drawn.plan] for drawn in allowed))
 
     def _find_look(
-        self, target: DrawnPlan, pool: PlanPool, tried: set[str]
+        self, target: DrawnPlan, pool: PlanPool, tried: set[Plan]
     ) -> tuple[float, DrawnPlan]:
         """Find the batch with which a plan is best looked at, and what that is worth per second.
 
@@ -262,9 +262,9 @@ class PlanSampler(optuna.samplers.BaseSampler):
         looks = [target] + [
             other
             for other in others
-            if other is not None and other.key not in tried and self._may_try(other.plan)
+            if other is not None and other.plan not in tried and self._may_try(other.plan)
         ]
-        mean, together = self._effects.covariance([(look.plan, look.key) for look in looks])
+        mean, together = self._effects.covariance([look.plan for look in looks])
         shown = together[0] / np.sqrt(np.diag(together) + self._effects.noise**2)
         # A trial of the plan itself gains over the best that was tried. So does one with a batch
         # too small to be chosen: the final tries the plan. One with another batch only tells which
@@ -286,21 +286,21 @@ class PlanSampler(optuna.samplers.BaseSampler):
         drawn = [self._space.draw_randomly(self._generator) for _ in range(_RANDOM)]
         return [one for one in drawn if one is not None]
 
-    def _find_untried(self, tried: set[str]) -> DrawnPlan | None:
+    def _find_untried(self, tried: set[Plan]) -> DrawnPlan | None:
         """Draw until something new comes up, or nothing does for a long time."""
         for _ in range(200):
             drawn = self._space.draw_randomly(self._generator)
-            if drawn and drawn.key not in tried and self._may_try(drawn.plan):
+            if drawn and drawn.plan not in tried and self._may_try(drawn.plan):
                 return drawn
         return None
 
-    def _tried(self, study: optuna.Study, without: int | None) -> set[str]:
-        """Give the keys of the plans that were tried, or looked at with a smaller batch."""
+    def _tried(self, study: optuna.Study, without: int | None) -> set[Plan]:
+        """Give the plans that were tried, or looked at with a smaller batch."""
         trials = (t for t in study.get_trials(deepcopy=False) if t.number != without)
         plans = [plan for trial in trials if (plan := self._plan_of(trial)) is not None]
         if self._has_looks:  # which the final tries whole
             plans += [self._raised(plan) for plan in plans]
-        return {plan_key(plan) for plan in plans}
+        return set(plans)
 
     def _raised(self, plan: Plan) -> Plan:
         """Give a plan with the least batch that may be chosen, where its own is smaller."""
@@ -309,8 +309,8 @@ class PlanSampler(optuna.samplers.BaseSampler):
     def _done(self, study: optuna.Study) -> list[Plan]:
         """Give the plans whose time is known and that might be chosen."""
         timed = [t for t in study.get_trials(deepcopy=False) if _time_s(t) is not None]
-        plans = {plan_key(p): p for t in timed if (p := self._plan_of(t)) is not None}
-        return [plan for plan in plans.values() if self._chance(plan) > 0]
+        plans = dict.fromkeys(plan for t in timed if (plan := self._plan_of(t)) is not None)
+        return [plan for plan in plans if self._chance(plan) > 0]
 
     def rank_tried(self, study: optuna.Study) -> list[Plan]:
         """Give the plans whose time is known, the fastest first.
@@ -323,11 +323,11 @@ class PlanSampler(optuna.samplers.BaseSampler):
     def _ranked(self, study: optuna.Study) -> list[tuple[Plan, float]]:
         """Give them with the expected logarithm of their time."""
         raised = map(self._raised, self._done(study))
-        plans = {plan_key(plan): plan for plan in raised if self._chance(plan) > 0}
+        plans = list(dict.fromkeys(plan for plan in raised if self._chance(plan) > 0))
         if not plans:
             return []
-        means, _ = self._effects.predict([(plan, key) for key, plan in plans.items()])
-        ranked = zip(plans.values(), means.tolist(), strict=True)
+        means, _ = self._effects.predict(plans)
+        ranked = zip(plans, means.tolist(), strict=True)
         return sorted(ranked, key=lambda one: one[1])
 
     def _best_log_s(self, study: optuna.Study) -> float:
@@ -335,7 +335,7 @@ class PlanSampler(optuna.samplers.BaseSampler):
         if ranked := self._ranked(study):
             return ranked[0][1]
         guesses = [guess.plan for guess in self._space.guesses]
-        means, _ = self._effects.predict([(plan, plan_key(plan)) for plan in guesses])
+        means, _ = self._effects.predict(guesses)
         return float(means.min()) if guesses else 0.0
 
     def _best_known(self, study: optuna.Study) -> list[DrawnPlan]:
@@ -344,7 +344,7 @@ class PlanSampler(optuna.samplers.BaseSampler):
         leading = {(plan.strategy, kind_of(plan)): plan for plan in reversed(ranked)}
         chosen = [*ranked[:_BEST_KEPT], *leading.values()]
         found = [self._space.find_plan(plan, self._parameters(study, plan)) for plan in chosen]
-        return list({one.key: one for one in found if one is not None}.values())
+        return list({one.plan: one for one in found if one is not None}.values())
 
     def _parameters(self, study: optuna.Study, plan: Plan) -> dict[str, Any]:
         for trial in study.get_trials(deepcopy=False):

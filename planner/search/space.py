@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,9 +29,6 @@ class DrawnPlan:
     """A plan, with what was drawn to make it, and from which choices."""
 
     plan: Plan
-    key: str
-    """Text that only equal plans share."""
-
     parameters: Mapping[str, Setting]
     choices: Mapping[str, tuple[Setting, ...]]
 
@@ -62,7 +59,7 @@ class PlanSpace:
         self.node = node
         self.strategies = _feasible_sources(sources, case, node)
         self._found: dict[tuple[tuple[str, Setting], ...], DrawnPlan | None] = {}
-        self._neighbours: dict[str, list[DrawnPlan]] = {}
+        self._neighbours: dict[Plan, list[DrawnPlan]] = {}
         guesses = [
             {STRATEGY: name, **guess}
             for name, strategy in self.strategies.items()
@@ -104,7 +101,7 @@ class PlanSpace:
             except InvalidPlanError:
                 self._found[found_as] = None
             else:
-                drawn = DrawnPlan(plan, plan_key(plan), trial.values, trial.choices)
+                drawn = DrawnPlan(plan, trial.values, trial.choices)
                 self._found[found_as] = drawn
         return self._found[found_as]
 
@@ -118,7 +115,7 @@ class PlanSpace:
         known = {name: v for name, v in named.items() if isinstance(v, str | int | float)}
         wanted = {**known, **parameters}
         drawn = self.find(wanted)
-        if drawn is None or drawn.key == plan_key(plan):
+        if drawn is None or drawn.plan == plan:
             return drawn
         open_names = [n for n in drawn.choices if not {n, _short_name(n)} & wanted.keys()]
         for name in open_names:
@@ -126,7 +123,7 @@ class PlanSpace:
                 name
             ]:  # such as the layout of a script, of which plans have the parts
                 other = self.find({**wanted, name: value})
-                if other is not None and other.key == plan_key(plan):
+                if other is not None and other.plan == plan:
                     return other
         return None
 
@@ -136,10 +133,10 @@ class PlanSpace:
         Where a value calls for a choice that there was not before, each of those is made: from
         decoded pictures to files with two loading processes is one change.
         """
-        if drawn.key not in self._neighbours:
-            every = {other.key: other for other in self._changed(drawn)}
-            self._neighbours[drawn.key] = [every[key] for key in every if key != drawn.key]
-        return self._neighbours[drawn.key]
+        if drawn.plan not in self._neighbours:
+            every = {other.plan: other for other in self._changed(drawn)}
+            self._neighbours[drawn.plan] = [every[key] for key in every if key != drawn.plan]
+        return self._neighbours[drawn.plan]
 
     def draw_randomly(self, generator: np.random.Generator) -> DrawnPlan | None:
         """Draw any plan; ``None`` where the values that came up make none."""
@@ -177,7 +174,7 @@ class PlanSpace:
 
     def _find_all(self, every: Sequence[Mapping[str, Setting]]) -> list[DrawnPlan]:
         found = [self.find(parameters) for parameters in every]
-        return list({drawn.key: drawn for drawn in found if drawn is not None}.values())
+        return list({drawn.plan: drawn for drawn in found if drawn is not None}.values())
 
 
 class _CompletedTrial:
@@ -240,11 +237,6 @@ def _load(sources: PlanSources) -> Mapping[str, PlanSource]:
     if isinstance(sources, Mapping):
         return sources
     return {name: load_strategy(name) for name in sources}
-
-
-def plan_key(plan: Plan) -> str:
-    """Give a text that only equal plans share, in whichever order their options stand."""
-    return repr(replace(plan, options=dict(sorted(plan.options.items()))) if plan.options else plan)
 
 
 def _short_name(name: str) -> str:

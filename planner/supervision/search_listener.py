@@ -36,7 +36,7 @@ class SearchListener:
         self._trial: Plan | None = None
         self._best: float | None = None
         self._racing: tuple[ContenderStanding, ...] = ()
-        self._left: dict[str, ContenderStanding] = {}
+        self._left: dict[Plan, ContenderStanding] = {}
 
     def __call__(self, report: Report, host: str | None = None, /) -> None:
         """Take one report."""
@@ -66,7 +66,7 @@ class SearchListener:
         rate = result.throughput_samples_per_s()
         if is_best and rate is not None and not on_host:  # hosts have best plans of their own
             self._best = rate.median
-        key = repr(result.plan)
+        key = result.plan
         self._left.pop(key, None)
         self._left[key] = ContenderStanding(
             plan=result.plan,
@@ -75,7 +75,7 @@ class SearchListener:
         )
 
     def _progress(self) -> SearchProgress:
-        now, racing = time.monotonic(), {repr(one.plan) for one in self._racing}
+        now, racing = time.monotonic(), {one.plan for one in self._racing}
         left = [one for key, one in self._left.items() if key not in racing]
         return SearchProgress(
             doing=self._doing,

@@ -5,8 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from statistics import fmean, median, stdev
+from statistics import median, stdev
 
+import numpy as np
+from numpy.typing import NDArray
+
+from launch.plan import Plan
 from planner.trials.comparison import PairNoise, Timed, turn_times_s
 from planner.trials.result import TrialResult
 from probes.timing import NORMAL_95, Interval
@@ -24,7 +28,7 @@ _FEW = 3
 """Turns from which on their own spread is an interval."""
 
 
-def fit_log_times(results: Sequence[Timed]) -> dict[str, float]:
+def fit_log_times(results: Sequence[Timed]) -> dict[Plan, float]:
     """Give the logarithm of each plan's time per sample, with the machine's drift taken out."""
     return _fit(results)[0]
 
@@ -40,12 +44,12 @@ def remove_drift(results: Sequence[TrialResult]) -> list[TrialResult]:
     return [_with_level(result, levels) for result in results]
 
 
-def _with_level(result: TrialResult, levels: Mapping[str, float]) -> TrialResult:
+def _with_level(result: TrialResult, levels: Mapping[Plan, float]) -> TrialResult:
     known = result.measurement
     if known is None or not known.rounds:
         return result
     raw = math.log(known.median_s / result.plan.node_batch)
-    drift = math.exp(raw - levels[repr(result.plan)])
+    drift = math.exp(raw - levels[result.plan])
     return replace(result, measurement=replace(known, drift=drift))
 
 
@@ -77,28 +81,34 @@ def rate_interval(rate: Interval, drift: float, noise: PairNoise | None = None) 
     return replace(rate, low=rate.median * down, high=rate.median * up)
 
 
-def _fit(results: Sequence[Timed]) -> tuple[dict[str, float], dict[int, float]]:
+def _fit(results: Sequence[Timed]) -> tuple[dict[Plan, float], dict[int, float]]:
     """Fit the time of a turn as that of its plan times that of its round, by turns.
 
     Returns:
         Logarithms of the time per sample by plan, and of the machine's slowness by round, whose
         median is 0. Plans of races without a common round keep their own level.
     """
-    turns: dict[str, dict[int, float]] = {}
+    turns: dict[Plan, dict[int, float]] = {}
     for result in results:
         logs = {number: math.log(time_s) for number, time_s in turn_times_s(result).items()}
-        turns.setdefault(repr(result.plan), {}).update(logs)
-    levels = {plan: median(logs.values()) for plan, logs in turns.items() if logs}
-    drift: dict[int, float] = {}
-    for _ in range(_FITTING_PASSES if levels else 0):
-        of_round: dict[int, list[float]] = {}
-        for plan, level in levels.items():
-            for number, log in turns[plan].items():
-                of_round.setdefault(number, []).append(log - level)
-        centre = median(fmean(found) for found in of_round.values())
-        drift = {number: fmean(found) - centre for number, found in of_round.items()}
-        levels = {
-            plan: fmean(log - drift[number] for number, log in turns[plan].items())
-            for plan in levels
-        }
-    return levels, drift
+        turns.setdefault(result.plan, {}).update(logs)
+    plans = [plan for plan, logs in turns.items() if logs]
+    numbers = sorted({number for plan in plans for number in turns[plan]})
+    log_s = np.array([log for plan in plans for log in turns[plan].values()])
+    plan_of = np.repeat(np.arange(len(plans)), [len(turns[plan]) for plan in plans])
+    round_of = np.searchsorted(numbers, [number for plan in plans for number in turns[plan]])
+    levels = np.array([median(turns[plan].values()) for plan in plans])
+    drift = np.zeros(len(numbers))
+    for _ in range(_FITTING_PASSES if plans else 0):
+        drift = _means(round_of, log_s - levels[plan_of])
+        drift -= np.median(drift)
+        levels = _means(plan_of, log_s - drift[round_of])
+    return (
+        dict(zip(plans, levels.tolist(), strict=True)),
+        dict(zip(numbers, drift.tolist(), strict=True)),
+    )
+
+
+def _means(group_of: NDArray[np.intp], values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Give the mean of each group of values."""
+    return np.bincount(group_of, values) / np.bincount(group_of)

@@ -34,9 +34,9 @@ class Replay:
         self.now_s = 0.0
         """Time that has passed for whoever searches."""
         self._random = np.random.default_rng(seed)
-        self._results: dict[str, list[TrialResult]] = defaultdict(list)
+        self._results: dict[Plan, list[TrialResult]] = defaultdict(list)
         for result in remove_drift(grid.results):
-            self._results[repr(result.plan)].append(result)
+            self._results[result.plan].append(result)
 
     def clock(self) -> float:
         """Give the time."""
@@ -48,7 +48,7 @@ class Replay:
         Raises:
             TrialFailedError: It failed then, or was not recorded.
         """
-        recorded = self._results.get(repr(plan))
+        recorded = self._results.get(plan)
         if recorded is None:
             raise TrialFailedError(Outcome.CRASH, "it is not among the recorded plans")
         result = recorded[self._random.integers(len(recorded))]

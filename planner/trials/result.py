@@ -130,14 +130,12 @@ def with_longest_compile(results: Sequence[TrialResult]) -> list[TrialResult]:
     Only its first trial compiles; those after it find the kernels in the cache, and a plan would
     seem to cost nothing once it was measured again.
     """
-    longest: dict[str, float] = {}
+    longest: dict[Plan, float] = {}
     for result in results:
         if result.compile_s is not None:
-            key = repr(result.plan)
+            key = result.plan
             longest[key] = max(result.compile_s, longest.get(key, 0.0))
     return [
-        result
-        if result.compile_s is None
-        else replace(result, compile_s=longest[repr(result.plan)])
+        result if result.compile_s is None else replace(result, compile_s=longest[result.plan])
         for result in results
     ]

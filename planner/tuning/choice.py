@@ -45,14 +45,14 @@ class Candidate:
             results: Trials in the order in which they ended.
             training_samples: Samples of the training over which compile time is charged.
         """
-        latest: dict[str, Candidate] = {}
+        latest: dict[Plan, Candidate] = {}
         for result in results:
             if not result.role.is_for_choice:  # its batch may be one that the user does not want
                 continue
             if candidate := cls._from_result(result, training_samples):
-                latest[repr(result.plan)] = candidate
+                latest[result.plan] = candidate
             elif _refutes(result):
-                latest.pop(repr(result.plan), None)
+                latest.pop(result.plan, None)
         return list(latest.values())
 
     @classmethod
@@ -122,7 +122,7 @@ def _rank_side_by_side(candidates: Sequence[Candidate]) -> list[Candidate]:
 
     def time_s(one: Candidate) -> float:
         amortized_s = 1 / one.amortized_throughput.median
-        if (log := log_times.get(repr(one.plan))) is None:
+        if (log := log_times.get(one.plan)) is None:
             return amortized_s
         return math.exp(log) + amortized_s - 1 / one.throughput.median
 

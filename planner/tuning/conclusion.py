@@ -137,11 +137,11 @@ def _exact(
 def _count_lost(findings: Findings, best: Candidate) -> int:
     least = _seen_rate(best).median
     seemed = {
-        repr(one.plan)
+        one.plan
         for one in findings.added
         if (rate := one.throughput_samples_per_s()) is not None and rate.median > least
     }
-    beside = [c for c in findings.current_candidates() if repr(c.plan) in seemed]
+    beside = [c for c in findings.current_candidates() if c.plan in seemed]
     leads = [compare_results(c, best) for c in beside if c.plan != best.plan]
     return sum(1 for lead in leads if lead is not None and lead.median > 1)
 

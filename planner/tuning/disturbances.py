@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from statistics import fmean
 
+from launch.plan import Plan
 from planner.trials.result import TrialResult
 from probes.disturbance import Disturbance
 from probes.timing import DisturbedTurn
@@ -22,11 +23,11 @@ def explain_disturbances(results: Sequence[TrialResult]) -> str | None:
     Args:
         results: Trials of a search. A plan that was stored twice has its first turns in both.
     """
-    turns, counted = dict[tuple[str, int], DisturbedTurn](), set[tuple[str, int]]()
+    turns, counted = dict[tuple[Plan, int], DisturbedTurn](), set[tuple[Plan, int]]()
     for result in results:
         if (known := result.measurement) is None:
             continue
-        plan = repr(result.plan)
+        plan = result.plan
         counted |= {(plan, number) for number in known.rounds}
         turns |= {(plan, turn.round): turn for turn in known.disturbed}
     disturbed = [turn.disturbance for turn in turns.values() if not turn.was_repeated]

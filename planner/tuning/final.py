@@ -114,14 +114,14 @@ class Final:
         else:
             if not (is_needed or is_first):
                 return
-        roles = {repr(plan): role for plan, role in compared}
-        roles |= {repr(plan): Role.FINAL for plan in plans} | {repr(defaults): Role.DEFAULTS}
+        roles = dict(compared)
+        roles |= dict.fromkeys(plans, Role.FINAL) | {defaults: Role.DEFAULTS}
         entrants: list[Entrant] = []
         for start in range(starts):
             end = self._clock() + _PUNCTUAL * self._trials.remaining_s() / (starts - start)
             if start == 0:
                 entrants = [
-                    self._trials.enter(plan, roles[repr(plan)], self._limit_s(plan, end))
+                    self._trials.enter(plan, roles[plan], self._limit_s(plan, end))
                     for plan in [*raced, *beside]
                 ]
             else:
@@ -187,14 +187,14 @@ class Final:
         wanted = [(plan, role) for plan, role in compared if plan is not None]
         shares = findings.subject.shares(best, findings.current_results())
         wanted += [(plan, Role.SHARE) for plan in shares]
-        found: dict[str, tuple[Plan, Role]] = {}
+        found: dict[Plan, tuple[Plan, Role]] = {}
         limit_s = _LARGEST_RARE_SHARE * self._request.budget_s
         for plan, role in wanted:
-            is_new = plan not in (best, findings.defaults_plan) and repr(plan) not in found
+            is_new = plan not in (best, findings.defaults_plan) and plan not in found
             part = _LARGEST_SHARE_PART if role is Role.SHARE else 1.0
             is_needed = role is Role.BASELINE and self._request.with_baseline
             if is_new and (is_needed or self._least_time_s([plan]) <= part * limit_s):
-                found[repr(plan)] = (plan, role)
+                found[plan] = (plan, role)
         return list(found.values())
 
     def _with_room(

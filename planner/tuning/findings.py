@@ -190,7 +190,7 @@ class Findings:
     def history(self) -> list[TrialResult]:
         """Give the latest trial of each plan and look: what a model is fitted to."""
         known = (r for r in self.results if r.role.is_for_choice or r.role is Role.LOOK)
-        latest = {repr(result.plan): result for result in known}
+        latest = {result.plan: result for result in known}
         return list(latest.values())[-_MOST_HISTORY:]
 
     def last_measured(self, role: Role) -> TrialResult | None:

@@ -14,7 +14,6 @@ from launch.plan import Plan
 from planner.records.progress import ContenderStanding
 from planner.search.memory import MemoryModel
 from planner.search.plan_search import PlanSearch, Proposal
-from planner.search.space import plan_key
 from planner.trials.comparison import PairNoise
 from planner.trials.contender import StartContender
 from planner.trials.drift import remove_drift
@@ -91,7 +90,7 @@ class RunningTrials:
         results = self._findings.results
         self._memory.learn(results[self._learned :])
         self._learned = len(results)
-        running = {plan_key(e.plan): e.peak_memory_bytes or 0 for e in self._entrants}
+        running = {e.plan: e.peak_memory_bytes or 0 for e in self._entrants}
         return self._memory.fit_side_by_side(plans, running)
 
     def has_room_for(self, plan: Plan) -> bool:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from statistics import median
 
 from launch.plan import Plan
-from planner.search.space import plan_key
 from planner.tuning.entrant import Entrant, steps_of_turn
 from planner.tuning.findings import Findings
 from planner.tuning.tune_request import LARGEST_SHARE
@@ -53,7 +52,7 @@ class TrialTimes:
         before a plan on one has been measured.
         """
         known = self._look()
-        if (measured_s := known.step_s.get(plan_key(plan))) is not None:
+        if (measured_s := known.step_s.get(plan)) is not None:
             return measured_s
         on_gpu = "cpu" not in plan.devices
         if on_gpu and not known.has_gpu:
@@ -84,9 +83,10 @@ class TrialTimes:
             plan: The plan.
             is_apart: Whether each turn, of both of them, begins with a start.
         """
-        if not self.step_s(plan):
+        if not (step_s := self.step_s(plan)):
             return 0.0
-        return self.start_s(plan) + 2 * _TURNS * self.turn_s(plan, is_apart=is_apart)
+        start_s, turn_s = self._start_s(plan, step_s), self._turn_s(plan, step_s)
+        return start_s + 2 * _TURNS * (turn_s + (start_s if is_apart else 0.0))
 
     def is_affordable(self, plan: Plan) -> bool:
         """Tell whether a plan can be judged in its part of the budget."""
@@ -123,15 +123,15 @@ class TrialTimes:
             best_s, threads = step_s / fastest.node_batch, fastest.threads
         else:
             best_s, threads = findings.case.sample_s, findings.node.cpu.usable_cores
-        starts_s: dict[tuple[str, int | None], float] = {}
+        starts_s: dict[tuple[Plan, int | None], float] = {}
         for result, measured in timed:
             # What was kept before its end is kept twice: with its start, and with the turns since.
-            key = plan_key(result.plan), next(iter(measured.rounds), None)
+            key = result.plan, next(iter(measured.rounds), None)
             stepping_s = measured.total_s * findings.worth(result.plan.node_batch)
             start_s = (result.elapsed_s - stepping_s) / measured.starts
             starts_s[key] = starts_s.get(key, 0.0) + start_s
         return _Known(
-            step_s={plan_key(plan): step_s for plan, step_s in known},
+            step_s=dict(known),
             best_s=best_s,
             threads=threads,
             has_gpu=any("cpu" not in plan.devices for plan, _ in known),
@@ -143,7 +143,7 @@ class TrialTimes:
 class _Known:
     """What trials have shown until now."""
 
-    step_s: Mapping[str, float]
+    step_s: Mapping[Plan, float]
     """Last known time of a step, by plan."""
 
     best_s: float

@@ -23,11 +23,11 @@ class Evidence:
 
     def __init__(self, trials: Sequence[StoredTrial], until: datetime) -> None:
         self.trials = [trial for trial in trials if trial.created_at <= until]
-        self._latest: dict[str, TrialResult] = {}
+        self._latest: dict[Plan, TrialResult] = {}
         for trial in self.trials:
             result = trial.result
             if result.outcome.has_times and result.measurement is not None:
-                self._latest[repr(result.plan)] = result
+                self._latest[result.plan] = result
         self._noise = PairNoise.of_results(list(self._latest.values()))
 
     @property
@@ -45,7 +45,7 @@ class Evidence:
 
     def find(self, plan: Plan) -> TrialResult | None:
         """Give the latest measurement of a plan."""
-        return self._latest.get(repr(plan))
+        return self._latest.get(plan)
 
     def speed_ratio(self, plan: Plan, other: Plan) -> Interval | None:
         """Give samples per second of the second plan / of the first; ``None`` if not measured."""

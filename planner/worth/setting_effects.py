@@ -17,7 +17,6 @@ from launch.plan import Plan
 from launch.scripts.program import BATCH
 from planner.search.effects import Effects, ObservedTime, TermColumns
 from planner.search.prior import Prior
-from planner.search.space import plan_key
 from planner.trials.result import TrialResult
 from planner.worth.variations import IN_LAYOUT, LAYOUT, settings_of
 from probes.hardware import Hardware
@@ -65,7 +64,7 @@ def learn_effects(
     columns = TermColumns(Prior(facts, node, frozenset()).belief)
     effects = Effects(columns, [ObservedTime.of(plan, 1 / rate) for plan, rate in known])
     plans = [best, *(plan for _, _, plan, _ in changed)]
-    means, together = effects.covariance([(plan, plan_key(plan)) for plan in plans])
+    means, together = effects.covariance(plans)
     here = settings_of(best)
     found = []
     for number, (setting, other, _, count) in enumerate(changed, 1):

@@ -73,7 +73,7 @@ def vary(
         facts: What is trained, and so which values can be tried here; ``None``: as in trials only.
         steps: Its step times with other batches.
     """
-    tried = {repr(one.plan): settings_of(one.plan) for one in evidence.latest()}
+    tried = {one.plan: settings_of(one.plan) for one in evidence.latest()}
     found: dict[tuple[str, str], Variation] = {}
     for setting, other in _neighbours(plan, evidence, facts):
         value, new = (settings_of(each)[setting] for each in (plan, other))
@@ -185,7 +185,7 @@ def _effect(
     value: str,
     new: str,
     evidence: Evidence,
-    tried: Mapping[str, Mapping[str, str]],
+    tried: Mapping[Plan, Mapping[str, str]],
 ) -> Interval | None:
     """Give by how much a change of a single setting changed the speed, in whichever plans.
 
@@ -195,7 +195,7 @@ def _effect(
     before: dict[tuple[tuple[str, str], ...], Plan] = {}
     after = dict(before)
     for result in evidence.latest():
-        settings = tried[repr(result.plan)]
+        settings = tried[result.plan]
         others = tuple(sorted(item for item in settings.items() if item[0] != setting))
         if settings[setting] == value:
             before[others] = result.plan

@@ -12,7 +12,6 @@ from imagined_machines import CASE, node_of
 from launch.plan import Plan
 from planner.search.effects import Effects, ObservedTime, TermColumns
 from planner.search.prior import Belief, Prior
-from planner.search.space import plan_key
 from probes.hardware import Speeds
 
 PLAIN = Plan(strategy="processes", node_batch=64, processes=2, replicas=2)
@@ -23,7 +22,7 @@ def columns() -> TermColumns:
 
 
 def predict(effects: Effects, plan: Plan) -> tuple[float, float]:
-    mean, deviation = effects.predict([(plan, plan_key(plan))])
+    mean, deviation = effects.predict([plan])
     return float(mean[0]), float(deviation[0])
 
 

@@ -20,9 +20,9 @@ SPACES = [
 @pytest.mark.parametrize("space", SPACES)
 def test_neighbours_differ_from_a_plan_and_from_each_other(space):
     for guess in space.guesses:
-        keys = [other.key for other in space.neighbours(guess)]
+        keys = [other.plan for other in space.neighbours(guess)]
         assert len(set(keys)) == len(keys) > 5
-        assert guess.key not in keys
+        assert guess.plan not in keys
 
 
 @pytest.mark.parametrize("space", SPACES)
@@ -91,5 +91,5 @@ def test_space_of_named_plans_has_no_others():
     few = [guess.parameters for guess in SPACES[0].guesses[:2]]
     space = PlanSpace(strategy_names(), CASE, node_of(2), only=few)
     generator = np.random.default_rng(0)
-    keys = {space.draw_randomly(generator).key for _ in range(30)}
-    assert keys == {guess.key for guess in SPACES[0].guesses[:2]}
+    keys = {space.draw_randomly(generator).plan for _ in range(30)}
+    assert keys == {guess.plan for guess in SPACES[0].guesses[:2]}

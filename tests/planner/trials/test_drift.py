@@ -19,9 +19,9 @@ def test_times_of_plans_that_ran_in_different_rounds_are_put_on_one_level():
     early = turns(2, {1: 2 * 0.9, 2: 2 * 0.9})
     late = turns(4, {3: 4 * 0.8 * 2, 4: 4 * 0.8 * 2})
     levels = fit_log_times([incumbent, early, late])
-    base = levels[repr(incumbent.plan)]
-    assert math.exp(levels[repr(early.plan)] - base) == pytest.approx(0.9)
-    assert math.exp(levels[repr(late.plan)] - base) == pytest.approx(0.8)
+    base = levels[incumbent.plan]
+    assert math.exp(levels[early.plan] - base) == pytest.approx(0.9)
+    assert math.exp(levels[late.plan] - base) == pytest.approx(0.8)
 
 
 def test_races_without_a_common_round_keep_their_own_level():
