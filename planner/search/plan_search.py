@@ -139,6 +139,10 @@ class PlanSearch:
             proposal._trial.set_user_attr(WEIGHT, _weight(result))
             self._study.tell(proposal._trial, time_s)
 
+    def withdraw(self, proposal: Proposal) -> None:
+        """Give up a proposed plan that was not tried."""
+        self._study.tell(proposal._trial, state=TrialState.FAIL)
+
     def learn(self, result: TrialResult) -> None:
         """Take in a trial that was not proposed here, with what would be drawn for its plan."""
         time_s = time_per_sample_s(result, self._over_samples)

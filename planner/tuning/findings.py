@@ -9,13 +9,13 @@ from dataclasses import replace
 from typing import Protocol
 
 from launch.case_facts import CaseFacts
-from launch.plan import Plan
-from planner.search.plan_search import time_per_sample_s
+from launch.plan import Plan, Setting
+from planner.search.plan_search import PlanSearch, time_per_sample_s
 from planner.search.space import STRATEGIES, find_obstacles
 from planner.trials.drift import remove_drift
 from planner.trials.reports import TrialEnded
 from planner.trials.result import Outcome, Role, TrialResult, with_longest_compile
-from planner.tuning.choice import Candidate, choose
+from planner.tuning.choice import Candidate, choose, find_runner_up
 from planner.tuning.study import AddedTrial, EarlierTrials, LaterTrials, Study
 from planner.tuning.subject import Subject, TunedCase
 from planner.tuning.tune_request import TuneRequest, choose_from, is_allowed, least_batch
@@ -133,6 +133,42 @@ class Findings:
             return False
         candidates = choose_from(finished, self.request, self.training_samples)
         return any(candidate.plan != self.defaults_plan for candidate in candidates)
+
+    def plans_to_confirm(self) -> list[Plan]:
+        """Give the best plan of earlier searches and its runner-up, without the defaults."""
+        candidates = self.candidates()
+        best = choose(candidates)
+        second = find_runner_up(candidates, best)
+        plans = [one.plan for one in (best, second) if one is not None]
+        return [plan for plan in plans if plan != self.defaults_plan]
+
+    def make_search(
+        self,
+        case: CaseFacts,
+        *,
+        allows: Callable[[Plan], bool],
+        only: Sequence[Mapping[str, Setting]] | None,
+    ) -> PlanSearch:
+        """Make a search that has learned from all trials so far.
+
+        Args:
+            case: What is trained, with the user's limits in its choices.
+            allows: Tells which plans may be proposed.
+            only: What is drawn for the only plans that may be; ``None``: all.
+        """
+        return PlanSearch(
+            self.subject.sources(self.request.strategies),
+            case,
+            self.node,
+            history=self.history(),
+            similar=self.similar,
+            only=only,
+            worth=self.worth,
+            seed=self.request.workload.seed,
+            training_samples=self.training_samples,
+            least_batch=1 if only is not None else self.least_batch,
+            allows=allows,
+        )
 
     def is_look(self, plan: Plan) -> bool:
         """Tell whether a plan's batch is too small to be chosen: it shows what another would do."""

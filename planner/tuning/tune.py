@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from statistics import fmean
 
 from launch.case_facts import CaseFacts
@@ -21,12 +22,17 @@ from planner.search.plan_search import (
 )
 from planner.trials.contender import StartContender
 from planner.trials.reports import Listener, StudyOpened
-from planner.trials.result import Outcome, Role
+from planner.trials.result import Outcome, Role, TrialResult
 from planner.tuning.entrant import Entrant
 from planner.tuning.final import Final
 from planner.tuning.findings import Findings
 from planner.tuning.running_trials import LEAST_ROUNDS, NO_TURN, RunningTrials
-from planner.tuning.tune_request import allows, find_look_batch, limit_choices
+from planner.tuning.tune_request import (
+    allows,
+    cut_as_looked_at,
+    find_look_batch,
+    limit_choices,
+)
 
 _CHALLENGERS = 3
 """Plans that race beside the incumbent at a time, where memory allows it."""
@@ -40,6 +46,8 @@ _LEAST_TRIALS = 10
 _UNLIKELY, _UNLIKELY_AT_ONCE = 1.64, 2.6
 """Standard errors behind the incumbent from which on more turns are not worth their time, and after
 a single one: the plan leaves without being called slower."""
+
+_ENOUGH = f"no untried plan is expected to gain more than {100 * WORTHWHILE_GAIN:.0f} %"
 
 _STEPS_OF_TRIAL = 5
 """Steps that a plan makes until it is judged: to get warm, and a few turns."""
@@ -80,6 +88,7 @@ class Tuner:
         self._waiting: Proposal | None = None
         self._leader: Plan | None = None
         self._look_batch: int | None = None
+        self._confirms = self._has_said_enough = False
 
     def search(self) -> bool:
         """Search until the budget is used up; tell whether it was interrupted before.
@@ -127,13 +136,12 @@ class Tuner:
                 return
 
     def _search(self) -> PlanSearch:
-        known = [
-            candidate.plan
-            for candidate in self._findings.best_candidates(2)
-            if candidate.plan != self._findings.defaults_plan
-        ]
+        best = self._findings.best_candidates(2)
+        known = [one.plan for one in best if one.plan != self._findings.defaults_plan]
         is_known = self._findings.has_finished_with_a_plan()
-        if not is_known and self._only is None and self._request.trials != 0:
+        if is_known and self._has_searched_enough():
+            self._confirms, known = True, self._findings.plans_to_confirm()
+        elif not is_known and self._only is None and self._request.trials != 0:
             self._choose_look_batch()
         if self._look_batch is not None:  # what was tried whole waits for the final
             known = []
@@ -143,19 +151,7 @@ class Tuner:
         incumbent = defaults if defaults.failure is None and self._allows(defaults.plan) else None
         if incumbent is None:
             self._trials.leave(defaults)
-        search = PlanSearch(
-            self._findings.subject.sources(self._request.strategies),
-            self._with_choices(time_per_sample_s(first)),
-            self._findings.node,
-            history=self._findings.history(),
-            similar=self._findings.similar,
-            only=self._only,
-            worth=self._findings.worth,
-            seed=self._request.workload.seed,
-            training_samples=self._findings.training_samples,
-            least_batch=1 if self._only is not None else self._findings.least_batch,
-            allows=lambda plan: self._allows(plan) and self._times.is_affordable(plan),
-        )
+        search = self._make_search(first, self._look_batch)
         challengers: list[Entrant] = []
         while True:
             while len(challengers) < self._most_challengers() and (
@@ -174,6 +170,23 @@ class Tuner:
             self._trials.race.run_round([incumbent, *challengers], until=self._trials.deadline)
             incumbent, challengers = self._judge(incumbent, challengers, search)
             self._trials.report_standings(incumbent, challengers)
+
+    def _make_search(self, defaults: TrialResult, look_batch: int | None) -> PlanSearch:
+        return self._findings.make_search(
+            self._with_choices(time_per_sample_s(defaults), look_batch),
+            allows=lambda plan: self._allows(plan) and self._times.is_affordable(plan),
+            only=self._only,
+        )
+
+    def _has_searched_enough(self) -> bool:
+        """Tell whether the trials of earlier searches leave nothing that is worth another."""
+        earlier = [r for r in self._findings.results if r.role is Role.DEFAULTS]
+        looks = find_look_batch(self._findings.case, self._request, self._findings.node)
+        if not earlier or not self._knows_enough(self._make_search(earlier[-1], looks)):
+            return False
+        how = "the best plans so far are confirmed, and --fresh searches anew"
+        self._listener(Noted(message=f"{_ENOUGH}: {how}"))
+        return True
 
     def _judge(
         self, incumbent: Entrant, challengers: Sequence[Entrant], search: PlanSearch
@@ -203,6 +216,7 @@ class Tuner:
             ahead, error = fmean(logs), self._trials.noise.deviation / math.sqrt(len(logs))
             self._trials.noise.learn(f"{incumbent.plan} {challenger.plan}", logs)
             sure = self._trials.noise.half_width(len(logs))
+            doubt = _UNLIKELY if len(logs) >= LEAST_ROUNDS else _UNLIKELY_AT_ONCE
             is_over = len(logs) >= _MOST_ROUNDS or not self._has_time_to_search()
             if ahead + sure < 0:
                 slower = 100 * (math.exp(-ahead) - 1)
@@ -211,7 +225,7 @@ class Tuner:
             elif ahead - sure > 0 or (is_over and ahead > 0):
                 self._trials.leave(incumbent, search=search)
                 incumbent = challenger
-            elif is_over or ahead + _doubt(len(logs)) * error < 0:
+            elif is_over or ahead + doubt * error < 0:
                 self._trials.leave(challenger, search=search)
             else:
                 staying.append(challenger)
@@ -232,6 +246,9 @@ class Tuner:
         self._take_later(search, known)
         proposal = None
         if not known:
+            if (late := self._waiting) and not self._fits_into_time(late.plan, self._spare_s()):
+                search.withdraw(late)
+                self._waiting = None
             proposal = self._waiting = self._waiting or self._propose(search)
             if proposal is None:
                 return None
@@ -249,18 +266,21 @@ class Tuner:
     def _propose(self, search: PlanSearch) -> Proposal | None:
         """Give the next plan that was never tried, if one is wanted and fits into the time."""
         limit = self._request.trials
-        if limit is not None and self._drawn >= limit:
+        if self._confirms or (limit is not None and self._drawn >= limit):
             return None
         self._note_turns(search)
         if self._knows_enough(search):
+            if not self._has_said_enough:
+                self._listener(Noted(message=_ENOUGH))
+            self._has_said_enough = True
             return None
-        spare_s, times, is_apart = self._spare_s(), self._times, self._trials.race.is_apart
-        return search.propose(
-            lambda plan: (
-                times.min_s(plan) <= times.limit_s(plan)
-                and times.min_s(plan, is_apart=is_apart) <= spare_s
-            )
-        )
+        return search.propose(partial(self._fits_into_time, spare_s=self._spare_s()))
+
+    def _fits_into_time(self, plan: Plan, spare_s: float) -> bool:
+        """Tell whether there is time until the final to judge a plan beside the best one."""
+        times, pair = self._times, [one for one in (self._leader, plan) if one is not None]
+        least_s = times.min_s(plan, is_apart=self._trials.race.would_be_apart(pair))
+        return times.min_s(plan) <= times.limit_s(plan) and least_s <= spare_s
 
     def _take_later(self, search: PlanSearch, known: list[Plan]) -> None:
         """Learn from trials that others have stored; a plan that is faster is to be raced here."""
@@ -285,12 +305,9 @@ class Tuner:
     def _knows_enough(self, search: PlanSearch) -> bool:
         """Tell whether no untried plan is expected to gain what trials can show."""
         timed = sum(1 for r in self._findings.results if r.outcome.has_times and r.measurement)
-        is_racing = any(self._trials.proposed())
-        if timed < _LEAST_TRIALS or is_racing or search.expected_gain() >= WORTHWHILE_GAIN:
+        if timed < _LEAST_TRIALS or any(self._trials.proposed()):
             return False
-        gain = f"{100 * WORTHWHILE_GAIN:.0f} %"
-        self._listener(Noted(message=f"no untried plan is expected to gain more than {gain}"))
-        return True
+        return search.expected_gain() < WORTHWHILE_GAIN
 
     def _most_challengers(self) -> int:
         """Give how many plans race beside the incumbent at most, where they fit into memory."""
@@ -358,7 +375,7 @@ class Tuner:
         best, *others = ranked
         finalists = [best, *others[:1]]
         measured = [candidate.plan for candidate in self._findings.candidates()]
-        cut = self._cut_as_looked_at(best)
+        cut = cut_as_looked_at(best, self._look_batch, self._findings.case)
         if best not in measured and cut is not None and cut not in finalists:
             # Evidence of a whole batch goes before a guess, and any other plan before a second of
             # PyTorch's defaults, which are raced anyway.
@@ -366,20 +383,12 @@ class Tuner:
             finalists.insert(len(finalists) if is_last else 1, cut)
         return self._final.with_exact(finalists)
 
-    def _cut_as_looked_at(self, plan: Plan) -> Plan | None:
-        """Give a plan with micro-batches as small as those of the look at it."""
-        assert self._look_batch is not None
-        micro_batches = plan.micro_batches * (plan.node_batch // self._look_batch)
-        fits = micro_batches * plan.replicas <= plan.node_batch
-        if self._findings.case.has_batch_norm or not fits:
-            return None
-        return replace(plan, micro_batches=micro_batches)
-
-    def _with_choices(self, time_s: float | None) -> CaseFacts:
+    def _with_choices(self, time_s: float | None, look_batch: int | None) -> CaseFacts:
         """Put the user's limits into the search space, and leave out what takes too long.
 
         Args:
             time_s: Time per sample of the first trial, ``None`` where it has failed.
+            look_batch: With which plans are looked at.
         """
         # What is too large as far as plans are known now, `TrialTimes.is_affordable` leaves out.
         cores = self._findings.node.cpu.usable_cores
@@ -389,8 +398,4 @@ class Tuner:
             least_time_per_sample_s=_STEPS_OF_TRIAL * (time_s or 0.0) / cores,
             cores=cores,
         )
-        return replace(limited, look_batch=self._look_batch)
-
-
-def _doubt(rounds: int) -> float:
-    return _UNLIKELY if rounds >= LEAST_ROUNDS else _UNLIKELY_AT_ONCE
+        return replace(limited, look_batch=look_batch)

@@ -153,6 +153,13 @@ def find_look_batch(case: CaseFacts, request: TuneRequest, node: Hardware) -> in
     return None
 
 
+def cut_as_looked_at(plan: Plan, look_batch: int, case: CaseFacts) -> Plan | None:
+    """Give a plan with micro-batches as small as those of the look at it."""
+    micro_batches = plan.micro_batches * (plan.node_batch // look_batch)
+    fits = micro_batches * plan.replicas <= plan.node_batch
+    return None if case.has_batch_norm or not fits else replace(plan, micro_batches=micro_batches)
+
+
 def check_batch(request: TuneRequest, case: CaseFacts) -> None:
     """Check that a step can have as many samples as the user asks for.
 

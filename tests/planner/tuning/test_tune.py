@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -142,9 +143,14 @@ class Search:
     def __init__(self, store, recorded, request=REQUEST, case=CASE, node=NODE, **how) -> None:
         self.store = store
         self.findings = Findings(request, case, node, SOFTWARE, store.studies)
-        self.tuner = Tuner(
-            self.findings, recorded.start, recorded.listen, clock=recorded.clock, **how
-        )
+        self.notes: list[str] = []
+
+        def listen(report, _host=None) -> None:
+            recorded.listen(report)
+            if isinstance(report, Noted):
+                self.notes.append(report.message)
+
+        self.tuner = Tuner(self.findings, recorded.start, listen, clock=recorded.clock, **how)
 
     def tune(self) -> TuneOutcome:
         return conclude(self.findings, self.store.plans, interrupted=self.tuner.search())
@@ -367,6 +373,26 @@ def test_finished_search_goes_on_with_a_new_budget(store, recorded):
     outcome = tuner(store, recorded).tune()
     assert recorded.now_s > first_s + 100
     assert len(outcome.trials) > outcome.new_trials
+
+
+def test_known_node_confirms_its_plan_in_three_trials_and_says_how_to_search_on(store):
+    """The story: what the first trials showed, at the machine's level of that day, put all that was
+    stored in doubt, and 20 more plans were tried."""
+    asked = replace(REQUEST, budget_s=300, strategies=("threads",))
+    for seed in (500, 501):
+        recorded, generator = Recorded(), random.Random(seed)
+        usual_s, slowness = recorded.sample_s, 1.3 if seed == 501 else 1.0
+        recorded.sample_s = lambda plan, usual_s=usual_s, by=slowness: by * usual_s(plan)
+        recorded.drift = lambda now_s, of=generator: math.exp(of.gauss(0, 0.05))
+        search = Search(store, recorded, asked)
+        search.tune()
+    ran = [role for role, _ in recorded.ran]
+    assert 1 <= ran.count(Role.SEARCH) <= 2  # beside the defaults
+    assert Role.FINAL in ran
+    assert search.notes == [
+        "no untried plan is expected to gain more than 1 %: the best plans so far are confirmed, "
+        "and --fresh searches anew"
+    ]
 
 
 def test_finished_search_stays_finished_when_its_plan_is_removed(store, recorded):
