@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import product
 
 from launch.plan import Plan
 from planner.trials.comparison import compare_results
@@ -102,9 +102,7 @@ class Final:
         counts = [range(len(others), least - 1, -1)]
         if is_first:  # nothing but the final tells which of the first two is faster
             counts = [range(len(others), 1, -1), range(min(1, len(others)), least - 1, -1)]
-        for starts, compared, count in chain.from_iterable(
-            _finals(some, rare, needed) for some in counts
-        ):
+        for starts, compared, count in _finals(counts, rare, needed):
             raced, beside = [*others[:count], defaults], [plan for plan, _ in compared]
             is_apart = self._trials.race.would_be_apart([*raced, *beside])
             needed_s = starts * self._least_time_s(raced, is_apart=is_apart)
@@ -224,9 +222,16 @@ class Final:
             _STARTS * raced_s + self._least_time_s(rare, is_apart=is_apart)
         )
         most_s = (_LONG_FINAL_SHARE if self._request.with_baseline else _FINAL_SHARE) * budget_s
+        once = [*plans[:1], defaults]
+        once_s = self._least_time_s(once, is_apart=self._trials.race.would_be_apart(once))
         if looks:  # without a final they show nothing that may be chosen
-            once_s = _RESERVE_MARGIN * self._least_time_s([*plans[:1], defaults], is_apart=is_apart)
-            most_s = max(most_s, min(once_s, _FIRST_FINAL_SHARE * budget_s))
+            most_s = max(most_s, min(_RESERVE_MARGIN * once_s, _FIRST_FINAL_SHARE * budget_s))
+        elif is_apart:  # less than one start of two plans is no final
+            has_tried = any(plan != defaults for plan in self._trials.raced)
+            trial_s = 0.0 if has_tried else self._times.min_s(defaults, is_apart=True)
+            if _MARGIN * once_s + trial_s > self._trials.remaining_s():
+                return 0.0
+            most_s = max(most_s, _RESERVE_MARGIN * once_s)
         return min(max(needed_s, _LEAST_FINAL_SHARE * budget_s), most_s)
 
 
@@ -238,14 +243,16 @@ def _are_settled(entrants: Sequence[Entrant]) -> bool:
 
 
 def _finals(
-    finalists: Sequence[int], rare: Sequence[tuple[Plan, Role]], needed: int
+    counts: Sequence[Sequence[int]], rare: Sequence[tuple[Plan, Role]], needed: int
 ) -> Iterator[tuple[int, Sequence[tuple[Plan, Role]], int]]:
     """Give starts, plans to compare with and number of finalists, the most telling first.
 
-    The first ``needed`` of the plans to compare with are left out last of all.
+    The first ``needed`` of the plans to compare with are left out last of all, after the finalists
+    of all ``counts`` but the last.
     """
     needed = min(needed, len(rare))
-    for numbers in (range(len(rare), needed - 1, -1), range(needed - 1, -1, -1)):
+    wanted = (range(len(rare), needed - 1, -1), range(needed - 1, -1, -1))
+    for numbers, finalists in product(wanted, counts):
         for starts in range(_STARTS, 0, -1):
             for compared in numbers:
                 for count in finalists:

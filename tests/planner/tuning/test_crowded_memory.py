@@ -107,6 +107,25 @@ def test_search_whose_plans_do_not_fit_at_once_ends_within_its_budget(store, mac
     assert outcome.plan.speedup.median > 1.1
 
 
+def test_final_in_which_each_turn_is_a_start_has_its_time_set_aside(store, machine):
+    """The story: whether turns are starts was asked without the plan's own memory, so that a second
+    plan was tried in the time of the final, and the best one had no speedup."""
+    machine.start_s, machine.peak_bytes = 4.0, int(0.6 * LIMIT)
+    asked = replace(REQUEST, budget_s=120, strategies=("threads",))
+    outcome = Search(store, machine, asked).tune()
+    assert Role.FINAL in finals(machine)
+    assert outcome.plan.speedup is not None
+    assert machine.now_s <= 120
+
+
+def test_no_time_is_set_aside_where_there_is_none_for_a_final(store, machine):
+    """The story: what was set aside was too short for a final, and the turns beside the defaults
+    that it was taken from were missing: the plan had no speedup."""
+    machine.start_s, machine.peak_bytes = 14.0, int(0.6 * LIMIT)
+    asked = replace(REQUEST, budget_s=100, strategies=("threads",))
+    assert Search(store, machine, asked).tune().plan.speedup is not None
+
+
 def finals(machine: SmallMemory) -> list[Role]:
     final = (Role.FINAL, Role.DEFAULTS, Role.OWN_BATCH, Role.BASELINE, Role.SHARE)
     return [role for role, _ in machine.ran[1:] if role in final]

@@ -169,6 +169,13 @@ def test_budget_that_searches_nothing_needs_no_time_for_looks():
     check_budget(replace(TWO_MINUTES, budget_s=100, trials=0), VERY_SLOW, NODE)
 
 
+def test_run_on_one_core_that_is_wanted_is_dropped_after_the_second_finalist(store, recorded):
+    asked = replace(TWO_MINUTES, budget_s=65, with_baseline=True, strategies=("threads",))
+    outcome = Search(store, recorded, asked, SLOW).tune()
+    assert [role for role, _ in recorded.ran].count(Role.FINAL) == 1  # there is time for no more
+    assert "one_core" in {compared.name for compared in outcome.plan.comparisons}
+
+
 def test_batch_normalisation_is_not_cut_smaller_than_what_was_asked_for(store, recorded):
     case = replace(SLOW, has_batch_norm=True)
     Search(store, recorded, TWO_MINUTES, case).tune()
