@@ -74,7 +74,7 @@ class _Machine:
     seed: int
     now_s: float = 0.0
     running: dict[int, Plan] = field(default_factory=dict)
-    compiled: set[str] = field(default_factory=set)
+    compiled: set[Plan] = field(default_factory=set)
     draw: np.random.Generator = field(init=False)
 
     def __post_init__(self) -> None:

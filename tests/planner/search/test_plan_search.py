@@ -130,7 +130,7 @@ def test_what_the_user_does_not_allow_is_never_proposed():
 def test_no_plan_is_proposed_twice():
     search = PlanSearch(("threads", "processes"), CASE, node_of(2))
     tried = MACHINES[0].search(search, 40)
-    assert len({plan for plan in tried}) == 40
+    assert len(set(tried)) == 40
 
 
 def test_space_that_is_used_up_has_no_next_plan():

@@ -246,7 +246,7 @@ def test_best_plan_found_is_near_the_best_there_is(usual):
 
 
 def test_no_plan_is_searched_twice(searched):
-    plans = [plan for plan in searched(900).plans(Role.SEARCH)]
+    plans = list(searched(900).plans(Role.SEARCH))
     assert len(set(plans)) == len(plans) > 15
 
 
@@ -342,7 +342,7 @@ def test_interrupted_search_keeps_what_had_its_turns(store, recorded):
     assert outcome.interrupted
     kept = [trial.result.plan for trial in store.studies.all_trials()]
     assert len(kept) >= 2
-    assert {plan for plan in kept} <= {plan for _, plan in recorded.ran}
+    assert set(kept) <= {plan for _, plan in recorded.ran}
 
 
 def test_search_that_is_interrupted_in_its_first_trial_says_that_it_starts_again(store, recorded):
