@@ -94,6 +94,27 @@ def test_training_on_several_hosts_is_held_against_one_core_of_the_first():
     assert row["machine"].text == "2 hosts"
 
 
+def test_training_on_several_hosts_is_held_against_one_core_with_the_same_data_alone():
+    """The rate of generated pictures was divided by that of photos."""
+    study = paper_cases.study()
+    facts = replace(study.record.facts, data="/photos")
+    of_photos = replace(study, record=replace(study.record, facts=facts))
+    made_up = paper_cases.training(worth_cases.BEST, 60.0, number=3, hosts=2)
+    given = paper_cases.training(worth_cases.BEST, 40.0, number=4, hosts=2, data="/photos")
+    held = StoredEvidence(
+        studies={"simplebig": [of_photos]},
+        trainings={"simplebig": [made_up]},
+        data={"simplebig": "/photos"},
+    )
+    why = rows_of("lerat-simplebig-nodes", held)["MPI over nodes, CPU"]["ours"].missing
+    assert why.startswith("no baseline of vm with the same data is among the studies shown: ")
+    for data in ({}, held.data):
+        held = replace(held, trainings={"simplebig": [made_up, given]}, data=data)
+        row = rows_of("lerat-simplebig-nodes", held)["MPI over nodes, CPU"]
+        assert row["data"].text == "/photos"
+        assert row["ours"].number == pytest.approx(40 / 20, rel=0.02)
+
+
 def test_rows_name_their_data_which_a_file_of_a_table_has_no_notes_for():
     study = paper_cases.study()
     facts = replace(study.record.facts, is_generated=True)
