@@ -8,7 +8,7 @@ from itertools import accumulate
 
 from launch.reports import EpochDone
 from planner.paper_tables._values import Cell, MeasuredPoint, TableColumn
-from planner.sweeps.findings import ACCURACY, PointFigures, all_figures
+from planner.sweeps.findings import ACCURACY, PointFigures, all_figures, why_no_speedup
 from planner.sweeps.sweep_record import StoredSweep
 from planner.trials.result import Outcome
 from probes.timing import Interval
@@ -80,7 +80,7 @@ class WorkerSweep:
         if one.speedup is not None:
             cells["scaling"] = Cell.measured(one.speedup)
         elif one.point.setting:
-            cells["scaling"] = Cell.lacking("too few turns beside one worker")
+            cells["scaling"] = Cell.lacking(why_no_speedup(self.sweep, one.point))
         if target is not None:
             cells["target"] = Cell.counted(100 * target)
         cells["time"] = (

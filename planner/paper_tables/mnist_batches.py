@@ -15,8 +15,9 @@ from planner.paper_tables._values import (
     TableColumn,
 )
 from planner.paper_tables._wanted import Wanted, WantedSweep, sweep_key
-from planner.sweeps.findings import PointFigures, all_figures, find_sentences
+from planner.sweeps.findings import PointFigures, all_figures, find_sentences, why_no_speedup
 from planner.sweeps.sweep_record import StoredSweep
+from planner.trials.result import Outcome
 from probes.hardware import Hardware
 
 _CASES = ("mnist_cnn", "mnist_resnet18")
@@ -142,8 +143,8 @@ def _rows(held: StoredEvidence, case: str) -> Iterator[Mapping[str, Cell]]:
 
 
 def _figures(sweep: StoredSweep, one: PointFigures) -> Mapping[str, Cell]:
-    if one.point.reason is not None:
-        return {"epoch": Cell.lacking(one.point.reason)}
+    if one.point.outcome is not Outcome.OK:
+        return {"epoch": Cell.lacking(one.point.reason or str(one.point.outcome))}
     cells = {
         "epoch": Cell.lacking("too few turns counted")
         if one.epoch_s is None
@@ -152,7 +153,7 @@ def _figures(sweep: StoredSweep, one: PointFigures) -> Mapping[str, Cell]:
     if one.speedup is not None:
         cells["speedup"] = Cell.measured(one.speedup)
     elif one.point.setting:
-        cells["speedup"] = Cell.lacking("too few turns beside the first devices")
+        cells["speedup"] = Cell.lacking(why_no_speedup(sweep, one.point))
     untested = Cell.lacking(
         "not measured on a test set" if sweep.record.test_samples else "there is no test set"
     )

@@ -95,6 +95,18 @@ def all_figures(sweep: StoredSweep) -> list[PointFigures]:
     return [point_figures(sweep, point) for point in sweep.points]
 
 
+def why_no_speedup(sweep: StoredSweep, point: SweepPoint) -> str:
+    """Say why a point that succeeded, not of the first setting, has no speedup over it."""
+    first, label = sweep.find(point.batch, 0), sweep.record.settings[0].label
+    if first is None:
+        return f"{label}: not trained yet with this batch"
+    if first.outcome is not Outcome.OK:
+        return f"{label} failed: {first.reason or str(first.outcome).replace('_', ' ')}"
+    if first.side_by_side != point.side_by_side:
+        return f"not run side by side with {label}"
+    return f"too few turns beside {label}"
+
+
 def find_sentences(sweep: StoredSweep) -> list[str]:
     """Say in words what a sweep shows; nothing where intervals show nothing."""
     figures = all_figures(sweep)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from imagined_machines import node_of
 from paper_cases import NODE, epochs, training
-from sweep_samples import failed_point, sample_sweep
+from sweep_samples import failed_point, sample_point, sample_sweep
 from worth_cases import BEST, ONE_CORE
 
 from planner.paper_tables import load_paper
@@ -78,6 +78,8 @@ def test_a_sweep_in_which_one_failed_and_none_learned_says_so():
     one, two = table.rows
     assert one["time"].missing == "12 % after 2 epochs, and 20 % is to be reached"
     assert two["rate"].missing == "loss=inf at step 3"
+    table, _ = PAPER.tables(held_sweep([failed_point(32), sample_point(32, 1)]))
+    assert table.rows[1]["scaling"].missing == "1 worker failed: loss=inf at step 3"
 
 
 def test_a_sweep_that_is_not_done_here_is_wanted_with_as_many_workers_as_a_batch_has_samples():

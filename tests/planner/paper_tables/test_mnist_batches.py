@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from paper_cases import NODE
-from sweep_samples import failed_point, sample_sweep
+from sweep_samples import failed_point, sample_point, sample_sweep
 
 from planner.paper_tables import load_paper
 from planner.paper_tables._evidence import StoredEvidence
+from planner.paper_tables._values import EMPTY
 from planner.paper_tables._wanted import WantedSweep
 from planner.report.papers.plots import paper_figures, paper_plot_csv
 
@@ -99,6 +101,22 @@ def test_plots_of_generated_data_say_so_in_their_title():
     assert PAPER.plots(held(data="/data/mnist"))[0].title == "mnist_cnn over batches"
 
 
+@pytest.mark.parametrize(
+    ("first", "why"),
+    [
+        ([failed_point(32)], "1 worker failed: loss=inf at step 3"),
+        ([], "1 worker: not trained yet with this batch"),
+        ([sample_point(32, turns=2)], "too few turns beside 1 worker"),
+    ],
+    ids=["failed", "absent", "few turns"],
+)
+def test_a_speedup_that_is_missing_names_what_the_first_devices_lack(first, why):
+    """It said "too few turns" where the first devices had failed."""
+    (table,) = PAPER.tables(held(replace(SWEEP, points=[*first, SWEEP.points[1]])))
+    row = next(row for row in table.rows if row.get("devices", EMPTY).text == "2 workers")
+    assert row["speedup"].missing == why
+
+
 def test_a_point_without_speedup_loss_or_accuracy_says_why():
     """A point that was taken after a resume had empty cells."""
     points = [
@@ -108,6 +126,6 @@ def test_a_point_without_speedup_loss_or_accuracy_says_why():
     (table,) = PAPER.tables(held(replace(SWEEP, points=points)))
     assert "speedup" not in table.rows[0]
     later = table.rows[1]
-    assert later["speedup"].missing == "too few turns beside the first devices"
+    assert later["speedup"].missing == "not run side by side with 1 worker"
     assert later["loss"].missing == later["accuracy"].missing == "not measured on a test set"
     assert any("losses have no interval" in note for note in table.notes)
