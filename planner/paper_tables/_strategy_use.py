@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
 from launch.strategies import strategy_names
 from planner.paper_tables._evidence import StoredEvidence, TrainingEvidence, mark_generated
 from planner.paper_tables._values import UsagePlots
@@ -16,26 +19,6 @@ def strategy_use(held: StoredEvidence, case: str, title: str) -> UsagePlots:
         label = one.strategies if hosts == 1 else f"{hosts} hosts: {one.strategies}"
         if label not in shown and one.first_use is not None:
             shown[label] = one
-    notes = [
-        "The latest training of each strategy"
-        + ("; of several hosts the first." if any(":" in label for label in shown) else "."),
-        *(
-            f"{label}: training {one.record.id}{', generated data' * one.is_generated}."
-            for label, one in shown.items()
-        ),
-    ]
-    alone = {one.strategies for one in shown.values() if len(one.record.hosts) == 1}
-    notes += [
-        f"{strategy}: missing: {_why_untrained(held, case, strategy)}."
-        for strategy in strategy_names()
-        if strategy not in alone
-    ]
-    if not any(len(one.record.hosts) > 1 for one in shown.values()):
-        command = f"ddlplan launch --use-case {case} --hosts FILE"
-        notes.append(f"several hosts: missing: no such training is stored: {command}.")
-    if not any(one.uses_gpus for one in shown.values()):
-        notes.append("GPUs in use: missing: none of these trainings ran on a GPU.")
-    notes.append("The curves of the paper: not found here.")
     return UsagePlots(
         key=f"lerat-{case}-use",
         title=mark_generated(
@@ -43,8 +26,41 @@ def strategy_use(held: StoredEvidence, case: str, title: str) -> UsagePlots:
             (one.is_generated for one in shown.values()),
         ),
         usage={label: use for label, one in shown.items() if (use := one.first_use) is not None},
-        notes=tuple(notes),
+        notes=(
+            *(_notes(held, case, shown) if shown else _notes_without_any(held, case)),
+            "The curves of the paper: not found here.",
+        ),
     )
+
+
+def _notes(
+    held: StoredEvidence, case: str, shown: Mapping[str, TrainingEvidence]
+) -> Iterator[str]:
+    yield (
+        "The latest training of each strategy"
+        + ("; of several hosts the first." if any(":" in label for label in shown) else ".")
+    )
+    for label, one in shown.items():
+        yield f"{label}: training {one.record.id}{', generated data' * one.is_generated}."
+    alone = {one.strategies for one in shown.values() if len(one.record.hosts) == 1}
+    for strategy in strategy_names():
+        if strategy not in alone:
+            yield f"{strategy}: missing: {_why_untrained(held, case, strategy)}."
+    if not any(len(one.record.hosts) > 1 for one in shown.values()):
+        command = f"ddlplan launch --use-case {case} --hosts FILE"
+        yield f"several hosts: missing: no such training is stored: {command}."
+    if not any(one.uses_gpus for one in shown.values()):
+        yield "GPUs in use: missing: none of these trainings ran on a GPU."
+
+
+def _notes_without_any(held: StoredEvidence, case: str) -> Iterator[str]:
+    """Say each reason once, of all strategies that have it: a terminal shows them in one line."""
+    by_reason = defaultdict[str, list[str]](list)
+    for strategy in strategy_names():
+        by_reason[_why_untrained(held, case, strategy)].append(strategy)
+    for why, strategies in by_reason.items():
+        which = "each strategy" if len(by_reason) == 1 else ", ".join(strategies)
+        yield f"{which}: missing: {why}."
 
 
 def _why_untrained(held: StoredEvidence, case: str, strategy: str) -> str:

@@ -162,6 +162,20 @@ def test_use_over_time_has_a_line_for_each_strategy_and_says_which_are_missing()
     assert "GPUs in use: missing" in text
 
 
+def test_where_no_strategy_was_trained_each_reason_is_said_once():
+    """The text of `report` had a long line with the same reason of every strategy."""
+    none = StoredEvidence()
+    (use, _) = PAPER.plots(none)
+    assert use.notes == (
+        "each strategy: missing: no training with it is stored: ddlplan report --measure.",
+        "The curves of the paper: not found here.",
+    )
+    (use, _) = PAPER.plots(replace(none, studies=EVIDENCE.studies))
+    text = " ".join(use.notes)
+    assert "hybrid: missing: usable_cores=2: at least 4 workers" in text
+    assert text.count("no training with it is stored") == 1
+
+
 def test_only_what_is_not_held_is_wanted():
     wanted = [one for one in PAPER.wanted(EVIDENCE, NODE) if one.use_case == "simplebig"]
     trials = {one.strategy for one in wanted if isinstance(one, WantedTrial)}
