@@ -10,19 +10,23 @@ from pathlib import Path
 
 from planner.errors import NoDatabaseError
 from planner.paper_tables._base import Paper
-from planner.paper_tables._evidence import StoredEvidence, StudyEvidence, TrainingEvidence
+from planner.paper_tables._evidence import (
+    StoredEvidence,
+    StudyEvidence,
+    SweepEvidence,
+    TrainingEvidence,
+)
 from planner.records.machine_record import MachineRecord
 from planner.records.study_record import StudyRecord
 from planner.records.usage_record import HostUsage
 from planner.store import Store
-from planner.sweeps.sweep_record import StoredSweep
+from planner.sweeps.sweep_record import SweepPoint
 from planner.trials.result import Outcome
 from planner.tuning.study import StoredTrial
 
 _MOST_MACHINES = 6
 _MOST_TRIALS = 2000
 _MOST_TRAININGS = 100
-_MOST_SWEEPS = 6
 
 
 def collect(
@@ -54,7 +58,7 @@ def collect(
                     case: list(_studies(store, case, machines, db, nothing)) for case in cases
                 },
                 trainings={case: list(_trainings(store, case, db)) for case in cases},
-                sweeps={case: list(_sweeps(store, case)) for case in cases},
+                sweeps={case: list(_sweeps(store, case, db)) for case in cases},
                 machines=machines,
             )
     except NoDatabaseError:
@@ -111,7 +115,12 @@ def _read_usage(db: str, training_id: int) -> Mapping[str, HostUsage]:
         return store.trainings.usage(training_id)
 
 
-def _sweeps(store: Store, case: str) -> Iterator[StoredSweep]:
-    for record in store.sweeps.find(case, most=_MOST_SWEEPS):
+def _read_points(db: str, sweep_id: int) -> Sequence[SweepPoint]:
+    with Store.open(db, create=False) as store:
+        return store.sweeps.get(sweep_id).points
+
+
+def _sweeps(store: Store, case: str, db: str) -> Iterator[SweepEvidence]:
+    for record in store.sweeps.find(case):
         if record.num_points and record.id is not None:
-            yield store.sweeps.get(record.id)
+            yield SweepEvidence(record=record, read_points=partial(_read_points, db, record.id))

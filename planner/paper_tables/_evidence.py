@@ -15,7 +15,7 @@ from planner.records.machine_record import MachineRecord
 from planner.records.study_record import StudyRecord
 from planner.records.training_record import TrainingRecord
 from planner.records.usage_record import HostUsage
-from planner.sweeps.sweep_record import StoredSweep
+from planner.sweeps.sweep_record import StoredSweep, SweepPoint, SweepRecord
 from planner.trainings.rates import training_rate
 from planner.trials.comparison import PairNoise, pair_logs, ratio_interval
 from planner.trials.result import Role, TrialResult
@@ -225,6 +225,20 @@ class TrainingEvidence:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SweepEvidence:
+    """A sweep whose points are read where it is shown."""
+
+    record: SweepRecord
+    read_points: Callable[[], Sequence[SweepPoint]]
+    """Reads them, by batch and setting."""
+
+    @cached_property
+    def sweep(self) -> StoredSweep:
+        """The sweep with its points."""
+        return StoredSweep(record=self.record, points=self.read_points())
+
+
+@dataclass(frozen=True, kw_only=True)
 class StoredEvidence:
     """What a database holds of the papers' use cases."""
 
@@ -234,8 +248,8 @@ class StoredEvidence:
     trainings: Mapping[str, Sequence[TrainingEvidence]] = field(default_factory=dict)
     """By use case, the newest first; only those that made a step."""
 
-    sweeps: Mapping[str, Sequence[StoredSweep]] = field(default_factory=dict)
-    """By use case, the newest first."""
+    sweeps: Mapping[str, Sequence[SweepEvidence]] = field(default_factory=dict)
+    """By use case, the newest first; only those that have a point."""
 
     machines: Sequence[MachineRecord] = ()
     reasons: Mapping[str, str] = field(default_factory=dict)
@@ -256,7 +270,7 @@ class StoredEvidence:
         """Give the trainings of a use case."""
         return self.trainings.get(use_case, ())
 
-    def swept(self, use_case: str) -> Sequence[StoredSweep]:
+    def swept(self, use_case: str) -> Sequence[SweepEvidence]:
         """Give the sweeps of a use case."""
         return self.sweeps.get(use_case, ())
 

@@ -33,9 +33,7 @@ def strategy_use(held: StoredEvidence, case: str, title: str) -> UsagePlots:
     )
 
 
-def _notes(
-    held: StoredEvidence, case: str, shown: Mapping[str, TrainingEvidence]
-) -> Iterator[str]:
+def _notes(held: StoredEvidence, case: str, shown: Mapping[str, TrainingEvidence]) -> Iterator[str]:
     yield (
         "The latest training of each strategy"
         + ("; of several hosts the first." if any(":" in label for label in shown) else ".")

@@ -8,6 +8,7 @@ from pathlib import Path
 from planner.paper_tables._base import Paper
 from planner.paper_tables._evidence import (
     StoredEvidence,
+    SweepEvidence,
     describe_machine,
     describe_software,
     mark_generated,
@@ -32,7 +33,6 @@ from planner.paper_tables._wanted import Wanted, WantedSweep, sweep_key
 from planner.paper_tables._worker_sweep import TARGETS, WORKER_COLUMNS, WorkerSweep
 from planner.sweeps.device_settings import make_device_settings
 from planner.sweeps.findings import share_interval
-from planner.sweeps.sweep_record import StoredSweep
 from planner.trainings.rates import ratio_of_trainings
 from probes.hardware import Hardware
 
@@ -138,13 +138,13 @@ class CifarScaling(Paper):
 def _sweeps(held: StoredEvidence) -> list[WorkerSweep]:
     """Give the latest sweep of each machine, of the data asked for and a finished one first."""
 
-    def rank(sweep: StoredSweep) -> tuple[bool, bool, int]:
+    def rank(sweep: SweepEvidence) -> tuple[bool, bool, int]:
         record = sweep.record
         return held.suits(_MEASURED, record.data), record.is_finished, record.id or 0
 
     ordered = sorted(held.swept(_MEASURED), key=rank)
     latest = {sweep.record.node: sweep for sweep in ordered}
-    return [WorkerSweep(sweep) for _, sweep in sorted(latest.items())]
+    return [WorkerSweep(latest[node].sweep) for node in sorted(latest)]
 
 
 def _scaling_table(held: StoredEvidence) -> PaperTable:

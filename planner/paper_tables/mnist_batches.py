@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from planner.paper_tables._base import Paper
-from planner.paper_tables._evidence import StoredEvidence, describe_software, mark_generated
+from planner.paper_tables._evidence import (
+    StoredEvidence,
+    SweepEvidence,
+    describe_software,
+    mark_generated,
+)
 from planner.paper_tables._values import (
     NOT_FOUND,
     Cell,
@@ -115,11 +120,12 @@ def _sweep_of(held: StoredEvidence, case: str) -> StoredSweep | None:
     One of the data that were asked for comes first, and one of given data before generated ones.
     """
 
-    def rank(sweep: StoredSweep) -> tuple[bool, bool, int]:
-        data = sweep.record.data
-        return held.suits(case, data), data is not None, len(sweep.points)
+    def rank(one: SweepEvidence) -> tuple[bool, bool, int]:
+        data = one.record.data
+        return held.suits(case, data), data is not None, one.record.num_points
 
-    return max(held.swept(case), key=rank, default=None)
+    best = max(held.swept(case), key=rank, default=None)
+    return None if best is None else best.sweep
 
 
 def _rows(held: StoredEvidence, case: str) -> Iterator[Mapping[str, Cell]]:

@@ -11,9 +11,15 @@ from sample_plan import NOON, SOFTWARE
 from training_samples import EPOCH, TRAINING, usage_of
 
 from launch.plan import Plan
-from planner.paper_tables._evidence import StoredEvidence, StudyEvidence, TrainingEvidence
+from planner.paper_tables._evidence import (
+    StoredEvidence,
+    StudyEvidence,
+    SweepEvidence,
+    TrainingEvidence,
+)
 from planner.records.machine_record import MachineRecord
 from planner.records.study_record import StudyRecord
+from planner.sweeps.sweep_record import StoredSweep
 from probes.hardware import Hardware
 
 NODE: Hardware = replace(worth_cases.NODE, gpu_reason="no NVIDIA driver")
@@ -64,6 +70,12 @@ def training(
     return TrainingEvidence(
         record=record, read_usage=lambda: {each.host: use for each in record.hosts}
     )
+
+
+def swept(sweep: StoredSweep, **changes: Any) -> SweepEvidence:
+    """A sweep on the node of the studies."""
+    record = replace(sweep.record, fingerprint=NODE.fingerprint(), **changes)
+    return SweepEvidence(record=record, read_points=lambda: sweep.points)
 
 
 def epochs(*accuracies: float, epoch_s: float = 100.0) -> Mapping[str, Any]:

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 from imagined_machines import node_of
-from paper_cases import NODE, epochs, training
-from sweep_samples import failed_point, sample_point, sample_sweep
+from paper_cases import NODE, epochs, swept, training
+from sweep_samples import NOW, failed_point, sample_point, sample_sweep
 from worth_cases import BEST, ONE_CORE
 
 from planner.paper_tables import load_paper
@@ -30,17 +30,17 @@ HELD = StoredEvidence(
 
 def held_sweep(points=(), **changes):
     sweep = sample_sweep({32: (10, 6)}, {32: 0.55})
-    record = replace(sweep.record, use_case=MEASURED, fingerprint=NODE.fingerprint(), **changes)
-    sweep = replace(sweep, record=record, points=list(points) or sweep.points)
+    sweep = replace(sweep, points=list(points) or sweep.points)
+    evidence = swept(sweep, use_case=MEASURED, **changes)
     machine = MachineRecord(
         id=1,
         name="vm",
         fingerprint=NODE.fingerprint(),
-        first_seen=record.created_at,
-        last_seen=record.created_at,
+        first_seen=NOW,
+        last_seen=NOW,
         hardware=NODE,
     )
-    return StoredEvidence(sweeps={MEASURED: [sweep]}, machines=[machine])
+    return StoredEvidence(sweeps={MEASURED: [evidence]}, machines=[machine])
 
 
 def training_rows(*given):

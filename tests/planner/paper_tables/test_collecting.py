@@ -1,4 +1,4 @@
-"""Studies that a report shows: those that were used last, or of the data asked for."""
+"""What a report reads: studies used last or of the data asked for, and every stored sweep."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from paper_cases import NODE
 from store_cases import STUDY, trial
+from sweep_samples import sample_point, sample_record
 from worth_cases import FACTS
 
 from planner.paper_tables import load_paper
@@ -50,3 +52,27 @@ def test_the_study_of_the_data_that_were_asked_for_is_shown(db):
     path, studies = db
     (one,) = shown(path, data={"simplebig": Path("/photos")})
     assert (one.record.id, one.data) == (studies["/photos"], "/photos")
+
+
+def test_a_sweep_counts_however_many_newer_ones_there_are(tmp_path):
+    """Beyond six, sweeps were not counted as not shown, and one of the data was made again."""
+    mnist, path = load_paper("mnist_batches"), str(tmp_path / "planner.db")
+    batches = (64, 512, 4096)
+    record = replace(
+        sample_record(batches), use_case="mnist_cnn", fingerprint=NODE.fingerprint(), data="/mnist"
+    )
+    with Store.open(path) as store:
+        first = store.sweeps.begin(record, fresh=True).record.id
+        for batch in batches:
+            for setting in (0, 1):
+                store.sweeps.add_point(first, sample_point(batch, setting))
+        for _ in range(7):
+            newer = store.sweeps.begin(replace(record, data=None), fresh=True).record.id
+            store.sweeps.add_point(newer, sample_point(64))
+    held = collect([mnist], path, {}, data={"mnist_cnn": Path("/mnist")})
+    assert mnist.wanted(held, NODE) == []
+    (table,) = mnist.tables(held)
+    assert "mnist_cnn: other stored sweeps, not shown: 7." in table.notes
+    assert {row["data"].text for row in table.rows[:-1]} == {"/mnist"}
+    read = [one.record.id for one in held.swept("mnist_cnn") if "sweep" in vars(one)]
+    assert read == [first]  # points of the others are not shown

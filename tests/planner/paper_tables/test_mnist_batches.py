@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from paper_cases import NODE
+from paper_cases import NODE, swept
 from sweep_samples import failed_point, sample_point, sample_sweep
 
 from planner.paper_tables import load_paper
@@ -19,8 +19,7 @@ SWEEP = sample_sweep({32: (10, 6), 64: (10, 10)})
 
 
 def held(sweep=SWEEP, **changes):
-    record = replace(sweep.record, use_case="mnist_cnn", fingerprint=NODE.fingerprint(), **changes)
-    return StoredEvidence(sweeps={"mnist_cnn": [replace(sweep, record=record)]})
+    return StoredEvidence(sweeps={"mnist_cnn": [swept(sweep, use_case="mnist_cnn", **changes)]})
 
 
 def test_every_point_is_a_row_with_its_intervals():
