@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from dataclasses import dataclass, replace
@@ -36,6 +37,10 @@ from probes.node import probe
 
 _LOOK_SHARE, _LEAST_LOOK_S = 0.5, 60.0
 """Time in which a script must have shown its steps: a part of the budget, and some at least."""
+
+_ENOUGH_LOOKS = 8
+"""Times that a search is told to have at least, of what the script takes to its first steps: each
+of a few plans takes as long, and those of the final twice."""
 
 _SEED = 0
 """Of a script's random numbers, in a search with patches."""
@@ -93,7 +98,7 @@ def tune_script(
 
     Raises:
         MachineBusyError: That is so, and ``waits`` is false.
-        ScriptError: The command cannot be measured as it is written.
+        ScriptError: The command cannot be measured as it is written, or not within the budget.
         ScriptFailedError: It makes no steps as the user runs it.
         NoPlanError: No trial succeeded.
         StoreError: The database cannot be used.
@@ -117,6 +122,7 @@ def tune_script(
                 listener(Noted(message=NOTHING_MEASURED))
                 raise
             listener(Noted(message=f"steps: {steps}"))
+            _check_budget(request, run.look_s)
             if script.patches and not run.has_losses:
                 listener(Warned(message=_NOT_COMPARED))
             if script.program.choices:
@@ -153,6 +159,8 @@ class ScriptTrials:
         self._watched: RunningScript | WholeRun | None = None
         self._own_plan: Plan | None = None
         self._own_losses: tuple[float | None, ...] = ()
+        self.look_s = 0.0
+        """Time in which the script as it is came to its first steps."""
 
     def __enter__(self) -> ScriptTrials:
         return self
@@ -187,15 +195,18 @@ class ScriptTrials:
             patches=find_patches(self._script.patches, program, has_gpu=bool(self._node.gpus)),
             steps=self._options(),
         )
+        began = time.monotonic()
         self._watched = self._run(plans.own_plan)
         if isinstance(self._watched, WholeRun):
             steps = _WHOLE_RUNS
         elif self._script.step_regex is not None:
             self._watched.make_steps(1, time_limit_s=max(_LEAST_LOOK_S, _LOOK_SHARE * budget_s))
+            self.look_s = time.monotonic() - began
             steps = f"lines of its output that match {self._script.step_regex!r}"
         else:
             limit_s = max(_LEAST_LOOK_S, _LOOK_SHARE * budget_s)
             self._watched.make_steps(1, time_limit_s=limit_s)
+            self.look_s = time.monotonic() - began
             seen = self._watched.recognised
             assert seen is not None  # or it had raised
             steps = str(seen)
@@ -279,6 +290,21 @@ class ScriptTrials:
             step_regex=script.step_regex,
             seed=_SEED if script.patches else None,  # their first losses are compared
             on_poll=on_poll,
+        )
+
+
+def _check_budget(request: TuneRequest, look_s: float) -> None:
+    """Check that the budget holds the start of another plan at all, once the first has started.
+
+    Args:
+        request: With the budget.
+        look_s: Time in which the script as it is came to its first steps.
+    """
+    if request.trials != 0 and 2 * look_s > request.budget_s:
+        raise ScriptError(
+            f"--budget {request.budget_s:g}s: the script took {look_s:.0f} s to its first steps, "
+            "so that no other plan can be compared with it: use "
+            f"--budget {math.ceil(_ENOUGH_LOOKS * look_s / 60)}m"
         )
 
 

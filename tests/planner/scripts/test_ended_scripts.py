@@ -8,14 +8,16 @@ from pathlib import Path
 import pytest
 from torch_stand_in import write_torch
 
-from launch.errors import ScriptRefusedError
+from launch.errors import ScriptError, ScriptRefusedError
 from launch.plan import Plan
 from launch.scripts.program import Program
 from launch.scripts.running_script import RunningScript
-from planner.api.scripts.tuning import ScriptTrials, TunedScript
+from launch.workload import Workload
+from planner.api.scripts.tuning import ScriptTrials, TunedScript, tune_script
 from planner.cancellation import Cancellation
 from planner.scripts.contender import ScriptContender
 from planner.trials.contender import TrialFailedError
+from planner.tuning.tune_request import TuneRequest
 from probes.hardware import Hardware
 from probes.node import probe
 
@@ -65,6 +67,20 @@ def test_output_without_a_line_that_counts_as_a_step_is_refused_at_the_first_loo
         pytest.raises(ScriptRefusedError, match=r"no line of its output matches --step-regex 's"),
     ):
         trials.look(60.0)
+
+
+def test_budget_in_which_no_other_plan_could_start_is_refused_at_the_first_look(
+    folder, monkeypatch: pytest.MonkeyPatch
+):
+    """The story: 15 s took 42, and the script as it is was the plan."""
+    monkeypatch.chdir(folder)
+    program = Program.parse([sys.executable, "train.py", "900", "0.0"], cores=2)
+    request = TuneRequest(workload=Workload(use_case="script:train.py"), budget_s=0.05)
+    with pytest.raises(
+        ScriptError, match=r"--budget 0\.05s: the script took \d+ s .*--budget \d+m"
+    ):
+        tune_script(TunedScript(program=program), request, db=str(folder / "planner.db"))
+    assert not (folder / "planner.db").exists()
 
 
 def test_the_run_that_was_watched_first_is_started_again_when_it_ends(
