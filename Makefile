@@ -41,6 +41,7 @@ check: $(VENV)/ready-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy bench/*.py
 	$(MAKE) --no-print-directory test
 	$(MAKE) --no-print-directory test-long
 	@if [ -n "$$TESTBED" ]; then $(MAKE) --no-print-directory test-hosts; fi

@@ -44,7 +44,9 @@ class AlexNetInMemory(SimpleBig):
     def prepare(self, data: Path | None, report: object) -> None:
         """Nothing has to be made."""
 
-    def dataset(self, data: Path | None, *, train: bool) -> Dataset[tuple[Tensor, int]]:
+    def dataset(  # type: ignore[override] # no photos
+        self, data: Path | None, *, train: bool
+    ) -> Dataset[tuple[Tensor, int]]:
         """Give the pictures; there is nothing to validate on."""
         assert data is not None
         return Pictures(int((data / "samples").read_text()) if train else 0)

@@ -10,11 +10,11 @@ import subprocess
 import sys
 import tempfile
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from xml.etree import ElementTree
 
 from _block import BenchError, Ddlplan, Output, Result
@@ -201,7 +201,8 @@ def _train(model: str, precision: str, *, options: Namespace, known: Lines, out:
             json.dump(plan, file)
             file.flush()
             plan_id = launches.import_plan(Path(file.name), precision)["id"]
-        samples = len(resolve(_use_case(model, options)).load().dataset(data, train=True))
+        dataset = resolve(_use_case(model, options)).load().dataset(data, train=True)
+        samples = len(cast(Sized, dataset))
         rate = plan["throughput_samples_per_s"]["median"]
         epochs = 1 + min(_MOST_EPOCHS, math.ceil(options.seconds * rate / samples))
 

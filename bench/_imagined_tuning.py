@@ -20,7 +20,7 @@ from planner.trials.reports import ignore
 from planner.trials.result import Outcome, TrialResult
 from planner.tuning.conclusion import conclude
 from planner.tuning.findings import Findings
-from planner.tuning.study import EarlierTrials, LaterTrials, Study
+from planner.tuning.study import AddedTrial, EarlierTrials, LaterTrials, Study
 from planner.tuning.tune import Tuner
 from planner.tuning.tune_request import TuneRequest
 from probes.disturbance import Disturbance
@@ -100,9 +100,9 @@ class _Machine:
         """Begin with nothing."""
         return EarlierTrials(study_id=1)
 
-    def add_trial(self, study_id: int, result: TrialResult) -> int:
+    def add_trial(self, study_id: int, result: TrialResult) -> AddedTrial:
         """Keep nothing: the findings do."""
-        return 1
+        return AddedTrial(id=1, number=0)
 
     def later_trials(self, study_id: int, after: int) -> LaterTrials:
         """Give none: nobody else searches."""

@@ -26,7 +26,7 @@ from planner.trials.reports import ignore
 from planner.trials.result import TrialResult
 from planner.tuning.conclusion import conclude
 from planner.tuning.findings import Findings
-from planner.tuning.study import EarlierTrials, LaterTrials, Study
+from planner.tuning.study import AddedTrial, EarlierTrials, LaterTrials, Study
 from planner.tuning.tune import Tuner
 from planner.tuning.tune_request import TuneRequest
 
@@ -46,10 +46,10 @@ class _Acknowledging:
     def later_trials(self, study_id: int, after: int) -> LaterTrials:
         return self._studies.later_trials(study_id, after)
 
-    def add_trial(self, study_id: int, result: TrialResult) -> int:
-        number = self._studies.add_trial(study_id, result)
-        os.write(self._pipe, f"{number} ".encode())
-        return number
+    def add_trial(self, study_id: int, result: TrialResult) -> AddedTrial:
+        added = self._studies.add_trial(study_id, result)
+        os.write(self._pipe, f"{added.id} ".encode())
+        return added
 
 
 def _search(url: str, pipe: int, seed: int, *, fresh: bool) -> None:

@@ -58,15 +58,24 @@ def race_final(
     plans: Sequence[Plan],
     *,
     rounds: int,
+    cores: int,
     starts: int = 2,
     clock: Callable[[], float] = time.monotonic,
 ) -> list[TrialResult]:
     """Race plans that are started afresh, as the final of a search does.
 
+    Args:
+        start: Starts a plan.
+        plans: The plans.
+        rounds: Of each start.
+        cores: Usable ones: with threads on all of them another program's work is a disturbance.
+        starts: Of each plan.
+        clock: Seconds that only go forward.
+
     Raises:
         BenchError: One of them fails.
     """
-    race = Race(start, clock=clock, first_round=_FIRST_OF_FINAL)
+    race = Race(start, clock=clock, first_round=_FIRST_OF_FINAL, cores=cores)
     entrants: list[Entrant] = []
     try:
         entrants.extend(race.enter(plan, Role.FINAL, time_limit_s=math.inf) for plan in plans)

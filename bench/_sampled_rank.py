@@ -23,7 +23,7 @@ def main() -> int:
     """Run the rank."""
     every_s = float(sys.argv[1])
     if not every_s:
-        node.UsageReporter = _NoReporter  # type: ignore[misc]
+        node.UsageReporter = _NoReporter  # type: ignore[attr-defined]
     elif every_s < 1:
         node._POLL_S = every_s
         usage.EVERY_S = every_s

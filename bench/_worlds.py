@@ -142,7 +142,7 @@ class World:
             bubble = (plan.micro_batches + stages - 1) / plan.micro_batches
             compute_s = bubble * self._cut * plan.micro_batches * (call_s + work_s / stages)
         update_s = self._update_s * (self._factors["fused"] if plan.fused_optimizer else 1.0)
-        update_s /= min(plan.threads, 8) ** 0.7
+        update_s /= math.pow(min(plan.threads, 8), 0.7)
         sum_s = self._sum_s * math.log2(2 * plan.replicas) if plan.replicas > 1 else 0.0
         loads = plan.node_batch / (plan.replicas if plan.processes > 1 else 1)
         return self._with_input(plan, compute_s, loads, threads) + update_s + sum_s
@@ -263,7 +263,7 @@ class RecordedNoise:
         ends_s = min(begins_s + step_s, self._length_s)
         first = max(0, bisect_right(self._starts_s, begins_s) - 1)
         last = max(first + 1, bisect_right(self._starts_s, ends_s))
-        return (self._sums[last] - self._sums[first]) / (last - first)
+        return float(self._sums[last] - self._sums[first]) / (last - first)
 
 
 def exact(_start_s: float, _step_s: float) -> float:

@@ -13,7 +13,6 @@ than 5 %, so their order is a little harder to tell than it has to be.
 
 from __future__ import annotations
 
-import math
 import os
 import subprocess
 import sys
@@ -57,7 +56,7 @@ _HALF_WIDTHS = {180.0: 4.0, 600.0: 2.0}
 
 _BURN = """
 import os, random, time
-parent, draw = os.getppid(), random.Random(0)
+parent, draw = os.getppid(), random.Random()
 while os.getppid() == parent:
     end = time.monotonic() + draw.expovariate(1 / 3)
     while time.monotonic() < end:
@@ -118,8 +117,8 @@ def _hold(ddlplan: Ddlplan, arguments: Namespace, out: Output, found: _Findings)
         best = launches.tune(arguments.budget, "fp32").data["plan"]
     stored = plans.get(int(best["id"]), db=str(ddlplan.database)).stored
     defaults = [other.plan for other in stored.comparisons if other.name == "defaults"]
-    if stored.speedup is None or not defaults:
-        raise BenchError("the plan was not raced against PyTorch's defaults: raise --budget")
+    if stored.speedup is None or not defaults or stored.plan == defaults[0]:
+        raise BenchError("no plan was faster than PyTorch's defaults in turns: raise --budget")
     say_plan(out, best)
     out.say(f"stored speedup {format_range(stored.speedup)}")
     half = (stored.speedup.high - stored.speedup.low) / 2 / stored.speedup.median
@@ -127,14 +126,26 @@ def _hold(ddlplan: Ddlplan, arguments: Namespace, out: Output, found: _Findings)
     node = probe(quick=True)
     if arguments.again or arguments.burn:
         with ForkServerPool() as servers:
-            runner = make_runner(case, data, node, servers)
-            for speedup in _race_again(runner, [defaults[0], stored.plan], arguments, out):
+            with alone(out):
+                runner = make_runner(case, data, node, servers)
+            raced = [defaults[0], stored.plan]
+            for speedup in _race_again(runner, raced, node.cpu.usable_cores, arguments, out):
                 found.again.append((speedup, stored.speedup))
             if arguments.burn:
                 step_s = _step_s(runner, stored.plan, out)
                 pause_s = _SLOWER * step_s / stored.plan.micro_batches
-                slowed = make_runner(f"{_SLOWED},pause_s={pause_s:.6f}", data, node, servers)
-                races = _Races(runner, slowed, stored.plan, defaults[0], arguments.rounds, out)
+                with alone(out):
+                    slow = f"{_SLOWED},pause_s={pause_s:.6f}"
+                    slowed = make_runner(slow, data, node, servers)
+                races = _Races(
+                    runner=runner,
+                    slowed=slowed,
+                    plan=stored.plan,
+                    defaults=defaults[0],
+                    rounds=arguments.rounds,
+                    cores=node.cpu.usable_cores,
+                    out=out,
+                )
                 found.burnt.extend(
                     alternate(
                         lambda: races.run(burns=False),
@@ -149,13 +160,14 @@ def _hold(ddlplan: Ddlplan, arguments: Namespace, out: Output, found: _Findings)
 
 
 def _race_again(
-    runner: TrialRunner, raced: list[Plan], arguments: Namespace, out: Output
+    runner: TrialRunner, raced: list[Plan], cores: int, arguments: Namespace, out: Output
 ) -> Iterator[float]:
     """Race the defaults and the stored plan again and again; give each speedup."""
     for number in range(arguments.again):
         began_s = time.monotonic()
         with alone(out):
-            ratio = compare_results(*race_final(runner.start, raced, rounds=arguments.rounds))
+            results = race_final(runner.start, raced, rounds=arguments.rounds, cores=cores)
+        ratio = compare_results(*results)
         assert ratio is not None
         out.say(f"raced again: {format_range(ratio)}")
         yield ratio.median
@@ -174,7 +186,7 @@ def _step_s(runner: TrialRunner, plan: Plan, out: Output) -> float:
             contender.close()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Races:
     """Races of a plan with PyTorch's defaults and with itself and a sleep."""
 
@@ -183,6 +195,7 @@ class _Races:
     plan: Plan
     defaults: Plan
     rounds: int
+    cores: int
     out: Output
 
     def run(self, *, burns: bool) -> _Race:
@@ -194,7 +207,8 @@ class _Races:
             return self.slowed.start(self.plan) if plan == marked else self.runner.start(plan)
 
         with alone(self.out), _burning() if burns else nullcontext():
-            raced = race_final(start, (self.defaults, self.plan, marked), rounds=self.rounds)
+            three = (self.defaults, self.plan, marked)
+            raced = race_final(start, three, rounds=self.rounds, cores=self.cores)
         speedup, to_slowed = (compare_results(raced[i], raced[1]) for i in (0, 2))
         assert speedup is not None
         assert to_slowed is not None
@@ -240,7 +254,7 @@ def _results(found: _Findings, arguments: Namespace) -> Iterator[Result]:
         yield share_result("order of two plans 5 % apart is right", right, Required(low=95.0))
         yield Result(
             figure="their ratio on the quiet machine",
-            value=math.exp(fmean(math.log(quiet.to_slowed) for quiet, _ in found.burnt)),
+            value=paired_ratio([(quiet.to_slowed, 1.0) for quiet, _ in found.burnt]),
         )
 
 

@@ -192,7 +192,7 @@ def _read_by_loader(decoded: Any, seconds: float, turn: int) -> float:
         count += num_samples(batch)
         if (elapsed_s := time.perf_counter() - started) > seconds:
             break
-    batches.close()
+    batches.close()  # type: ignore[attr-defined] # a generator
     return count / elapsed_s
 
 

@@ -52,7 +52,8 @@ def _compare(workers: int, node: Hardware, arguments: Namespace, out: Output) ->
         expected = max(1, workers) / SAMPLE_S
         steps = max(2, round(arguments.seconds * expected / _BATCH))
         (ddlplan.folder / "samples").write_text(str(steps * _BATCH))
-        runner = make_runner(_CASE, ddlplan.folder, node, servers)
+        with alone(out):
+            runner = make_runner(_CASE, ddlplan.folder, node, servers)
         launches = Launches(ddlplan, _CASE, ddlplan.folder)
         file = ddlplan.folder / "plan.json"
         file.write_text(json.dumps(_stored(plan, node, expected).to_json(stale=False)))
@@ -60,7 +61,9 @@ def _compare(workers: int, node: Hardware, arguments: Namespace, out: Output) ->
 
         def record() -> float:
             with alone(out):
-                (raced,) = race_final(runner.start, [plan], rounds=arguments.rounds)
+                (raced,) = race_final(
+                    runner.start, [plan], rounds=arguments.rounds, cores=node.cpu.usable_cores
+                )
             rate = raced.throughput_samples_per_s()
             assert rate is not None
             out.say(f"{workers} loader processes: recorded {rate.median:7.1f} samples/s")

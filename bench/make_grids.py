@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from _worlds import MACHINES, Noise, World
 
+from launch.plan import Setting
 from launch.strategies import strategy_names
 from planner.plans.software import current_software
 from planner.search.space import DrawnPlan, PlanSpace
@@ -81,33 +82,33 @@ def make_grid(world: World, count: int) -> Grid:
 def _choose(world: World, space: PlanSpace, count: int) -> list[DrawnPlan]:
     """Choose guesses, what lies on the way to the best plan, and random plans."""
     generator = np.random.default_rng(_SEED)
-    chosen = {guess.key: guess for guess in space.guesses}
+    chosen = {guess.plan: guess for guess in space.guesses}
     for drawn in (
         space.find({"strategy": "sequential", **_PLAIN}),
         space.find({"strategy": "threads", "threads.layout": f"1x{world.machine.cores}", **_PLAIN}),
     ):
         if drawn is not None:
-            chosen[drawn.key] = drawn
+            chosen[drawn.plan] = drawn
     for guess in space.guesses:
         here = guess
         while len(chosen) < count * 0.7:
             nearby = space.neighbours(here)
-            generator.shuffle(nearby)  # type: ignore[arg-type]
-            chosen |= {other.key: other for other in nearby[:8]}
+            generator.shuffle(nearby)
+            chosen |= {other.plan: other for other in nearby[:8]}
             best = min(nearby, key=lambda other: world.sample_s(other.plan))
             if world.sample_s(best.plan) >= world.sample_s(here.plan):
                 break
-            chosen[best.key] = here = best
+            chosen[best.plan] = here = best
     while len(chosen) < count:
         drawn = space.draw_randomly(generator)
         if drawn is not None:
-            chosen[drawn.key] = drawn
+            chosen[drawn.plan] = drawn
     every = list(chosen.values())
-    generator.shuffle(every)  # type: ignore[arg-type]
+    generator.shuffle(every)
     return every
 
 
-_PLAIN = {
+_PLAIN: dict[str, Setting] = {
     "micro_batches": 1,
     "memory_format": "contiguous",
     "input": "files",

@@ -128,7 +128,7 @@ def _measure_step(
     for share in SHARES:
         part = case.collate([data[next(samples)] for _ in range(share)])
         meter.begin_part(share / len(batch))
-        (case.step(model, part) * (share / len(batch))).backward()
+        (case.step(model, part) * (share / len(batch))).backward()  # type: ignore[no-untyped-call]
     meter.take(meter.offer())
     if meter.awaits_average:
         meter.add_average(p.grad for p in model.parameters() if p.grad is not None)
@@ -196,7 +196,7 @@ def brute_force(case: UseCase, model: torch.nn.Module, data: Any, samples: int) 
     squares = 0.0
     for index in chosen:
         model.zero_grad()
-        case.step(model, case.collate([data[index]])).backward()
+        case.step(model, case.collate([data[index]])).backward()  # type: ignore[no-untyped-call]
         for one, parameter in zip(total, parameters, strict=True):
             gradient = _gradient(parameter)
             one += gradient

@@ -121,11 +121,11 @@ def _choose(facts: CaseFacts, node: Hardware, count: int) -> list[DrawnPlan]:
     )
     found = [space.find_plan(plan, {}) for plan in plain]
     found += [other for guess in space.guesses for other in (guess, *space.neighbours(guess))]
-    chosen = {drawn.key: drawn for drawn in found[: count * 2 // 3] if drawn is not None}
+    chosen = {drawn.plan: drawn for drawn in found[: count * 2 // 3] if drawn is not None}
     while len(chosen) < count:
         drawn = space.draw_randomly(generator)
         if drawn is not None:
-            chosen[drawn.key] = drawn
+            chosen[drawn.plan] = drawn
     every = list(chosen.values())
     return [every[i] for i in generator.permutation(len(every))]
 

@@ -287,7 +287,7 @@ def find_optimum(world: World, starts: int = 12) -> float:
         here, here_s = start, world.sample_s(start.plan)
         while True:
             nearby = [
-                (world.sample_s(other.plan), other.key, other)
+                (world.sample_s(other.plan), repr(other.plan), other)
                 for other in space.neighbours(here)
                 if "cpu" not in other.plan.devices
                 or world.peak_bytes(other.plan) <= world.node.memory.usable_bytes

@@ -189,7 +189,7 @@ def _read_beside_search(
     ) as search:
         search.wait_for_steps()
         for number in range(options.rounds):
-            rates = {}
+            rates: dict[bool, float] = {}
             for is_read in (True, False) if number % 2 else (False, True):
                 if not is_read:
                     rates[is_read] = search.rate(options.seconds)

@@ -128,8 +128,8 @@ def _write(url: str, number: int, count: int, gate: Event, pipe: int) -> None:
         study_id = store.studies.get_or_create(STUDY)
         for each in range(count):
             began = time.monotonic()
-            trial_id = store.studies.add_trial(study_id, trial(1000 * number + each, samples=24))
-            os.write(pipe, _TOLD.pack(trial_id, time.monotonic() - began))
+            added = store.studies.add_trial(study_id, trial(1000 * number + each, samples=24))
+            os.write(pipe, _TOLD.pack(added.id, time.monotonic() - began))
 
 
 def _follow(writers: list[Writer]) -> None:
@@ -164,7 +164,7 @@ def _find_faults(url: str, writers: list[Writer]) -> list[str]:
         for each, (trial_id, _) in enumerate(writer.told):
             if stored.get(trial_id) != 1000 * number + each:
                 faults.append(f"trial {trial_id} of writer {number} is lost")
-        extra = sum(1 for mark in marks if mark // 1000 == number) - len(writer.told)
+        extra = sum(1 for mark in marks if int(mark) // 1000 == number) - len(writer.told)
         if extra not in (0, int(number % 4 == 0)):
             faults.append(f"{extra} trials of writer {number} were not acknowledged")
     return faults + list(check_database(url).faults)

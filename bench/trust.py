@@ -132,7 +132,7 @@ def main() -> int:
         for seed in range(arguments.worlds):
             world = Machine(seed + 10_000, noise)
             one, other = race_final(
-                world.start, (_PLAN, _OTHER), rounds=arguments.rounds, clock=world.clock
+                world.start, (_PLAN, _OTHER), rounds=arguments.rounds, cores=1, clock=world.clock
             )
             ratio = compare_results(one, other)
             assert ratio is not None
@@ -191,7 +191,7 @@ def _short_final(world: Machine) -> tuple[Interval, bool]:
             entrant.close()
         searched += [entrant.result() for entrant in entrants]
     one, other = race_final(
-        world.start, (_PLAN, _OTHER), rounds=_SHORT_ROUNDS, starts=1, clock=world.clock
+        world.start, (_PLAN, _OTHER), rounds=_SHORT_ROUNDS, cores=1, starts=1, clock=world.clock
     )
     results = [*searched, one, other]
     ratio = compare_results(one, other, noise=PairNoise.of_results(results))
@@ -219,7 +219,9 @@ def _race_for_real(arguments: Namespace, out: Output) -> list[Result]:
         plan = read_plan(arguments.plan, node, arguments.batch)
         start = make_runner(arguments.use_case, arguments.data, node, servers).start
         for number in range(arguments.real):
-            one, other = race_final(start, (plan, plan), rounds=arguments.rounds)
+            one, other = race_final(
+                start, (plan, plan), rounds=arguments.rounds, cores=node.cpu.usable_cores
+            )
             ratio = compare_results(one, other)
             assert ratio is not None
             noise = PairNoise()
@@ -243,7 +245,13 @@ def _compare_starts(arguments: Namespace, out: Output) -> list[Result]:
         plan = read_plan(arguments.plan, node, arguments.batch)
         start = make_runner(arguments.use_case, arguments.data, node, servers).start
         for count in sizes:
-            raced = race_final(start, [plan] * count, rounds=arguments.rounds, starts=1)
+            raced = race_final(
+                start,
+                [plan] * count,
+                rounds=arguments.rounds,
+                cores=node.cpu.usable_cores,
+                starts=1,
+            )
             groups.append(logs := times_of_starts(raced))
             means = logs.mean(axis=1) - logs.mean()
             out.say("  ".join(f"{100 * math.expm1(mean):+.2f} %" for mean in means))
@@ -261,7 +269,8 @@ def _parts(arguments: Namespace) -> int:
     """Give the number of groups that start side by side."""
     if min(arguments.starts, arguments.at_once, arguments.rounds) < 2:
         raise BenchError("--starts, --at-once, --rounds: two starts of two rounds are the least")
-    return min(math.ceil(arguments.starts / arguments.at_once), arguments.starts // 2)
+    groups = math.ceil(arguments.starts / arguments.at_once)
+    return int(min(groups, arguments.starts // 2))
 
 
 def _parse() -> Namespace:
