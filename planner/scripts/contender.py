@@ -116,6 +116,7 @@ class ScriptContender:
         self._watch = DisturbanceWatch(self._cpu)  # the one before knows the processes before
         try:
             self._script.make_steps(_WARMUP_STEPS, time_limit_s=deadline - time.monotonic())
+            self._made += _WARMUP_STEPS  # the next number shows that steps are missing
             return self._make_whole(count, deadline)
         except ScriptEndedError as error:
             raise ScriptRefusedError(

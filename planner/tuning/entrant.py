@@ -27,22 +27,29 @@ _INPUT_BOUND = 0.05
 """Part of the time in which a plan waits for its input, from which on it counts as bound by it."""
 
 
-@dataclass(slots=True)
-class _TimedSamples:
-    """Samples of steps and the time of these."""
+class LastBatches:
+    """Smaller last batches of epochs: by how much they make a sample slower, by node batch.
 
-    samples: int = 0
-    time_s: float = 0.0
+    Only scripts have them. Whole epochs alone show it, for of fewer steps too many or none are
+    small. What plans with a batch have shown together holds for each of them: turns are compared
+    by whole batches, and a plan is not ahead because its turns had no small one yet.
+    """
 
-    def add(self, steps: Sequence[StepDone]) -> None:
-        """Add steps."""
-        self.samples += sum(step.samples for step in steps)
-        self.time_s += sum(step.time_s for step in steps)
+    def __init__(self) -> None:
+        self._factors: dict[int, list[float]] = {}
 
-    @property
-    def sample_s(self) -> float:
-        """Time of a sample."""
-        return self.time_s / self.samples
+    def add_epoch(self, batch: int, steps: Sequence[StepDone]) -> None:
+        """Add the steps of an epoch with a node batch."""
+        whole_s = [step.time_s for step in steps if step.samples == batch]
+        samples = sum(step.samples for step in steps)
+        if whole_s and samples:
+            sample_s = sum(step.time_s for step in steps) / samples
+            self._factors.setdefault(batch, []).append(sample_s / (fmean(whole_s) / batch))
+
+    def factor(self, batch: int) -> float:
+        """Give the time of a sample / that of one in a whole batch; 1 before an epoch was seen."""
+        # A validation that records gradients seems to train samples, in no time of a step.
+        return max(1.0, fmean(self._factors.get(batch, [1.0])))
 
 
 @dataclass(slots=True)
@@ -53,6 +60,9 @@ class Entrant:
     role: Role
     contender: Contender
     parameters: Mapping[str, Setting] = field(default_factory=dict)
+
+    last_batches: LastBatches = field(default_factory=LastBatches)
+    """What all plans of the race have shown of them."""
 
     turns_s: dict[int, float] = field(default_factory=dict)
     """Mean step of a whole batch in each turn, by round."""
@@ -83,10 +93,9 @@ class Entrant:
     steps: int = 0
     """Of its turns."""
 
-    _seen: _TimedSamples = field(default_factory=_TimedSamples)
-    """All steps of its turns."""
-    _whole: _TimedSamples = field(default_factory=_TimedSamples)
-    """Those of a whole batch alone."""
+    _epoch: list[StepDone] | None = None
+    """Steps of its turns since an epoch's last batch, which was smaller; ``None`` before one."""
+    _last_step: StepDone | None = None
     _input_s: float = 0.0
     _timed_s: float = 0.0
     _read_ahead: list[int] = field(default_factory=list)
@@ -122,6 +131,7 @@ class Entrant:
         self.spent_s += sum(step.time_s for step in steps)
         self._input_s, self._timed_s = _sum_input(steps[-1:])
         self._read_ahead = [steps[-1].read_ahead]
+        self._last_step = steps[-1]
 
     def add_turn(self, number: int, steps: Sequence[StepDone]) -> None:
         """Take note of a turn: of the mean time of a whole batch in it.
@@ -130,8 +140,7 @@ class Entrant:
         """
         batch = self.plan.node_batch
         whole = [step for step in steps if step.samples == batch]
-        self._seen.add(steps)
-        self._whole.add(whole)
+        self._note_epochs(steps)
         counted = whole or steps
         counted = counted[1:] if len(counted) > 3 else counted
         samples = fmean(step.samples for step in counted) or batch
@@ -159,6 +168,7 @@ class Entrant:
         """Go on with the processes of another start."""
         self._used_up += self._read_ahead_used()
         self._read_ahead = again._read_ahead
+        self._epoch, self._last_step = None, again._last_step
         self._peak_bytes, self._compile_s = self.peak_memory_bytes, self.compile_s
         self.contender = again.contender
 
@@ -188,13 +198,24 @@ class Entrant:
     def small_batch_factor(self) -> float:
         """Give by how much a sample takes longer, on average, than one of a whole batch.
 
-        Only scripts have smaller batches, as the last one of an epoch. Turns are of whole batches,
-        because one with such a step differs too much from its neighbours.
+        Turns are of whole batches, because one with a smaller one differs too much from its
+        neighbours.
         """
-        if not (self._seen.samples and self._whole.samples):
-            return 1.0
-        # A validation that records gradients seems to train samples, in no time of a step.
-        return max(1.0, self._seen.sample_s / self._whole.sample_s)
+        return self.last_batches.factor(self.plan.node_batch)
+
+    def _note_epochs(self, steps: Sequence[StepDone]) -> None:
+        """Take note of epochs: each begins here with its smaller batches, one or some in a row."""
+        batch = self.plan.node_batch
+        for step in steps:
+            last, self._last_step = self._last_step, step
+            if last is not None and step.step != last.step + 1:  # a script was started again
+                self._epoch = None
+            elif step.samples < batch and not (last is not None and last.samples < batch):
+                if self._epoch:
+                    self.last_batches.add_epoch(batch, self._epoch)
+                self._epoch = []
+            if self._epoch is not None:
+                self._epoch.append(step)
 
     def _read_ahead_used(self) -> int:
         return max(0, self._read_ahead[0] - self._read_ahead[-1]) if self._read_ahead else 0

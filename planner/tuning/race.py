@@ -16,7 +16,7 @@ from launch.reports import StepDone
 from planner.trials.contender import StartContender, TrialFailedError
 from planner.trials.reports import Listener, TrialProgress, ignore
 from planner.trials.result import Outcome, Role
-from planner.tuning.entrant import PREFETCHED, Entrant
+from planner.tuning.entrant import PREFETCHED, Entrant, LastBatches
 from probes.disturbance import Disturbance
 from probes.timing import DisturbedTurn
 
@@ -69,6 +69,7 @@ class Race:
         self._clock = clock
         self._fits = fits
         self._has_lacked_memory = False
+        self._last_batches = LastBatches()
 
     @property
     def is_apart(self) -> bool:
@@ -193,7 +194,7 @@ class Race:
             entrant.is_open = False
             entrant.elapsed_s = self._clock() - began
             return entrant
-        entrant = Entrant(plan, role, contender, parameters)
+        entrant = Entrant(plan, role, contender, parameters, self._last_batches)
         try:
             self._warm_up(entrant, began + time_limit_s)
         except TrialFailedError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -106,8 +107,9 @@ def test_script_that_ends_within_a_turn_is_started_again(node, folder):
         numbers = [step.step for _ in range(6) for step in script.make_steps(10, time_limit_s=60.0)]
     finally:
         script.close()
-    assert numbers == list(range(1, len(numbers) + 1))
     assert len(numbers) >= 60
+    # The eight steps that warm another run up have numbers too: some are known to be missing.
+    assert {after - before for before, after in pairwise(numbers)} == {1, 9}
 
 
 def test_script_that_works_after_its_steps_is_refused_with_both_times(node, folder):
