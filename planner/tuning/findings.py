@@ -290,5 +290,10 @@ class Findings:
 
 
 def _covered(result: TrialResult) -> list[str]:
-    """Give the strategies that a trial's plan was drawn from; its own where that is not stored."""
+    """Give the strategies that a trial's plan was drawn from; its own where that is not stored.
+
+    What was not drawn, as PyTorch's defaults, looked at or whole, is timed whatever is searched.
+    """
+    if not result.parameters:
+        return []
     return str(result.parameters.get(STRATEGIES, result.plan.strategy)).split(",")

@@ -197,6 +197,7 @@ def test_a_known_node_is_confirmed_with_whole_batches(store, recorded):
     [
         (("threads",), tuple(strategy_names()), False),
         (("threads",), ("processes",), False),
+        (("processes",), ("threads", "processes"), False),  # PyTorch's defaults have threads
         (("threads",), ("threads", "gpu_data"), True),  # there is no GPU
         (tuple(strategy_names()), ("processes",), True),
     ],
