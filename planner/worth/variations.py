@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Any
 
 from launch.case_facts import CaseFacts
@@ -16,7 +16,7 @@ from launch.scripts.environment import OWN_SETTINGS
 from planner.plans.measured_steps import MeasuredSteps
 from planner.scripts.naming import STRATEGY as SCRIPT
 from planner.worth.evidence import Evidence
-from probes.timing import Interval
+from probes.timing import Interval, student_quantile
 
 LAYOUT = "layout"
 IN_LAYOUT = ("processes", "threads_per_process", "replicas")
@@ -190,7 +190,8 @@ def _effect(
     """Give by how much a change of a single setting changed the speed, in whichever plans.
 
     Plans that were not raced against each other say nothing: what a machine did in between may be
-    more than any setting does.
+    more than any setting does. The interval has two parts, of pairs and between them: a change may
+    do more in one plan than in another.
     """
     before: dict[tuple[tuple[str, str], ...], Plan] = {}
     after = dict(before)
@@ -208,8 +209,12 @@ def _effect(
     ]
     if not found:
         return None
-    centre = fmean(math.log(speed.median) for speed in found)
+    logs = [math.log(speed.median) for speed in found]
+    centre = fmean(logs)
     half = math.hypot(*(math.log(speed.high / speed.low) / 2 for speed in found)) / len(found)
+    if len(logs) > 1:
+        between = student_quantile(len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
+        half = math.hypot(half, between)
     low, median, high = (math.exp(centre + side) for side in (-half, 0.0, half))
     return Interval(median=median, low=low, high=high, count=len(found))
 

@@ -160,6 +160,21 @@ def test_a_change_that_only_other_plans_made_counts_where_they_were_raced():
     assert change.speed.low < change.speed.median < change.speed.high
 
 
+def test_a_change_that_does_not_do_the_same_in_all_plans_has_a_wide_interval():
+    """The story: of 10 % less and 30 % more, each sure to 1 %, it made 8 % more, sure to 1 %."""
+    pairs = [(ALL_CORES, 0.9), (replace(ALL_CORES, node_batch=64), 1.3)]
+    raced = []
+    for number, (plan, factor) in enumerate(pairs):
+        raced.append(in_rounds(trial(20 + number, plan, 32 * factor)))
+        raced.append(in_rounds(trial(30 + number, replace(plan, fused_optimizer=True), 32.0)))
+    found = assess(STORED, [TRIALS[6], *raced], FACTS, NODE)
+    change = variation(found, "fused_optimizer", "false")
+    assert (change.basis, change.speed.count) == (Basis.OTHER_PLANS, 2)
+    assert change.speed.median == pytest.approx(math.sqrt(0.9 * 1.3), rel=1e-2)
+    assert change.speed.low < 0.9
+    assert change.speed.high > 1.3
+
+
 def in_rounds(one):
     measured = one.result.measurement
     measured = replace(measured, rounds=tuple(range(len(measured.samples_s))))
