@@ -153,9 +153,17 @@ class UseCaseLocation(ABC):
 
         return adapt_use_case(self._import(), self._place, self.settings, data)
 
-    def digest(self) -> str | None:
-        """Hash the use case's own file; ``None`` where it was not named by a file."""
+    @property
+    def source_file(self) -> Path | None:
+        """The use case's own file; ``None`` where it was not named by a file."""
         return None
+
+    def digest(self) -> str | None:
+        """Hash that file."""
+        if self.source_file is None:
+            return None
+        with self.source_file.open("rb") as file:
+            return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,9 +245,9 @@ class FileLocation(UseCaseLocation):
         self.check()
         return _get(_imports.import_file(self.file), self.attribute, self._place)
 
-    def digest(self) -> str:
-        with self.file.open("rb") as file:
-            return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+    @property
+    def source_file(self) -> Path:
+        return self.file
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,8 +305,9 @@ class AdaptedLocation(UseCaseLocation):
         case: UseCase = make(self._import(), self.settings, self._place, data)
         return case
 
-    def digest(self) -> str | None:
-        return self.objects[0].digest()
+    @property
+    def source_file(self) -> Path | None:
+        return self.objects[0].source_file
 
 
 def _find_adapted(adapter: _Adapter, text: str, settings: Settings) -> AdaptedLocation:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 
 from launch.case_facts import CaseFacts
 from launch.description.contract_use import METHODS
-from launch.use_cases._settings import split_name
+from launch.use_cases import resolve
 from launch.workload import Workload
 from planner.api.use_cases import CheckedUseCase, check_use_case
 from planner.commands.signals import cancel_on_signals
 from planner.quantities import format_bytes, format_number
 from planner.report.output import Output
-from planner.use_case_drafts.writing import todos_of
+from planner.use_case_drafts.writing import Todo, todos_of
 
 _OPTIONAL_ALTERNATIVE = {"loss": "step", "step": "loss"}
 """Of these two one is enough."""
@@ -29,19 +28,11 @@ def check(workload: Workload, out: Output) -> None:
         found = check_use_case(workload, cancellation=cancellation)
     for warning in found.warnings:
         out.warn(warning)
-    todos = _find_todos(workload)
-    facts = [*_lines(workload, found), *(("left to do", f"{file}:{todo}") for file, todo in todos)]
-    out.write_facts(facts)
-    out.finish(_document(workload, found))
-
-
-def _find_todos(workload: Workload) -> list[tuple[str, str]]:
-    """Give the lines that ``ddlplan init`` left to do in a use case's file, with the file."""
-    file = split_name(workload.use_case)[0].rpartition(":")[0]
-    if not file.endswith(".py"):
-        return []
-    text = Path(file).read_text(encoding="utf-8", errors="replace")
-    return [(file, f"{todo.line}: {todo.text}") for todo in todos_of(text)]
+    file = resolve(workload.use_case).source_file
+    todos = [] if file is None else todos_of(file.read_text(encoding="utf-8", errors="replace"))
+    left = [("left to do", f"{file}:{todo.line}: {todo.text}") for todo in todos]
+    out.write_facts([*_lines(workload, found), *left])
+    out.finish(_document(workload, found, todos))
 
 
 def _lines(workload: Workload, found: CheckedUseCase) -> Iterator[tuple[str, str]]:
@@ -81,7 +72,9 @@ def _explain_loss(facts: CaseFacts) -> str:
     return "a mean over samples; a batch was compared with its halves"
 
 
-def _document(workload: Workload, found: CheckedUseCase) -> dict[str, object]:
+def _document(
+    workload: Workload, found: CheckedUseCase, todos: Sequence[Todo]
+) -> dict[str, object]:
     facts = found.facts
     return {
         "use_case": workload.use_case,
@@ -101,4 +94,5 @@ def _document(workload: Workload, found: CheckedUseCase) -> dict[str, object]:
         "strategies": [
             {"name": name, "obstacle": obstacle} for name, obstacle in found.obstacles.items()
         ],
+        "todo": [{"line": todo.line, "text": todo.text} for todo in todos],
     }

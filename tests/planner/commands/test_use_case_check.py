@@ -70,3 +70,28 @@ def test_what_a_draft_leaves_to_do_is_named_with_its_line(ddlplan):
     ended = ddlplan.run("use-cases", "check", "case.py:Small")
     assert ended.code == 0, ended.err
     assert f"case.py:{number}: its size" in ended.out
+
+
+MODEL = """
+import torch
+import transformers
+
+
+def make():
+    # TODO: its size
+    size = {"vocab_size": 17, "n_positions": 8, "n_embd": 8, "n_layer": 1, "n_head": 2}
+    size |= {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+    tokens = torch.arange(16 * 6).view(16, 6) % 17
+    return {
+        "model": transformers.GPT2LMHeadModel(transformers.GPT2Config(**size)),
+        "train_dataset": [{"input_ids": row, "labels": row} for row in tokens],
+    }
+"""
+
+
+def test_what_is_left_to_do_is_found_in_the_file_behind_the_name_of_an_adapter(ddlplan):
+    """The story: a file called ``hf:/.../model.py`` was looked for, and a traceback shown."""
+    (ddlplan.folder / "model.py").write_text(MODEL)
+    number = MODEL[: MODEL.index("# TODO")].count("\n") + 1
+    data = ddlplan.data("use-cases", "check", "hf:model.py:make")
+    assert data["todo"] == [{"line": number, "text": "its size"}]
