@@ -14,12 +14,13 @@ _ACCELERATE = "gradient_accumulation_steps"
 
 
 def batches_per_step(
-    loop: TrainingLoop, before: Sequence[ast.stmt], options: Options
+    loop: TrainingLoop, optimizer: str | None, before: Sequence[ast.stmt], options: Options
 ) -> tuple[int | None, str]:
     """Give the batches of a step, and how the script says so; ``None`` where that is not sure.
 
     Args:
         loop: The training loop.
+        optimizer: Its name, where that is known.
         before: What is executed before it, simplified.
         options: Of the script.
     """
@@ -28,15 +29,18 @@ def batches_per_step(
             if keyword.arg == _ACCELERATE and last_name(call.func) == "Accelerator":
                 text = f"{_ACCELERATE}={ast.unparse(keyword.value)}"
                 return _count(keyword.value, before, options), text
-    for test, line in _conditions(loop.body):
-        text = f"`if {ast.unparse(test)}` in line {line}"
-        moduli = [
-            node.right
-            for node in ast.walk(test)
-            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod)
-        ]
-        return (_count(moduli[0], before, options) if len(moduli) == 1 else None), text
-    return 1, ""
+    steps = [call for call in calls_in(loop.body) if _is_step(call, optimizer)]
+    conditions = list(_conditions(loop.body, steps)) if steps else []
+    if not conditions:
+        return 1, ""
+    # Beside one that counts batches, others ask whether a gradient is finite, and the like.
+    test, line = next(((test, n) for test, n in conditions if _moduli(test)), conditions[0])
+    counts = {
+        _count(moduli[0], before, options) if len(moduli) == 1 else None
+        for moduli in map(_moduli, (test for test, _ in conditions))
+        if moduli
+    }
+    return (counts.pop() if len(counts) == 1 else None), f"`if {ast.unparse(test)}` in line {line}"
 
 
 def _count(value: ast.expr, before: Sequence[ast.stmt], options: Options) -> int | None:
@@ -44,19 +48,53 @@ def _count(value: ast.expr, before: Sequence[ast.stmt], options: Options) -> int
     return found if type(found) is int and found > 0 else None
 
 
-def _conditions(body: Sequence[ast.stmt]) -> Iterator[tuple[ast.expr, int]]:
-    """Find what a step depends on: a condition around it, or one that goes on to the next batch."""
-    for statement in body:
+def _moduli(test: ast.expr) -> list[ast.expr]:
+    operations = (node for node in ast.walk(test) if isinstance(node, ast.BinOp))
+    return [node.right for node in operations if isinstance(node.op, ast.Mod)]
+
+
+def _conditions(
+    statements: Sequence[ast.stmt], steps: Sequence[ast.Call]
+) -> Iterator[tuple[ast.expr, int]]:
+    """Find what the first step depends on: conditions around it, or to go on to the next batch."""
+    for statement in statements:
+        with_steps = [part for part in _parts(statement) if _has_any(part, steps)]
         if isinstance(statement, ast.If):
-            goes_on = any(isinstance(node, ast.Continue) for node in ast.walk(statement))
-            is_counted = any(isinstance(node, ast.Mod) for node in ast.walk(statement.test))
-            if any(map(_is_step, calls_in(statement.body))) or (goes_on and is_counted):
+            goes_on = not with_steps and _moduli(statement.test) and _goes_on(statement)
+            if len(with_steps) == 1 or goes_on:
                 yield statement.test, statement.lineno
+        for part in with_steps:
+            yield from _conditions(part, steps)
+        if _has_any([statement], steps):
+            return
 
 
-def _is_step(call: ast.Call) -> bool:
-    """Tell whether it is a step of an optimizer, or of a gradient scaler; not of a schedule."""
+def _parts(statement: ast.stmt) -> list[list[ast.stmt]]:
+    """Give the branches of an ``if``; of a ``with`` or a ``try``, what is executed in it."""
+    match statement:
+        case ast.If(body=body, orelse=orelse):
+            return [body, orelse]
+        case ast.With(body=body) | ast.AsyncWith(body=body):
+            return [body]
+        case ast.Try(body=body, orelse=orelse, finalbody=last):
+            return [[*body, *orelse, *last]]
+    return []
+
+
+def _goes_on(statement: ast.stmt) -> bool:
+    """Tell whether it may go on to the next batch: ``continue``, and not that of a loop in it."""
+    inner = (one for part in _parts(statement) for one in part)
+    return isinstance(statement, ast.Continue) or any(map(_goes_on, inner))
+
+
+def _has_any(statements: Sequence[ast.stmt], calls: Sequence[ast.Call]) -> bool:
+    return any(call in calls for call in calls_in(statements))
+
+
+def _is_step(call: ast.Call, optimizer: str | None) -> bool:
+    """Tell whether it is a step of the optimizer, or of a gradient scaler that is given it."""
     match call.func:
         case ast.Attribute(value=value, attr="step"):
-            return "sch" not in last_name(value).lower()
+            names = [last_name(owner) for owner in (value, *call.args)]
+            return optimizer in names if optimizer else any("opt" in n.lower() for n in names)
     return False

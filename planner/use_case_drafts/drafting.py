@@ -87,7 +87,7 @@ class _Drafter:
         ]
         carried, problems = self._scope.carried()
         limit, limit_todo = self._gradient_norm()
-        batch, batch_todo = self._default_batch(data)
+        batch, batch_todo = self._default_batch(data, name)
         words = re.findall(r"[A-Za-z0-9]+", self._script.stem)
         class_name = "".join(word[:1].upper() + word[1:] for word in words) or "Script"
         if not class_name.isidentifier() or class_name in names_bound(carried):
@@ -105,13 +105,15 @@ class _Drafter:
             todo=(*problems, *limit_todo, *batch_todo, *find_metrics(self._tree)),
         )
 
-    def _default_batch(self, data: DataFinder) -> tuple[int | None, list[str]]:
+    def _default_batch(
+        self, data: DataFinder, optimizer: str | None
+    ) -> tuple[int | None, list[str]]:
         """Give the samples of a step, which may have several batches of the script."""
         batch, todo = data.default_batch()
-        batches, text = batches_per_step(self._loop, self._before, self._options)
+        batches, text = batches_per_step(self._loop, optimizer, self._before, self._options)
         if batches is None:
-            unsure = "default_batch: times the batches of a step, of which the script has several"
-            return batch, [*todo, f"{unsure}: {text}"]
+            unsure = "times the batches of a step, if the script steps after several batches"
+            return batch, [*todo, f"default_batch: {unsure}: {text}"]
         if batch is None and batches > 1:
             return None, [f"{one}, times {batches}: {text}" for one in todo]
         return None if batch is None else batch * batches, todo

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from planner.use_case_drafts.code import last_name, names_bound
 
 _NAME = re.compile(r"(^|_)(acc|accuracy|correct|f1|auc|iou|top[15]|perplexity)(_|$)", re.I)
+_ACCUMULATION = re.compile("step|grad|accum", re.I)
+"""In names such as ``acc_steps``."""
 
 
 def find_metrics(tree: ast.Module) -> Iterator[str]:
@@ -16,7 +18,10 @@ def find_metrics(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         match node:
             case ast.Assign() | ast.AugAssign():
-                is_metric = any(_NAME.search(name) for name in names_bound([node]))
+                is_metric = any(
+                    _NAME.search(name) and not _ACCUMULATION.search(name)
+                    for name in names_bound([node])
+                )
             case ast.Call(func=func):
                 is_metric = last_name(func) == "argmax"
             case _:

@@ -7,6 +7,7 @@ import runpy
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 import torch
@@ -194,7 +195,7 @@ def test_a_script_is_never_executed(tmp_path):
         ("(number + 1) % PARTS == 0", 40, ""),
         ("(number + 1) % PARTS == 0 or number + 1 == len(loader)", 40, ""),
         ("(number + 1) % args.parts == 0", 10, r"batches of a step, .*: `if .*args.parts == 0`"),
-        ("loss < 9", 10, r"batches of a step, .*: `if loss < 9` in line \d+"),
+        ("loss < 9", 10, r"if the script steps after several .*: `if loss < 9` in line \d+"),
     ],
 )
 def test_batch_is_that_of_a_step_where_the_script_adds_up_gradients(
@@ -211,6 +212,42 @@ def test_batch_is_that_of_a_step_where_the_script_adds_up_gradients(
     assert re.search(todo, text)
 
 
+@pytest.mark.parametrize(
+    ("steps", "batch"),
+    [
+        ("if number % 9 == 0:\n    profiler.step()\noptimizer.step()", 10),
+        ("optimizer.step()\nif number % 9:\n    continue\nprint(loss)", 10),
+        (
+            "if number % 9 == 0:\n    for p in trained.parameters():\n        continue\n"
+            "optimizer.step()",
+            10,
+        ),
+        ("if amp:\n    scaler.step(optimizer)\nelse:\n    optimizer.step()", 10),
+        ("try:\n    optimizer.step()\nexcept RuntimeError:\n    raise", 10),
+        ("with record('step'):\n    if (number + 1) % 4 == 0:\n        optimizer.step()", 40),
+        ("try:\n    if (number + 1) % 4 == 0:\n        optimizer.step()\nfinally:\n    pass", 40),
+        ("if (number + 1) % 4:\n    pass\nelse:\n    optimizer.step()", 40),
+        ("if loss < 9:\n    if (number + 1) % 4 == 0:\n        optimizer.step()", 40),
+        (
+            "if amp:\n    if (number + 1) % 4 == 0:\n        scaler.step(optimizer)\n"
+            "elif (number + 1) % 4 == 0:\n    optimizer.step()",
+            40,
+        ),
+    ],
+)
+def test_only_a_condition_that_the_step_of_the_optimizer_depends_on_counts_batches(
+    steps, batch, tmp_path
+):
+    """The story: a profiler's step with every 100th batch gave a default_batch of 3200."""
+    script = drafted_scripts.AT_TOP_LEVEL
+    script = script.replace("for batch in loader", "for number, batch in enumerate(loader)")
+    assert "        optimizer.step()\n" in script
+    script = script.replace("        optimizer.step()\n", indent(f"{steps}\n", " " * 8))
+    text = draft_of(script, tmp_path)
+    assert f"default_batch = {batch}\n" in text
+    assert "default_batch: " not in text
+
+
 def test_steps_that_accelerate_counts_are_those_of_all_their_batches(tmp_path):
     script = (EXAMPLES / "accelerate_loop.py").read_text()
     more = script.replace(
@@ -225,7 +262,10 @@ def test_steps_that_accelerate_counts_are_those_of_all_their_batches(tmp_path):
 
 
 def test_metric_that_is_left_out_is_named(tmp_path):
-    metric = "accuracy = (trained(points).squeeze(1) > 0).float().mean()"
+    metric = (
+        "acc_steps = 4\ngrad_acc = 8\naccuracy = (trained(points).squeeze(1) > 0).float().mean()"
+    )
     text = draft_of(f"{drafted_scripts.AT_TOP_LEVEL}\n{metric}\n", tmp_path)
     todo = todos_of(text)[0].text
-    assert re.match(r"line \d+ computes a metric: left out; metrics\(output, target\)", todo)
+    line = drafted_scripts.AT_TOP_LEVEL.count("\n") + 4
+    assert re.match(rf"line {line} computes a metric: left out; metrics\(output, target\)", todo)
