@@ -22,7 +22,9 @@ def own_cores(
 ) -> list[int]:
     """Give a part of the allowed cores: whole ones first, neighbours together. Else all of them."""
     cores, wanted = sorted(allowed), processes * threads
-    if wanted > len(cores) or (wanted < len(cores) and _has_time_only(len(cores), root)):
+    if rank >= processes or wanted > len(cores):  # more processes or threads than in the plan
+        return cores
+    if wanted < len(cores) and _has_time_only(len(cores), root):
         return cores
     homes = {core: _home(core, root) for core in cores}
     order = {  # second hardware threads last

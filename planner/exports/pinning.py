@@ -17,8 +17,9 @@ def pinning_text() -> str:
 
 def pinned_start(processes: int, threads: int) -> str:
     """Give a program that pins its process, which then becomes the command of its arguments."""
+    rank = "0" if processes == 1 else 'int(os.environ.get("LOCAL_RANK", 0))'
     return (
         f"import sys\n{pinning_text()}\n\n"
-        f'pin(int(os.environ.get("LOCAL_RANK", 0)), {processes}, {threads})\n'
+        f"pin({rank}, {processes}, {threads})\n"
         "os.execvp(sys.argv[1], sys.argv[1:])"
     )

@@ -55,7 +55,7 @@ def notes(plan: Plan) -> Iterator[str]:
 
 def pin_lines(processes: int, threads: int) -> Iterator[str]:
     """Give lines that set the variable with the program that pins a process."""
-    yield "# Each process pins itself to its cores, then becomes the program behind this one."
+    yield "# It pins its process, with all that this starts, then becomes the program behind it."
     yield f"{PIN_VARIABLE}={shlex.quote(pinned_start(processes, threads))}"
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from planner.exports.own_cores import own_cores
+from planner.exports.pinning import pinned_start
 from probes.cpu import read_cpu
 
 V1, V2 = "cgroup cgroup rw,cpu", "cgroup2 cgroup2 rw"
@@ -98,3 +99,14 @@ def test_only_allowed_cores_are_chosen_and_all_where_the_plan_wants_more(tmp_pat
     root = write_machine(tmp_path, cores=8, threads=2, files={})
     assert own_cores({2, 6, 7}, 0, 1, 2, root) == [2, 7]
     assert own_cores({2, 6, 7}, 1, 2, 2, root) == [2, 6, 7]
+
+
+def test_a_process_more_than_the_plan_has_keeps_all_allowed_cores(tmp_path):
+    """The story: it had no core at all, and ended with "Invalid argument"."""
+    root = write_machine(tmp_path, cores=8, files={})
+    assert own_cores({2, 6, 7}, 2, 2, 1, root) == [2, 6, 7]
+
+
+def test_a_plan_of_one_process_has_the_same_cores_whatever_rank_starts_it():
+    assert "\npin(0, 1, 4)\n" in pinned_start(1, 4)
+    assert '"LOCAL_RANK"' in pinned_start(2, 4)
