@@ -47,8 +47,6 @@ def check_target(path: Path) -> None:
     """
     if missing := [name for name in _LIBRARIES if find_spec(name) is None]:
         raise ExportTargetError(f"no {', '.join(missing)} installed: pip install 'ddlplan[onnx]'")
-    if path.is_dir():
-        raise ExportTargetError(f"--onnx {path}: it is a folder: name a file")
     try:
         with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent):
             pass
@@ -56,6 +54,8 @@ def check_target(path: Path) -> None:
         raise ExportTargetError(
             f"--onnx {path}: {explain_write_error(error, path)}: name a file in another folder"
         ) from error
+    if path.is_dir():
+        raise ExportTargetError(f"--onnx {path}: it is a folder: name a file")
 
 
 def check_call(case: UseCase, model: nn.Module, dataset: Dataset[Any]) -> None:

@@ -81,7 +81,6 @@ def explain_os_error(error: OSError) -> str:
 
 def explain_write_error(error: OSError, path: Path) -> str:
     """Explain why a file could not be written, without the file beside it that was tried."""
-    folder = path.parent
-    if not folder.exists():
-        return f"there is no folder {folder}"
+    if isinstance(error, FileNotFoundError):
+        return f"there is no folder {path.parent}"
     return (error.strerror or str(error)).lower()

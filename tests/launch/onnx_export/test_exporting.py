@@ -253,6 +253,8 @@ def test_missing_libraries_and_folders_are_one_line(tmp_path, monkeypatch):
         check_target(tmp_path)
     with pytest.raises(ExportTargetError, match=r"onnx: there is no folder /.*/nowhere: name a"):
         check_target(tmp_path / "nowhere" / "model.onnx")
+    with pytest.raises(ExportTargetError, match="onnx: file name too long: name a file in another"):
+        check_target(tmp_path / ("x" * 300) / "model.onnx")
     monkeypatch.setattr(exporting, "find_spec", lambda name: None)
     with pytest.raises(ExportTargetError) as caught:
         check_target(tmp_path / "model.onnx")

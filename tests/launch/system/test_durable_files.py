@@ -8,7 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from launch.system.durable_files import explain_os_error, make_folders, write_durably
+from launch.system.durable_files import (
+    explain_os_error,
+    explain_write_error,
+    make_folders,
+    write_durably,
+)
 from launch.system.run_directory import RunDirectory, append_line
 
 
@@ -24,6 +29,17 @@ def test_error_in_the_middle_of_a_file_names_it(tmp_path):
     path = tmp_path / "new"
     with pytest.raises(OSError, match=str(path)), write_durably(path):
         raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize(
+    ("folder", "says"), [("missing", "there is no folder /"), ("x" * 300, "file name too long")]
+)
+def test_error_of_a_folder_is_explained_without_a_look_at_it(folder, says, tmp_path):
+    """The story: asked whether a folder with too long a name is there, Python 3.11 raises."""
+    path = tmp_path / folder / "new"
+    with pytest.raises(OSError, match=folder) as raised, write_durably(path):
+        pass
+    assert explain_write_error(raised.value, path).startswith(says)
 
 
 def test_names_of_new_folders_are_on_the_disk(tmp_path, monkeypatch):
