@@ -228,7 +228,8 @@ def _explain_missing(name: str) -> str:
 
 
 def _near_launchers(name: str) -> list[str]:
-    return get_close_matches(name, ("python", "python3", "torchrun"), n=1, cutoff=0.75)
+    others = [known for known in ("python", "python3", "torchrun") if known != name]
+    return get_close_matches(name, others, n=1, cutoff=0.75)
 
 
 def _name_unknown(name: str, others: Collection[str]) -> str:

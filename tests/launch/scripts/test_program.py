@@ -159,6 +159,8 @@ def test_another_program_is_taken_as_it_is():
     [
         (["no-such-program", "x.py"], "program 'no-such-program' not found"),
         (["./python", "x.py"], "program './python' not found"),
+        (["python", "x.py"], r"program 'python' not found: did you mean python3\?"),
+        (["torchrun", "x.py"], "program 'torchrun' not found: check its name and PATH"),
         (["64", "python", "x.py"], "program '64' not found: a comma, and no space, is between"),
         (["python3", "x.py"], "no file 'x.py'"),
         (["python3", "trian.py"], "no file 'trian.py' in .*: did you mean train.py?"),
