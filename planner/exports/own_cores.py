@@ -44,7 +44,7 @@ def _home(core: int, root: Path) -> tuple[int, int]:
 
 
 def _has_time_only(cores: int, root: Path) -> bool:
-    """Tell whether a quota or Slurm grants time: all who then took the first cores shared them."""
+    """Tell whether a quota or Slurm grants fewer: all who then took the first cores shared them."""
     if int(os.environ.get("SLURM_CPUS_ON_NODE") or cores) < cores:
         return True
     groups = root / "proc/self/cgroup"
@@ -52,7 +52,10 @@ def _has_time_only(cores: int, root: Path) -> bool:
         _, kinds, path = line.split(":", 2)
         group = root / "sys/fs/cgroup" / ("cpu" if "cpu" in kinds.split(",") else "") / path[1:]
         for folder in (group, *group.parents):
-            for file in (folder / "cpu.max", folder / "cpu.cfs_quota_us"):
-                if file.exists() and file.read_text().split()[0].isdigit():  # not "max", not -1
+            files = (folder / f"cpu.{name}" for name in ("max", "cfs_quota_us", "cfs_period_us"))
+            words = " ".join(file.read_text() for file in files if file.exists()).split()
+            if len(words) == 2 and words[0].isdigit():  # not "max", not -1
+                quota_us, period_us = map(int, words)
+                if quota_us < cores * period_us:
                     return True
     return False

@@ -250,7 +250,7 @@ def test_a_script_runs_on_as_many_cores_as_its_plan_has_threads(text_format, pla
     found = run_script_plan(place, text_format, {})
     assert found["OMP_NUM_THREADS"] == "1"
     cpu = read_cpu()
-    expected = cpu.choose_cores(1) if cpu.quota_cores is None else os.sched_getaffinity(0)
+    expected = cpu.choose_cores(1) if cpu.may_pin else os.sched_getaffinity(0)
     assert found["cores"] == sorted(expected)
 
 

@@ -81,9 +81,26 @@ def test_nothing_is_chosen_under_a_quota(tmp_path, files):
     assert own_cores(set(range(8)), 1, 2, 1, root) == list(range(8))
 
 
-def test_group_without_a_quota_leaves_the_choice(tmp_path):
-    unlimited = {"sys/fs/cgroup/a/cpu.max": "max 100000\n"}
-    root = write_machine(tmp_path, cores=8, files=in_group(f" rw - {V2}", "", "/a", unlimited))
+@pytest.mark.parametrize(
+    "files",
+    [
+        in_group(f" rw - {V2}", "", "/a", {"sys/fs/cgroup/a/cpu.max": "max 100000\n"}),
+        in_group(f" rw - {V2}", "", "/a", {"sys/fs/cgroup/a/cpu.max": "800000 100000\n"}),
+        in_group(
+            f"/cpu rw - {V1}",
+            "cpu",
+            "/a",
+            {
+                "sys/fs/cgroup/cpu/a/cpu.cfs_quota_us": "400000\n",
+                "sys/fs/cgroup/cpu/a/cpu.cfs_period_us": "50000\n",
+            },
+        ),
+    ],
+    ids=["none", "of all cores", "of all cores, version 1"],
+)
+def test_quota_that_leaves_time_for_all_cores_leaves_the_choice(tmp_path, files):
+    root = write_machine(tmp_path, cores=8, files=files)
+    assert read_cpu(root, {}).may_pin
     assert own_cores(set(range(8)), 1, 2, 1, root) == [1]
 
 
