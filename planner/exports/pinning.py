@@ -15,11 +15,21 @@ def pinning_text() -> str:
     return Path(own_cores.__file__).read_text().partition('"""\n\n')[2]
 
 
-def pinned_start(processes: int, threads: int) -> str:
-    """Give a program that pins its process, which then becomes the command of its arguments."""
+def pinned_start(processes: int, threads: int, *, is_script: bool = False) -> str:
+    """Give a program that pins its process, which then becomes what its arguments say.
+
+    Args:
+        processes: Of the plan.
+        threads: Of each.
+        is_script: Whether they are a Python script with its arguments, for the Python that runs
+            this program; else a command.
+    """
     rank = "0" if processes == 1 else 'int(os.environ.get("LOCAL_RANK", 0))'
+    command = '[sys.executable, "-u", *sys.argv[1:]]' if is_script else "sys.argv[1:]"
     return (
-        f"import sys\n{pinning_text()}\n\n"
+        # The user's folder may hold a re.py.
+        f"import sys\nsys.path[:] = filter(None, sys.path)\n{pinning_text()}\n\n"
         f"pin({rank}, {processes}, {threads})\n"
-        "os.execvp(sys.argv[1], sys.argv[1:])"
+        f"command = {command}\n"
+        "os.execvp(command[0], command)"
     )

@@ -27,8 +27,9 @@ def shell_script(stored: StoredPlan, stale_reasons: Sequence[str] = ()) -> str:
         "fi",
         *exports(plain_environment(plan)),
         *exports(script_settings(plan)),
-        *pin_lines(plan.processes, plan.threads_per_process),
-        f'exec {torchrun_command(plan)} --no-python python -I -c "${PIN_VARIABLE}" python -u "$@"',
+        *pin_lines(plan.processes, plan.threads_per_process, is_script=True),
+        # Behind -- it takes -c for a script: its own Python runs that, not the first of PATH.
+        f'exec {torchrun_command(plan)} -- -c "${PIN_VARIABLE}" "$@"',
     ]
     return "\n".join(lines) + "\n"
 
@@ -53,10 +54,10 @@ def notes(plan: Plan) -> Iterator[str]:
         yield f"# Not part of it, as only ddlplan does it: {'; '.join(left)}."
 
 
-def pin_lines(processes: int, threads: int) -> Iterator[str]:
+def pin_lines(processes: int, threads: int, *, is_script: bool = False) -> Iterator[str]:
     """Give lines that set the variable with the program that pins a process."""
     yield "# It pins its process, with all that this starts, then becomes the program behind it."
-    yield f"{PIN_VARIABLE}={shlex.quote(pinned_start(processes, threads))}"
+    yield f"{PIN_VARIABLE}={shlex.quote(pinned_start(processes, threads, is_script=is_script))}"
 
 
 def exports(variables: Mapping[str, str]) -> Iterator[str]:

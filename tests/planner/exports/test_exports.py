@@ -211,7 +211,9 @@ def test_an_unknown_format_is_refused_with_those_there_are():
 
 
 @pytest.mark.long
-def test_the_shell_script_starts_processes_that_sum_by_gloo(place):
+def test_the_shell_script_starts_processes_that_sum_by_gloo_in_the_python_of_torchrun(place):
+    for name in ("python", "python3"):  # of another environment
+        (place / "slurm" / name).symlink_to("/bin/false")
     (place / "plan.sh").write_text(export_text(STORED, "shell"))
     (place / "train.py").write_text(SUM)
     run(place, "sh", "plan.sh", "train.py", "out", "--lr", "0.1 and more")
