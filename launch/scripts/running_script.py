@@ -310,7 +310,8 @@ class RunningScript:
                     raise ScriptEndedError(f"the script has ended, {why}", self.output_tail)
                 raise self._process.failure(why)
             if not self._has_matched and time.monotonic() >= deadline:
-                self._refuse(self._no_line)
+                why = f"{self._no_line}, or raise --budget where its steps begin late"
+                raise ScriptFailedError(why, self.output_tail, is_time_limit=True)
             self._poll(deadline, f"to {count + 1} lines that match --step-regex")
         ends = self._lines[: count + 1]
         return [StepSeen(time_s=b - a) for a, b in pairwise(ends)]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from torch_stand_in import write_torch
 
-from launch.errors import ScriptError, ScriptRefusedError
+from launch.errors import ScriptError, ScriptFailedError, ScriptRefusedError
 from launch.plan import Plan
 from launch.scripts.program import Program
 from launch.scripts.running_script import RunningScript
@@ -82,6 +82,21 @@ def test_budget_in_which_no_other_plan_could_start_is_refused_at_the_first_look(
     ):
         tune_script(TunedScript(program=program), request, db=str(folder / "planner.db"))
     assert not (folder / "planner.db").exists()
+
+
+def test_output_without_a_line_yet_at_the_time_limit_may_need_more_time(node, folder):
+    """A script that loaded its data for a minute was told that its regex was wrong."""
+    (folder / "load.py").write_text("import time\nprint('loading')\ntime.sleep(600)")
+    program = Program.parse([sys.executable, "load.py"], cores=node.cpu.usable_cores)
+    plan = Plan(strategy="script", node_batch=1, options={"own_settings": True})
+    with (
+        RunningScript(program, plan, node, folder=folder, step_regex=r"step \d+") as script,
+        pytest.raises(
+            ScriptFailedError, match=r"give one that matches .* or raise --budget"
+        ) as late,
+    ):
+        script.make_steps(1, time_limit_s=0.5)
+    assert late.value.is_time_limit
 
 
 def test_the_run_that_was_watched_first_is_started_again_when_it_ends(
