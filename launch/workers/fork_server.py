@@ -245,6 +245,7 @@ class _Server:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._children: set[int] = set()
+        self._folder: str | None = None
         self._wakeup, writing = os.pipe()
         os.set_blocking(self._wakeup, False)
         os.set_blocking(writing, False)
@@ -260,6 +261,8 @@ class _Server:
         finally:
             for pid in self._children:
                 kill_group(pid)
+            if self._folder is not None:
+                shutil.rmtree(self._folder, ignore_errors=True)
 
     def _serve_requests(self) -> None:
         connection = self._connection.fileno()
@@ -285,6 +288,7 @@ class _Server:
 
     def _fork(self, message: bytes, numbers: list[int]) -> None:
         owner = os.getpid()
+        self._folder = self._folder or _make_socket_folder()
         pid = os.fork()
         if pid == 0:
             self._run_worker(owner, message, numbers)
@@ -334,6 +338,17 @@ class _Server:
             self._connection.send(codec.encode(message))
 
 
+def _make_socket_folder() -> str:
+    """Make one folder for the sockets of all workers' loader processes.
+
+    multiprocessing makes one for each process that has some, and removes it as Python ends: workers
+    end before that, or are ended. So may be the server, until it is asked for its first worker.
+    """
+    folder = tempfile.mkdtemp(prefix="ddlplan-")
+    multiprocessing.current_process()._config["tempdir"] = folder  # type: ignore[attr-defined]
+    return folder
+
+
 def _main(descriptor: int, parent: int) -> None:
     # Slurm sends what is meant for a rank to every process that the rank has started, too, unless
     # it follows processes by control groups. Workers inherit that these are ignored.
@@ -352,14 +367,7 @@ def _main(descriptor: int, parent: int) -> None:
     # From here on the socket shows the owner's end. The kernel's signal would leave no time to end
     # what workers have started.
     outlive_parent()
-    # multiprocessing makes a folder for the sockets of each process that has loader processes, and
-    # removes it as Python ends: workers end before that, or are ended.
-    sockets = tempfile.mkdtemp(prefix="ddlplan-")
-    multiprocessing.current_process()._config["tempdir"] = sockets  # type: ignore[attr-defined]
-    try:
-        server.serve()
-    finally:
-        shutil.rmtree(sockets, ignore_errors=True)
+    server.serve()
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import signal
 from pathlib import Path
 
@@ -17,6 +18,16 @@ def test_server_that_still_loads_torch_is_ended_at_once():
     server.close()
     assert server._process.returncode == -signal.SIGKILL
     assert not Path(f"/proc/{server.pid}").exists()
+
+
+def test_ready_server_whose_owner_never_heard_of_it_leaves_no_folder(tmp_path, monkeypatch):
+    """It is ended by SIGKILL, and had made its folder by then."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    server = ForkServer()
+    select.select([server], [], [])
+    server.close()
+    assert server._process.returncode == -signal.SIGKILL
+    assert not list(tmp_path.glob("ddlplan-*"))
 
 
 def test_workers_with_loader_processes_leave_no_folder_of_temporary_files(
