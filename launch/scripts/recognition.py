@@ -15,6 +15,10 @@ MOST_EVENTS = 512
 LEAST_ROUNDS = 3
 """So many times a pattern has to be seen."""
 
+MOST_SMALL_STEPS = 3
+"""Steps in a row without a whole batch, at the end of an epoch: a library that reads a batch ahead
+reads the last, then none, and then two."""
+
 _MOST_LOSS_PART = 0.1
 """Part by which the first loss of a patched script may be off: its user may not set a seed."""
 

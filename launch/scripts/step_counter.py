@@ -12,7 +12,13 @@ from socket import socket
 
 from launch.errors import ScriptRefusedError
 from launch.scripts.rank_channel import Rank, RankChannel
-from launch.scripts.recognition import LEAST_ROUNDS, OptimizerEvent, RecognisedSteps, recognise
+from launch.scripts.recognition import (
+    LEAST_ROUNDS,
+    MOST_SMALL_STEPS,
+    OptimizerEvent,
+    RecognisedSteps,
+    recognise,
+)
 
 _WARMUP_STEPS = 8
 """The first ones do not count."""
@@ -35,8 +41,8 @@ class CountedSteps:
     """That one process reads for a step of whole batches; ``None`` where that is not seen."""
 
     whole_share: float = 1.0
-    """Samples that were read for all steps after the warm-up, as a part of as many whole ones: the
-    last batch of an epoch may be smaller."""
+    """Samples that were read for the counted steps, as a part of as many whole ones: the last batch
+    of an epoch may be smaller. Steps of batches that the script keeps are whole, as in a trial."""
 
 
 @dataclass(slots=True)
@@ -46,11 +52,20 @@ class _Tally:
     early: list[OptimizerEvent] = field(default_factory=list)
     boundary: int | None = None
     samples: int | None = None
+    is_whole: bool = False
+    """Whether ``samples`` are those of whole batches: there is no such thing among many sizes."""
     made: int = 0
     counted: int = 0
     time_s: float = 0.0
-    read: int | None = 0
-    """Samples of all steps after the warm-up; ``None`` where they are not seen."""
+    _read: int = 0
+    """Samples of the counted steps."""
+    _is_seen: bool = True
+    """Whether the samples of all of them are."""
+    _kept: int = 0
+    """Counted steps of batches that the script has kept."""
+    _unread: int = 0
+    """Counted steps for which nothing was read, since something was."""
+    _step_read: int = 0
     _step_s: float = 0.0
     _validates: bool = False
 
@@ -68,6 +83,7 @@ class _Tally:
                 return
             self.boundary = seen.boundary
             self.samples = seen.whole_samples or seen.samples_per_step
+            self.is_whole = seen.whole_samples is not None
             events, self.early = self.early, []
         for event in events:
             self._add(event)
@@ -84,24 +100,39 @@ class _Tally:
     @property
     def whole_share(self) -> float:
         """Part of whole batches that was read, at most 1: a validation may seem to train."""
-        if not self.samples or not self.read:
+        if not self.samples or not self._read or not self._is_seen:
             return 1.0
-        return min(1.0, self.read / (self.samples * (self.made - _WARMUP_STEPS)))
+        kept = self._kept + (self._unread if self._unread > MOST_SMALL_STEPS else 0)
+        share = (self._read / self.samples + kept) / self.counted
+        return min(1.0, share) if self.is_whole else share
 
     def _add(self, event: OptimizerEvent) -> None:
         self._step_s += event.time_s
         self._validates |= len(event.trained) < len(event.fetches)
+        self._step_read += sum((fetch.size or 0) * fetch.count for fetch in event.trained)
         if self.made >= _WARMUP_STEPS:
-            for fetch in event.trained:
-                if self.read is not None:
-                    self.read = None if fetch.size is None else self.read + fetch.size * fetch.count
+            self._is_seen &= all(fetch.size is not None for fetch in event.trained)
         if event.optimizer != self.boundary:
             return
         self.made += 1
-        if self.made > _WARMUP_STEPS and not self._validates:
-            self.counted += 1
-            self.time_s += self._step_s
-        self._step_s, self._validates = 0.0, False
+        if self.made > _WARMUP_STEPS:
+            self._add_read(self._step_read)
+            if not self._validates:
+                self.counted += 1
+                self.time_s += self._step_s
+        self._step_read, self._step_s, self._validates = 0, 0.0, False
+
+    def _add_read(self, read: int) -> None:
+        """Add what was read for a step after the warm-up."""
+        if read:
+            self._kept += self._unread if self._unread > MOST_SMALL_STEPS else 0
+            self._unread = 0
+        elif not self._validates:
+            self._unread += 1
+        if self._validates:  # what its own step leaves was read ahead, for steps that count
+            own = self.samples if self.is_whole and self.samples else read
+            read = max(0, read - own)
+        self._read += read
 
 
 class StepCounter:

@@ -18,7 +18,7 @@ from launch.plan import Plan
 from launch.reports import StepDone
 from launch.scripts.environment import patches_of
 from launch.scripts.rank_steps import StepSeen
-from launch.scripts.recognition import check_losses
+from launch.scripts.recognition import MOST_SMALL_STEPS, check_losses
 from launch.scripts.running_script import RunningScript
 from launch.scripts.whole_run import WholeRun
 from planner.trials.contender import TrialFailedError
@@ -29,10 +29,6 @@ from probes.usage import find_group, resident_bytes
 
 _WARMUP_STEPS = 8
 """Steps of another start that do not count."""
-
-_MOST_SMALL_STEPS = 3
-"""Steps in a row without a whole batch, at the end of an epoch: a library that reads a batch ahead
-reads the last, then none, and then two."""
 
 StartScript = Callable[[Plan], RunningScript | WholeRun]
 """Starts the processes of a script under a plan."""
@@ -131,7 +127,7 @@ class ScriptContender:
         seen = self._script.recognised
         whole = None if seen is None else seen.whole_samples
         with suppress(ScriptEndedError):  # the next turn finds that out again
-            for _ in range(_MOST_SMALL_STEPS):
+            for _ in range(MOST_SMALL_STEPS):
                 if whole is None or any(step.samples in (None, whole) for step in steps):
                     break
                 steps += self._script.make_steps(1, time_limit_s=deadline - time.monotonic())

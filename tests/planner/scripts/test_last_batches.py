@@ -17,10 +17,16 @@ from launch.scripts.environment import SHIM
 from launch.scripts.program import Program
 from launch.scripts.running_script import RunningScript
 from launch.scripts.shim import VARIABLE
-from launch.scripts.step_counter import StepCounter
+from launch.scripts.step_counter import CountedSteps, StepCounter
 from planner.api.scripts.recording import rate_of
 from planner.scripts.contender import ScriptContender
 from probes.node import probe
+
+HEAD = """
+from torch.optim.optimizer import SGD
+from torch.utils.data.dataloader import DataLoader
+optimizer = SGD()
+"""
 
 TRAIN = """
 import sys
@@ -75,18 +81,69 @@ def test_steps_have_the_samples_that_were_read_and_each_turn_has_a_whole_one(con
     assert abs(samples - 26 * len(steps)) < 48
 
 
-def test_launched_script_counts_what_it_reads(tmp_path, reading):
-    write_torch(tmp_path)
-    (tmp_path / "train.py").write_text(TRAIN)
-    words = (sys.executable, "train.py", "5", reading)
+def launch(folder: Path, source: str, *arguments: str) -> CountedSteps:
+    write_torch(folder)
+    (folder / "train.py").write_text(source)
+    words = (sys.executable, "train.py", *arguments)
     with StepCounter() as counter:
         subprocess.run(
             Program(arguments=words).with_shim(words, SHIM),
             env={**os.environ, VARIABLE: json.dumps(dict(counter.settings))},
-            cwd=tmp_path,
+            cwd=folder,
             check=True,
         )
     counted = counter.result()
     assert counted is not None
+    return counted
+
+
+def test_launched_script_counts_what_it_reads(tmp_path, reading):
+    counted = launch(tmp_path, TRAIN, "5", reading)
     assert counted.samples == 32
     assert rate_of(counted, 32) == pytest.approx(3 * 104 / counted.time_s)  # after 8 steps
+
+
+def test_step_that_a_validation_came_before_is_in_neither_samples_nor_time(tmp_path, reading):
+    validation = """
+    torch.is_grad_enabled = lambda: False
+    for batch in DataLoader([64]):
+        pass
+    torch.is_grad_enabled = lambda: True
+"""
+    counted = launch(tmp_path, "import torch" + TRAIN + validation, "5", reading)
+    assert counted.counted == 3 * 3
+    assert counted.whole_share == pytest.approx((32 + 32 + 8) / (3 * 32))
+
+
+def test_batches_that_a_script_keeps_count_as_whole_ones(tmp_path):
+    """A launch of ten epochs showed a tenth of its rate."""
+    source = (
+        HEAD
+        + """
+loader, kept = DataLoader([32] * 20), []
+for epoch in range(10):
+    batches = []
+    for batch in kept or loader:
+        batches.append(batch)
+        optimizer.step()
+    kept = batches
+"""
+    )
+    counted = launch(tmp_path, source)
+    assert counted.counted == 10 * 20 - 8
+    assert counted.whole_share == pytest.approx(1.0)
+
+
+def test_steps_of_many_sizes_count_with_what_was_read(tmp_path):
+    source = (
+        HEAD
+        + """
+for number, batch in enumerate(DataLoader([10, 20, 30, 40] * 10)):
+    if number % 2:
+        optimizer.step()
+"""
+    )
+    counted = launch(tmp_path, source)
+    assert counted.counted == 20 - 8
+    read = 6 * (10 + 20) + 6 * (30 + 40)
+    assert rate_of(counted, counted.samples or 0) == pytest.approx(read / counted.time_s)
