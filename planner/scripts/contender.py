@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from launch.errors import (
     InvalidPlanError,
@@ -65,6 +65,8 @@ class ScriptContender:
         self._cpu = node.cpu
         self._watch = DisturbanceWatch(node.cpu)
         self._made = 0
+        self._is_cut = False
+        """Whether its time was up within a step, which the next turn would have the end of."""
         with _as_results():
             self._script = start(plan)
 
@@ -103,12 +105,14 @@ class ScriptContender:
 
     def _make(self, count: int, deadline: float) -> list[StepSeen]:
         try:
-            return self._make_whole(count, deadline)
+            if not self._is_cut:
+                return self._make_whole(count, deadline)
         except ScriptEndedError:
             if not self._made:
                 raise
         self._script.close()
         self._script = self._start(self._plan)
+        self._is_cut = False
         self._watch = DisturbanceWatch(self._cpu)  # the one before knows the processes before
         try:
             self._script.make_steps(_WARMUP_STEPS, time_limit_s=deadline - time.monotonic())
@@ -122,15 +126,21 @@ class ScriptContender:
             ) from error
 
     def _make_whole(self, count: int, deadline: float) -> list[StepSeen]:
-        """Make so many steps, and some more until one of them has a whole batch."""
+        """Make so many steps, and some more until one has a whole batch or the time is up."""
         steps = self._script.make_steps(count, time_limit_s=deadline - time.monotonic())
         seen = self._script.recognised
         whole = None if seen is None else seen.whole_samples
-        with suppress(ScriptEndedError):  # the next turn finds that out again
+        try:
             for _ in range(MOST_SMALL_STEPS):
                 if whole is None or any(step.samples in (None, whole) for step in steps):
                     break
                 steps += self._script.make_steps(1, time_limit_s=deadline - time.monotonic())
+        except ScriptEndedError:
+            pass  # the next turn finds that out again
+        except ScriptFailedError as error:
+            if not error.is_time_limit:
+                raise
+            self._is_cut = True
         return steps
 
     def _check_samples(self) -> None:

@@ -147,3 +147,39 @@ for number, batch in enumerate(DataLoader([10, 20, 30, 40] * 10)):
     assert counted.counted == 20 - 8
     read = 6 * (10 + 20) + 6 * (30 + 40)
     assert rate_of(counted, counted.samples or 0) == pytest.approx(read / counted.time_s)
+
+
+def test_turn_whose_own_steps_are_made_outlives_a_time_limit_in_those_after(tmp_path):
+    """Its extra step waited for a validation, and the plan was left out of the race."""
+    rest = "    time.sleep(600 * (not os.path.exists(sys.argv[1])))\n"
+    source = (
+        "import os, sys, time"
+        + HEAD
+        + """
+for epoch in range(1000000):
+    for batch in DataLoader([32] * 9 + [8]):
+        optimizer.step()
+"""
+        + rest
+    )
+    write_torch(tmp_path)
+    (tmp_path / "train.py").write_text(source)
+    node = probe(quick=True)
+    been = tmp_path / "been"
+    program = Program.parse([sys.executable, "train.py", str(been)], cores=node.cpu.usable_cores)
+    contender = ScriptContender(
+        Plan(strategy="script", node_batch=32, options={"own_settings": True}),
+        lambda plan: RunningScript(program, plan, node, folder=tmp_path),
+        node,
+    )
+    try:
+        steps = [*contender.make_steps(4, time_limit_s=120.0)]
+        while steps[-1].samples != 8:
+            steps += contender.make_steps(1, time_limit_s=2.0)
+        been.touch()
+        after = contender.make_steps(4, time_limit_s=120.0)
+    finally:
+        contender.close()
+    assert [step.step for step in steps] == list(range(1, len(steps) + 1))
+    assert len(after) >= 4
+    assert after[0].step > len(steps) + 1, "it was started again, and warmed up"
