@@ -229,7 +229,11 @@ class Final:
         elif is_apart:  # less than one start of two plans is no final
             has_tried = any(plan != defaults for plan in self._trials.raced)
             trial_s = 0.0 if has_tried else self._times.min_s(defaults, is_apart=True)
-            if _MARGIN * once_s + trial_s > self._trials.remaining_s():
+            # Held at once, it fits as it is tested then. A plan that lacks turns has them first:
+            # where no more than that is left, nothing could be held after them.
+            lacks = any(len(e.turns_s) < LEAST_ROUNDS for e in self._trials if e.is_running)
+            margin = _MARGIN if has_tried and not lacks else _RESERVE_MARGIN
+            if margin * once_s + trial_s > self._trials.remaining_s():
                 return 0.0
             most_s = max(most_s, _RESERVE_MARGIN * once_s)
         return min(max(needed_s, _LEAST_FINAL_SHARE * budget_s), most_s)

@@ -278,7 +278,9 @@ class Tuner:
 
     def _fits_into_time(self, plan: Plan, spare_s: float) -> bool:
         """Tell whether there is time until the final to judge a plan beside the best one."""
-        times, pair = self._times, [one for one in (self._leader, plan) if one is not None]
+        # While the first plans enter there is no leader yet.
+        beside = self._leader or next((one.plan for one in self._trials if one.is_running), plan)
+        times, pair = self._times, [beside, plan]
         least_s = times.min_s(plan, is_apart=self._trials.race.would_be_apart(pair))
         return times.min_s(plan) <= times.limit_s(plan) and least_s <= spare_s
 

@@ -118,12 +118,20 @@ def test_final_in_which_each_turn_is_a_start_has_its_time_set_aside(store, machi
     assert machine.now_s <= 120
 
 
-def test_no_time_is_set_aside_where_there_is_none_for_a_final(store, machine):
+@pytest.mark.parametrize(("start_s", "budget_s"), [(14.0, 100), (8.0, 110), (14.0, 170)])
+def test_no_time_is_set_aside_where_there_is_none_for_a_final(store, machine, start_s, budget_s):
     """The story: what was set aside was too short for a final, and the turns beside the defaults
-    that it was taken from were missing: the plan had no speedup."""
-    machine.start_s, machine.peak_bytes = 14.0, int(0.6 * LIMIT)
-    asked = replace(REQUEST, budget_s=100, strategies=("threads",))
+    that it was taken from were missing: the plan had no speedup, and time was left."""
+    machine.start_s, machine.peak_bytes = start_s, int(0.6 * LIMIT)
+    asked = replace(REQUEST, budget_s=budget_s, strategies=("threads",))
     assert Search(store, machine, asked).tune().plan.speedup is not None
+
+
+def test_first_plan_is_not_tried_where_its_turns_are_starts_and_have_no_time(store, machine):
+    """The story: no plan led yet, so that it was judged as if it were alone."""
+    machine.start_s, machine.peak_bytes = 14.0, int(0.6 * LIMIT)
+    Search(store, machine, replace(REQUEST, budget_s=80, strategies=("threads",))).tune()
+    assert {role for role, _ in machine.ran} == {Role.DEFAULTS}
 
 
 def finals(machine: SmallMemory) -> list[Role]:
