@@ -41,6 +41,11 @@ from launch.workers.task import Task
 from probes import codec
 
 _MAX_MESSAGE_BYTES = 1 << 16
+
+_MOST_FOLDER_BYTES = 107 - len("/ddlplan-12345678/listener-12345678")
+"""Of the folder for temporary files: a socket's path has 107 bytes at most (unix(7)), and loader
+processes whose socket cannot be opened wait for it without end."""
+
 _STARTUP_LIMIT_S = 120.0
 
 DUMP_STACKS = signal.SIGQUIT
@@ -344,7 +349,10 @@ def _make_socket_folder() -> str:
     multiprocessing makes one for each process that has some, and removes it as Python ends: workers
     end before that, or are ended. So may be the server, until it is asked for its first worker.
     """
-    folder = tempfile.mkdtemp(prefix="ddlplan-")
+    inside = tempfile.gettempdir()
+    if len(os.fsencode(inside)) > _MOST_FOLDER_BYTES:
+        inside = "/tmp"  # noqa: S108 - the folder in it has a name of its own and is the user's alone
+    folder = tempfile.mkdtemp(prefix="ddlplan-", dir=inside)
     multiprocessing.current_process()._config["tempdir"] = folder  # type: ignore[attr-defined]
     return folder
 

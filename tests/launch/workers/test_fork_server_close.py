@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import select
 import signal
+import tempfile
 from pathlib import Path
+
+import pytest
 
 from launch.plan import Plan
 from launch.workers.fork_server import ForkServer
@@ -30,18 +33,23 @@ def test_ready_server_whose_owner_never_heard_of_it_leaves_no_folder(tmp_path, m
     assert not list(tmp_path.glob("ddlplan-*"))
 
 
+@pytest.mark.parametrize("length", [40, 90])
 def test_workers_with_loader_processes_leave_no_folder_of_temporary_files(
-    training, two_cores, tmp_path, monkeypatch
+    length, training, two_cores, tmp_path, monkeypatch
 ):
-    """Each trial left /tmp/pymp-... behind, 75 of them after a morning."""
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    monkeypatch.setenv("TMPDIR", str(temporary))
-    plan = Plan(strategy="sequential", node_batch=8, loader_workers=1)
-    with ForkServer() as server:
-        trial = type(training)(server, two_cores, tmp_path)
-        with trial.start(trial.task("Sgd", plan)) as group:
-            while not isinstance(event := group.next_event(), ReportReceived):
-                assert event is not None
-    left = {file.name.partition("_")[0] for file in temporary.iterdir()}
-    assert left <= {"torchinductor"}, "but for kernels that torch keeps"
+    """Each trial left /tmp/pymp-... behind, 75 of them after a morning.
+
+    Where the folder's path is longer than a socket's may be, they waited for their data for ever.
+    """
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:
+        temporary = Path(short, "t" * (length - len(short) - 1))
+        temporary.mkdir()
+        monkeypatch.setenv("TMPDIR", str(temporary))
+        plan = Plan(strategy="sequential", node_batch=8, loader_workers=1)
+        with ForkServer() as server:
+            trial = type(training)(server, two_cores, tmp_path)
+            with trial.start(trial.task("Sgd", plan)) as group:
+                while not isinstance(event := group.next_event(), ReportReceived):
+                    assert event is not None
+        left = {file.name.partition("_")[0] for file in temporary.iterdir()}
+        assert left <= {"torchinductor"}, "but for kernels that torch keeps"

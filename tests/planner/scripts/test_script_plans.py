@@ -146,7 +146,7 @@ def test_every_plan_that_is_drawn_is_sound_and_found_again(plans, node):
         check_script_plan(drawn.plan)
         found = space.find_plan(drawn.plan, drawn.parameters)
         assert found is not None
-        assert found.key == drawn.key
+        assert found.plan == drawn.plan
 
 
 def test_trial_of_a_version_that_drew_processes_and_threads_apart_is_found_again():
@@ -154,7 +154,7 @@ def test_trial_of_a_version_that_drew_processes_and_threads_apart_is_found_again
     program = Program.parse(words, cores=4, choices={"batch": (32, 64)})
     plans = ScriptPlans(program=program, samples=32, processes=1, cores=4)
     space = PlanSpace(plans.sources(None), facts(), node_of(4))
-    every = {near.key: near for guess in space.guesses for near in space.neighbours(guess)}
+    every = {near.plan: near for guess in space.guesses for near in space.neighbours(guess)}
     assert {(one.plan.processes, one.plan.threads_per_process) for one in every.values()} == {
         *((1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (4, 1))
     }
