@@ -118,10 +118,8 @@ class PlanSpace:
         if drawn is None or drawn.plan == plan:
             return drawn
         open_names = [n for n in drawn.choices if not {n, _short_name(n)} & wanted.keys()]
-        for name in open_names:
-            for value in drawn.choices[
-                name
-            ]:  # such as the layout of a script, of which plans have the parts
+        for name in open_names:  # such as the layout of a script, of which plans have the parts
+            for value in drawn.choices[name]:
                 other = self.find({**wanted, name: value})
                 if other is not None and other.plan == plan:
                     return other

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from counted_scripts import run_counted
 from torch_stand_in import write_torch
 
-from launch.scripts.environment import SHIM
-from launch.scripts.program import Program
 from launch.scripts.shim import VARIABLE
-from launch.scripts.step_counter import CountedSteps, StepCounter
+from launch.scripts.step_counter import CountedSteps
 
 SCRIPTS = Path(__file__).parents[3] / "bench" / "step_scripts"
 HEAD = "import os, time\nfrom torch.optim.optimizer import SGD\noptimizer = SGD()\n"
@@ -30,14 +25,7 @@ def folder(tmp_path: Path) -> Path:
 
 def launch(folder: Path, source: str) -> tuple[int, CountedSteps | None]:
     (folder / "train.py").write_text(source)
-    words = (sys.executable, "train.py")
-    with StepCounter() as counter:
-        done = subprocess.run(
-            Program(arguments=words).with_shim(words, SHIM),
-            env={**os.environ, VARIABLE: json.dumps(dict(counter.settings))},
-            cwd=folder,
-        )
-    return done.returncode, counter.result()
+    return run_counted(folder, "train.py")
 
 
 def test_steps_after_the_warm_up_are_counted_with_all_of_their_time(folder):
@@ -50,15 +38,8 @@ def test_steps_after_the_warm_up_are_counted_with_all_of_their_time(folder):
 
 
 def test_samples_of_a_step_are_those_that_a_process_reads():
-    words = (sys.executable, "accumulation.py", "20")
-    with StepCounter() as counter:
-        subprocess.run(
-            Program(arguments=words).with_shim(words, SHIM),
-            env={**os.environ, VARIABLE: json.dumps(dict(counter.settings))},
-            cwd=SCRIPTS,
-            check=True,
-        )
-    counted = counter.result()
+    code, counted = run_counted(SCRIPTS, "accumulation.py", "20")
+    assert code == 0
     assert counted is not None
     assert (counted.made, counted.samples) == (20, 2 * 32)
 

@@ -35,6 +35,11 @@ def write_machine(
     return root
 
 
+def quota_v1(quota_us: int, period_us: int) -> dict[str, str]:
+    group = "sys/fs/cgroup/cpu/a/cpu"
+    return {f"{group}.cfs_quota_us": f"{quota_us}\n", f"{group}.cfs_period_us": f"{period_us}\n"}
+
+
 def in_group(mounted: str, kinds: str, path: str, quota: dict[str, str]) -> dict[str, str]:
     return {
         "proc/self/cgroup": f"{1 if kinds else 0}:{kinds}:{path}\n",
@@ -63,15 +68,7 @@ def test_each_process_gets_the_cores_that_ddlplan_would_give_it(
     [
         in_group(f" rw - {V2}", "", "/a/b", {"sys/fs/cgroup/a/cpu.max": "300000 100000\n"}),
         in_group(f" rw - {V2}", "", "/", {"sys/fs/cgroup/cpu.max": "300000 100000\n"}),
-        in_group(
-            f"/cpu rw - {V1}",
-            "cpu,cpuacct",
-            "/a",
-            {
-                "sys/fs/cgroup/cpu/a/cpu.cfs_quota_us": "300000\n",
-                "sys/fs/cgroup/cpu/a/cpu.cfs_period_us": "100000\n",
-            },
-        ),
+        in_group(f"/cpu rw - {V1}", "cpu,cpuacct", "/a", quota_v1(300_000, 100_000)),
     ],
     ids=["of an ancestor", "of a container", "version 1"],
 )
@@ -86,15 +83,7 @@ def test_nothing_is_chosen_under_a_quota(tmp_path, files):
     [
         in_group(f" rw - {V2}", "", "/a", {"sys/fs/cgroup/a/cpu.max": "max 100000\n"}),
         in_group(f" rw - {V2}", "", "/a", {"sys/fs/cgroup/a/cpu.max": "800000 100000\n"}),
-        in_group(
-            f"/cpu rw - {V1}",
-            "cpu",
-            "/a",
-            {
-                "sys/fs/cgroup/cpu/a/cpu.cfs_quota_us": "400000\n",
-                "sys/fs/cgroup/cpu/a/cpu.cfs_period_us": "50000\n",
-            },
-        ),
+        in_group(f"/cpu rw - {V1}", "cpu", "/a", quota_v1(400_000, 50_000)),
     ],
     ids=["none", "of all cores", "of all cores, version 1"],
 )

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from counted_scripts import run_counted
 from torch_stand_in import write_torch
 
 from launch.plan import Plan
-from launch.scripts.environment import SHIM
 from launch.scripts.program import Program
 from launch.scripts.running_script import RunningScript
-from launch.scripts.shim import VARIABLE
-from launch.scripts.step_counter import CountedSteps, StepCounter
+from launch.scripts.step_counter import CountedSteps
 from planner.api.scripts.recording import rate_of
 from planner.scripts.contender import ScriptContender
 from probes.node import probe
@@ -84,15 +80,8 @@ def test_steps_have_the_samples_that_were_read_and_each_turn_has_a_whole_one(con
 def launch(folder: Path, source: str, *arguments: str) -> CountedSteps:
     write_torch(folder)
     (folder / "train.py").write_text(source)
-    words = (sys.executable, "train.py", *arguments)
-    with StepCounter() as counter:
-        subprocess.run(
-            Program(arguments=words).with_shim(words, SHIM),
-            env={**os.environ, VARIABLE: json.dumps(dict(counter.settings))},
-            cwd=folder,
-            check=True,
-        )
-    counted = counter.result()
+    code, counted = run_counted(folder, "train.py", *arguments)
+    assert code == 0
     assert counted is not None
     return counted
 
