@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
@@ -57,6 +58,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if need_gpu and not _has_gpu():
         for item in need_gpu:
             item.add_marker(pytest.mark.skip(reason="no GPU that torch can use"))
+
+
+def pytest_collection_finish() -> None:
+    """Leave modules and tests out of all later collections of garbage, which they would slow."""
+    gc.collect()
+    gc.freeze()
 
 
 def _has_gpu() -> bool:
