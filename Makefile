@@ -2,7 +2,7 @@
 # make test        the test suite, but for what takes long
 # make test-long   what takes long
 # make test-hosts  tests on several hosts, brought up on this machine: needs root, sshd, ip, tc
-# make check       format, lint, types, tests: what CI runs; hosts too where TESTBED is set
+# make check       format, lint, types, tests: what CI runs; on several hosts where TESTBED is set
 #
 # Needs Python >= 3.11 and nothing else: no root, no MPI, no compiler. Uses uv where it is found.
 
@@ -43,8 +43,7 @@ check: $(VENV)/ready-dev
 	$(BIN)/mypy
 	$(BIN)/mypy bench/*.py
 	$(MAKE) --no-print-directory test
-	$(MAKE) --no-print-directory test-long
-	@if [ -n "$$TESTBED" ]; then $(MAKE) --no-print-directory test-hosts; fi
+	$(BIN)/pytest --numprocesses 4 --durations 10 -m "long or hosts"  # which wait much of the time
 
 format: $(VENV)/ready-dev
 	$(BIN)/ruff format .
