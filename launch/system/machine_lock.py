@@ -59,7 +59,7 @@ class Occupant:
     command: str
 
     since: str
-    """Time in UTC."""
+    """Time in UTC; empty where it is not known."""
 
     host: str
     """Name of the machine, or of the container."""
@@ -72,7 +72,7 @@ class Occupant:
         """Describe this process, by its command line unless another is given."""
         return Occupant(
             pid=os.getpid(),
-            user=_user_name(),
+            user=_user_name(os.getuid()),
             command=(command or _command_line())[:_MAX_COMMAND],
             since=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             host=platform.node(),
@@ -83,11 +83,12 @@ class Occupant:
         if self == UNKNOWN:
             return "another process"
         where = "" if self.host == platform.node() else f" in {self.host}"
-        return f"process {self.pid} of {self.user}{where}, since {self.since}: {self.command}"
+        since = f", since {self.since}" if self.since else ""
+        return f"process {self.pid} of {self.user}{where}{since}: {self.command}"
 
 
 UNKNOWN = Occupant(pid=0, user="?", command="?", since="?", host=platform.node())
-"""Stands for one that has not described itself."""
+"""Stands for one that neither describes itself nor is known to the kernel."""
 
 OnWait = Callable[[str], None]
 
@@ -164,9 +165,9 @@ def _try_timing(places: ExitStack, occupant: Occupant) -> Occupant | None:
     """Take the lock for timing; where it is not free, give who times or trains."""
     folder = _find_folder()
     place = _Place(folder / _TIMING)
-    if not place.try_take(occupant):
-        other = place.find_occupant() or UNKNOWN
-        return None if other.job and other.job == occupant.job else other
+    while not place.try_take(occupant):
+        if (other := place.find_occupant()) is not None:  # else it was left meanwhile: try again
+            return None if other.job and other.job == occupant.job else other
     for file in sorted(folder.glob(_TRAINING.format("*"))):
         with suppress(OSError):  # another one may be removed, or not be ours to open
             if (training := _Place(file).find_occupant()) is not None:
@@ -281,14 +282,34 @@ def _read(descriptor: int) -> Occupant:
         text = os.pread(descriptor, _MAX_TEXT_BYTES, 0)
         return codec.decode(text, Occupant, source="occupant")
     except InvalidDocumentError:
-        return UNKNOWN
+        return _find_in_kernel(descriptor)
 
 
-def _user_name() -> str:
+def _find_in_kernel(descriptor: int) -> Occupant:
+    """Describe who has the lock on a file by what the kernel knows (proc_locks(5))."""
+    found = os.fstat(descriptor)
+    place = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+    with suppress(OSError):  # ended meanwhile, or in another container
+        for line in Path("/proc/locks").read_text().splitlines():
+            match line.split():
+                case [_, "FLOCK", _, "WRITE", pid, locked, *_] if locked == place:
+                    process = Path("/proc", pid)
+                    words = os.fsdecode((process / "cmdline").read_bytes()).split("\0")[:-1]
+                    return Occupant(
+                        pid=int(pid),
+                        user=_user_name(process.stat().st_uid),
+                        command=shlex.join(words)[:_MAX_COMMAND],
+                        since="",
+                        host=platform.node(),
+                    )
+    return UNKNOWN
+
+
+def _user_name(uid: int) -> str:
     try:
-        return pwd.getpwuid(os.getuid()).pw_name
+        return pwd.getpwuid(uid).pw_name
     except KeyError:
-        return f"user {os.getuid()}"
+        return f"user {uid}"
 
 
 def _command_line() -> str:

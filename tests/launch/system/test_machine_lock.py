@@ -174,12 +174,33 @@ def test_pipe_in_the_place_of_a_lock_holds_nobody_up(folder):
     assert "it is no plain file" in heard.troubles[0]
 
 
-def test_text_of_somebody_else_is_not_believed(folder):
-    with ExitStack() as held:
-        held.enter_context(time_alone(Heard()))
-        (folder / "ddlplan-timing.lock").write_text('{"pid": "all of them"}')
-        with pytest.raises(MachineBusyError, match="in use by another process: "):
-            held.enter_context(time_alone(Heard(), waits=False))
+@pytest.mark.parametrize("text", ["", '{"pid": "all of them"}'])
+def test_who_does_not_describe_itself_is_named_as_the_kernel_knows_it(folder, text):
+    """A place that was just taken, or the text of a full disk, was "another process"."""
+    with other("times") as process:
+        (folder / "ddlplan-timing.lock").write_text(text)
+        named = pytest.raises(
+            MachineBusyError, match=rf"in use by process {process.pid} of .*python"
+        )
+        with named, time_alone(Heard(), waits=False):
+            pass
+
+
+def test_place_that_was_left_while_one_looked_for_its_process_is_taken(monkeypatch):
+    """The one who waited was told of "another process" for half a second."""
+    held = ExitStack()
+    held.enter_context(time_alone(Heard()))
+    look = machine_lock._Place.find_occupant
+
+    def look_too_late(place):
+        held.close()
+        return look(place)
+
+    monkeypatch.setattr(machine_lock._Place, "find_occupant", look_too_late)
+    heard = Heard()
+    with time_alone(heard):
+        pass
+    assert heard == []
 
 
 def test_lock_without_a_folder_is_a_warning(monkeypatch, tmp_path):
