@@ -41,6 +41,8 @@ class Rank:
         """Of all its steps after the first one."""
         self.rest_s: float | None = None
         """From its last step to its end; ``None`` before that."""
+        self.ended_by: str | None = None
+        """Words of the error that ends it; ``None`` where there is none, or not yet."""
         self.patched: frozenset[str] = frozenset()
         """Patches that have changed something in it."""
         self.optimizers: dict[int, str] = {}
@@ -101,6 +103,7 @@ class Rank:
         self._has_stepped = self._has_stepped or bool(events)
         self.events += events
         self.rest_s = document.get("rest_s", self.rest_s)
+        self.ended_by = document.get("ended_by", self.ended_by)
         unseen: int = document.get("unseen", self.unseen_batches)
         self.unseen_batches = 0 if self._has_stepped else unseen
         self.waits = self.waits or document.get("waits", False)

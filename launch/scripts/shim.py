@@ -15,6 +15,7 @@ forkserver are seen through what it sends them first, those that are forked have
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -42,6 +43,7 @@ _FIRST_LOSSES = 3
 _GIVE_UP_S = 5.0
 """Time that a launched script waits at most until its report is taken."""
 _MANY_BATCHES = 256
+_MOST_WORDS = 2000
 _WORLD = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 _RANK = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 
@@ -184,6 +186,15 @@ class _WatchedProcess:
 
             Finalize(None, self.flush, exitpriority=100)
 
+    def tell_error(self, error: BaseException) -> None:
+        """Send what ends a launched script, where that has words."""
+        if self.runs_on and isinstance(error, (Exception, SystemExit)):
+            words = error.code if isinstance(error, SystemExit) else _words(error)
+            if isinstance(words, str):
+                if self.socket is None:
+                    self.connect()
+                self.send({"ended_by": words[-_MOST_WORDS:]})
+
     def flush(self) -> None:
         """Send what is left at the end of this process."""
         if self.pid == os.getpid() and not self.has_told_rest and self.is_open():
@@ -265,6 +276,13 @@ class _ById:
         except TypeError:  # an iterator of the user's own may have none
             return
         self.numbers[at] = number
+
+
+def _words(error: BaseException) -> str:
+    """Give the last lines of a traceback."""
+    import traceback
+
+    return "".join(traceback.format_exception_only(type(error), error))
 
 
 def _synchronise() -> None:
@@ -445,6 +463,7 @@ def _watch_actions(settings: dict[str, Any]) -> dict[str, list[Any]]:
     if "address" not in settings:
         return {}
     process = _WatchedProcess(settings)
+    vars(sys.modules[_INSTALLED])["process"] = process
     os.register_at_fork(after_in_child=process.begin_anew)
 
     def watch_optimizers(module: Any) -> None:
@@ -553,6 +572,11 @@ if __name__ == "__main__":
     if _settings:
         install(json.loads(_settings))
     sys.excepthook = _hide_shim
-    run(sys.argv[1:])
+    try:
+        run(sys.argv[1:])
+    except BaseException as _error:
+        with contextlib.suppress(Exception):  # nobody watches, or the script has changed much
+            sys.modules[_INSTALLED].process.tell_error(_error)
+        raise
 elif __name__ == _MODULE:
     install(globals()["SETTINGS"])  # given by `_Installer`

@@ -145,6 +145,8 @@ class StepCounter:
         self._channel = RankChannel()
         self._tallies: dict[Rank, _Tally] = {}
         self._is_lost = False
+        self.ended_by: str | None = None
+        """Words of the first error that ended a process of the script."""
         self._wake, self._waker = os.pipe()
         self._thread = threading.Thread(target=self._read, daemon=True)
 
@@ -201,6 +203,7 @@ class StepCounter:
         try:
             self._channel.read(connection)
             for rank in self._channel.ranks:
+                self.ended_by = self.ended_by or rank.ended_by
                 self._tallies.setdefault(rank, _Tally()).take(rank)
         except (ScriptRefusedError, ValueError, KeyError, TypeError):
             self._is_lost = True

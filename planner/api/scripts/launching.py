@@ -17,6 +17,7 @@ from launch.scripts.environment import ScriptStart, make_start, placeholder_valu
 from launch.scripts.program import Program
 from launch.scripts.step_counter import CountedSteps, StepCounter
 from launch.system.process_end import explain_exit
+from launch.workers.log import find_cause
 from launch.workload import Workload
 from planner.api.scripts.recording import begin_row, end_row, heartbeat, rate_of, whole_epoch
 from planner.errors import (
@@ -205,7 +206,7 @@ def launch_script(
     state, message, counted = TrainingStatus.FAILED, "it cannot be started", None
     try:
         with heartbeat(training_id, db):
-            code, counted = _run(prepared, keeps_stdout=keeps_stdout)
+            code, counted, said = _run(prepared, keeps_stdout=keeps_stdout)
         if code == 0:
             state, message = TrainingStatus.DONE, ""
         elif code < 0:
@@ -215,7 +216,8 @@ def launch_script(
                 listener(Warned(message=f"the script has ended, {explain_exit(code)}"))
             raise CancelledError(-code)
         else:
-            message = f"the script has ended, {explain_exit(code)}"
+            why = f": {find_cause(said)}" if said else ""
+            message = f"the script has ended, {explain_exit(code)}{why}"
             raise TrainingFailedError(message)
     except OSError as error:
         message = f"{prepared.start.command[0]}: {error.strerror}"
@@ -231,20 +233,22 @@ def launch_script(
     )
 
 
-def _run(prepared: PreparedScript, *, keeps_stdout: bool) -> tuple[int, CountedSteps | None]:
-    """Run a script to its end; give its exit code, and its steps."""
+def _run(
+    prepared: PreparedScript, *, keeps_stdout: bool
+) -> tuple[int, CountedSteps | None, str | None]:
+    """Run a script to its end; give its exit code, its steps, and the words of its error."""
     start, options = prepared.start, prepared.stored.plan.options
     if WHOLE_RUNS in options or STEP_REGEX in options:
         began = time.monotonic()
         code = run_in_foreground(start, keeps_stdout=keeps_stdout)
         run = CountedSteps(made=1, counted=1, time_s=time.monotonic() - began)
-        return code, run if WHOLE_RUNS in options and code == 0 else None
+        return code, run if WHOLE_RUNS in options and code == 0 else None, None
     with StepCounter() as counter:
         watched = make_start(
             prepared.program, prepared.stored.plan, prepared.node, watch=counter.settings
         )
         code = run_in_foreground(watched, keeps_stdout=keeps_stdout)
-    return code, counter.result()
+    return code, counter.result(), counter.ended_by
 
 
 def suggest_tune(name: str, db: str) -> str:

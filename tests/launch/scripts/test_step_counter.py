@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from counted_scripts import run_counted
+from counted_scripts import run_counted, run_watched
 from torch_stand_in import write_torch
 
 from launch.scripts.shim import VARIABLE
-from launch.scripts.step_counter import CountedSteps
+from launch.scripts.step_counter import CountedSteps, StepCounter
 
 SCRIPTS = Path(__file__).parents[3] / "bench" / "step_scripts"
 HEAD = "import os, time\nfrom torch.optim.optimizer import SGD\noptimizer = SGD()\n"
@@ -56,6 +56,13 @@ def test_child_that_was_forked_ends_without_a_word_of_ours(folder, capfd):
     assert (code, capfd.readouterr().err) == (0, "")
     assert counted is not None
     assert counted.made == 100
+
+
+def test_error_that_ends_a_script_has_its_words(folder):
+    (folder / "train.py").write_text(HEAD + STEPS + "raise ValueError('no\\nlabels')\n")
+    with StepCounter() as counter:
+        code = run_watched(counter, folder, "train.py")
+    assert (code, counter.ended_by) == (1, "ValueError: no\nlabels\n")
 
 
 def test_script_without_steps_has_no_rate(folder):

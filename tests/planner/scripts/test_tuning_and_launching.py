@@ -70,6 +70,18 @@ def test_end_of_the_script_is_that_of_launch(tuned_script, command, end, code, p
     assert " not measured, expected " in shown
 
 
+@pytest.mark.parametrize(
+    ("steps", "words"), [("5", "FileNotFoundError: no weights.pt"), ("0", "batch ")]
+)
+def test_launch_that_fails_quotes_the_words_of_the_scripts_error(
+    tuned_script, command, plan_id, steps, words
+):
+    ended = tuned_script.run("launch", "--plan", plan_id, *command(steps, "raise"))
+    assert ended.code == 1
+    assert f"the script has ended, exit code 1: {words}" in ended.errors[-1]
+    assert "shim.py" not in ended.err
+
+
 def test_plan_of_a_script_shows_what_can_be_set_around_it_and_no_more(tuned_script, plan_id):
     shown = tuned_script.run("plans", "show", plan_id).out
     assert f"script               {sys.executable} train.py 100000 {{batch}} well\n" in shown
