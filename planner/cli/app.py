@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -328,6 +329,12 @@ def _show_summaries(command: str, summaries: dict[str, str], *, as_json: bool) -
     out.finish([{"name": name, "summary": summary} for name, summary in summaries.items()])
 
 
+@cache
+def _made_commands() -> Any:
+    """Make the commands out of their signatures, which takes longer than many a command."""
+    return typer.main.get_command(app)
+
+
 def call(arguments: list[str]) -> int:
     """Run the command that the arguments name; give its exit status.
 
@@ -335,7 +342,7 @@ def call(arguments: list[str]) -> int:
         UsageError: The arguments make no sense.
     """
     try:
-        return app(args=arguments, prog_name="ddlplan", standalone_mode=False) or 0
+        return _made_commands()(args=arguments, prog_name="ddlplan", standalone_mode=False) or 0
     except typer.Abort as ended:
         raise KeyboardInterrupt from ended
     except _UsageError as error:

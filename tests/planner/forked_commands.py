@@ -27,6 +27,7 @@ from pkgutil import iter_modules
 from typing import Any, NoReturn
 
 import planner.commands
+from planner.cli.app import call
 
 _MAX_MESSAGE_BYTES = 1 << 17
 
@@ -139,6 +140,7 @@ def _run_command() -> NoReturn:
 if __name__ == "__main__":
     for module in iter_modules(planner.commands.__path__):
         import_module(f"planner.commands.{module.name}")
+    call(["strategies"])  # which makes the commands, and loads what each of them does
     gc.collect()
     gc.freeze()  # else each command would look through all of it for garbage
     _serve(socket.socket(fileno=int(sys.argv[1])))
