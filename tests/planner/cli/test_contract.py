@@ -207,6 +207,16 @@ def test_piped_output_has_no_colours_and_errors_go_to_stderr(tuned):
     assert ended.err == "error: no plan 99: ddlplan plans list shows which there are\n"
 
 
+@pytest.mark.parametrize("database", ["tuned", "ddlplan"])
+@pytest.mark.parametrize("what", ["plans", "runs", "jobs", "sweep"])
+def test_unknown_number_ends_with_one_exit_code_whatever_it_is_of(request, database, what):
+    """`plans show` ended with 3, as all did where no database was; others with 2."""
+    line = request.getfixturevalue(database)
+    ended = line.run(what, "show", 99)
+    assert ended.code == 3, ended.err
+    assert len(ended.errors) == 1
+
+
 def test_reader_that_leaves_early_is_no_error(tuned):
     for command in (("plans", "list"), ("trials", "--csv"), ("use-cases",)):
         process = tuned.start(*command)

@@ -180,6 +180,6 @@ def test_no_database_and_no_training_are_told(ddlplan, tuned):
     assert (missing.code, missing.document["data"]) == (0, [])
     assert "no database elsewhere.db" in missing.document["warnings"][0]
     ended = tuned.run("runs", "show", 7)
-    assert ended.code == 2
+    assert ended.code == 3
     assert ended.errors == ["error: no training 7: ddlplan runs list shows which there are"]
     assert tuned.run("runs", "list", "--state", "odd").code == 2
