@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -20,8 +20,25 @@ runs_app = typer.Typer(
 
 TrainingId = Annotated[int, typer.Argument(metavar="ID", help="Number of a training.")]
 PlotFile = Annotated[
-    Path | None, option("--plot", help_="Draw it into an SVG file too.", metavar="FILE")
+    Path | None,
+    option("--plot", help_="Draw it into an SVG file too: run-ID.svg, or FILE.", metavar="[FILE]"),
 ]
+
+
+class _PlottingCommand(GroupedCommand):
+    """A command whose ``--plot`` may stand without a file, which typer's options cannot."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Name this folder where no file follows; a number is that of a training."""
+        following = [*args[1:], "--"]
+        words = [
+            "--plot=."
+            if word == "--plot" and (after.startswith("-") or after.isdecimal())
+            else word
+            for word, after in zip(args, following, strict=True)
+        ]
+        parsed: list[str] = super().parse_args(ctx, words)
+        return parsed
 
 
 @runs_app.command("list", cls=GroupedCommand)
@@ -51,7 +68,7 @@ def runs_list(
     list_runs(db, out, use_case and stored_name(use_case), wanted, as_csv=csv)
 
 
-@runs_app.command("show", cls=GroupedCommand)
+@runs_app.command("show", cls=_PlottingCommand)
 def runs_show(
     training_id: TrainingId,
     *,
@@ -63,10 +80,10 @@ def runs_show(
     from planner.commands.runs import show_run
 
     out = start_output("runs show", as_json=json)
-    show_run(db, out, training_id, picture_file(plot))
+    show_run(db, out, training_id, picture_file(plot, f"run-{training_id}.svg"))
 
 
-@runs_app.command("compare", cls=GroupedCommand)
+@runs_app.command("compare", cls=_PlottingCommand)
 def runs_compare(
     first: TrainingId,
     second: TrainingId,
@@ -81,4 +98,5 @@ def runs_compare(
 
     out = start_output("runs compare", as_json=json)
     check_one_format(json=json, csv=csv)
-    compare_runs(db, out, first, second, picture_file(plot), as_csv=csv)
+    file = picture_file(plot, f"run-{first}-run-{second}.svg")
+    compare_runs(db, out, first, second, file, as_csv=csv)

@@ -67,6 +67,12 @@ def test_training_is_listed_and_shown_with_its_epochs_and_what_it_used(
     )
     assert trained.run("runs", "list", "--csv").out.splitlines()[1].startswith("1,")
     assert trained.run("runs", "show", 1, "--plot", "one.png").code == 2
+    for words in (("show", 1, "--plot"), ("show", "--plot", 1, "--json")):
+        bare = trained.run("runs", *words)
+        assert bare.code == 0, bare.err
+        assert "wrote run-1.svg" in bare.err
+    assert (trained.folder / "run-1.svg").read_text().startswith("<svg xmlns=")
+    assert "wrote run-1-run-1.svg" in trained.run("runs", "compare", 1, 1, "--plot").err
 
     text = trained.run("runs", "show", 1).out
     assert "state          done" in text
