@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from launch.system.found_by_file import read_summaries
+from launch.errors import UseCaseError
+from launch.system.found_by_file import read_constants, read_summaries
 from launch.use_cases._locations import (
     UseCaseLocation,
     make_workload,
@@ -14,6 +15,7 @@ from launch.use_cases._locations import (
 
 __all__ = [
     "UseCaseLocation",
+    "check_has_data",
     "make_workload",
     "resolve",
     "use_case_names",
@@ -24,3 +26,15 @@ __all__ = [
 def use_case_summaries() -> dict[str, str]:
     """Return the first line of each built-in use case's docstring, without importing any."""
     return read_summaries(Path(__file__).parent)
+
+
+def check_has_data(name: str, data: Path | None) -> None:
+    """Check that data are named for a built-in use case that has none, without importing it.
+
+    Raises:
+        UseCaseError: They are not.
+    """
+    if data is None and name in use_case_names():
+        constants = read_constants(Path(__file__).with_name(f"{name}.py"))
+        if (without := constants.get("WITHOUT_DATA")) is not None:
+            raise UseCaseError(str(without))

@@ -21,6 +21,12 @@ from launch.use_cases._base import UseCase
 from launch.use_cases._vision_layers import find_layers
 from probes.cpu import read_cpu
 
+WITHOUT_DATA = (
+    "imagefolder has no pictures of its own: name a folder with one sub-folder of pictures per "
+    "class with --data DIR"
+)
+"""Read without importing this module, by `launch.use_cases.check_has_data`."""
+
 _SMALLEST = 32
 
 
@@ -96,8 +102,5 @@ class ImageFolder(UseCase):
     @staticmethod
     def _folder(data: Path | None) -> Path:
         if data is None:
-            raise UseCaseError(
-                "imagefolder has no pictures of its own: name a folder with one sub-folder of "
-                "pictures per class with --data DIR"
-            )
+            raise UseCaseError(WITHOUT_DATA)
         return data

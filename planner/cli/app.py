@@ -189,7 +189,7 @@ def use_cases_check(
     out = start_output("use-cases check", as_json=json)
     from launch.use_cases import make_workload
 
-    check_data(data, None)
+    check_data(data, None, use_case)
     workload = make_workload(use_case, settings=set or (), data=data)
     from planner.commands.use_cases.check import check
 

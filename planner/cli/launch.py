@@ -211,7 +211,7 @@ def launch(
         raise UsageError("--global-batch and --effective-batch exclude each other: give one")
     found = find_hosts(hosts, ssh_config, mpirun, allow_root=allow_run_as_root)
     found.access.check_mpirun()
-    check_data(data, found)
+    check_data(data, found, use_case)
     request = LaunchRequest(
         workload=make_workload(
             use_case, settings=set or (), data=data, seed=seed, data_is_here=found.is_local

@@ -96,7 +96,7 @@ def sweep(
     if use_case is None or batches is None:
         missing = "--use-case" if use_case is None else "--batches"
         raise UsageError(f"Missing option '{missing}': see ddlplan sweep --help")
-    check_data(data, None)
+    check_data(data, None, use_case)
     request = SweepRequest(
         workload=make_workload(use_case, settings=set or (), data=data, seed=seed),
         batches=counts_named("--batches", batches),

@@ -192,7 +192,7 @@ def tune(
     from planner.plans.objective import OBJECTIVES
 
     found = find_hosts(hosts, ssh_config, mpirun, allow_root=allow_run_as_root)
-    check_data(data, found)
+    check_data(data, found, use_case)
     _check_one_of(
         {"--batch-size": batch_size, "--effective-batch": effective_batch, "--max-batch": max_batch}
     )

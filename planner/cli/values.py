@@ -53,8 +53,12 @@ def checked_name(use_case: str) -> str:
     return make_workload(use_case).use_case
 
 
-def check_data(data: Path | None, hosts: Hosts | None) -> None:
-    """Check that the data are there, unless other machines train."""
+def check_data(data: Path | None, hosts: Hosts | None, use_case: str | None = None) -> None:
+    """Check that the data are there, unless other machines train, and named if they have to be."""
+    from launch.use_cases import check_has_data
+
+    if use_case is not None:
+        check_has_data(use_case, data)
     is_here = hosts is None or hosts.is_local
     if data is not None and is_here and not data.exists():
         raise typer.BadParameter(f"--data {data}: no such file or folder")
@@ -108,8 +112,10 @@ def check_one_format(*, json: bool, csv: bool) -> None:
         raise typer.BadParameter("--json and --csv exclude each other: give one")
 
 
-def picture_file(file: Path | None) -> Path | None:
-    """Check that a picture is wanted in the one format that it is written in."""
+def picture_file(file: Path | None, usual_name: str) -> Path | None:
+    """Give the file of a picture, which has its usual name in a folder, or is an SVG file."""
+    if file is not None and file.is_dir():
+        return file / usual_name
     if file is not None and file.suffix.lower() != ".svg":
         raise typer.BadParameter(f"--plot {file}: pictures are SVG: name a file that ends in .svg")
     return file

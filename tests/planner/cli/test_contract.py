@@ -291,6 +291,17 @@ def test_no_wait_ends_at_once_while_something_else_is_timed(ddlplan):
     assert line.endswith("theirs: leave out --no-wait to wait for its end")
 
 
+def test_use_case_that_lacks_its_data_is_refused_though_the_machine_is_in_use(ddlplan):
+    """`tune --use-case imagefolder` waited for another search to end before it said so."""
+    theirs = Occupant.of_this_process("ddlplan tune --use-case theirs")
+    with timing_alone(theirs, waits=False, on_wait=pytest.fail, on_trouble=pytest.fail):
+        ended = ddlplan.run("tune", "--use-case", "imagefolder", "--no-wait")
+    assert ended.code == 2
+    (line,) = ended.errors
+    assert line.startswith("error: imagefolder has no pictures of its own: name a folder ")
+    assert ddlplan.listing() == []
+
+
 def test_slots_of_a_host_file_are_ignored_with_a_note(ddlplan):
     (ddlplan.folder / "hosts").write_text("localhost slots=4\n")
     ended = ddlplan.run("probe", "--quick", "--hosts", "hosts", "--json")
