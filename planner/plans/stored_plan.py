@@ -11,7 +11,7 @@ from launch.plan import Plan
 from planner.plans.measured_steps import MeasuredSteps
 from planner.plans.objective import Objective
 from planner.plans.software import release_series
-from planner.scripts.naming import is_script
+from planner.scripts.naming import hides_workers, is_script
 from probes import codec
 from probes.codec import Count, Positive
 from probes.timing import Interval
@@ -110,6 +110,7 @@ class StoredPlan:
             "node": self.node,
             "fingerprint": self.fingerprint,
             **codec.to_builtins(self.plan),
+            **({"loader_workers": None} if hides_workers(self.use_case) else {}),
             "throughput_samples_per_s": _interval_json(throughput) | {"samples": throughput.count},
             "speedup": None if self.speedup is None else _interval_json(self.speedup),
             "baseline": codec.to_builtins(self.baseline),

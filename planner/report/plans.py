@@ -10,7 +10,6 @@ from typing import Any
 
 from launch.plan import Plan
 from launch.scripts.environment import OWN_SETTINGS
-from launch.scripts.program import WORKERS, Program
 from planner.plans.objective import describe_objective
 from planner.plans.stored_plan import StoredPlan
 from planner.quantities import (
@@ -24,7 +23,7 @@ from planner.quantities import (
 from planner.report.plan_line import describe_settings
 from planner.report.table import Column, Terminal, render_csv, render_facts, render_table
 from planner.scripts.naming import STRATEGY as SCRIPT
-from planner.scripts.naming import describe_trained, is_script, script_arguments
+from planner.scripts.naming import describe_trained, hides_workers, is_script
 from planner.tuning.study import StoredTrial
 from probes import codec
 
@@ -198,8 +197,8 @@ def _script_settings(stored: StoredPlan) -> dict[str, str]:
         "samples per step": str(plan.node_batch),
         "allocator": plan.allocator,
     }
-    if WORKERS in Program(arguments=tuple(script_arguments(stored.use_case))).placeholders:
-        settings["loader workers"] = str(plan.loader_workers)  # else the script's own: not known
+    if not hides_workers(stored.use_case):
+        settings["loader workers"] = str(plan.loader_workers)
     if plan.options.get(OWN_SETTINGS):
         settings = {"as it is": "nothing is set around the script", **settings}
     return settings | {

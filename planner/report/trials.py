@@ -10,6 +10,7 @@ from planner.quantities import format_bytes, format_interval
 from planner.report.plan_line import describe_settings
 from planner.report.plans import PLAN_FIELDS, flatten
 from planner.report.table import Column, Terminal, render_csv, render_table
+from planner.scripts.naming import hides_workers
 from planner.trials.result import Outcome
 from planner.tuning.study import StoredTrial
 from probes import codec
@@ -72,6 +73,7 @@ def trial_json(trial: StoredTrial) -> dict[str, Any]:
         "elapsed_s": result.elapsed_s,
         "peak_memory_bytes": result.peak_memory_bytes,
         **codec.to_builtins(result.plan),
+        **({"loader_workers": None} if hides_workers(trial.use_case or "") else {}),
         "parameters": dict(result.parameters),
         "throughput_samples_per_s": throughput
         and {

@@ -32,6 +32,11 @@ def is_script(use_case: str) -> bool:
     return use_case.startswith(PREFIX)
 
 
+def hides_workers(use_case: str) -> bool:
+    """Tell whether a name is that of a script whose loader workers are its own: not known."""
+    return is_script(use_case) and f"{{{WORKERS}}}" not in use_case
+
+
 def tune_options(use_case: str) -> list[str]:
     """Give the choices that ``ddlplan tune`` wants of the user, as options to fill in."""
     program = Program(arguments=tuple(script_arguments(use_case)))

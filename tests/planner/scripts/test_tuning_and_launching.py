@@ -138,6 +138,15 @@ def test_exported_plan_runs_the_script_without_ddlplan(tuned_script, command, ki
     assert ran.stderr.endswith(f"batch {batch}\n")
 
 
+def test_json_of_a_script_does_not_claim_to_know_its_loader_workers(tuned_script, plan_id):
+    documents = [
+        tuned_script.data("plans", "show", plan_id),
+        json.loads(tuned_script.run("plans", "export", plan_id).out),
+        *tuned_script.data("trials"),
+    ]
+    assert {document["loader_workers"] for document in documents} == {None}
+
+
 def test_plan_of_a_script_survives_export_and_import(tuned_script, plan_id):
     exported = tuned_script.run("plans", "export", plan_id)
     (tuned_script.folder / "plan.json").write_text(exported.out)
