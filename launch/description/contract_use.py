@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dis
+from types import CodeType
+
 from torch import nn
 
 from launch.use_cases._base import UseCase, is_own
@@ -20,7 +23,17 @@ def find_own_methods(case: UseCase) -> tuple[str, ...]:
     """
     find = getattr(case, "find_user_methods", None)
     own = {name for name in METHODS if is_own(case, name)} if find is None else find()
-    return tuple(name for name in METHODS if name in own)
+    return tuple(name for name in METHODS if name in own and not _does_as_default(case, name))
+
+
+def _does_as_default(case: UseCase, name: str) -> bool:
+    """Tell whether a method's code is that of the default, as a draft has it to be filled in."""
+    own = getattr(getattr(case, name), "__code__", None)
+    return own is not None and _operations(own) == _operations(getattr(UseCase, name).__code__)
+
+
+def _operations(code: CodeType) -> list[tuple[str, object]]:
+    return [(one.opname, one.argval) for one in dis.get_instructions(code)]
 
 
 def find_unsaved(model: nn.Module) -> tuple[str, ...]:
