@@ -184,6 +184,8 @@ class OwnTrainingOnHosts:
 
 
 def _own_step(step: StepDone) -> PeerStepDone:
+    if not math.isfinite(step.loss):
+        raise TrainingFailedError(f"our own training: its loss is {step.loss}")
     return PeerStepDone(
         time_s=step.time_s, samples=step.samples, loss=step.loss, loading_s=step.input_s
     )
