@@ -121,6 +121,8 @@ def _print_plan(
         out.write_fact("data", GENERATED)
     for compared in stored.comparisons:
         out.write_fact(_LABELS[compared.name], describe_comparison(compared, stored.plan))
+    if outcome.own_batch_unknown is not None:
+        out.write_fact(_LABELS["own_batch"], f"not known: {outcome.own_batch_unknown}")
     if (lost := outcome.lost_in_turns) > 0:
         plans = "1 plan" if lost == 1 else f"{lost} plans"
         out.write_fact("others", f"{plans} that looked faster in a line above lost in turns")
@@ -200,6 +202,7 @@ def _outcome_json(
     return {
         "plan": outcome.plan.to_json(stale=False),
         "fp32": None if outcome.exact is None else outcome.exact.to_json(stale=False),
+        "own_batch_unknown": outcome.own_batch_unknown,
         "compile_s": outcome.compile_s,
         "epochs": outcome.epochs,
         "pixel_bytes": pixel_bytes,

@@ -59,6 +59,9 @@ class TuneOutcome:
     """Over which that time is charged."""
     default_batch: int
     """The use case's own."""
+    own_batch_unknown: str | None = None
+    """Why the best plan was not raced against itself with the use case's own batch; ``None`` where
+    it was, or has that batch."""
     lost_in_turns: int = 0
     """Plans that were reported with more samples per second than the best one has in the end, and
     that took more time than it in the rounds in which both had a turn."""
@@ -120,8 +123,30 @@ def conclude(
         compile_s=best.compile_s,
         epochs=findings.request.epochs,
         default_batch=findings.case.default_batch,
+        own_batch_unknown=_explain_no_own_batch(findings, best, stored, interrupted=interrupted),
         lost_in_turns=_count_lost(findings, best),
     )
+
+
+def _explain_no_own_batch(
+    findings: Findings, best: Candidate, stored: StoredPlan, *, interrupted: bool
+) -> str | None:
+    """Say why it is not known what the settings gain apart from the batch, where it is not."""
+    case, plan = findings.case, best.plan
+    own = findings.subject.at_own_batch(plan)
+    if plan == own or stored.objective is not None:
+        return None
+    if any(one.name == "own_batch" or one.plan == own for one in stored.comparisons):
+        return None
+    if own is None:
+        least = plan.micro_batches * plan.replicas
+        return f"the plan cuts a batch into {least} parts: it cannot have {case.default_batch}"
+    failed = [r for r in findings.results if r.plan == own and not r.outcome.has_times]
+    if failed:
+        return f"its trial failed: {failed[-1].reason or failed[-1].outcome}"
+    if interrupted:
+        return "the search was stopped before its turns"
+    return "no time or memory was left for its turns beside the others: raise --budget"
 
 
 def _exact(

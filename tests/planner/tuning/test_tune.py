@@ -217,6 +217,15 @@ def test_best_plan_is_compared_with_defaults_one_core_and_its_own_settings_at_th
     assert found.speedup == compared["defaults"].speedup
 
 
+def test_missing_comparison_at_the_own_batch_has_its_reason(store, recorded, usual):
+    """The line was left out without a word."""
+    assert usual.outcome.own_batch_unknown is None
+    recorded.fail = lambda _: Outcome.CRASH if recorded.ran[-1][0] is Role.OWN_BATCH else None
+    found = tuner(store, recorded).tune()
+    assert "own_batch" not in {one.name for one in found.plan.comparisons}
+    assert found.own_batch_unknown == "its trial failed: crash"
+
+
 def test_machine_that_slows_down_meanwhile_changes_no_comparison(store, recorded, usual):
     steady = usual.outcome.plan
     recorded.drift = lambda now_s: 1 + 0.3 * math.sin(now_s / 40)
