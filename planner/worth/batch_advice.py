@@ -14,6 +14,11 @@ from probes import codec
 
 _FACTORS = (0.25, 0.5, 1, 2, 4)
 
+LINE_MISSES = (
+    "step times with other batches contradict the plan's own rate: tune again on a quiet machine"
+)
+"""Where `MeasuredSteps.contradicts` says so of the plan's batch and rate."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredNoise:

@@ -14,7 +14,13 @@ from planner.plans.stored_plan import StoredPlan
 from planner.scripts.naming import STRATEGY as SCRIPT
 from planner.trials.result import Outcome, TrialResult
 from planner.tuning.study import StoredTrial
-from planner.worth.batch_advice import BatchAdvice, MeasuredNoise, advise, why_no_advice
+from planner.worth.batch_advice import (
+    LINE_MISSES,
+    BatchAdvice,
+    MeasuredNoise,
+    advise,
+    why_no_advice,
+)
 from planner.worth.evidence import Evidence, chance_above_one, interval_json
 from planner.worth.step_parts import StepPart, split_step
 from planner.worth.variations import Variation, vary
@@ -174,12 +180,15 @@ def assess(
         node.speeds if node else None,
         input_share=result.measurement.input_share,
     )
-    advice, steps = None, stored.step_time
-    if steps and steps.contradicts(scaled.node_batch, stored.throughput_samples_per_s.median):
+    advice, unknown, steps = None, None, stored.step_time
+    rate = stored.throughput_samples_per_s.median
+    misses = steps is not None and steps.contradicts(scaled.node_batch, rate)
+    if misses:
         steps = None
     if facts is not None:
-        advice = advise(scaled, stored.step_time, noise, facts.default_batch)
-    is_unknown = facts is not None and advice is None and scaled.strategy != SCRIPT
+        advice = advise(scaled, steps, noise, facts.default_batch)
+        if advice is None and scaled.strategy != SCRIPT:
+            unknown = LINE_MISSES if misses else why_no_advice(steps, noise)
     return PlanWorth(
         step_s=step_s,
         step_parts=tuple(parts),
@@ -190,7 +199,7 @@ def assess(
             _find_baselines(stored, evidence, facts, node.cpu.usable_cores if node else None)
         ),
         batches=advice,
-        batches_unknown=why_no_advice(stored.step_time, noise) if is_unknown else None,
+        batches_unknown=unknown,
         tuning_s=evidence.elapsed_s,
         num_trials=len(evidence.trials),
     )

@@ -20,7 +20,7 @@ from probes.timing import Interval
 NOISE = NoiseScale(scale=96.0, low=80.0, high=120.0, variance=96.0, square=1.0, measurements=50)
 MEASURED = MeasuredNoise(noise=NOISE, training_id=3, epoch=2)
 STEPS = steps_from_points(
-    [StepPoint(node_batch=batch, step_s=0.5 + 0.01 * batch) for batch in (32, 64, 128)]
+    [StepPoint(node_batch=batch, step_s=0.9 + 0.018 * batch) for batch in (32, 64, 128)]
 )
 
 
@@ -97,6 +97,11 @@ def test_nothing_is_advised_without_a_scale_or_step_times():
             steps_from_points(STEPS.points[:1]),
             MEASURED,
             "the step time was not measured with other batches",
+        ),
+        (
+            steps_from_points([replace(p, step_s=p.step_s / 2) for p in STEPS.points]),
+            MEASURED,
+            "step times with other batches contradict the plan's own rate: tune again",
         ),
         (STEPS, None, "no training of this use case has measured the noise scale"),
         (
