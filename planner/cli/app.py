@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -329,24 +330,36 @@ def _show_summaries(command: str, summaries: dict[str, str], *, as_json: bool) -
     out.finish([{"name": name, "summary": summary} for name, summary in summaries.items()])
 
 
-@cache
-def _made_commands() -> Any:
-    """Make the commands out of their signatures, which takes longer than many a command."""
-    return typer.main.get_command(app)
-
-
 def call(arguments: list[str]) -> int:
     """Run the command that the arguments name; give its exit status.
 
     Raises:
         UsageError: The arguments make no sense.
     """
+    commands = _make_commands(arguments[0] if arguments else "")
     try:
-        return _made_commands()(args=arguments, prog_name="ddlplan", standalone_mode=False) or 0
+        return commands(args=arguments, prog_name="ddlplan", standalone_mode=False) or 0
     except typer.Abort as ended:
         raise KeyboardInterrupt from ended
     except _UsageError as error:
         raise UsageError(_explain_usage(error)) from error
+
+
+@cache
+def _make_commands(name: str) -> Any:
+    """Make commands out of their signatures: all of them only where none has that name.
+
+    Making all takes longer than many a command does.
+    """
+    one = copy(app)
+    one.registered_commands = [
+        command
+        for command in app.registered_commands
+        if command.callback is not None and name == (command.name or command.callback.__name__)
+    ]
+    one.registered_groups = [group for group in app.registered_groups if name == group.name]
+    is_one = one.registered_commands or one.registered_groups
+    return typer.main.get_command(one if is_one else app)
 
 
 def _explain_usage(error: Exception) -> str:

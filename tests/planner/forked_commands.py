@@ -26,8 +26,10 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any, NoReturn
 
+import typer
+
 import planner.commands
-from planner.cli.app import call
+from planner.cli.app import app, call
 
 _MAX_MESSAGE_BYTES = 1 << 17
 
@@ -140,7 +142,9 @@ def _run_command() -> NoReturn:
 if __name__ == "__main__":
     for module in iter_modules(planner.commands.__path__):
         import_module(f"planner.commands.{module.name}")
-    call(["strategies"])  # which makes the commands, and loads what each of them does
+    for name in typer.main.get_command(app).commands:
+        call([name, "--help"])  # which makes the command
+    call(["strategies"])  # which loads what each command does
     gc.collect()
     gc.freeze()  # else each command would look through all of it for garbage
     _serve(socket.socket(fileno=int(sys.argv[1])))

@@ -6,9 +6,12 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import sqlite3
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from safetensors.numpy import load_file
@@ -100,7 +103,8 @@ def test_training_that_has_no_numbers_any_more_stops_and_names_the_last_good_che
 @pytest.mark.parametrize("has_steps", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_interrupt_that_was_ignored_at_the_start_ends_as_an_interrupt(has_steps, tuned, steady):
     """The story: a script's ``ddlplan launch &`` ignores SIGINT. One before the first step
-    was ignored, as was every later one. What is left and what is lost is said."""
+    was ignored, as was every later one. What is left and what is lost is said. A training is
+    listed while it runs, and after it was cancelled."""
     usual = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         process = launch(tuned, steady, "--epochs", "100000", "--json")
@@ -108,6 +112,10 @@ def test_interrupt_that_was_ignored_at_the_start_ends_as_an_interrupt(has_steps,
         signal.signal(signal.SIGINT, usual)
     if has_steps:
         tuned.wait_until((tuned.folder / "runs" / "1" / "metrics.jsonl").exists, "launch")
+        tuned.wait_until(lambda: most_processes(tuned) >= 3, "its use: of rank, server and worker")
+        (running,) = tuned.data("runs", "list", "--state", "running")
+        assert running["state"] == "running"
+        assert running["heartbeat_at"] is not None
     else:
         tuned.wait_until(lambda: tuned.processes("launch.rank"), "launch")
     process.send_signal(signal.SIGINT)
@@ -121,6 +129,16 @@ def test_interrupt_that_was_ignored_at_the_start_ends_as_an_interrupt(has_steps,
         (line,) = [line for line in ended.err.splitlines() if "weights of the last step" in line]
         assert "are in runs/1/weights.safetensors; the state of the optimizer is lost, " in line
         assert (tuned.folder / "runs" / "1" / "weights.safetensors").exists()
+        (over,) = tuned.data("runs", "list")
+        assert (over["state"], over["error"]) == ("cancelled", None)
+        assert over["steps"] >= running["steps"]
+
+
+def most_processes(tuned):
+    """Give the most processes of the first training that a sample has seen."""
+    with Store.open(str(tuned.folder / "planner.db")) as store:
+        found = store.trainings.usage(1)
+    return max((max(host.processes.maximum) for host in found.values()), default=0)
 
 
 def test_end_that_someone_else_has_asked_mpirun_for_is_told_as_such(tuned, steady):
@@ -166,23 +184,6 @@ def test_place_where_no_run_can_be_kept_is_an_error_of_one_line(tuned, steady):
     assert ended.code == 2
     assert ended.err.splitlines()[-1].startswith("error: folder ")
     assert "Traceback" not in ended.err
-
-
-def test_dry_run_shows_the_command_that_would_run(tuned, steady):
-    (tuned.folder / "hosts").write_text("[::1]\n")
-    (tuned.folder / "runs" / "4").mkdir(parents=True)
-    arguments = ("--hosts", "hosts", "--epochs", "1")
-    shown = launched(tuned, steady, *arguments, "--dry-run", OMP_PROC_BIND="true")
-    assert shown.code == 0, shown.err
-    assert "without anything of MPI's, OMP_PROC_BIND" in shown.out
-    process = launch(tuned, steady, *arguments)
-    command = shown.out.splitlines()[0]
-    tuned.wait_until(lambda: tuned.processes(" ".join(shlex.split(command)[1:])), command)
-    ended = tuned.end(process)
-    assert ended.code == 0, ended.err
-    assert "--host localhost:1" in command
-    assert command.endswith(str(tuned.folder.resolve() / "runs" / "5" / "job.json"))
-    assert (tuned.folder / "runs" / "5" / "__1-worker0.log").exists()
 
 
 def test_ways_to_sum_between_hosts_that_one_host_has_no_use_for_are_a_warning(tuned, steady):
@@ -232,29 +233,62 @@ def test_stale_plan_is_used_only_when_that_is_asked_for(import_for, tuned, stead
     assert launched(tuned, steady, "--dry-run").out.count("plan 1,") == 1
 
 
-def test_answer_tells_that_the_plan_is_stale_and_what_was_changed_in_it(import_for, tuned, steady):
-    import_for(software={"python": "3.11.7", "torch": "1.0.0", "ddlplan": "0.1.0"})
-    arguments = ("--plan", "2", "--allow-stale", "--global-batch", "12", "--json")
-    ended = launched(tuned, steady, *arguments)
+@dataclass(frozen=True)
+class ChangedLaunch:
+    """A launch of a stale plan with another batch, and what its dry run had shown."""
+
+    folder: Path
+    plan: dict[str, Any]
+    shown: Any
+    ended: Any
+
+
+@pytest.fixture(scope="module")
+def changed(tuned_folder, command_line, tmp_path_factory):
+    command = command_line(tmp_path_factory.mktemp("changed"))
+    shutil.copy(tuned_folder / "planner.db", command.folder)
+    plan = command.data("plans", "export", 1)
+    plan["software"] = {"python": "3.11.7", "torch": "1.0.0", "ddlplan": "0.1.0"}
+    (command.folder / "plan.json").write_text(json.dumps(plan))
+    assert command.data("plans", "import", "plan.json")["id"] == 2
+    (command.folder / "hosts").write_text("[::1]\n")
+    (command.folder / "runs" / "4").mkdir(parents=True)
+    batch = str(2 * plan["node_batch"] + 1)
+    arguments = ("--hosts", "hosts", "--plan", "2", "--allow-stale", "--effective-batch", batch)
+    shown = launched(command, plan["use_case"], *arguments, "--dry-run", OMP_PROC_BIND="true")
+    assert shown.code == 0, shown.err
+    process = launch(command, plan["use_case"], *arguments, "--json")
+    line = shown.out.splitlines()[0]
+    command.wait_until(lambda: command.processes(" ".join(shlex.split(line)[1:])), line)
+    ended = command.end(process)
     assert ended.code == 0, ended.err
-    assert "plan 2 (stale, made with torch 1.0.0" in ended.err
-    answer = ended.document["data"]
-    plan = answer["plan"]
-    assert (plan["id"], plan["stale"], plan["node_batch"]) == (2, True, 12)
+    return ChangedLaunch(command.folder, plan, shown, ended)
+
+
+def test_dry_run_shows_the_command_that_would_run(changed):
+    assert "without anything of MPI's, OMP_PROC_BIND" in changed.shown.out
+    command = changed.shown.out.splitlines()[0]
+    assert "--host localhost:1" in command
+    assert command.endswith(str(changed.folder.resolve() / "runs" / "5" / "job.json"))
+    assert (changed.folder / "runs" / "5" / "__1-worker0.log").exists()
+
+
+def test_answer_tells_that_the_plan_is_stale_and_what_was_changed_in_it(changed):
+    """An effective batch adds up passes of the plan's own batch."""
+    assert "plan 2 (stale, made with torch 1.0.0" in changed.ended.err
+    answer = changed.ended.document["data"]
+    used, plan = answer["plan"], changed.plan
+    assert (used["id"], used["stale"]) == (2, True)
+    assert used["node_batch"] == 2 * plan["node_batch"] + 1
+    assert used["micro_batches"] == 3 * plan["micro_batches"]
     assert answer["expected_throughput_samples_per_s"] is None
 
 
-def test_effective_batch_adds_up_passes_of_the_plans_own_batch(tuned, steady):
-    stored = tuned.data("plans", "show", 1)
-    batch = 2 * stored["node_batch"] + 1
-    ended = launched(tuned, steady, "--effective-batch", str(batch), "--json")
-    assert ended.code == 0, ended.err
-    used = ended.document["data"]["plan"]
-    assert (used["id"], used["node_batch"]) == (1, batch)
-    assert used["micro_batches"] == 3 * stored["micro_batches"]
-    assert ended.document["data"]["expected_throughput_samples_per_s"] is None
-    twice = ("--effective-batch", "64", "--global-batch", "64")
-    ended = launched(tuned, steady, *twice)
+def test_global_batch_is_that_of_a_step(tuned, steady):
+    ended = launched(tuned, steady, "--global-batch", "12", "--dry-run", "--json")
+    (node,) = ended.document["data"]["nodes"]
+    assert node["plan"]["node_batch"] == 12
+    ended = launched(tuned, steady, "--effective-batch", "64", "--global-batch", "64")
     assert (ended.code, len(ended.errors)) == (2, 1)
     assert "exclude each other" in ended.errors[0]
 
@@ -304,6 +338,7 @@ def test_plan_of_another_use_case_is_refused(import_for, tuned, cases):
     import_for("Dies")
     ended = launched(tuned, f"{cases}:Dies", "--plan", "1")
     assert ended.code == 2
+    assert "plan 1 is for " in ended.errors[0]
     assert "choose another" in ended.errors[0]
 
 
@@ -329,7 +364,7 @@ def find(command, program):
     return [pid for pid, line in found.items() if program in line.partition(" --host")[0]]
 
 
-@pytest.mark.parametrize("victim", ["-m planner launch", "prterun", "launch.rank", "fork_server"])
+@pytest.mark.parametrize("victim", ["prterun", "launch.rank", "fork_server"])
 @pytest.mark.long
 def test_whichever_process_is_killed_none_is_left(tuned, steady, victim):
     process = launch(tuned, steady, "--epochs", "100000")
@@ -337,8 +372,7 @@ def test_whichever_process_is_killed_none_is_left(tuned, steady, victim):
     tuned.wait_until(metrics.exists, "the first epoch")
     os.kill(min(find(tuned, victim)), signal.SIGKILL)
     ended = tuned.end(process)
-    if victim != "-m planner launch":
-        assert ended.code == 1
-        assert len(ended.errors) == 1
-        assert "Traceback (most" not in ended.errors[0]
+    assert ended.code == 1
+    assert len(ended.errors) == 1
+    assert "Traceback (most" not in ended.errors[0]
     tuned.wait_until_all_ended()

@@ -75,8 +75,11 @@ def test_command_that_is_killed_has_failed_by_that_signal(queue):
 
 @pytest.mark.usefixtures("nothing_is_timed")
 def test_killed_supervisor_takes_its_command_along_and_the_next_job_begins(queue):
-    first, second = queue.submit(), queue.submit()
+    """One that is killed in the queue leaves an interrupted job too."""
+    first, killed, second = (queue.submit() for _ in range(3))
     queue.wait_for_command(first)
+    os.kill(queue.get(killed).process.pid, signal.SIGKILL)
+    assert queue.wait(killed).state is JobState.INTERRUPTED
     os.kill(queue.get(first).process.pid, signal.SIGKILL)
     assert queue.wait(first).state is JobState.INTERRUPTED
     command = JobFolder.find(queue.get(first)).read_command()
@@ -84,16 +87,7 @@ def test_killed_supervisor_takes_its_command_along_and_the_next_job_begins(queue
     queue.wait_for_command(second)
     queue.store.jobs.request_cancel(second)
     assert queue.wait(second).state is JobState.CANCELLED
-
-
-@pytest.mark.usefixtures("nothing_is_timed")
-def test_supervisor_that_is_killed_in_the_queue_leaves_an_interrupted_job(queue):
-    first, second = queue.submit(), queue.submit()
-    os.kill(queue.get(second).process.pid, signal.SIGKILL)
-    assert queue.wait(second).state is JobState.INTERRUPTED
-    queue.store.jobs.request_cancel(first)
-    queue.wait(first)
-    assert queue.get(second).state is JobState.INTERRUPTED
+    assert queue.get(killed).state is JobState.INTERRUPTED
 
 
 @pytest.mark.usefixtures("nothing_is_timed")

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from launch.case_facts import CaseFacts
+from launch.errors import InvalidPlanError
 from launch.workload import Workload
-from planner.tuning.tune_request import TuneRequest, limit_choices
+from planner.tuning.tune_request import TuneRequest, check_batch, limit_choices
 from probes import codec
 
 CASE = CaseFacts(
@@ -60,6 +61,14 @@ def test_slow_cpu_says_nothing_of_a_gpu():
 )
 def test_batches_stay_within_the_users_limits_and_the_samples(limits, on_cpu, on_gpu):
     assert choices(**limits) == (on_cpu, on_gpu)
+
+
+@pytest.mark.parametrize("option", ["batch_size", "max_batch"])
+def test_batch_of_more_samples_than_there_are_is_refused(option):
+    workload = Workload(use_case="simplebig")
+    check_batch(TuneRequest(workload=workload, **{option: 5418}), CASE)
+    with pytest.raises(InvalidPlanError, match=f"use at most --{option.replace('_', '-')} 5418"):
+        check_batch(TuneRequest(workload=workload, **{option: 5419}), CASE)
 
 
 def test_choices_survive_the_way_to_another_process():

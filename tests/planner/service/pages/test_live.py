@@ -140,18 +140,6 @@ def test_a_page_shows_what_changes_and_keeps_what_a_person_does(watched):
     watched.wait_for(lambda: watched.run("return !!document.querySelector('.state.done')"), "done")
 
 
-def test_a_page_says_that_a_server_which_was_started_again_does_not_know_it(tmp_path):
-    with watching(tmp_path) as watched:
-        said = "return document.getElementById('live-state').textContent"
-        watched.wait_until_live()
-        assert watched.run("return document.querySelector('button[data-copy]').hidden") is False
-        port = watched.server.address.split("/")[2].partition(":")[2]
-        watched.server.stop()
-        watched.server.options += ("--port", port)
-        watched.server.start()
-        watched.wait_for(lambda: "Signed out" in str(watched.run(said)), "why it is not live")
-
-
 def test_an_error_of_an_action_is_shown_beside_its_form(watched):
     watched.open("/plans")
     watched.run("document.getElementById('box-import').open = true")
@@ -220,3 +208,16 @@ def test_a_log_shows_its_end_and_stays_where_a_person_has_scrolled_to(watched):
     watched.run("document.querySelector('pre.log').scrollTop = 10")
     wait_for_line("and the rest")
     assert place()[0] == 10
+
+
+def test_a_page_says_that_a_server_which_was_started_again_does_not_know_it(watched):
+    """The last test of this server, whose browser is signed out by it."""
+    watched.open("/plans/1")
+    watched.wait_until_live()
+    assert watched.run("return document.querySelector('button[data-copy]').hidden") is False
+    port = watched.server.address.split("/")[2].partition(":")[2]
+    watched.server.stop()
+    watched.server.options += ("--port", port)
+    watched.server.start()
+    said = "return document.getElementById('live-state').textContent"
+    watched.wait_for(lambda: "Signed out" in str(watched.run(said)), "why it is not live")
