@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -41,16 +42,23 @@ def modules(floor: str) -> list[Path]:
     return found
 
 
-def imported(module: Path) -> Iterator[tuple[str, int]]:
+@cache
+def parsed(module: Path) -> ast.Module:
+    """Syntax of a file, which nobody changes: several tests look at every file."""
+    return ast.parse(module.read_text(encoding="utf-8"))
+
+
+@cache
+def imported(module: Path) -> list[tuple[str, int]]:
     """Every package that a file imports, wherever in the file, with the line."""
-    return imported_within(ast.parse(module.read_text(encoding="utf-8")))
+    return [*imported_within(parsed(module))]
 
 
-def imported_when_run(module: Path) -> Iterator[tuple[str, int]]:
+@cache
+def packages_when_run(module: Path) -> set[str]:
     """The same without what only the check of types imports."""
-    tree = ast.parse(module.read_text(encoding="utf-8"))
-    tree.body = [node for node in tree.body if not is_for_types(node)]
-    return imported_within(tree)
+    body = [node for node in parsed(module).body if not is_for_types(node)]
+    return {name for name, _ in imported_within(ast.Module(body, []))}
 
 
 def is_for_types(node: ast.stmt) -> bool:
@@ -89,7 +97,7 @@ def test_library_is_imported_only_where_it_was_promised(package, home):
         str(module.relative_to(ROOT))
         for floor in FLOORS
         for module in modules(floor)
-        if package in {name for name, _ in imported_when_run(module)}
+        if package in packages_when_run(module)
     }
     assert users, f"nothing imports {package}"
     assert {user for user in users if not user.startswith(home)} == set()
@@ -103,7 +111,7 @@ def home_of(module: Path) -> str:
 
 def names_imported(module: Path) -> Iterator[str]:
     """Full names that a file imports from our floors, of modules or of things in them."""
-    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(module)):
         match node:
             case ast.Import(names=names):
                 yield from (alias.name for alias in names)
@@ -158,9 +166,7 @@ def test_every_folder_says_what_it_holds():
     folders = {module.parent for floor in FLOORS for module in modules(floor)}
     inits = [folder / "__init__.py" for folder in folders]
     assert [
-        file
-        for file in inits
-        if not (file.is_file() and ast.get_docstring(ast.parse(file.read_text())))
+        file for file in inits if not (file.is_file() and ast.get_docstring(parsed(file)))
     ] == []
 
 
@@ -168,7 +174,7 @@ def test_no_two_classes_have_the_same_name():
     places: dict[str, list[str]] = {}
     for floor in FLOORS:
         for module in modules(floor):
-            for node in ast.parse(module.read_text(encoding="utf-8")).body:
+            for node in parsed(module).body:
                 if isinstance(node, ast.ClassDef):
                     places.setdefault(node.name, []).append(str(module.relative_to(ROOT)))
     assert {name: files for name, files in places.items() if len(files) > 1} == {}
@@ -176,7 +182,7 @@ def test_no_two_classes_have_the_same_name():
 
 def first_sentences(module: Path) -> Iterator[tuple[str, str]]:
     """First sentence of each docstring of a file, with the name of what it describes."""
-    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(module)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
             docstring = ast.get_docstring(node) or ""
             name = getattr(node, "name", module.name)
