@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import shlex
 import signal
 import socket
 import subprocess
@@ -32,6 +33,7 @@ from launch.scripts.environment import ScriptStart, make_start
 from launch.scripts.program import Program
 from launch.scripts.step_counter import CountedSteps, StepCounter
 from launch.scripts.torchrun_nodes import TorchrunNodes
+from launch.system.machine_lock import Occupant, training_noticed
 from launch.system.process_end import die_with_parent
 from launch.system.process_tree import (
     adopt_orphans,
@@ -171,11 +173,17 @@ class HostPart:
         self._listener.close()
         if port is None:
             return
-        code, counted = self._train(program, variables, port)
+        occupant = Occupant.of_this_process(f"ddlplan launch -- {shlex.join(request.arguments)}")
+        with training_noticed(occupant, on_disturbed=self._warn, on_trouble=self._warn):
+            code, counted = self._train(program, variables, port)
         self._reports.send(PartEnded(code=code, counted=counted))
 
     def _refuse(self, message: str) -> None:
         self._reports.send(PartRefused(message=message))
+
+    def _warn(self, message: str) -> None:
+        text = f"warning: {self._request.node.node}: {message}\n"
+        self._reports.send(PartOutput(stream=2, text=text.encode().decode("latin-1")))
 
     def _check_script(self, start: ScriptStart) -> None:
         """Check that the file of the script is here."""

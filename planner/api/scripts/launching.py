@@ -7,6 +7,7 @@ import platform
 import signal
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +17,7 @@ from launch.reports import Report, Warned
 from launch.scripts.environment import ScriptStart, make_start, placeholder_values
 from launch.scripts.program import Program
 from launch.scripts.step_counter import CountedSteps, StepCounter
+from launch.system.machine_lock import Occupant, training_noticed
 from launch.system.process_end import explain_exit
 from launch.workers.log import find_cause
 from launch.workload import Workload
@@ -205,7 +207,7 @@ def launch_script(
     began = time.monotonic()
     state, message, counted = TrainingStatus.FAILED, "it cannot be started", None
     try:
-        with heartbeat(training_id, db):
+        with heartbeat(training_id, db), _noticed(listener):
             code, counted, said = _run(prepared, keeps_stdout=keeps_stdout)
         if code == 0:
             state, message = TrainingStatus.DONE, ""
@@ -231,6 +233,15 @@ def launch_script(
         training_id=training_id,
         counted=counted,
     )
+
+
+def _noticed(listener: Listener) -> AbstractContextManager[None]:
+    """Let searches on this machine wait for this block, in which a script trains."""
+
+    def warn(message: str) -> None:
+        listener(Warned(message=message))
+
+    return training_noticed(Occupant.of_this_process(), on_disturbed=warn, on_trouble=warn)
 
 
 def _run(

@@ -82,6 +82,14 @@ def test_launch_that_fails_quotes_the_words_of_the_scripts_error(
     assert "shim.py" not in ended.err
 
 
+def test_launched_script_says_whose_times_it_disturbs(tuned_script, command, plan_id):
+    """Searches did not know of it either: they began to time beside it."""
+    theirs = Occupant.of_this_process("ddlplan tune --use-case theirs")
+    with timing_alone(theirs, waits=False, on_wait=pytest.fail, on_trouble=pytest.fail):
+        ended = tuned_script.run("launch", "--plan", plan_id, *command("0"))
+    assert "this training disturbs the times that are measured by process" in ended.err
+
+
 def test_plan_of_a_script_shows_what_can_be_set_around_it_and_no_more(tuned_script, plan_id):
     shown = tuned_script.run("plans", "show", plan_id).out
     assert f"script               {sys.executable} train.py 100000 {{batch}} well\n" in shown
