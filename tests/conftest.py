@@ -22,6 +22,10 @@ from testbed import Testbed, find_obstacle
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
+# Tests run beside one another: OpenMP's threads that compute while they wait for one whose core
+# another test has would take several times as long. For torch here, and for workers.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts what it runs in the background so, and programs inherit it: no test of Ctrl-C
     # would see one.

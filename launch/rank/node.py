@@ -126,9 +126,8 @@ class Node:
             ForkServerPool() if servers is None else nullcontext(servers) as fork_servers,
             UsageReporter(self._job, self._rank, self._send_report) as self._usage,
         ):
-            trains = fork_servers.get(
-                self._node_job.plan.allocator
-            )  # loads torch while the other describes
+            # Loads torch while the other describes.
+            trains = fork_servers.get(self._node_job.plan)
             # The data may have to be made ready on this node first: a plan can be older than they.
             cores = self._cpu.choose_cores(self._node_job.plan.threads)
             is_done = self._describe(fork_servers.get(), first) and self._train(

@@ -14,12 +14,9 @@ from launch.scripts import patches
 from launch.scripts.program import PROCESSES, THREADS, WORKERS, Program
 from launch.scripts.shim import VARIABLE
 from launch.system.allocators import allocator_environment, is_preloaded, plain_environment
+from launch.system.openmp import wait_environment, wait_policy
 from probes.hardware import Hardware
 
-WAIT_POLICIES = ("default", "active", "passive")
-"""What OpenMP's threads do while they wait for work: compute or sleep."""
-
-WAIT_POLICY = "wait_policy"
 OWN_SETTINGS = "own_settings"
 """Option of a plan that sets nothing: the command as the user runs it now."""
 
@@ -44,14 +41,6 @@ What is not among the options of a plan is left to the script.
 """
 
 SHIM = Path(__file__).with_name("shim.py")
-
-_WAITING = {
-    "default": {},
-    # OpenMP's own variable, and that of Intel's and LLVM's run-time libraries:
-    # https://www.openmp.org/spec-html/5.0/openmpse55.html
-    "active": {"OMP_WAIT_POLICY": "ACTIVE", "KMP_BLOCKTIME": "infinite"},
-    "passive": {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"},
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,13 +128,12 @@ def script_environment(plan: Plan, environment: Mapping[str, str] = os.environ) 
 
 def plain_script_environment(plan: Plan) -> dict[str, str]:
     """Give the same for a file that runs elsewhere: a library is named without its folder."""
-    waiting = plan.options.get(WAIT_POLICY, WAIT_POLICIES[0])
     threads = str(plan.threads_per_process)
     return {
         "OMP_NUM_THREADS": threads,
         "MKL_NUM_THREADS": threads,
         **({"CUDA_VISIBLE_DEVICES": ",".join(plan.gpus)} if plan.gpus else {}),
-        **_WAITING[str(waiting)],
+        **wait_environment(wait_policy(plan)),
         **plain_environment(plan.allocator),
     }
 
@@ -165,11 +153,7 @@ def check_options(plan: Plan) -> None:
     Raises:
         InvalidPlanError: Such a way of waiting, or such a patch, is unknown.
     """
-    waiting = plan.options.get(WAIT_POLICY, WAIT_POLICIES[0])
-    if waiting not in WAIT_POLICIES:
-        raise InvalidPlanError(
-            f"{WAIT_POLICY}={waiting!r}: choose one of {', '.join(WAIT_POLICIES)}"
-        )
+    wait_policy(plan)
     known = {name: values for part in PATCHES.values() for name, values in part.items()}
     for name, value in patches_of(plan).items():
         option = f"{PATCH_PREFIX}{name}"

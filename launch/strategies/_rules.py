@@ -19,6 +19,19 @@ def require(plan: Plan, **values: int) -> None:
             )
 
 
+def require_options(plan: Plan, *known: str) -> None:
+    """Refuse options that the strategy gives no meaning to.
+
+    Raises:
+        InvalidPlanError: It has some.
+    """
+    if unknown := sorted(plan.options.keys() - set(known)):
+        remedy = f"use {', '.join(known)}" if known else "it has none"
+        raise InvalidPlanError(
+            f"strategy={plan.strategy} and options {', '.join(unknown)}: {remedy}"
+        )
+
+
 def require_devices(plan: Plan, *counts: int) -> None:
     """Check that a plan names as many devices as its strategy can use.
 

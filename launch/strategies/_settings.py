@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from launch.plan import MEMORY_FORMATS, Setting
 from launch.strategies._gpus import usable_gpus
+from launch.system.openmp import WAIT_POLICY
 
 if TYPE_CHECKING:
     from launch.case_facts import CaseFacts
@@ -114,6 +115,21 @@ def draw(trial: Suggest, prefix: str, settings: Settings) -> dict[str, Any]:
             continue  # it would change nothing
         drawn[name] = trial.suggest_categorical(f"{prefix}.{name}", choices.values)
     return drawn
+
+
+def draw_waiting(trial: Suggest, prefix: str, threads: int) -> dict[str, Any]:
+    """Draw how OpenMP's threads wait, where an operator has several.
+
+    Args:
+        trial: Draws.
+        prefix: The strategy's name.
+        threads: Of one operator.
+    """
+    if threads == 1:
+        return {}
+    # Never "active": what it gains by the default, bench/waiting.py did not show anywhere.
+    policy = trial.suggest_categorical(f"{prefix}.{WAIT_POLICY}", ("default", "passive"))
+    return {} if policy == "default" else {"options": {WAIT_POLICY: policy}}
 
 
 def first_guess(prefix: str, settings: Settings) -> dict[str, Setting]:

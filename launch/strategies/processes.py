@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from launch.errors import InfeasiblePlanError
 from launch.plan import Plan, Setting
 from launch.strategies._base import Strategy, Suggest, layouts
-from launch.strategies._rules import require, require_cpu, require_devices
-from launch.strategies._settings import cpu_settings, draw, first_guess
+from launch.strategies._rules import require, require_cpu, require_devices, require_options
+from launch.strategies._settings import cpu_settings, draw, draw_waiting, first_guess
+from launch.system.openmp import WAIT_POLICY, wait_policy
 
 if TYPE_CHECKING:
     from launch.case_facts import CaseFacts
@@ -40,16 +41,22 @@ class Processes(Strategy):
             replicas=processes,
             threads_per_process=threads,
             **draw(trial, "processes", cpu_settings(case, node)),
+            **draw_waiting(trial, "processes", threads),
         )
 
     def first_guesses(self, case: CaseFacts, node: Hardware) -> list[dict[str, Setting]]:
-        guess = first_guess("processes", cpu_settings(case, node))
+        guess = {
+            **first_guess("processes", cpu_settings(case, node)),
+            f"processes.{WAIT_POLICY}": "default",
+        }
         return [{"processes.layout": _middle_layout(node), **guess}]
 
     def check(self, plan: Plan) -> None:
         require(plan, replicas=plan.processes)
         require_cpu(plan)
         require_devices(plan, 1, plan.processes)
+        require_options(plan, WAIT_POLICY)
+        wait_policy(plan)
 
     def begins_early(self, plan: Plan) -> bool:
         return plan.is_eager_on_cpu

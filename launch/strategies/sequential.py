@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from launch.plan import Plan, Setting
 from launch.strategies._base import Strategy, Suggest
 from launch.strategies._gpus import cuda_devices, usable_gpus
-from launch.strategies._rules import require, require_devices
+from launch.strategies._rules import require, require_devices, require_options
 from launch.strategies._settings import cpu_settings, draw, first_guess, gpu_settings
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class Sequential(Strategy):
     def check(self, plan: Plan) -> None:
         require(plan, processes=1, replicas=1, threads_per_process=1)
         require_devices(plan, 1)
+        require_options(plan)
 
     def begins_early(self, plan: Plan) -> bool:
         return plan.is_eager_on_cpu

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 from launch.errors import InfeasiblePlanError, InvalidPlanError
 from launch.plan import Plan, Setting
 from launch.strategies._base import Strategy, Suggest, layouts
-from launch.strategies._rules import require, require_cpu, require_devices
-from launch.strategies._settings import cpu_settings, draw, first_guess
+from launch.strategies._rules import require, require_cpu, require_devices, require_options
+from launch.strategies._settings import cpu_settings, draw, draw_waiting, first_guess
+from launch.system.openmp import WAIT_POLICY, wait_policy
 
 if TYPE_CHECKING:
     from launch.case_facts import CaseFacts
@@ -40,10 +41,14 @@ class Threads(Strategy):
             replicas=replicas,
             threads_per_process=replicas * threads,
             **draw(trial, "threads", cpu_settings(case, node, may_compile=replicas == 1)),
+            **draw_waiting(trial, "threads", threads),
         )
 
     def first_guesses(self, case: CaseFacts, node: Hardware) -> list[dict[str, Setting]]:
-        guess = first_guess("threads", cpu_settings(case, node))
+        guess = {
+            **first_guess("threads", cpu_settings(case, node)),
+            f"threads.{WAIT_POLICY}": "default",
+        }
         full = layouts(node.cpu.usable_cores, at_least=1)[:2]
         return [{"threads.layout": f"{r}x{t}", **guess} for r, t in full]
 
@@ -51,6 +56,8 @@ class Threads(Strategy):
         require(plan, processes=1)
         require_cpu(plan)
         require_devices(plan, 1)
+        require_options(plan, WAIT_POLICY)
+        wait_policy(plan)
         if plan.threads_per_process % plan.replicas:
             raise InvalidPlanError(
                 f"strategy=threads, replicas={plan.replicas} and "

@@ -30,6 +30,7 @@ from typing import NoReturn
 from launch.errors import LaunchError
 from launch.gradient_sync.node_channel.descriptors import SharedDescriptors
 from launch.system.allocators import allocator_environment
+from launch.system.openmp import wait_environment
 from launch.system.process_end import (
     die_with_parent,
     explain_exit,
@@ -92,13 +93,18 @@ class ForkServer:
     Args:
         allocator: Memory allocator of it and of its workers, by its name in a plan: a library is
             loaded when a process starts, and no fork can change it.
+        wait_policy: How OpenMP's threads wait, of `launch.system.openmp`; likewise.
 
     Raises:
         InvalidPlanError: This node does not have that allocator.
     """
 
-    def __init__(self, allocator: str = "default") -> None:
-        environment = worker_environment(os.environ) | allocator_environment(allocator)
+    def __init__(self, allocator: str = "default", wait_policy: str = "default") -> None:
+        environment = {
+            **worker_environment(os.environ),
+            **allocator_environment(allocator),
+            **wait_environment(wait_policy),
+        }
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the server is
         with theirs:

@@ -11,6 +11,7 @@ from launch.errors import InvalidPlanError
 from launch.job import Job
 from launch.plan import Plan
 from launch.system.allocators import allocator_environment
+from launch.system.openmp import wait_environment, wait_policy
 from launch.system.run_directory import RunDirectory
 from launch.workers.fork_server import WORKER_SETTINGS, worker_environment
 from launch.workers.task import Purpose, Task, make_worker_tasks
@@ -44,7 +45,10 @@ def describe_job(
                 "host": part.host,
                 "plan": codec.to_builtins(part.plan),
                 "workers": _workers(job, part.plan, node),
-                "environment": _allocator(part.plan.allocator, environment, placement),
+                "environment": {
+                    **_allocator(part.plan.allocator, environment, placement),
+                    **wait_environment(wait_policy(part.plan)),
+                },
             }
             for part, node in zip(job.nodes, nodes, strict=True)
         ],

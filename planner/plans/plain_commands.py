@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from launch.plan import Plan
 from launch.system import allocators
+from launch.system.openmp import wait_environment, wait_policy
 
 SCRIPT = "YOUR_SCRIPT.py"
 
@@ -22,8 +23,8 @@ _AS_TORCHRUN = {
 def plain_commands(plan: Plan) -> dict[str, str]:
     """Give command lines that start a script of one's own in the layout of a plan.
 
-    They set processes, threads, devices, the allocator, and what ``init_process_group`` reads.
-    Batch and memory format are the script's to set.
+    They set processes, threads and how these wait, devices, the allocator, and what
+    ``init_process_group`` reads. Batch and memory format are the script's to set.
     """
     variables = plain_environment(plan)
     return {
@@ -37,6 +38,7 @@ def plain_environment(plan: Plan) -> dict[str, str]:
     variables = {"OMP_NUM_THREADS": str(plan.threads_per_process)}
     if plan.gpus:
         variables["CUDA_VISIBLE_DEVICES"] = ",".join(plan.gpus)
+    variables |= wait_environment(wait_policy(plan))
     return variables | allocators.plain_environment(plan.allocator)
 
 

@@ -124,12 +124,12 @@ class RunningContender:
                 if epochs is not None:
                     task = replace(task, purpose=Purpose.TRAIN, epochs=epochs, by_turns=True)
                 tasks = make_worker_tasks(task, node.cpu.choose_cores(plan.threads))
-                server = servers.get(plan.allocator)
+                server = servers.get(plan)
                 self._group = opened.enter_context(WorkerGroup(server, tasks, Path(logs)))
             except InvalidPlanError as error:
                 raise TrialFailedError(Outcome.CRASH, str(error)) from error
             except LaunchError as error:
-                servers.end(plan.allocator)
+                servers.end(plan)
                 raise TrialFailedError(Outcome.CRASH, str(error)) from error
             self._opened = opened.pop_all()
 

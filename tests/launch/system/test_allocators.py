@@ -20,6 +20,10 @@ HERE = find_allocators()
 LIBRARIES = ["jemalloc", "tcmalloc"]
 
 
+def plan_with(allocator: str) -> Plan:
+    return Plan(strategy="sequential", node_batch=2, allocator=allocator)
+
+
 def needs(allocator: str) -> None:
     if allocator not in HERE:
         pytest.skip(f"no library of {allocator} on this machine")
@@ -115,10 +119,12 @@ def test_allocators_of_the_c_library_are_not_preloaded(allocator):
 @pytest.mark.long
 def test_one_server_is_started_for_each_library():
     with ForkServerPool() as servers:
-        assert servers.get("retain") is servers.get() is servers.get("default")
+        assert servers.get(plan_with("retain")) is servers.get(plan_with("default"))
+        assert servers.get(plan_with("default")) is servers.get()
         for allocator in HERE:
-            assert servers.get(allocator) is servers.get(allocator) is not servers.get()
-        servers.end("default")
-        ended = servers.get("default")
+            plan = plan_with(allocator)
+            assert servers.get(plan) is servers.get(plan) is not servers.get()
+        servers.end(plan_with("default"))
+        ended = servers.get()
         assert not ended.is_gone()
     assert ended.is_gone()
