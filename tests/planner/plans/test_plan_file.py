@@ -23,7 +23,7 @@ FOUND = replace(
         processes=2,
         replicas=2,
         memory_format="channels_last",
-        options={"chunk_bytes": 4096, "name": "x", "share": 0.5, "pin": True},
+        options={"wait_policy": "passive"},
     ),
 )
 
@@ -62,7 +62,7 @@ def test_a_plan_has_the_keys_that_scripts_rely_on():
         "onednn_linear": False,
         "compile": False,
         "cuda_graph": False,
-        "options": {"chunk_bytes": 4096, "name": "x", "share": 0.5, "pin": True},
+        "options": {"wait_policy": "passive"},
         "throughput_samples_per_s": {
             "median": 42.8,
             "ci_low": 42.1,
