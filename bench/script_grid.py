@@ -25,10 +25,10 @@ from pathlib import Path
 from statistics import median
 
 from launch.plan import Plan, Setting
+from launch.process_environment.openmp import WAIT_POLICY
 from launch.scripts.environment import make_start
 from launch.scripts.program import Program
 from launch.system.machine_lock import Occupant, timing_alone
-from launch.system.openmp import WAIT_POLICY
 from planner.quantities import format_duration
 from probes.hardware import Hardware
 from probes.node import probe

@@ -10,11 +10,15 @@ from pathlib import Path
 
 from launch.errors import InvalidPlanError
 from launch.plan import Plan, Setting
+from launch.process_environment.allocators import (
+    allocator_environment,
+    is_preloaded,
+    plain_environment,
+)
+from launch.process_environment.openmp import wait_environment, wait_policy
 from launch.scripts import patches
 from launch.scripts.program import PROCESSES, THREADS, WORKERS, Program
 from launch.scripts.shim import VARIABLE
-from launch.system.allocators import allocator_environment, is_preloaded, plain_environment
-from launch.system.openmp import wait_environment, wait_policy
 from probes.hardware import Hardware
 
 OWN_SETTINGS = "own_settings"

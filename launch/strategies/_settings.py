@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from launch.plan import MEMORY_FORMATS, Setting
+from launch.process_environment.openmp import WAIT_POLICY
 from launch.strategies._gpus import usable_gpus
-from launch.system.openmp import WAIT_POLICY
 
 if TYPE_CHECKING:
     from launch.case_facts import CaseFacts

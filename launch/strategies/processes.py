@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from launch.errors import InfeasiblePlanError
 from launch.plan import Plan, Setting
+from launch.process_environment.openmp import WAIT_POLICY, wait_policy
 from launch.strategies._base import Strategy, Suggest, layouts
 from launch.strategies._rules import require, require_cpu, require_devices, require_options
 from launch.strategies._settings import cpu_settings, draw, draw_waiting, first_guess
-from launch.system.openmp import WAIT_POLICY, wait_policy
 
 if TYPE_CHECKING:
     from launch.case_facts import CaseFacts

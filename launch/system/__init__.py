@@ -1,1 +1,1 @@
-"""The operating system's part: processes, signals, allocators, caches, folders of runs."""
+"""The operating system's part: processes, signals, caches, folders of runs."""

@@ -24,8 +24,8 @@ from launch.description.sample_cost import measure_sample
 from launch.description.sample_time import time_reading, time_sample
 from launch.errors import UseCaseError
 from launch.onnx_export.exporting import check_call
+from launch.process_environment.allocators import find_allocators
 from launch.reports import Reporter
-from launch.system.allocators import find_allocators
 from launch.training.averaging.optimizer import check_optimizer, has_fused_form
 from launch.training.averaging.update_scope import UpdateScope, find_update_scope
 from launch.training.schedule import make_schedule

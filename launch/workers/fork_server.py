@@ -29,8 +29,8 @@ from typing import NoReturn
 
 from launch.errors import LaunchError
 from launch.gradient_sync.node_channel.descriptors import SharedDescriptors
-from launch.system.allocators import allocator_environment
-from launch.system.openmp import wait_environment
+from launch.process_environment.allocators import allocator_environment
+from launch.process_environment.openmp import wait_environment
 from launch.system.process_end import (
     die_with_parent,
     explain_exit,
@@ -93,7 +93,7 @@ class ForkServer:
     Args:
         allocator: Memory allocator of it and of its workers, by its name in a plan: a library is
             loaded when a process starts, and no fork can change it.
-        wait_policy: How OpenMP's threads wait, of `launch.system.openmp`; likewise.
+        wait_policy: How OpenMP's threads wait, of `launch.process_environment.openmp`; likewise.
 
     Raises:
         InvalidPlanError: This node does not have that allocator.

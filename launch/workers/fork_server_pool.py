@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from launch.plan import Plan
-from launch.system.allocators import is_preloaded
-from launch.system.openmp import WAIT_POLICIES, wait_policy
+from launch.process_environment.allocators import is_preloaded
+from launch.process_environment.openmp import WAIT_POLICIES, wait_policy
 from launch.workers.fork_server import ForkServer
 
 _DEFAULT = ("default", WAIT_POLICIES[0])

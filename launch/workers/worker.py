@@ -20,6 +20,7 @@ from launch.gradient_sync.node_channel.requests import RequestClient
 from launch.gradient_sync.worker_sync.model_sync import ModelSync
 from launch.local_group.group import LocalProcessGroup
 from launch.onnx_export.exporting import check_target, export_model
+from launch.process_environment.allocators import set_allocator
 from launch.reports import (
     Described,
     Failed,
@@ -30,7 +31,6 @@ from launch.reports import (
     WeightsSaved,
 )
 from launch.strategies import load_strategy
-from launch.system.allocators import set_allocator
 from launch.training.autocast import set_precision
 from launch.training.compiled import set_compiler_cache
 from launch.training.onednn_linear import set_linear

@@ -10,8 +10,8 @@ from typing import Any
 from launch.errors import InvalidPlanError
 from launch.job import Job
 from launch.plan import Plan
-from launch.system.allocators import allocator_environment
-from launch.system.openmp import wait_environment, wait_policy
+from launch.process_environment.allocators import allocator_environment
+from launch.process_environment.openmp import wait_environment, wait_policy
 from launch.system.run_directory import RunDirectory
 from launch.workers.fork_server import WORKER_SETTINGS, worker_environment
 from launch.workers.task import Purpose, Task, make_worker_tasks

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 
 from launch.plan import Plan
-from launch.system import allocators
+from launch.process_environment import allocators
 from planner.exports.head import head_lines, settings_left
 from planner.exports.pinning import pinning_text
 from planner.plans.plain_commands import plain_commands

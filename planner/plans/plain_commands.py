@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Mapping
 
 from launch.plan import Plan
-from launch.system import allocators
-from launch.system.openmp import wait_environment, wait_policy
+from launch.process_environment import allocators
+from launch.process_environment.openmp import wait_environment, wait_policy
 
 SCRIPT = "YOUR_SCRIPT.py"
 

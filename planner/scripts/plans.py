@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from launch.case_facts import CaseFacts
 from launch.plan import Plan, Setting
+from launch.process_environment.openmp import WAIT_POLICIES, WAIT_POLICY
 from launch.scripts.environment import (
     OWN_SETTINGS,
     PATCH_PREFIX,
@@ -17,7 +18,6 @@ from launch.scripts.patches import PERSISTENCE, PINNING
 from launch.scripts.patches import WORKERS as PATCHED_WORKERS
 from launch.scripts.program import BATCH, PROCESSES, THREADS, WORKERS, Program, thread_choices
 from launch.strategies._base import PlanSource
-from launch.system.openmp import WAIT_POLICIES, WAIT_POLICY
 from planner.scripts.naming import STRATEGY
 from planner.search.space import PlanSources
 from planner.trials.result import TrialResult

@@ -11,12 +11,12 @@ from pathlib import Path
 from launch.case_facts import CaseFacts
 from launch.errors import ScriptError, ScriptFailedError, ScriptRefusedError
 from launch.plan import Plan, Setting
+from launch.process_environment.allocators import find_allocators
 from launch.reports import Noted, Warned, Working
 from launch.scripts.program import BATCH, PROCESSES, Program, ProgramKind
 from launch.scripts.recognition import has_losses
 from launch.scripts.running_script import RunningScript
 from launch.scripts.whole_run import WholeRun
-from launch.system.allocators import find_allocators
 from planner.api.tuning import NodeTuneResult, TuneResult, find_launch_plan_id, find_or_probe_node
 from planner.cancellation import Cancellation
 from planner.errors import CancelledError

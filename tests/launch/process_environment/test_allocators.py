@@ -9,7 +9,7 @@ import pytest
 
 from launch.errors import InvalidPlanError
 from launch.plan import Plan
-from launch.system.allocators import allocator_environment, find_allocators
+from launch.process_environment.allocators import allocator_environment, find_allocators
 from launch.workers.fork_server import ForkServer
 from launch.workers.fork_server_pool import ForkServerPool
 from launch.workers.group import WorkerGroup, explain_failure
@@ -67,7 +67,9 @@ def test_a_worker_without_the_library_of_its_plan_fails(training):
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A folder that alone is looked into."""
-    monkeypatch.setattr("launch.system.allocators._library_folders", lambda _: [tmp_path])
+    monkeypatch.setattr(
+        "launch.process_environment.allocators._library_folders", lambda _: [tmp_path]
+    )
     return tmp_path
 
 

@@ -1,0 +1,1 @@
+"""Variables that a process starts with, as libraries read them when they are loaded."""
