@@ -14,12 +14,10 @@ than 5 %, so their order is a little harder to tell than it has to be.
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import time
 from argparse import Namespace
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, median
@@ -35,6 +33,7 @@ from _block import (
     positive,
     run_bench,
 )
+from _burner import burning
 from _launches import Launches, say_plan
 from _photos import link_photos
 from _races import alone, make_runner, race_final, share_result
@@ -54,15 +53,6 @@ _SLOWER = 0.05
 _HALF_WIDTHS = {180.0: 4.0, 600.0: 2.0}
 """Required half width of a stored speedup in percent, by the budget in seconds."""
 
-_BURN = """
-import os, random, time
-parent, draw = os.getppid(), random.Random()
-while os.getppid() == parent:
-    end = time.monotonic() + draw.expovariate(1 / 3)
-    while time.monotonic() < end:
-        pass
-    time.sleep(draw.expovariate(1 / 3))
-"""
 _LIMIT_S = 600.0
 
 
@@ -206,7 +196,7 @@ class _Races:
         def start(plan: Plan) -> Contender:
             return self.slowed.start(self.plan) if plan == marked else self.runner.start(plan)
 
-        with alone(self.out), _burning() if burns else nullcontext():
+        with alone(self.out), burning() if burns else nullcontext():
             three = (self.defaults, self.plan, marked)
             raced = race_final(start, three, rounds=self.rounds, cores=self.cores)
         speedup, to_slowed = (compare_results(raced[i], raced[1]) for i in (0, 2))
@@ -217,16 +207,6 @@ class _Races:
             f"over itself with a sleep {format_range(to_slowed)}"
         )
         return _Race(speedup=speedup.median, to_slowed=to_slowed.median)
-
-
-@contextmanager
-def _burning() -> Iterator[None]:
-    """Let a process burn half a core in this block."""
-    with subprocess.Popen([sys.executable, "-c", _BURN]) as process:
-        try:
-            yield
-        finally:
-            process.kill()
 
 
 def _results(found: _Findings, arguments: Namespace) -> Iterator[Result]:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from itertools import cycle
 from pathlib import Path
 
 from _block import Output, Result, make_parser, positive, run_bench
+from _burner import burning
 from _races import alone, make_runner, race_final, read_plan
 
 from launch.plan import Plan
@@ -31,6 +32,9 @@ def main() -> int:
     parser.add_argument("--data", type=Path, help="its data")
     parser.add_argument("--batch", type=positive, default=32, help="of the plan (32)")
     parser.add_argument("--plan", type=Path, help="race what `plans export` wrote here")
+    parser.add_argument(
+        "--burn", action="store_true", help="beside a process that burns half a core"
+    )
     parser.add_argument("--rounds", type=positive, default=15, help="turns of each start (15)")
     parser.add_argument("--starts", type=positive, default=3, help="of each (3)")
     arguments = parser.parse_args()
@@ -50,13 +54,14 @@ def main() -> int:
         def start(started: Plan) -> Contender:
             return next(following).start(started)
 
-        default, *others = race_final(
-            start,
-            [plan] * len(policies),
-            rounds=arguments.rounds,
-            starts=arguments.starts,
-            cores=node.cpu.usable_cores,
-        )
+        with burning() if arguments.burn else nullcontext():
+            default, *others = race_final(
+                start,
+                [plan] * len(policies),
+                rounds=arguments.rounds,
+                starts=arguments.starts,
+                cores=node.cpu.usable_cores,
+            )
     results = []
     for policy, other in zip(policies[1:], others, strict=True):
         ratio = compare_results(default, other)
