@@ -11,7 +11,6 @@ from torch_stand_in import write_torch
 from launch.scripts.shim import VARIABLE
 from launch.scripts.step_counter import CountedSteps, StepCounter
 
-SCRIPTS = Path(__file__).parents[3] / "bench" / "step_scripts"
 HEAD = "import os, time\nfrom torch.optim.optimizer import SGD\noptimizer = SGD()\n"
 STEPS = "for _ in range(50):\n    time.sleep(0.01)\n    optimizer.step()\n"
 END = "open('end', 'w').close()\n"
@@ -37,8 +36,12 @@ def test_steps_after_the_warm_up_are_counted_with_all_of_their_time(folder):
     assert counted.time_s >= 42 * 0.01
 
 
-def test_samples_of_a_step_are_those_that_a_process_reads():
-    code, counted = run_counted(SCRIPTS, "accumulation.py", "20")
+def test_samples_of_a_step_are_those_that_a_process_reads(folder):
+    loop = (
+        "for number, _ in enumerate(DataLoader([32] * 40)):\n    number % 2 and optimizer.step()\n"
+    )
+    loader = "from torch.utils.data.dataloader import DataLoader\n"
+    code, counted = launch(folder, HEAD + loader + loop)
     assert code == 0
     assert counted is not None
     assert (counted.made, counted.samples) == (20, 2 * 32)

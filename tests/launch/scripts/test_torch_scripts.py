@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Iterable
@@ -154,7 +155,8 @@ def test_the_example_with_two_optimizers_has_one_step_of_both_per_batch(two_core
     folder = FOLDER.parents[1] / "examples"
     with RunningScript(program, plan, two_cores, folder=folder) as running:
         assert len(running.finish(time_limit_s=LIMIT_S).steps) == 12 - 1
-        seen = running.recognised
+        seen, said = running.recognised, running.output_tail
+    assert re.fullmatch(r"step 12: loss \d\.\d{4}, of the generator \d\.\d{4}", said.strip())
     assert seen is not None
     assert (seen.optimizers, seen.whole_samples) == (("Adam", "Adam"), 32)
     assert len(seen.round) == 2

@@ -7,6 +7,8 @@ from PIL import Image
 from launch.errors import UseCaseError
 from launch.use_cases import make_workload, resolve
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 
 class Heard:
     def __init__(self):
@@ -67,9 +69,8 @@ def test_decoded_pictures_have_the_size(folder):
 @pytest.mark.parametrize(
     ("network", "side"),
     [
-        *[("resnet18", 64), ("squeezenet1_1", 64), ("mobilenet_v3_small", 64)],
-        *[("vit_b_32", 64), ("efficientnet_b0", 64), ("convnext_tiny", 64), ("vgg11", 32)],
-        *[("googlenet", 64), ("wide_resnet50_2", 64)],
+        *[("resnet18", 64), ("squeezenet1_1", 64), ("vit_b_32", 64), ("googlenet", 64)],
+        *[("efficientnet_b0", 64), ("convnext_tiny", 64), ("vgg11", 32)],
     ],
 )
 def test_networks_give_logits_and_their_layers_the_same(folder, network, side):
@@ -83,7 +84,7 @@ def test_networks_give_logits_and_their_layers_the_same(folder, network, side):
         if layers is not None:
             assert torch.allclose(layers.eval()(pictures), logits, atol=1e-5)
             assert {id(p) for p in layers.parameters()} == {id(p) for p in model.parameters()}
-    has_layers = network.startswith(("resnet", "wide", "vgg", "eff", "conv"))
+    has_layers = network.startswith(("resnet", "vgg", "eff", "conv"))
     assert (layers is not None) == has_layers
 
 

@@ -8,6 +8,7 @@ from launch.errors import UseCaseError
 from launch.use_cases import resolve, use_case_names, use_case_summaries
 from launch.use_cases._photo_use_case import PhotoUseCase
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 PHOTO_CASES = [name for name in use_case_names() if isinstance(resolve(name).load(), PhotoUseCase)]
 
 
