@@ -28,6 +28,8 @@ from forked_commands import run_forked
 from postgres_server import PostgresServer, require_server
 
 from launch.workers.fork_server_pool import ForkServerPool
+from planner.store import Store
+from probes.node import probe
 
 CASES = Path(__file__).with_name("steady_cases.py")
 STEADY = f"{CASES}:Steady"
@@ -220,6 +222,7 @@ def ddlplan(tmp_path: Path) -> Iterator[CommandLine]:
 def tuned_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a database that one short search has filled, and the search's output.
 
+    Before it, the machine was known by a probe without speeds.
     All processes of pytest share it. The other files fail when they are imported in place of
     ddlplan's or the library's modules: the working folder must not be the first in the module path.
     """
@@ -228,6 +231,8 @@ def tuned_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for name in ("launch", "probes", "planner", "selectors", "numbers"):
                 text = "raise SystemExit('taken from the working folder')\n"
                 (folder / f"{name}.py").write_text(text)
+            with Store.open(str(folder / "planner.db")) as store:
+                store.machines.save_probe(probe(quick=True))
             _run_for_all(folder, "tune", "--trials", 0, "--budget", "5m")
     return folder
 

@@ -26,16 +26,10 @@ def case(tuned, cases):
     return f"{file.resolve()}:Set"
 
 
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ("widht=5", "has no setting 'widht': did you mean width? there are width, rate"),
-        ("width=wide", "setting width='wide': expected a whole number"),
-    ],
-)
-def test_a_setting_that_does_not_fit_is_one_line_and_exit_2(tuned, case, setting, message):
-    ended = tuned.run("tune", "--use-case", case, "--set", setting, "--budget", "60s")
+def test_a_setting_that_does_not_fit_is_one_line_and_exit_2(tuned, case):
+    ended = tuned.run("tune", "--use-case", case, "--set", "widht=5", "--budget", "60s")
     assert ended.code == 2
+    message = "has no setting 'widht': did you mean width? there are width, rate"
     assert message in ended.err.splitlines()[-1]
 
 

@@ -6,6 +6,7 @@ CASE = """
 import torch
 
 
+# TODO: its size
 class Small:
     name = "small"
 
@@ -50,6 +51,8 @@ def test_what_was_found_is_in_the_document_and_warnings_beside_it(ddlplan):
     obstacles = {one["name"]: one["obstacle"] for one in data["strategies"]}
     assert obstacles["sequential"] is None
     assert "step() of its own" in obstacles["pipeline"]
+    number = CASE[: CASE.index("# TODO")].count("\n") + 1
+    assert data["todo"] == [{"line": number, "text": "its size"}]
     assert ddlplan.listing() == ["case.py"]
 
 
@@ -60,16 +63,6 @@ def test_a_loss_that_is_no_mean_is_one_line_with_the_remedy(ddlplan):
     assert len(ended.errors) == 1
     assert "It is a sum: return the mean" in ended.err
     assert ended.out == ""
-
-
-def test_what_a_draft_leaves_to_do_is_named_with_its_line(ddlplan):
-    (ddlplan.folder / "case.py").write_text(
-        CASE.replace("class Small", "# TODO: its size\nclass Small")
-    )
-    number = CASE[: CASE.index("class Small")].count("\n") + 1
-    ended = ddlplan.run("use-cases", "check", "case.py:Small")
-    assert ended.code == 0, ended.err
-    assert f"case.py:{number}: its size" in ended.out
 
 
 MODEL = """
@@ -93,5 +86,6 @@ def test_what_is_left_to_do_is_found_in_the_file_behind_the_name_of_an_adapter(d
     """The story: a file called ``hf:/.../model.py`` was looked for, and a traceback shown."""
     (ddlplan.folder / "model.py").write_text(MODEL)
     number = MODEL[: MODEL.index("# TODO")].count("\n") + 1
-    data = ddlplan.data("use-cases", "check", "hf:model.py:make")
-    assert data["todo"] == [{"line": number, "text": "its size"}]
+    ended = ddlplan.run("use-cases", "check", "hf:model.py:make")
+    assert ended.code == 0, ended.err
+    assert f"model.py:{number}: its size" in ended.out
