@@ -452,10 +452,6 @@ class PicturesFromInitCase(Hidden):
     layer = PicturesFromInit
 
 
-class DetachKeptCase(Hidden):
-    layer = DetachKept
-
-
 class InStages(Hidden):
     def layers(self, model):
         return nn.Sequential(nn.Flatten(), model.first, nn.Tanh(), model.layer, model.last)
@@ -477,24 +473,8 @@ class KeptByOneCase(Hidden):
     layer = KeptByOne
 
 
-class OwnFunctionCase(Hidden):
-    layer = OwnFunction
-
-
-class ScriptedCase(Hidden):
-    layer = staticmethod(scripted)
-
-
-class FunctionalCase(Hidden):
-    layer = Functional
-
-
 class TiedCase(Hidden):
     layer = Tied
-
-
-class SpectralNormCase(Hidden):
-    layer = staticmethod(old_spectral_norm)
 
 
 class WithTemperature(Around):

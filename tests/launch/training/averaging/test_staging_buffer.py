@@ -23,7 +23,10 @@ PARTS = replace(WHOLE, micro_batches=2, node_batch=4)
 ON_GPU = replace(PARTS, devices=("cuda:0",), memory_format="channels_last")
 CASES = ["Tied", "Uneven", "Sparse", "SparseRows", "Clipped"]
 SPECS = {
-    **{case: Spec(case, [WHOLE, PARTS], epochs=2, file=MIRRORED) for case in CASES},
+    **{
+        case: Spec(case, [WHOLE, PARTS], 2 if case == "Uneven" else 1, file=MIRRORED)
+        for case in CASES
+    },
     **(
         {"GPU": Spec("Tied", [ON_GPU, PARTS], epochs=2, file=TINY)}
         if torch.cuda.is_available()
@@ -40,7 +43,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Trained
 
 @pytest.mark.parametrize("case", CASES)
 def test_weights_equal_those_of_one_process(case, trained):
-    alone = trained_alone(getattr(tiny_cases, case)(), SPECS[case].global_batch, 2)
+    spec = SPECS[case]
+    alone = trained_alone(getattr(tiny_cases, case)(), spec.global_batch, spec.epochs)
     assert largest_error(trained(case).weights, alone) < TOLERANCE
 
 
