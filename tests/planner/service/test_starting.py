@@ -10,6 +10,8 @@ from serving import serving
 from launch.mpi.mpirun import needs_root_option
 from planner.store import Store
 
+REFUSED = "every training will be refused"
+
 
 @pytest.mark.parametrize(
     ("use_case", "reason"),
@@ -27,29 +29,30 @@ def test_a_use_case_that_is_not_there_is_refused_and_none_is_imported(ddlplan, u
     assert reason in ended.err.lower() or reason in ended.err
 
 
-def test_a_database_that_is_not_there_yet_is_told_by_its_whole_path(tmp_path, own_locks):
-    with serving(tmp_path, "--db", "mine.db") as started:
+def test_without_a_database_its_whole_path_is_told_and_root_that_trainings_will_be_refused(
+    tmp_path, own_locks
+):
+    with serving(tmp_path, "--db", "mine.db", "--allow-actions") as started:
         assert f"there is no database {tmp_path / 'mine.db'} yet" in started.err
+        assert (REFUSED in started.err) == needs_root_option(os.environ)
         assert started.ask("/api/v1/plans").status == 200
+
+
+def test_with_a_database_that_is_there_the_file_of_the_token_is_told_by_its_whole_path(
+    tmp_path, own_locks
+):
     Store.open(str(tmp_path / "mine.db")).close()
-    with serving(tmp_path, "--db", "mine.db") as started:
-        assert "no database" not in started.err
-
-
-def test_the_file_of_the_token_is_told_by_its_whole_path(tmp_path, own_locks):
     (tmp_path / "token").write_text("t" * 43)
     (tmp_path / "token").chmod(0o600)
-    with serving(tmp_path, "--token-file", "token", has_token_file=False) as started:
+    options = ("--db", "mine.db", "--token-file", "token")
+    with serving(tmp_path, *options, has_token_file=False) as started:
         told = f"sign in with the token in the file {tmp_path / 'token'}"
         started.wait_for(lambda: told in started.err)
+        assert "no database" not in started.err
+        assert REFUSED not in started.err  # it starts none
 
 
 @pytest.mark.skipif(not needs_root_option(os.environ), reason="only root is warned")
-def test_root_is_told_that_trainings_will_be_refused(tmp_path, own_locks):
-    for options, is_warned in (
-        (["--allow-actions"], True),
-        (["--allow-actions", "--allow-run-as-root"], False),
-        ([], False),
-    ):
-        with serving(tmp_path, *options) as started:
-            assert ("every training will be refused" in started.err) == is_warned
+def test_root_that_may_train_is_not_warned(tmp_path, own_locks):
+    with serving(tmp_path, "--allow-actions", "--allow-run-as-root") as started:
+        assert REFUSED not in started.err
