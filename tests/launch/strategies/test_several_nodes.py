@@ -26,14 +26,13 @@ ROUNDED_TOLERANCE = 5e-2
 MIXES = {
     "equal": [ALONE, ALONE],
     "unequal": [replace(ALONE, node_batch=2), PAIR],
-    "formats": [PAIR, TURNED],
     "threads and stages": [THREADS, PIPELINE],
     "grids": [HYBRID, REDUCED],
     "copies": [DDP, ALONE, TURNED],
     "four": [PAIR, ALONE, THREADS, PIPELINE],
 }
-CASES = ["AdamW", "Groups", "WholeTensors", "Tied", "Uneven", "Clipped", "Scheduled", "Sparse"]
-CASES += ["ClassWeights", "IgnoredLabels", "ClippedLabels", "PaddedText", "GlobalNorm"]
+CASES = ["Groups", "WholeTensors", "Tied", "Uneven", "Scheduled", "Sparse"]
+CASES += ["ClassWeights", "ClippedLabels", "PaddedText"]
 WEIGHTED = {
     f"{case} of {mix}": Spec(case, plans)
     for case, mix in [
@@ -51,7 +50,7 @@ BELIEVED = StepTime(fixed_s=0.0, per_sample_s=0.001)
 
 def one_is_slow(plan: Plan) -> Spec:
     plans = [replace(plan, node_batch=8, memory_format=form) for form in MEMORY_FORMATS]
-    return Spec("SlowInChannelsLast", plans, 6, step_time=BELIEVED)
+    return Spec("SlowInChannelsLast", plans, 4, step_time=BELIEVED)
 
 
 SLOW = {
@@ -66,7 +65,7 @@ SPECS = {
     **WEIGHTED,
     "rounded": Spec("Sgd", UNEQUAL, 2, {"wire": "bf16"}),
     "rounded and clipped": Spec("Clipped", [PAIR, TURNED], 2, {"wire": "bf16"}),
-    "rests": Spec("Rests", [replace(ALONE, node_batch=8)] * 2, 40, step_time=BELIEVED),
+    "rests": Spec("Rests", [replace(ALONE, node_batch=8)] * 2, 36, step_time=BELIEVED),
 }
 
 
@@ -140,10 +139,10 @@ def test_bytes_on_the_network_are_counted_and_half_as_many_where_they_are_rounde
     sent = {
         name: sum(report.sent_bytes for report in trained(name).of(GradientsSynced))
         / sum(report.steps for report in trained(name).of(GradientsSynced))
-        for name in ("rounded", "AdamW")
+        for name in ("rounded", "Groups")
     }
     parameters = sum(value.numel() for value in start_of("Sgd").values())
-    assert sent["AdamW"] == pytest.approx(4 * parameters, rel=0.01)
+    assert sent["Groups"] == pytest.approx(4 * parameters, rel=0.01)
     assert sent["rounded"] == pytest.approx(2 * parameters, rel=0.01)
 
 
