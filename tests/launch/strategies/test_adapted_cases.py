@@ -5,7 +5,8 @@ Each is held against a loop of its own, written as in the libraries' guides, wit
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -21,11 +22,31 @@ from worker_groups import first_failure
 
 from launch.data.samples import epoch_batches
 from launch.strategies import load_strategy
+from launch.workers.fork_server import ForkServer
 from launch.workload import Workload
 
 LIGHTNING = f"lightning:{Path(lightning_cases.__file__)}"
 TRANSFORMERS = f"hf:{Path(hf_cases.__file__)}"
 State = dict[str, torch.Tensor]
+
+LIBRARIES = """
+import lightning
+from transformers import BertForMaskedLM, GPT2LMHeadModel, T5ForConditionalGeneration
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
+    """A fork server that has loaded the libraries, which takes seconds, once for all workers."""
+    folder = tmp_path_factory.mktemp("loaded")
+    (folder / "sitecustomize.py").write_text(LIBRARIES)
+    paths = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("PYTHONPATH", os.pathsep.join(paths))
+        environment.setenv("DDLPLAN_CACHE", str(folder / "cache"))
+        with ForkServer() as started:
+            started.wait_until_ready()
+            yield started
 
 
 @cache
