@@ -55,14 +55,22 @@ def test_run_that_is_not_there_or_has_no_best_weights_is_one_line(tuned):
 
 def test_library_that_is_missing_is_said_before_anything_is_trained(tuned, cases):
     (tuned.folder / "hidden").mkdir()
-    hide = "import sys; sys.modules['onnxruntime'] = sys.modules['tensorboard'] = None"
+    hide = "import sys; sys.modules['onnxruntime'] = None"
     (tuned.folder / "hidden" / "sitecustomize.py").write_text(hide)
-    for option in ("--onnx", "--tensorboard"):
-        started = tuned.start(
-            *("launch", "--use-case", f"{cases}:Steady", *AS_ROOT, option, "there"),
-            PYTHONPATH=str(tuned.folder / "hidden"),
-        )
-        ended = tuned.end(started)
-        assert ended.code == 2, ended.err
-        assert "installed: pip install 'ddlplan[" in ended.errors[0]
+    started = tuned.start(
+        *("launch", "--use-case", f"{cases}:Steady", *AS_ROOT, "--onnx", "there"),
+        PYTHONPATH=str(tuned.folder / "hidden"),
+    )
+    ended = tuned.end(started)
+    assert ended.code == 2, ended.err
+    assert "installed: pip install 'ddlplan[" in ended.errors[0]
+    assert not (tuned.folder / "runs").exists()
+
+
+def test_event_files_that_cannot_be_written_are_told_before_anything_is_trained(tuned, cases):
+    """As is a library that is missing, by the same check."""
+    options = (*AS_ROOT, "--tensorboard", "planner.db")
+    ended = tuned.run("launch", "--use-case", f"{cases}:Steady", *options)
+    assert ended.code == 2, ended.err
+    assert "planner.db: file exists: name another folder" in ended.errors[0]
     assert not (tuned.folder / "runs").exists()
