@@ -35,7 +35,7 @@ def with_options(plan: Plan, **options: str) -> Plan:
 
 
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
-@pytest.mark.parametrize("case", ["Sgd", "Uneven", "Tied"])
+@pytest.mark.parametrize("case", ["Uneven", "Tied"])
 @ANY
 def test_every_schedule_trains_as_one_process(plan, schedule, case, training_on_four):
     alone = trained_alone(getattr(tiny_cases, case)(), plan.node_batch, epochs=2)
@@ -43,7 +43,7 @@ def test_every_schedule_trains_as_one_process(plan, schedule, case, training_on_
     assert largest_error(weights, alone) < 1e-4
 
 
-@pytest.mark.parametrize("cut", ["1", "2", "3", "5", "7"])
+@pytest.mark.parametrize("cut", ["1", "3", "7"])
 def test_every_cut_trains_as_one_process(cut, training):
     alone = trained_alone(tiny_cases.Sgd(), TWO.node_batch)
     weights = training.run(with_options(TWO, cut=cut), "Sgd")
