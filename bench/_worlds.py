@@ -24,6 +24,7 @@ import numpy as np
 
 from launch.case_facts import CaseFacts
 from launch.plan import Plan
+from launch.process_environment.openmp import WAIT_POLICY
 from probes.hardware import CoreLimit, Cpu, Gpu, Hardware, Memory, Speeds
 
 GIB = 2**30
@@ -90,6 +91,7 @@ class World:
             "compile": uniform(0.85, 1.15),
             "graph": uniform(0.3, 0.8),
             "benchmark": uniform(0.88, 1.0),
+            "passive": uniform(0.9, 1.12),
         }
         self.start_s = uniform(3.0, 7.0)
         self.compile_s = uniform(25.0, 60.0)
@@ -133,6 +135,8 @@ class World:
         if threads > self.machine.cores // self.machine.sockets:
             work_s *= self._span
         work_s *= self._factor(plan, plan.memory_format) * self._factor(plan, plan.allocator)
+        if plan.options.get(WAIT_POLICY) == "passive":
+            work_s *= self._factors["passive"]
         call_s = self._call_s * (self._factors["compile"] if plan.compile else 1.0)
         work_s *= self._factors["compile"] if plan.compile else 1.0
         if plan.strategy == "threads" and plan.replicas > 1:

@@ -1,28 +1,23 @@
 """Speed of a plan by how its OpenMP threads wait between parallel parts of a step.
 
-OpenMP reads OMP_WAIT_POLICY as it is loaded: ``active`` spins, ``passive`` sleeps, and by default
-it spins for a while. One plan is raced with itself under all three. Above 1: faster than default.
+``active`` spins, ``passive`` sleeps, and by default a thread spins for a while. One plan is raced
+with itself under all three. Above 1: faster than default.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
-from itertools import cycle
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 from _block import Output, Result, make_parser, positive, run_bench
 from _burner import burning
 from _races import alone, make_runner, race_final, read_plan
 
-from launch.plan import Plan
+from launch.process_environment.openmp import WAIT_POLICIES, WAIT_POLICY
 from launch.workers.fork_server_pool import ForkServerPool
 from planner.trials.comparison import compare_results
-from planner.trials.contender import Contender
 from probes.node import probe
-
-_VARIABLE = "OMP_WAIT_POLICY"
 
 
 def main() -> int:
@@ -42,47 +37,24 @@ def main() -> int:
     out.introduce()
     node = probe(quick=True)
     plan = read_plan(arguments.plan, node, arguments.batch)
-    policies = (None, "active", "passive")
-    with alone(out), ExitStack() as opened:
-        runners = []
-        for policy in policies:
-            with _waiting(policy):
-                servers = opened.enter_context(ForkServerPool())
-            runners.append(make_runner(arguments.use_case, arguments.data, node, servers))
-        following = cycle(runners)  # a race starts its entrants in their order, and again in it
-
-        def start(started: Plan) -> Contender:
-            return next(following).start(started)
-
+    plans = [replace(plan, options={**plan.options, WAIT_POLICY: one}) for one in WAIT_POLICIES]
+    with alone(out), ForkServerPool() as servers:
+        runner = make_runner(arguments.use_case, arguments.data, node, servers)
         with burning() if arguments.burn else nullcontext():
             default, *others = race_final(
-                start,
-                [plan] * len(policies),
+                runner.start,
+                plans,
                 rounds=arguments.rounds,
                 starts=arguments.starts,
                 cores=node.cpu.usable_cores,
             )
     results = []
-    for policy, other in zip(policies[1:], others, strict=True):
+    for policy, other in zip(WAIT_POLICIES[1:], others, strict=True):
         ratio = compare_results(default, other)
         assert ratio is not None
         figure = f"{plan.strategy} {plan.processes}x{plan.threads_per_process}, waits {policy}"
         results.append(Result(figure=figure, value=ratio))
     return out.conclude(results)
-
-
-@contextmanager
-def _waiting(policy: str | None) -> Iterator[None]:
-    """Have fork servers that are started in this block wait so."""
-    before = os.environ.pop(_VARIABLE, None)
-    if policy is not None:
-        os.environ[_VARIABLE] = policy
-    try:
-        yield
-    finally:
-        os.environ.pop(_VARIABLE, None)
-        if before is not None:
-            os.environ[_VARIABLE] = before
 
 
 if __name__ == "__main__":

@@ -8,10 +8,10 @@ from launch.errors import InvalidPlanError
 from launch.plan import Plan
 
 WAIT_POLICIES = ("default", "active", "passive")
-"""What OpenMP's threads do while they wait for work: compute for a while, compute, or sleep.
+"""What OpenMP's threads do while they wait for work: spin for a while, spin, or sleep.
 
-Beside another program a thread that computes while it waits has used up its turn on the core when
-work comes; one that sleeps has to be woken for every operator.
+Beside another program a thread that spins has used up its turn on the core when work comes; one
+that sleeps has to be woken for every operator.
 """
 
 WAIT_POLICY = "wait_policy"

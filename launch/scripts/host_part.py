@@ -170,11 +170,12 @@ class HostPart:
             )
         )
         port = self._await_start()
-        self._listener.close()
         if port is None:
+            self._listener.close()
             return
         occupant = Occupant.of_this_process(f"ddlplan launch -- {shlex.join(request.arguments)}")
         with training_noticed(occupant, on_disturbed=self._warn, on_trouble=self._warn):
+            self._listener.close()  # as late as can be: it keeps the port
             code, counted = self._train(program, variables, port)
         self._reports.send(PartEnded(code=code, counted=counted))
 

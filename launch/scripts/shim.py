@@ -54,6 +54,7 @@ class _WatchedProcess:
     def __init__(self, settings: dict[str, Any]) -> None:
         self.settings = settings
         self.lock = threading.RLock()
+        self.first_pid = os.getpid()
         self.runs_on = bool(settings.get("runs_on"))  # launched: it is never to wait, nor to end
         self.begin()
 
@@ -188,7 +189,9 @@ class _WatchedProcess:
 
     def tell_error(self, error: BaseException) -> None:
         """Send what ends a launched script, where that has words."""
-        if self.runs_on and isinstance(error, (Exception, SystemExit)):
+        # A process that was forked has told nothing by then: it would count as another rank.
+        is_scripts_own = self.pid == self.first_pid
+        if self.runs_on and is_scripts_own and isinstance(error, (Exception, SystemExit)):
             words = error.code if isinstance(error, SystemExit) else _words(error)
             if isinstance(words, str):
                 if self.socket is None:

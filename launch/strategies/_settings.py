@@ -127,9 +127,14 @@ def draw_waiting(trial: Suggest, prefix: str, threads: int) -> dict[str, Any]:
     """
     if threads == 1:
         return {}
-    # Never "active": what it gains by the default, bench/waiting.py did not show anywhere.
+    # Never "active": bench/waiting.py shows no gain over the default anywhere.
     policy = trial.suggest_categorical(f"{prefix}.{WAIT_POLICY}", ("default", "passive"))
     return {} if policy == "default" else {"options": {WAIT_POLICY: policy}}
+
+
+def first_waiting(prefix: str) -> dict[str, Setting]:
+    """Guess what `draw_waiting` should draw first."""
+    return {f"{prefix}.{WAIT_POLICY}": "default"}
 
 
 def first_guess(prefix: str, settings: Settings) -> dict[str, Setting]:

@@ -15,7 +15,7 @@ from launch.plan import Plan, Setting
 from launch.process_environment.openmp import WAIT_POLICY, wait_policy
 from launch.strategies._base import Strategy, Suggest, layouts
 from launch.strategies._rules import require, require_cpu, require_devices, require_options
-from launch.strategies._settings import cpu_settings, draw, draw_waiting, first_guess
+from launch.strategies._settings import cpu_settings, draw, draw_waiting, first_guess, first_waiting
 
 if TYPE_CHECKING:
     from launch.case_facts import CaseFacts
@@ -47,7 +47,7 @@ class Processes(Strategy):
     def first_guesses(self, case: CaseFacts, node: Hardware) -> list[dict[str, Setting]]:
         guess = {
             **first_guess("processes", cpu_settings(case, node)),
-            f"processes.{WAIT_POLICY}": "default",
+            **first_waiting("processes"),
         }
         return [{"processes.layout": _middle_layout(node), **guess}]
 

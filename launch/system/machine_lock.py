@@ -29,6 +29,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+import psutil
+
 from launch.errors import MachineBusyError
 from probes import codec
 from probes.errors import InvalidDocumentError
@@ -84,7 +86,17 @@ class Occupant:
             return "another process"
         where = "" if self.host == platform.node() else f" in {self.host}"
         since = f", since {self.since}" if self.since else ""
-        return f"process {self.pid} of {self.user}{where}{since}: {self.command}"
+        text = f"process {self.pid} of {self.user}{where}{since}: {self.command}"
+        return "".join(c if c.isprintable() else "?" for c in text)  # another user wrote it
+
+    def is_ancestor(self) -> bool:
+        """Tell whether this process runs below it, such as a search in a script that is launched.
+
+        That one would wait for the end of what waits for it.
+        """
+        if self.host != platform.node():
+            return False
+        return any(parent.pid == self.pid for parent in psutil.Process().parents())
 
 
 UNKNOWN = Occupant(pid=0, user="?", command="?", since="?", host=platform.node())
@@ -121,9 +133,9 @@ def timing_alone(
                 raise MachineBusyError(
                     f"this machine is in use by {other}: leave out --no-wait to wait for its end"
                 )
-            if other != told:
+            if (other.host, other.pid) != told:
                 on_wait(f"waiting for {other}")
-                told = other
+                told = other.host, other.pid
             pause(_POLL_S)
         yield
 
@@ -170,7 +182,8 @@ def _try_timing(places: ExitStack, occupant: Occupant) -> Occupant | None:
             return None if other.job and other.job == occupant.job else other
     for file in sorted(folder.glob(_TRAINING.format("*"))):
         with suppress(OSError):  # another one may be removed, or not be ours to open
-            if (training := _Place(file).find_occupant()) is not None:
+            training = _Place(file).find_occupant()
+            if training is not None and not training.is_ancestor():
                 place.release()
                 return training
     places.callback(place.release)

@@ -33,7 +33,7 @@ class ForkServerPool:
             plan: ``None`` for tasks without one.
 
         Raises:
-            InvalidPlanError: This node does not have its allocator.
+            InvalidPlanError: This node does not have its allocator, or it waits in no known way.
         """
         key = _key(plan)
         known = self._servers.get(key)

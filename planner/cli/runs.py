@@ -30,7 +30,7 @@ class _PlottingCommand(GroupedCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Name this folder where no file follows; a number is that of a training."""
-        following = [*args[1:], "--"]
+        following = [*args, "--"][1:]
         words = [
             "--plot=."
             if word == "--plot" and (after.startswith("-") or after.isdecimal())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from launch.plan import Plan
+from launch.process_environment.openmp import WAIT_POLICY
 from planner.plans.stored_plan import HERE, StoredPlan
 from planner.quantities import printable
 from planner.report.plan_line import describe_plan
@@ -42,7 +43,7 @@ def settings_of_script(plan: Plan) -> list[str]:
         f"{plan.loader_workers} loader workers": plan.loader_workers > 0,
         "fused optimizer": plan.fused_optimizer,
         "torch.compile": plan.compile,
-        **{f"{name}={value}": True for name, value in plan.options.items()},
+        **{f"{name}={value}": name != WAIT_POLICY for name, value in plan.options.items()},
     }
     return [phrase for phrase, is_so in phrases.items() if is_so] + settings_left(plan)
 

@@ -34,7 +34,9 @@ def is_script(use_case: str) -> bool:
 
 def hides_workers(use_case: str) -> bool:
     """Tell whether a name is that of a script whose loader workers are its own: not known."""
-    return is_script(use_case) and f"{{{WORKERS}}}" not in use_case
+    if not is_script(use_case):
+        return False
+    return WORKERS not in Program(arguments=tuple(script_arguments(use_case))).placeholders
 
 
 def tune_options(use_case: str) -> list[str]:

@@ -53,10 +53,14 @@ def test_script_that_closes_all_its_files_runs_on(folder):
     assert (folder / "end").exists()
 
 
-def test_child_that_was_forked_ends_without_a_word_of_ours(folder, capfd):
-    child = "pid = os.fork()\nif not pid: raise SystemExit\nos.waitpid(pid, 0)\n"
+@pytest.mark.parametrize(
+    ("end", "said"), [("raise SystemExit", ""), ("raise SystemExit('no job')", "no job\n")]
+)
+def test_child_that_was_forked_ends_without_a_word_of_ours(folder, capfd, end, said):
+    """One that ended with words counted as another rank, and the launch had no rate."""
+    child = f"pid = os.fork()\nif not pid: {end}\nos.waitpid(pid, 0)\n"
     code, counted = launch(folder, HEAD + STEPS + child + STEPS)
-    assert (code, capfd.readouterr().err) == (0, "")
+    assert (code, capfd.readouterr().err) == (0, said)
     assert counted is not None
     assert counted.made == 100
 

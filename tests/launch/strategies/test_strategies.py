@@ -136,7 +136,7 @@ def test_weights_after_twenty_steps_equal_those_of_one_process(case, home):
 
 
 @EVERY
-@pytest.mark.parametrize("case", ["Scheduled", "OneCycle", long("Adagrad")])
+@pytest.mark.parametrize("case", ["Scheduled", "ClippedGroups", long("Adagrad"), long("Tied")])
 def test_a_fused_optimizer_gives_the_weights_of_the_plain_one(case, home):
     plan = replace(home.plans()[-1], node_batch=8, fused_optimizer=True)
     alone = trained_alone(getattr(tiny_cases, case)(), plan.node_batch)

@@ -186,6 +186,25 @@ def test_who_does_not_describe_itself_is_named_as_the_kernel_knows_it(folder, te
             pass
 
 
+def test_name_that_another_user_wrote_moves_no_cursor():
+    theirs = replace(ME, command="tune \x1b[2J\udcff")
+    assert str(theirs).endswith(": tune ?[2J?")
+
+
+def test_search_within_a_launched_script_does_not_wait_for_that(folder):
+    """It waited for its own parent, which waited for it."""
+    source = (
+        "from launch.system.machine_lock import Occupant, timing_alone\n"
+        "import sys\n"
+        "me, fail = Occupant.of_this_process('ddlplan tune'), sys.exit\n"
+        "with timing_alone(me, waits=False, on_wait=fail, on_trouble=fail): print('times')\n"
+    )
+    heard = Heard()
+    with train(heard):
+        found = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True)
+    assert found.stdout == "times\n", found.stderr
+
+
 def test_place_that_was_left_while_one_looked_for_its_process_is_taken(monkeypatch):
     """The one who waited was told of "another process" for half a second."""
     held = ExitStack()

@@ -134,6 +134,14 @@ def test_error_without_json_leaves_stdout_empty(ddlplan):
     assert ended.err.count("\n") == 1
 
 
+@pytest.mark.parametrize("command", ["show", "compare"])
+def test_training_that_is_not_named_is_asked_for(ddlplan, command):
+    """It ended as a bug of ddlplan, of the option that may stand without its value."""
+    ended = ddlplan.run("runs", command)
+    assert (ended.code, ended.out) == (2, "")
+    assert "missing argument" in ended.err.lower()
+
+
 def test_database_that_cannot_be_made_is_refused_by_probe(ddlplan):
     ended = ddlplan.run("probe", "--quick", "--db", "/proc/planner.db", "--json")
     assert_refused(ended, 6, "--db")

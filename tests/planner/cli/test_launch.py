@@ -208,6 +208,14 @@ def test_dry_run_starts_and_writes_nothing(tuned, steady):
     assert tuned.listing() == before
 
 
+def test_dry_run_shows_how_threads_wait(import_for, tuned, steady):
+    number = import_for(
+        strategy="threads", processes=1, replicas=1, options={"wait_policy": "passive"}
+    )
+    shown = launched(tuned, steady, "--plan", str(number), "--dry-run", "--json").document["data"]
+    assert shown["nodes"][0]["environment"]["OMP_WAIT_POLICY"] == "PASSIVE"
+
+
 @ROOT
 def test_root_must_say_that_root_may_run_mpirun(tuned, steady, monkeypatch):
     monkeypatch.delenv("OMPI_ALLOW_RUN_AS_ROOT", raising=False)

@@ -16,7 +16,7 @@ from launch.scripts.environment import make_start, patches_of
 from launch.scripts.program import Program
 from planner.commands.tune import keep_batch_options
 from planner.report.plans import plan_settings
-from planner.scripts.naming import digest, is_script, script_arguments, script_name
+from planner.scripts.naming import digest, hides_workers, is_script, script_arguments, script_name
 from planner.scripts.plan_check import check_script_plan
 from planner.scripts.plans import ScriptPlans, find_patches
 from planner.search.plan_search import PlanSearch
@@ -242,3 +242,8 @@ def test_loader_processes_that_only_the_script_knows_are_not_shown():
         for words in ("", "--workers={workers}")
     ]
     assert [settings.get("loader workers") for settings in shown] == [None, "0"]
+
+
+def test_braces_that_are_the_scripts_own_name_no_loader_workers():
+    assert hides_workers(script_name(["python", "train.py", "--format={{workers}}"]))
+    assert not hides_workers(script_name(["python", "train.py", "--workers={workers}"]))

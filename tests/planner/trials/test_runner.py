@@ -58,6 +58,19 @@ def test_plan_makes_as_many_steps_as_it_is_told_and_then_stands_still(runner_of,
         assert contender.peak_memory_bytes > 10 * 2**20
 
 
+def test_plan_is_started_by_the_server_for_its_environment(servers):
+    """Of which some are read when a process starts, such as how OpenMP's threads wait."""
+
+    class Asked(list):
+        def get(self, plan=None):
+            self.append(plan)
+            return servers.get()
+
+    asked, node = Asked(), probe(quick=True)
+    with started(TrialRunner(Workload(use_case=f"{TINY}:Sgd"), node, asked)):
+        assert asked == [ALONE]
+
+
 _BURN = "import time\nend = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
 
 
