@@ -16,7 +16,9 @@ FOUND = StoredPlan(
     use_case_digest="sha256:cc",
     node="vm",
     fingerprint="sha256:aa",
-    plan=Plan(strategy="processes", node_batch=128, processes=2, options={"chunk_bytes": 4096}),
+    plan=Plan(
+        strategy="processes", node_batch=128, processes=2, options={"wait_policy": "passive"}
+    ),
     throughput_samples_per_s=Interval(median=42.8, low=42.1, high=43.3, count=24),
     speedup=Interval(median=2.02, low=1.97, high=2.06, count=24),
     baseline=Baseline(strategy="sequential", node_batch=32, throughput_samples_per_s=21.2),

@@ -38,7 +38,7 @@ def test_replay_of_an_export_says_what_the_search_said(tmp_path, machine, reques
     recorded = [r.plan for r in grid.results if r.role.is_for_choice]
     assert replayed.plan.plan in recorded
     assert replayed.defaults.plan == searched.defaults.plan
-    assert replayed.plan.speedup.median == pytest.approx(searched.plan.speedup.median, rel=0.02)
+    assert replayed.plan.speedup.median == pytest.approx(searched.plan.speedup.median, rel=0.04)
 
 
 def test_export_of_a_first_release_takes_the_batch_of_the_defaults(tmp_path):

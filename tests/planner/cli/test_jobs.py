@@ -68,7 +68,7 @@ def test_jobs_that_are_not_there(ddlplan):
     assert "no database planner.db" in ended.document["warnings"][0]
     for command in ("show", "logs", "cancel"):
         ended = ddlplan.run("jobs", command, 7)
-        assert (ended.code, len(ended.errors)) == (2, 1)
+        assert (ended.code, len(ended.errors)) == (3, 1)
         assert ended.errors[0].startswith("error: no job 7: ")
     assert ddlplan.listing() == []
 

@@ -89,9 +89,9 @@ def widest(text):
 def test_plans_are_a_line_each_with_their_intervals():
     table = plans_table([(FOUND, ())], PIPE)
     assert table.splitlines() == [
-        "ID  USE CASE   NODE  STRATEGY   SETTINGS                                      SAMPLES/S"
+        "ID  USE CASE   NODE  STRATEGY   SETTINGS                                         SAMPLES/S"
         "     SPEEDUP    MEMORY  CREATED",
-        " 7  simplebig  vm    processes  2x1 batch 128 channels_last chunk_bytes=4096  42.8 ±0.7"
+        " 7  simplebig  vm    processes  2x1 batch 128 channels_last wait_policy=passive  42.8 ±0.7"
         "  2.02 ±0.05  1.15 GiB  2026-11-20",
     ]
 
@@ -169,7 +169,7 @@ def test_what_a_plan_is_and_why_is_told_line_by_line():
     assert facts["throughput"] == "42.8 (42.1 to 43.3) samples/s, from 24 samples"
     assert facts["speedup"].startswith("2.02 (1.97 to 2.06) over sequential with batch 32: 21.2")
     assert facts["evidence"] == "3 trials of study 3: 2 ok, 1 out_of_memory"
-    assert facts["option chunk_bytes"] == "4096"
+    assert facts["option wait_policy"] == "passive"
     assert facts["peak memory"] == "1.15 GiB"
     assert facts["step time"] == "200 ms + 21.9 ms a sample, a fit to batches of 64, 128"
     assert facts["stale"] == "no"
@@ -205,7 +205,7 @@ def test_a_comparison_marks_what_differs():
     comparison = compare(FOUND, other)
     lines = comparison_text(comparison, SCREEN).splitlines()
     marked = [line.split("  ")[0] for line in lines if " * " in line]
-    assert marked == ["use case", "node", "node batch", "option chunk_bytes"]
+    assert marked == ["use case", "node", "node batch", "option wait_policy"]
     assert max(map(len, lines)) <= 80
     values = comparison.to_json(first_stale=False, second_stale=True)
     assert values["differences"] == ["use_case", "node", "node_batch", "options"]
@@ -234,7 +234,7 @@ def test_plans_as_csv_have_every_field_as_plain_values():
     assert first["peak_memory_bytes"] == "1234567890"
     assert first["created_at"] == "2026-11-20T12:00:00Z"
     assert first["software_torch"] == "2.15.0"
-    assert json.loads(first["options"]) == {"chunk_bytes": 4096}
+    assert json.loads(first["options"]) == {"wait_policy": "passive"}
     assert json.loads(first["devices"]) == ["cpu"]
     assert (first["stale"], second["stale"]) == ("false", "true")
     assert second["speedup_median"] == second["baseline_strategy"] == ""

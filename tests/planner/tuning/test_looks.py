@@ -85,7 +85,8 @@ def test_looks_are_not_faster_than_the_whole_batch_for_being_small(store, record
     outcome = Search(store, recorded, replace(TWO_MINUTES, budget_s=budget_s), SLOW).tune()
     whole = [plan for _, plan in recorded.ran if plan.node_batch >= 32]
     chosen_s = recorded.sample_s(outcome.plan.plan)
-    assert chosen_s <= 1.02 * min(map(recorded.sample_s, whole))
+    doubled = 1.031  # what the next larger batch gains, which a final may not come to show
+    assert chosen_s <= doubled * min(map(recorded.sample_s, whole))
 
 
 def test_interrupted_looks_are_no_plan_and_the_next_search_goes_on_from_them(store, recorded):

@@ -183,7 +183,7 @@ def test_counter_that_falls_is_no_negative_rate(tree):
     root = tree(process(10, 1) | {"proc/net/dev": NETWORK.format(1000)})
     sampler = HostSampler(10, root=root, clock=clock)
     tree({"proc/net/dev": NETWORK.format(10)})
-    clock.now += 1.0
+    clock.now += 60.0  # whatever the first sample cost
     use = sampler.poll()
     assert use is not None
     assert use.received_bytes_per_s == 0.0
