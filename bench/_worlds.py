@@ -24,7 +24,6 @@ import numpy as np
 
 from launch.case_facts import CaseFacts
 from launch.plan import Plan
-from launch.process_environment.openmp import WAIT_POLICY
 from probes.hardware import CoreLimit, Cpu, Gpu, Hardware, Memory, Speeds
 
 GIB = 2**30
@@ -94,8 +93,6 @@ class World:
         }
         self.start_s = uniform(3.0, 7.0)
         self.compile_s = uniform(25.0, 60.0)
-        # Drawn last: all else is as it was for figures that are older than this setting.
-        self._factors["passive"] = uniform(0.9, 1.12)
         default_batch = 32
         affordable = 0.25 * budget_s / (5 * self._sample_s / machine.cores)
         self.case = CaseFacts(
@@ -136,8 +133,6 @@ class World:
         if threads > self.machine.cores // self.machine.sockets:
             work_s *= self._span
         work_s *= self._factor(plan, plan.memory_format) * self._factor(plan, plan.allocator)
-        if plan.options.get(WAIT_POLICY) == "passive":
-            work_s *= self._factors["passive"]
         call_s = self._call_s * (self._factors["compile"] if plan.compile else 1.0)
         work_s *= self._factors["compile"] if plan.compile else 1.0
         if plan.strategy == "threads" and plan.replicas > 1:

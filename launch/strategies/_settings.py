@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from launch.plan import MEMORY_FORMATS, Setting
-from launch.process_environment.openmp import WAIT_POLICY
 from launch.strategies._gpus import usable_gpus
 
 if TYPE_CHECKING:
@@ -115,26 +114,6 @@ def draw(trial: Suggest, prefix: str, settings: Settings) -> dict[str, Any]:
             continue  # it would change nothing
         drawn[name] = trial.suggest_categorical(f"{prefix}.{name}", choices.values)
     return drawn
-
-
-def draw_waiting(trial: Suggest, prefix: str, threads: int) -> dict[str, Any]:
-    """Draw how OpenMP's threads wait, where an operator has several.
-
-    Args:
-        trial: Draws.
-        prefix: The strategy's name.
-        threads: Of one operator.
-    """
-    if threads == 1:
-        return {}
-    # Never "active": bench/waiting.py shows no gain over the default anywhere.
-    policy = trial.suggest_categorical(f"{prefix}.{WAIT_POLICY}", ("default", "passive"))
-    return {} if policy == "default" else {"options": {WAIT_POLICY: policy}}
-
-
-def first_waiting(prefix: str) -> dict[str, Setting]:
-    """Guess what `draw_waiting` should draw first."""
-    return {f"{prefix}.{WAIT_POLICY}": "default"}
 
 
 def first_guess(prefix: str, settings: Settings) -> dict[str, Setting]:

@@ -15,7 +15,7 @@ from launch.plan import Plan, Setting
 from launch.process_environment.openmp import WAIT_POLICY, wait_policy
 from launch.strategies._base import Strategy, Suggest, layouts
 from launch.strategies._rules import require, require_cpu, require_devices, require_options
-from launch.strategies._settings import cpu_settings, draw, draw_waiting, first_guess, first_waiting
+from launch.strategies._settings import cpu_settings, draw, first_guess
 
 if TYPE_CHECKING:
     from launch.case_facts import CaseFacts
@@ -41,14 +41,10 @@ class Processes(Strategy):
             replicas=processes,
             threads_per_process=threads,
             **draw(trial, "processes", cpu_settings(case, node)),
-            **draw_waiting(trial, "processes", threads),
         )
 
     def first_guesses(self, case: CaseFacts, node: Hardware) -> list[dict[str, Setting]]:
-        guess = {
-            **first_guess("processes", cpu_settings(case, node)),
-            **first_waiting("processes"),
-        }
+        guess = first_guess("processes", cpu_settings(case, node))
         return [{"processes.layout": _middle_layout(node), **guess}]
 
     def check(self, plan: Plan) -> None:

@@ -16,7 +16,7 @@ from launch.plan import Plan, Setting
 from launch.process_environment.openmp import WAIT_POLICY, wait_policy
 from launch.strategies._base import Strategy, Suggest, layouts
 from launch.strategies._rules import require, require_cpu, require_devices, require_options
-from launch.strategies._settings import cpu_settings, draw, draw_waiting, first_guess, first_waiting
+from launch.strategies._settings import cpu_settings, draw, first_guess
 
 if TYPE_CHECKING:
     from launch.case_facts import CaseFacts
@@ -41,14 +41,10 @@ class Threads(Strategy):
             replicas=replicas,
             threads_per_process=replicas * threads,
             **draw(trial, "threads", cpu_settings(case, node, may_compile=replicas == 1)),
-            **draw_waiting(trial, "threads", threads),
         )
 
     def first_guesses(self, case: CaseFacts, node: Hardware) -> list[dict[str, Setting]]:
-        guess = {
-            **first_guess("threads", cpu_settings(case, node)),
-            **first_waiting("threads"),
-        }
+        guess = first_guess("threads", cpu_settings(case, node))
         full = layouts(node.cpu.usable_cores, at_least=1)[:2]
         return [{"threads.layout": f"{r}x{t}", **guess} for r, t in full]
 

@@ -25,7 +25,6 @@ _SETTINGS = {
     "cuda_graph": Belief(0.0, 0.15),
     "memory_format": Belief(0.0, 0.10),
     "allocator": Belief(0.0, 0.08),
-    "wait_policy": Belief(0.0, 0.06),
     "fused_optimizer": Belief(0.0, 0.04),
 }
 """What each value of a setting may change, as logarithms: about as much as it was seen to change

@@ -36,32 +36,6 @@ def test_a_program_without_ddlplan_starts_with_it_too(environment):
     )
 
 
-class LastChoice:
-    """Draws the last choice, but for the layout."""
-
-    def __init__(self, layout: str) -> None:
-        self.layout = layout
-
-    def suggest_categorical(self, name, choices):
-        return self.layout if name.endswith(".layout") else choices[-1]
-
-
-@pytest.mark.parametrize(
-    ("strategy", "layout", "options"),
-    [
-        ("threads", "1x4", {"wait_policy": "passive"}),
-        ("threads", "4x1", {}),
-        ("processes", "2x2", {"wait_policy": "passive"}),
-        ("processes", "4x1", {}),
-    ],
-)
-def test_it_is_searched_where_an_operator_has_several_threads(
-    strategy, layout, options, tiny_facts, gpu_node
-):
-    plan = load_strategy(strategy).suggest(LastChoice(layout), tiny_facts, gpu_node)
-    assert plan.options == options
-
-
 @pytest.mark.parametrize(
     ("strategy", "options", "message"),
     [
