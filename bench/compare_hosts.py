@@ -37,6 +37,7 @@ def main() -> int:
     parser.add_argument("--batch-size", type=positive, default=32, help="of each host (32)")
     parser.add_argument("--rate", default="1gbit", help="of the links (1gbit)")
     parser.add_argument("--with", dest="peers", help="only these peers, by commas")
+    parser.add_argument("--loader-workers", default=0, help="of each process of a peer (0)")
     parser.add_argument("--tune", default="90s", help="time of the searches (90s)")
     parser.add_argument("--budget", default="60s", help="of each peer's turns (60s)")
     parser.add_argument("--starts", type=positive, default=1, help="of everything (1)")
@@ -52,6 +53,7 @@ def main() -> int:
         ddlplan.run("tune", *where, *batch, "--budget", arguments.tune, show_progress=True)
         chosen = [] if arguments.peers is None else ["--with", arguments.peers]
         turns = ["--budget", arguments.budget, "--starts", arguments.starts]
+        turns += ["--loader-workers", arguments.loader_workers]
         found = ddlplan.run("compare", *where, *batch, *turns, *chosen, show_progress=True).data
     for peer in found["peers"]:
         if peer["error"] is not None:

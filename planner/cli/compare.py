@@ -75,7 +75,7 @@ def compare(
             metavar="N",
             min=0,
         ),
-    ] = 2,
+    ] = 0,
     budget: Annotated[
         str,
         _turns_option(

@@ -33,7 +33,7 @@ class CompareRequest:
     """Of ours; ``None`` for the best."""
 
     allow_stale: bool = False
-    loader_workers: int = 2
+    loader_workers: int = 0
     """Of each process of a peer."""
 
     starts: int = 2

@@ -51,7 +51,7 @@ class PeerSetup:
 
     channels_last: bool = False
 
-    loader_workers: int = 2
+    loader_workers: int = 0
     """Of each process."""
 
     folder: Path
