@@ -7,7 +7,7 @@ them say little more than one. Two plans are compared in the rounds in which bot
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from statistics import fmean
@@ -45,6 +45,9 @@ _DEPENDENCE = 1.05
 """Widens intervals a little: pairs that follow one another share some of what disturbs the
 machine, so they tell less than as many of different times. Found by simulation."""
 
+_LEAST_CLEAN = 3
+"""Rounds that must be left where those that others disturbed are left out."""
+
 _EQUAL = 0.01
 """Two plans are as fast as each other where they are shown to differ by no more."""
 
@@ -59,6 +62,28 @@ class Timed(Protocol):
     @property
     def measurement(self) -> Measurement | None:
         """Its times."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Turns:
+    """Turns of a plan: its time per sample by round, and the rounds that others disturbed."""
+
+    times_s: Mapping[int, float]
+    disturbed: frozenset[int]
+
+    @classmethod
+    def of(cls, result: Timed) -> Self:
+        known = result.measurement
+        disturbed = [turn.round for turn in known.disturbed] if known else []
+        return cls(turn_times_s(result), frozenset(disturbed))
+
+    def pairs_with(self, other: _Turns) -> list[tuple[float, float]]:
+        """Give the times of both in the rounds that say how they compare."""
+        common = [number for number in other.times_s if number in self.times_s]
+        clean = [n for n in common if n not in self.disturbed and n not in other.disturbed]
+        if len(clean) >= max(_LEAST_CLEAN, len(common) / 2):
+            common = clean
+        return [(self.times_s[number], other.times_s[number]) for number in common]
 
 
 @dataclass(slots=True)
@@ -86,13 +111,13 @@ class PairNoise:
         What is believed before any is known counts only where there are few.
         """
         noise = cls(_squares=0.0, _degrees=0)
-        timed = [(result.plan, turn_times_s(result)) for result in results]
+        timed = [(result.plan, _Turns.of(result)) for result in results]
         for number, ((plan, one), (beside, other)) in enumerate(combinations(timed, 2)):
-            common = one.keys() & other.keys()
+            pairs = one.pairs_with(other)
             if plan == beside:  # stored while it raced, and again: the same turns twice
-                common = {n for n in common if one[n] != other[n]}
-            if common:
-                noise.learn(str(number), [math.log(one[n] / other[n]) for n in common])
+                pairs = [(first, second) for first, second in pairs if first != second]
+            if pairs:
+                noise.learn(str(number), [math.log(first / second) for first, second in pairs])
         if noise._degrees < _ENOUGH_PAIRS:
             noise._squares += _PRIOR_PAIRS * _PRIOR_DEVIATION**2
             noise._degrees += _PRIOR_PAIRS
@@ -123,14 +148,11 @@ class PairNoise:
 def pair_logs(slow: Timed, fast: Timed) -> list[float]:
     """Give the logarithm of the ratio of the times per sample in each round that both ran in.
 
-    Above 0 where the second one is faster.
+    Above 0 where the second one is faster. Rounds that others disturbed, and for which there was no
+    time to run them again, are left out where at least half of all, and three, are left.
     """
-    times = turn_times_s(slow)
-    return [
-        math.log(times[number] / time_s)
-        for number, time_s in turn_times_s(fast).items()
-        if number in times
-    ]
+    pairs = _Turns.of(slow).pairs_with(_Turns.of(fast))
+    return [math.log(slow_s / fast_s) for slow_s, fast_s in pairs]
 
 
 def turn_times_s(result: Timed) -> dict[int, float]:

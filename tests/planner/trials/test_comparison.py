@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 from statistics import fmean
 
 import pytest
@@ -16,6 +17,8 @@ from planner.trials.comparison import (
     pair_logs,
     ratio_interval,
 )
+from probes.disturbance import Disturbance
+from probes.timing import DisturbedTurn
 
 
 def noisy_pairs(rng: random.Random, count: int, autocorrelation: float) -> list[float]:
@@ -51,6 +54,17 @@ def test_single_disturbed_turn_does_not_decide():
     disturbed = [*quiet[:-1], 2.0]
     assert ratio_interval(disturbed).median == pytest.approx(math.exp(0.1), rel=0.01)
     assert fmean(disturbed) > 0.2
+
+
+@pytest.mark.parametrize("rounds", [3, 4])
+def test_disturbed_turn_is_left_out_where_three_others_are_left(rounds):
+    """One of four made a claim of 1.65 (1.13 to 2.42) of what the others showed as 1.33."""
+    slow = turns(1, {1: 4.5, **dict.fromkeys(range(2, rounds + 1), 2.0)})
+    fast = turns(1, dict.fromkeys(range(1, rounds + 1), 1.0))
+    others = DisturbedTurn(round=1, disturbance=Disturbance(others_cores=1.0), was_repeated=False)
+    disturbed = replace(slow.measurement, disturbed=(others,))
+    found = compare_results(replace(slow, measurement=disturbed), fast)
+    assert (found.median == pytest.approx(2.0)) == (rounds == 4)
 
 
 @pytest.mark.parametrize("autocorrelation", [0.0, 0.5, 0.8])
