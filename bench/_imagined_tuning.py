@@ -24,6 +24,7 @@ from planner.tuning.study import AddedTrial, EarlierTrials, LaterTrials, Study
 from planner.tuning.tune import Tuner
 from planner.tuning.tune_request import TuneRequest
 from probes.disturbance import Disturbance
+from probes.timing import Interval
 
 _SWITCH_S = 0.01
 _EPOCHS = 10_000
@@ -39,6 +40,9 @@ class TunedWorld:
     """Plans that had turns."""
 
     ended_s: float
+
+    speedup: Interval | None
+    """Over PyTorch's defaults, as it is claimed."""
 
 
 def tune(
@@ -56,6 +60,7 @@ def tune(
         chosen=outcome.plan.plan,
         tried=tuple(r.plan for r in findings.results if r.outcome.has_times and r.measurement),
         ended_s=machine.now_s,
+        speedup=outcome.plan.speedup,
     )
 
 

@@ -15,7 +15,7 @@ import warnings
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean, median
 from typing import Protocol
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # matrices are small, and worlds run side by side
@@ -236,6 +236,9 @@ class Curve:
     tried_s: float
     """That of the best plan that was tried."""
 
+    claim: tuple[float, bool] | None = None
+    """Half width of the claimed speedup in percent, and whether the true one lies within."""
+
     def at(self, second: float) -> float:
         """Give the time of the plan that would be chosen then."""
         return [time_s for moment_s, time_s in self.points if moment_s <= second][-1]
@@ -272,7 +275,11 @@ def _tune(world: World, disturbance: Disturbance, seed: int, budget_s: float) ->
     defaults_s = world.sample_s(defaults_plan(world.case, world.node))
     tried_s = min(map(world.sample_s, found.tried), default=defaults_s)
     points = ((0.0, defaults_s), (min(found.ended_s, budget_s), world.sample_s(found.chosen)))
-    return Curve(points, len(set(map(repr, found.tried))), tried_s)
+    claim = None
+    if (claimed := found.speedup) is not None:
+        half = 50 * (claimed.high - claimed.low) / claimed.median
+        claim = half, claimed.low <= defaults_s / world.sample_s(found.chosen) <= claimed.high
+    return Curve(points, len(set(map(repr, found.tried))), tried_s, claim)
 
 
 def find_optimum(world: World, starts: int = 12) -> float:
@@ -363,6 +370,12 @@ def _on_machine(machine: Machine, arguments: Namespace, out: Output) -> list[Res
                 f"{figure}: of it never tried {median(untried):.1f} {percentile(untried, 0.9):.1f},"
                 f" misjudged {median(misjudged):.1f} {percentile(misjudged, 0.9):.1f} %"
             )
+            if claims := [curve.claim for _, curve in every if curve.claim]:
+                halves, held = zip(*claims, strict=True)
+                out.say(
+                    f"{figure}: speedups claimed to {median(halves):.1f} {percentile(halves, 0.9):.1f} %"
+                    f" to either side, {100 * fmean(held):.0f} % of {len(held)} hold"
+                )
             if name in ("ours", "tune"):
                 results += _judge(figure, budget_s, noise, regrets[budget_s])
         for rival, times in (("tpe", 4), ("random", 8)):
