@@ -150,6 +150,9 @@ class Final:
 
     def _run_rounds(self, entrants: Sequence[Entrant], end: float) -> None:
         """Run rounds until the time is up; what is only compared with has a few turns."""
+        least_s = (LEAST_ROUNDS + 1) * self._trials.round_s(entrants)
+        if not self._trials.race.is_apart and self._clock() + least_s < end:
+            self._trials.race.settle(entrants)
         for number in range(_MOST_FINAL_ROUNDS):
             if number == _RARE_ROUNDS:  # their memory may be what the others lack
                 for entrant in entrants:

@@ -114,6 +114,15 @@ class Race:
 
         self._again_alone(start(), start)
 
+    def settle(self, entrants: Sequence[Entrant]) -> None:
+        """Let each make a step that does not count: others were started since its last one.
+
+        That takes longer where memory was given back meanwhile: twice as long was seen.
+        """
+        for entrant in entrants:
+            if entrant.is_open:
+                self._have_turn(entrant, math.inf, is_counted=False)
+
     def run_round(self, entrants: Sequence[Entrant], *, until: float = math.inf) -> None:
         """Give each of them a turn. One that fails is closed, and has its `Entrant.failure`.
 
@@ -151,14 +160,15 @@ class Race:
         is_disturbed = any(entrant.find_disturbance(self._round) for entrant in entrants)
         self._disturbed_in_a_row = self._disturbed_in_a_row + 1 if is_disturbed else 0
 
-    def _have_turn(self, entrant: Entrant, until: float) -> None:
+    def _have_turn(self, entrant: Entrant, until: float, *, is_counted: bool = True) -> None:
         def take() -> Entrant:
             if not entrant.is_open:
                 self._restart(entrant, max(_LEAST_LIMIT_S, until - self._clock()))
                 if entrant.turns_s and _is_late(entrant):  # the time ended, not the plan
                     entrant.failure = None
             if entrant.is_open:
-                self._take_turn(entrant, max(_LEAST_LIMIT_S, until - self._clock()))
+                limit_s = max(_LEAST_LIMIT_S, until - self._clock())
+                self._take_turn(entrant, limit_s, is_counted=is_counted)
             return entrant
 
         if self.is_apart:
@@ -229,9 +239,9 @@ class Race:
             )
             self._report(entrant)
 
-    def _take_turn(self, entrant: Entrant, time_limit_s: float) -> None:
+    def _take_turn(self, entrant: Entrant, time_limit_s: float, *, is_counted: bool) -> None:
         began = self._clock()
-        count = entrant.steps_of_turn()
+        count = entrant.steps_of_turn() if is_counted else 1
         limit_s = min(time_limit_s, max(_LEAST_LIMIT_S, _SLOWDOWN * entrant.turn_s))
         try:
             steps = entrant.contender.make_steps(count, time_limit_s=limit_s)
@@ -240,8 +250,11 @@ class Race:
                 entrant.failure = error
             entrant.close()
         else:
-            entrant.add_turn(self._round, steps)
-            self._note_disturbance(entrant)
+            if is_counted:
+                entrant.add_turn(self._round, steps)
+                self._note_disturbance(entrant)
+            else:
+                entrant.add_settling(steps)
             self._report(entrant)
         entrant.elapsed_s += self._clock() - began
 

@@ -108,6 +108,16 @@ def test_first_step_after_a_switch_does_not_count_in_a_turn_of_many():
     assert entrant.measurement().samples_s == (pytest.approx(0.01),)
 
 
+def test_step_after_others_were_started_settles_a_plan_and_does_not_count():
+    """The defaults' first turn of a final took twice as long, and made ours look better."""
+    race = race_of(Scripted("a", [1.0, 1.0, 2.3, 1.0], []))
+    entrant = race.enter(PLAN, Role.FINAL, time_limit_s=99)
+    race.settle([entrant])
+    race.run_round([entrant])
+    assert list(entrant.turns_s.values()) == [1.0]
+    assert entrant.spent_s == 5.3
+
+
 def test_what_loader_processes_read_before_the_turns_does_not_count():
     """Four batches lay ready and were used up: eight steps were made, and four were loaded."""
     plan = Plan(strategy="sequential", node_batch=10, loader_workers=2)
