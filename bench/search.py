@@ -372,9 +372,10 @@ def _on_machine(machine: Machine, arguments: Namespace, out: Output) -> list[Res
             )
             if claims := [curve.claim for _, curve in every if curve.claim]:
                 halves, held = zip(*claims, strict=True)
+                half, wide = median(halves), percentile(halves, 0.9)
                 out.say(
-                    f"{figure}: speedups claimed to {median(halves):.1f} {percentile(halves, 0.9):.1f} %"
-                    f" to either side, {100 * fmean(held):.0f} % of {len(held)} hold"
+                    f"{figure}: speedups claimed to {half:.1f} {wide:.1f} %,"
+                    f" {100 * fmean(held):.0f} % of {len(held)} hold"
                 )
             if name in ("ours", "tune"):
                 results += _judge(figure, budget_s, noise, regrets[budget_s])

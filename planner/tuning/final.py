@@ -23,9 +23,6 @@ _ROUNDS_TO_SETTLE, _SETTLED = 8, 0.015
 """Rounds after which a start of the final may end, and the half width of its ratios' intervals
 from which on more rounds are not worth their time."""
 
-_RESERVED_ROUNDS = 4
-"""Rounds of each start that time is set aside for: with half as many a speedup is known to 12 %."""
-
 _PUNCTUAL = 0.98
 """Part of the time left that the final plans with."""
 
@@ -37,6 +34,9 @@ _MOST_FINAL_ROUNDS = 20
 _LEAST_FINAL_SHARE, _FINAL_SHARE, _LONG_FINAL_SHARE, _FIRST_FINAL_SHARE = 0.2, 0.4, 0.6, 0.7
 """Part of the budget for the final: at least, at most, at most where the run on one core, whose
 steps may be the longest of all, must be in it, and where whole batches have not been tried yet."""
+
+_MOST_COMPARED = 2
+"""Finalists that are compared with themselves at the use case's own batch."""
 
 _RARE_ROUNDS = 3
 """Turns of plans that are timed for comparison alone, at the first start."""
@@ -98,9 +98,9 @@ class Final:
         others = [plan for plan in plans if plan != defaults]
         if not others and not (plans and (self._request.with_baseline or is_first)):
             return
-        rare = self._rare_plans(plans[0])
+        rare = self._rare_plans(plans[:_MOST_COMPARED])
         least = min(1 if plans[0].precision == "fp32" else 2, len(others))
-        needed = sum(role is Role.BASELINE for _, role in rare) * self._request.with_baseline
+        needed = sum(self._is_needed(role) for _, role in rare)
         rare = self._with_room([*others, defaults], rare, needed)
         counts = [range(len(others), least - 1, -1)]
         if is_first:  # nothing but the final tells which of the first two is faster
@@ -150,9 +150,9 @@ class Final:
 
     def _run_rounds(self, entrants: Sequence[Entrant], end: float) -> None:
         """Run rounds until the time is up; what is only compared with has a few turns."""
-        least_s = (LEAST_ROUNDS + 1) * self._trials.round_s(entrants)
-        if not self._trials.race.is_apart and self._clock() + least_s < end:
-            self._trials.race.settle(entrants)
+        if not self._trials.race.is_apart:
+            least_s = LEAST_ROUNDS * self._trials.round_s(entrants)
+            self._trials.race.settle(entrants, until=end - least_s)
         for number in range(_MOST_FINAL_ROUNDS):
             if number == _RARE_ROUNDS:  # their memory may be what the others lack
                 for entrant in entrants:
@@ -171,37 +171,43 @@ class Final:
         """Give the time in which a plan of the final must be warm."""
         return min(self._times.limit_s(plan), max(_LEAST_LIMIT_S, end - self._clock()))
 
-    def _least_time_s(
-        self, plans: Sequence[Plan], *, is_apart: bool = False, rounds: int = LEAST_ROUNDS
-    ) -> float:
-        """Estimate the time of one start of some plans, and of some rounds: the fewest."""
+    def _least_time_s(self, plans: Sequence[Plan], *, is_apart: bool = False) -> float:
+        """Estimate the least time of one start of some plans, and of the fewest rounds."""
         turns_s = sum(self._times.turn_s(plan, is_apart=is_apart) for plan in plans)
-        return sum(map(self._times.start_s, plans)) + rounds * turns_s
+        return sum(map(self._times.start_s, plans)) + LEAST_ROUNDS * turns_s
 
-    def _rare_plans(self, best: Plan) -> list[tuple[Plan, Role]]:
+    def _rare_plans(self, finalists: Sequence[Plan]) -> list[tuple[Plan, Role]]:
         """Give the plans that the best one is compared with by a few turns.
 
         One core, as the papers have it; the best plan with the use case's own batch, which shows
         what the settings gain apart from the batch; and with the batches that shares of a job with
-        other nodes may have.
+        other nodes may have. Any finalist may prove to be the best.
         """
         findings = self._findings
-        own_batch = findings.subject.at_own_batch(best)
-        compared = [(own_batch, Role.OWN_BATCH), (findings.baseline_plan, Role.BASELINE)]
+        own_batch = [(findings.subject.at_own_batch(plan), Role.OWN_BATCH) for plan in finalists]
+        compared = [*own_batch, (findings.baseline_plan, Role.BASELINE)]
         if self._request.with_baseline:
-            compared.reverse()  # the last ones are left out first
+            compared = [compared[-1], *own_batch]  # the last ones are left out first
         wanted = [(plan, role) for plan, role in compared if plan is not None]
-        shares = findings.subject.shares(best, findings.current_results())
+        shares = findings.subject.shares(finalists[0], findings.current_results())
         wanted += [(plan, Role.SHARE) for plan in shares]
         found: dict[Plan, tuple[Plan, Role]] = {}
         limit_s = _LARGEST_RARE_SHARE * self._request.budget_s
         for plan, role in wanted:
-            is_new = plan not in (best, findings.defaults_plan) and plan not in found
+            is_new = plan not in (*finalists, findings.defaults_plan) and plan not in found
             part = _LARGEST_SHARE_PART if role is Role.SHARE else 1.0
             is_needed = role is Role.BASELINE and self._request.with_baseline
             if is_new and (is_needed or self._least_time_s([plan]) <= part * limit_s):
                 found[plan] = (plan, role)
         return list(found.values())
+
+    def _is_needed(self, role: Role) -> bool:
+        """Tell whether a plan of some role is left out last of all.
+
+        A batch above the use case's own changes what is learned: it is not to be chosen without a
+        word on what it gains.
+        """
+        return role is Role.OWN_BATCH or (role is Role.BASELINE and self._request.with_baseline)
 
     def _with_room(
         self, raced: Sequence[Plan], rare: list[tuple[Plan, Role]], needed: int
@@ -220,13 +226,11 @@ class Final:
         looks = self.is_first_with_whole_batches
         defaults = self._findings.defaults_plan
         plans = (self.finalists(leader) or [defaults])[:2]
-        if looks:  # as long as none was tried, whole batches are taken for the least ones
-            whole = plans[0] if plans[0] != defaults else None
-            plans = [whole or replace(defaults, node_batch=self._findings.least_batch)] * 2
-        rare = [plan for plan, _ in self._rare_plans(plans[0])]
+        if looks:
+            plans = [replace(defaults, node_batch=self._findings.least_batch)] * 2
+        rare = [plan for plan, _ in self._rare_plans(plans)]
         is_apart = self._trials.race.would_be_apart([*plans, defaults])
-        rounds = LEAST_ROUNDS if is_apart else _RESERVED_ROUNDS
-        raced_s = self._least_time_s([*plans, defaults], is_apart=is_apart, rounds=rounds)
+        raced_s = self._least_time_s([*plans, defaults], is_apart=is_apart)
         budget_s = self._request.budget_s
         needed_s = _RESERVE_MARGIN * (
             _STARTS * raced_s + self._least_time_s(rare, is_apart=is_apart)

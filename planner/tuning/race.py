@@ -25,6 +25,9 @@ _MOST_WARMUP_STEPS = 8
 _STILL_WARMING = 0.85
 """A step that takes less than this part of the one before shows that the plan is not warm yet."""
 
+_MOST_SETTLING = 4
+"""Steps that a plan makes at most to get warm again."""
+
 _LEAST_LIMIT_S, _SLOWDOWN = 10.0, 20.0
 """A turn that takes so much longer than the ones before has got stuck."""
 
@@ -114,14 +117,23 @@ class Race:
 
         self._again_alone(start(), start)
 
-    def settle(self, entrants: Sequence[Entrant]) -> None:
-        """Let each make a step that does not count: others were started since its last one.
+    def settle(self, entrants: Sequence[Entrant], *, until: float) -> None:
+        """Let each make steps that do not count, until it is as fast as before others were started.
 
-        That takes longer where memory was given back meanwhile: twice as long was seen.
+        A plan that gives its memory back in every step was up to twice as slow for some steps then.
+
+        Args:
+            entrants: Those that are closed make none.
+            until: Time of the clock after which no such step begins.
         """
         for entrant in entrants:
-            if entrant.is_open:
-                self._have_turn(entrant, math.inf, is_counted=False)
+            warm_s = entrant.step_s / _STILL_WARMING
+            for _ in range(_MOST_SETTLING):
+                if not entrant.is_open or self._clock() + warm_s > until:
+                    break
+                self._have_turn(entrant, until, is_counted=False)
+                if entrant.warmup_s[-1] <= warm_s:
+                    break
 
     def run_round(self, entrants: Sequence[Entrant], *, until: float = math.inf) -> None:
         """Give each of them a turn. One that fails is closed, and has its `Entrant.failure`.

@@ -89,11 +89,9 @@ def test_looks_are_not_faster_than_the_whole_batch_for_being_small(store, record
     assert chosen_s <= doubled * min(map(recorded.sample_s, whole))
 
 
-@pytest.mark.parametrize("budget_s", [120, 150, 180, 240])
-def test_what_a_larger_batch_gains_is_known_where_whole_batches_were_tried(
-    store, recorded, budget_s
-):
-    """Time for the final was set aside as if the best plan had the use case's own batch."""
+@pytest.mark.parametrize("budget_s", [135, 165, 200])
+def test_a_larger_batch_is_never_chosen_without_what_it_gains(store, recorded, budget_s):
+    """It was left out first where time was short, or the second finalist proved to be the best."""
     outcome = Search(store, recorded, replace(TWO_MINUTES, budget_s=budget_s), SLOW).tune()
     assert outcome.plan.plan.node_batch > 32
     assert outcome.own_batch_unknown is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -108,14 +109,25 @@ def test_first_step_after_a_switch_does_not_count_in_a_turn_of_many():
     assert entrant.measurement().samples_s == (pytest.approx(0.01),)
 
 
-def test_step_after_others_were_started_settles_a_plan_and_does_not_count():
-    """The defaults' first turn of a final took twice as long, and made ours look better."""
-    race = race_of(Scripted("a", [1.0, 1.0, 2.3, 1.0], []))
+def test_plan_settles_after_others_were_started_before_its_turns_count():
+    """The defaults' first turns of a final took up to twice as long, and made ours look better."""
+    race = race_of(Scripted("a", [1.0, 1.0, 2.3, 1.4, 1.1, 1.0], []))
     entrant = race.enter(PLAN, Role.FINAL, time_limit_s=99)
-    race.settle([entrant])
+    race.settle([entrant], until=math.inf)
     race.run_round([entrant])
     assert list(entrant.turns_s.values()) == [1.0]
-    assert entrant.spent_s == 5.3
+    assert entrant.spent_s == pytest.approx(7.8)
+
+
+def test_plan_that_gets_no_faster_settles_for_as_long_as_there_is_time():
+    log = []
+    race = race_of(Scripted("a", [1.0, 1.0, 2.0], log))
+    entrant = race.enter(PLAN, Role.FINAL, time_limit_s=99)
+    log.clear()
+    race.settle([entrant], until=0.0)
+    assert log == []
+    race.settle([entrant], until=math.inf)
+    assert log == [("a", 1)] * 4
 
 
 def test_what_loader_processes_read_before_the_turns_does_not_count():
