@@ -244,9 +244,12 @@ def _warn_uncompared(findings: Findings, stored: StoredPlan) -> str | None:
 def _compare(findings: Findings, best: Candidate) -> tuple[ComparedPlan, ...]:
     """Give what the best plan was raced against, in turns side by side."""
     results = findings.current_results() or findings.results
-    roles = {"defaults": Role.DEFAULTS, "one_core": Role.BASELINE, "own_batch": Role.OWN_BATCH}
+    own_batch = findings.subject.at_own_batch(best.plan)
     raced: dict[str, TrialResult | Candidate | None] = {
-        name: _last(results, role) for name, role in roles.items()
+        "defaults": _last(results, Role.DEFAULTS),
+        "one_core": _last(results, Role.BASELINE),
+        # Each finalist may have had turns with it.
+        "own_batch": _last([r for r in results if r.plan == own_batch], Role.OWN_BATCH),
     }
     candidates = findings.current_candidates() or findings.candidates()
     raced["runner_up"] = find_runner_up(candidates, best)

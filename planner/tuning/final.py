@@ -100,8 +100,9 @@ class Final:
             return
         rare = self._rare_plans(plans[:_MOST_COMPARED])
         least = min(1 if plans[0].precision == "fp32" else 2, len(others))
-        needed = sum(self._is_needed(role) for _, role in rare)
-        rare = self._with_room([*others, defaults], rare, needed)
+        must_fit = sum(role is Role.BASELINE for _, role in rare) * self._request.with_baseline
+        rare = self._with_room([*others, defaults], rare, must_fit)
+        needed = must_fit + sum(role is Role.OWN_BATCH for _, role in rare)
         counts = [range(len(others), least - 1, -1)]
         if is_first:  # nothing but the final tells which of the first two is faster
             counts = [range(len(others), 1, -1), range(min(1, len(others)), least - 1, -1)]
@@ -152,7 +153,8 @@ class Final:
         """Run rounds until the time is up; what is only compared with has a few turns."""
         if not self._trials.race.is_apart:
             least_s = LEAST_ROUNDS * self._trials.round_s(entrants)
-            self._trials.race.settle(entrants, until=end - least_s)
+            # After the last of them none was started.
+            self._trials.race.settle(entrants[:-1], until=end - least_s)
         for number in range(_MOST_FINAL_ROUNDS):
             if number == _RARE_ROUNDS:  # their memory may be what the others lack
                 for entrant in entrants:
@@ -200,14 +202,6 @@ class Final:
             if is_new and (is_needed or self._least_time_s([plan]) <= part * limit_s):
                 found[plan] = (plan, role)
         return list(found.values())
-
-    def _is_needed(self, role: Role) -> bool:
-        """Tell whether a plan of some role is left out last of all.
-
-        A batch above the use case's own changes what is learned: it is not to be chosen without a
-        word on what it gains.
-        """
-        return role is Role.OWN_BATCH or (role is Role.BASELINE and self._request.with_baseline)
 
     def _with_room(
         self, raced: Sequence[Plan], rare: list[tuple[Plan, Role]], needed: int
