@@ -7,7 +7,10 @@ from dataclasses import replace
 import pytest
 
 from launch.plan import Plan
-from planner.tuning.choice import complexity
+from planner.trials.comparison import PairNoise, compare_results
+from planner.trials.result import Outcome, Role, TrialResult
+from planner.tuning.choice import Candidate, choose, complexity
+from probes.timing import Measurement
 
 PLAIN = Plan(strategy="threads", node_batch=32, threads_per_process=2)
 
@@ -29,3 +32,28 @@ PLAIN = Plan(strategy="threads", node_batch=32, threads_per_process=2)
 )
 def test_plan_with_less_to_understand_and_to_go_wrong_is_simpler(simpler, other):
     assert complexity(simpler) < complexity(other)
+
+
+def test_overlap_of_intervals_is_no_tie():
+    """Where nothing shows two plans to be equal, the faster is chosen, not the simpler."""
+    other = Plan(strategy="processes", node_batch=32, processes=2)
+    turns_s = {
+        PLAIN: (1.08, 1.21, 0.99, 1.14, 0.97, 1.19, 1.03, 1.12),
+        other: (0.96, 1.0, 1.04, 0.9, 1.07, 1.0, 1.1, 0.93),
+    }
+    results = [
+        TrialResult(
+            plan=plan,
+            role=Role.FINAL,
+            outcome=Outcome.OK,
+            measurement=Measurement(samples_s=times_s, rounds=tuple(range(8)), starts=2),
+            elapsed_s=10.0,
+        )
+        for plan, times_s in turns_s.items()
+    ]
+    simpler, faster = candidates = Candidate.from_results(results)
+    assert complexity(simpler.plan) < complexity(faster.plan)
+    assert simpler.throughput.high > faster.throughput.low
+    ratio = compare_results(simpler, faster, noise=PairNoise.of_results(candidates))
+    assert ratio.low < 1 < ratio.high
+    assert choose(candidates).plan == other
