@@ -98,13 +98,23 @@ def findings(tmp_path):
         yield Findings(request, CASE, NODE, {}, store.studies)
 
 
-def timed(plan: Plan, role: Role, turns_s: dict[int, float], *, drift: float = 1.0) -> TrialResult:
+def timed(
+    plan: Plan,
+    role: Role,
+    turns_s: dict[int, float],
+    *,
+    drift: float = 1.0,
+    input_share: float | None = None,
+) -> TrialResult:
     return TrialResult(
         plan=plan,
         role=role,
         outcome=Outcome.OK,
         measurement=Measurement(
-            samples_s=tuple(turns_s.values()), rounds=tuple(turns_s), drift=drift
+            samples_s=tuple(turns_s.values()),
+            rounds=tuple(turns_s),
+            drift=drift,
+            input_share=input_share,
         ),
         elapsed_s=10.0,
     )
@@ -182,3 +192,17 @@ def test_plans_that_looked_faster_and_lost_in_turns_are_counted(findings, tmp_pa
         outcome = conclude(findings, store.plans)
     assert outcome.plan.plan == OTHER
     assert outcome.lost_in_turns == 1
+
+
+@pytest.mark.parametrize(
+    ("share", "said"),
+    [(0.05, []), (0.4, ["the best plan waits for its input for 40 % of the time"])],
+)
+def test_plan_that_waits_for_its_input_says_so(findings, tmp_path, share, said):
+    turns_s = {number: 1 + 0.01 * (number % 2) for number in range(8)}
+    half_s = {number: 0.5 * time_s for number, time_s in turns_s.items()}
+    findings.add(timed(DEFAULTS, Role.DEFAULTS, turns_s, input_share=0.9))
+    findings.add(timed(OTHER, Role.FINAL, half_s, input_share=share))
+    with Store.open(str(tmp_path / "planner.db")) as store:
+        warnings = conclude(findings, store.plans).warnings
+    assert [warning.partition(":")[0] for warning in warnings] == said
