@@ -325,7 +325,7 @@ class Tuner:
             plan, role = replace(plan, node_batch=self._look_batch), Role.LOOK
         entrant = self._trials.enter(plan, role, limit_s)
         for _ in range(LEAST_ROUNDS):
-            self._trials.race.run_round([entrant])
+            self._trials.race.run_round([entrant], until=self._trials.deadline)
         return entrant
 
     def _has_time_to_search(self) -> bool:
