@@ -121,6 +121,8 @@ def _print_plan(
         out.write_fact("data", GENERATED)
     for compared in stored.comparisons:
         out.write_fact(_LABELS[compared.name], describe_comparison(compared, stored.plan))
+    if outcome.one_core_unknown is not None:
+        out.write_fact(_LABELS["one_core"], f"not measured: {outcome.one_core_unknown}")
     if outcome.own_batch_unknown is not None:
         out.write_fact(_LABELS["own_batch"], f"not known: {outcome.own_batch_unknown}")
     if (lost := outcome.lost_in_turns) > 0:
@@ -203,6 +205,7 @@ def _outcome_json(
         "plan": outcome.plan.to_json(stale=False),
         "fp32": None if outcome.exact is None else outcome.exact.to_json(stale=False),
         "own_batch_unknown": outcome.own_batch_unknown,
+        "one_core_unknown": outcome.one_core_unknown,
         "compile_s": outcome.compile_s,
         "epochs": outcome.epochs,
         "pixel_bytes": pixel_bytes,

@@ -62,6 +62,9 @@ class TuneOutcome:
     own_batch_unknown: str | None = None
     """Why the best plan was not raced against itself with the use case's own batch; ``None`` where
     it was, or has that batch."""
+    one_core_unknown: str | None = None
+    """Why the best plan was not raced against the run on one core; ``None`` where it was, or is
+    that, and where there is no such run."""
     lost_in_turns: int = 0
     """Plans that were reported with more samples per second than the best one has in the end, and
     that took more time than it in the rounds in which both had a turn."""
@@ -124,6 +127,7 @@ def conclude(
         epochs=findings.request.epochs,
         default_batch=findings.case.default_batch,
         own_batch_unknown=_explain_no_own_batch(findings, best, stored, interrupted=interrupted),
+        one_core_unknown=_explain_no_one_core(findings, best, stored, interrupted=interrupted),
         lost_in_turns=_count_lost(findings, best),
     )
 
@@ -141,12 +145,33 @@ def _explain_no_own_batch(
     if own is None:
         least = plan.micro_batches * plan.replicas
         return f"the plan cuts a batch into {least} parts: it cannot have {case.default_batch}"
-    failed = [r for r in findings.results if r.plan == own and not r.outcome.has_times]
+    return _explain_no_turns(findings, own, interrupted=interrupted)
+
+
+def _explain_no_one_core(
+    findings: Findings, best: Candidate, stored: StoredPlan, *, interrupted: bool
+) -> str | None:
+    """Say why it is not known how much faster than one core the best plan is, where it is not."""
+    one_core, defaults = findings.baseline_plan, findings.defaults_plan
+    if one_core is None or one_core in (best.plan, defaults) or stored.objective is not None:
+        return None
+    if any(one.name == "one_core" or one.plan == one_core for one in stored.comparisons):
+        return None
+    roles = {result.role for result in findings.current_results()}
+    had_final = not roles.isdisjoint((Role.FINAL, Role.BASELINE))
+    if best.plan == defaults and not had_final and not interrupted:
+        return f"no plan was raced again beside {findings.subject.defaults_name}"
+    return _explain_no_turns(findings, one_core, interrupted=interrupted)
+
+
+def _explain_no_turns(findings: Findings, plan: Plan, *, interrupted: bool) -> str:
+    """Say why a plan had no turns beside the best one."""
+    failed = [r for r in findings.results if r.plan == plan and not r.outcome.has_times]
     if failed:
         return f"its trial failed: {failed[-1].reason or failed[-1].outcome}"
     if interrupted:
         return "the search was stopped before its turns"
-    return "no time or memory was left for its turns beside the others: raise --budget"
+    return "no time or memory was left for it: raise --budget"
 
 
 def _exact(

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
+from sample_plan import FOUND
+
 from launch.plan import Plan
-from planner.commands.tune import describe_comparison
+from planner.api.tuning import NodeTuneResult, TuneResult
+from planner.commands.tune import describe_comparison, show_here
 from planner.plans.stored_plan import ComparedPlan
+from planner.report.output import Output
+from planner.tuning.conclusion import TuneOutcome
 from probes.timing import Interval
 
 DEFAULTS = Plan(strategy="threads", node_batch=32, threads_per_process=2)
@@ -22,3 +29,31 @@ def test_defaults_that_nothing_beats_are_not_compared_with_themselves():
     assert said == "the best plan itself: nothing faster was found"
     other = Plan(strategy="sequential", node_batch=32)
     assert describe_comparison(COMPARED, other).startswith("1.00 times (1.00 to 1.00) as fast")
+
+
+def show(*, as_json: bool = False) -> None:
+    outcome = TuneOutcome(
+        plan=FOUND,
+        defaults=None,
+        trials=(),
+        new_trials=0,
+        stepping_s=77.5,
+        interrupted=False,
+        warnings=(),
+        epochs=10,
+        default_batch=FOUND.plan.node_batch,
+        one_core_unknown="no time or memory was left for it: raise --budget",
+    )
+    node = NodeTuneResult(host="vm", outcome=outcome)
+    result = TuneResult(nodes=(node,), elapsed_s=164.0, interrupted=False)
+    show_here(result, "ddlplan launch", Output("tune", as_json=as_json))
+
+
+def test_run_on_one_core_that_was_not_measured_has_its_reason_in_a_line(capsys):
+    show()
+    said = "one core   not measured: no time or memory was left for it: raise --budget"
+    assert said in capsys.readouterr().out.splitlines()
+    assert len(said) <= 80
+    show(as_json=True)
+    unknown = json.loads(capsys.readouterr().out)["data"]["one_core_unknown"]
+    assert unknown == "no time or memory was left for it: raise --budget"

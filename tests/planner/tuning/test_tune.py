@@ -221,7 +221,7 @@ def test_best_plan_is_compared_with_defaults_one_core_and_its_own_settings_at_th
 
 def test_missing_comparison_at_the_own_batch_has_its_reason(store, recorded, usual):
     """The line was left out without a word."""
-    assert usual.outcome.own_batch_unknown is None
+    assert (usual.outcome.own_batch_unknown, usual.outcome.one_core_unknown) == (None, None)
     recorded.fail = lambda _: Outcome.CRASH if recorded.ran[-1][0] is Role.OWN_BATCH else None
     found = tuner(store, recorded).tune()
     assert "own_batch" not in {one.name for one in found.plan.comparisons}
@@ -321,11 +321,13 @@ def test_run_on_one_core_is_in_the_final_however_slow_where_it_is_asked_for(
 
     recorded.sample_s = sample_s
     request = replace(REQUEST, budget_s=400, with_baseline=with_baseline)
-    found = tuner(store, recorded, request).tune().plan
+    outcome = tuner(store, recorded, request).tune()
     roles = {role for role, _ in recorded.ran}
     assert (Role.BASELINE in roles) is with_baseline
+    unknown = None if with_baseline else "no time or memory was left for it: raise --budget"
+    assert outcome.one_core_unknown == unknown
     if with_baseline:
-        (one_core,) = (one for one in found.comparisons if one.name == "one_core")
+        (one_core,) = (one for one in outcome.plan.comparisons if one.name == "one_core")
         assert one_core.speedup.median == pytest.approx(2.0 / best_factor, rel=0.02)
     assert recorded.now_s <= 403
 
@@ -471,6 +473,7 @@ def test_defaults_are_the_best_plan_where_nothing_beats_them(store, recorded):
     outcome = tuner(store, recorded, replace(REQUEST, trials=4)).tune()
     assert outcome.plan.plan == defaults
     assert outcome.plan.speedup.median == pytest.approx(1.0, rel=0.01)
+    assert outcome.one_core_unknown == "no plan was raced again beside PyTorch's defaults"
 
 
 @pytest.mark.parametrize(
