@@ -64,6 +64,10 @@ class TuneResult:
 
     elapsed_s: float
 
+    before_search_s: float | None = None
+    """Time of that until the budget began to run: for torch, the use case and its data, and a first
+    probe. ``None`` where the budget holds all of it, and on several hosts."""
+
     interrupted: bool
     """Whether it was cancelled, or ended by Ctrl-C: the same request continues it."""
 
@@ -144,6 +148,7 @@ def _tune_here(
         # Only now: a use case or a folder that is no good leaves no database behind.
         with Store.open(db) as store:
             node = find_or_probe_node(store, node, listener)
+            before_s = time.monotonic() - started - prepared.checked_s
             if request.objective == TIME_TO_LOSS:
                 outcome = _tune_to_loss(request, prepared, node, store, runner, listener)
             else:
@@ -156,6 +161,7 @@ def _tune_here(
     return TuneResult(
         nodes=(found,),
         elapsed_s=time.monotonic() - started,
+        before_search_s=before_s,
         interrupted=outcome.interrupted,
         launch_plan_id=launch_plan_id,
     )

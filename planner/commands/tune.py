@@ -26,6 +26,9 @@ from planner.trials.result import Outcome
 from planner.tuning.conclusion import TuneOutcome
 from planner.tuning.tune_request import TuneRequest
 
+_TOLD_APART = 0.1
+"""Time before the search / that of the search, from which on a person is told of both."""
+
 
 def tune(request: TuneRequest, hosts: Hosts, db: str, out: Output, *, waits: bool = True) -> None:
     """Search on this machine or on several hosts, and show what was found."""
@@ -66,8 +69,8 @@ def show_here(result: TuneResult, then: str, out: Output, *, steps: str | None =
     assert node.outcome is not None
     for warning in node.outcome.warnings:
         out.warn(warning)
-    _print_plan(node.outcome, then, result.elapsed_s, out, steps)
-    document = _outcome_json(node.outcome, result.elapsed_s, node.pixel_bytes)
+    _print_plan(node.outcome, then, result, out, steps)
+    document = _outcome_json(node.outcome, result, node.pixel_bytes)
     out.finish(document if steps is None else {**document, "steps": steps})
 
 
@@ -86,7 +89,7 @@ def _show_hosts(result: TuneResult, then: str, out: Output) -> None:
         out.note("stopped early: the same command goes on from here")
     out.finish(
         {
-            "nodes": [_node_json(node, result.elapsed_s) for node in result.nodes],
+            "nodes": [_node_json(node, result) for node in result.nodes],
             "network": links_json(result.links),
             "elapsed_s": result.elapsed_s,
             "interrupted": result.interrupted,
@@ -100,15 +103,15 @@ def _row(node: NodeTuneResult) -> Row:
     return plan_row(node.host, stored, trials, node.failure.message if node.failure else "")
 
 
-def _node_json(node: NodeTuneResult, elapsed_s: float) -> dict[str, Any]:
+def _node_json(node: NodeTuneResult, result: TuneResult) -> dict[str, Any]:
     head = {"host": node.host, "error": failure_json(node.failure)}
     if node.outcome is None:
         return head
-    return head | _outcome_json(node.outcome, elapsed_s, node.pixel_bytes)
+    return head | _outcome_json(node.outcome, result, node.pixel_bytes)
 
 
 def _print_plan(
-    outcome: TuneOutcome, then: str, elapsed_s: float, out: Output, steps: str | None
+    outcome: TuneOutcome, then: str, result: TuneResult, out: Output, steps: str | None
 ) -> None:
     stored = outcome.plan
     rate = stored.throughput_samples_per_s
@@ -153,14 +156,24 @@ def _print_plan(
     counts = [
         f"{number} {str(kind).replace('_', ' ')}"
         for kind in Outcome
-        if (number := sum(1 for result in outcome.trials if result.outcome is kind))
+        if (number := sum(1 for trial in outcome.trials if trial.outcome is kind))
     ]
-    share = 100 * outcome.stepping_s / elapsed_s
     out.write_fact("trials", f"{len(outcome.trials)}: {', '.join(counts)}")
-    out.write_fact("time", f"{format_duration(elapsed_s)}, {share:.0f} % of it in training steps")
+    out.write_fact("time", _describe_time(result, outcome.stepping_s))
     out.write_fact("stored", WithCommand(f"plan {stored.id}; next: ", then))
     if outcome.interrupted:
         out.note("stopped early: the same command goes on from here")
+
+
+def _describe_time(result: TuneResult, stepping_s: float) -> str:
+    """Say how long a search took, and which part of that went into training steps."""
+    took, before_s = format_duration(result.elapsed_s), result.before_search_s or 0.0
+    search_s = result.elapsed_s - before_s
+    if before_s > _TOLD_APART * search_s:
+        share = 100 * stepping_s / search_s
+        before = f"{format_duration(before_s)} before the search"
+        return f"{took}, {before}, {share:.0f} % of the rest in training steps"
+    return f"{took}, {100 * stepping_s / result.elapsed_s:.0f} % of it in training steps"
 
 
 def keep_batch_options(plan: Plan, own: Plan) -> str:
@@ -198,7 +211,7 @@ def describe_comparison(compared: ComparedPlan, best: Plan) -> str:
 
 
 def _outcome_json(
-    outcome: TuneOutcome, elapsed_s: float, pixel_bytes: int | None
+    outcome: TuneOutcome, result: TuneResult, pixel_bytes: int | None
 ) -> dict[str, Any]:
     """Give the outcome of a search under the names that scripts rely on."""
     return {
@@ -210,11 +223,12 @@ def _outcome_json(
         "epochs": outcome.epochs,
         "pixel_bytes": pixel_bytes,
         "trials": {
-            str(kind): sum(1 for result in outcome.trials if result.outcome is kind)
+            str(kind): sum(1 for trial in outcome.trials if trial.outcome is kind)
             for kind in Outcome
         },
         "new_trials": outcome.new_trials,
-        "elapsed_s": elapsed_s,
-        "stepping_share": outcome.stepping_s / elapsed_s,
+        "elapsed_s": result.elapsed_s,
+        "before_search_s": result.before_search_s,
+        "stepping_share": outcome.stepping_s / result.elapsed_s,
         "interrupted": outcome.interrupted,
     }

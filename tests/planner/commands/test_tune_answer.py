@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from sample_plan import FOUND
 
 from launch.plan import Plan
@@ -31,7 +32,7 @@ def test_defaults_that_nothing_beats_are_not_compared_with_themselves():
     assert describe_comparison(COMPARED, other).startswith("1.00 times (1.00 to 1.00) as fast")
 
 
-def show(*, as_json: bool = False) -> None:
+def show(*, before_search_s: float | None = None, as_json: bool = False) -> None:
     outcome = TuneOutcome(
         plan=FOUND,
         defaults=None,
@@ -45,7 +46,9 @@ def show(*, as_json: bool = False) -> None:
         one_core_unknown="no time or memory was left for it: raise --budget",
     )
     node = NodeTuneResult(host="vm", outcome=outcome)
-    result = TuneResult(nodes=(node,), elapsed_s=164.0, interrupted=False)
+    result = TuneResult(
+        nodes=(node,), elapsed_s=164.0, before_search_s=before_search_s, interrupted=False
+    )
     show_here(result, "ddlplan launch", Output("tune", as_json=as_json))
 
 
@@ -57,3 +60,18 @@ def test_run_on_one_core_that_was_not_measured_has_its_reason_in_a_line(capsys):
     show(as_json=True)
     unknown = json.loads(capsys.readouterr().out)["data"]["one_core_unknown"]
     assert unknown == "no time or memory was left for it: raise --budget"
+
+
+@pytest.mark.parametrize(
+    ("before_search_s", "said"),
+    [
+        (37.0, "2m 44s, 37s before the search, 61 % of the rest in training steps"),
+        (9.0, "2m 44s, 47 % of it in training steps"),
+        (None, "2m 44s, 47 % of it in training steps"),
+    ],
+)
+def test_long_time_before_the_search_is_told_apart(capsys, before_search_s, said):
+    show(before_search_s=before_search_s)
+    line = f"time       {said}"
+    assert line in capsys.readouterr().out.splitlines()
+    assert len(line) <= 80
