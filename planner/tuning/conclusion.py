@@ -270,16 +270,19 @@ def _compare(findings: Findings, best: Candidate) -> tuple[ComparedPlan, ...]:
     """Give what the best plan was raced against, in turns side by side."""
     results = findings.current_results() or findings.results
     own_batch = findings.subject.at_own_batch(best.plan)
-    raced: dict[str, TrialResult | Candidate | None] = {
-        "defaults": _last(results, Role.DEFAULTS),
-        "one_core": _last(results, Role.BASELINE),
-        # Each finalist may have had turns with it.
-        "own_batch": _last([r for r in results if r.plan == own_batch], Role.OWN_BATCH),
-    }
     candidates = findings.current_candidates() or findings.candidates()
-    raced["runner_up"] = find_runner_up(candidates, best)
+    one_core = [r for r in results if r.plan == findings.baseline_plan != best.plan]
+    raced: list[tuple[str, TrialResult | Candidate | None]] = [
+        ("defaults", _last(results, Role.DEFAULTS)),
+        ("one_core", _last(results, Role.BASELINE)),
+        # Each finalist may have had turns with it.
+        ("own_batch", _last([r for r in results if r.plan == own_batch], Role.OWN_BATCH)),
+        ("runner_up", find_runner_up(candidates, best)),
+        # Its turns may have been those of a finalist, or of one with the use case's own batch.
+        ("one_core", _last(one_core)),
+    ]
     noise, found = PairNoise.of_results(results), list[ComparedPlan]()
-    for name, other in raced.items():
+    for name, other in raced:
         if other is None or other.measurement is None:
             continue
         if any(other.plan == compared.plan for compared in found):
@@ -308,8 +311,9 @@ def _seen_rate(best: Candidate) -> Interval:
     return known.interval_s().reciprocal(batch)
 
 
-def _last(results: Sequence[TrialResult], role: Role) -> TrialResult | None:
-    measured = [r for r in results if r.role is role and r.outcome.has_times and r.measurement]
+def _last(results: Sequence[TrialResult], role: Role | None = None) -> TrialResult | None:
+    measured = [r for r in results if role in (None, r.role)]
+    measured = [r for r in measured if r.outcome.has_times and r.measurement]
     return measured[-1] if measured else None
 
 

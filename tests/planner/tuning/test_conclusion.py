@@ -194,6 +194,25 @@ def test_plans_that_looked_faster_and_lost_in_turns_are_counted(findings, tmp_pa
     assert outcome.lost_in_turns == 1
 
 
+@pytest.mark.parametrize("role", [Role.BASELINE, Role.OWN_BATCH, Role.FINAL])
+def test_run_on_one_core_is_compared_with_whatever_its_turns_were_for(findings, tmp_path, role):
+    """It is what a slower finalist is at the own batch, and was said not to be measured."""
+    turns_s = {number: 1 + 0.01 * (number % 2) for number in range(8)}
+    third = replace(OTHER, node_batch=64)
+    for plan, its, by in (
+        (DEFAULTS, Role.DEFAULTS, 1.0),
+        (OTHER, Role.FINAL, 0.5),
+        (third, Role.FINAL, 1.2),
+        (BASELINE, role, 1.9),
+    ):
+        findings.add(timed(plan, its, {n: by * time_s for n, time_s in turns_s.items()}))
+    with Store.open(str(tmp_path / "planner.db")) as store:
+        outcome = conclude(findings, store.plans)
+    (one_core,) = (one for one in outcome.plan.comparisons if one.name == "one_core")
+    assert (one_core.plan, outcome.one_core_unknown) == (BASELINE, None)
+    assert one_core.speedup.median == pytest.approx(3.8)
+
+
 @pytest.mark.parametrize(
     ("share", "said"),
     [(0.05, []), (0.4, ["the best plan waits for its input for 40 % of the time"])],
