@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -25,24 +26,41 @@ from launch.reports import (
 from planner.quantities import format_duration, printable
 from planner.report.output import Output
 from planner.report.plan_line import describe_plan
-from planner.trials.reports import TrialEnded, TrialProgress, TrialStarted
+from planner.trials.reports import RoundEnded, TrialEnded, TrialProgress, TrialStarted
 from planner.trials.result import Outcome, Role, TrialResult
+
+_LOG_EVERY_S = 60.0
+"""Between lines that say how far the work is, where no terminal shows it."""
 
 
 class LiveDisplay:
     """Shows reports on standard error, as a `Listener`. Use it in a ``with`` block.
 
     Warnings, notes and finished trials are a line each. On a terminal a bar, or the running trial
-    with the best plan and the time left, stands below them.
+    with the best plan and the time left, stands below them. Elsewhere a line a minute says it.
 
     Args:
         out: Where the command writes.
         hosts: Names of all hosts, for the width of their column; none for this machine alone.
         epochs: Of the training, if there is one.
+        clock: Seconds that only go forward.
     """
 
-    def __init__(self, out: Output, hosts: tuple[str, ...] = (), *, epochs: int = 1) -> None:
+    def __init__(
+        self,
+        out: Output,
+        hosts: tuple[str, ...] = (),
+        *,
+        epochs: int = 1,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._out = out
+        self._clock = clock
+        self._logged_s: float | None = None
+        """When the last line said how far the work is; ``None`` where none shall."""
+        self._log_line = ""
+        self._unlogged_samples, self._unlogged_s = 0, 0.0
+        """Of steps since that line."""
         self._width = max(map(len, hosts), default=0)
         self._epochs = epochs
         self._samples_in_epoch = self._samples = 0
@@ -67,6 +85,8 @@ class LiveDisplay:
     def __enter__(self) -> Self:
         if self._out.errors.is_terminal:
             self._live.start()
+        else:
+            self._logged_s = self._clock()
         return self
 
     def __exit__(
@@ -85,16 +105,18 @@ class LiveDisplay:
             case Noted(message=message):
                 self._out.note(message if host is None else f"{host:{self._width}}  {message}")
             case Working(what=what):
-                self._doing = what
+                self._doing, self._trial = what, None
                 self._show(what)
             case DataProgress(what=what, done=done, total=total):
                 where = "" if host is None else f"{self._doing}, {host}: "
                 self._show(f"{where}{what}", done, total, f"{done}/{total}")
             case TrialStarted():
-                self._trial = self._trial or _RunningTrial()
+                self._trial = self._trial or _RunningTrial(self._clock)
                 self._trial.start(report)
             case TrialProgress() if self._trial is not None:
                 self._trial.progress = report
+            case RoundEnded() if self._trial is not None:
+                self._trial.end_round(report)
             case TrialEnded():
                 self._end_trial(report, host)
             case Described(facts=facts):
@@ -103,12 +125,23 @@ class LiveDisplay:
             case StepDone():
                 self._step(report)
             case EpochDone():
-                self._samples = 0
+                self._samples, self._log_line = 0, ""
+        self._log()
+
+    def _log(self) -> None:
+        """Say how far the work is, where that is due."""
+        if self._logged_s is None or self._clock() - self._logged_s < _LOG_EVERY_S:
+            return
+        if line := self._log_line if self._trial is None else self._trial.describe():
+            self._out.note(line)
+            self._logged_s = self._clock()
+            self._unlogged_samples, self._unlogged_s = 0, 0.0
 
     def _render(self) -> RenderableType:
         return self._bar if self._trial is None else self._trial.render()
 
     def _show(self, what: str, done: int = 0, total: int | None = None, figures: str = "") -> None:
+        self._log_line = f"{what}: {figures}" if figures else what
         self._bar.update(
             self._task,
             description=printable(what),
@@ -120,11 +153,17 @@ class LiveDisplay:
 
     def _step(self, step: StepDone) -> None:
         self._samples += step.samples
-        figures = f"loss {step.loss:.3f}  {step.samples / step.time_s:.1f}/s"
+        self._unlogged_samples += step.samples
+        self._unlogged_s += step.time_s
+        loss, rate = f"loss {step.loss:.3f}", self._unlogged_samples / self._unlogged_s
+        of_all = f"{self._samples:,} of {self._samples_in_epoch:,} samples"
         what = f"epoch {step.epoch + 1}/{self._epochs}"
+        line = f"{what}: {of_all}, {loss}, {rate:.1f} samples/s"
         if self._samples >= self._samples_in_epoch:
-            what = f"validating {what}"
+            line = what = f"validating {what}"
+        figures = f"{loss}  {step.samples / step.time_s:.1f}/s"
         self._show(what, self._samples, self._samples_in_epoch, figures)
+        self._log_line = line
 
     def _end_trial(self, ended: TrialEnded, host: str | None) -> None:
         result, number, is_best = ended.result, ended.number, ended.is_best
@@ -152,26 +191,45 @@ class LiveDisplay:
 class _RunningTrial:
     """The lines that change during a search: the running trial, the best plan, the time left."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
         self.best: str | None = None
         self.progress: TrialProgress | None = None
+        self._clock = clock
         self._what = ""
+        self._racing = 0
+        self._leading_rate: float | None = None
         self._end = 0.0
 
     def start(self, started: TrialStarted) -> None:
         self._what = f"{started.role}: {describe_plan(started.plan)}"
-        self._end = time.monotonic() + started.left_s
-        self.progress = None
+        self._end = self._clock() + started.left_s
+        self.progress, self._racing = None, 0
+
+    def end_round(self, ended: RoundEnded) -> None:
+        """Note who races, and how fast the first of them is: it is no ended trial yet."""
+        self._end = self._clock() + ended.left_s
+        self._racing = len(ended.standings)
+        rates = [one.throughput_samples_per_s for one in ended.standings if one.is_leading]
+        self._leading_rate = rates[0] if rates else self._leading_rate
+
+    def describe(self) -> str:
+        """Describe the search in a line."""
+        doing = f"racing {self._racing} plans" if self._racing > 1 else self._what
+        rate = self._leading_rate
+        best = self.best if rate is None else f"{rate:.1f} samples/s"
+        return ", ".join(filter(None, [doing, best and f"best {best}", f"{self._left()} left"]))
+
+    def _left(self) -> str:
+        return format_duration(max(0.0, self._end - self._clock()))
 
     def render(self) -> RenderableType:
-        left = format_duration(max(0.0, self._end - time.monotonic()))
         step = "step 0"
         if (progress := self.progress) is not None:
             step = f"step {progress.steps}  {progress.throughput_samples_per_s:.1f}/s"
         rows = [f"now   {self._what}", f"      {step}"]
         if self.best is not None:
             rows.append(f"best  {self.best}")
-        rows.append(f"left  {left}   (Ctrl-C keeps what is known)")
+        rows.append(f"left  {self._left()}   (Ctrl-C keeps what is known)")
         return Group(*(Text(row, no_wrap=True, overflow="ellipsis") for row in rows))
 
 

@@ -12,14 +12,15 @@ from rich.console import Console
 from launch.case_facts import CaseFacts
 from launch.hosts.findings import CheckedHosts
 from launch.plan import Plan
-from launch.reports import Described, RanksJoined, StepDone
+from launch.reports import Described, RanksJoined, Report, StepDone
 from planner.api._cluster import check_all
 from planner.cancellation import Cancellation
 from planner.jobs.hosts import HostAccess, Hosts
 from planner.jobs.mpi_run import MpiRunEnd
+from planner.records.progress import ContenderStanding
 from planner.report.live import LiveDisplay
 from planner.report.output import Output
-from planner.trials.reports import TrialEnded
+from planner.trials.reports import RoundEnded, TrialEnded, TrialProgress, TrialStarted
 from planner.trials.result import Outcome, Role, TrialResult
 from probes.timing import Measurement
 
@@ -91,30 +92,81 @@ def test_terminal_shows_how_many_hosts_have_answered_and_that_ranks_are_started(
     assert done == ["check", "root", "world"]
 
 
-def test_progress_of_an_epoch_begins_anew_after_a_restart():
-    """The samples before the restart were added to those after it."""
-    written = io.StringIO()
-    out = Output("launch", as_json=False)
-    out.errors = Console(file=written, force_terminal=True, width=80)
+def described(*, samples: int) -> Described:
     facts = CaseFacts(
         default_batch=8,
-        train_samples=10,
+        train_samples=samples,
         validation_samples=10,
         parameter_count=1,
         parameter_bytes=4,
         max_stages=1,
         digest="sha256:0",
     )
+    return Described(facts=facts)
+
+
+def step(*, samples: int, time_s: float = 0.1, loss: float = 1.0) -> StepDone:
+    return StepDone(step=1, epoch=0, time_s=time_s, samples=samples, loss=loss)
+
+
+def test_progress_of_an_epoch_begins_anew_after_a_restart():
+    """The samples before the restart were added to those after it."""
+    written = io.StringIO()
+    out = Output("launch", as_json=False)
+    out.errors = Console(file=written, force_terminal=True, width=80)
     with LiveDisplay(out) as display:
         for _ in range(2):
-            display(Described(facts=facts))
-            display(StepDone(step=1, epoch=0, time_s=0.1, samples=6, loss=1.0))
+            display(described(samples=10))
+            display(step(samples=6))
     assert "epoch 1/1" in written.getvalue()
     assert "validating" not in written.getvalue()
 
 
 def test_what_is_no_terminal_gets_one_line(look):
     assert look(is_terminal=False)[1] == "checking 2 hosts\n"
+
+
+def logged(*reports: tuple[float, Report], is_terminal: bool = False) -> list[str]:
+    """Give the lines that are written of reports, each at a time of the clock."""
+    written, now_s = io.StringIO(), 0.0
+    out = Output("launch", as_json=True)  # its document is on stdout: this is beside it
+    out.errors = Console(file=written, force_terminal=is_terminal, soft_wrap=True)
+    with LiveDisplay(out, epochs=9, clock=lambda: now_s) as display:
+        for at_s, report in reports:
+            now_s = at_s
+            display(report)
+    return written.getvalue().splitlines()
+
+
+def test_log_of_a_long_epoch_has_a_line_a_minute():
+    """The story: the log of a batch job said nothing for an hour."""
+    reports: list[tuple[float, Report]] = [(0.0, described(samples=50_000))]
+    reports += [(s, step(samples=100, time_s=1.0, loss=0.41)) for s in range(1, 131)]
+    reports += [(s, step(samples=50_000, time_s=1.0)) for s in (180, 181)]
+    assert logged(*reports) == [
+        "epoch 1/9: 6,000 of 50,000 samples, loss 0.410, 100.0 samples/s",
+        "epoch 1/9: 12,000 of 50,000 samples, loss 0.410, 100.0 samples/s",
+        "validating epoch 1/9",
+    ]
+    assert not any("samples/s" in line for line in logged(*reports, is_terminal=True))
+
+
+def test_log_of_a_search_tells_of_its_races():
+    plan = Plan(strategy="sequential", node_batch=64)
+    standings = (
+        ContenderStanding(plan=plan, throughput_samples_per_s=52.8, is_leading=True),
+        ContenderStanding(plan=plan, throughput_samples_per_s=50.1),
+    )
+    reports = [
+        (0.0, TrialStarted(plan=plan, role=Role.FINAL, left_s=300.0)),
+        (61.0, TrialProgress(steps=1, elapsed_s=60.0, throughput_samples_per_s=1.0)),
+        (90.0, RoundEnded(left_s=210.0, standings=standings)),
+        (121.5, RoundEnded(left_s=180.0, standings=standings)),
+    ]
+    assert logged(*reports) == [
+        "final: sequential 1x1 batch 64, 3m 59s left",
+        "racing 2 plans, best 52.8 samples/s, 3m 0s left",
+    ]
 
 
 def test_best_of_trials_with_a_part_of_the_batch_is_said_to_be_a_look():
