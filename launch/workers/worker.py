@@ -14,7 +14,13 @@ import torch
 from safetensors import SafetensorError
 
 from launch.checkpoints.weights import check_weights, load_weights, save_weights
-from launch.errors import CheckpointError, ExportTargetError, LostWorkerError, UseCaseError
+from launch.errors import (
+    CheckpointError,
+    ExportTargetError,
+    LaunchError,
+    LostWorkerError,
+    UseCaseError,
+)
 from launch.gradient_sync.node_channel.descriptors import SharedDescriptors
 from launch.gradient_sync.node_channel.requests import RequestClient
 from launch.gradient_sync.worker_sync.model_sync import ModelSync
@@ -39,6 +45,7 @@ from launch.training.precision.figures import find_obstacle
 from launch.training.step import TrainStep
 from launch.use_cases import resolve
 from launch.use_cases._base import UseCase
+from launch.use_cases._imports import find_users_line
 from launch.workers.case_description import describe
 from launch.workers.checkpointer import resolve_plan
 from launch.workers.finiteness import check_finite_parameters
@@ -69,18 +76,21 @@ def run(task: Task, report_descriptor: int, permits: int, descriptors: SharedDes
         # The node is about to notice that worker's end, and to end this one too: the cause must
         # come first.
         time.sleep(_ROOT_CAUSE_GRACE_S)
-        reporter.send(_describe_failure(error))
+        reporter.send(_describe_failure(error, task.workload.use_case))
         return 1
     except Exception as error:  # noqa: BLE001 - the user's own code runs here and may raise anything
         traceback.print_exc()
-        reporter.send(_describe_failure(error))
+        reporter.send(_describe_failure(error, task.workload.use_case))
         return 1
     reporter.send(TaskDone())
     return 0
 
 
-def _describe_failure(error: Exception) -> Failed:
+def _describe_failure(error: Exception, use_case: str) -> Failed:
+    """Describe an error; one that is none of ours with the user's line, where it has one."""
     message = " ".join(str(error).split())[:2000] or "no message"
+    line = None if isinstance(error, LaunchError) else find_users_line(error, use_case)
+    message += f" ({line})" if line else ""
     users_fault = isinstance(error, (UseCaseError, CheckpointError, ExportTargetError))
     return Failed(error=type(error).__name__, message=message, users_fault=users_fault)
 

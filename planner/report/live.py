@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -26,11 +27,20 @@ from launch.reports import (
 from planner.quantities import format_duration, printable
 from planner.report.output import Output
 from planner.report.plan_line import describe_plan
-from planner.trials.reports import RoundEnded, TrialEnded, TrialProgress, TrialStarted
+from planner.trials.reports import (
+    RoundEnded,
+    StudyOpened,
+    TrialEnded,
+    TrialProgress,
+    TrialStarted,
+)
 from planner.trials.result import Outcome, Role, TrialResult
 
 _LOG_EVERY_S = 60.0
 """Between lines that say how far the work is, where no terminal shows it."""
+
+_ANY_WORKER = re.compile(r"^worker \d+: ")
+"""Before the reason of a failure: whichever of a plan's workers was the first to fail."""
 
 
 class LiveDisplay:
@@ -66,6 +76,8 @@ class LiveDisplay:
         self._samples_in_epoch = self._samples = 0
         self._doing = ""
         self._trial: _RunningTrial | None = None
+        self._first_with: dict[str, int] = {}
+        """Numbers of the trials of this search that failed first for a reason."""
         self._bar = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=None),
@@ -110,6 +122,8 @@ class LiveDisplay:
             case DataProgress(what=what, done=done, total=total):
                 where = "" if host is None else f"{self._doing}, {host}: "
                 self._show(f"{where}{what}", done, total, f"{done}/{total}")
+            case StudyOpened():
+                self._first_with.clear()
             case TrialStarted():
                 self._trial = self._trial or _RunningTrial(self._clock)
                 self._trial.start(report)
@@ -178,7 +192,7 @@ class LiveDisplay:
         if result.outcome is not Outcome.OK:
             line.stylize("dim")
             if not result.outcome.has_times:
-                line.append("  " + printable(result.reason or ""), style="red")
+                line.append("  " + self._shorten(result.reason or "", ended, host), style="red")
         if is_best:
             line.stylize("bold green")
             line.append(word if number > 0 else "")
@@ -186,6 +200,12 @@ class LiveDisplay:
             self._trial.best = f"{shown}  {plan}"
         errors = self._out.errors
         errors.print(line, overflow="ellipsis" if errors.is_terminal else "ignore")
+
+    def _shorten(self, reason: str, ended: TrialEnded, host: str | None) -> str:
+        """Give the reason of a failure; of one that was shown, the first trial that had it."""
+        key = f"{host}: {_ANY_WORKER.sub('', reason)}"
+        first = self._first_with.setdefault(key, ended.number)
+        return printable(reason) if first == ended.number else f"the same as trial {first}"
 
 
 class _RunningTrial:

@@ -20,7 +20,13 @@ from planner.jobs.mpi_run import MpiRunEnd
 from planner.records.progress import ContenderStanding
 from planner.report.live import LiveDisplay
 from planner.report.output import Output
-from planner.trials.reports import RoundEnded, TrialEnded, TrialProgress, TrialStarted
+from planner.trials.reports import (
+    RoundEnded,
+    StudyOpened,
+    TrialEnded,
+    TrialProgress,
+    TrialStarted,
+)
 from planner.trials.result import Outcome, Role, TrialResult
 from probes.timing import Measurement
 
@@ -167,6 +173,28 @@ def test_log_of_a_search_tells_of_its_races():
         "final: sequential 1x1 batch 64, 3m 59s left",
         "racing 2 plans, best 52.8 samples/s, 3m 0s left",
     ]
+
+
+def test_reason_that_was_shown_is_not_shown_again():
+    """A sample that cannot be read fails each plan: a screen of one and the same error."""
+    reason = "IndexError: no such label (/home/me/case.py, line 7)"
+    reasons = [f"worker 0: {reason}", "exit code 3", f"worker 1: {reason}", "exit code 3"]
+    results = [failed(said) for said in reasons]
+    reports = [(0.0, TrialEnded(result=one, number=n)) for n, one in enumerate(results)]
+    again = [(0.0, StudyOpened(study_id=2)), reports[2]]
+    shown = [line.partition("batch 16  ")[2] for line in logged(*reports, *again)]
+    same = ["the same as trial 0", "the same as trial 1"]
+    assert shown == [*reasons[:2], *same, reasons[2]]
+
+
+def failed(reason: str) -> TrialResult:
+    return TrialResult(
+        plan=Plan(strategy="sequential", node_batch=16),
+        role=Role.SEARCH,
+        outcome=Outcome.CRASH,
+        reason=reason,
+        elapsed_s=2.0,
+    )
 
 
 def test_best_of_trials_with_a_part_of_the_batch_is_said_to_be_a_look():
