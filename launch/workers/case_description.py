@@ -74,6 +74,7 @@ def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
     schedule = make_schedule(
         case, optimizer, steps_per_epoch=-(-training // batch), epochs=max(1, task.epochs)
     )
+    cost = measure_sample(case, model, datasets[0])  # imports what only a step does
     digest = digest_case(case, model, datasets, split_name(name)[1])
     if task.plan is None:  # nothing is planned yet
         for found, meant in find_lookalikes(getattr(case, "subject", case)).items():
@@ -83,7 +84,6 @@ def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
     input_facts = InputDescription() if is_own(case, "collate") else describe_input(*datasets)
     uncut_reason = _find_uncut_reason(case, datasets[0])
     layers = None if uncut_reason else case.layers(model)
-    cost = measure_sample(case, model, datasets[0])
     if task.onnx is not None:
         check_call(case, model, datasets[0])
     return CaseFacts(

@@ -37,11 +37,13 @@ class Case:
     def dataset(self, data, *, train):
         return Data(data)
     def loss(self, output, target):
-        return nn.functional.cross_entropy(output.flatten(1), target)
+        from losses import cross_entropy
+        return cross_entropy(output.flatten(1), target)
     def optimizer(self, parameters):
         return torch.optim.SGD(parameters, lr=0.1)
 """
 LAYERS = "from torch import nn\n\ndef make_layer():\n    return nn.Linear(4, 3)\n"
+LOSSES = "from torch.nn.functional import cross_entropy\n"
 
 
 @pytest.fixture
@@ -69,6 +71,7 @@ def case(tmp_path):
     folder.mkdir()
     (folder / "mycase.py").write_text(CASE)
     (folder / "layers.py").write_text(LAYERS)
+    (folder / "losses.py").write_text(LOSSES)
     torch.save(torch.zeros(8, 4), tmp_path / "data")
     return folder, tmp_path / "data"
 
@@ -90,6 +93,7 @@ def test_copy_in_another_folder_with_its_data_elsewhere_is_the_same(case, digest
         pytest.param("mycase.py", "lr=0.1", "lr=0.2", id="its own file"),
         pytest.param("layers.py", "(4, 3)", "(4, 3, bias=False)", id="a module that it imports"),
         pytest.param("layers.py", "\n\n", "\n\n# another release\n", id="code of that module"),
+        pytest.param("losses.py", "\n", "  # another one\n", id="a module that its loss imports"),
     ],
 )
 def test_changed_code_is_another_use_case(case, digest, file, old, new):
