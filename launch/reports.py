@@ -276,7 +276,7 @@ class EpochDone(Report):
     epoch: int
     """From 1."""
     train_loss: float
-    """Mean over the samples, each as the model was when it came."""
+    """Mean over the steps, by their samples and not by weight, each as the model was by then."""
     validation_loss: float | None
     """``None`` where there are no validation samples."""
     metrics: Mapping[str, float]
