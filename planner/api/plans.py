@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from launch.case_facts import CaseFacts
 from launch.workload import Workload
 from planner.cancellation import Cancellation
 from planner.errors import NoPlanError
@@ -329,14 +330,17 @@ def _judge_all(store: Store, found: Sequence[StoredPlan]) -> list[FoundPlan]:
     ]
 
 
-def _find_noise(store: Store, stored: StoredPlan) -> MeasuredNoise | None:
-    """Find the latest noise scale that a training of a plan's use case has measured.
+def _find_noise(store: Store, stored: StoredPlan, facts: CaseFacts | None) -> MeasuredNoise | None:
+    """Find the latest noise scale that a training of a plan's use case and data has measured.
 
     Where all are unclear, the latest of those says why nothing is known.
     """
+    if facts is None:
+        return None
     measured = [
         MeasuredNoise(noise=epoch.noise, training_id=training.id, epoch=epoch.epoch)
         for training in store.trainings.find(use_case=stored.use_case, most=_RECENT_TRAININGS)
+        if training.data == facts.data
         for epoch in reversed(training.epochs_done)
         if epoch.noise is not None and training.id is not None
     ]
@@ -350,7 +354,7 @@ def _judge_with_trials(store: Store, stored: StoredPlan) -> FoundPlan:
     trials = store.studies.trials(stored.study_id)
     facts = store.studies.case_facts(stored.study_id)
     node = store.machines.latest_probe(stored.fingerprint, node=stored.node)
-    worth = assess(stored, trials, facts, node, _find_noise(store, stored))
+    worth = assess(stored, trials, facts, node, _find_noise(store, stored, facts))
     measured = () if facts is None or node is None else node.data
     data = next((one for one in measured if facts is not None and one.path == facts.data), None)
     cost = None if node is None else assess_stored(stored, facts, node, data)

@@ -132,7 +132,7 @@ def why_no_advice(steps: MeasuredSteps | None, measured: MeasuredNoise | None) -
     if steps is None or len(steps.points) < 2:
         return "the step time was not measured with other batches"
     if measured is None:
-        return "no training of this use case has measured the noise scale"
+        return "no training of this use case with these data has measured the noise scale"
     where = f"after epoch {measured.epoch} of training {measured.training_id}"
     if measured.noise.scale is None:
         return f"the noise scale was unclear {where}, the last one that measured it"

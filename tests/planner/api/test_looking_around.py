@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
+from training_samples import EPOCH, TRAINING
 from worth_cases import FACTS, NODE, STORED, TRIALS
 
+from launch.noise_scale.estimate import NoiseScale
 from planner.api import names, plans, studies
+from planner.plans.stored_plan import utc_now
 from planner.store import Store
 from planner.tuning.study import Study
 from probes.timing import Interval
@@ -69,19 +73,49 @@ def test_a_stale_plan_is_marked(db):
     assert "made on other hardware" in found.stale_reasons
 
 
-def test_a_study_teaches_what_its_settings_do(db):
-    study = Study(
-        use_case="simplebig",
-        node=NODE.node,
-        fingerprint=NODE.fingerprint(),
-        precision="fp32",
-        software={},
-        data="sha256:dd",
-        seed=0,
-        facts=FACTS,
+STUDY = Study(
+    use_case="simplebig",
+    node=NODE.node,
+    fingerprint=NODE.fingerprint(),
+    precision="fp32",
+    software={},
+    data="sha256:dd",
+    seed=0,
+    facts=FACTS,
+)
+
+
+def save_noise(store, scale, data):
+    """Store a training that has measured a noise scale."""
+    noise = NoiseScale(
+        scale=scale, low=0.8 * scale, high=1.2 * scale, variance=scale, square=1.0, measurements=50
     )
+    done = replace(EPOCH, noise=noise)
+    store.trainings.add(replace(TRAINING, data=data, epochs_done=(done,)))
+
+
+def test_noise_scale_is_that_of_the_data_that_the_plan_was_found_with(db):
+    """The advice for a set of one's own used the scale of the generated one."""
     with Store.open(db) as store:
-        study_id = store.studies.get_or_create(study)
+        facts = replace(FACTS, data="/data/photos")
+        study_id = store.studies.get_or_create(replace(STUDY, facts=facts))
+        for one in TRIALS[:-1]:
+            store.studies.add_trial(study_id, one.result)
+        found = replace(STORED, study_id=study_id, created_at=utc_now() + timedelta(hours=1))
+        plan_id = store.plans.save(found)
+        save_noise(store, 312.0, None)
+    worth = plans.get(plan_id, db=db).worth
+    assert worth.batches is None
+    assert "with these data has measured the noise scale" in worth.batches_unknown
+    with Store.open(db) as store:
+        save_noise(store, 96.0, "/data/photos")
+        save_noise(store, 312.0, None)
+    assert plans.get(plan_id, db=db).worth.batches.measured.noise.scale == 96.0
+
+
+def test_a_study_teaches_what_its_settings_do(db):
+    with Store.open(db) as store:
+        study_id = store.studies.get_or_create(STUDY)
         for one in TRIALS[:-1]:
             store.studies.add_trial(study_id, one.result)
     found = studies.get(study_id, db=db)

@@ -103,7 +103,7 @@ def test_nothing_is_advised_without_a_scale_or_step_times():
             MEASURED,
             "step times with other batches contradict the plan's own rate: tune again",
         ),
-        (STEPS, None, "no training of this use case has measured the noise scale"),
+        (STEPS, None, "no training of this use case with these data has measured the noise scale"),
         (
             STEPS,
             replace(MEASURED, noise=replace(NOISE, scale=None, low=None, high=None)),
