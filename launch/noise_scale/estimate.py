@@ -67,10 +67,10 @@ class NoiseScale:
     low: float | None = None
     """Lower end of the 95 % interval; ``None`` where there is no scale."""
     high: float | None = None
-    variance: float
-    """Smoothed S."""
-    square: float
-    """Smoothed |G|^2."""
+    variance: float | None
+    """Smoothed S; ``None`` where it is not on record."""
+    square: float | None
+    """Smoothed |G|^2; likewise."""
     measurements: int
     """Since the training began, or was resumed."""
     caveat: str | None = None

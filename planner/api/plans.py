@@ -333,7 +333,8 @@ def _judge_all(store: Store, found: Sequence[StoredPlan]) -> list[FoundPlan]:
 def _find_noise(store: Store, stored: StoredPlan, facts: CaseFacts | None) -> MeasuredNoise | None:
     """Find the latest noise scale that a training of a plan's use case and data has measured.
 
-    Where all are unclear, the latest of those says why nothing is known.
+    Else it is the one that the plan was chosen by. Where all are unclear, the latest of those says
+    why nothing is known.
     """
     if facts is None:
         return None
@@ -344,7 +345,11 @@ def _find_noise(store: Store, stored: StoredPlan, facts: CaseFacts | None) -> Me
         for epoch in reversed(training.epochs_done)
         if epoch.noise is not None and training.id is not None
     ]
-    return next((one for one in measured if one.noise.scale), measured[0] if measured else None)
+    if (clear := next((one for one in measured if one.noise.scale), None)) is not None:
+        return clear
+    if stored.objective is not None:
+        return MeasuredNoise.of_objective(stored.objective)
+    return measured[0] if measured else None
 
 
 def _judge_with_trials(store: Store, stored: StoredPlan) -> FoundPlan:

@@ -209,8 +209,8 @@ def _describe_advice(advice: BatchAdvice) -> str:
     sooner = [one for one in advice.choices if one.time_to_loss_ci_high < 1]
     best = min(sooner, key=lambda one: one.time_to_loss, default=None)
     return (
-        f"{noise_span(noise).rstrip('?')} samples after epoch {advice.measured.epoch} of training "
-        f"{advice.measured.training_id}{doubt}; with learning rate scaling {advice.lr_scaling} "
+        f"{noise_span(noise).rstrip('?')} samples {advice.measured.where}{doubt}; "
+        f"with learning rate scaling {advice.lr_scaling} "
         + (
             "no other batch is shown to be sooner at a loss than the plan's"
             if best is None

@@ -10,6 +10,7 @@ from launch.noise_scale.efficiency import cautious_efficiency
 from launch.noise_scale.estimate import NoiseScale
 from launch.plan import Plan
 from planner.plans.measured_steps import MeasuredSteps
+from planner.plans.objective import Objective
 from probes import codec
 
 _FACTORS = (0.25, 0.5, 1, 2, 4)
@@ -25,9 +26,33 @@ class MeasuredNoise:
     """A noise scale that a training has measured, and where."""
 
     noise: NoiseScale
-    training_id: int
-    epoch: int
-    """After which, from 1."""
+
+    training_id: int | None = None
+    """``None`` where it was the short training of the plan's search."""
+
+    epoch: int | None = None
+    """After which, from 1; ``None`` likewise."""
+
+    @classmethod
+    def of_objective(cls, objective: Objective) -> MeasuredNoise:
+        """Give the scale that a plan was chosen by."""
+        noise = NoiseScale(
+            scale=objective.noise_scale,
+            low=objective.noise_low,
+            high=objective.noise_high,
+            variance=None,
+            square=None,
+            measurements=objective.steps,
+            caveat=objective.caveat,
+        )
+        return cls(noise=noise)
+
+    @property
+    def where(self) -> str:
+        """Say when in which training it was measured."""
+        if self.training_id is None:
+            return f"after {self.noise.measurements} steps of the search's short training"
+        return f"after epoch {self.epoch} of training {self.training_id}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +158,5 @@ def why_no_advice(steps: MeasuredSteps | None, measured: MeasuredNoise | None) -
         return "the step time was not measured with other batches"
     if measured is None:
         return "no training of this use case with these data has measured the noise scale"
-    where = f"after epoch {measured.epoch} of training {measured.training_id}"
-    if measured.noise.scale is None:
-        return f"the noise scale was unclear {where}, the last one that measured it"
-    return f"the noise scale was 0 {where}, the last one that measured it"
+    value = "unclear" if measured.noise.scale is None else "0"
+    return f"the noise scale was {value} {measured.where}, the last one that measured it"

@@ -11,7 +11,10 @@ from worth_cases import FACTS, NODE, STORED, TRIALS
 
 from launch.noise_scale.estimate import NoiseScale
 from planner.api import names, plans, studies
+from planner.plans.objective import Objective
 from planner.plans.stored_plan import utc_now
+from planner.report.table import Terminal
+from planner.report.worth import worth_text
 from planner.store import Store
 from planner.tuning.study import Study
 from probes.timing import Interval
@@ -94,15 +97,21 @@ def save_noise(store, scale, data):
     store.trainings.add(replace(TRAINING, data=data, epochs_done=(done,)))
 
 
+def save_with_trials(store, data=None, objective=None):
+    """Store a plan with the trials of its study; give its number."""
+    study_id = store.studies.get_or_create(replace(STUDY, facts=replace(FACTS, data=data)))
+    for one in TRIALS[:-1]:
+        store.studies.add_trial(study_id, one.result)
+    later = utc_now() + timedelta(hours=1)
+    return store.plans.save(
+        replace(STORED, study_id=study_id, objective=objective, created_at=later)
+    )
+
+
 def test_noise_scale_is_that_of_the_data_that_the_plan_was_found_with(db):
     """The advice for a set of one's own used the scale of the generated one."""
     with Store.open(db) as store:
-        facts = replace(FACTS, data="/data/photos")
-        study_id = store.studies.get_or_create(replace(STUDY, facts=facts))
-        for one in TRIALS[:-1]:
-            store.studies.add_trial(study_id, one.result)
-        found = replace(STORED, study_id=study_id, created_at=utc_now() + timedelta(hours=1))
-        plan_id = store.plans.save(found)
+        plan_id = save_with_trials(store, data="/data/photos")
         save_noise(store, 312.0, None)
     worth = plans.get(plan_id, db=db).worth
     assert worth.batches is None
@@ -111,6 +120,27 @@ def test_noise_scale_is_that_of_the_data_that_the_plan_was_found_with(db):
         save_noise(store, 96.0, "/data/photos")
         save_noise(store, 312.0, None)
     assert plans.get(plan_id, db=db).worth.batches.measured.noise.scale == 96.0
+
+
+def test_a_plan_that_was_chosen_by_a_noise_scale_has_advice_before_any_training(db):
+    """`plans show` said that no training had measured the scale that it showed as objective."""
+    objective = Objective(
+        name="time-to-loss",
+        noise_scale=96.0,
+        noise_low=80.0,
+        noise_high=120.0,
+        base_batch=32,
+        steps=100,
+    )
+    with Store.open(db) as store:
+        plan_id = save_with_trials(store, objective=objective)
+    worth = plans.get(plan_id, db=db).worth
+    assert worth.batches_unknown is None
+    said = "96.0 (80.0 to 120) samples after 100 steps of the search's short training"
+    assert said in worth_text(worth, Terminal(width=200))
+    with Store.open(db) as store:
+        save_noise(store, 312.0, None)
+    assert plans.get(plan_id, db=db).worth.batches.measured.noise.scale == 312.0
 
 
 def test_a_study_teaches_what_its_settings_do(db):
