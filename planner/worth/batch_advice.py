@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from launch.plan import Plan
 from planner.plans.measured_steps import MeasuredSteps
 from planner.plans.objective import Objective
 from probes import codec
+from probes.timing import Interval
 
 _FACTORS = (0.25, 0.5, 1, 2, 4)
 
@@ -74,6 +76,8 @@ class BatchChoice:
     """Time until some loss / that of the plan as it is."""
 
     time_to_loss_ci_low: float
+    """Lower end of the interval that the noise scale and the plan's rate give together."""
+
     time_to_loss_ci_high: float
 
 
@@ -93,12 +97,17 @@ class BatchAdvice:
 
 
 def advise(
-    plan: Plan, steps: MeasuredSteps | None, measured: MeasuredNoise | None, base_batch: int
+    plan: Plan,
+    samples_per_s: Interval,
+    steps: MeasuredSteps | None,
+    measured: MeasuredNoise | None,
+    base_batch: int,
 ) -> BatchAdvice | None:
     """Say what other batches would mean; ``None`` where it is not known: see `why_no_advice`.
 
     Args:
         plan: The plan.
+        samples_per_s: Its rate.
         steps: Its step times with other batches.
         measured: The noise scale.
         base_batch: The use case's own batch.
@@ -120,6 +129,10 @@ def advise(
         ]
 
     own_rate, own_worths = rate(plan.node_batch), worths(plan.node_batch)
+    # The line has no interval of its own. Its rates with other batches count as no surer than the
+    # plan's.
+    middle = samples_per_s.median
+    doubt = math.log(max(samples_per_s.high / middle, middle / samples_per_s.low))
 
     def choices() -> Iterator[BatchChoice]:
         least = plan.replicas * plan.micro_batches
@@ -133,6 +146,10 @@ def advise(
                 own_rate * own / (rate(batch) * other)
                 for own, other in zip(own_worths, worth, strict=True)
             ]
+            rate_doubt = doubt if batch != plan.node_batch else 0.0
+            # Rate and worth err independently: errors of logarithms add up as squares.
+            sooner = math.hypot(math.log(times[0] / min(times)), rate_doubt)
+            later = math.hypot(math.log(max(times) / times[0]), rate_doubt)
             yield BatchChoice(
                 node_batch=batch,
                 samples_per_s=rate(batch),
@@ -140,8 +157,8 @@ def advise(
                 worth_ci_low=min(worth),
                 worth_ci_high=max(worth),
                 time_to_loss=times[0],
-                time_to_loss_ci_low=min(times),
-                time_to_loss_ci_high=max(times),
+                time_to_loss_ci_low=times[0] * math.exp(-sooner),
+                time_to_loss_ci_high=times[0] * math.exp(later),
             )
 
     return BatchAdvice(

@@ -181,12 +181,12 @@ def assess(
         input_share=result.measurement.input_share,
     )
     advice, unknown, steps = None, None, stored.step_time
-    rate = stored.throughput_samples_per_s.median
-    misses = steps is not None and steps.contradicts(scaled.node_batch, rate)
+    rate = stored.throughput_samples_per_s
+    misses = steps is not None and steps.contradicts(scaled.node_batch, rate.median)
     if misses:
         steps = None
     if facts is not None:
-        advice = advise(scaled, steps, noise, facts.default_batch)
+        advice = advise(scaled, rate, steps, noise, facts.default_batch)
         if advice is None and scaled.strategy != SCRIPT:
             unknown = LINE_MISSES if misses else why_no_advice(steps, noise)
     return PlanWorth(

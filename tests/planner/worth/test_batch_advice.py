@@ -19,6 +19,7 @@ from probes.timing import Interval
 
 NOISE = NoiseScale(scale=96.0, low=80.0, high=120.0, variance=96.0, square=1.0, measurements=50)
 MEASURED = MeasuredNoise(noise=NOISE, training_id=3, epoch=2)
+RATE = STORED.throughput_samples_per_s
 STEPS = steps_from_points(
     [StepPoint(node_batch=batch, step_s=0.9 + 0.018 * batch) for batch in (32, 64, 128)]
 )
@@ -26,7 +27,7 @@ STEPS = steps_from_points(
 
 def test_time_to_a_loss_is_that_of_the_samples_worth():
     plan = replace(BEST, lr_scaling="linear")
-    advice = advise(plan, STEPS, MEASURED, 32)
+    advice = advise(plan, RATE, STEPS, MEASURED, 32)
     by_batch = {one.node_batch: one for one in advice.choices}
     assert list(by_batch) == [32, 64, 128, 256, 512]
     assert by_batch[128].time_to_loss == 1.0
@@ -37,7 +38,7 @@ def test_time_to_a_loss_is_that_of_the_samples_worth():
 
 
 def test_kept_learning_rate_makes_each_step_worth_one():
-    advice = advise(BEST, STEPS, MEASURED, 32)
+    advice = advise(BEST, RATE, STEPS, MEASURED, 32)
     by_batch = {one.node_batch: one for one in advice.choices}
     assert by_batch[512].worth == pytest.approx(32 / 512)
     assert min(advice.choices, key=lambda one: one.time_to_loss).node_batch == 32
@@ -46,7 +47,7 @@ def test_kept_learning_rate_makes_each_step_worth_one():
 def test_small_batches_are_judged_as_in_a_search_by_time_to_loss():
     """After the first epoch of MNIST the scale was 0.2: a batch of 16 counted as twice as good."""
     early = replace(NOISE, scale=0.2, low=0.16, high=0.25)
-    advice = advise(replace(BEST, node_batch=32), STEPS, replace(MEASURED, noise=early), 32)
+    advice = advise(replace(BEST, node_batch=32), RATE, STEPS, replace(MEASURED, noise=early), 32)
     objective = Objective(
         name="time-to-loss",
         noise_scale=0.2,
@@ -63,7 +64,7 @@ def test_small_batches_are_judged_as_in_a_search_by_time_to_loss():
 def test_advice_is_as_unsure_as_the_noise_scale():
     unsure = replace(MEASURED, noise=replace(NOISE, low=16.0, high=1000.0))
     plan = replace(BEST, lr_scaling="linear")
-    by_batch = {one.node_batch: one for one in advise(plan, STEPS, unsure, 32).choices}
+    by_batch = {one.node_batch: one for one in advise(plan, RATE, STEPS, unsure, 32).choices}
     assert by_batch[128].time_to_loss_ci_low == by_batch[128].time_to_loss_ci_high == 1.0
     assert by_batch[256].worth_ci_low == pytest.approx((16 + 32) / (16 + 256))
     assert by_batch[256].worth_ci_high == pytest.approx((1000 + 32) / (1000 + 256))
@@ -81,13 +82,29 @@ def test_no_batch_is_recommended_that_is_not_shown_to_be_sooner():
     assert "a batch of 512 is soonest at a loss" in text
 
 
+def test_no_batch_is_sooner_by_less_than_the_doubt_in_the_plans_rate():
+    """A kept learning rate leaves no doubt in the worth, so intervals had no width at all."""
+    loose = Interval(median=40.0, low=25.0, high=50.0, count=4)
+
+    def quarter(rate):
+        (choice, *_) = advise(BEST, rate, STEPS, MEASURED, 32).choices
+        return choice
+
+    assert quarter(loose).node_batch == 32
+    assert quarter(loose).time_to_loss == quarter(RATE).time_to_loss < 1
+    assert quarter(RATE).time_to_loss_ci_low < quarter(RATE).time_to_loss
+    wide = quarter(loose)
+    assert wide.time_to_loss / wide.time_to_loss_ci_low == pytest.approx(40 / 25)
+    assert wide.time_to_loss_ci_high / wide.time_to_loss == pytest.approx(40 / 25)
+
+
 def test_nothing_is_advised_without_a_scale_or_step_times():
     unclear = replace(MEASURED, noise=replace(NOISE, scale=None, low=None, high=None))
     single = steps_from_points(STEPS.points[:1])
-    assert advise(BEST, STEPS, None, 32) is None
-    assert advise(BEST, STEPS, unclear, 32) is None
-    assert advise(BEST, single, MEASURED, 32) is None
-    assert advise(BEST, None, MEASURED, 32) is None
+    assert advise(BEST, RATE, STEPS, None, 32) is None
+    assert advise(BEST, RATE, STEPS, unclear, 32) is None
+    assert advise(BEST, RATE, single, MEASURED, 32) is None
+    assert advise(BEST, RATE, None, MEASURED, 32) is None
 
 
 @pytest.mark.parametrize(
