@@ -43,6 +43,7 @@ class TrainingDisplay(LiveDisplay):
     def __init__(self, out: Output, hosts: tuple[str, ...] = (), *, epochs: int = 1) -> None:
         super().__init__(out, hosts, epochs=epochs)
         self._prepared: PreparedLaunch | None = None
+        self._has_said_obstacle = False
 
     def __call__(self, report: Report, host: str | None = None, /) -> None:
         super().__call__(report, host)
@@ -58,6 +59,9 @@ class TrainingDisplay(LiveDisplay):
                 self._out.note(_format_shares_change(report, hosts))
             case EpochDone():
                 self._out.write_line(_epoch_line(report, self._epochs))
+                if report.noise_obstacle is not None and not self._has_said_obstacle:
+                    self._has_said_obstacle = True
+                    self._out.note(f"noise scale not measured: {report.noise_obstacle}")
             case TrainingStopped():
                 for line in _what_is_left(report):
                     self._out.note(line)

@@ -174,6 +174,9 @@ def why_no_advice(steps: MeasuredSteps | None, measured: MeasuredNoise | None) -
     if steps is None or len(steps.points) < 2:
         return "the step time was not measured with other batches"
     if measured is None:
-        return "no training of this use case with these data has measured the noise scale"
+        return (
+            "no training of this use case with these data has measured the noise scale: launch a "
+            "plan with several workers or micro-batches, or use tune --objective time-to-loss"
+        )
     value = "unclear" if measured.noise.scale is None else "0"
     return f"the noise scale was {value} {measured.where}, the last one that measured it"

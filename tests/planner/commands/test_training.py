@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from scripted_jobs import VALIDATED, WEIGHTS, WHOLE, ScriptedPlacement, job, sending, step
+from training_samples import EPOCH
 
 from launch.job import Job
+from launch.noise_scale.estimate import NoiseScale
 from launch.reports import CheckpointSaved, StepDone, Warned
 from planner.api.launching import train
 from planner.cancellation import Cancellation
@@ -53,6 +56,22 @@ def test_epoch_that_was_only_validated_has_neither_loss_nor_speed(capsys):
     assert said[0] == "epoch 1/1  validation loss 1.000"
     assert not any("measured" in line for line in said)
     assert data["measured_throughput_samples_per_s"] is None
+
+
+def test_an_epoch_shows_its_noise_scale_and_the_first_without_one_says_why(capsys):
+    """A plan with one part was silent, and `plans show` said that nothing was measured."""
+    noise = NoiseScale(
+        scale=312.4, low=250.1, high=400.2, variance=312.4, square=1.0, measurements=41
+    )
+    with TrainingDisplay(Output("launch", as_json=False), epochs=3) as display:
+        display(replace(EPOCH, noise=noise))
+        for number in (2, 3):
+            display(replace(EPOCH, epoch=number, noise_obstacle="a step has one part"))
+    said = capsys.readouterr()
+    first, *others = said.out.splitlines()
+    assert first.endswith("20.0 samples/s  noise scale 312 (250 to 400)")
+    assert [line.rpartition("  ")[2] for line in others] == ["20.0 samples/s"] * 2
+    assert said.err.splitlines() == ["noise scale not measured: a step has one part"]
 
 
 def test_files_on_another_machine_are_named_with_their_host(capsys, tmp_path):
