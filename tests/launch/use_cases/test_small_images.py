@@ -386,11 +386,37 @@ def test_training_of_cifar_is_that_of_the_paper():
     assert [rates[i] for i in (20, 29, 30, 39)] == pytest.approx([0.01, 0.01, 0.001, 0.001])
 
 
-def test_cifar_resnet44_may_take_the_first_images_and_a_fifth_as_many_for_testing(monkeypatch):
+@pytest.fixture
+def few_drawn(monkeypatch):
+    """Let `cifar_resnet44` draw few images, which is quick."""
     drawn = make_drawn_set("CIFAR-10", side=32, colours=True, num_train=40, num_test=20)
     monkeypatch.setattr("launch.use_cases.cifar_resnet44._DRAWN", drawn)
+    drawn.prepare(Silent())
+
+
+def test_training_images_of_cifar_are_cropped_as_in_the_paper(few_drawn):
+    """Of an image that was padded by 4 pixels: 9 places in each direction."""
+    case = resolve("cifar_resnet44").load()
+    train, test = (case.dataset(None, train=train) for train in (True, False))
+    pixels = torch.full((1, 3, 32, 32), 255, dtype=torch.uint8)
+    corner = train.finish(pixels, torch.tensor([[0.0, 0.99, 0.9]]))[0]
+    black = corner == corner[:, :1, -1:]
+    rows, columns = black[0].all(1), black[0].all(0)
+    assert (int(rows.sum()), int(columns.sum())) == (4, 4)
+    assert train.draw(1) is not None
+    assert test.draw(1) is None
+
+
+@pytest.mark.parametrize(("name", "momentum"), [("mnist_cnn", 0.0), ("mnist_resnet18", 0.9)])
+def test_training_of_mnist_is_plain_gradient_descent_or_has_momentum(name, momentum):
+    optimizer = resolve(name).load().optimizer([torch.nn.Parameter(torch.zeros(1))])
+    assert type(optimizer) is torch.optim.SGD
+    settings = optimizer.defaults
+    assert (settings["lr"], settings["momentum"], settings["weight_decay"]) == (0.01, momentum, 0)
+
+
+def test_cifar_resnet44_may_take_the_first_images_and_a_fifth_as_many_for_testing(few_drawn):
     case = resolve("cifar_resnet44,images=25").load()
-    case.prepare(None, Silent())
     whole = resolve("cifar_resnet44").load().dataset(None, train=False)
     train, test = (case.dataset(None, train=train) for train in (True, False))
     assert (len(train), len(test), len(whole)) == (25, 5, 20)

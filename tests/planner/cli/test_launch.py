@@ -265,7 +265,7 @@ def changed(tuned_folder, command_line, tmp_path_factory):
     arguments = ("--hosts", "hosts", "--plan", "2", "--allow-stale", "--effective-batch", batch)
     shown = launched(command, plan["use_case"], *arguments, "--dry-run", OMP_PROC_BIND="true")
     assert shown.code == 0, shown.err
-    process = launch(command, plan["use_case"], *arguments, "--json")
+    process = launch(command, plan["use_case"], *arguments, "--no-noise-scale", "--json")
     line = shown.out.splitlines()[0]
     command.wait_until(lambda: command.processes(" ".join(shlex.split(line)[1:])), line)
     ended = command.end(process)
@@ -290,6 +290,12 @@ def test_answer_tells_that_the_plan_is_stale_and_what_was_changed_in_it(changed)
     assert used["node_batch"] == 2 * plan["node_batch"] + 1
     assert used["micro_batches"] == 3 * plan["micro_batches"]
     assert answer["expected_throughput_samples_per_s"] is None
+
+
+def test_noise_scale_that_is_not_wanted_is_not_measured(changed):
+    (epoch,) = changed.ended.document["data"]["epochs"]
+    assert epoch["noise"] is epoch["noise_obstacle"] is None
+    assert "noise scale" not in changed.ended.err
 
 
 def test_global_batch_is_that_of_a_step(tuned, steady):

@@ -10,6 +10,7 @@ import pytest
 
 from launch.errors import InvalidPlanError
 from launch.job import Job
+from launch.noise_scale.estimate import COST_LIMIT
 from launch.plan import Plan
 from launch.strategies import check_plan, load_strategy
 from launch.workload import Workload
@@ -168,17 +169,36 @@ def test_job_has_each_hosts_plan_with_its_share(both):
     assert codec.decode(codec.encode(job), Job, source="job") == job
 
 
-def test_data_cost_a_host_what_its_chosen_share_of_them_does(both):
-    """Each of two hosts was said to read half, whatever its share was, and who read none too."""
-    cost = InputCost(
+@pytest.mark.parametrize(("measures_noise", "limit"), [(True, COST_LIMIT), (False, None)])
+def test_job_measures_the_noise_scale_unless_the_user_says_no(both, measures_noise, limit):
+    request, chosen = replace(REQUEST, measures_noise=measures_noise), verdict_of(both).chosen
+    assert make_job(request, chosen, both, Path("/runs/1")).noise_cost_limit == limit
+    local = make_local_job(request, both[0], Path("/runs/1"))
+    assert local.noise_cost_limit == limit
+
+
+def input_cost(in_place_s: float) -> InputCost:
+    return InputCost(
         data=DataSpeed(path="/data", file_system="nfs4"),
         train_samples=1000,
         validation_samples=0,
         base_s=0.01,
-        in_place_s=lambda _: 0.01,
+        in_place_s=lambda _: in_place_s,
         share=0.5,
     )
-    plans = [replace(one, input=cost) for one in both]
+
+
+def test_host_that_reads_slowly_gets_fewer_samples(both):
+    known = verdict_of(both, all_hosts=True).chosen
+    plans = [replace(both[0], input=input_cost(0.05)), replace(both[1], input=input_cost(0.01))]
+    chosen = verdict_of(plans, all_hosts=True).chosen
+    assert chosen.batches[0] < 0.5 * known.batches[0]
+    assert chosen.batches[1] > known.batches[1]
+
+
+def test_data_cost_a_host_what_its_chosen_share_of_them_does(both):
+    """Each of two hosts was said to read half, whatever its share was, and who read none too."""
+    plans = [replace(one, input=input_cost(0.01)) for one in both]
     chosen = verdict_of(plans, all_hosts=True).chosen
     fast, slow = share_input(plans, chosen)
     assert chosen.batches[1] < 0.3 * chosen.global_batch
