@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from launch.errors import InvalidPlanError
 from launch.reports import Warned, Working
@@ -133,7 +133,15 @@ def get(sweep_id: int, *, db: str = "planner.db") -> StoredSweep:
         StoreError: The database cannot be used.
     """
     with Store.open(db, create=False) as store:
-        return store.sweeps.get(sweep_id)
+        return _get(store, sweep_id)
+
+
+def _get(store: Store, sweep_id: int) -> StoredSweep:
+    """Give a sweep with the hardware of its machine."""
+    found = store.sweeps.get(sweep_id)
+    record = found.record
+    hardware = store.machines.latest_probe(record.fingerprint, node=record.node)
+    return replace(found, hardware=hardware)
 
 
 def _sweep_here(
@@ -169,6 +177,8 @@ def _sweep_here(
         )
         # Only now: a use case or a folder that is no good leaves no database behind.
         with Store.open(db) as store:
+            if store.machines.latest_probe(record.fingerprint, node=record.node) is None:
+                store.machines.save_probe(node)
             begun = store.sweeps.begin(record, fresh=request.fresh)
             sweep_id = begun.record.id
             assert sweep_id is not None  # the store has given it
@@ -183,7 +193,7 @@ def _sweep_here(
                 cancellation,
                 utc_now,
             ).run()
-            found = store.sweeps.get(sweep_id)
+            found = _get(store, sweep_id)
     return SweepResult(
         sweep=found,
         new_points=len(found.points) - done,

@@ -15,6 +15,7 @@ from planner.records.machine_record import MachineRecord
 from planner.records.study_record import StudyRecord
 from planner.records.training_record import TrainingRecord
 from planner.records.usage_record import HostUsage
+from planner.report.hardware import describe_hardware
 from planner.sweeps.sweep_record import StoredSweep, SweepPoint, SweepRecord
 from planner.trainings.rates import training_rate
 from planner.trials.comparison import PairNoise, pair_logs, ratio_interval
@@ -331,12 +332,3 @@ def describe_software(software: Mapping[str, str]) -> str:
     """Name the packages that decide how fast a training is, with their versions."""
     known = (name for name in ("torch", "ddlplan") if name in software)
     return ", ".join(f"{name} {software[name]}" for name in known)
-
-
-def describe_hardware(node: Hardware) -> str:
-    """Name a machine's processor, cores, memory and GPUs."""
-    gpus = ", ".join(gpu.name or "a GPU" for gpu in node.gpus) or "no GPU"
-    return (
-        f"{node.cpu.model or node.cpu.architecture}, {node.cpu.granted_cores:g} usable cores, "
-        f"{node.memory.total_bytes / 2**30:.0f} GiB, {gpus}"
-    )

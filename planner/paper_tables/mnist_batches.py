@@ -65,7 +65,8 @@ class MnistBatches(Paper):
         for sweep in _latest(held):
             record = sweep.record
             notes.append(
-                f"{record.use_case}: sweep {record.id} on {record.node}, "
+                f"{record.use_case}: sweep {record.id} on "
+                f"{held.describe_machine(record.node, record.fingerprint)}; "
                 f"{describe_software(record.software)}, {record.created_at:%Y-%m-%d}; "
                 f"epochs: {record.epochs}; seed {record.seed}."
             )

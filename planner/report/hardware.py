@@ -15,6 +15,15 @@ def hardware_lines(node: Hardware) -> list[str]:
     return [f"{name:<13}{value}" for name, value in hardware_facts(node)]
 
 
+def describe_hardware(node: Hardware) -> str:
+    """Name a machine's processor, cores, memory and GPUs."""
+    gpus = ", ".join(gpu.name or "a GPU" for gpu in node.gpus) or "no GPU"
+    return (
+        f"{node.cpu.model or node.cpu.architecture}, {node.cpu.granted_cores:g} usable cores, "
+        f"{node.memory.total_bytes / 2**30:.0f} GiB, {gpus}"
+    )
+
+
 def hardware_facts(node: Hardware) -> list[tuple[str, str]]:
     """Give a probe as names and texts."""
     rows = [("node", node.node), *_cpu_rows(node), *_memory_rows(node), *_gpu_rows(node)]

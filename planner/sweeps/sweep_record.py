@@ -12,6 +12,7 @@ from launch.plan import Plan
 from launch.reports import EpochDone
 from planner.plans.software import release_series
 from planner.trials.result import Outcome
+from probes.hardware import Hardware
 from probes.timing import Measurement
 
 
@@ -147,6 +148,9 @@ class StoredSweep:
     record: SweepRecord
     points: Sequence[SweepPoint] = field(default_factory=tuple)
     """By batch and setting."""
+
+    hardware: Hardware | None = None
+    """Of its machine; ``None`` where no probe of it is stored."""
 
     def find(self, batch: int, setting: int) -> SweepPoint | None:
         """Give one point; ``None`` where it is not there yet."""

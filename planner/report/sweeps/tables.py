@@ -8,6 +8,7 @@ from typing import Any
 
 from planner.plans.stored_plan import iso_utc
 from planner.quantities import format_interval, format_number, format_range
+from planner.report.hardware import describe_hardware
 from planner.report.plan_line import describe_plan
 from planner.report.table import Column, Row, Terminal, render_csv, render_facts, render_table
 from planner.sweeps.findings import (
@@ -106,7 +107,7 @@ def interval_note(sweep: StoredSweep) -> str:
 
 def sweep_facts(sweep: StoredSweep) -> list[tuple[str, str]]:
     """Give a sweep as names and texts."""
-    record = sweep.record
+    record, node = sweep.record, sweep.hardware
     facts = [
         ("sweep", str(record.id)),
         ("use case", record.use_case),
@@ -115,6 +116,8 @@ def sweep_facts(sweep: StoredSweep) -> list[tuple[str, str]]:
         ("seed", str(record.seed)),
         ("epochs", str(record.epochs)),
         ("begun", f"{record.created_at:%Y-%m-%d %H:%M:%S} UTC on {record.node}"),
+        ("hardware", "no probe of it is stored" if node is None else describe_hardware(node)),
+        ("software", ", ".join(f"{name} {value}" for name, value in record.software.items())),
         ("points", f"{len(sweep.points)} of {record.size}"),
     ]
     settings = record.settings

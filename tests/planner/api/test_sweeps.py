@@ -11,6 +11,8 @@ import pytest
 sys.path.append(str(Path(__file__).parents[1]))
 
 from sample_plan import FOUND
+from sweep_samples import sample_record
+from worth_cases import NODE
 
 from launch.errors import InvalidPlanError
 from launch.job import Job, NodeJob
@@ -45,6 +47,16 @@ def done(db) -> StoredSweep:
     return sweeps.sweep(request_of("Clouds", devices=(1, 2), epochs=2), db=db).sweep
 
 
+def test_sweep_has_the_hardware_of_its_machine(tmp_path):
+    db = str(tmp_path / "planner.db")
+    record = replace(sample_record([32]), node=NODE.node, fingerprint=NODE.fingerprint())
+    with Store.open(db) as store:
+        sweep_id = store.sweeps.begin(record, fresh=False).record.id
+        assert sweeps.get(sweep_id, db=db).hardware is None
+        store.machines.save_probe(NODE)
+    assert sweeps.get(sweep_id, db=db).hardware == NODE
+
+
 @pytest.mark.long
 def test_every_batch_is_trained_on_every_device_setting(done):
     assert [(one.batch, one.setting) for one in done.points] == [
@@ -55,6 +67,7 @@ def test_every_batch_is_trained_on_every_device_setting(done):
     ]
     assert {one.outcome for one in done.points} == {Outcome.OK}
     assert done.record.is_finished
+    assert done.hardware.fingerprint() == done.record.fingerprint
     assert [len(one.epochs) for one in done.points] == [2] * 4
     assert {one.epochs[-1].samples for one in done.points} == {640}
 

@@ -16,6 +16,7 @@ import pytest
 sys.path.append(str(Path(__file__).parents[2]))
 
 from sweep_samples import failed_point, sample_point, sample_sweep
+from worth_cases import NODE
 
 from planner.report.figures.batch_plot import BatchCurve, BatchPoint, batch_plot
 from planner.report.figures.sweep_figures import sweep_figures
@@ -73,6 +74,14 @@ def test_generated_samples_are_marked_wherever_results_are_shown(sweep):
         assert "generated" in text
     assert sweep_json(made_up)["is_generated"] is True
     assert "generated" not in sweep_text(sweep, Terminal())
+
+
+def test_sweep_names_the_hardware_and_the_software_that_its_times_are_of(sweep):
+    known = replace(sweep, hardware=NODE)
+    for text in (sweep_text(known, Terminal()), sweep_page(known)):
+        assert "x86_64, 2 usable cores, 8 GiB, no GPU" in text
+        assert "python 3.11.7, torch 2.15.0, ddlplan 0.1.0" in text
+    assert "no probe of it is stored" in sweep_text(sweep, Terminal())
 
 
 def test_piped_table_cuts_nothing(sweep):
