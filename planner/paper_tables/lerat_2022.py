@@ -275,7 +275,7 @@ def _rows_of_several(held: StoredEvidence, case: str) -> Iterator[Mapping[str, C
         "setting": Cell(text="Spark over nodes"),
         "published": Cell.published(_SPARK.get(case)),
         "ours": Cell.lacking(
-            "ddlplan does not train through Spark; beside it: "
+            "ddlplan does not train through Spark; beside it, shown there, not stored: "
             f"ddlplan compare --use-case {case} --with spark_map_reduce --hosts FILE"
         ),
         "unit": Cell(text="times the baseline"),

@@ -126,9 +126,10 @@ def test_rows_name_their_data_which_a_file_of_a_table_has_no_notes_for():
     assert {row["data"] for row in rows} == {"generated"}
 
 
-def test_spark_names_the_command_that_trains_through_it():
+def test_spark_names_the_command_that_trains_through_it_and_that_nothing_stores_it():
     why = rows_of("lerat-simplebig-nodes")["Spark over nodes"]["ours"].missing
-    assert "ddlplan compare --use-case simplebig --with spark_map_reduce" in why
+    command = "ddlplan compare --use-case simplebig --with spark_map_reduce"
+    assert f"shown there, not stored: {command}" in why
 
 
 def test_a_study_of_other_data_than_those_asked_for_does_not_count():
