@@ -13,6 +13,7 @@ import torch
 from PIL import Image
 
 from launch.data.pictures import Pictures
+from launch.use_cases import resolve
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = (
@@ -68,6 +69,16 @@ def test_links_between_documents_lead_somewhere(document):
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_every_path_and_module_that_a_document_names_is_there(document):
     assert [name for name in names_in(document) if not is_there(name)] == []
+
+
+def test_searches_that_are_shown_for_an_accuracy_keep_the_use_cases_own_batch():
+    """The commands trained with up to 64 times the batch that the accuracy is promised for."""
+    page = (ROOT / "docs/use-cases.md").read_text()
+    tune = r"^ddlplan tune +--use-case (\w+) .*--batch-size (\d+)$"
+    shown = {name: int(batch) for name, batch in re.findall(tune, page, re.MULTILINE)}
+    promised = re.findall(r"^`(\w+)` should reach", page, re.MULTILINE)
+    assert len(promised) == 2
+    assert shown == {name: resolve(name).load().default_batch for name in promised}
 
 
 def test_every_folder_has_its_row_on_the_page_of_rooms():
