@@ -12,6 +12,7 @@ from launch.use_cases._locations import (
     resolve,
     use_case_names,
 )
+from launch.use_cases._settings import split_name
 
 __all__ = [
     "UseCaseLocation",
@@ -31,9 +32,14 @@ def use_case_summaries() -> dict[str, str]:
 def check_has_data(name: str, data: Path | None) -> None:
     """Check that data are named for a built-in use case that has none, without importing it.
 
+    Args:
+        name: Of the use case; it may have settings behind it.
+        data: What is named.
+
     Raises:
-        UseCaseError: They are not.
+        UseCaseError: They are not, or what is behind the name is no setting.
     """
+    name, _ = split_name(name)
     if data is None and name in use_case_names():
         constants = read_constants(Path(__file__).with_name(f"{name}.py"))
         if (without := constants.get("WITHOUT_DATA")) is not None:

@@ -225,7 +225,7 @@ def doctor(
     from launch.use_cases import make_workload
 
     found = find_hosts(hosts, ssh_config, mpirun, allow_root=allow_run_as_root)
-    check_data(data, found)
+    check_data(data, found, use_case)
     if data is not None and use_case is None:
         raise UsageError(f"--data {data} and no --use-case: name what trains with them")
     workload = None

@@ -295,10 +295,12 @@ def test_use_case_that_lacks_its_data_is_refused_though_the_machine_is_in_use(dd
     """`tune --use-case imagefolder` waited for another search to end before it said so."""
     theirs = Occupant.of_this_process("ddlplan tune --use-case theirs")
     with timing_alone(theirs, waits=False, on_wait=pytest.fail, on_trouble=pytest.fail):
-        ended = ddlplan.run("tune", "--use-case", "imagefolder", "--no-wait")
-    assert ended.code == 2
-    (line,) = ended.errors
-    assert line.startswith("error: imagefolder has no pictures of its own: name a folder ")
+        tuned = ddlplan.run("tune", "--use-case", "imagefolder,size=160", "--no-wait")
+        examined = ddlplan.run("doctor", "--use-case", "imagefolder")
+    for ended in (tuned, examined):
+        assert ended.code == 2
+        (line,) = ended.errors
+        assert line.startswith("error: imagefolder has no pictures of its own: name a folder ")
     assert ddlplan.listing() == []
 
 
