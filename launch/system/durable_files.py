@@ -73,9 +73,15 @@ def naming_file(path: Path) -> Iterator[None]:
         raise
 
 
-def explain_os_error(error: OSError) -> str:
-    """Explain an error of the operating system, with the file where that is known."""
-    where = "" if error.filename is None else f"{error.filename}: "
+def explain_os_error(error: OSError, *, named: Path | None = None) -> str:
+    """Explain an error of the operating system, with the file where that is known.
+
+    Args:
+        error: The error.
+        named: File that is named beside it: it is not named again.
+    """
+    known = None if named is None else str(named)
+    where = "" if error.filename in (None, known) else f"{error.filename}: "
     return where + (error.strerror or str(error)).lower()
 
 

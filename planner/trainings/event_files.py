@@ -30,7 +30,7 @@ def check_event_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(
-            f"--tensorboard {folder}: {explain_os_error(error)}: name another folder"
+            f"--tensorboard {folder}: {explain_os_error(error, named=folder)}: name another folder"
         ) from error
 
 

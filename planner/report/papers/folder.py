@@ -126,7 +126,8 @@ class ReportFolder:
         return {name: known for name, known in listed.items() if Path(name).name == name}
 
     def _explain(self, error: OSError) -> UsageError:
-        return UsageError(f"--out {self.path}: {explain_os_error(error)}: name another folder")
+        why = explain_os_error(error, named=self.path)
+        return UsageError(f"--out {self.path}: {why}: name another folder")
 
 
 def _digest(content: bytes) -> str:
