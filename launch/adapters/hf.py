@@ -9,6 +9,7 @@ is computed once, and what it gives to the cross entropy is compared with what i
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -45,6 +46,7 @@ _KEYS = (
     "optimizer",
     "schedule",
     "max_gradient_norm",
+    "remove_unused_columns",
 )
 _REQUIRED = _KEYS[:2]
 _PROBED_SAMPLES = 2
@@ -94,6 +96,7 @@ class TransformersCase(UseCase):
         self._spec = spec
         self._make = partial(self.origin, **make_arguments(self.origin, settings, spec, data))
         self._parts: dict[str, Any] | None = None
+        self._columns: frozenset[str] | None = None
         self._labels: _Labels | None = None
         self._has_labels = False
 
@@ -137,6 +140,8 @@ class TransformersCase(UseCase):
         if self._parts is None:
             with fixed_random_numbers():
                 parts = self._read()
+            if parts.get("remove_unused_columns", True):
+                self._columns = _find_columns(parts["model"])
             self._parts = {key: part for key, part in parts.items() if key != "model"}
         return self._parts
 
@@ -205,12 +210,18 @@ class TransformersCase(UseCase):
             from transformers import default_data_collator
 
             collate = default_data_collator
-        batch = collate(list(samples))
+        batch = collate([self._drop_unused(sample) for sample in samples])
         if not isinstance(batch, Mapping):
             self._refuse(
                 f"the collator gave {type(batch).__name__}: return a dict for model(**batch)"
             )
         return batch
+
+    def _drop_unused(self, sample: Any) -> Any:
+        """Drop what the model has no argument for, as a Trainer does before it collates."""
+        if self._columns is None or not isinstance(sample, dict):
+            return sample
+        return {key: value for key, value in sample.items() if key in self._columns}
 
     def step(self, model: Callable[..., Any], batch: Any) -> Tensor:
         output = model(**batch)
@@ -280,6 +291,21 @@ class _CrossEntropies(TorchFunctionMode):
             if kwargs.get("ignore_index", _IGNORED) == _IGNORED and not target.is_floating_point():
                 self.targets.append(target)
         return func(*args, **kwargs)
+
+
+def _find_columns(model: Any) -> frozenset[str] | None:
+    """Name the columns of samples that a Trainer keeps; ``None`` where ``forward`` names none.
+
+    Source: ``_set_signature_columns_if_needed`` in transformers/trainer.py. Collators make
+    ``labels`` of the two names that are always kept.
+    """
+    find_base = getattr(model, "get_base_model", None)  # of peft, whose own arguments are any
+    forward = getattr(find_base() if callable(find_base) else model, "forward", None)
+    if forward is None:
+        return None
+    found = inspect.signature(forward).parameters.values()
+    names = {one.name for one in found if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)}
+    return frozenset(names | {"label", "label_ids"}) if names else None
 
 
 def _switch_off_cache(model: nn.Module) -> None:

@@ -79,6 +79,26 @@ def plain():
     return BertForMaskedLM(BertConfig(**SIZES, **BERT)), Sentences(13), padded
 
 
+class Rows(Pictures):
+    """As tables of tutorials are: with columns that no model has an argument for."""
+
+    def __getitem__(self, index: int):
+        columns = {"sentence1": "a text", "idx": index, "label": index % 3}
+        return columns | {"input_ids": [1, 2, index % 11], "attention_mask": [1, 1, 1]}
+
+
+def table():
+    return {"model": classifier()["model"], "train_dataset": Rows(13)}
+
+
+def with_texts(samples):
+    return {"texts": [sample["sentence1"] for sample in samples]}
+
+
+def whole_table():
+    return table() | {"data_collator": with_texts, "remove_unused_columns": False}
+
+
 def without_labels(samples):
     return {key: value for key, value in padded(samples).items() if key != "labels"}
 

@@ -58,6 +58,18 @@ def test_methods_that_stand_on_what_the_function_returns_are_named():
     assert find_own_methods(case) == own
 
 
+def test_columns_that_the_model_has_no_argument_for_are_dropped_as_by_a_trainer():
+    """The story: the data of a tutorial failed by ``unexpected keyword argument 'idx'``."""
+    batch, weight = batch_and_weight("table")
+    assert batch.keys() == {"input_ids", "attention_mask", "labels"}
+    assert weight == 7
+
+
+def test_collator_is_given_every_column_where_the_function_says_so():
+    case = resolve(f"hf:{FILE}:whole_table").load()
+    assert case.collate([case.dataset(None, train=True)[0]]) == {"texts": ["a text"]}
+
+
 def test_a_classifier_counts_samples():
     assert batch_and_weight("classifier")[1] == 7
 
