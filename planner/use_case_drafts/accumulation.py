@@ -60,8 +60,8 @@ def _conditions(
     for statement in statements:
         with_steps = [part for part in _parts(statement) if _has_any(part, steps)]
         if isinstance(statement, ast.If):
-            goes_on = not with_steps and _moduli(statement.test) and _goes_on(statement)
-            if len(with_steps) == 1 or goes_on:
+            goes_on = _moduli(statement.test) and _goes_on_mostly(statement)
+            if len(with_steps) == 1 or (goes_on and not with_steps):
                 yield statement.test, statement.lineno
         for part in with_steps:
             yield from _conditions(part, steps)
@@ -79,6 +79,24 @@ def _parts(statement: ast.stmt) -> list[list[ast.stmt]]:
         case ast.Try(body=body, orelse=orelse, finalbody=last):
             return [[*body, *orelse, *last]]
     return []
+
+
+def _goes_on_mostly(statement: ast.If) -> bool:
+    """Tell whether most batches end here, as by ``if n % 4``, and not by ``if n % 4 == 0``."""
+    rest = statement.orelse if _is_rarely_true(statement.test) else statement.body
+    return any(map(_goes_on, rest))
+
+
+def _is_rarely_true(test: ast.expr) -> bool:
+    """Tell whether a condition that counts batches is true for one batch of several only."""
+    match test:
+        case ast.Compare(left=ast.BinOp(op=ast.Mod()), ops=[ast.Eq()]):
+            return True
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return not _is_rarely_true(operand)
+        case ast.BoolOp(values=values):
+            return any(_is_rarely_true(value) for value in values if _moduli(value))
+    return False
 
 
 def _goes_on(statement: ast.stmt) -> bool:

@@ -222,6 +222,11 @@ def test_batch_is_that_of_a_step_where_the_script_adds_up_gradients(
             "optimizer.step()",
             10,
         ),
+        ("if number % 9 == 0:\n    continue\noptimizer.step()", 10),
+        ("if not number % 9 or loss > 9:\n    continue\noptimizer.step()", 10),
+        ("if (number + 1) % 4:\n    continue\noptimizer.step()", 40),
+        ("if not (number + 1) % 4 == 0:\n    continue\noptimizer.step()", 40),
+        ("if (number + 1) % 4 == 0:\n    pass\nelse:\n    continue\noptimizer.step()", 40),
         ("if amp:\n    scaler.step(optimizer)\nelse:\n    optimizer.step()", 10),
         ("try:\n    optimizer.step()\nexcept RuntimeError:\n    raise", 10),
         ("with record('step'):\n    if (number + 1) % 4 == 0:\n        optimizer.step()", 40),
@@ -238,7 +243,10 @@ def test_batch_is_that_of_a_step_where_the_script_adds_up_gradients(
 def test_only_a_condition_that_the_step_of_the_optimizer_depends_on_counts_batches(
     steps, batch, tmp_path
 ):
-    """The story: a profiler's step with every 100th batch gave a default_batch of 3200."""
+    """The story: a profiler's step with every 100th batch gave a default_batch of 3200.
+
+    So did a batch in ten that is left out, which made one of ten times the size.
+    """
     script = drafted_scripts.AT_TOP_LEVEL
     script = script.replace("for batch in loader", "for number, batch in enumerate(loader)")
     assert "        optimizer.step()\n" in script
