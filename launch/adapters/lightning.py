@@ -19,6 +19,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from torch.utils.data import Dataset, Subset, default_collate
 
+from launch.adapters._batch_number import explain_number, takes_number, without_number
 from launch.adapters._loader_parts import LoaderParts, is_same_collation, take_apart
 from launch.adapters._schedules import MovedSchedule
 from launch.data.random_state import fixed_random_numbers
@@ -248,8 +249,8 @@ class LightningCase(UseCase):
         """Return the method that computes the loss, compiled where the model is."""
         module = getattr(model, "_orig_mod", model)
         if self._takes_number is None:  # asked once: a step is timed
-            self._takes_number = len(inspect.signature(module.training_step).parameters) > 1
-        whole = module.training_step if self._takes_number else partial(_without_number, module)
+            self._takes_number = takes_number(module.training_step)
+        whole = module.training_step if self._takes_number else partial(without_number, module)
         if module is model:
             return whole
         if id(module) not in self._compiled:
@@ -333,6 +334,10 @@ class LightningCase(UseCase):
         }
         return found | {name for name, is_there in optional.items() if is_there}
 
+    def find_warnings(self) -> list[str]:
+        """Say what a module reads that is not here as it is in a Trainer."""
+        return list(filter(None, [explain_number(self._any_module())]))
+
     @contextmanager
     def _refusing_trainer(self, where: str) -> Iterator[None]:
         try:
@@ -352,10 +357,6 @@ class LightningCase(UseCase):
 
 def _ignore(*_: Any, **__: Any) -> None:
     """Stand for ``self.log`` and ``self.log_dict``."""
-
-
-def _without_number(module: Any, batch: Any, _: int) -> Any:
-    return module.training_step(batch)
 
 
 def _is_list(value: object) -> bool:

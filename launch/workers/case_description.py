@@ -79,6 +79,8 @@ def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
     if task.plan is None:  # nothing is planned yet
         for found, meant in find_lookalikes(getattr(case, "subject", case)).items():
             reporter.warning(f"{found} of {name} is never used: is {meant} meant?")
+        for warning in getattr(case, "find_warnings", list)():  # of an adapter
+            reporter.warning(warning)
         check_loss(case, model, datasets[0], name)
     # What a use case collates by itself, decoded pictures do not pass.
     input_facts = InputDescription() if is_own(case, "collate") else describe_input(*datasets)

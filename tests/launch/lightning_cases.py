@@ -142,6 +142,16 @@ class AsksForTheEpoch(Net):
         return super().training_step(batch, batch_idx)["loss"] * 0.5**self.current_epoch
 
 
+class Plots(Net):
+    """Does with some batches what it does not with the others."""
+
+    plots = 0
+
+    def training_step(self, batch, number):
+        self.plots += number % 100 == 0
+        return super().training_step(batch, None)
+
+
 class Nested(Net):
     """With a LightningModule inside, which logs as well."""
 

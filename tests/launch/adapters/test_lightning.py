@@ -151,6 +151,32 @@ def test_what_only_a_trainer_can_do_is_refused_by_its_name(objects, words):
     assert "\n" not in message
 
 
+class Warnings(Reporter):
+    def __init__(self) -> None:
+        self.said = []
+
+    def send(self, report):
+        self.said.append(report.message)
+
+
+@pytest.mark.parametrize(
+    ("objects", "said"),
+    [
+        ("Plots", ["training_step of Plots reads number"]),
+        ("Net", []),
+        ("Text:TextData", []),
+    ],
+)
+def test_a_step_that_reads_the_number_of_its_batch_is_warned_of(objects, said):
+    """The story: a module that plots at every 100th batch plotted in every step, without a word."""
+    workload = make_workload(spec(objects))
+    reporter = Warnings()
+    case = resolve(workload.use_case).load()
+    describe(Task(purpose=Purpose.DESCRIBE, workload=workload), case, reporter)
+    assert [message.partition(",")[0] for message in reporter.said] == said
+    assert all("let the module count them itself" in message for message in reporter.said)
+
+
 @pytest.mark.parametrize("text", ["lightning:", "lightning:Net", f"lightning:{FILE}"])
 def test_a_name_without_an_object_is_told_how_to_write_it(text):
     with pytest.raises(UseCaseError, match=r"write lightning:path/to/file.py:Module"):
