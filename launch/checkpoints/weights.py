@@ -69,6 +69,15 @@ def check_weights(model: nn.Module, path: Path) -> None:
         )
 
 
+def check_state(model: nn.Module) -> None:
+    """Check that a file can hold the model's state, wherever it is to be; copies no tensor.
+
+    Raises:
+        CheckpointError: It has something that no file can hold.
+    """
+    encode_header(*_divide(model))
+
+
 def load_weights(path: str | Path) -> dict[str, Any]:
     """Read a file of weights for ``model.load_state_dict``, state that is no tensor included."""
     with safe_open(path, framework="pt") as file:

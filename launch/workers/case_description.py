@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from launch.case_facts import CaseFacts
+from launch.checkpoints.weights import check_state
 from launch.data.batch import leaves
 from launch.data.input_facts import InputDescription, describe_input
 from launch.description.case_digest import digest_case
@@ -44,6 +45,7 @@ def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
 
     Raises:
         UseCaseError: The data cannot be used, or the use case does not meet the contract.
+        CheckpointError: The model's state has something that no file of weights can hold.
     """
     name, data = task.workload.use_case, task.workload.data_path
     case.prepare(data, reporter)
@@ -57,6 +59,7 @@ def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
         raise UseCaseError(
             f"the model of {name} has no parameter to train: set requires_grad on some"
         )
+    check_state(model)
     has_batch_norm = any(isinstance(module, _BATCH_WIDE) for module in model.modules())
     if has_batch_norm:
         reporter.warning(

@@ -8,7 +8,7 @@ import torch
 from described_cases import described
 
 from launch.description.case_digest import digest_case
-from launch.errors import UseCaseError
+from launch.errors import CheckpointError, UseCaseError
 from launch.reports import Warned
 from launch.use_cases._adapter import adapt_use_case
 
@@ -71,6 +71,12 @@ def test_a_method_that_looks_like_one_of_the_contract_is_named():
         "schedul of Lookalikes is never used: is schedule meant?",
         "training_step of Lookalikes is never used: is step meant?",
     ]
+
+
+def test_state_that_no_file_can_hold_is_refused_before_the_search():
+    """The story: a plan was found for hours, and then `launch` refused the model."""
+    with pytest.raises(CheckpointError, match=r"state\['1._extra_state'\]\['calls'\] is a object"):
+        described(tiny_cases.Unsaveable)
 
 
 class ManySteps(tiny_cases.Sgd):
