@@ -49,10 +49,11 @@ def torchrun_command(plan: Plan) -> str:
 
 def _mpirun_command(plan: Plan, variables: Mapping[str, str]) -> str:
     pinned = ["--bind-to", "core", "--map-by", f"slot:PE={plan.threads_per_process}"]
-    given = {**variables, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+    given = {**variables, "MASTER_ADDR": "127.0.0.1"}
     passed = [word for item in given.items() for word in ("-x", "=".join(item))]
     ranks = " ".join(f"{ours}=$OMPI_COMM_WORLD_{theirs}" for ours, theirs in _AS_TORCHRUN.items())
-    start = ["sh", "-c", f'{ranks} exec python "$@"', "sh"]
+    port = "MASTER_PORT=${MASTER_PORT:-29500}"  # two jobs on a host need different ones
+    start = ["sh", "-c", f'{ranks} {port} exec python "$@"', "sh"]
     return shlex.join(["mpirun", "-n", str(plan.processes), *pinned, *passed, *start])
 
 

@@ -305,6 +305,18 @@ def test_the_mpirun_line_gives_ranks_what_torchrun_would_give(place):
         assert one["more"] == ["a b"]
 
 
+def test_a_second_job_of_the_mpirun_line_may_have_a_port_of_its_own(place, monkeypatch):
+    """The story: all had port 29500, and a second one on the host died of that."""
+    monkeypatch.setenv("MASTER_PORT", "29501")
+    monkeypatch.setenv("OMPI_COMM_WORLD_LOCAL_RANK", "0")
+    (place / "train.py").write_text(VARIABLES)
+    words = shlex.split(mpirun_line("train.py out"))
+    run(place, *words[words.index("sh") :])  # as mpirun starts it
+    (found,) = reports(place)
+    assert found["MASTER_PORT"] == "29501"
+    assert "MASTER_PORT" not in " ".join(words[: words.index("sh")])
+
+
 @pytest.mark.long
 def test_ranks_of_the_mpirun_line_sum_by_gloo(place):
     with socket.create_server(("127.0.0.1", 0)) as free:
