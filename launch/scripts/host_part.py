@@ -124,6 +124,9 @@ class PartEnded(Report):
 
     counted: CountedSteps | None
 
+    ended_by: str | None = None
+    """Words of the error that ended it, where the steps are counted."""
+
 
 class HostPart:
     """The script's processes on this host.
@@ -176,8 +179,8 @@ class HostPart:
         occupant = Occupant.of_this_process(f"ddlplan launch -- {shlex.join(request.arguments)}")
         with training_noticed(occupant, on_disturbed=self._warn, on_trouble=self._warn):
             self._listener.close()  # as late as can be: it keeps the port
-            code, counted = self._train(program, variables, port)
-        self._reports.send(PartEnded(code=code, counted=counted))
+            ended = self._train(program, variables, port)
+        self._reports.send(ended)
 
     def _refuse(self, message: str) -> None:
         self._reports.send(PartRefused(message=message))
@@ -212,9 +215,7 @@ class HostPart:
                     return int(value)
         return None
 
-    def _train(
-        self, program: Program, variables: dict[str, str], port: int
-    ) -> tuple[int, CountedSteps | None]:
+    def _train(self, program: Program, variables: dict[str, str], port: int) -> PartEnded:
         request = self._request
         with ExitStack() as opened:
             counter = opened.enter_context(StepCounter()) if request.counts_steps else None
@@ -242,8 +243,10 @@ class HostPart:
                 preexec_fn=prepare,
             )
             code = self._wait_for_end(child)
-        is_whole = counter is not None and code == 0
-        return code, counter.result(request.plan.processes) if counter and is_whole else None
+        if counter is None:
+            return PartEnded(code=code, counted=None)
+        counted = counter.result(request.plan.processes) if code == 0 else None
+        return PartEnded(code=code, counted=counted, ended_by=counter.ended_by)
 
     def _wait_for_end(self, child: subprocess.Popen[bytes]) -> int:
         """Wait for the end of a program, and end all that is left then; give its exit code."""

@@ -23,6 +23,7 @@ from launch.scripts.program import PROCESSES, THREADS, WORKERS, Program
 from launch.scripts.step_counter import CountedSteps
 from launch.scripts.torchrun_nodes import TorchrunNodes, check_torchrun
 from launch.system.process_end import explain_exit
+from launch.workers.log import find_cause
 from planner.api.scripts.launching import check_found, suggest_tune
 from planner.api.scripts.recording import begin_row, end_row, heartbeat, rate_of, whole_epoch
 from planner.cancellation import Cancellation
@@ -256,12 +257,13 @@ def _raise_failure(end: PartsEnd, listener: Listener) -> None:
         raise CancelledError(end.passed_signal)
     if end.lost is not None:
         raise TrainingFailedError(f"host {end.first_failed} was lost: {end.lost}")
-    code = end.ended[end.first_failed].code
-    message = f"the script has ended on {end.first_failed}, {explain_exit(code)}"
-    if code < 0:
+    ended = end.ended[end.first_failed]
+    message = f"the script has ended on {end.first_failed}, {explain_exit(ended.code)}"
+    if ended.code < 0:
         listener(Warned(message=message))
-        raise CancelledError(-code)
-    raise TrainingFailedError(message)
+        raise CancelledError(-ended.code)
+    why = f": {find_cause(ended.ended_by)}" if ended.ended_by else ""
+    raise TrainingFailedError(f"{message}{why}")
 
 
 def _hardware(checked: CheckedHosts, name: str) -> Hardware:

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from launch.plan import Plan
-from launch.scripts.host_part import PartReady
+from launch.scripts.host_part import HostPartRequest, PartReady
 from launch.scripts.program import Program
 from launch.scripts.step_counter import CountedSteps
-from planner.api.scripts.launching_hosts import HostScript, PreparedHosts, _check_equal
-from planner.errors import UsageError
+from launch.scripts.torchrun_nodes import TorchrunNodes
+from planner.api.scripts.launching_hosts import (
+    HostScript,
+    PreparedHosts,
+    _check_equal,
+    _raise_failure,
+)
+from planner.errors import TrainingFailedError, UsageError
 from planner.plans.stored_plan import StoredPlan, utc_now
+from planner.scripts.host_parts import PartStart, ScriptParts
+from planner.trials.reports import ignore
+from probes.node import probe
 from probes.timing import Interval
 
 COMMAND = (*("torchrun", "--nproc-per-node", "{processes}", "train.py", "{batch}", "{lr}"),)
@@ -85,3 +95,41 @@ def test_samples_of_a_step_are_those_that_a_process_reads(read, samples):
     prepared = PreparedHosts(name="script:x", hosts=hosts, parts=None)
     assert prepared.samples_of(CountedSteps(made=9, counted=9, time_s=1.0, samples=read)) == samples
     assert prepared.bound_samples_per_s == pytest.approx(24 / (8 / 100))
+
+
+TORCHRUN = """#!/bin/sh
+shift 8
+"$PYTHON" "$@" || exit 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("counts_steps", "line"),
+    [
+        (True, r"has ended on node1, exit code 1: FileNotFoundError: no weights\.pt$"),
+        (False, r"has ended on node1, exit code 1$"),
+    ],
+)
+def test_error_that_ends_a_script_is_quoted_of_the_host_that_counts_its_steps(
+    counts_steps, line, tmp_path, monkeypatch
+):
+    """The story: on several hosts only the exit code of torchrun was said."""
+    (tmp_path / "torchrun").write_text(TORCHRUN)
+    (tmp_path / "torchrun").chmod(0o755)
+    (tmp_path / "train.py").write_text("raise FileNotFoundError('no weights.pt')\n")
+    monkeypatch.setenv("PYTHON", sys.executable)
+    request = HostPartRequest(
+        arguments=(str(tmp_path / "torchrun"), "train.py"),
+        plan=Plan(strategy="script", node_batch=1, options={"own_settings": True}),
+        node=probe(quick=True),
+        nodes=TorchrunNodes(count=1, rank=0, master_address="127.0.0.1"),
+        folder=str(tmp_path),
+        mark="mark",
+        counts_steps=counts_steps,
+    )
+    start = PartStart(name="node1", host=None, request=request)
+    with ScriptParts([start], ssh_config=None) as parts:
+        ready = parts.await_ready()
+        end = parts.train(ready["node1"].port, keeps_stdout=True)
+    with pytest.raises(TrainingFailedError, match=line):
+        _raise_failure(end, ignore)
