@@ -10,9 +10,11 @@ from statistics import fmean, stdev
 from typing import Any
 
 from launch.case_facts import CaseFacts
-from launch.errors import InvalidPlanError
+from launch.errors import InvalidPlanError, UnknownStrategyError
 from launch.plan import ALLOCATORS, INPUTS, MEMORY_FORMATS, Plan
+from launch.process_environment.openmp import WAIT_POLICIES, WAIT_POLICY
 from launch.scripts.environment import OWN_SETTINGS
+from launch.strategies import check_plan
 from planner.plans.measured_steps import MeasuredSteps
 from planner.scripts.naming import STRATEGY as SCRIPT
 from planner.worth.evidence import Evidence
@@ -153,23 +155,31 @@ def _choices(plan: Plan, facts: CaseFacts | None) -> Mapping[str, tuple[Any, ...
         return {}
     on_gpu = "cpu" not in plan.devices
     inputs = tuple(facts.inputs) + (("device",) if on_gpu and "cache" in facts.inputs else ())
+    uses_linear = not on_gpu and not plan.compile and plan.precision == "fp32"
     return {
         "memory_format": MEMORY_FORMATS,
         "allocator": tuple(name for name in ALLOCATORS if name in facts.allocators),
         "input": tuple(name for name in INPUTS if name in inputs),
         "fused_optimizer": (False, True) if facts.has_fused_optimizer else (),
+        "onednn_linear": (False, True) if uses_linear else (),
         "compile": (False, True) if facts.can_compile else (),
         "cuda_graph": (False, True) if on_gpu else (),
+        WAIT_POLICY: WAIT_POLICIES,
     }
 
 
 def _changed(plan: Plan, name: str, value: Any) -> Plan | None:
-    if value == getattr(plan, name):
-        return None
     try:
-        return replace(plan, **{name: value})
-    except InvalidPlanError:
+        if name == WAIT_POLICY:  # an option, which not every strategy knows
+            others = {option: one for option, one in plan.options.items() if option != name}
+            mine = {} if value == WAIT_POLICIES[0] else {name: value}
+            other = replace(plan, options={**others, **mine})
+            check_plan(other)
+        else:
+            other = replace(plan, **{name: value})
+    except (InvalidPlanError, UnknownStrategyError):
         return None
+    return None if other == plan else other
 
 
 def _on_line(plan: Plan, other: Plan, steps: MeasuredSteps) -> Interval | None:

@@ -199,6 +199,17 @@ def test_what_nothing_is_known_of_is_not_tried(worth):
     assert (found.speed, found.basis) == (None, Basis.UNKNOWN)
 
 
+def test_what_no_search_tries_by_itself_is_not_tried_where_the_strategy_knows_it(worth):
+    assert variation(worth, "onednn_linear", "true").basis is Basis.UNKNOWN
+    others = {one.other for one in worth.variations if one.setting == "wait_policy"}
+    assert others == {"active", "passive"}
+    staged = replace(BEST, strategy="pipeline", replicas=1, compile=True)
+    found = assess(replace(STORED, plan=staged), [trial(9, staged, 30.0)], FACTS, NODE)
+    settings = {one.setting for one in found.variations}
+    assert "allocator" in settings
+    assert not settings & {"onednn_linear", "wait_policy"}
+
+
 def test_baselines_are_known_by_their_settings(worth):
     plans = {one.name: one.plan for one in worth.baselines}
     assert plans == {
