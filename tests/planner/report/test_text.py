@@ -5,10 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
-import pty
-import shlex
-import subprocess
 from dataclasses import replace
 
 import pytest
@@ -17,21 +13,12 @@ import worth_cases
 from sample_plan import NOON
 
 from launch.plan import Plan
-from planner.quantities import format_bytes, format_interval, format_number, is_uncertain, printable
+from planner.quantities import printable
 from planner.report.comparison import compare, comparison_text
 from planner.report.output import envelope, error_envelope
 from planner.report.plan_line import describe_settings
 from planner.report.plans import plan_text, plans_csv, plans_table
-from planner.report.table import (
-    Column,
-    Terminal,
-    WithCommand,
-    detect_terminal,
-    render_csv,
-    render_facts,
-    render_line,
-    render_table,
-)
+from planner.report.table import Terminal
 from planner.report.trials import trial_json, trials_csv, trials_table
 from planner.report.worth import baseline_row, worth_text
 from planner.trials.result import Outcome, Role, TrialResult
@@ -258,11 +245,6 @@ def test_without_rows_csv_still_names_its_fields():
     assert trials_csv([]).startswith("id,study_id,number,")
 
 
-def test_csv_quotes_what_would_break_a_line():
-    text = render_csv([{"a": 'say "hi", twice\n', "b": None}], ["a", "b"])
-    assert text == 'a,b\r\n"say ""hi"", twice\n",\r\n'
-
-
 def test_a_trial_in_json_has_every_sample():
     good, failed = trial_json(TRIALS[0]), trial_json(TRIALS[1])
     assert good["samples_s"] == [1.0] * 9
@@ -303,122 +285,6 @@ def test_what_json_has_no_word_for_is_never_written(value):
 
 
 @pytest.mark.parametrize(
-    ("plan", "said"),
-    [
-        (Plan(strategy="sequential", node_batch=32), "1x1 batch 32"),
-        (
-            Plan(strategy="threads", node_batch=32, threads_per_process=4, replicas=2),
-            "2x2 batch 32",
-        ),
-        (
-            Plan(
-                strategy="pipeline",
-                node_batch=64,
-                processes=2,
-                micro_batches=8,
-                precision="bf16",
-                loader_workers=2,
-                allocator="retain",
-            ),
-            "2x1 batch 64 in 8 2 loaders retain bf16",
-        ),
-        (
-            Plan(
-                strategy="hybrid",
-                node_batch=64,
-                processes=4,
-                replicas=2,
-                input="cache",
-                fused_optimizer=True,
-                precision="bf16",
-                compile=True,
-                options={"schedule": "1f1b", "cut": "measured"},
-            ),
-            "4x1 in 2 replicas batch 64 cache fused bf16 compiled cut=measured schedule=1f1b",
-        ),
-        (
-            Plan(
-                strategy="gpu_data",
-                node_batch=8,
-                processes=2,
-                devices=("cuda:0", "cuda:1"),
-                input="device",
-                cuda_graph=True,
-            ),
-            "2x1 batch 8 data on the GPU graph cuda:0,cuda:1",
-        ),
-        (
-            Plan(
-                strategy="script",
-                node_batch=256,
-                processes=2,
-                loader_workers=2,
-                allocator="retain",
-                options={"batch": 64, "wait_policy": "active"},
-            ),
-            "2x1 batch=64 workers=2 retain wait_policy=active",
-        ),
-        (
-            Plan(strategy="script", node_batch=32, options={"own_settings": True}),
-            "1x1 batch 32 as it is",
-        ),
-        (
-            Plan(
-                strategy="script",
-                node_batch=1,
-                options={"whole_runs": True, "step_regex": "step .*"},
-            ),
-            "1x1 batch 1 whole runs --step-regex 'step .*'",
-        ),
-    ],
-)
-def test_settings_are_said_in_a_few_characters(plan, said):
-    assert describe_settings(plan) == said
-
-
-@pytest.mark.parametrize(
-    ("size", "shown"),
-    [
-        (None, ""),
-        (0, "0 B"),
-        (999, "999 B"),
-        (1000, "0.977 KiB"),
-        (1024, "1.00 KiB"),
-        (2**30, "1.00 GiB"),
-        (int(2.1 * 2**30), "2.10 GiB"),
-        (100 * 2**30, "100 GiB"),
-        (2**60, "1048576 TiB"),
-    ],
-)
-def test_sizes_have_three_figures_and_a_unit(size, shown):
-    assert format_bytes(size) == shown
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [(0.00123, "0.00123"), (0.4521, "0.452"), (2.0, "2.00"), (42.84, "42.8"), (12345.6, "12346")],
-)
-def test_numbers_have_three_figures(value, shown):
-    assert format_number(value) == shown
-
-
-def test_an_interval_is_never_shown_narrower_than_it_is():
-    assert format_interval(Interval(median=428.0, low=427.9, high=428.2, count=9)) == "428 ±1"
-    assert format_interval(Interval(median=42.8, low=42.1, high=43.5, count=9)) == "42.8 ±0.7"
-    assert format_interval(Interval(median=42.8, low=42.8, high=42.8, count=9)) == "42.8 ±0.0"
-    assert format_interval(None) == ""
-
-
-def test_a_wide_interval_with_one_long_side_is_shown_with_both_ends():
-    lopsided = Interval(median=9109.0, low=1837.0, high=47096.0, count=9)
-    assert format_interval(lopsided) == "9109 (1837 to 47096)"
-    assert format_interval(Interval(median=10.0, low=7.0, high=13.0, count=9)) == "10.0 ±3.0"
-    assert is_uncertain(lopsided)
-    assert not is_uncertain(Interval(median=10.0, low=8.0, high=12.0, count=9))
-    assert not is_uncertain(None)
-
-
-@pytest.mark.parametrize(
     ("epochs", "speedup", "said"),
     [
         (0.746, (1.9, 2.0, 2.1), "less than one epoch"),
@@ -449,87 +315,6 @@ def test_control_characters_of_a_name_do_not_reach_the_terminal():
         assert "\r" not in table
         assert "\nID  forged" not in table
     assert "\x1b" not in plan_text(evil, (), (), PIPE)
-
-
-def test_wide_characters_take_two_places():
-    columns = (Column(key="a", title="A"), Column(key="b", title="B"))
-    table = render_table([{"a": "数据", "b": "x"}, {"a": "abcd", "b": "y"}], columns, PIPE)
-    assert table.splitlines() == ["A     B", "数据  x", "abcd  y"]
-
-
-COMMAND = "ddlplan launch -- env 'NOTE=two  words' python train.py --batch-size {batch}"
-
-
-def test_path_is_copied_whole_however_narrow_the_terminal_is():
-    path = "/home/someone/trainings/runs/2026-11-26-17/weights.safetensors"
-    facts = render_facts([("weights", f"written to {path}")], Terminal(width=40))
-    line = render_line(f"weights are in {path} now", Terminal(width=40))
-    for text in (facts, line):
-        assert path in text.split()
-
-
-def test_command_on_several_lines_is_one_for_a_shell():
-    text = render_facts([("stored", WithCommand("plan 1; next: ", COMMAND))], Terminal(width=40))
-    assert text.splitlines() == [
-        "stored  plan 1; next: ddlplan launch \\",
-        "        -- env 'NOTE=two  words' \\",
-        "        python train.py --batch-size \\",
-        "        {batch}",
-    ]
-    typed = "\n".join(text.splitlines()).partition("next: ")[2]
-    shown = subprocess.run(
-        ["sh", "-c", typed.replace("ddlplan", r"printf '%s\n'", 1)],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.splitlines()
-    assert shown == shlex.split(COMMAND)[1:]
-
-
-def test_command_that_begins_on_a_line_of_its_own_has_no_sign_before_it():
-    text = render_facts([("stored", WithCommand("plan 1; next:  ", COMMAND))], Terminal(width=28))
-    assert text.splitlines()[:2] == ["stored  plan 1; next:", "        ddlplan launch -- \\"]
-
-
-@pytest.mark.parametrize("terminal", [Terminal(), Terminal(width=200)])
-def test_command_that_fits_or_goes_into_a_pipe_is_one_line(terminal):
-    text = render_facts([("stored", WithCommand("plan 1; next: ", COMMAND))], terminal)
-    assert text == f"stored  plan 1; next: {COMMAND}\n"
-
-
-def test_long_line_goes_on_at_a_word_and_indented_on_a_terminal_alone():
-    line = "  worker 0: cores 0,1, device cpu, threads 2"
-    assert render_line(line, Terminal(width=30)).splitlines() == [
-        "  worker 0: cores 0,1, device",
-        "    cpu, threads 2",
-    ]
-    assert render_line(line, Terminal()) == f"{line}\n"
-    address = "http://127.0.0.1:40000/sign-in?token=abcdefghijklmnop"
-    assert render_line(address, Terminal(width=30)) == f"{address}\n"
-    typed = render_line(WithCommand("", COMMAND), Terminal(width=40))
-    assert typed.replace(" \\\n  ", " ") == f"{COMMAND}\n"
-
-
-def test_long_values_go_on_below_themselves():
-    text = render_facts([("name", "word " * 30)], Terminal(width=40))
-    assert widest(text) <= 40
-    assert all(line.startswith("      word") for line in text.splitlines()[1:])
-
-
-@pytest.mark.parametrize(
-    ("environment", "color"),
-    [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True), ({"TERM": "dumb"}, False)],
-)
-def test_a_terminal_has_a_width_and_colour_unless_told_otherwise(environment, color, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "72")
-    controlling, terminal = pty.openpty()
-    with os.fdopen(terminal, "w") as stream:
-        assert detect_terminal(stream, environment) == Terminal(width=72, color=color)
-    os.close(controlling)
-
-
-def test_a_pipe_has_neither_width_nor_colour():
-    assert detect_terminal(io.StringIO(), {}) == Terminal(width=None, color=False)
 
 
 def test_what_a_plan_is_worth_fits_a_terminal_of_80_columns():

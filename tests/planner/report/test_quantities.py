@@ -1,0 +1,50 @@
+"""Sizes, numbers and intervals as a person reads them."""
+
+from __future__ import annotations
+
+import pytest
+
+from planner.quantities import format_bytes, format_interval, format_number, is_uncertain
+from probes.timing import Interval
+
+
+@pytest.mark.parametrize(
+    ("size", "shown"),
+    [
+        (None, ""),
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "0.977 KiB"),
+        (1024, "1.00 KiB"),
+        (2**30, "1.00 GiB"),
+        (int(2.1 * 2**30), "2.10 GiB"),
+        (100 * 2**30, "100 GiB"),
+        (2**60, "1048576 TiB"),
+    ],
+)
+def test_sizes_have_three_figures_and_a_unit(size, shown):
+    assert format_bytes(size) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0.00123, "0.00123"), (0.4521, "0.452"), (2.0, "2.00"), (42.84, "42.8"), (12345.6, "12346")],
+)
+def test_numbers_have_three_figures(value, shown):
+    assert format_number(value) == shown
+
+
+def test_an_interval_is_never_shown_narrower_than_it_is():
+    assert format_interval(Interval(median=428.0, low=427.9, high=428.2, count=9)) == "428 ±1"
+    assert format_interval(Interval(median=42.8, low=42.1, high=43.5, count=9)) == "42.8 ±0.7"
+    assert format_interval(Interval(median=42.8, low=42.8, high=42.8, count=9)) == "42.8 ±0.0"
+    assert format_interval(None) == ""
+
+
+def test_a_wide_interval_with_one_long_side_is_shown_with_both_ends():
+    lopsided = Interval(median=9109.0, low=1837.0, high=47096.0, count=9)
+    assert format_interval(lopsided) == "9109 (1837 to 47096)"
+    assert format_interval(Interval(median=10.0, low=7.0, high=13.0, count=9)) == "10.0 ±3.0"
+    assert is_uncertain(lopsided)
+    assert not is_uncertain(Interval(median=10.0, low=8.0, high=12.0, count=9))
+    assert not is_uncertain(None)
