@@ -1,8 +1,12 @@
-"""A study and its trials, for tests of the store."""
+"""A study and its trials, and what a database holds of them, for tests of the store."""
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+
 from launch.plan import Plan
+from planner.store import Store
 from planner.trials.result import Outcome, Role, TrialResult
 from planner.tuning.study import Study
 from probes.timing import Measurement
@@ -27,3 +31,24 @@ def trial(mark, samples=10):
         elapsed_s=1.0,
         parameters={"mark": mark},
     )
+
+
+def marks(url):
+    """Give the marks of the trials that a database holds, whose numbers have no gap."""
+    with Store.open(str(url), create=False) as store:
+        found = store.studies.all_trials()
+    assert [one.number for one in found] == list(range(len(found)))
+    return [one.result.parameters["mark"] for one in found]
+
+
+def assert_intact(path):
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
+
+
+def write_trials(url, writer, count):
+    with Store.open(str(url)) as store:
+        study_id = store.studies.get_or_create(STUDY)
+        for number in range(count):
+            store.studies.add_trial(study_id, trial(100 * writer + number))

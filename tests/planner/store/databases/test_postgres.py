@@ -13,7 +13,7 @@ from contextlib import closing, suppress
 
 import pytest
 from postgres_server import PostgresServer, require_server
-from store_cases import STUDY, trial
+from store_cases import STUDY, marks, trial
 
 from planner.errors import (
     NoDatabaseError,
@@ -40,13 +40,6 @@ def filled(url):
     with Store.open(url) as store:
         store.studies.add_trial(store.studies.get_or_create(STUDY), trial(0))
     return url
-
-
-def marks(url):
-    with Store.open(url, create=False) as store:
-        found = store.studies.all_trials()
-    assert [one.number for one in found] == list(range(len(found)))
-    return [one.result.parameters["mark"] for one in found]
 
 
 class LossyProxy:

@@ -1,0 +1,161 @@
+"""Programs that write at once, wait for one another and are killed: nothing is lost."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import signal
+import sqlite3
+import time
+from contextlib import closing, contextmanager
+from threading import Thread
+
+import pytest
+from store_cases import STUDY, assert_intact, marks, trial, write_trials
+
+from planner.errors import StoreLockedError
+from planner.store import Store
+
+fork = multiprocessing.get_context("fork")
+
+
+@pytest.mark.timeout(300)
+def test_eight_tuners_that_start_at_once_lose_nothing_and_see_no_lock(database):
+    # There are no tables yet, in SQLite no file either: they also race to make them.
+    writers = [fork.Process(target=write_trials, args=(database.url, n, 20)) for n in range(8)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert [writer.exitcode for writer in writers] == [0] * 8
+    assert sorted(marks(database.url)) == [
+        100 * writer + n for writer in range(8) for n in range(20)
+    ]
+    with Store.open(database.url) as store:
+        assert {one.study_id for one in store.studies.all_trials()} == {1}
+    if database.kind == "SQLite":
+        assert_intact(database.url)
+
+
+def open_when_told(url, gate):
+    gate.wait()
+    Store.open(url).close()
+
+
+@pytest.mark.timeout(300)
+def test_thirty_two_programs_make_the_tables_at_once(database):
+    gate = fork.Event()
+    makers = [fork.Process(target=open_when_told, args=(database.url, gate)) for _ in range(32)]
+    for maker in makers:
+        maker.start()
+    gate.set()
+    for maker in makers:
+        maker.join()
+    assert [maker.exitcode for maker in makers] == [0] * 32
+    assert database.execute("SELECT count(*) FROM ddlplan_schema") == [(1,)]
+
+
+def write_until_killed(url, pipe):
+    with Store.open(str(url)) as store:
+        study_id = store.studies.get_or_create(STUDY)
+        number = len(store.studies.trials(study_id))
+        while True:
+            store.studies.add_trial(study_id, trial(number, samples=2000))
+            os.write(pipe, b".")
+            number += 1
+
+
+@pytest.mark.timeout(300)
+def test_finished_trials_survive_kill_9_at_any_moment_and_are_never_doubled(database):
+    chance = random.Random(1)
+    finished = 0
+    for _ in range(12):
+        reading, writing = os.pipe()
+        writer = fork.Process(target=write_until_killed, args=(database.url, writing))
+        writer.start()
+        os.close(writing)
+        acknowledged = os.read(reading, 1)  # it has begun
+        time.sleep(chance.uniform(0, 0.05))
+        os.kill(writer.pid, signal.SIGKILL)
+        writer.join()
+        while more := os.read(reading, 4096):
+            acknowledged += more
+        os.close(reading)
+        finished += len(acknowledged)
+        stored = marks(database.url)
+        # Killed between the commit and its report, one more may be there.
+        assert finished <= len(stored) <= finished + 1
+        assert stored == list(range(len(stored)))
+        finished = len(stored)
+        if database.kind == "SQLite":
+            assert_intact(database.url)
+
+
+def write_at_once(path, all_are_open, pipe, count):
+    with Store.open(str(path)) as store:
+        all_are_open.wait()
+        for number in range(count):
+            store.studies.add_trial(1, trial(number))
+            os.write(pipe, b".")
+
+
+def test_writers_that_come_at_once_have_their_turns_in_turn(filled):
+    """SQLite's own wait let one of many write on and on, while others waited for seconds."""
+    all_are_open = fork.Barrier(4)
+    pipes = [os.pipe() for _ in range(4)]
+    writers = [
+        fork.Process(target=write_at_once, args=(filled, all_are_open, writing, 100))
+        for _, writing in pipes
+    ]
+    for writer in writers:
+        writer.start()
+    # When one has written all of its trials, no other is far behind.
+    writers[0].join()
+    for reading, _ in pipes:
+        os.set_blocking(reading, False)
+        assert len(os.read(reading, 200)) >= 50
+    for writer in writers:
+        writer.join()
+    for pipe in pipes:
+        for end in pipe:
+            os.close(end)
+    assert len(marks(filled)) == 401
+
+
+@contextmanager
+def locked(path):
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("BEGIN EXCLUSIVE")
+        yield
+
+
+def test_a_database_that_stays_locked_is_one_error(filled):
+    with Store.open(str(filled), lock_timeout_s=0.1) as store, locked(filled):
+        with pytest.raises(StoreLockedError, match=r"planner\.db: .*locked.* 0\.1 s"):
+            store.studies.add_trial(1, trial(1))
+        with pytest.raises(StoreLockedError):
+            store.plans.find()
+        with pytest.raises(StoreLockedError):
+            Store.open(str(filled), lock_timeout_s=0.1)
+    assert marks(filled) == [0]
+
+
+def test_a_short_lock_is_waited_for(filled):
+    with closing(sqlite3.connect(filled, isolation_level=None)) as connection:
+        connection.execute("BEGIN EXCLUSIVE")
+        # A thread: a forked process would take over SQLite's belief that it holds the lock.
+        writer = Thread(target=write_trials, args=(filled, 1, 1))
+        writer.start()
+        writer.join(0.3)
+        assert writer.is_alive()
+        connection.execute("COMMIT")
+    writer.join(60)
+    assert marks(filled) == [0, 100]
+
+
+def test_a_reader_does_not_keep_a_writer_out(filled):
+    with Store.open(str(filled), lock_timeout_s=0.5) as store:
+        assert len(store.studies.all_trials()) == 1
+        write_trials(filled, 1, 1)
+        assert len(store.studies.all_trials()) == 2
