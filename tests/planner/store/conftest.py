@@ -1,11 +1,19 @@
-"""A database in a file, empty and with a trial in it."""
+"""Empty databases of either kind, and one in a file with a trial in it."""
 
 from __future__ import annotations
 
 import pytest
+from sample_plan import NOON
 from store_cases import STUDY, trial
 
 from planner.store import Store
+
+
+@pytest.fixture
+def store(database):
+    """A store whose clock stands still."""
+    with Store.open(database.url, now=lambda: NOON) as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-import pytest
 from sample_plan import NOON
 from store_cases import STUDY
 from worth_cases import NODE as HARDWARE
@@ -30,12 +29,6 @@ LINKS = MeasuredLinks(
         ),
     ),
 )
-
-
-@pytest.fixture
-def store(database):
-    with Store.open(database.url, now=lambda: NOON) as store:
-        yield store
 
 
 def test_links_come_back_as_they_were(store):

@@ -1,0 +1,161 @@
+"""Studies and their trials are read back unchanged, and evidence is never lost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from sample_plan import FOUND, NOON, SOFTWARE
+
+from planner.errors import StoreCorruptError
+from planner.store import Store
+from planner.store.rows import trial_columns, trial_from_row
+from planner.trials.result import Outcome, Role, TrialResult
+from planner.tuning.study import Study
+from probes.disturbance import Disturbance
+from probes.timing import DisturbedTurn, Measurement
+
+STUDY = Study(
+    use_case="simplebig",
+    node="vm",
+    fingerprint="sha256:aa",
+    precision="fp32",
+    software=SOFTWARE,
+    data="photos sha256:dd",
+    seed=0,
+)
+
+GOOD = TrialResult(
+    plan=FOUND.plan,
+    role=Role.SEARCH,
+    outcome=Outcome.OK,
+    measurement=Measurement(warmup_s=(9.1, 3.2), samples_s=(3.0, 0.1 + 0.2, 3.1)),
+    peak_memory_bytes=5 * 2**30,
+    elapsed_s=21.5,
+    parameters={"processes.count": 2, "processes.share": 0.1, "format": "nhwc", "pin": True},
+)
+FAILED = TrialResult(
+    plan=FOUND.plan,
+    role=Role.SEARCH,
+    outcome=Outcome.CRASH,
+    reason="worker 1 of 2 ended with exit code 1",
+    log_tail="Traceback ...\n\x1b[31mValueError: \udc80\0",
+    elapsed_s=2.5,
+)
+
+
+def test_turns_that_were_disturbed_come_back_and_trials_of_earlier_releases_have_none(store):
+    turn = DisturbedTurn(
+        round=3, was_repeated=True, disturbance=Disturbance(others_cores=0.8, waiting_share=0.5)
+    )
+    measured = Measurement(samples_s=(3.0, 3.1), rounds=(2, 4), disturbed=(turn,))
+    study_id = store.studies.get_or_create(STUDY)
+    store.studies.add_trial(study_id, replace(GOOD, measurement=measured))
+    (stored,) = store.studies.trials(study_id)
+    assert stored.result.measurement == measured
+    row = trial_columns(stored.result) | {"id": 1, "study_id": 1, "number": 0, "created_at": NOON}
+    del row["measurement"]["disturbed"]
+    assert trial_from_row(row).result.measurement == replace(measured, disturbed=())
+
+
+def test_trials_come_back_as_they_were_with_every_sample(store):
+    study_id = store.studies.get_or_create(STUDY)
+    added = [store.studies.add_trial(study_id, result) for result in (GOOD, FAILED)]
+    first, second = store.studies.trials(study_id)
+    assert [first.id, second.id] == [one.id for one in added]
+    assert [first.number, second.number] == [one.number for one in added] == [0, 1]
+    assert first.created_at == NOON
+    assert first.result == GOOD
+    assert second.result == replace(FAILED, log_tail=second.result.log_tail)
+
+
+def test_what_no_database_can_hold_is_kept_as_a_visible_escape(store):
+    study_id = store.studies.get_or_create(STUDY)
+    store.studies.add_trial(study_id, FAILED)
+    (trial,) = store.studies.trials(study_id)
+    assert trial.result.log_tail == "Traceback ...\n\x1b[31mValueError: \\udc80\\x00"
+
+
+def test_the_same_command_goes_on_with_its_study(database):
+    with Store.open(database.url) as store:
+        first = store.studies.get_or_create(STUDY)
+        store.studies.add_trial(first, GOOD)
+    with Store.open(database.url) as store:
+        again = store.studies.get_or_create(replace(STUDY, software=dict(SOFTWARE)))
+        assert again == first
+        assert [trial.result for trial in store.studies.trials(again)] == [GOOD]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"node": "other"},
+        {"fingerprint": "sha256:bb"},
+        {"precision": "auto"},
+        {"data": "photos sha256:ee"},
+        {"software": SOFTWARE | {"torch": "2.15.1"}},
+        {"software": SOFTWARE | {"ddlplan": "0.2.0"}},
+        {"software": SOFTWARE | {"python": "3.12.1"}},
+    ],
+)
+def test_other_hardware_software_or_data_is_another_study(store, change):
+    assert store.studies.get_or_create(STUDY) != store.studies.get_or_create(
+        replace(STUDY, **change)
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"seed": 7}, {"software": SOFTWARE | {"python": "3.11.9"}}, {"use_case": "/copy.py:Case"}],
+)
+def test_a_seed_a_bug_fix_release_of_python_or_another_folder_goes_on_with_the_study(store, change):
+    assert store.studies.get_or_create(STUDY) == store.studies.get_or_create(
+        replace(STUDY, **change)
+    )
+
+
+def test_a_fresh_study_starts_empty_and_keeps_the_evidence_of_the_old_one(store):
+    old = store.studies.get_or_create(STUDY)
+    store.studies.add_trial(old, GOOD)
+    fresh = store.studies.begin_afresh(STUDY)
+    assert store.studies.trials(fresh) == []
+    assert store.studies.get_or_create(STUDY) == fresh
+    assert [trial.result for trial in store.studies.trials(old)] == [GOOD]
+
+
+def test_trials_up_to_the_end_of_a_search_are_finished(store):
+    study_id = store.studies.get_or_create(STUDY)
+    store.studies.add_trial(study_id, GOOD)
+    assert store.studies.count_finished_trials(study_id) == 0
+    store.plans.save(replace(FOUND, study_id=study_id))
+    assert store.studies.count_finished_trials(study_id) == 0
+    store.plans.save(replace(FOUND, study_id=study_id), ends_search=True)
+    assert store.studies.count_finished_trials(study_id) == 1
+    store.studies.add_trial(study_id, FAILED)
+    assert store.studies.count_finished_trials(study_id) == 1
+    store.plans.end_without_plan(study_id)
+    assert store.studies.count_finished_trials(study_id) == 2
+    assert store.studies.count_finished_trials(store.studies.begin_afresh(STUDY)) == 0
+
+
+def test_trials_of_all_studies_are_chosen_by_use_case_and_node(store):
+    other = replace(STUDY, use_case="complexsmall", data="photos sha256:ee")
+    for study in (STUDY, replace(STUDY, node="other"), other):
+        store.studies.add_trial(store.studies.get_or_create(study), GOOD)
+    assert len(store.studies.all_trials()) == 3
+    assert [trial.study_id for trial in store.studies.all_trials("simplebig")] == [1, 2]
+    assert [trial.study_id for trial in store.studies.all_trials("simplebig", "other")] == [2]
+
+
+def test_a_trial_of_no_study_is_not_kept(store):
+    with pytest.raises(StoreCorruptError, match=r"(?i)foreign key"):
+        store.studies.add_trial(99, GOOD)
+    assert store.studies.all_trials() == []
+
+
+def test_trials_of_an_equal_use_case_elsewhere_are_its_own(store):
+    for place in ("/here/a.py:Case", "/copy/a.py:Case"):
+        study = replace(STUDY, use_case=place, precision=f"for {place}")
+        store.studies.add_trial(store.studies.get_or_create(study), GOOD)
+    assert len(store.studies.all_trials("/here/a.py:Case")) == 2
+    assert len(store.studies.find_for_use_case("/new/a.py:Case", "vm")) == 2
