@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import jsonschema
 import psutil
 
 GUARD_S = 240.0
@@ -216,6 +217,15 @@ def sign_in(server: Serving) -> str:
     )
     assert reply.status == 303, reply
     return reply.headers["set-cookie"].partition(";")[0]
+
+
+def check_answer(server: Serving, path: str, reply: Reply) -> None:
+    """Hold the answer to a POST against the document in which the server describes it."""
+    described = server.ask("/api/v1/openapi.json").document
+    operation = described["paths"][path]["post"]
+    schema = operation["responses"][str(reply.status)]["content"]["application/json"]["schema"]
+    whole = {**schema, "components": described["components"]}
+    jsonschema.validate(reply.document, whole, cls=jsonschema.Draft202012Validator)
 
 
 def read_all(connection: socket.socket) -> bytes:

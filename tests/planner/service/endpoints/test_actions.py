@@ -8,21 +8,19 @@ import platform
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
 import pytest
 from filled_store import fill
 from sample_plan import NOON
-from serving import Serving, serving
+from serving import Serving, check_answer, serving
 
 from launch.system.process_identity import ProcessIdentity
 from planner.records.job_record import JobKind, JobRecord
-from planner.records.training_record import TrainingStatus
 from planner.store import Store
 
-CASES = Path(__file__).parents[1] / "steady_cases.py"
+CASES = Path(__file__).parents[2] / "steady_cases.py"
 STEADY = f"{CASES}:Steady"
 
 
@@ -39,17 +37,9 @@ def acting(tmp_path_factory, own_locks) -> Iterator[Serving]:
             started.ask(f"/api/v1/jobs/{job['id']}/cancel", body={})
 
 
-def check(server: Serving, path: str, reply) -> None:
-    described = server.ask("/api/v1/openapi.json").document
-    operation = described["paths"][path]["post"]
-    schema = operation["responses"][str(reply.status)]["content"]["application/json"]["schema"]
-    whole = {**schema, "components": described["components"]}
-    jsonschema.validate(reply.document, whole, cls=jsonschema.Draft202012Validator)
-
-
 def test_a_job_is_queued_run_and_its_log_is_read_in_parts(acting):
     reply = acting.ask("/api/v1/jobs/probe", body={"quick": True})
-    check(acting, "/api/v1/jobs/probe", reply)
+    check_answer(acting, "/api/v1/jobs/probe", reply)
     assert reply.status == 202
     number = reply.data["id"]
     assert reply.headers["location"] == f"/api/v1/jobs/{number}"
@@ -77,7 +67,7 @@ def test_options_of_the_server_are_added_and_those_of_the_request_checked(acting
         "/api/v1/jobs/tune",
         body={"use_case": STEADY, "budget": "12s", "trials": 1, "strategies": "threads,sequential"},
     )
-    check(acting, "/api/v1/jobs/tune", searched)
+    check_answer(acting, "/api/v1/jobs/tune", searched)
     assert searched.data["request"] == {
         "use_case": STEADY,
         "data": str(acting.folder / "photos"),
@@ -86,19 +76,19 @@ def test_options_of_the_server_are_added_and_those_of_the_request_checked(acting
         "strategies": "threads,sequential",
     }
     cancelled = acting.ask(f"/api/v1/jobs/{searched.data['id']}/cancel", body={})
-    check(acting, "/api/v1/jobs/{id}/cancel", cancelled)
+    check_answer(acting, "/api/v1/jobs/{id}/cancel", cancelled)
     assert cancelled.status == 202
     assert cancelled.data["cancel_requested_at"] is not None
     assert acting.wait_for_job(searched.data["id"])["state"] == "cancelled"
     again = acting.ask(f"/api/v1/jobs/{searched.data['id']}/cancel", body={})
-    check(acting, "/api/v1/jobs/{id}/cancel", again)
+    check_answer(acting, "/api/v1/jobs/{id}/cancel", again)
     assert again.status == 409
 
     swept = acting.ask(
         "/api/v1/jobs/sweep",
         body={"use_case": STEADY, "batches": "8,16", "devices": "1", "fresh": True},
     )
-    check(acting, "/api/v1/jobs/sweep", swept)
+    check_answer(acting, "/api/v1/jobs/sweep", swept)
     assert swept.data["title"].startswith("ddlplan sweep --batches=8,16 --devices=1 --fresh")
     acting.ask(f"/api/v1/jobs/{swept.data['id']}/cancel", body={})
 
@@ -190,7 +180,7 @@ def test_a_request_that_is_sent_again_with_its_key_starts_no_second_job(acting):
 def test_a_request_can_say_nothing_else(server, kind, body, reason):
     before = server.ask("/api/v1/jobs").data
     reply = server.ask(f"/api/v1/jobs/{kind}", body=body)
-    check(server, f"/api/v1/jobs/{kind}", reply)
+    check_answer(server, f"/api/v1/jobs/{kind}", reply)
     assert reply.status == (404 if reason == "no plan 99" else 400)
     assert reason in reply.message
     assert reply.message.isprintable()
@@ -236,7 +226,7 @@ def test_a_job_that_is_not_there_cannot_be_ended(server):
         "/api/v1/plans/{id}/remove",
     ):
         reply = server.ask(path.replace("{id}", "99"), body={})
-        check(server, path, reply)
+        check_answer(server, path, reply)
         assert reply.status == 404
         assert server.ask(path.replace("{id}", "1"), body={"force": True}).status == 400
 
@@ -245,7 +235,7 @@ def test_a_plan_goes_out_and_comes_back(server):
     exported = server.ask("/api/v1/plans/1/export")
     for body in (exported.data, exported.document):
         reply = server.ask("/api/v1/plans/import", body=body)
-        check(server, "/api/v1/plans/import", reply)
+        check_answer(server, "/api/v1/plans/import", reply)
         assert reply.status == 201
         address = reply.headers["location"]
         assert address == f"/api/v1/plans/{reply.data['id']}"
@@ -253,7 +243,7 @@ def test_a_plan_goes_out_and_comes_back(server):
         assert {**again, "id": 1} == exported.data
 
         removed = server.ask(f"{address}/remove", body={})
-        check(server, "/api/v1/plans/{id}/remove", removed)
+        check_answer(server, "/api/v1/plans/{id}/remove", removed)
         assert (removed.status, removed.data) == (200, {"id": reply.data["id"]})
         assert server.ask(address).status == 404
         assert server.ask(f"{address}/remove", body={}).status == 404
@@ -282,82 +272,10 @@ def test_a_plan_that_is_none_is_not_stored(server, change):
     before = server.ask("/api/v1/plans").data
     body = {**server.ask("/api/v1/plans/1/export").data, **change}
     reply = server.ask("/api/v1/plans/import", body=json.dumps(body).encode())
-    check(server, "/api/v1/plans/import", reply)
+    check_answer(server, "/api/v1/plans/import", reply)
     assert reply.status == 400
     assert reply.message.isprintable()
     assert server.ask("/api/v1/plans").data == before
-
-
-@pytest.fixture(scope="module")
-def resuming(tmp_path_factory, own_locks) -> Iterator[Serving]:
-    """A server whose database has trainings of this machine, one in each state."""
-    folder = tmp_path_factory.mktemp("resuming")
-    fill(folder / "planner.db", machine=platform.node())
-    with Store.open(str(folder / "planner.db")) as store:
-        for training in store.trainings.find():
-            assert training.id is not None
-            checkpoint = folder / training.state / "step-00000400"
-            store.trainings.update(training.id, checkpoint=str(checkpoint))
-            if training.state is not TrainingStatus.FAILED:
-                checkpoint.mkdir(parents=True)
-        training = replace(store.trainings.get(1), id=None, use_case=STEADY, epochs_done=())
-        number = store.trainings.add(training).id
-        assert number is not None
-        store.trainings.update(number, checkpoint=str(checkpoint))
-        store.trainings.end(number, TrainingStatus.FAILED)
-    with serving(folder, "--allow-actions") as started:
-        yield started
-
-
-def number_of(server: Serving, state: TrainingStatus) -> int:
-    found = server.ask(f"/api/v1/trainings?state={state}&use_case=simplebig").data
-    return found[0]["id"]
-
-
-def test_a_training_is_resumed_once_from_what_is_stored(resuming):
-    path = f"/api/v1/trainings/{number_of(resuming, TrainingStatus.CANCELLED)}/resume"
-    with ThreadPoolExecutor(8) as threads:
-        replies = list(threads.map(lambda _: resuming.ask(path, body={}), range(8)))
-    assert sorted(reply.status for reply in replies) == [202] + [409] * 7
-    (reply,) = [reply for reply in replies if reply.status == 202]
-    check(resuming, "/api/v1/trainings/{id}/resume", reply)
-    assert reply.data["request"] == {
-        "use_case": "simplebig",
-        "data": "/data/photos",
-        "epochs": 9,
-        "checkpoint": str(resuming.folder / "cancelled"),
-        "resume": True,
-    }
-    job = resuming.wait_for_job(reply.data["id"])
-    assert job["state"] == "failed"  # there are no such photos
-
-
-@pytest.mark.parametrize("state", [TrainingStatus.RUNNING, TrainingStatus.DONE])
-def test_a_training_that_runs_or_is_done_is_not_resumed(resuming, state):
-    reply = resuming.ask(f"/api/v1/trainings/{number_of(resuming, state)}/resume", body={})
-    assert reply.status == 409
-    assert str(state) in reply.message
-
-
-def test_a_training_without_checkpoint_is_not_resumed(resuming):
-    number = number_of(resuming, TrainingStatus.FAILED)
-    reply = resuming.ask(f"/api/v1/trainings/{number}/resume", body={})
-    assert reply.status == 409
-    assert "no checkpoint" in reply.message
-
-
-def test_code_that_only_the_database_names_is_not_run(resuming):
-    (training,) = resuming.ask(f"/api/v1/trainings?use_case={STEADY}").data
-    reply = resuming.ask(f"/api/v1/trainings/{training['id']}/resume", body={})
-    assert reply.status == 403
-    assert "--use-case" in reply.message
-
-
-def test_a_training_of_another_machine_is_not_resumed(server):
-    number = number_of(server, TrainingStatus.FAILED)
-    reply = server.ask(f"/api/v1/trainings/{number}/resume", body={})
-    assert reply.status == 409
-    assert "elsewhere" in reply.message
 
 
 def test_the_queue_ends_somewhere(tmp_path, own_locks):

@@ -1,0 +1,90 @@
+"""Trainings are resumed once, on their machine, from what is stored and by code that is named."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from filled_store import fill
+from serving import Serving, check_answer, serving
+
+from planner.records.training_record import TrainingStatus
+from planner.store import Store
+
+STEADY = f"{Path(__file__).parents[2] / 'steady_cases.py'}:Steady"
+
+
+@pytest.fixture(scope="module")
+def resuming(tmp_path_factory, own_locks) -> Iterator[Serving]:
+    """A server whose database has trainings of this machine, one in each state."""
+    folder = tmp_path_factory.mktemp("resuming")
+    fill(folder / "planner.db", machine=platform.node())
+    with Store.open(str(folder / "planner.db")) as store:
+        for training in store.trainings.find():
+            assert training.id is not None
+            checkpoint = folder / training.state / "step-00000400"
+            store.trainings.update(training.id, checkpoint=str(checkpoint))
+            if training.state is not TrainingStatus.FAILED:
+                checkpoint.mkdir(parents=True)
+        training = replace(store.trainings.get(1), id=None, use_case=STEADY, epochs_done=())
+        number = store.trainings.add(training).id
+        assert number is not None
+        store.trainings.update(number, checkpoint=str(checkpoint))
+        store.trainings.end(number, TrainingStatus.FAILED)
+    with serving(folder, "--allow-actions") as started:
+        yield started
+
+
+def number_of(server: Serving, state: TrainingStatus) -> int:
+    found = server.ask(f"/api/v1/trainings?state={state}&use_case=simplebig").data
+    return found[0]["id"]
+
+
+def test_a_training_is_resumed_once_from_what_is_stored(resuming):
+    path = f"/api/v1/trainings/{number_of(resuming, TrainingStatus.CANCELLED)}/resume"
+    with ThreadPoolExecutor(8) as threads:
+        replies = list(threads.map(lambda _: resuming.ask(path, body={}), range(8)))
+    assert sorted(reply.status for reply in replies) == [202] + [409] * 7
+    (reply,) = [reply for reply in replies if reply.status == 202]
+    check_answer(resuming, "/api/v1/trainings/{id}/resume", reply)
+    assert reply.data["request"] == {
+        "use_case": "simplebig",
+        "data": "/data/photos",
+        "epochs": 9,
+        "checkpoint": str(resuming.folder / "cancelled"),
+        "resume": True,
+    }
+    job = resuming.wait_for_job(reply.data["id"])
+    assert job["state"] == "failed"  # there are no such photos
+
+
+@pytest.mark.parametrize("state", [TrainingStatus.RUNNING, TrainingStatus.DONE])
+def test_a_training_that_runs_or_is_done_is_not_resumed(resuming, state):
+    reply = resuming.ask(f"/api/v1/trainings/{number_of(resuming, state)}/resume", body={})
+    assert reply.status == 409
+    assert str(state) in reply.message
+
+
+def test_a_training_without_checkpoint_is_not_resumed(resuming):
+    number = number_of(resuming, TrainingStatus.FAILED)
+    reply = resuming.ask(f"/api/v1/trainings/{number}/resume", body={})
+    assert reply.status == 409
+    assert "no checkpoint" in reply.message
+
+
+def test_code_that_only_the_database_names_is_not_run(resuming):
+    (training,) = resuming.ask(f"/api/v1/trainings?use_case={STEADY}").data
+    reply = resuming.ask(f"/api/v1/trainings/{training['id']}/resume", body={})
+    assert reply.status == 403
+    assert "--use-case" in reply.message
+
+
+def test_a_training_of_another_machine_is_not_resumed(server):
+    number = number_of(server, TrainingStatus.FAILED)
+    reply = server.ask(f"/api/v1/trainings/{number}/resume", body={})
+    assert reply.status == 409
+    assert "elsewhere" in reply.message
