@@ -181,6 +181,13 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> AnyDatabase:
     return AnyDatabase("PostgreSQL", server.empty_database(), server)
 
 
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """A store in a file of the test's own."""
+    with Store.open(str(tmp_path / "planner.db")) as opened:
+        yield opened
+
+
 @pytest.fixture(scope="session")
 def servers(tmp_path_factory: pytest.TempPathFactory, own_locks: Path) -> Iterator[ForkServerPool]:
     """Fork servers for tests that start workers in this process: loading torch takes seconds."""
