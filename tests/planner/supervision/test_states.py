@@ -16,17 +16,10 @@ from planner.errors import StoreUnwritableError
 from planner.plans.stored_plan import utc_now
 from planner.records.job_record import JobKind, JobRecord, JobState
 from planner.records.training_record import TrainingRecord, TrainingStatus
-from planner.store import Store
 from planner.supervision.job_folder import ExitRecord, JobFolder
 from planner.supervision.states import true_jobs, true_trainings
 
 HERE = ProcessIdentity.of()
-
-
-@pytest.fixture
-def store(tmp_path):
-    with Store.open(str(tmp_path / "planner.db")) as opened:
-        yield opened
 
 
 @pytest.fixture

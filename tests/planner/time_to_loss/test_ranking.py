@@ -97,12 +97,6 @@ class RunningPlan:
         pass
 
 
-@pytest.fixture
-def store(tmp_path):
-    with Store.open(str(tmp_path / "planner.db")) as opened:
-        yield opened
-
-
 def tune(store: Store, scaling: str, course: Course = LATE) -> TuneOutcome:
     machine = Machine(course)
     request = TuneRequest(

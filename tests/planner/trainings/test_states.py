@@ -7,21 +7,12 @@ import sys
 from dataclasses import replace
 from datetime import timedelta
 
-import pytest
-
 from launch.plan import Plan
 from launch.system.process_identity import ProcessIdentity
 from planner.errors import StoreUnwritableError
 from planner.plans.stored_plan import utc_now
 from planner.records.training_record import TrainingHost, TrainingRecord, TrainingStatus
-from planner.store import Store
 from planner.supervision.states import true_trainings
-
-
-@pytest.fixture
-def store(tmp_path):
-    with Store.open(str(tmp_path / "planner.db")) as opened:
-        yield opened
 
 
 def training(process, **changes):

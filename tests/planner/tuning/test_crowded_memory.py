@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -68,12 +67,6 @@ class KillableContender(RecordedContender):
 @pytest.fixture
 def machine() -> SmallMemory:
     return SmallMemory()
-
-
-@pytest.fixture
-def store(tmp_path: Path):
-    with Store.open(str(tmp_path / "planner.db")) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from launch.errors import InvalidPlanError
 from launch.strategies import strategy_names
 from launch.strategies._settings import cpu_settings
-from planner.store import Store
 from planner.trials.reports import TrialEnded
 from planner.trials.result import Role
 from planner.tuning.tune_request import check_budget, find_look_batch, least_batch
@@ -44,12 +42,6 @@ class VerySlowMachine(SlowMachine):
 @pytest.fixture
 def recorded() -> SlowMachine:
     return SlowMachine()
-
-
-@pytest.fixture
-def store(tmp_path: Path):
-    with Store.open(str(tmp_path / "planner.db")) as opened:
-        yield opened
 
 
 def test_a_slow_machine_compares_twelve_plans_in_two_minutes(store, recorded):

@@ -15,14 +15,7 @@ from planner.records.job_record import JobKind, JobRecord, JobState
 from planner.records.progress import SweepProgress, TrainingProgress
 from planner.records.training_record import TrainingHost, TrainingRecord, TrainingStatus
 from planner.service.site import PageRequest, Site
-from planner.store import Store
 from probes import codec
-
-
-@pytest.fixture
-def store(tmp_path):
-    with Store.open(str(tmp_path / "planner.db")) as opened:
-        yield opened
 
 
 @pytest.fixture
