@@ -15,8 +15,8 @@ from planner.store import Store
 from planner.trials.grid import read_grid
 from planner.trials.result import Role
 from planner.tuning.tune_request import TuneRequest
+from tests.planner.tuning.recorded_search import CASE, NODE, REQUEST, Recorded, Search
 from tests.planner.tuning.test_looks import SLOW, TWO_MINUTES, SlowMachine
-from tests.planner.tuning.test_tune import CASE, NODE, REQUEST, Recorded, Search
 
 
 @pytest.mark.parametrize(

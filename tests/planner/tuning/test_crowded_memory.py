@@ -10,7 +10,14 @@ from launch.plan import Plan
 from planner.store import Store
 from planner.trials.contender import TrialFailedError
 from planner.trials.result import Outcome, Role
-from tests.planner.tuning.test_tune import CASE, NODE, REQUEST, Recorded, RecordedContender, Search
+from tests.planner.tuning.recorded_search import (
+    CASE,
+    NODE,
+    REQUEST,
+    Recorded,
+    RecordedContender,
+    Search,
+)
 
 LIMIT = NODE.memory.usable_bytes
 

@@ -12,7 +12,7 @@ from launch.strategies._settings import cpu_settings
 from planner.trials.reports import TrialEnded
 from planner.trials.result import Role
 from planner.tuning.tune_request import check_budget, find_look_batch, least_batch
-from tests.planner.tuning.test_tune import CASE, NODE, REQUEST, Recorded, Search
+from tests.planner.tuning.recorded_search import CASE, NODE, REQUEST, Recorded, Search
 
 SLOW = replace(CASE, sample_s=0.065)
 TWO_MINUTES = replace(REQUEST, budget_s=120)

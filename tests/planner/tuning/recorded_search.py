@@ -1,0 +1,136 @@
+"""A search on recorded times: a machine that is known, and a clock that its trials wind forward."""
+
+from __future__ import annotations
+
+from sample_plan import SOFTWARE
+
+from launch.case_facts import CaseFacts
+from launch.plan import Plan
+from launch.reports import Noted, StepDone
+from launch.strategies import strategy_names
+from launch.workload import Workload
+from planner.trials.contender import TrialFailedError
+from planner.trials.reports import TrialStarted
+from planner.trials.result import Outcome, Role
+from planner.tuning.conclusion import TuneOutcome, conclude
+from planner.tuning.findings import Findings
+from planner.tuning.tune import Tuner
+from planner.tuning.tune_request import TuneRequest
+from probes.disturbance import Disturbance
+from probes.hardware import CoreLimit, Cpu, Hardware, Memory
+
+CPU = Cpu(
+    architecture="x86_64",
+    logical_cores=2,
+    usable_cores=2,
+    core_ids=(0, 1),
+    limits=(CoreLimit(source="test", cores=2),),
+)
+NODE = Hardware(node="n1", cpu=CPU, memory=Memory(total_bytes=2**33, usable_bytes=2**33))
+CASE = CaseFacts(
+    default_batch=32,
+    train_samples=5418,
+    validation_samples=585,
+    parameter_count=57_000_000,
+    parameter_bytes=228_000_000,
+    max_stages=8,
+    digest="sha256:1",
+)
+
+REQUEST = TuneRequest(
+    workload=Workload(use_case="simplebig"), budget_s=180, strategies=tuple(strategy_names())
+)
+
+
+class Recorded:
+    """Answers as a machine did whose times per sample are known, and winds the clock."""
+
+    start_s = 0.5
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.ran: list[tuple[Role, Plan]] = []
+        self.fail = lambda plan: None
+        self.fail_final = lambda plan: None
+        self.stop_after: int | None = None
+        self.final_factor = 1.0
+        self.drift = lambda now_s: 1.0
+        self.compile_s = lambda plan: None
+        self.peak_bytes = 10**8
+        self.disturbance: Disturbance | None = None
+
+    def clock(self) -> float:
+        return self.now_s
+
+    def listen(self, report, _host=None) -> None:
+        if isinstance(report, TrialStarted):
+            self.ran.append((report.role, report.plan))
+
+    def sample_s(self, plan: Plan) -> float:
+        time_s = 0.030 / plan.threads
+        time_s *= 1 + 2 / plan.node_batch
+        time_s *= 0.9 if plan.memory_format == "channels_last" else 1.0
+        time_s *= 0.9 if plan.allocator == "retain" else 1.0
+        return time_s * (1.05 if plan.loader_workers else 1.0)
+
+    def start(self, plan: Plan) -> RecordedContender:
+        if self.stop_after is not None and len(self.ran) > self.stop_after:
+            raise KeyboardInterrupt
+        self.now_s += self.start_s
+        role = self.ran[-1][0] if self.ran else Role.SEARCH
+        failed = self.fail(plan) or (self.fail_final(plan) if role is Role.FINAL else None)
+        if failed is not None:
+            raise TrialFailedError(failed, str(failed))
+        return RecordedContender(self, plan, role)
+
+
+class RecordedContender:
+    """Makes the steps of a plan in recorded time."""
+
+    def __init__(self, recorded: Recorded, plan: Plan, role: Role) -> None:
+        self._recorded = recorded
+        self._plan = plan
+        self._factor = recorded.final_factor if role is Role.FINAL else 1.0
+        self._made = 0
+        self.peak_memory_bytes = recorded.peak_bytes
+        self.compile_s = recorded.compile_s(plan)
+        self.disturbance = recorded.disturbance
+
+    def make_steps(self, count: int, *, time_limit_s: float) -> list[StepDone]:
+        recorded, steps = self._recorded, []
+        end_s = recorded.now_s + time_limit_s
+        for _ in range(count):
+            step_s = recorded.sample_s(self._plan) * self._plan.node_batch * self._factor
+            step_s *= recorded.drift(recorded.now_s) * (1 + 0.002 * (self._made % 3 - 1))
+            if recorded.now_s + step_s > end_s:
+                recorded.now_s = end_s
+                raise TrialFailedError(Outcome.TIME_LIMIT, "too long")
+            recorded.now_s += step_s
+            samples = self._plan.node_batch
+            steps.append(
+                StepDone(step=self._made, epoch=0, time_s=step_s, samples=samples, loss=1.0)
+            )
+            self._made += 1
+        return steps
+
+    def close(self) -> None:
+        pass
+
+
+class Search:
+    """A search on recorded times, and what is concluded from it."""
+
+    def __init__(self, store, recorded, request=REQUEST, case=CASE, node=NODE, **how) -> None:
+        self.store = store
+        self.findings = Findings(request, case, node, SOFTWARE, store.studies)
+        self.notes: list[str] = []
+
+        def listen(report, _host=None) -> None:
+            recorded.listen(report)
+            if isinstance(report, Noted):
+                self.notes.append(report.message)
+
+        self.tuner = Tuner(self.findings, recorded.start, listen, clock=recorded.clock, **how)
+
+    def tune(self) -> TuneOutcome:
+        return conclude(self.findings, self.store.plans, interrupted=self.tuner.search())

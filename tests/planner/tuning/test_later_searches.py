@@ -1,0 +1,127 @@
+"""Searches that go on where others stopped, and nodes whose plan is known."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import replace
+
+import pytest
+
+from launch.plan import Plan
+from launch.reports import Noted
+from planner.errors import NoPlanError
+from planner.trials.result import Outcome, Role
+from planner.tuning.conclusion import conclude
+from tests.planner.tuning.recorded_search import NODE, REQUEST, Recorded, Search
+
+OTHER_NODE = replace(NODE, node="n2")
+
+
+def test_interrupted_search_keeps_what_had_its_turns(store, recorded):
+    recorded.stop_after = 4
+    outcome = Search(store, recorded).tune()
+    assert outcome.interrupted
+    kept = [trial.result.plan for trial in store.studies.all_trials()]
+    assert len(kept) >= 2
+    assert set(kept) <= {plan for _, plan in recorded.ran}
+
+
+def test_search_that_is_interrupted_in_its_first_trial_says_that_it_starts_again(store, recorded):
+    said = []
+    recorded.listen = lambda report, _host=None: said.append(report)
+    recorded.stop_after = -1
+    with pytest.raises(KeyboardInterrupt):
+        Search(store, recorded).tune()
+    assert Noted(message="nothing was measured yet: the same command starts again") in said
+
+
+def test_interrupted_search_goes_on_where_it_stopped(store, recorded):
+    recorded.stop_after = 4
+    Search(store, recorded).tune()
+    recorded.stop_after = None
+    spent_s = recorded.now_s
+    Search(store, recorded).tune()
+
+    assert recorded.now_s <= 182
+    assert recorded.now_s > spent_s
+    searched = [plan for role, plan in recorded.ran if role is Role.SEARCH]
+    assert len(set(searched)) >= 5  # the best until then race again, and what had no turns
+
+
+def test_finished_search_goes_on_with_a_new_budget(store, recorded):
+    Search(store, recorded).tune()
+    first_s = recorded.now_s
+    outcome = Search(store, recorded).tune()
+    assert recorded.now_s > first_s + 100
+    assert len(outcome.trials) > outcome.new_trials
+
+
+def test_known_node_confirms_its_plan_in_three_trials_and_says_how_to_search_on(store):
+    """The story: what the first trials showed, at the machine's level of that day, put all that was
+    stored in doubt, and 20 more plans were tried."""
+    asked = replace(REQUEST, budget_s=300, strategies=("threads",))
+    for seed in (500, 501):
+        recorded, generator = Recorded(), random.Random(seed)
+        usual_s, slowness = recorded.sample_s, 1.3 if seed == 501 else 1.0
+        recorded.sample_s = lambda plan, usual_s=usual_s, by=slowness: by * usual_s(plan)
+        recorded.drift = lambda now_s, of=generator: math.exp(of.gauss(0, 0.05))
+        search = Search(store, recorded, asked)
+        search.tune()
+    ran = [role for role, _ in recorded.ran]
+    assert 1 <= ran.count(Role.SEARCH) <= 2  # beside the defaults
+    assert Role.FINAL in ran
+    assert search.notes == [
+        "no untried plan is expected to gain more than 1 %: the best plans so far are confirmed, "
+        "and --fresh searches anew"
+    ]
+
+
+def test_finished_search_stays_finished_when_its_plan_is_removed(store, recorded):
+    """The end of a search was told by the date of its plan: without it, there was no budget."""
+    removed = Search(store, recorded).tune().plan
+    store.plans.remove(removed.id)
+    assert Search(store, recorded).tune().new_trials > 5
+
+
+def test_search_that_found_no_plan_is_finished_too(store, recorded):
+    recorded.fail = lambda plan: Outcome.CRASH
+    for _ in range(2):
+        with pytest.raises(NoPlanError):
+            Search(store, recorded, replace(REQUEST, trials=2)).tune()
+    assert [role for role, _ in recorded.ran].count(Role.SEARCH) == 4
+
+
+def test_each_search_is_compared_with_defaults_of_its_own(store, recorded):
+    first = Search(store, recorded).tune().plan
+    quiet_s = recorded.sample_s
+    recorded.sample_s = lambda plan: 1.5 * quiet_s(plan)  # another program has come
+    second = Search(store, recorded).tune().plan
+    before, after = (found.baseline.throughput_samples_per_s for found in (first, second))
+    assert after == pytest.approx(before / 1.5, rel=0.02)
+    assert second.speedup.median == pytest.approx(first.speedup.median, rel=0.05)
+
+
+def test_node_with_equal_hardware_confirms_a_plan_in_few_trials(store, recorded):
+    best = Search(store, recorded).tune().plan.plan
+    recorded.ran.clear()
+    other = Search(store, recorded, node=OTHER_NODE)
+    other.tuner.measure_defaults()
+    other.tuner.confirm([best])
+    outcome = conclude(other.findings, store.plans)
+    tried = [plan for role, plan in recorded.ran if role is Role.FINAL]
+    assert tried == [best]
+    assert not [role for role, _ in recorded.ran if role is Role.SEARCH]
+    assert (outcome.plan.node, outcome.plan.plan, outcome.warnings) == ("n2", best, ())
+    assert outcome.plan.speedup.median > 1
+
+
+def test_plan_that_fails_on_the_other_node_yields_to_the_next(store, recorded):
+    first, second = (
+        Plan(strategy="threads", node_batch=batch, threads_per_process=2) for batch in (64, 128)
+    )
+    recorded.fail = lambda plan: Outcome.OUT_OF_MEMORY if plan == first else None
+    other = Search(store, recorded, node=OTHER_NODE)
+    other.tuner.measure_defaults()
+    other.tuner.confirm([first, second])
+    assert conclude(other.findings, store.plans).plan.plan == second

@@ -1,0 +1,114 @@
+"""What a use case offers to search: precisions, decoded pictures, compiled code."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from launch.plan import Plan
+from planner.trials.result import Outcome, Role
+from tests.planner.tuning.recorded_search import CASE, REQUEST, Recorded, Search
+
+ANY_PRECISION = replace(CASE, precisions=("fp32", "bf16", "bf16_internal"))
+AUTO = replace(REQUEST, precision="auto")
+
+
+def gain(recorded: Recorded, **factors: float) -> None:
+    """Let settings other than the recorded ones change the time too."""
+    known = recorded.sample_s
+
+    def sample_s(plan: Plan) -> float:
+        return known(plan) * factors.get(plan.precision, 1.0)
+
+    recorded.sample_s = sample_s
+
+
+def test_best_rounded_plan_is_measured_in_fp32_too(store, recorded):
+    gain(recorded, bf16=0.5, bf16_internal=0.8)
+    outcome = Search(store, recorded, AUTO, ANY_PRECISION).tune()
+    best = outcome.plan.plan
+    assert best.precision == "bf16"
+    assert replace(best, precision="fp32") in [plan for _, plan in recorded.ran]
+    assert outcome.exact.plan == replace(best, precision="fp32")
+    gained = outcome.plan.throughput_samples_per_s.median
+    assert gained == pytest.approx(2 * outcome.exact.throughput_samples_per_s.median, rel=0.01)
+    assert 140 < recorded.now_s <= 182
+
+
+def test_best_plan_in_fp32_needs_no_word_of_what_fp32_would_give(store, recorded):
+    gain(recorded, bf16=1.5, bf16_internal=1.2)
+    outcome = Search(store, recorded, AUTO, ANY_PRECISION).tune()
+    assert outcome.plan.plan.precision == "fp32"
+    assert outcome.exact is None
+
+
+def test_plan_in_fp32_that_may_be_as_fast_as_the_best_rounded_one_is_chosen(store, recorded):
+    outcome = Search(store, recorded, AUTO, ANY_PRECISION).tune()  # precision gains nothing
+    assert outcome.plan.plan.precision == "fp32"
+
+
+def test_fp32_is_measured_again_where_its_trial_was_cut_short(store, recorded):
+    """A plan that had clearly lost has no interval that a result could show."""
+    gain(recorded, bf16=0.5, bf16_internal=0.8)
+    recorded.fail = lambda plan: Outcome.SLOWER if plan.precision == "fp32" else None
+    best = Search(store, recorded, AUTO, ANY_PRECISION).tune().plan.plan
+    assert (Role.FINAL, replace(best, precision="fp32")) in recorded.ran
+
+
+def test_pictures_are_kept_unless_the_user_says_otherwise(store, recorded):
+    case = replace(CASE, inputs=("files", "cache"))
+    Search(store, recorded, REQUEST, case).tune()
+    assert "cache" in {plan.input for _, plan in recorded.ran}
+    without = Recorded()
+    best = Search(store, without, replace(REQUEST, no_cache=True), case).tune().plan.plan
+    assert {plan.input for _, plan in without.ran} == {"files"}
+    assert best.input == "files"  # though trials of the first search are remembered
+
+
+COMPILES = replace(CASE, can_compile=True)
+
+
+@pytest.mark.parametrize(("epochs", "is_compiled"), [(1, False), (1000, True)])
+def test_compile_time_is_charged_over_the_epochs_of_the_training(
+    store, recorded, epochs, is_compiled
+):
+    known = recorded.sample_s
+    recorded.sample_s = lambda plan: known(plan) * (0.8 if plan.compile else 1.0)
+    recorded.compile_s = lambda plan: 60.0 if plan.compile else None
+    request = replace(REQUEST, epochs=epochs, budget_s=900)
+    outcome = Search(store, recorded, request, COMPILES).tune()
+    assert any(plan.compile for _, plan in recorded.ran)
+    assert outcome.plan.plan.compile is is_compiled
+    assert outcome.compile_s == (60.0 if is_compiled else None)
+    kept = [
+        trial.result.compile_s for trial in store.studies.all_trials() if trial.result.plan.compile
+    ]
+    assert set(kept) == {60.0}
+
+
+def test_compile_time_is_that_of_the_first_trial_though_later_ones_find_it_compiled(
+    store, recorded
+):
+    """The story: the finalists' short time was charged, and compiled plans seemed to cost none."""
+    known, compiled = recorded.sample_s, set()
+    recorded.sample_s = lambda plan: known(plan) * (0.8 if plan.compile else 1.0)
+
+    def compile_s(plan: Plan) -> float | None:
+        if not plan.compile:
+            return None
+        is_cached = plan in compiled
+        compiled.add(plan)
+        return 2.0 if is_cached else 60.0
+
+    recorded.compile_s = compile_s
+    long = replace(REQUEST, epochs=1000, budget_s=900)
+    outcome = Search(store, recorded, long, COMPILES).tune()
+    kept = {
+        trial.result.compile_s for trial in store.studies.all_trials() if trial.result.plan.compile
+    }
+    assert kept == {60.0, 2.0}
+    assert outcome.plan.plan.compile
+    assert outcome.compile_s == 60.0
+    again = Search(store, recorded, replace(long, epochs=1), COMPILES).tune()
+    assert not again.plan.plan.compile
