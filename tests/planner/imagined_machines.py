@@ -28,7 +28,7 @@ CASE = CaseFacts(
 )
 
 
-def node_of(cores: int, gpus: int = 0) -> Hardware:
+def node_of(cores: int, gpus: int = 0, memory_bytes: int = 2**35) -> Hardware:
     cpu = Cpu(
         architecture="x86_64",
         logical_cores=cores,
@@ -36,7 +36,7 @@ def node_of(cores: int, gpus: int = 0) -> Hardware:
         core_ids=tuple(range(cores)),
         limits=(CoreLimit(source="test", cores=cores),),
     )
-    memory = Memory(total_bytes=2**35, usable_bytes=2**35)
+    memory = Memory(total_bytes=memory_bytes, usable_bytes=memory_bytes)
     found = tuple(
         Gpu(nvml_index=i, cuda_index=i, name="imagined", uuid=f"GPU-{i}", free_bytes=2**34)
         for i in range(gpus)

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from sample_plan import SOFTWARE
+
 from launch.plan import Plan
 from launch.reports import EpochDone
 from planner.sweeps.sweep_record import StoredSweep, SweepPoint, SweepRecord, SweepSetting
@@ -36,7 +38,7 @@ def sample_record(batches: Sequence[int], settings: Sequence[SweepSetting] = SET
         settings=tuple(settings),
         node="vm",
         fingerprint="sha256:f",
-        software={"python": "3.11.7", "torch": "2.15.0", "ddlplan": "0.1.0"},
+        software=SOFTWARE,
         use_case_digest="sha256:d",
         train_samples=TRAIN,
         test_samples=TEST,

@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 from host_answers import facts_of, host
+from imagined_machines import node_of
 from own_mpirun import write_mpirun
 from ranks_here import run_ranks
+from sample_plan import SOFTWARE
 
 from launch.case_facts import CaseFacts
 from launch.errors import HostUnreachableError
@@ -41,7 +43,7 @@ from planner.trials.result import Outcome, Role, TrialResult
 from planner.tuning.study import EarlierTrials
 from planner.tuning.tune_request import TuneRequest
 from probes import codec
-from probes.hardware import CoreLimit, Cpu, Hardware, Memory, Speeds
+from probes.hardware import Speeds
 from probes.network.all_reduce import AllReduce
 from probes.network.links import Link
 from probes.node import probe
@@ -55,17 +57,7 @@ TRIAL = TrialResult(
     measurement=Measurement(warmup_s=(0.5,), samples_s=(0.1, 0.11, 0.1, 0.1)),
     elapsed_s=1.0,
 )
-NODE = Hardware(
-    node="n1",
-    cpu=Cpu(
-        architecture="x86_64",
-        logical_cores=2,
-        usable_cores=2,
-        core_ids=(0, 1),
-        limits=(CoreLimit(source="test", cores=2),),
-    ),
-    memory=Memory(total_bytes=2**33, usable_bytes=2**33),
-)
+NODE = node_of(2)
 CASE = CaseFacts(
     default_batch=4,
     train_samples=32,
@@ -76,7 +68,6 @@ CASE = CaseFacts(
     digest="sha256:1",
 )
 REQUEST = TuneRequest(workload=Workload(use_case="steady"), strategies=("sequential", "threads"))
-SOFTWARE = {"python": "3.11.7", "torch": "2.15.0", "ddlplan": "0.1.0"}
 FAILED = NodeFailed(code=3, error="no_plan", message="no trial succeeded")
 
 

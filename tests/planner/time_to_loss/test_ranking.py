@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 from imagined_machines import node_of
+from sample_plan import SOFTWARE
 
 from launch.case_facts import CaseFacts
 from launch.noise_scale.efficiency import efficiency
@@ -32,7 +33,6 @@ CASE = CaseFacts(
     max_stages=1,
     digest="sha256:1",
 )
-SOFTWARE = {"python": "3.11.7", "torch": "2.15.0", "ddlplan": "0.1.0"}
 SAMPLE_S = 0.002
 
 

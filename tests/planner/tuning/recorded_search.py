@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from imagined_machines import node_of
 from sample_plan import SOFTWARE
 
 from launch.case_facts import CaseFacts
@@ -17,16 +18,8 @@ from planner.tuning.findings import Findings
 from planner.tuning.tune import Tuner
 from planner.tuning.tune_request import TuneRequest
 from probes.disturbance import Disturbance
-from probes.hardware import CoreLimit, Cpu, Hardware, Memory
 
-CPU = Cpu(
-    architecture="x86_64",
-    logical_cores=2,
-    usable_cores=2,
-    core_ids=(0, 1),
-    limits=(CoreLimit(source="test", cores=2),),
-)
-NODE = Hardware(node="n1", cpu=CPU, memory=Memory(total_bytes=2**33, usable_bytes=2**33))
+NODE = node_of(2, memory_bytes=2**33)
 CASE = CaseFacts(
     default_batch=32,
     train_samples=5418,

@@ -10,7 +10,7 @@ from launch.workload import Workload
 from planner.errors import NoPlanError
 from planner.trials.result import Outcome, Role
 from probes.hardware import Gpu
-from tests.planner.tuning.recorded_search import CASE, CPU, NODE, REQUEST, Recorded, Search
+from tests.planner.tuning.recorded_search import CASE, NODE, REQUEST, Recorded, Search
 
 GPU = Gpu(nvml_index=0, cuda_index=0, name="imagined", uuid="GPU-0")
 
@@ -39,22 +39,17 @@ def test_batch_whose_trial_would_eat_the_budget_is_left_out(store, recorded):
     assert {plan.node_batch for role, plan in recorded.ran if role is not Role.SHARE} == {32}
 
 
-def slow_machine(recorded, sample_s, **cpu):
-    """Let the recorded machine be as slow as one that trains VGG16."""
+def tune_complexsmall(store, recorded, sample_s, **limits):
+    """Search where the recorded machine is as slow as one that trains VGG16."""
     recorded.sample_s = lambda plan: sample_s / plan.threads
-    return replace(NODE, cpu=replace(CPU, **cpu))
-
-
-def tune_complexsmall(store, recorded, node, **limits):
     request = replace(REQUEST, workload=Workload(use_case="complexsmall"), **limits)
     case = replace(CASE, default_batch=16, train_samples=712)
-    return Search(store, recorded, request, case, node).tune()
+    return Search(store, recorded, request, case).tune()
 
 
 def test_plans_on_all_cores_are_tried_where_one_core_is_slow(store, recorded):
     """Judged by the baseline's speed, no plan could show its own in time: none was tried."""
-    node = slow_machine(recorded, 1.1)
-    outcome = tune_complexsmall(store, recorded, node)
+    outcome = tune_complexsmall(store, recorded, 1.1)
     assert any(role is Role.SEARCH for role, _ in recorded.ran)
     assert outcome.plan.plan.threads == 2
     assert outcome.warnings == ()
@@ -63,14 +58,12 @@ def test_plans_on_all_cores_are_tried_where_one_core_is_slow(store, recorded):
 def test_budget_that_leaves_no_time_to_search_is_a_warning_with_a_budget_that_would_do(
     store, recorded
 ):
-    node = slow_machine(recorded, 3.0)
-    outcome = tune_complexsmall(store, recorded, node)
+    outcome = tune_complexsmall(store, recorded, 3.0)
     assert {role for role, _ in recorded.ran} - {Role.SHARE} == {Role.DEFAULTS}
     (warning,) = outcome.warnings
     minutes = int(warning.rpartition("--budget ")[2].partition("m")[0])
     patient = Recorded()
-    slow_machine(patient, 3.0)
-    enough = tune_complexsmall(store, patient, node, budget_s=60 * minutes, fresh=True)
+    enough = tune_complexsmall(store, patient, 3.0, budget_s=60 * minutes, fresh=True)
     assert any(role is Role.SEARCH for role, _ in patient.ran)
     assert enough.warnings == ()
 

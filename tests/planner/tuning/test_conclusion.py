@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from launch.case_facts import CaseFacts
 from launch.plan import Plan
 from launch.workload import Workload
 from planner.store import Store
@@ -14,26 +13,9 @@ from planner.trials.result import Outcome, Role, TrialResult
 from planner.tuning.conclusion import conclude
 from planner.tuning.findings import Findings
 from planner.tuning.tune_request import TuneRequest
-from probes.hardware import CoreLimit, Cpu, Hardware, Memory
 from probes.timing import Measurement
+from tests.planner.tuning.recorded_search import CASE, NODE
 
-CPU = Cpu(
-    architecture="x86_64",
-    logical_cores=2,
-    usable_cores=2,
-    core_ids=(0, 1),
-    limits=(CoreLimit(source="test", cores=2),),
-)
-NODE = Hardware(node="n1", cpu=CPU, memory=Memory(total_bytes=2**33, usable_bytes=2**33))
-CASE = CaseFacts(
-    default_batch=32,
-    train_samples=5418,
-    validation_samples=585,
-    parameter_count=57_000_000,
-    parameter_bytes=228_000_000,
-    max_stages=8,
-    digest="sha256:1",
-)
 BASELINE = Plan(strategy="sequential", node_batch=32)
 DEFAULTS = Plan(strategy="threads", node_batch=32, threads_per_process=2)
 OTHER = Plan(strategy="pipeline", node_batch=32, processes=2)

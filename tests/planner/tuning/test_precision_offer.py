@@ -15,18 +15,11 @@ from planner.errors import NoPlanError
 from planner.trials.runner import TrialRunner
 from planner.tuning.precision_offer import offer_precisions
 from planner.tuning.tune_request import TuneRequest
-from probes.hardware import CoreLimit, Cpu, Gpu, Hardware, Memory
+from probes.hardware import Gpu
 from probes.node import probe
+from tests.planner.tuning.recorded_search import NODE
 
 CASES = Path(__file__).parents[2] / "launch" / "precision_cases.py"
-CPU = Cpu(
-    architecture="x86_64",
-    logical_cores=2,
-    usable_cores=2,
-    core_ids=(0, 1),
-    limits=(CoreLimit(source="test", cores=2),),
-)
-NODE = Hardware(node="n1", cpu=CPU, memory=Memory(total_bytes=2**33, usable_bytes=2**33))
 GPU_NODE = replace(NODE, gpus=(Gpu(nvml_index=0, cuda_index=0, name="imagined", uuid="GPU-0"),))
 CASE = CaseFacts(
     default_batch=8,

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from imagined_machines import CASE, Machine, node_of
+from sample_plan import SOFTWARE
 
 from launch.reports import StepDone
 from launch.workload import Workload
@@ -19,7 +20,6 @@ from planner.tuning.tune import Tuner
 from planner.tuning.tune_request import TuneRequest
 
 fork = multiprocessing.get_context("fork")
-SOFTWARE = {"python": "3.11.7", "torch": "2.15.0", "ddlplan": "0.1.0"}
 NODE = node_of(4)
 REQUEST = TuneRequest(
     workload=Workload(use_case="simplebig"), budget_s=120, trials=6, strategies=("threads",)
