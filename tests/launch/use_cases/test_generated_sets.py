@@ -6,12 +6,9 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from launch.use_cases._small_images.drawn_digits import make_drawn_set
+from tests.launch.use_cases.silent import Silent
 
 TRAIN, TEST = 15_000, 2_000
-
-
-class Silent:
-    def progress(self, done, total, what): ...
 
 
 def accuracy(model: nn.Module, form: str, *, epochs: int) -> float:

@@ -7,7 +7,7 @@ from PIL import Image
 from launch.errors import UseCaseError
 from launch.use_cases import make_workload, resolve
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "cache")
 
 
 class Heard:
@@ -18,11 +18,6 @@ class Heard:
 
     def warning(self, message):
         self.warnings.append(message)
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("DDLPLAN_CACHE", str(tmp_path / "cache"))
 
 
 @pytest.fixture

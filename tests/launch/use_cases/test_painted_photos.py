@@ -13,6 +13,7 @@ from launch.errors import UseCaseError
 from launch.use_cases._painted.photo import CLASSES, paint_photo
 from launch.use_cases._painted.photo_set import VERSION, PhotoSet
 
+pytestmark = pytest.mark.usefixtures("cache")
 PAINT = """
 import sys
 from launch.use_cases._painted.photo_set import PhotoSet
@@ -38,14 +39,6 @@ class Heard:
 @pytest.fixture
 def report():
     return Heard()
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    """Keeps every test's cache apart from the user's."""
-    folder = tmp_path / "cache"
-    monkeypatch.setenv("DDLPLAN_CACHE", str(folder))
-    return folder
 
 
 def contents(folder):

@@ -7,21 +7,10 @@ from PIL import Image
 from launch.errors import UseCaseError
 from launch.use_cases import resolve, use_case_names, use_case_summaries
 from launch.use_cases._photo_use_case import PhotoUseCase
+from tests.launch.use_cases.silent import Silent
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "cache")
 PHOTO_CASES = [name for name in use_case_names() if isinstance(resolve(name).load(), PhotoUseCase)]
-
-
-class Silent:
-    def progress(self, done, total, what): ...
-
-    def warning(self, message): ...
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("DDLPLAN_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
 
 
 @pytest.fixture
