@@ -35,6 +35,7 @@ class Rank:
         self.waits = False
         self.has_ended = False
         self.unseen_batches = 0
+        """Many that it has read since its last step; 0 where they are few."""
         self.smaller_steps = 0
         """Its last ones in a row whose batches are smaller than most."""
         self.steps_s = 0.0
@@ -104,8 +105,8 @@ class Rank:
         self.events += events
         self.rest_s = document.get("rest_s", self.rest_s)
         self.ended_by = document.get("ended_by", self.ended_by)
-        unseen: int = document.get("unseen", self.unseen_batches)
-        self.unseen_batches = 0 if self._has_stepped else unseen
+        # They came after the events of the same report.
+        self.unseen_batches = document.get("unseen", 0 if events else self.unseen_batches)
         self.waits = self.waits or document.get("waits", False)
 
 

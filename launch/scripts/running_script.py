@@ -254,10 +254,13 @@ class RunningScript:
         return sum(rank.unseen_batches for rank in self._channel.ranks)
 
     def _refuse_unseen(self) -> None:
-        """Refuse a script that reads batches and whose steps do not show."""
-        if count := self._unseen_batches:
+        """Refuse a script that reads more batches than for a step, and whose steps do not show."""
+        seen, count = self.recognised, self._unseen_batches
+        if count > (0 if seen is None else seen.batches_per_step * seen.ranks):
+            ranks = self._channel.ranks
+            after = " after its first ones" if any(rank.optimizers for rank in ranks) else ""
             raise ScriptRefusedError(
-                f"{count} batches read and no step of an optimizer seen (a CUDA graph hides "
+                f"{count} batches read and no step of an optimizer seen{after} (a CUDA graph hides "
                 "its steps): use --step-regex on a line that it prints, or --no-python",
                 self.output_tail,
             )
@@ -335,6 +338,7 @@ class RunningScript:
         self._on_poll()
         left_s = deadline - time.monotonic()
         if left_s <= 0:
+            self._refuse_unseen()
             raise ScriptFailedError(
                 f"it has not come {goal} within the time limit: raise --budget",
                 self.output_tail,

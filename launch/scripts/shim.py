@@ -43,6 +43,8 @@ _FIRST_LOSSES = 3
 _GIVE_UP_S = 5.0
 """Time that a launched script waits at most until its report is taken."""
 _MANY_BATCHES = 256
+"""Batches without a step of an optimizer that are told: a step may be hidden."""
+
 _MOST_WORDS = 2000
 _WORLD = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 _RANK = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
@@ -135,11 +137,13 @@ class _WatchedProcess:
         key = (loader, size, int(torch is None or torch.is_grad_enabled()))
         self.fetches[key] = self.fetches.get(key, 0) + 1
         self.input_ns += waited_ns
-        if not self.seen_optimizers and key[2]:
+        if key[2] and not self.is_lost:
             self.untold += 1
             if self.untold == _MANY_BATCHES:
-                self.connect()
-                self.send({"unseen": self.untold})
+                with self.lock:
+                    if self.socket is None:
+                        self.connect()
+                    self.send({"unseen": self.untold})
 
     def on_loader(self, loader: Any, iterator: Any) -> None:
         """Note that a data loader was started."""
@@ -208,7 +212,8 @@ class _WatchedProcess:
         """Send what has happened since the last report."""
         events, self.events = self.events, []
         news, self.news = self.news, []
-        reads_losses = "waits" in report or not _uses_gpu()  # to read them would wait for the GPU
+        # To read them is to wait for the GPU.
+        reads_losses = not _uses_gpu() or ("waits" in report and not _captures_graph())
         told: list[tuple[Any, ...]] = []
         last: dict[int, tuple[Any, ...]] = {}
         for time_ns, input_ns, what, losses in events:
@@ -289,13 +294,18 @@ def _words(error: BaseException) -> str:
 
 
 def _synchronise() -> None:
-    if _uses_gpu():
+    if _uses_gpu() and not _captures_graph():
         sys.modules["torch"].cuda.synchronize()
 
 
 def _uses_gpu() -> bool:
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     return cuda is not None and cuda.is_initialized()
+
+
+def _captures_graph() -> bool:
+    """Tell whether a CUDA graph is being made of what is done now: to wait would end that."""
+    return bool(sys.modules["torch"].cuda.is_current_stream_capturing())
 
 
 def _place_of_rank() -> tuple[int, int]:
