@@ -215,7 +215,7 @@ def check_losses(
 
     Args:
         patched: Losses of its first steps.
-        own: The same without patches; none where it has another batch.
+        own: The same without patches; none where that trains something else.
         patches: Their names.
 
     Raises:

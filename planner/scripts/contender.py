@@ -43,8 +43,8 @@ class ScriptContender:
         plan: Whose ``node_batch`` is what each of its steps has to train.
         start: Starts it.
         node: This machine.
-        own_losses: Of the first steps of the script as it is, at the batch of ``plan``: those of a
-            patched script are held against them. Empty: they are not known.
+        own_losses: Of the first steps of the script as it is, where ``plan`` trains the same: those
+            of a patched script are held against them. Empty: they are not known.
 
     Raises:
         TrialFailedError: It cannot be started here.

@@ -13,6 +13,7 @@ from launch.scripts.environment import (
     OWN_SETTINGS,
     PATCH_PREFIX,
     PATCHES,
+    placeholder_values,
 )
 from launch.scripts.patches import PERSISTENCE, PINNING
 from launch.scripts.patches import WORKERS as PATCHED_WORKERS
@@ -213,6 +214,20 @@ class ScriptPlans(PlanSource):
         """Give what is drawn as an option, and stands for no field of a plan."""
         fields = (*_FIELDS, BATCH) if self._batch_is_size else _FIELDS
         return {name: value for name, value in values.items() if name not in fields}
+
+
+def foreign_values(program: Program, plan: Plan) -> dict[str, Setting]:
+    """Give the values of placeholders with which a plan trains something else than the user's own.
+
+    The first losses of a patched script are held against those of the script as it is only where
+    there are none. Threads and loader workers change how fast a script is, and no loss.
+    """
+    own = program.own_values
+    return {
+        name: value
+        for name, value in placeholder_values(program, plan).items()
+        if name not in (WORKERS, THREADS) and value != own[name]
+    }
 
 
 def find_patches(

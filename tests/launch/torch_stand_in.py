@@ -30,12 +30,22 @@ class DataLoader:
     def __iter__(self): return _BaseDataLoaderIter(self.sizes)
 """
 
+_TENSOR = """
+class Tensor:
+    def __init__(self, value): self.value = value
+    def __float__(self): return self.value
+    def numel(self): return 1
+    def detach(self): return self
+    def backward(self): pass
+"""
+
 
 def write_torch(folder: Path) -> None:
     """Write it into a folder, where a script finds it in place of torch."""
     package = folder / "torch" / "optim"
     package.mkdir(parents=True)
     (package.parent / "__init__.py").write_text(_TORCH)
+    (package.parent / "_tensor.py").write_text(_TENSOR)
     (package / "__init__.py").touch()
     (package / "optimizer.py").write_text(_OPTIMIZER)
     data = folder / "torch" / "utils" / "data"

@@ -23,7 +23,7 @@ from planner.errors import CancelledError
 from planner.plans.software import current_software
 from planner.scripts.contender import ScriptContender
 from planner.scripts.naming import STEP_REGEX, WHOLE_RUNS, digest
-from planner.scripts.plans import ScriptPlans, find_patches
+from planner.scripts.plans import ScriptPlans, find_patches, foreign_values
 from planner.store import Store
 from planner.trials.contender import Contender
 from planner.trials.machine_alone import machine_alone
@@ -259,8 +259,7 @@ class ScriptTrials:
         """
         if self._watched is not None and plan == self._own_plan:
             return ScriptContender(plan, self._run_watched, self._node)
-        own = self._own_plan
-        is_same_work = own is not None and own.node_batch == plan.node_batch
+        is_same_work = not foreign_values(self._script.program, plan)
         losses = self._own_losses if is_same_work else ()
         return ScriptContender(plan, self._run, self._node, own_losses=losses)
 

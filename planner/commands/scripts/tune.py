@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from launch.plan import Plan
 from launch.scripts.environment import patches_of
+from launch.scripts.program import Program
 from planner.api.scripts.tuning import TunedScript, tune_script
 from planner.commands.tune import show_here
 from planner.jobs.hosts import Hosts
@@ -10,6 +12,7 @@ from planner.jobs.suggested_command import suggest_command
 from planner.records.job_record import JobKind
 from planner.report.live import LiveDisplay
 from planner.report.output import Output
+from planner.scripts.plans import foreign_values
 from planner.supervision.own_job import recorded_job
 from planner.supervision.search_listener import SearchListener
 from planner.tuning.tune_request import TuneRequest
@@ -30,10 +33,25 @@ def tune(
             "launch", request.workload, db=db, plan_id=tuned.launch_plan_id, hosts=here
         )
         show_here(tuned, then, out, steps=result.steps)
-        if changes := patches_of(tuned.plan.plan):
-            out.warn(
-                f"this plan changes the script itself ({', '.join(changes)}): what is launched is "
-                "no longer yours as it is"
-            )
+        for warning in patch_warnings(script.program, tuned.plan.plan):
+            out.warn(warning)
         if tuned.interrupted:
             raise KeyboardInterrupt
+
+
+def patch_warnings(program: Program, plan: Plan) -> list[str]:
+    """Say what a plan changes in the script itself, and where nobody knows what that does."""
+    if not (changes := patches_of(plan)):
+        return []
+    warnings = [
+        f"this plan changes the script itself ({', '.join(changes)}): what is launched is "
+        "no longer yours as it is"
+    ]
+    if foreign := foreign_values(program, plan):
+        values = ", ".join(f"{name}={value}" for name, value in foreign.items())
+        choices = " ".join(f"--choices {name}={value}" for name, value in foreign.items())
+        warnings.append(
+            f"whether it learns the same with {', '.join(changes)} was compared at your own "
+            f"values alone, and not with {values}: tune with {choices} compares it there"
+        )
+    return warnings
