@@ -49,6 +49,10 @@ _WHOLE_RUNS = "none was seen, so whole runs are timed: a run counts as one sampl
 
 _NO_LOSS = "no finite loss seen in the first steps of the script as it is"
 _NOT_COMPARED = f"{_NO_LOSS}: whether it learns the same with --patch loader is not compared"
+_NOT_FOLLOWED = (
+    "whether the script follows {batch} was not seen, as no samples of its steps were: one that "
+    "does not would seem faster by as much as its batch is larger: check that it does"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +126,8 @@ def tune_script(
                 listener(Noted(message=NOTHING_MEASURED))
                 raise
             listener(Noted(message=f"steps: {steps}"))
+            if len(script.program.choices.get(BATCH, ())) > 1 and not run.sees_batch:
+                listener(Warned(message=_NOT_FOLLOWED))
             _check_budget(request, run.look_s)
             if script.patches and not run.has_losses:
                 listener(Warned(message=_NOT_COMPARED))
@@ -159,6 +165,8 @@ class ScriptTrials:
         self._watched: RunningScript | WholeRun | None = None
         self._own_plan: Plan | None = None
         self._own_losses: tuple[float | None, ...] = ()
+        self.sees_batch = False
+        """Whether a trial whose script does not follow ``{batch}`` is known, or cannot mislead."""
         self.look_s = 0.0
         """Time in which the script as it is came to its first steps."""
 
@@ -198,7 +206,7 @@ class ScriptTrials:
         began = time.monotonic()
         self._watched = self._run(plans.own_plan)
         if isinstance(self._watched, WholeRun):
-            steps = _WHOLE_RUNS
+            steps, self.sees_batch = _WHOLE_RUNS, True  # a run is one sample, whatever its batch
         elif self._script.step_regex is not None:
             self._watched.make_steps(1, time_limit_s=max(_LEAST_LOOK_S, _LOOK_SHARE * budget_s))
             self.look_s = time.monotonic() - began
@@ -211,6 +219,7 @@ class ScriptTrials:
             assert seen is not None  # or it had raised
             steps = str(seen)
             samples = seen.whole_samples or seen.samples_per_step
+            self.sees_batch = samples is not None
             each = batch if samples is None else max(1, samples // seen.ranks)
             plans = replace(plans, samples=each, processes=seen.ranks)
             if samples is not None and self._splits_batch(plans, samples, limit_s):

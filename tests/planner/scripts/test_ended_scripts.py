@@ -11,6 +11,7 @@ from torch_stand_in import write_torch
 
 from launch.errors import ScriptError, ScriptFailedError, ScriptRefusedError
 from launch.plan import Plan
+from launch.reports import Report, Warned
 from launch.scripts.program import Program
 from launch.scripts.running_script import RunningScript
 from launch.workload import Workload
@@ -82,6 +83,32 @@ def test_budget_in_which_no_other_plan_could_start_is_refused_at_the_first_look(
     ):
         tune_script(TunedScript(program=program), request, db=str(folder / "planner.db"))
     assert not (folder / "planner.db").exists()
+
+
+class WarningError(Exception):
+    pass
+
+
+def end_at_warning(report: Report, _host: str | None = None, /) -> None:
+    if isinstance(report, Warned) and "{batch}" in report.message:
+        raise WarningError
+
+
+@pytest.mark.parametrize("step_regex", [None, "step"])
+@pytest.mark.parametrize(("batches", "is_warned"), [((32, 64), True), ((32,), False)])
+def test_batches_that_a_script_need_not_follow_are_warned_of(
+    folder, monkeypatch: pytest.MonkeyPatch, step_regex, batches, is_warned
+):
+    """A script without a data loader that ignored its batch was said to be twice as fast."""
+    monkeypatch.chdir(folder)
+    (folder / "train.py").write_text(TRAIN.replace("time.sleep(0.01)", "print('step', flush=True)"))
+    words = [sys.executable, "train.py", "100000000", "{batch}"]
+    program = Program.parse(words, cores=2, choices={"batch": batches})
+    script = TunedScript(program=program, step_regex=step_regex)
+    request = TuneRequest(workload=Workload(use_case="script:train.py"), budget_s=0.05)
+    # The budget is refused behind the place of the warning.
+    with pytest.raises(WarningError if is_warned else ScriptError):
+        tune_script(script, request, db=str(folder / "planner.db"), listener=end_at_warning)
 
 
 def test_output_without_a_line_yet_at_the_time_limit_may_need_more_time(node, folder):
