@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from launch.scripts.recognition import Fetch, OptimizerEvent, SeenLoader
+from launch.scripts.recognition import Fetch, OptimizerEvent
 
 _READ_BYTES = 1 << 16
 _MOST_LINE_BYTES = 1 << 24
@@ -47,7 +47,8 @@ class Rank:
         self.patched: frozenset[str] = frozenset()
         """Patches that have changed something in it."""
         self.optimizers: dict[int, str] = {}
-        self.loaders: dict[int, SeenLoader] = {}
+        self.loader_workers: dict[int, int | None] = {}
+        """Of each data loader; ``None`` where they are not seen."""
         self.events: list[OptimizerEvent] = []
         self._unread = b""
         self._has_stepped = False
@@ -97,8 +98,7 @@ class Rank:
             if "optimizer" in new:
                 self.optimizers[new["optimizer"]] = new["name"]
             else:
-                loader = SeenLoader(workers=new["workers"], batch=new["batch"])
-                self.loaders[new["loader"]] = loader
+                self.loader_workers[new["loader"]] = new["workers"]
         events = _events(document["events"])
         self.steps_s += sum(event.time_s for event in events[0 if self._has_stepped else 1 :])
         self._has_stepped = self._has_stepped or bool(events)

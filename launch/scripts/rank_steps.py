@@ -91,8 +91,8 @@ def check_against_plan(
     check_batch(seen, batch if isinstance(batch, int) else None)
     first = ranks[0]
     trained = {f.loader for e in first.events for f in e.trained}
-    loaders = [first.loaders[n] for n in trained if n in first.loaders]
-    workers = {loader.workers for loader in loaders if loader.workers is not None}
+    found = {first.loader_workers.get(loader) for loader in trained}
+    workers = {count for count in found if count is not None}
     if WORKERS in values and workers and values[WORKERS] not in workers:
         raise ScriptRefusedError(
             f"workers={values[WORKERS]} and its data loader has {min(workers)}: it does not "

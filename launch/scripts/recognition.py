@@ -31,7 +31,7 @@ class Fetch:
 
     loader: int
     size: int | None
-    """First dimension of the batch; ``None`` where it has no tensor."""
+    """Samples of the batch; ``None`` where it has no tensor."""
 
     count: int
     is_training: bool = True
@@ -60,16 +60,6 @@ class OptimizerEvent:
     def trained(self) -> tuple[Fetch, ...]:
         """Fetches outside of validations."""
         return tuple(fetch for fetch in self.fetches if fetch.is_training)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeenLoader:
-    """A data loader as a process made it."""
-
-    workers: int | None
-    """``None`` where they are not seen."""
-
-    batch: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,6 +69,7 @@ class _WatchedProcess:
         self.optimizers: Any = _ById()
         self.loaders: Any = _ById()
         self.sources: Any = _ById()
+        self.dimensions: dict[int, int] = {}
         self.seen_optimizers = self.seen_loaders = 0
         self.news: list[dict[str, Any]] = []
         self.events: list[tuple[Any, ...]] = []
@@ -132,7 +133,7 @@ class _WatchedProcess:
     def on_fetch(self, iterator: Any, batch: Any, waited_ns: int) -> None:
         """Note a batch that was read in this process."""
         loader, expected = self.sources.numbers.get(id(iterator), (-1, None))
-        size = _size(batch, expected)
+        size = self.size_of(batch, loader, expected)
         torch = sys.modules.get("torch")
         key = (loader, size, int(torch is None or torch.is_grad_enabled()))
         self.fetches[key] = self.fetches.get(key, 0) + 1
@@ -145,6 +146,20 @@ class _WatchedProcess:
                         self.connect()
                     self.send({"unseen": self.untold})
 
+    def size_of(self, batch: Any, loader: int, expected: int | None) -> int | None:
+        """Give the samples of a batch: the dimension of a loader's first whole batch tells which.
+
+        It may be the second one, behind the steps in time. A last batch has its own number of
+        samples, and may have as many features as a whole one has samples.
+        """
+        dimension = self.dimensions.get(loader)
+        if dimension is None and expected is not None:
+            found = (at for at in (0, 1) if _size(batch, expected, at) == expected)
+            dimension = next(found, None)
+            if dimension is not None:
+                self.dimensions[loader] = dimension
+        return _size(batch, expected, dimension or 0)
+
     def on_loader(self, loader: Any, iterator: Any) -> None:
         """Note that a data loader was started."""
         workers, batch = _whole_number(loader, "num_workers"), _whole_number(loader, "batch_size")
@@ -153,7 +168,7 @@ class _WatchedProcess:
             number = self.seen_loaders
             self.seen_loaders += 1
             self.loaders.put(loader, number)
-            self.news.append({"loader": number, "workers": workers, "batch": batch})
+            self.news.append({"loader": number, "workers": workers})
         self.sources.put(iterator, (number, batch))
 
     def on_backward(self, loss: Any) -> None:
@@ -320,8 +335,8 @@ def _place_of_rank() -> tuple[int, int]:
     return found[0], found[1]
 
 
-def _size(batch: Any, expected: int | None) -> int | None:
-    """Give the number of samples: the first dimension of the first tensor.
+def _size(batch: Any, expected: int | None, dimension: int = 0) -> int | None:
+    """Give the number of samples: one dimension of the first tensor.
 
     Where that is not what the data loader makes, as with a tuple of pictures of different sizes,
     a list of as many as it makes counts. A batch of the user's own class may raise anything when it
@@ -330,10 +345,10 @@ def _size(batch: Any, expected: int | None) -> int | None:
     try:
         first = batch[0] if isinstance(batch, (list, tuple)) and batch else batch
         shape = getattr(first, "shape", None)
-        if shape and shape[0] == expected:  # pairs of whole batches, mostly
+        if shape and not dimension and shape[0] == expected:  # pairs of whole batches, mostly
             return expected
-        size = _first_dimension(batch, 0)
-        if expected is not None and size != expected:
+        size = _dimension(batch, dimension, 0)
+        if expected is not None and size != expected and not dimension:
             parts = batch if isinstance(batch, (list, tuple)) else ()
             for part in (batch, *parts):
                 if isinstance(part, (list, tuple)) and len(part) == expected:
@@ -365,10 +380,10 @@ def _mean(losses: list[Any]) -> float | None:
         return None
 
 
-def _first_dimension(value: Any, depth: int) -> int | None:
+def _dimension(value: Any, number: int, depth: int) -> int | None:
     shape = getattr(value, "shape", None)
     if shape is not None:
-        return int(shape[0]) if len(shape) else None
+        return int(shape[number]) if len(shape) > number else None
     if depth > 4 or isinstance(value, (str, bytes)):
         return None
     if hasattr(value, "values") and hasattr(value, "keys"):
@@ -378,10 +393,10 @@ def _first_dimension(value: Any, depth: int) -> int | None:
     else:
         parts = list(getattr(value, "__dict__", {}).values())
     for part in parts:
-        found = _first_dimension(part, depth + 1)
+        found = _dimension(part, number, depth + 1)
         if found is not None:
             return found
-    return len(value) if isinstance(value, list) else None
+    return len(value) if isinstance(value, list) and not number else None
 
 
 class _ImportWatch:

@@ -19,7 +19,7 @@ def manual_seed(seed): pass
 """
 _DATALOADER = """
 class Batch:
-    def __init__(self, size): self.shape = (size,)
+    def __init__(self, size): self.shape = size if isinstance(size, tuple) else (size,)
 class _BaseDataLoaderIter:
     def __init__(self, sizes): self.sizes = iter(sizes)
     def __iter__(self): return self

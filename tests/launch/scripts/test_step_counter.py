@@ -47,6 +47,27 @@ def test_samples_of_a_step_are_those_that_a_process_reads(folder):
     assert (counted.made, counted.samples) == (20, 2 * 32)
 
 
+@pytest.mark.parametrize(
+    ("shapes", "samples", "last"),
+    [
+        ([(7, 32)] * 39 + [(9, 5)], 32, 5),  # time comes first, and differs
+        ([(32, 32)] * 39 + [(5, 32)], 32, 5),  # as many features as samples
+    ],
+)
+def test_samples_may_be_the_second_dimension_of_a_batch(folder, shapes, samples, last):
+    loop = (
+        "from torch.utils.data.dataloader import DataLoader\n"
+        f"loader = DataLoader({shapes})\n"
+        f"loader.batch_size = {samples}\n"
+        "for _ in loader: optimizer.step()\n"
+    )
+    code, counted = launch(folder, HEAD + loop)
+    assert code == 0
+    assert counted is not None
+    assert (counted.samples, counted.counted) == (samples, 32)
+    assert counted.whole_share == pytest.approx((31 * samples + last) / (32 * samples))
+
+
 def test_script_that_closes_all_its_files_runs_on(folder):
     code, _ = launch(folder, HEAD + STEPS + "os.closerange(3, 256)\n" + STEPS + END)
     assert code == 0
