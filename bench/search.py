@@ -23,6 +23,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # matrices are small, and worlds 
 import numpy as np
 import optuna
 from _block import Output, Required, Result, make_parser, positive, run_bench
+from _curve import Curve
 from _imagined_tuning import tune
 from _worlds import MACHINES, Machine, Noise, RecordedNoise, World, exact
 from optuna.trial import TrialState
@@ -224,30 +225,6 @@ class Trials:
             compile_s=compile_s,
             elapsed_s=self.now_s - started_s,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """True time of the plan that would be chosen, over the seconds of a search."""
-
-    points: tuple[tuple[float, float], ...]
-    trials: int
-
-    tried_s: float
-    """That of the best plan that was tried."""
-
-    claim: tuple[float, bool] | None = None
-    """Half width of the claimed speedup in percent, and whether the true one lies within."""
-
-    def at(self, second: float) -> float:
-        """Give the time of the plan that would be chosen then."""
-        return [time_s for moment_s, time_s in self.points if moment_s <= second][-1]
-
-    def first_below(self, time_s: float) -> float:
-        """Give the second from which the choice stays below a time; infinite where it does not."""
-        above = [i for i, (_, chosen_s) in enumerate(self.points) if chosen_s > time_s]
-        after = above[-1] + 1 if above else 0
-        return self.points[after][0] if after < len(self.points) else math.inf
 
 
 def search(name: str, world: World, disturbance: Disturbance, seed: int, budget_s: float) -> Curve:

@@ -208,7 +208,7 @@ class Tuner:
                     self._trials.leave(challenger, Outcome.TIME_LIMIT, NO_TURN, search=search)
                 continue
             if not self._are_comparable(incumbent.plan, challenger.plan):
-                if len(logs) >= LEAST_ROUNDS or not self._has_time_to_search():
+                if len(logs) >= LEAST_ROUNDS or self._spare_s() <= 0:
                     self._trials.leave(challenger, search=search)
                 else:
                     staying.append(challenger)
@@ -217,7 +217,7 @@ class Tuner:
             self._trials.noise.learn(f"{incumbent.plan} {challenger.plan}", logs)
             sure = self._trials.noise.half_width(len(logs))
             doubt = _UNLIKELY if len(logs) >= LEAST_ROUNDS else _UNLIKELY_AT_ONCE
-            is_over = len(logs) >= _MOST_ROUNDS or not self._has_time_to_search()
+            is_over = len(logs) >= _MOST_ROUNDS or self._spare_s() <= 0
             if ahead + sure < 0:
                 slower = 100 * (math.exp(-ahead) - 1)
                 reason = f"{slower:.0f} % more time per sample than the best plan beside it"
@@ -241,7 +241,7 @@ class Tuner:
             known: Plans of earlier searches.
             may_wait: Whether a plan that does not fit beside the others enters once they have left.
         """
-        if not self._has_time_to_search():
+        if self._spare_s() <= 0:
             return None
         self._take_later(search, known)
         proposal = None
@@ -327,9 +327,6 @@ class Tuner:
         for _ in range(LEAST_ROUNDS):
             self._trials.race.run_round([entrant], until=self._trials.deadline)
         return entrant
-
-    def _has_time_to_search(self) -> bool:
-        return self._spare_s() > 0
 
     def _spare_s(self) -> float:
         """Give the time until the final."""
