@@ -14,7 +14,6 @@ import os
 import warnings
 from argparse import Namespace
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Protocol
 
