@@ -41,6 +41,7 @@ def test_launch_trains_and_leaves_weights_metrics_and_logs(trained_folder):
     assert out.startswith("epoch 1/2  loss ")
     assert "runs/1/weights.safetensors" in out
     assert "\x1b" not in out + err
+    assert err.count("noise scale not measured: ") == 1
     run = trained_folder / "runs" / "1"
     lines = (run / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["epoch"] for line in lines] == [1, 2]
@@ -67,9 +68,12 @@ def test_weights_of_the_best_validation_are_named(trained_folder):
 
 def test_losses_that_are_no_numbers_are_null_in_json(import_for, tuned, cases):
     import_for("NotANumber")
-    ended = launched(tuned, f"{cases}:NotANumber", "--allow-nan", "--json")
+    options = ("--allow-nan", "--no-noise-scale", "--json")
+    ended = launched(tuned, f"{cases}:NotANumber", *options)
     assert ended.code == 0, ended.err
-    assert ended.document["data"]["epochs"][0]["train_loss"] is None
+    (epoch,) = ended.document["data"]["epochs"]
+    assert epoch["train_loss"] is None
+    assert epoch["noise_obstacle"] is None  # nothing was to be measured
     metrics = (tuned.folder / "runs" / "1" / "metrics.jsonl").read_text()
     assert json.loads(metrics)["train_loss"] is None
     warnings = " ".join(ended.document["warnings"])  # on a busy machine it is slow as well
@@ -265,7 +269,7 @@ def changed(tuned_folder, command_line, tmp_path_factory):
     arguments = ("--hosts", "hosts", "--plan", "2", "--allow-stale", "--effective-batch", batch)
     shown = launched(command, plan["use_case"], *arguments, "--dry-run", OMP_PROC_BIND="true")
     assert shown.code == 0, shown.err
-    process = launch(command, plan["use_case"], *arguments, "--no-noise-scale", "--json")
+    process = launch(command, plan["use_case"], *arguments, "--json")
     line = shown.out.splitlines()[0]
     command.wait_until(lambda: command.processes(" ".join(shlex.split(line)[1:])), line)
     ended = command.end(process)
@@ -290,12 +294,6 @@ def test_answer_tells_that_the_plan_is_stale_and_what_was_changed_in_it(changed)
     assert used["node_batch"] == 2 * plan["node_batch"] + 1
     assert used["micro_batches"] == 3 * plan["micro_batches"]
     assert answer["expected_throughput_samples_per_s"] is None
-
-
-def test_noise_scale_that_is_not_wanted_is_not_measured(changed):
-    (epoch,) = changed.ended.document["data"]["epochs"]
-    assert epoch["noise"] is epoch["noise_obstacle"] is None
-    assert "noise scale" not in changed.ended.err
 
 
 def test_global_batch_is_that_of_a_step(tuned, steady):
