@@ -26,7 +26,7 @@ from launch.workload import Workload
 ALONE = Plan(strategy="sequential", node_batch=8)
 THREADS = Plan(strategy="threads", node_batch=8, replicas=2, threads_per_process=2)
 PAIR = Plan(strategy="processes", node_batch=8, processes=2, replicas=2, devices=("cpu", "cpu"))
-RAISED = r"ArithmeticError: the loss is beyond me \(/.*/tiny_cases\.py, line \d+\)"
+RAISED = r"ArithmeticError: the loss is beyond me \(/.*/tiny/failing\.py, line \d+\)"
 EVERY_PLAN = pytest.mark.parametrize("plan", [ALONE, THREADS, PAIR], ids=lambda p: p.strategy)
 
 
@@ -35,7 +35,7 @@ def test_exception_in_a_step_is_reported_with_its_message_and_the_users_line(pla
     with training.start(training.task("Raises", plan)) as group:
         failure = first_failure(group)
     assert re.fullmatch(RAISED, failure.message)
-    assert "tiny_cases.py" in failure.log_tail
+    assert "failing.py" in failure.log_tail
 
 
 @EVERY_PLAN

@@ -218,7 +218,7 @@ def test_use_case_is_described(runner_of):
 
 
 def test_use_case_whose_data_never_come_is_given_up_with_the_line_that_waits(runner_of):
-    where = r"idle for \d+ s, File .*tiny_cases.py\", line \d+ in dataset$"
+    where = r"idle for \d+ s, File .*failing.py\", line \d+ in dataset$"
     with pytest.raises(UseCaseError, match=where):
         runner_of("NoData").describe(idle_limit_s=2)
 

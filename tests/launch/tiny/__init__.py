@@ -1,0 +1,1 @@
+"""What the tiny use cases are made of."""
