@@ -1,1 +1,1 @@
-"""What the tiny use cases are made of."""
+"""What the use cases of tests are made of."""

@@ -6,7 +6,12 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hidden_cases import DetachFromInit, NumpyFromInit, PartOfPicturesFromInit, PicturesFromInit
+from tiny.kept_memory import (
+    DetachFromInit,
+    NumpyFromInit,
+    PartOfPicturesFromInit,
+    PicturesFromInit,
+)
 from torch import nn
 
 from launch.errors import InvalidPlanError, UseCaseError

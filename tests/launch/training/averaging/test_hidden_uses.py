@@ -7,10 +7,10 @@ from collections.abc import Callable
 import hidden_cases
 import pytest
 import torch
-from hidden_cases import Around
 from late_training import LateTraining, error_of_late
 from one_process import TOLERANCE, largest_error, trained_alone
 from slow_sum_jobs import HIDDEN, IS_LATE
+from tiny import hidden_layers, kept_memory
 from torch import nn
 from torch.nn import functional
 
@@ -40,47 +40,47 @@ def held_against_one_process(layer: Callable[[], nn.Module]) -> LateTraining:
     def loss_of(output: torch.Tensor) -> torch.Tensor:
         return functional.cross_entropy(output, targets)
 
-    late, error = error_of_late(lambda: Around(layer()), batches, loss_of, lr=0.1)
+    late, error = error_of_late(lambda: hidden_layers.Around(layer()), batches, loss_of, lr=0.1)
     assert error < TOLERANCE
     return late
 
 
 ALWAYS_LATE = [
-    hidden_cases.CloneKept,
-    hidden_cases.Averaged,
-    hidden_cases.Limited,
-    hidden_cases.EverySecondTime,
-    hidden_cases.Recomputed,
-    hidden_cases.UsedInBackward,
-    hidden_cases.AnnouncedAfterAWhile,
-    hidden_cases.Functional,
-    hidden_cases.Tied,
-    hidden_cases.spectral_norm,
-    hidden_cases.old_spectral_norm,
+    kept_memory.CloneKept,
+    kept_memory.Averaged,
+    hidden_layers.Limited,
+    hidden_layers.EverySecondTime,
+    hidden_layers.Recomputed,
+    hidden_layers.UsedInBackward,
+    hidden_layers.AnnouncedAfterAWhile,
+    hidden_layers.Functional,
+    kept_memory.Tied,
+    hidden_layers.spectral_norm,
+    hidden_layers.old_spectral_norm,
 ]
 NEVER_LATE = {
-    hidden_cases.ViewFromInit: "past PyTorch's Python functions",
-    hidden_cases.DetachFromInit: "shares the memory of parameter 'layer.weight'",
-    hidden_cases.DetachKept: "shares the memory of parameter 'layer.weight'",
-    hidden_cases.KeptEverySecondTime: "shares the memory of parameter 'layer.weight'",
-    hidden_cases.KeptForArgmax: "shares the memory of parameter 'layer.weight'",
-    hidden_cases.StateKept: "shares the memory of parameter 'layer.weight'",
-    hidden_cases.GraphKept: "shares the memory of parameter 'layer.weight'",
-    hidden_cases.SharedWithFrozen: "shares the memory of parameter 'layer.weight'",
-    hidden_cases.NumpyKept: "to other programs, such as NumPy",
-    hidden_cases.AddressKept: "to other programs, such as NumPy",
-    hidden_cases.StorageKept: "to other programs, such as NumPy",
-    hidden_cases.OwnFunction: "past PyTorch's Python functions",
-    hidden_cases.scripted: "past PyTorch's Python functions",
-    hidden_cases.ScriptedWithoutGraph: "past PyTorch's Python functions",
+    kept_memory.ViewFromInit: "past PyTorch's Python functions",
+    kept_memory.DetachFromInit: "shares the memory of parameter 'layer.weight'",
+    kept_memory.DetachKept: "shares the memory of parameter 'layer.weight'",
+    kept_memory.KeptEverySecondTime: "shares the memory of parameter 'layer.weight'",
+    kept_memory.KeptForArgmax: "shares the memory of parameter 'layer.weight'",
+    kept_memory.StateKept: "shares the memory of parameter 'layer.weight'",
+    kept_memory.GraphKept: "shares the memory of parameter 'layer.weight'",
+    kept_memory.SharedWithFrozen: "shares the memory of parameter 'layer.weight'",
+    kept_memory.NumpyKept: "to other programs, such as NumPy",
+    kept_memory.AddressKept: "to other programs, such as NumPy",
+    kept_memory.StorageKept: "to other programs, such as NumPy",
+    hidden_layers.OwnFunction: "past PyTorch's Python functions",
+    hidden_layers.scripted: "past PyTorch's Python functions",
+    hidden_layers.ScriptedWithoutGraph: "past PyTorch's Python functions",
 }
 REFUSED = {
-    hidden_cases.HiddenAfterAWhile: "'layer.weight' is used before its update",
-    hidden_cases.InAThread: "'layer.weight' is used before its update",
-    hidden_cases.Replaced: "puts other memory in the place of parameter 'layer.weight'",
-    hidden_cases.TwoOfOneMemory: "'layer.there.weight' shares its memory",
-    hidden_cases.NumpyFromInit: "'layer.weight' shares its memory",
-    hidden_cases.InOneTensor: "'layer.there' shares its memory",
+    hidden_layers.HiddenAfterAWhile: "'layer.weight' is used before its update",
+    hidden_layers.InAThread: "'layer.weight' is used before its update",
+    hidden_layers.Replaced: "puts other memory in the place of parameter 'layer.weight'",
+    kept_memory.TwoOfOneMemory: "'layer.there.weight' shares its memory",
+    kept_memory.NumpyFromInit: "'layer.weight' shares its memory",
+    kept_memory.InOneTensor: "'layer.there' shares its memory",
 }
 
 
@@ -100,8 +100,8 @@ def test_no_update_is_late_where_a_use_may_be_unseen(layer, reason):
 
 
 def test_updates_are_late_until_a_tensor_is_kept_that_shares_the_memory_of_a_parameter():
-    late = held_against_one_process(hidden_cases.KeptAfterAWhile)
-    kept = hidden_cases.FIRST_STEPS
+    late = held_against_one_process(kept_memory.KeptAfterAWhile)
+    kept = hidden_layers.FIRST_STEPS
     assert late.is_late == [False] * 2 + [True] * (kept - 2) + [False] * (12 - kept)
     assert len(late.notices) == 1
 
@@ -115,4 +115,4 @@ def test_what_cannot_be_made_certain_is_an_error(layer, reason):
 @pytest.mark.long
 def test_compiled_code_that_reads_a_parameter_without_a_graph_is_an_error():
     with pytest.raises(UseCaseError, match="is used before its update"):
-        held_against_one_process(hidden_cases.Compiled)
+        held_against_one_process(hidden_layers.Compiled)
