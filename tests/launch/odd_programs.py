@@ -21,6 +21,7 @@ class Odd:
     says: str | None = None
     """A part of the line; ``None``: it makes its steps."""
     command: tuple[str, ...] = ("{python}", "train.py")
+    """With ``{outside}``: a file that it writes there, outside of its folder, when it is ended."""
     time_limit_s: float = 120.0
     files: dict[str, str] = field(default_factory=dict)
 
@@ -60,9 +61,11 @@ ODD = {
         + "while True:\n    try: steps()\n    except BaseException as error: print(repr(error))"
     ),
     "sets a handler of its own": Odd(
-        source="import signal, sys\nsignal.signal(signal.SIGINT, lambda *_: sys.exit(5))\n"
-        + STEPS
-        + "steps()"
+        # It has to be ended by SIGINT: the others leave no file.
+        source="import signal, sys\n"
+        "def leave(*_):\n    open(sys.argv[1], 'w').close()\n    sys.exit(5)\n"
+        "signal.signal(signal.SIGINT, leave)\n" + STEPS + "steps()",
+        command=("{python}", "train.py", "{outside}"),
     ),
     "forks": Odd(
         source="import os, time\nif not os.fork(): time.sleep(1000)\n" + STEPS + "steps()"

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
 import pytest
 from odd_programs import ODD, Odd
+from temporary_processes import below
 from torch_stand_in import write_torch
 
 from launch.errors import ScriptFailedError
 from launch.plan import Plan
 from launch.scripts.program import Program
 from launch.scripts.running_script import RunningScript
-from launch.system.process_tree import find_descendants
 from probes.hardware import Hardware
 
 
@@ -43,8 +42,9 @@ def test_odd_program_gets_one_line_and_leaves_nothing(
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     write_torch(folder)
-    before, running = files_of(folder), find_descendants(os.getpid())
-    words = [sys.executable if word == "{python}" else word for word in odd.command]
+    before, outside = files_of(folder), tmp_path / "outside"
+    places = {"{python}": sys.executable, "{outside}": str(outside)}
+    words = [places.get(word, word) for word in odd.command]
     program = Program.parse(words, cores=2)
     plan = Plan(strategy="script", node_batch=1)
     with RunningScript(program, plan, two_cores, folder=folder) as script:
@@ -56,7 +56,9 @@ def test_odd_program_gets_one_line_and_leaves_nothing(
                 make_many(script, odd.time_limit_s)
             assert odd.says in raised.value.reason
             assert "\n" not in raised.value.reason
-    assert find_descendants(os.getpid()) - running == set()
+    # A daemon that is left behind is no descendant of this process.
+    assert below(temporary) == set()
+    assert outside.exists() == ("{outside}" in odd.command)
     assert files_of(folder) == before
     assert list(temporary.iterdir()) == []
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
 import signal
@@ -12,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from temporary_processes import below
 from torch_stand_in import write_torch
 
 from launch.errors import ScriptFailedError
@@ -62,17 +62,6 @@ def folder(tmp_path: Path) -> Path:
     write_torch(made)
     (made / "train.py").write_text(SCRIPT)
     return made
-
-
-def below(temporary: Path) -> set[int]:
-    """Processes whose temporary folder is that or below it."""
-    found = set()
-    for one in Path("/proc").iterdir():
-        if one.name.isdecimal():
-            with contextlib.suppress(OSError):
-                if f"\0TMPDIR={temporary}".encode() in b"\0" + (one / "environ").read_bytes():
-                    found.add(int(one.name))
-    return found
 
 
 @pytest.mark.long
