@@ -80,6 +80,12 @@ ODD = {
         + "    with multiprocessing.get_context('spawn').Pool(1) as pool:\n"
         + "        assert pool.map(work, [1]) == [1]\n        steps()\n"
     ),
+    "steps in a process of a fork server": Odd(
+        source=STEPS
+        + "if __name__ == '__main__':\n    import multiprocessing\n"
+        + "    forks = multiprocessing.get_context('forkserver')\n"
+        + "    child = forks.Process(target=steps)\n    child.start()\n    child.join()\n"
+    ),
     "writes into its folder": Odd(
         source="import os\nopen('new.txt', 'w').write('x')\nopen('data.txt', 'a').write('x')\n"
         "os.remove('train.py')\nos.makedirs('a/b')\n" + STEPS + "steps()"

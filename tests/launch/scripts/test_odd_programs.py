@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from odd_programs import ODD, Odd
@@ -26,12 +28,18 @@ def make_many(script: RunningScript, time_limit_s: float) -> None:
         script.make_steps(4, time_limit_s=time_limit_s)
 
 
+@pytest.fixture
+def temporary() -> Iterator[Path]:
+    """A folder with a short name: a fork server has a socket in it."""
+    with TemporaryDirectory() as name:
+        yield Path(name)
+
+
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
 def test_odd_program_gets_one_line_and_leaves_nothing(
-    odd: Odd, tmp_path: Path, two_cores: Hardware, monkeypatch: pytest.MonkeyPatch
+    odd: Odd, tmp_path: Path, temporary: Path, two_cores: Hardware, monkeypatch: pytest.MonkeyPatch
 ):
-    folder, temporary = tmp_path / "folder", tmp_path / "tmp"
-    temporary.mkdir()
+    folder = tmp_path / "folder"
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
     texts = {
         "train.py": odd.source,

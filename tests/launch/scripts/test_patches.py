@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import math
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch.utils.data
 
 from launch.errors import InvalidPlanError, ScriptRefusedError
 from launch.plan import Plan
+from launch.scripts import patches, shim
 from launch.scripts.environment import make_start
 from launch.scripts.program import Program
 from launch.scripts.recognition import check_losses
@@ -155,3 +159,26 @@ def test_launched_program_is_patched_and_not_watched(folder, two_cores):
     assert start.command == ("python", "train.py")
     assert start.started_command[1].endswith("shim.py")
     assert "address" not in start.environment["DDLPLAN_SCRIPT"]
+
+
+def test_loader_of_a_script_has_no_more_workers_and_pins_its_memory(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """What only loaders with workers may have is an error without them."""
+
+    class Loader(torch.utils.data.DataLoader[int]):
+        pass
+
+    monkeypatch.setattr(patches, "applied", set())
+    module = SimpleNamespace(DataLoader=Loader, IterableDataset=torch.utils.data.IterableDataset)
+    [patch] = patches.actions({"loader_workers": 0, "pin_memory": True}).values()
+    patch[0](module)
+    loader = Loader([1, 2], num_workers=2, prefetch_factor=4, persistent_workers=True, timeout=9)
+    assert (loader.num_workers, loader.prefetch_factor, loader.timeout) == (0, None, 0)
+    assert (loader.persistent_workers, loader.pin_memory) == (False, True)
+    assert patches.applied == {"loader_workers", "pin_memory"}
+
+
+@pytest.mark.parametrize("module", [shim, patches])
+def test_what_runs_in_the_users_python_is_written_for_old_ones(module):
+    ast.parse(Path(module.__file__).read_text(), feature_version=(3, 8))

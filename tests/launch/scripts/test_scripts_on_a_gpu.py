@@ -66,3 +66,16 @@ def test_steps_that_a_graph_hides_after_its_warm_up_are_refused_with_the_reason(
         waited = script.output_tail.splitlines()
     # The turn ended at the captured step: to wait there would break the capture.
     assert waited == ["waited at 1", "waited at 3"]
+
+
+def test_a_gpu_is_waited_for_at_the_end_of_a_turn_alone_and_its_steps_have_the_mean_time(
+    tmp_path, two_cores
+):
+    with run(tmp_path, two_cores, "while True: step()") as script:
+        script.make_steps(2, time_limit_s=LIMIT_S)
+        steps = script.make_steps(4, time_limit_s=LIMIT_S)
+        waited = script.output_tail.splitlines()
+    assert waited == ["waited at 1", "waited at 3", "waited at 7"]
+    # They took longer and longer: 4 to 7 times 2 ms at least.
+    assert len({step.time_s for step in steps}) == 1
+    assert sum(step.time_s for step in steps) >= 0.002 * (4 + 5 + 6 + 7)

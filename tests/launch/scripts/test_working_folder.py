@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from launch.errors import ScriptError
-from launch.scripts.working_folder import open_working_folder
+from launch.scripts.working_folder import _can_cover, open_working_folder
 
 
 def test_folder_that_holds_the_temporary_files_is_told_by_its_reason(
@@ -60,3 +60,29 @@ def test_folder_that_cannot_be_copied_is_refused_with_the_file(
         open_working_folder(folder),
     ):
         pass
+
+
+def test_folder_is_copied_up_to_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    folder = tmp_path / "training"
+    folder.mkdir()
+    (folder / "data").touch()
+    os.truncate(folder / "data", 1 << 20)
+    monkeypatch.setattr("launch.scripts.working_folder._can_cover", lambda *_: False)
+    monkeypatch.setattr("launch.scripts.working_folder._MOST_COPIED_BYTES", 1 << 20)
+    with open_working_folder(folder) as view:
+        assert (view.path / "data").stat().st_size == 1 << 20
+    os.truncate(folder / "data", (1 << 20) + 1)
+    with (
+        pytest.raises(ScriptError, match=r"more than 1 MiB to copy: pass --in-place"),
+        open_working_folder(folder),
+    ):
+        pass
+
+
+def test_folder_is_covered_where_the_kernel_can(tmp_path: Path):
+    folder, *layers = (tmp_path / name for name in ("training", "upper", "work"))
+    for made in (folder, *layers):
+        made.mkdir()
+    can_cover = _can_cover(folder, (layers[0], layers[1]))
+    with open_working_folder(folder) as view:
+        assert (view.layers is not None, view.path == folder) == (can_cover, can_cover)

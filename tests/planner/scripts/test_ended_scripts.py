@@ -146,9 +146,11 @@ def test_the_run_that_was_watched_first_is_started_again_when_it_ends(
 def test_script_that_ends_within_a_turn_is_started_again(node, folder):
     script = contender(node, folder, 30, 0.0)
     try:
-        numbers = [step.step for _ in range(6) for step in script.make_steps(10, time_limit_s=60.0)]
+        steps = [step for _ in range(6) for step in script.make_steps(10, time_limit_s=60.0)]
     finally:
         script.close()
+    assert min(step.time_s for step in steps) >= 0.01  # it sleeps so long
+    numbers = [step.step for step in steps]
     assert len(numbers) >= 60
     # The eight steps that warm another run up have numbers too: some are known to be missing.
     assert {after - before for before, after in pairwise(numbers)} == {1, 9}
