@@ -221,7 +221,13 @@ class TransformersCase(UseCase):
         """Drop what the model has no argument for, as a Trainer does before it collates."""
         if self._columns is None or not isinstance(sample, dict):
             return sample
-        return {key: value for key, value in sample.items() if key in self._columns}
+        kept = {key: value for key, value in sample.items() if key in self._columns}
+        if sample and not kept:
+            self._refuse(
+                f"forward has no argument for any of the columns {', '.join(map(str, sample))}: for "
+                'a collator that needs them return "remove_unused_columns": False'
+            )
+        return kept
 
     def step(self, model: Callable[..., Any], batch: Any) -> Tensor:
         output = model(**batch)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Callable
 from hashlib import sha256
 from importlib import import_module, invalidate_caches
@@ -92,8 +93,10 @@ def find_users_line(error: BaseException, origin: Path | str) -> str | None:
 
 
 def _is_users(filename: str, origin: Path | str) -> bool:
-    ours = str(Path(__file__).parents[1])
-    installed = filename.startswith((sys.prefix, sys.base_prefix, ours, "<frozen"))
+    ours = [str(Path(__file__).parents[2] / floor) for floor in ("launch", "probes")]
+    # What is compiled at run time, as by torch, has a name in brackets or below its cache.
+    generated = ("<", str(Path(tempfile.gettempdir()) / "torchinductor_"))
+    installed = filename.startswith((sys.prefix, sys.base_prefix, *ours, *generated))
     return filename == str(origin) or not installed
 
 

@@ -226,7 +226,7 @@ def find_or_probe_node(store: Store, node: Hardware, listener: Listener) -> Hard
     stored = store.machines.latest_probe(node.fingerprint(), node=node.node)
     if stored is not None and stored.speeds is not None:
         return probe(known_speeds=stored.speeds)
-    listener(Noted(message=f"probing {node.node}, which has no stored probe"))
+    listener(Noted(message=f"probing {node.node}, whose speeds are not stored"))
     measured = probe()
     store.machines.save_probe(measured)
     return measured

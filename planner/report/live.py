@@ -152,7 +152,8 @@ class LiveDisplay:
             self._unlogged_samples, self._unlogged_s = 0, 0.0
 
     def _render(self) -> RenderableType:
-        return self._bar if self._trial is None else self._trial.render()
+        trial = self._trial  # another thread draws
+        return self._bar if trial is None else trial.render()
 
     def _show(self, what: str, done: int = 0, total: int | None = None, figures: str = "") -> None:
         self._log_line = f"{what}: {figures}" if figures else what

@@ -280,6 +280,7 @@ def _compare(findings: Findings, best: Candidate) -> tuple[ComparedPlan, ...]:
         ("runner_up", find_runner_up(candidates, best)),
         # Its turns may have been those of a finalist, or of one with the use case's own batch.
         ("one_core", _last(one_core)),
+        ("own_batch", _last([r for r in results if r.plan == own_batch != best.plan])),
     ]
     noise, found = PairNoise.of_results(results), list[ComparedPlan]()
     for name, other in raced:

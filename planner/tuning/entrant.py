@@ -137,9 +137,8 @@ class Entrant:
         """Take note of steps that do not count, before the first turn after a start."""
         self.warmup_s += [step.time_s for step in steps]
         self.spent_s += sum(step.time_s for step in steps)
-        self._used_up += self._read_ahead_used()
         self._read_ahead = [steps[-1].read_ahead]
-        self._epoch, self._last_step = None, steps[-1]
+        self._last_step = steps[-1]
 
     def add_turn(self, number: int, steps: Sequence[StepDone]) -> None:
         """Take note of a turn: of the mean time of a whole batch in it.

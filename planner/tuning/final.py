@@ -98,16 +98,19 @@ class Final:
         others = [plan for plan in plans if plan != defaults]
         if not others and not (plans and (self._request.with_baseline or is_first)):
             return
-        rare = self._rare_plans(plans[:_MOST_COMPARED])
+        rare = self._rare_plans(plans)
         least = min(1 if plans[0].precision == "fp32" else 2, len(others))
         must_fit = sum(role is Role.BASELINE for _, role in rare) * self._request.with_baseline
         rare = self._with_room([*others, defaults], rare, must_fit)
-        needed = must_fit + sum(role is Role.OWN_BATCH for _, role in rare)
+        preferred = must_fit + any(role is Role.OWN_BATCH for _, role in rare)
         counts = [range(len(others), least - 1, -1)]
         if is_first:  # nothing but the final tells which of the first two is faster
             counts = [range(len(others), 1, -1), range(min(1, len(others)), least - 1, -1)]
-        for starts, compared, count in _finals(counts, rare, needed):
-            raced, beside = [*others[:count], defaults], [plan for plan, _ in compared]
+        for starts, rarely, count in _finals(counts, rare, must_fit, preferred):
+            raced = [*others[:count], defaults]
+            own = [self._findings.subject.at_own_batch(plan) for plan in raced]
+            compared = [pair for pair in rarely if pair[1] is not Role.OWN_BATCH or pair[0] in own]
+            beside = [plan for plan, _ in compared]
             is_apart = self._trials.race.would_be_apart([*raced, *beside])
             needed_s = starts * self._least_time_s(raced, is_apart=is_apart)
             needed_s += self._least_time_s(beside, is_apart=is_apart)
@@ -153,8 +156,9 @@ class Final:
         """Run rounds until the time is up; what is only compared with has a few turns."""
         if not self._trials.race.is_apart:
             least_s = LEAST_ROUNDS * self._trials.round_s(entrants)
+            running = [entrant for entrant in entrants if entrant.is_open]
             # After the last of them none was started.
-            self._trials.race.settle(entrants[:-1], until=end - least_s)
+            self._trials.race.settle(running[:-1], until=end - least_s, end=end)
         for number in range(_MOST_FINAL_ROUNDS):
             if number == _RARE_ROUNDS:  # their memory may be what the others lack
                 for entrant in entrants:
@@ -183,10 +187,13 @@ class Final:
 
         One core, as the papers have it; the best plan with the use case's own batch, which shows
         what the settings gain apart from the batch; and with the batches that shares of a job with
-        other nodes may have. Any finalist may prove to be the best.
+        other nodes may have. The second finalist may prove to be the best, a third one hardly.
         """
         findings = self._findings
-        own_batch = [(findings.subject.at_own_batch(plan), Role.OWN_BATCH) for plan in finalists]
+        alike = [plan for plan in finalists if plan.precision == finalists[0].precision]
+        own_batch = [
+            (findings.subject.at_own_batch(plan), Role.OWN_BATCH) for plan in alike[:_MOST_COMPARED]
+        ]
         compared = [*own_batch, (findings.baseline_plan, Role.BASELINE)]
         if self._request.with_baseline:
             compared = [compared[-1], *own_batch]  # the last ones are left out first
@@ -255,17 +262,21 @@ def _are_settled(entrants: Sequence[Entrant]) -> bool:
 
 
 def _finals(
-    counts: Sequence[Sequence[int]], rare: Sequence[tuple[Plan, Role]], needed: int
+    counts: Sequence[Sequence[int]],
+    rare: Sequence[tuple[Plan, Role]],
+    needed: int,
+    preferred: int,
 ) -> Iterator[tuple[int, Sequence[tuple[Plan, Role]], int]]:
     """Give starts, plans to compare with and number of finalists, the most telling first.
 
     The first ``needed`` of the plans to compare with are left out last of all, after the finalists
-    of all ``counts`` but the last.
+    of all ``counts`` but the last; the first ``preferred`` after a second start.
     """
-    needed = min(needed, len(rare))
-    wanted = (range(len(rare), needed - 1, -1), range(needed - 1, -1, -1))
-    for numbers, finalists in product(wanted, counts):
-        for starts in range(_STARTS, 0, -1):
-            for compared in numbers:
+    numbers = range(len(rare), -1, -1)
+    wanted = ([n for n in numbers if n >= needed], [n for n in numbers if n < needed])
+    for block, finalists in product(wanted, counts):
+        parts = ([n for n in block if n >= preferred], [n for n in block if n < preferred])
+        for part, starts in product(parts, range(_STARTS, 0, -1)):
+            for compared in part:
                 for count in finalists:
                     yield starts, rare[:compared], count

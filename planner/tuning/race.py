@@ -117,7 +117,7 @@ class Race:
 
         self._again_alone(start(), start)
 
-    def settle(self, entrants: Sequence[Entrant], *, until: float) -> None:
+    def settle(self, entrants: Sequence[Entrant], *, until: float, end: float) -> None:
         """Let each make steps that do not count, until it is as fast as before others were started.
 
         A plan that gives its memory back in every step was up to twice as slow for some steps then.
@@ -125,13 +125,14 @@ class Race:
         Args:
             entrants: Those that are closed make none.
             until: Time of the clock after which no such step begins.
+            end: At which one that has begun is cut short, though not below some seconds.
         """
         for entrant in entrants:
             warm_s = entrant.step_s / _STILL_WARMING
             for _ in range(_MOST_SETTLING):
                 if not entrant.is_open or self._clock() + warm_s > until:
                     break
-                self._have_turn(entrant, until, is_counted=False)
+                self._have_turn(entrant, end, is_counted=False)
                 if entrant.warmup_s[-1] <= warm_s:
                     break
 

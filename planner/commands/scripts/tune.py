@@ -49,9 +49,8 @@ def patch_warnings(program: Program, plan: Plan) -> list[str]:
     ]
     if foreign := foreign_values(program, plan):
         values = ", ".join(f"{name}={value}" for name, value in foreign.items())
-        choices = " ".join(f"--choices {name}={value}" for name, value in foreign.items())
         warnings.append(
-            f"whether it learns the same with {', '.join(changes)} was compared at your own "
-            f"values alone, and not with {values}: tune with {choices} compares it there"
+            f"whether it learns the same with {', '.join(changes)} and {values} is not known: "
+            "losses are compared at the values of your own command alone"
         )
     return warnings

@@ -121,4 +121,4 @@ def test_plan_whose_losses_were_not_compared_is_warned_of():
     assert "changes the script itself (compile)" in changes
     plan = replace(plan, node_batch=64, options={"batch": 64, "patch_compile": True})
     _, warning = patch_warnings(program, plan)
-    assert "not with batch=64: tune with --choices batch=64 compares it there" in warning
+    assert "and batch=64 is not known: losses are compared at" in warning

@@ -113,7 +113,7 @@ def test_plan_settles_after_others_were_started_before_its_turns_count():
     """The defaults' first turns of a final took up to twice as long, and made ours look better."""
     race = race_of(Scripted("a", [1.0, 1.0, 2.3, 1.4, 1.1, 1.0], []))
     entrant = race.enter(PLAN, Role.FINAL, time_limit_s=99)
-    race.settle([entrant], until=math.inf)
+    race.settle([entrant], until=math.inf, end=math.inf)
     race.run_round([entrant])
     assert list(entrant.turns_s.values()) == [1.0]
     assert entrant.spent_s == pytest.approx(7.8)
@@ -124,9 +124,9 @@ def test_plan_that_gets_no_faster_settles_for_as_long_as_there_is_time():
     race = race_of(Scripted("a", [1.0, 1.0, 2.0], log))
     entrant = race.enter(PLAN, Role.FINAL, time_limit_s=99)
     log.clear()
-    race.settle([entrant], until=0.0)
+    race.settle([entrant], until=0.0, end=math.inf)
     assert log == []
-    race.settle([entrant], until=math.inf)
+    race.settle([entrant], until=math.inf, end=math.inf)
     assert log == [("a", 1)] * 4
 
 
@@ -233,7 +233,7 @@ def test_what_disturbs_all_the_time_is_waited_for_no_longer():
 
 def test_round_is_not_run_again_when_its_time_is_up():
     race, (entrant,) = disturbed_entrants([1.0, 0.0])
-    race.run_round([entrant], until=0.0)
+    race.run_round([entrant], until=0.0, end=math.inf)
     assert entrant.measurement().samples_s == (2.0,)
 
 
