@@ -224,8 +224,8 @@ class TransformersCase(UseCase):
         kept = {key: value for key, value in sample.items() if key in self._columns}
         if sample and not kept:
             self._refuse(
-                f"forward has no argument for any of the columns {', '.join(map(str, sample))}: for "
-                'a collator that needs them return "remove_unused_columns": False'
+                f"forward has no argument for any of the columns {', '.join(map(str, sample))}: "
+                'for a collator that needs them return "remove_unused_columns": False'
             )
         return kept
 

@@ -72,7 +72,7 @@ def test_collator_is_given_every_column_where_the_function_says_so():
 
 def test_sample_of_nothing_that_the_model_knows_is_refused_with_the_way_out():
     case = resolve(f"hf:{FILE}:table").load()
-    with pytest.raises(UseCaseError, match='columns texts: .* "remove_unused_columns": False'):
+    with pytest.raises(UseCaseError, match=r'columns texts: .* "remove_unused_columns": False'):
         case.collate([{"texts": "a text"}])
 
 
