@@ -23,6 +23,14 @@ from planner.sweeps.sweep_record import StoredSweep
 from probes.hardware import Hardware
 
 NODE: Hardware = replace(worth_cases.NODE, gpu_reason="no NVIDIA driver")
+MACHINE = MachineRecord(
+    id=1,
+    name="vm",
+    fingerprint=NODE.fingerprint(),
+    first_seen=NOON,
+    last_seen=NOON,
+    hardware=NODE,
+)
 
 
 def study(use_case: str = "simplebig", **changes: Any) -> StudyEvidence:
@@ -39,16 +47,8 @@ def study(use_case: str = "simplebig", **changes: Any) -> StudyEvidence:
         facts=replace(worth_cases.FACTS, max_stages=8),
         last_trial_at=NOON,
     )
-    machine = MachineRecord(
-        id=1,
-        name="vm",
-        fingerprint=NODE.fingerprint(),
-        first_seen=NOON,
-        last_seen=NOON,
-        hardware=NODE,
-    )
     trials = changes.pop("trials", worth_cases.TRIALS)
-    values = {"record": record, "read_trials": lambda: trials, "machine": machine}
+    values = {"record": record, "read_trials": lambda: trials, "machine": MACHINE}
     return StudyEvidence(**values | changes)
 
 

@@ -10,6 +10,7 @@ from sample_plan import NOON
 
 from launch.case_facts import CaseFacts
 from launch.plan import Plan
+from planner.plans.objective import Objective
 from planner.trials.result import Outcome, Role, TrialResult
 from planner.tuning.study import StoredTrial
 from probes.hardware import CoreLimit, Cpu, Hardware, Memory, Speeds
@@ -22,6 +23,14 @@ BEST = Plan(
     replicas=2,
     memory_format="channels_last",
     fused_optimizer=True,
+)
+OBJECTIVE = Objective(
+    name="time-to-loss",
+    noise_scale=96.0,
+    noise_low=80.0,
+    noise_high=120.0,
+    base_batch=32,
+    steps=100,
 )
 ONE_CORE = Plan(strategy="sequential", node_batch=32)
 ALL_CORES = Plan(strategy="threads", node_batch=32, threads_per_process=2)

@@ -7,11 +7,10 @@ from datetime import timedelta
 
 import pytest
 from training_samples import EPOCH, TRAINING
-from worth_cases import FACTS, NODE, STORED, TRIALS
+from worth_cases import FACTS, NODE, OBJECTIVE, STORED, TRIALS
 
 from launch.noise_scale.estimate import NoiseScale
 from planner.api import names, plans, studies
-from planner.plans.objective import Objective
 from planner.plans.stored_plan import utc_now
 from planner.report.table import Terminal
 from planner.report.worth import worth_text
@@ -124,16 +123,8 @@ def test_noise_scale_is_that_of_the_data_that_the_plan_was_found_with(db):
 
 def test_a_plan_that_was_chosen_by_a_noise_scale_has_advice_before_any_training(db):
     """`plans show` said that no training had measured the scale that it showed as objective."""
-    objective = Objective(
-        name="time-to-loss",
-        noise_scale=96.0,
-        noise_low=80.0,
-        noise_high=120.0,
-        base_batch=32,
-        steps=100,
-    )
     with Store.open(db) as store:
-        plan_id = save_with_trials(store, objective=objective)
+        plan_id = save_with_trials(store, objective=OBJECTIVE)
     worth = plans.get(plan_id, db=db).worth
     assert worth.batches_unknown is None
     said = "96.0 (80.0 to 120) samples after 100 steps of the search's short training"

@@ -6,13 +6,12 @@ from dataclasses import replace
 
 import pytest
 from imagined_machines import node_of
-from paper_cases import NODE, epochs, swept, training
-from sweep_samples import NOW, failed_point, sample_point, sample_sweep
+from paper_cases import MACHINE, NODE, epochs, swept, training
+from sweep_samples import failed_point, sample_point, sample_sweep
 from worth_cases import BEST, ONE_CORE
 
 from planner.paper_tables import load_paper
 from planner.paper_tables._evidence import StoredEvidence
-from planner.records.machine_record import MachineRecord
 
 PAPER = load_paper("cifar_scaling")
 MEASURED = "cifar_resnet44,images=2000,lr=0.01"
@@ -32,15 +31,7 @@ def held_sweep(points=(), **changes):
     sweep = sample_sweep({32: (10, 6)}, {32: 0.55})
     sweep = replace(sweep, points=list(points) or sweep.points)
     evidence = swept(sweep, use_case=MEASURED, **changes)
-    machine = MachineRecord(
-        id=1,
-        name="vm",
-        fingerprint=NODE.fingerprint(),
-        first_seen=NOW,
-        last_seen=NOW,
-        hardware=NODE,
-    )
-    return StoredEvidence(sweeps={MEASURED: [evidence]}, machines=[machine])
+    return StoredEvidence(sweeps={MEASURED: [evidence]}, machines=[MACHINE])
 
 
 def training_rows(*given):

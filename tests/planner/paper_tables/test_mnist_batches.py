@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from paper_cases import NODE, swept
-from sweep_samples import NOW, failed_point, sample_point, sample_sweep
+from paper_cases import MACHINE, NODE, swept
+from sweep_samples import failed_point, sample_point, sample_sweep
 
 from planner.paper_tables import load_paper
 from planner.paper_tables._evidence import StoredEvidence
 from planner.paper_tables._values import EMPTY
 from planner.paper_tables._wanted import WantedSweep
-from planner.records.machine_record import MachineRecord
 from planner.report.papers.plots import paper_figures, paper_plot_csv
 
 PAPER = load_paper("mnist_batches")
@@ -42,15 +41,7 @@ def test_every_point_is_a_row_with_its_intervals():
 
 
 def test_machine_of_a_sweep_is_named_with_its_hardware():
-    machine = MachineRecord(
-        id=1,
-        name="vm",
-        fingerprint=NODE.fingerprint(),
-        first_seen=NOW,
-        last_seen=NOW,
-        hardware=NODE,
-    )
-    (table,) = PAPER.tables(replace(held(), machines=[machine]))
+    (table,) = PAPER.tables(replace(held(), machines=[MACHINE]))
     (note,) = [note for note in table.notes if note.startswith("mnist_cnn: sweep 1 on ")]
     assert "vm: x86_64, 2 usable cores, 8 GiB, no GPU; torch 2.15.0, ddlplan 0.1.0" in note
 

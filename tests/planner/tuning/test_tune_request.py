@@ -11,16 +11,7 @@ from launch.errors import InvalidPlanError
 from launch.workload import Workload
 from planner.tuning.tune_request import TuneRequest, check_batch, limit_choices
 from probes import codec
-
-CASE = CaseFacts(
-    default_batch=32,
-    train_samples=5418,
-    validation_samples=585,
-    parameter_count=57_000_000,
-    parameter_bytes=228_000_000,
-    max_stages=8,
-    digest="sha256:1",
-)
+from tests.planner.tuning.recorded_search import CASE
 
 
 def choices(min_s: float = 0.0, train_samples: int = 5418, **limits):

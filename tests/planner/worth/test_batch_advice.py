@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from worth_cases import BEST, FACTS, NODE, STORED, TRIALS
+from worth_cases import BEST, FACTS, NODE, OBJECTIVE, STORED, TRIALS
 
 from launch.noise_scale.estimate import NoiseScale
 from planner.plans.measured_steps import StepPoint, steps_from_points
@@ -160,16 +160,8 @@ def test_worth_of_a_plan_has_the_advice_beside_throughput():
 
 
 def test_plan_with_an_objective_has_no_runner_up_in_samples_a_second():
-    objective = Objective(
-        name="time-to-loss",
-        noise_scale=96.0,
-        noise_low=80.0,
-        noise_high=120.0,
-        base_batch=32,
-        steps=100,
-    )
     assert assess(STORED, TRIALS, FACTS, NODE).runner_up is not None
-    assert assess(replace(STORED, objective=objective), TRIALS, FACTS, NODE).runner_up is None
+    assert assess(replace(STORED, objective=OBJECTIVE), TRIALS, FACTS, NODE).runner_up is None
 
 
 def test_worth_and_predicted_time_of_an_objective_have_intervals():
