@@ -33,7 +33,7 @@ from planner.worth.worth import PlanWorth, assess
 from probes.node import probe
 
 _RECENT_TRAININGS = 20
-"""In which a noise scale is looked for."""
+"""With the same data, in which a noise scale is looked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -340,8 +340,9 @@ def _find_noise(store: Store, stored: StoredPlan, facts: CaseFacts | None) -> Me
         return None
     measured = [
         MeasuredNoise(noise=epoch.noise, training_id=training.id, epoch=epoch.epoch)
-        for training in store.trainings.find(use_case=stored.use_case, most=_RECENT_TRAININGS)
-        if training.data == facts.data
+        for training in store.trainings.find_with_data(
+            stored.use_case, facts.data, most=_RECENT_TRAININGS
+        )
         for epoch in reversed(training.epochs_done)
         if epoch.noise is not None and training.id is not None
     ]

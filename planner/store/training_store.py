@@ -77,6 +77,12 @@ class TrainingStore:
         query = having(select(trainings), trainings, use_case=use_case, state=states)
         return self._database.fetch(newest(query, trainings, before, most), training_from_row)
 
+    def find_with_data(self, use_case: str, data: str | None, *, most: int) -> list[TrainingRecord]:
+        """Give the newest trainings of a use case with these data; ``None`` for its own."""
+        same = (trainings.c.use_case == use_case, trainings.c.data == data)
+        query = newest(select(trainings).where(*same), trainings, None, most)
+        return self._database.fetch(query, training_from_row)
+
     def update(
         self,
         training_id: int,
