@@ -95,11 +95,13 @@ class Sweeper:
             if alive := [one for one in running if one.failure is None]:
                 steps = choose_turn(alive) if number == 0 else steps
             number += 1
-        for training in trainings:
-            if training.failure is None:
-                training.finish()
-                training.close()
-                self._store(training, begun)
+        ended = [training for training in trainings if training.failure is None]
+        # All before any is stored: killed between two, the sweep would train the second one alone.
+        for training in ended:
+            training.finish()
+            training.close()
+        for training in ended:
+            self._store(training, begun)
 
     def _make_training(self, batch: int, number: int) -> PointTraining:
         return PointTraining(

@@ -2,9 +2,48 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[1]))
+
+from sweep_samples import NOW, sample_record
+from worth_cases import NODE
+
 from launch.plan import Plan
+from launch.reports import StepDone
+from planner.cancellation import Cancellation
 from planner.sweeps.point_training import PointTraining, choose_turn
-from planner.sweeps.sweeper import spread
+from planner.sweeps.sweep_record import StoredSweep
+from planner.sweeps.sweeper import Sweeper, spread
+from planner.trials.reports import ignore
+
+
+@dataclass
+class EventfulRunner:
+    """Trains in no time, and says who ended."""
+
+    events: list[str]
+
+    def start_training(self, plan, epochs, listener):
+        return EventfulContender(self.events)
+
+
+@dataclass
+class EventfulContender:
+    events: list[str]
+    disturbance = peak_memory_bytes = None
+
+    def make_steps(self, count, *, time_limit_s):
+        step = StepDone(step=0, epoch=1, time_s=0.5, samples=3200, loss=1.0)
+        return [step] * count
+
+    def finish(self, *, time_limit_s):
+        self.events.append("ended")
+
+    def close(self):
+        pass
 
 
 def training(batch: int, step_s: float, *, samples: int = 60_000) -> PointTraining:
@@ -35,3 +74,17 @@ def test_short_training_is_cut_into_many_turns_and_a_long_one_into_no_more_than_
 
 def test_steps_left_count_the_last_smaller_step_of_each_epoch():
     assert training(32, 0.1, samples=100).steps_left == 8
+
+
+def test_points_of_a_batch_are_stored_once_all_of_them_have_ended():
+    """Killed while the second setting validated, a sweep trained it again alone: not compared."""
+    events = []
+
+    def save(point):
+        events.append("stored")
+        return point
+
+    sweep = StoredSweep(record=sample_record([3200]))
+    runner = EventfulRunner(events)
+    Sweeper(sweep, NODE, runner, save, ignore, Cancellation(), lambda: NOW).run()
+    assert events == ["ended", "ended", "stored", "stored"]
