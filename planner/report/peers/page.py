@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from statistics import median
+from collections.abc import Sequence
 
 from planner.peer_runs.request import Setting
 from planner.peer_runs.result import Comparison, PeerResult
@@ -10,7 +10,7 @@ from planner.quantities import format_interval, format_range
 from planner.report.figures.figure import Figure, escaped, figures_html
 from planner.report.figures.rows import Mark, bar_plot, point_plot
 from planner.report.page.document import facts_html, page_document
-from planner.report.peers.table import facts, format_share, format_spread
+from planner.report.peers.table import facts, format_parts, format_spread, format_start
 
 _STYLE = """
 body { max-width: 64rem; } h1 { margin-bottom: .4rem; }
@@ -47,7 +47,7 @@ def _part(found: Comparison, setting: Setting) -> str:
     figures = [_ratio_figure(results, setting), rate_figure(found, results, setting)]
     drawn = figures_html((figure for figure in figures if figure is not None), str(setting))
     head = "".join(f'<th scope="col">{escaped(text)}</th>' for text in _TITLES)
-    rows = "".join(map(_rows, results))
+    rows = _own_row(found) + "".join(map(_rows, results))
     return (
         f"<h2>Peers {escaped(_PLURALS[setting])}</h2>{drawn}"
         f'<div class="wide"><table><thead><tr>{head}</tr></thead>'
@@ -114,12 +114,19 @@ def rate_figure(found: Comparison, results: list[PeerResult], setting: Setting) 
     )
 
 
+def _own_row(found: Comparison) -> str:
+    """Give the row of ours over all turns, in both settings of the peers."""
+    if found.samples_per_s is None:
+        return ""
+    rate, parts = format_interval(found.samples_per_s), format_parts(found.parts)
+    return _row(["ours", "", "", rate, "", "", *parts.values(), format_start(found.start_s)])
+
+
 def _rows(result: PeerResult) -> str:
     """Give the row of a peer, with the reason where it did not train to the end."""
     rows = ""
     if result.rounds or result.reason is None:
-        rows = "".join(f"<td>{escaped(cell)}</td>" for cell in _cells(result))
-        rows = f"<tr>{rows}</tr>"
+        rows = _row(_cells(result))
     if result.reason is not None:
         name = f"<td>{escaped(result.peer)}</td><td>{escaped(result.version or '')}</td>"
         rest = f'<td colspan="{len(_TITLES) - 2}">{escaped(result.reason)}</td>'
@@ -127,9 +134,12 @@ def _rows(result: PeerResult) -> str:
     return rows
 
 
+def _row(cells: Sequence[str]) -> str:
+    return "<tr>" + "".join(f"<td>{escaped(cell)}</td>" for cell in cells) + "</tr>"
+
+
 def _cells(result: PeerResult) -> list[str]:
     has = bool(result.rounds)
-    parts = result.parts
     return [
         result.peer,
         result.version or "",
@@ -137,8 +147,6 @@ def _cells(result: PeerResult) -> list[str]:
         format_interval(result.samples_per_s),
         "" if result.ratio is None else format_range(result.ratio),
         str(len(result.rounds)) if has else "",
-        format_share(parts.loading) if has else "",
-        format_share(parts.exchange) if has else "",
-        format_share(parts.update) if has else "",
-        f"{median(result.start_s):.1f} s" if result.start_s else "",
+        *(format_parts(result.parts).values() if has else [""] * 3),
+        format_start(result.start_s),
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from statistics import median
 
 from planner.peer_runs.comparer import SETTING_WORDS
@@ -40,29 +40,23 @@ _FIELDS = (
 
 def comparison_text(found: Comparison, terminal: Terminal) -> str:
     """Give the table, our own plan, and the fastest peers."""
-    rows = [_row(result) for result in found.results]
+    rows = [*_own_rows(found), *map(_row, found.results)]
     return render_table(rows, _COLUMNS, terminal) + "\n" + render_facts(facts(found), terminal)
 
 
 def facts(found: Comparison) -> list[tuple[str, str]]:
     """Give what is not in the table: where, ours, and the conclusions."""
     plans = dict.fromkeys(describe_plan(plan) for plan in found.plans)
-    parts = found.parts
     where = ", ".join(
         f"{host.name} ({host.cpu or 'unknown CPU'}, {host.cores} cores)" for host in found.hosts
     )
     software = ", ".join(f"{name} {version}" for name, version in found.software.items())
-    rate = (
-        "" if found.samples_per_s is None else f"{format_interval(found.samples_per_s)} samples/s, "
-    )
-    start = f"; start-up {median(found.start_s):.1f} s" if found.start_s else ""
-    waiting = "" if parts.loading is None else f"; loading {format_share(parts.loading)}"
     return [
         ("trained", f"{found.use_case}, {found.node_batch} samples a step on each host"),
         *([("data", GENERATED)] if found.is_generated else []),
         ("on", where),
         ("software", software),
-        ("ours", f"{rate}{'; '.join(plans)}{waiting}{start}"),
+        ("ours", "; ".join(plans)),
         *(
             [("ended early", f"ours failed, which ended the comparison: {found.failure}")]
             if found.failure is not None
@@ -86,26 +80,46 @@ def conclusions(found: Comparison) -> Iterator[tuple[Setting, str]]:
             yield setting, f"{fastest.peer}: ours is {ratio} times as fast{unsure}"
 
 
+def _own_rows(found: Comparison) -> list[Row]:
+    """Give the row of ours over all turns; none where it had no turn."""
+    if found.samples_per_s is None:
+        return []
+    return [
+        {
+            "peer": "ours",
+            "rate": format_interval(found.samples_per_s),
+            **format_parts(found.parts),
+            "start": format_start(found.start_s),
+        }
+    ]
+
+
 def _row(result: PeerResult) -> Row:
-    parts = result.parts if result.rounds else None
     return {
         "peer": result.peer,
         "setting": str(result.setting),
         "rate": format_interval(result.samples_per_s),
         "ratio": format_interval(result.ratio),
-        "loading": "" if parts is None else format_share(parts.loading),
-        "exchange": "" if parts is None else format_share(parts.exchange),
-        "update": "" if parts is None else format_share(parts.update),
-        "start": f"{median(result.start_s):.1f} s" if result.start_s else "",
+        **(format_parts(result.parts) if result.rounds else {}),
+        "start": format_start(result.start_s),
         "spread": format_spread(result),
         "version": result.version or "",
         "reason": result.reason or "",
     }
 
 
-def format_share(share: float | None) -> str:
-    """Write a part of a step's time."""
-    return _NOT_MEASURED if share is None else f"{100 * share:.0f} %"
+def format_parts(parts: TimeParts) -> dict[str, str]:
+    """Write the parts of a step's time: ``loading``, ``exchange`` and ``update``."""
+    shares = {"loading": parts.loading, "exchange": parts.exchange, "update": parts.update}
+    return {
+        name: _NOT_MEASURED if share is None else f"{100 * share:.0f} %"
+        for name, share in shares.items()
+    }
+
+
+def format_start(start_s: Sequence[float]) -> str:
+    """Write the start-up; nothing where there was none."""
+    return f"{median(start_s):.1f} s" if start_s else ""
 
 
 def format_spread(result: PeerResult) -> str:

@@ -88,11 +88,20 @@ def test_a_peer_with_one_round_has_trained():
 def test_table_has_a_row_for_each_peer_and_the_reason_of_those_that_did_not_train():
     text = comparison_text(FOUND, Terminal())
     lines = text.splitlines()
-    assert lines[1].startswith("ddp ")
-    assert "not installed" in lines[3]
+    assert lines[2].startswith("ddp ")
+    assert "not installed" in lines[4]
     assert "plain: ours is 1.4" in text
-    assert "25 %" in lines[1]
-    assert "6.0 s" in lines[1]
+    assert "25 %" in lines[2]
+    assert "6.0 s" in lines[2]
+
+
+def test_ours_loses_its_time_in_the_same_columns_as_its_peers():
+    """The table named parts of the peers' steps alone: ours stood below, in words."""
+    header, own, *_ = comparison_text(FOUND, Terminal()).splitlines()
+    assert own.split()[:2] == ["ours", "30.0"]
+    assert own[header.index("LOAD") :].split()[:4] == ["5", "%", "-", "-"]
+    assert "4.0 s" in own
+    assert "<td>ours</td><td></td>" in comparison_page(FOUND)
 
 
 def test_an_interval_that_holds_one_says_that_nothing_is_decided():
