@@ -15,7 +15,7 @@ from planner.paper_tables._values import PaperPlot, PaperSection
 from planner.plans.stored_plan import utc_now
 from planner.report.live import LiveDisplay
 from planner.report.output import Output
-from planner.report.papers.files import report_files
+from planner.report.papers.files import possible_names, report_files
 from planner.report.papers.folder import ReportFolder
 from planner.report.papers.plots import paper_plot_csv
 from planner.report.papers.tables import paper_table_json, paper_table_text
@@ -43,8 +43,7 @@ def make_report(
     """
     folder = None if place is None else ReportFolder(place)
     if folder is not None:
-        before = reports.make(request.papers, db=db)
-        folder.check(report_files(before, utc_now(), formats))
+        folder.check(possible_names(reports.make(request.papers, db=db), formats))
     done: Sequence[str] = ()
     reasons: Mapping[str, str] = {}
     if measures:

@@ -89,13 +89,15 @@ class CifarScaling(Paper):
     def plots(self, held: StoredEvidence) -> Sequence[CurvePlot]:
         sweeps, groups = _sweeps(held), group_trainings(held.trained(_CASE))
         targets = find_targets(groups)
-        rates = [*_sweep_curves(sweeps, to_target=False), *_training_curves(groups, None)]
-        times = [*_sweep_curves(sweeps, to_target=True), *_training_curves(groups, targets)]
+        rates = tuple(_sweep_curves(sweeps, to_target=False))
+        times = tuple(_sweep_curves(sweeps, to_target=True))
+        trained_rates = tuple(_training_curves(groups, None))
+        trained_times = tuple(_training_curves(groups, targets))
         made_up = [
             *(one.sweep.record.data is None for one in sweeps),
             *(training.is_generated for group in groups for training in group.trainings),
         ]
-        why = f"no stored training or sweep has reached {100 * TARGETS[-1]:g} % on the test set"
+        missed = f"no sweep has reached {100 * TARGETS[-1]:g} % on the test set"
         return [
             CurvePlot(
                 key="cifar-throughput",
@@ -103,8 +105,8 @@ class CifarScaling(Paper):
                 x_title="workers",
                 y_title="samples/s",
                 is_counted=True,
-                curves=tuple(rates),
-                notes=(_WHAT,) if rates else (f"missing: {_why(held)}.",),
+                curves=rates + trained_rates,
+                notes=_plot_notes(rates, trained_rates, _why(held)),
             ),
             CurvePlot(
                 key="cifar-time-to-accuracy",
@@ -112,8 +114,8 @@ class CifarScaling(Paper):
                 x_title="workers",
                 y_title="seconds",
                 is_counted=True,
-                curves=tuple(times),
-                notes=(_WHAT,) if times else (f"missing: {why if rates else _why(held)}.",),
+                curves=times + trained_times,
+                notes=_plot_notes(times, trained_times, missed if rates else _why(held)),
             ),
         ]
 
@@ -275,6 +277,15 @@ def _training_curves(
 def _describe(line: Line) -> str:
     epochs = "1 epoch" if line.epochs == 1 else f"{line.epochs} epochs"
     return f"batch {line.batch}, {epochs}{', ' * bool(line.numerics)}{line.numerics}"
+
+
+def _plot_notes(
+    swept: Sequence[MeasuredCurve], trained: Sequence[MeasuredCurve], why: str
+) -> tuple[str, ...]:
+    """Say what was swept, or why there is no sweep; curves of trainings say it in their names."""
+    if swept:
+        return (_WHAT,)
+    return (f"{'with fewer images: ' if trained else ''}missing: {why}.",)
 
 
 def _why(held: StoredEvidence) -> str:

@@ -39,6 +39,18 @@ def report_files(
     return found
 
 
+def possible_names(sections: Sequence[PaperSection], formats: Collection[str]) -> set[str]:
+    """Give the names of all files that a report may have once everything in it is measured."""
+    plots = [plot.key for section in sections for plot in section.plots]
+    found = {f"report.{name}" for name in ("html", "md") if name in formats}
+    if "md" in formats:
+        found |= {f"figure-{key}.svg" for key in plots}
+    if "csv" in formats:
+        found |= {f"figure-{key}.csv" for key in plots}
+        found |= {f"table-{one.key}.csv" for section in sections for one in section.tables}
+    return found
+
+
 def _pictures(sections: Sequence[PaperSection]) -> dict[str, str]:
     return {
         f"figure-{plot.key}.svg": picture(figures, plot.title if len(figures) > 1 else "")

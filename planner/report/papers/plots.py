@@ -18,7 +18,7 @@ _GPU = ("utilisation", "memory_bytes", "power_w")
 _USE = (
     *("busy_cores", "machine_busy_cores", "io_wait_cores", "processes", "threads"),
     *("memory_bytes", "received_bytes_per_s", "sent_bytes_per_s", "input_wait", "sync_wait"),
-    *("loss", "samples_per_s"),
+    *("loss", "samples_per_s", "noise_scale"),
 )
 
 

@@ -217,5 +217,7 @@ def test_a_training_that_was_ended_early_still_shows_its_throughput():
     assert "trains longer" in row["time"].missing
     rates, times = PAPER.plots(held)
     assert rates.curves
+    # Its curve is of all images: that of 2,000 was described below it, and no sweep is stored.
+    assert rates.notes == ("with fewer images: missing: not measured: ddlplan report --measure.",)
     assert not times.curves
     assert times.notes

@@ -14,7 +14,7 @@ from sample_plan import NOON
 
 from planner.paper_tables import load_paper, paper_names
 from planner.paper_tables._evidence import StoredEvidence
-from planner.report.papers.files import FORMATS, report_files
+from planner.report.papers.files import FORMATS, possible_names, report_files
 from planner.report.papers.plots import paper_plot_csv
 from planner.report.papers.tables import paper_table_text
 from planner.report.table import Terminal
@@ -73,6 +73,7 @@ def test_use_over_time_is_there_as_numbers(files):
     assert len(rows) == 180
     assert rows[0]["busy_cores"] == "2.0"
     assert rows[0]["io_wait_cores"] == ""
+    assert "noise_scale" in rows[0]  # which had a plot alone
 
 
 def test_pictures_are_svg_and_markdown_shows_them(files):
@@ -85,6 +86,15 @@ def test_pictures_are_svg_and_markdown_shows_them(files):
 def test_only_the_formats_that_were_asked_for_are_made():
     assert list(report_files(sections(), NOON, ["html"])) == ["report.html"]
     assert all(name.endswith(".csv") for name in report_files(sections(), NOON, ["csv"]))
+
+
+def test_names_are_known_before_anything_is_measured(files):
+    """A figure of the user's own was found in the way after half an hour of measuring."""
+    nothing = sections(StoredEvidence())
+    assert files.keys() <= possible_names(nothing, FORMATS)
+    for name in FORMATS:
+        assert possible_names(nothing, [name]) >= report_files(nothing, NOON, [name]).keys()
+    assert possible_names(nothing, ["html"]) == {"report.html"}
 
 
 def test_a_database_without_anything_makes_a_whole_report():
