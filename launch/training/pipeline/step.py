@@ -112,8 +112,8 @@ class PipelineStep(TrainStep):
         averager = self._update.averager
         if averager is None and self._plan.replicas == 1:
             return (
-                "a pipeline adds the gradients of its micro-batches up: use several, with "
-                "strategy hybrid"
+                "a pipeline adds the gradients of its micro-batches up: several on CPUs, with "
+                "strategy hybrid, are measured"
             )
         if averager is None or self._has_weights:
             return super().noise_obstacle()
