@@ -36,8 +36,8 @@ def _epoch_figure(sweep: StoredSweep, figures: Sequence[PointFigures]) -> Figure
         format_range,
         title="Time per epoch",
         y_title="seconds per epoch",
-        note="Steps alone, without start and validation. Bars hold for another run on this machine "
-        "at another time: they have its drift in them.",
+        note="Steps alone, without start and validation. Bars are 95 % intervals for another run "
+        "on this machine at another time: they have its drift in them.",
     )
 
 
@@ -54,7 +54,8 @@ def _speedup_figure(sweep: StoredSweep, figures: Sequence[PointFigures]) -> Figu
         y_title="times as fast",
         reference=(f"as fast as {settings[0].label}", 1.0),
         first=1,
-        note="Turn by turn at the same batch: what slowed both settings cancels out.",
+        note="Bars are 95 % intervals, turn by turn at the same batch: what slowed both settings "
+        "cancels out.",
     )
 
 
@@ -68,8 +69,8 @@ def _accuracy_figure(sweep: StoredSweep, figures: Sequence[PointFigures]) -> Fig
         title=f"Accuracy on the test set after {_epochs(sweep)}",
         y_title="% right",
         from_zero=False,
-        note=f"Bars are those of a share of {samples} test samples, after one training each with "
-        f"seed {sweep.record.seed}.",
+        note=f"Bars are 95 % intervals of a share of {samples} test samples, after one training "
+        f"each with seed {sweep.record.seed}.",
     )
 
 
@@ -82,6 +83,7 @@ def _loss_figure(sweep: StoredSweep, figures: Sequence[PointFigures]) -> Figure 
         title=f"Loss on the test set after {_epochs(sweep)}",
         y_title="loss",
         from_zero=False,
+        note=f"After one training each with seed {sweep.record.seed}, which shows no interval.",
     )
 
 

@@ -20,10 +20,10 @@ from planner.report.papers.plots import paper_figures
 _STYLE = """
 body { max-width: 74rem; } h2 { font-size: 1.15rem; margin: 2.6rem 0 .2rem; }
 h3 { font-size: 1rem; margin: 1.8rem 0 .4rem; } figure { margin-top: 0; }
-.notes { color: var(--soft); }
-.notes { font-size: .8125rem; margin: .5rem 0 0; padding-left: 1.1rem; overflow-wrap: anywhere; }
+.notes { color: var(--soft); font-size: .8125rem; margin: .5rem 0 0; padding-left: 1.1rem;
+  overflow-wrap: anywhere; }
 nav ul { list-style: none; padding: 0; margin: .6rem 0; }
-nav a, .source a { color: var(--accent); }
+nav a { color: var(--accent); }
 th[scope=row] { min-width: 8.5rem; }
 td.num, th.num { text-align: right; } td.num { white-space: nowrap; }
 td.missing { color: var(--warn); min-width: 15rem; white-space: normal; text-align: left; }

@@ -123,7 +123,10 @@ def test_json_has_points_and_findings(sweep):
 
 
 def test_figures_are_those_that_there_are_values_for(sweep):
-    titles = [figure.title for figure in sweep_figures(sweep)]
+    figures = sweep_figures(sweep)
+    assert all("Bars are 95 % intervals" in figure.note for figure in figures[:3])
+    assert "no interval" in figures[3].note
+    titles = [figure.title for figure in figures]
     assert titles == [
         "Time per epoch",
         "Speed against 1 worker",
