@@ -147,6 +147,6 @@ def _cells(result: PeerResult) -> list[str]:
         format_interval(result.samples_per_s),
         "" if result.ratio is None else format_range(result.ratio),
         str(len(result.rounds)) if has else "",
-        *(format_parts(result.parts).values() if has else [""] * 3),
+        *(list(format_parts(result.parts).values()) if has else [""] * 3),
         format_start(result.start_s),
     ]
