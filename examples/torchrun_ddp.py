@@ -45,6 +45,7 @@ def main() -> None:
                 break
         epoch += 1
     print(f"rank {dist.get_rank()} of {dist.get_world_size()}, step {step}: loss {loss.item():.4f}")
+    dist.barrier()  # a rank that leaves while others are in a collective may be ended by SIGABRT
     dist.destroy_process_group()
 
 

@@ -13,4 +13,5 @@ for inputs, targets in loader():
     lap()
 if torch.distributed.get_rank() == 0:
     show()
+torch.distributed.barrier()  # PyTorch may end a rank by SIGABRT that leaves others in a collective
 torch.distributed.destroy_process_group()

@@ -16,6 +16,7 @@ def train(rank, store):
         lap()
     if rank == 0:
         show()
+    torch.distributed.barrier()  # PyTorch may end one by SIGABRT that leaves others in a collective
     torch.distributed.destroy_process_group()
 
 

@@ -81,6 +81,7 @@ about = {name: os.environ[name] for name in os.environ if name.startswith(("PLAN
 about |= {"cores": sorted(os.sched_getaffinity(0)), "host": os.uname().nodename}
 about |= {"sum": rank.item(), "threads": torch.get_num_threads(), "more": sys.argv[2:]}
 Path(sys.argv[1], os.environ["LOCAL_RANK"]).write_text(json.dumps(about))
+dist.barrier()  # PyTorch may end a rank by SIGABRT that leaves while others are in a collective
 dist.destroy_process_group()
 """
 
