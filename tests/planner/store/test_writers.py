@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import random
@@ -10,11 +9,13 @@ import signal
 import sqlite3
 import time
 from contextlib import closing, contextmanager
+from pathlib import Path
 from threading import Thread
 
 import pytest
 from store_cases import STUDY, assert_intact, marks, trial, write_trials
 
+from launch.system.folder_queue import queued
 from planner.errors import StoreLockedError
 from planner.store import Store
 
@@ -93,37 +94,22 @@ def test_finished_trials_survive_kill_9_at_any_moment_and_are_never_doubled(data
             assert_intact(database.url)
 
 
-def write_and_note(path, writer, all_are_open, count):
-    times = []
-    with Store.open(str(path)) as store:
-        all_are_open.wait()
-        for number in range(count):
-            asked = time.monotonic_ns()
-            store.studies.add_trial(1, trial(number))
-            times.append((asked, time.monotonic_ns()))
-    path.with_name(f"{writer}.json").write_text(json.dumps(times))
+def pids_in_a_queue():
+    locks = Path("/proc/locks").read_text().splitlines()
+    return {int(line.split()[5]) for line in locks if " -> FLOCK " in line}
 
 
-def test_writers_that_come_at_once_have_their_turns_in_turn(filled):
+def test_a_writer_waits_for_its_turn_while_another_has_it(filled):
     """SQLite's own wait let one of many write on and on, while others waited for seconds."""
-    all_are_open = fork.Barrier(4)
-    writers = [
-        fork.Process(target=write_and_note, args=(filled, n, all_are_open, 40)) for n in range(4)
-    ]
-    for writer in writers:
+    with queued(filled.parent, 60):
+        writer = fork.Process(target=write_trials, args=(filled, 1, 1))
         writer.start()
-    for writer in writers:
-        writer.join()
-    assert len(marks(filled)) == 161
-    noted = [json.loads(filled.with_name(f"{n}.json").read_text()) for n in range(4)]
-    times = [one for of_writer in noted for one in of_writer]
-    # Whom the kernel does not let run between the note and the queue is overtaken, though seldom.
-    overtaken = sum(
-        asked < other_asked and other_wrote < wrote
-        for asked, wrote in times
-        for other_asked, other_wrote in times
-    )
-    assert overtaken < 0.75 * len(times)  # without a queue nearly three, those who wait, by each
+        while writer.pid not in pids_in_a_queue():
+            assert writer.is_alive(), "it wrote before its turn"
+            time.sleep(0.01)
+        assert marks(filled) == [0]
+    writer.join()
+    assert marks(filled) == [0, 100]
 
 
 @contextmanager
