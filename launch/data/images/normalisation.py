@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 _MAX_LEVEL = 255.0
-_PHOTOS_PER_THREAD = 4
+_BYTES_PER_THREAD = 4 * 3 * 224 * 224 * 4
+"""Of fp32: four photos of a usual size, or some hundred digits."""
 
 
 def flip_and_normalise(
@@ -36,14 +37,18 @@ def flip_and_normalise(
             pixels = torch.where(mirrored.view(-1, 1, 1, 1), pixels.flip(3), pixels)
         _normalise(photos.copy_(pixels), *constants)
         return photos
-    flags = [False] * len(pixels) if mirrored is None else mirrored.tolist()
-    # A few photos are in the cores' caches from the first operation to the last.
-    few = _PHOTOS_PER_THREAD * torch.get_num_threads()
-    for low in range(0, len(pixels), few):
-        some = photos[low : low + few]
-        for photo, raw, flag in zip(some, pixels[low:], flags[low:], strict=False):
-            photo.copy_(raw.flip(2) if flag else raw)
-        _normalise(some, *constants)
+    # Some of them are in the cores' caches from the first operation to the last.
+    one = max(1, photos[0].nbytes) if len(photos) else 1
+    some = max(1, _BYTES_PER_THREAD * torch.get_num_threads() // one)
+    for low in range(0, len(pixels), some):
+        raw, finished = pixels[low : low + some], photos[low : low + some]
+        if mirrored is None:
+            finished.copy_(raw)
+        else:
+            flags = mirrored[low : low + some].tolist()
+            for photo, plain, flag in zip(finished, raw, flags, strict=True):
+                photo.copy_(plain.flip(2) if flag else plain)
+        _normalise(finished, *constants)
     return photos
 
 
