@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from launch.errors import InvalidPlanError, UnknownStrategyError
-from launch.plan import Plan
+from launch.plan import Plan, Setting
 from launch.strategies import check_plan
 from planner.errors import PlanFileError
 from planner.plans.measured_steps import MeasuredSteps, StepPoint, steps_from_points
@@ -73,7 +73,7 @@ class _StepsDocument:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ComparisonDocument:
     name: str
-    plan: Plan
+    plan: Mapping[str, Setting | tuple[str, ...] | Mapping[str, Setting] | None]
     throughput_samples_per_s: Positive
     speedup: _IntervalDocument
 
@@ -141,6 +141,10 @@ def plan_from_json(values: object, *, source: str = "plan") -> StoredPlan:
     try:
         found = codec.convert(values, _EvidenceDocument, source=source)
         plan = _read_plan(codec.convert(values, dict[str, Any], source=source), source)
+        compared = [
+            _read_plan(one.plan, f"{source}: comparisons[{number}].plan")
+            for number, one in enumerate(found.comparisons)
+        ]
         _check_shown(codec.to_builtins(plan) | codec.to_builtins(found), source)
         (check_script_plan if plan.strategy == STRATEGY else check_plan)(plan)
         created_at = found.created_at.astimezone(UTC)
@@ -163,11 +167,11 @@ def plan_from_json(values: object, *, source: str = "plan") -> StoredPlan:
         comparisons=tuple(
             ComparedPlan(
                 name=one.name,
-                plan=one.plan,
+                plan=other,
                 throughput_samples_per_s=one.throughput_samples_per_s,
                 speedup=one.speedup.to_interval(samples),
             )
-            for one in found.comparisons
+            for one, other in zip(found.comparisons, compared, strict=True)
         ),
         peak_memory_bytes=found.peak_memory_bytes,
         step_time=None if found.step_time is None else found.step_time.to_steps(),

@@ -103,6 +103,7 @@ class StoredPlan:
     def to_json(self, *, stale: bool) -> dict[str, Any]:
         """Give the plan as the JSON that scripts rely on."""
         throughput = self.throughput_samples_per_s
+        unknown = {"loader_workers": None} if hides_workers(self.use_case) else {}
         return {
             "id": self.id,
             "use_case": self.use_case,
@@ -110,11 +111,11 @@ class StoredPlan:
             "node": self.node,
             "fingerprint": self.fingerprint,
             **codec.to_builtins(self.plan),
-            **({"loader_workers": None} if hides_workers(self.use_case) else {}),
+            **unknown,
             "throughput_samples_per_s": _interval_json(throughput) | {"samples": throughput.count},
             "speedup": None if self.speedup is None else _interval_json(self.speedup),
             "baseline": codec.to_builtins(self.baseline),
-            "comparisons": [_comparison_json(compared) for compared in self.comparisons],
+            "comparisons": [_comparison_json(one, unknown) for one in self.comparisons],
             "peak_memory_bytes": self.peak_memory_bytes,
             "step_time": None if self.step_time is None else self.step_time.to_json(),
             "gradient_bytes": self.gradient_bytes,
@@ -127,8 +128,10 @@ class StoredPlan:
         }
 
 
-def _comparison_json(compared: ComparedPlan) -> dict[str, Any]:
-    return {**codec.to_builtins(compared), "speedup": _interval_json(compared.speedup)}
+def _comparison_json(compared: ComparedPlan, unknown: Mapping[str, None]) -> dict[str, Any]:
+    document = codec.to_builtins(compared)
+    plan, speedup = document["plan"] | unknown, _interval_json(compared.speedup)
+    return {**document, "plan": plan, "speedup": speedup}
 
 
 def _interval_json(interval: Interval) -> dict[str, Any]:

@@ -255,6 +255,8 @@ def components() -> Mapping[str, Shape]:
     for name in ("EpochDone", "TrainingRecord"):
         for shape in found[name]["properties"].values():  # a loss may be NaN, which JSON has not
             _allow_null(shape)
+    workers = found["Plan"]["properties"]["loader_workers"]
+    workers["type"] = ["integer", "null"]  # those of a script may be its own, and not known
     return found
 
 

@@ -13,6 +13,7 @@ import sample_plan
 from launch.plan import Plan
 from planner.errors import PlanFileError
 from planner.plans.plan_file import plan_from_json, read_plan_file
+from planner.plans.stored_plan import ComparedPlan
 
 FOUND = replace(
     sample_plan.FOUND,
@@ -116,6 +117,23 @@ def test_a_plan_without_baseline_comes_back_the_same(read):
     bare = replace(FOUND, id=None, speedup=None, baseline=None, peak_memory_bytes=None)
     bare = replace(bare, step_time=None, gradient_bytes=None, begins_early=None)
     assert read(bare.to_json(stale=False)) == bare
+
+
+def test_loader_workers_that_only_a_script_knows_are_null_in_all_its_plans(read):
+    """Those it was compared with said 0, and a file in which they were null was refused."""
+    own = Plan(strategy="script", node_batch=128)
+    defaults = ComparedPlan(
+        name="defaults", plan=own, throughput_samples_per_s=20.0, speedup=FOUND.speedup
+    )
+    words = replace(FOUND, id=None, use_case="script:python train.py", plan=own)
+    stored = replace(words, comparisons=(defaults,))
+    document = stored.to_json(stale=False)
+    (compared,) = document["comparisons"]
+    assert (document["loader_workers"], compared["plan"]["loader_workers"]) == (None, None)
+    assert read(document) == stored
+    compared["plan"]["node_batch"] = "x"
+    with pytest.raises(PlanFileError, match=r"comparisons\[0\]\.plan: node_batch='x': expected a"):
+        plan_from_json(document)
 
 
 def test_the_document_that_json_output_is_can_be_imported(read):

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import jsonschema
 import pytest
+from sample_plan import FOUND
 from serving import serving
+
+from planner.service.endpoints import shapes
 
 OPEN_API = "/api/v1/openapi.json"
 QUERIES = {"/api/v1/plans/compare": "?first=1&second=2"}
@@ -45,6 +49,13 @@ def test_every_answer_has_its_shape(server, described):
         else:
             assert reply.status == 200, (path, reply.body)
         check(described, path, "get", reply)
+
+
+def test_plan_of_a_script_has_the_shape_of_a_plan(described):
+    """Its loader workers are null where they are its own, which the shape did not allow."""
+    stored = replace(FOUND, use_case="script:python train.py")
+    schema = {**shapes.PLAN, "components": described["components"]}
+    jsonschema.validate({**stored.to_json(stale=False), "id": 1}, schema)
 
 
 def lists_of(described) -> list[str]:
