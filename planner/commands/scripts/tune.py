@@ -32,9 +32,9 @@ def tune(
         then = suggest_command(
             "launch", request.workload, db=db, plan_id=tuned.launch_plan_id, hosts=here
         )
-        show_here(tuned, then, out, steps=result.steps)
         for warning in patch_warnings(script.program, tuned.plan.plan):
             out.warn(warning)
+        show_here(tuned, then, out, steps=result.steps)
         if tuned.interrupted:
             raise KeyboardInterrupt
 

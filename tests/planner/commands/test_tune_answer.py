@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from sample_plan import FOUND
 
 from launch.plan import Plan
+from launch.scripts.program import Program
+from launch.workload import Workload
+from planner.api.scripts.tuning import ScriptTuneResult, TunedScript
 from planner.api.tuning import NodeTuneResult, TuneResult
+from planner.commands.scripts.tune import tune
 from planner.commands.tune import describe_comparison, show_here
-from planner.plans.stored_plan import ComparedPlan
+from planner.plans.stored_plan import ComparedPlan, StoredPlan
 from planner.report.output import Output
+from planner.scripts.naming import script_name
 from planner.tuning.conclusion import TuneOutcome
+from planner.tuning.tune_request import TuneRequest
 from probes.timing import Interval
 
 DEFAULTS = Plan(strategy="threads", node_batch=32, threads_per_process=2)
@@ -32,9 +39,9 @@ def test_defaults_that_nothing_beats_are_not_compared_with_themselves():
     assert describe_comparison(COMPARED, other).startswith("1.00 times (1.00 to 1.00) as fast")
 
 
-def show(*, before_search_s: float | None = None, as_json: bool = False) -> None:
+def make_result(plan: StoredPlan = FOUND, before_search_s: float | None = None) -> TuneResult:
     outcome = TuneOutcome(
-        plan=FOUND,
+        plan=plan,
         defaults=None,
         trials=(),
         new_trials=0,
@@ -46,10 +53,30 @@ def show(*, before_search_s: float | None = None, as_json: bool = False) -> None
         one_core_unknown="no time or memory was left for it: raise --budget",
     )
     node = NodeTuneResult(host="vm", outcome=outcome)
-    result = TuneResult(
+    return TuneResult(
         nodes=(node,), elapsed_s=164.0, before_search_s=before_search_s, interrupted=False
     )
+
+
+def show(*, before_search_s: float | None = None, as_json: bool = False) -> None:
+    result = make_result(before_search_s=before_search_s)
     show_here(result, "ddlplan launch", Output("tune", as_json=as_json))
+
+
+def test_json_of_a_patched_plan_has_the_warning_that_it_changes_the_script(
+    tmp_path, monkeypatch, capsys
+):
+    """It was printed behind the JSON, which did not have it."""
+    words = ["python", "train.py"]
+    plan = Plan(strategy="script", node_batch=32, options={"patch_compile": True})
+    found = replace(FOUND, id=1, use_case=script_name(words), plan=plan)
+    result = ScriptTuneResult(tuned=make_result(found), steps="optimizer SGD")
+    monkeypatch.setattr("planner.commands.scripts.tune.tune_script", lambda *_, **__: result)
+    script = TunedScript(program=Program.parse(words, cores=2), patches=("model",))
+    request = TuneRequest(workload=Workload(use_case=found.use_case), budget_s=60.0)
+    tune(script, request, str(tmp_path / "planner.db"), Output("tune", as_json=True))
+    (warning,) = json.loads(capsys.readouterr().out)["warnings"]
+    assert "changes the script itself (compile)" in warning
 
 
 def test_run_on_one_core_that_was_not_measured_has_its_reason_in_a_line(capsys):
