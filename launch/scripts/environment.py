@@ -94,7 +94,7 @@ def make_start(
         raise InvalidPlanError(
             f"{PATCH_PREFIX}{min(changes)}: only a Python program can be patched"
         )
-    variables = {VARIABLE: json.dumps(settings)} if settings else {}
+    variables = {VARIABLE: json.dumps(settings)} if started != command else {}
     if plan.options.get(OWN_SETTINGS):
         return ScriptStart(command=command, started_command=started, environment=variables)
     plan.check_fits(node.cpu.usable_cores)

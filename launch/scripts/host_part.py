@@ -21,7 +21,6 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, NoReturn
@@ -125,7 +124,7 @@ class PartEnded(Report):
     counted: CountedSteps | None
 
     ended_by: str | None = None
-    """Words of the error that ended it, where the steps are counted."""
+    """Words of the error that ended it, where it had some."""
 
 
 class HostPart:
@@ -217,9 +216,8 @@ class HostPart:
 
     def _train(self, program: Program, variables: dict[str, str], port: int) -> PartEnded:
         request = self._request
-        with ExitStack() as opened:
-            counter = opened.enter_context(StepCounter()) if request.counts_steps else None
-            watch = None if counter is None else counter.settings
+        with StepCounter(errors_alone=not request.counts_steps) as counter:
+            watch = counter.settings
             start = make_start(program, request.plan, request.node, variables, watch=watch)
             owner = os.getpid()
 
@@ -243,8 +241,6 @@ class HostPart:
                 preexec_fn=prepare,
             )
             code = self._wait_for_end(child)
-        if counter is None:
-            return PartEnded(code=code, counted=None)
         counted = counter.result(request.plan.processes) if code == 0 else None
         return PartEnded(code=code, counted=counted, ended_by=counter.ended_by)
 

@@ -487,12 +487,14 @@ def _patch_actions(settings: dict[str, Any]) -> dict[str, list[Any]]:
 
 
 def _watch_actions(settings: dict[str, Any]) -> dict[str, list[Any]]:
-    """Give what watches the steps, where somebody wants to know of them."""
+    """Give what watches the steps, where somebody wants to know of more than how it ends."""
     if "address" not in settings:
         return {}
     process = _WatchedProcess(settings)
     vars(sys.modules[_INSTALLED])["process"] = process
     os.register_at_fork(after_in_child=process.begin_anew)
+    if settings.get("errors_alone"):
+        return {}
 
     def watch_optimizers(module: Any) -> None:
         def step_hook(optimizer: Any, _args: Any, _kwargs: Any) -> None:

@@ -139,9 +139,13 @@ class StepCounter:
     """Counts in a thread while the script runs. Use it in a ``with`` block.
 
     What goes wrong with it ends the counting, never the script.
+
+    Args:
+        errors_alone: Whether only the words of an error that ends the script are wanted.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, errors_alone: bool = False) -> None:
+        self._errors_alone = errors_alone
         self._channel = RankChannel()
         self._tallies: dict[Rank, _Tally] = {}
         self._is_lost = False
@@ -153,7 +157,8 @@ class StepCounter:
     @property
     def settings(self) -> Mapping[str, object]:
         """What the shim has to know."""
-        return {**self._channel.settings, "runs_on": True}
+        told = {"errors_alone": True} if self._errors_alone else {}
+        return {**self._channel.settings, "runs_on": True, **told}
 
     def __enter__(self) -> StepCounter:
         self._thread.start()

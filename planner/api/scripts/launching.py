@@ -249,12 +249,12 @@ def _run(
 ) -> tuple[int, CountedSteps | None, str | None]:
     """Run a script to its end; give its exit code, its steps, and the words of its error."""
     start, options = prepared.start, prepared.stored.plan.options
-    if WHOLE_RUNS in options or STEP_REGEX in options:
+    if WHOLE_RUNS in options:
         began = time.monotonic()
         code = run_in_foreground(start, keeps_stdout=keeps_stdout)
         run = CountedSteps(made=1, counted=1, time_s=time.monotonic() - began)
-        return code, run if WHOLE_RUNS in options and code == 0 else None, None
-    with StepCounter() as counter:
+        return code, run if code == 0 else None, None
+    with StepCounter(errors_alone=STEP_REGEX in options) as counter:
         watched = make_start(
             prepared.program, prepared.stored.plan, prepared.node, watch=counter.settings
         )

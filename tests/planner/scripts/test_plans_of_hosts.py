@@ -103,16 +103,7 @@ shift 8
 """
 
 
-@pytest.mark.parametrize(
-    ("counts_steps", "line"),
-    [
-        (True, r"has ended on node1, exit code 1: FileNotFoundError: no weights\.pt$"),
-        (False, r"has ended on node1, exit code 1$"),
-    ],
-)
-def test_error_that_ends_a_script_is_quoted_of_the_host_that_counts_its_steps(
-    counts_steps, line, tmp_path, monkeypatch
-):
+def test_error_that_ends_a_script_is_quoted_of_hosts_that_count_no_steps_too(tmp_path, monkeypatch):
     """The story: on several hosts only the exit code of torchrun was said."""
     (tmp_path / "torchrun").write_text(TORCHRUN)
     (tmp_path / "torchrun").chmod(0o755)
@@ -125,11 +116,11 @@ def test_error_that_ends_a_script_is_quoted_of_the_host_that_counts_its_steps(
         nodes=TorchrunNodes(count=1, rank=0, master_address="127.0.0.1"),
         folder=str(tmp_path),
         mark="mark",
-        counts_steps=counts_steps,
     )
     start = PartStart(name="node1", host=None, request=request)
     with ScriptParts([start], ssh_config=None) as parts:
         ready = parts.await_ready()
         end = parts.train(ready["node1"].port, keeps_stdout=True)
+    line = r"has ended on node1, exit code 1: FileNotFoundError: no weights\.pt$"
     with pytest.raises(TrainingFailedError, match=line):
         _raise_failure(end, ignore)

@@ -71,11 +71,18 @@ def test_end_of_the_script_is_that_of_launch(tuned_script, command, end, code, p
 
 
 @pytest.mark.parametrize(
-    ("steps", "words"), [("5", "FileNotFoundError: no weights.pt"), ("0", "batch ")]
+    ("steps", "words", "changes"),
+    [
+        ("5", "FileNotFoundError: no weights.pt", {}),
+        ("0", "batch 32", {"options": {"batch": 32, "step_regex": "step"}}),
+    ],
 )
 def test_launch_that_fails_quotes_the_words_of_the_scripts_error(
-    tuned_script, command, plan_id, steps, words
+    tuned_script, command, plan_id, steps, words, changes
 ):
+    """With --step-regex only its exit code was said."""
+    if changes:
+        plan_id = import_changed(tuned_script, plan_id, **changes)
     ended = tuned_script.run("launch", "--plan", plan_id, *command(steps, "raise"))
     assert ended.code == 1
     assert f"the script has ended, exit code 1: {words}" in ended.errors[-1]
