@@ -78,7 +78,7 @@ class ScriptProcess:
             environment={**environment, _FOLDER_VARIABLE: str(view.temporary)},
             folder=str(view.path),
             layers=view.layers,
-            private=str(view.private),
+            private=tuple(map(str, view.private)),
             cores=cores,
             output=writing,
             interrupt_s=_INTERRUPT_S,

@@ -48,8 +48,8 @@ class ScriptRequest:
     layers: tuple[str, str] | None = None
     """Of the overlay that covers the folder."""
 
-    private: str
-    """Folder that is removed in the end: who started it may be gone by then."""
+    private: tuple[str, ...]
+    """Folders that are removed in the end: who started it may be gone by then."""
 
     cores: tuple[int, ...] = ()
     output: int
@@ -150,7 +150,8 @@ def main() -> None:
         _tell({"failed": str(error)})
     finally:
         end_descendants(grace_s=0.0)
-        remove_folder(Path(request.private))
+        for private in request.private:
+            remove_folder(Path(private))
 
 
 if __name__ == "__main__":

@@ -11,12 +11,17 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from launch.errors import ScriptError
 
 _MOST_COPIED_BYTES = 512 << 20
 _TRY_LIMIT_S = 20.0
+
+_MOST_TEMPORARY_BYTES = 107 - len("/pymp-12345678/listener-12345678")
+"""Of the folder for temporary files: the path of a socket of multiprocessing, such as that of its
+fork server, has 107 bytes at most (unix(7))."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,15 +32,13 @@ class WorkingFolder:
     """Its current folder."""
 
     temporary: Path
-    """For its temporary files; removed afterwards."""
+    """For its temporary files."""
+
+    private: tuple[Path, ...]
+    """What is removed afterwards, the folder for temporary files with it."""
 
     layers: tuple[str, str] | None = None
     """Folders of the overlay that covers ``path``; ``None`` where none does."""
-
-    @property
-    def private(self) -> Path:
-        """What is removed afterwards."""
-        return self.temporary.parent
 
 
 @contextmanager
@@ -52,11 +55,14 @@ def open_working_folder(folder: Path, *, in_place: bool = False) -> Iterator[Wor
     """
     folder = folder.resolve()
     private = Path(tempfile.mkdtemp(prefix="ddlplan-script-"))
+    temporary = private / "tmp"
     try:
-        temporary = private / "tmp"
-        temporary.mkdir()
+        if len(os.fsencode(temporary)) > _MOST_TEMPORARY_BYTES:
+            temporary = Path(tempfile.mkdtemp(prefix="ddlplan-", dir="/tmp"))
+        temporary.mkdir(exist_ok=True)
+        made = partial(WorkingFolder, temporary=temporary, private=(private, temporary))
         if in_place:
-            yield WorkingFolder(path=folder, temporary=temporary)
+            yield made(path=folder)
             return
         if private.is_relative_to(folder):
             raise ScriptError(
@@ -67,9 +73,7 @@ def open_working_folder(folder: Path, *, in_place: bool = False) -> Iterator[Wor
         for layer in layers:
             layer.mkdir()
         if _can_cover(folder, layers):
-            yield WorkingFolder(
-                path=folder, temporary=temporary, layers=(str(layers[0]), str(layers[1]))
-            )
+            yield made(path=folder, layers=(str(layers[0]), str(layers[1])))
             return
         if _size_up_to(folder, _MOST_COPIED_BYTES) > _MOST_COPIED_BYTES:
             raise ScriptError(
@@ -85,9 +89,10 @@ def open_working_folder(folder: Path, *, in_place: bool = False) -> Iterator[Wor
                 f"folder {folder} cannot be copied for the script ({_first_of(error)}): pass "
                 "--in-place where the script may write"
             ) from error
-        yield WorkingFolder(path=copy, temporary=temporary)
+        yield made(path=copy)
     finally:
-        remove_folder(private)
+        for one in (private, temporary):
+            remove_folder(one)
 
 
 def remove_folder(private: Path) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 from odd_programs import ODD, Odd
@@ -26,13 +24,6 @@ def files_of(folder: Path) -> dict[str, bytes]:
 def make_many(script: RunningScript, time_limit_s: float) -> None:
     for _ in range(3):
         script.make_steps(4, time_limit_s=time_limit_s)
-
-
-@pytest.fixture
-def temporary() -> Iterator[Path]:
-    """A folder with a short name: a fork server has a socket in it."""
-    with TemporaryDirectory() as name:
-        yield Path(name)
 
 
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)

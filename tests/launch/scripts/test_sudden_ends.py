@@ -66,9 +66,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(6))
-def test_killed_owner_leaves_nothing(seed, folder, tmp_path):
-    temporary = tmp_path / "tmp"
-    temporary.mkdir()
+def test_killed_owner_leaves_nothing(seed, folder, temporary):
     names = sorted(path.name for path in folder.rglob("*"))
     owner = subprocess.Popen(
         [sys.executable, "-c", OWNER],
@@ -95,10 +93,8 @@ def test_killed_owner_leaves_nothing(seed, folder, tmp_path):
 
 
 def test_killed_supervisor_is_one_line_and_leaves_nothing(
-    folder: Path, tmp_path: Path, two_cores: Hardware, monkeypatch: pytest.MonkeyPatch
+    folder: Path, temporary: Path, two_cores: Hardware, monkeypatch: pytest.MonkeyPatch
 ):
-    temporary = tmp_path / "tmp"
-    temporary.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
     before = find_descendants(os.getpid())
     program = Program.parse([sys.executable, "train.py"], cores=2)

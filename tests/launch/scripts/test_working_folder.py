@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,18 @@ def test_folder_that_holds_the_temporary_files_is_told_by_its_reason(
     with open_working_folder(tmp_path, in_place=True) as view:
         assert view.path == tmp_path
     assert list(temporary.iterdir()) == []
+
+
+def test_sockets_have_room_in_the_folder_for_temporary_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Where TMPDIR had some 50 letters, scripts with a fork server failed in trials alone."""
+    (tmp_path / ("x" * 50)).mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / ("x" * 50)))
+    with open_working_folder(tmp_path, in_place=True) as view, socket.socket(socket.AF_UNIX) as one:
+        (view.temporary / "pymp-12345678").mkdir()
+        one.bind(str(view.temporary / "pymp-12345678" / "listener-12345678"))
+    assert not view.temporary.exists()
 
 
 def test_what_is_no_file_is_left_out_of_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
