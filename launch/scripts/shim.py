@@ -147,9 +147,9 @@ class _WatchedProcess:
                     self.send({"unseen": self.untold})
 
     def size_of(self, batch: Any, loader: int, expected: int | None) -> int | None:
-        """Give the samples of a batch: the dimension of a loader's first whole batch tells which.
+        """Give the samples of a batch: a loader's first one, whose samples are known, tells where.
 
-        It may be the second one, behind the steps in time. A last batch has its own number of
+        It may be the second dimension, behind the steps in time. A last batch has its own number of
         samples, and may have as many features as a whole one has samples.
         """
         dimension = self.dimensions.get(loader)
@@ -162,7 +162,7 @@ class _WatchedProcess:
 
     def on_loader(self, loader: Any, iterator: Any) -> None:
         """Note that a data loader was started."""
-        workers, batch = _whole_number(loader, "num_workers"), _whole_number(loader, "batch_size")
+        workers, batch = _whole_number(loader, "num_workers"), _first_batch(loader)
         number = self.loaders.numbers.get(id(loader))
         if number is None:
             number = self.seen_loaders
@@ -364,6 +364,15 @@ def _whole_number(owner: Any, name: str) -> int | None:
         return int(getattr(owner, name))
     except Exception:  # noqa: BLE001
         return None
+
+
+def _first_batch(loader: Any) -> int | None:
+    """Give the samples of its first batch: a whole one, or all of its data where these are fewer."""
+    batch = _whole_number(loader, "batch_size")
+    try:
+        return batch if batch is None else min(batch, len(loader.sampler))
+    except Exception:  # noqa: BLE001  # it reads on without an end that is known
+        return batch
 
 
 def _is_number(loss: Any) -> bool:

@@ -48,18 +48,21 @@ def test_samples_of_a_step_are_those_that_a_process_reads(folder):
 
 
 @pytest.mark.parametrize(
-    ("shapes", "samples", "last"),
+    ("shapes", "samples", "last", "read"),
     [
-        ([(7, 32)] * 39 + [(9, 5)], 32, 5),  # time comes first, and differs
-        ([(32, 32)] * 39 + [(5, 32)], 32, 5),  # as many features as samples
+        ([(7, 32)] * 39 + [(9, 5)], 32, 5, 39 * 32 + 5),  # time comes first, and differs
+        ([(32, 32)] * 39 + [(5, 32)], 32, 5, 39 * 32 + 5),  # as many features as samples
+        ([(10, 32)], 10, 10, 10),  # as many features as a whole batch has samples
     ],
 )
-def test_samples_may_be_the_second_dimension_of_a_batch(folder, shapes, samples, last):
+def test_samples_may_be_the_second_dimension_of_a_batch(folder, shapes, samples, last, read):
+    """Ten samples of 32 features were 32 where no batch is whole: they are all of the data."""
     loop = (
         "from torch.utils.data.dataloader import DataLoader\n"
         f"loader = DataLoader({shapes})\n"
-        f"loader.batch_size = {samples}\n"
-        "for _ in loader: optimizer.step()\n"
+        f"loader.batch_size, loader.sampler = 32, range({read})\n"
+        f"for _ in range({40 // len(shapes)}):\n"
+        "    for _ in loader: optimizer.step()\n"
     )
     code, counted = launch(folder, HEAD + loop)
     assert code == 0
