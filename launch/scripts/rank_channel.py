@@ -42,6 +42,8 @@ class Rank:
         """Of all its steps after the first one."""
         self.rest_s: float | None = None
         """From its last step to its end; ``None`` before that."""
+        self.rest_batches = 0
+        """That it read for no step in that time."""
         self.ended_by: str | None = None
         """Words of the error that ends it; ``None`` where there is none, or not yet."""
         self.patched: frozenset[str] = frozenset()
@@ -104,6 +106,7 @@ class Rank:
         self._has_stepped = self._has_stepped or bool(events)
         self.events += events
         self.rest_s = document.get("rest_s", self.rest_s)
+        self.rest_batches = document.get("rest_batches", self.rest_batches)
         self.ended_by = document.get("ended_by", self.ended_by)
         # They came after the events of the same report.
         self.unseen_batches = document.get("unseen", 0 if events else self.unseen_batches)

@@ -130,13 +130,24 @@ def find_other_training(ranks: Sequence[Rank], seen: RecognisedSteps) -> str | N
     return None
 
 
-def find_work_after_steps(rank: Rank) -> str | None:
+def describe_hidden(batches: int, *, has_stepped: bool) -> str:
+    """Say that a script reads batches, and makes no steps of them that are seen."""
+    after = " after its first ones" if has_stepped else ""
+    return (
+        f"{batches} batches read and no step of an optimizer seen{after} (a CUDA graph hides its "
+        "steps): use --step-regex on a line that it prints, or --no-python"
+    )
+
+
+def find_work_after_steps(rank: Rank, seen: RecognisedSteps) -> str | None:
     """Say that a script works outside of its steps: they do not tell how long it takes."""
     if rank.rest_s is None:  # it has not left as Python does
         return None
     total_s = rank.steps_s + rank.rest_s
     if rank.rest_s <= _MOST_REST * total_s:
         return None
+    if rank.rest_batches > seen.batches_per_step:
+        return describe_hidden(rank.rest_batches, has_stepped=True)
     return (
         f"a run took {total_s:.3g} s from its first step on, and its steps {rank.steps_s:.3g} s: "
         f"{rank.rest_s / total_s:.0%} is work after the last step: let it make more steps, or pass "

@@ -26,6 +26,7 @@ from launch.scripts.rank_channel import RankChannel
 from launch.scripts.rank_steps import (
     StepSeen,
     check_against_plan,
+    describe_hidden,
     find_other_training,
     find_work_after_steps,
     take_steps,
@@ -257,13 +258,8 @@ class RunningScript:
         """Refuse a script that reads more batches than for a step, and whose steps do not show."""
         seen, count = self.recognised, self._unseen_batches
         if count > (0 if seen is None else seen.batches_per_step * seen.ranks):
-            ranks = self._channel.ranks
-            after = " after its first ones" if any(rank.optimizers for rank in ranks) else ""
-            raise ScriptRefusedError(
-                f"{count} batches read and no step of an optimizer seen{after} (a CUDA graph hides "
-                "its steps): use --step-regex on a line that it prints, or --no-python",
-                self.output_tail,
-            )
+            has_stepped = any(rank.optimizers for rank in self._channel.ranks)
+            self._refuse(describe_hidden(count, has_stepped=has_stepped))
 
     def _refuse_unconnected(self, most: int) -> None:
         """Refuse processes that make steps beside each other, of which any may come late."""
@@ -368,7 +364,7 @@ class RunningScript:
         if ended == LOST_CONNECTION:
             raise self._process.failure("it has closed all its files, ddlplan's among them")
         if ended == 0 and self.recognised is not None:
-            self._refuse(find_work_after_steps(self._channel.ranks[0]))
+            self._refuse(find_work_after_steps(self._channel.ranks[0], self.recognised))
             raise ScriptEndedError(
                 f"it came to its own end, and not {goal}: let it make more steps, or pass "
                 "--no-python to time whole runs",

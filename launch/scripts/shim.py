@@ -221,7 +221,8 @@ class _WatchedProcess:
         """Send what is left at the end of this process."""
         if self.pid == os.getpid() and not self.has_told_rest and self.is_open():
             self.has_told_rest = True
-            self.send({"rest_s": (time.perf_counter_ns() - self.last_ns) / 1e9})
+            rest_s = (time.perf_counter_ns() - self.last_ns) / 1e9
+            self.send({"rest_s": rest_s, "rest_batches": self.untold})
 
     def send(self, report: dict[str, Any]) -> None:
         """Send what has happened since the last report."""
@@ -367,7 +368,7 @@ def _whole_number(owner: Any, name: str) -> int | None:
 
 
 def _first_batch(loader: Any) -> int | None:
-    """Give the samples of its first batch: a whole one, or all of its data where these are fewer."""
+    """Give the samples of its first batch: a whole one, or all of its data where that is less."""
     batch = _whole_number(loader, "batch_size")
     try:
         return batch if batch is None else min(batch, len(loader.sampler))

@@ -164,6 +164,28 @@ def test_script_that_works_after_its_steps_is_refused_with_both_times(node, fold
     script.close()
 
 
+HIDDEN = """
+import time
+from torch.optim.optimizer import SGD
+from torch.utils.data.dataloader import DataLoader
+optimizer = SGD()
+for number, _ in enumerate(DataLoader([1] * 100)):
+    time.sleep(0.01)
+    if number < 30:
+        optimizer.step()
+"""
+
+
+def test_script_whose_last_steps_are_hidden_is_told_so(node, folder):
+    """What a CUDA graph did was said to be work after the last step."""
+    (folder / "train.py").write_text(HIDDEN)
+    script = contender(node, folder, 0, 0.0)
+    script.make_steps(20, time_limit_s=60.0)
+    with pytest.raises(TrialFailedError, match=r"70 batches read and no step .* \(a CUDA graph"):
+        script.make_steps(20, time_limit_s=60.0)
+    script.close()
+
+
 def test_script_with_fewer_steps_than_a_turn_is_refused_with_their_number(node, folder):
     script = contender(node, folder, 12, 0.0)
     script.make_steps(2, time_limit_s=60.0)
