@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 
@@ -21,6 +22,9 @@ from planner.exports.shell_script import exports, pin_lines
 from planner.plans.stored_plan import StoredPlan
 from planner.scripts.naming import script_arguments
 
+_STARTER = re.compile(r"python[\d.]*t?|torchrun|accelerate")
+"""Words of a command that name what starts the script, without a folder."""
+
 
 def _command(stored: StoredPlan) -> tuple[str, ...]:
     if changes := patches_of(stored.plan):
@@ -31,6 +35,13 @@ def _command(stored: StoredPlan) -> tuple[str, ...]:
         )
     program = Program(arguments=tuple(script_arguments(stored.use_case)))
     return program.fill(placeholder_values(program, stored.plan))
+
+
+def _comments(stored: StoredPlan, stale_reasons: Sequence[str]) -> list[str]:
+    lines = head_lines(stored, stale_reasons)
+    if found := [word for word in _command(stored) if _STARTER.fullmatch(word)]:
+        lines.append(f"{found[0]} is that of PATH: activate the environment that it was tuned in.")
+    return [f"# {line}" for line in lines]
 
 
 def _is_as_it_is(stored: StoredPlan) -> bool:
@@ -63,7 +74,7 @@ def _run_lines(stored: StoredPlan) -> list[str]:
 def _shell(stored: StoredPlan, stale_reasons: Sequence[str]) -> str:
     lines = [
         "#!/bin/sh",
-        *(f"# {line}" for line in head_lines(stored, stale_reasons)),
+        *_comments(stored, stale_reasons),
         "# It runs without ddlplan; words behind it are passed on:  sh plan.sh MORE_ARGUMENTS",
         *_run_lines(stored),
     ]
@@ -73,8 +84,8 @@ def _shell(stored: StoredPlan, stale_reasons: Sequence[str]) -> str:
 def _batch(stored: StoredPlan, stale_reasons: Sequence[str]) -> str:
     lines = [
         "#!/bin/bash",
-        *(f"# {line}" for line in head_lines(stored, stale_reasons)),
-        "# Submit it from the script's folder, where the environment of PyTorch is active:",
+        *_comments(stored, stale_reasons),
+        "# Submit it from the script's folder:",
         "#   sbatch plan.sbatch MORE_ARGUMENTS",
         "# --gres=gpu:N before plan.sbatch where the script uses GPUs.",
         *sbatch_options(stored, tasks=1, cores_per_task=stored.plan.threads),
@@ -85,7 +96,7 @@ def _batch(stored: StoredPlan, stale_reasons: Sequence[str]) -> str:
 
 def _python(stored: StoredPlan, stale_reasons: Sequence[str]) -> str:
     lines = [
-        *(f"# {line}" for line in head_lines(stored, stale_reasons)),
+        *_comments(stored, stale_reasons),
         "# python plan_settings.py MORE_ARGUMENTS  runs the script, without ddlplan.",
         "import sys",
         pinning_text(),
