@@ -125,7 +125,8 @@ def find_other_training(ranks: Sequence[Rank], seen: RecognisedSteps) -> str | N
         if ended:
             return (
                 f"another optimizer, {rank.optimizers[ended[0]]}, has begun to step: only one "
-                "training of a script can be measured"
+                "training of a script can be measured: leave out the others, or pass --no-python "
+                "to time whole runs"
             )
     return None
 

@@ -47,6 +47,7 @@ _UNSEEN_STEP_S = 10.0
 """Time that many batches may stand without a step: a script may look at its data before."""
 
 _WITHOUT_END = 2**53
+_MORE_STEPS = "let it make more steps, or pass --no-python to time whole runs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,7 +242,8 @@ class RunningScript:
                 late = late or time.monotonic()
                 if time.monotonic() > late + _UNSEEN_RANK_S:
                     raise ScriptRefusedError(
-                        f"{world} ranks and steps of {len(ranks)} seen: start them by torchrun",
+                        f"{world} ranks and steps of {len(ranks)} seen: start all by torchrun, "
+                        "or pass --no-python to time whole runs",
                         self.output_tail,
                     )
             now = time.monotonic()
@@ -362,17 +364,16 @@ class RunningScript:
         if ended == 0 and any(not rank.has_ended for rank in self._channel.ranks):
             return  # a daemon of it trains
         if ended == LOST_CONNECTION:
-            raise self._process.failure("it has closed all its files, ddlplan's among them")
+            why = "it has closed all its files, ddlplan's too (use --step-regex or --no-python)"
+            raise self._process.failure(why)
         if ended == 0 and self.recognised is not None:
             self._refuse(find_work_after_steps(self._channel.ranks[0], self.recognised))
             raise ScriptEndedError(
-                f"it came to its own end, and not {goal}: let it make more steps, or pass "
-                "--no-python to time whole runs",
-                self.output_tail,
+                f"it came to its own end, and not {goal}: {_MORE_STEPS}", self.output_tail
             )
         if ended == 0 and self._pattern is None:
             self._refuse_unseen()
-            why = f"it has not come {goal}"
+            why = f"it has not come {goal}: {_MORE_STEPS}"
             if not self._channel.ranks:
                 why = (
                     "no step of an optimizer seen: use --step-regex on a line that it prints for "

@@ -31,7 +31,8 @@ ODD = {
     "exits at once": Odd(source="", says="no step of an optimizer seen"),
     "exits with a number": Odd(source="import sys; sys.exit(3)", says="exit code 3"),
     "exits early and well": Odd(
-        source=STEPS + "optimizer.step()\nimport sys\nsys.exit(0)", says="exit code 0"
+        source=STEPS + "optimizer.step()\nimport sys\nsys.exit(0)",
+        says="exit code 0, it has not come to the end of 2 steps: let it make more steps, or pass",
     ),
     "leaves by os._exit": Odd(source="import os; os._exit(7)", says="exit code 7"),
     "leaves by os._exit after a step": Odd(
@@ -101,7 +102,7 @@ ODD = {
     ),
     "closes its files": Odd(
         source=STEPS + "optimizer.step()\nimport os\nos.closerange(3, 4096)\nsteps()",
-        says="it has closed all its files",
+        says="it has closed all its files, ddlplan's too (use --step-regex or --no-python)",
     ),
     "changes its folder": Odd(source="import os\nos.chdir('/')\n" + STEPS + "steps()"),
     "becomes another program": Odd(
