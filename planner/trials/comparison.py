@@ -7,7 +7,7 @@ them say little more than one. Two plans are compared in the rounds in which bot
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from statistics import fmean
@@ -79,11 +79,21 @@ class _Turns:
 
     def pairs_with(self, other: _Turns) -> list[tuple[float, float]]:
         """Give the times of both in the rounds that say how they compare."""
-        common = [number for number in other.times_s if number in self.times_s]
-        clean = [n for n in common if n not in self.disturbed and n not in other.disturbed]
-        if len(clean) >= max(_LEAST_CLEAN, len(common) / 2):
-            common = clean
-        return [(self.times_s[number], other.times_s[number]) for number in common]
+        numbers = telling_rounds(self.times_s, other.times_s, self.disturbed | other.disturbed)
+        return [(self.times_s[number], other.times_s[number]) for number in numbers]
+
+
+def telling_rounds(
+    one: Collection[int], other: Iterable[int], disturbed: Collection[int]
+) -> list[int]:
+    """Give the rounds that say how two plans compare, of those in which each had a turn.
+
+    Rounds that others disturbed, and for which there was no time to run them again, are left out
+    where at least half of those of both, and three, are left.
+    """
+    common = [number for number in other if number in one]
+    clean = [number for number in common if number not in disturbed]
+    return clean if len(clean) >= max(_LEAST_CLEAN, len(common) / 2) else common
 
 
 @dataclass(slots=True)
@@ -146,10 +156,9 @@ class PairNoise:
 
 
 def pair_logs(slow: Timed, fast: Timed) -> list[float]:
-    """Give the logarithm of the ratio of the times per sample in each round that both ran in.
+    """Give the logarithm of the ratio of the times per sample in each of the `telling_rounds`.
 
-    Above 0 where the second one is faster. Rounds that others disturbed, and for which there was no
-    time to run them again, are left out where at least half of all, and three, are left.
+    Above 0 where the second one is faster.
     """
     pairs = _Turns.of(slow).pairs_with(_Turns.of(fast))
     return [math.log(slow_s / fast_s) for slow_s, fast_s in pairs]

@@ -14,7 +14,7 @@ from launch.plan import Plan
 from planner.records.progress import ContenderStanding
 from planner.search.memory import MemoryModel
 from planner.search.plan_search import PlanSearch, Proposal
-from planner.trials.comparison import PairNoise
+from planner.trials.comparison import PairNoise, telling_rounds
 from planner.trials.contender import StartContender
 from planner.trials.drift import remove_drift
 from planner.trials.reports import Listener, RoundEnded, TrialStarted
@@ -205,8 +205,9 @@ class RunningTrials:
             step_s = entrant.turns_s[number] * entrant.small_batch_factor()
             return step_s / entrant.plan.node_batch + compiling_s
 
-        common = [number for number in fast.turns_s if number in slow.turns_s]
-        return [math.log(cost_s(slow, n) / cost_s(fast, n)) for n in common]
+        disturbed = {turn.round for one in (slow, fast) for turn in one.disturbed}
+        rounds = telling_rounds(slow.turns_s, fast.turns_s, disturbed)
+        return [math.log(cost_s(slow, n) / cost_s(fast, n)) for n in rounds]
 
     def proposed(self) -> Iterator[tuple[Entrant, Proposal]]:
         """Give those that the search has proposed, with its proposals."""

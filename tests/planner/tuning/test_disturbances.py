@@ -3,12 +3,17 @@
 from dataclasses import replace
 
 import pytest
+from sample_plan import SOFTWARE
 
 from launch.plan import Plan
 from planner.trials.result import Outcome, Role, TrialResult
 from planner.tuning.disturbances import explain_disturbances
+from planner.tuning.entrant import Entrant
+from planner.tuning.findings import Findings
+from planner.tuning.running_trials import RunningTrials
 from probes.disturbance import Disturbance
 from probes.timing import DisturbedTurn, Measurement
+from tests.planner.tuning.recorded_search import CASE, NODE, REQUEST
 
 BUSY = Disturbance(others_cores=0.8)
 
@@ -70,3 +75,20 @@ def test_plan_that_was_stored_twice_counts_once():
 )
 def test_each_cause_is_named(disturbance, said):
     assert said in explain_disturbances([trial(counted=5, disturbance=disturbance)])
+
+
+@pytest.mark.parametrize(("rounds", "counted"), [(3, 3), (4, 3)])
+def test_race_judges_plans_by_the_rounds_that_a_final_would_count(store, recorded, rounds, counted):
+    """The story: a turn that others disturbed made the faster plan leave as the slower one."""
+    findings = Findings(REQUEST, CASE, NODE, SOFTWARE, store.studies)
+    trials = RunningTrials(
+        findings, recorded.start, recorded.listen, checked_s=0.0, clock=recorded.clock
+    )
+    plans = [Plan(strategy="sequential", node_batch=batch) for batch in (32, 64)]
+    slow, fast = (Entrant(plan, Role.SEARCH, recorded.start(plan)) for plan in plans)
+    slow.turns_s = dict.fromkeys(range(rounds), 2.0)
+    fast.turns_s = {**slow.turns_s, 0: 40.0}
+    fast.disturbed = [DisturbedTurn(round=0, disturbance=BUSY, was_repeated=False)]
+    logs = trials.pair_logs(slow, fast)
+    assert len(logs) == counted
+    assert (min(logs) > 0) == (rounds == 4)
