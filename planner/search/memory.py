@@ -3,7 +3,9 @@
 ``peak = base * workers + state * parameters * copies + activations * samples at once``: a process
 with its libraries, what a copy of the model keeps (parameters, gradients, the optimizer's state),
 and what a sample keeps between its forward and its backward pass. Each is learned from trials by
-the same regression as times are; the last one needs two batches.
+the same regression as times are; the last one, which needs two batches, begins with what was
+measured while the use case was described. That also says, before any trial, what a plan needs at
+least, on GPUs as well, whose memory trials do not show.
 """
 
 from __future__ import annotations
@@ -24,6 +26,12 @@ _BASE_BYTES, _STATE, _SAMPLE_BYTES = 4e8, 3.0, 1e6
 optimizer's state are as large as the parameters each."""
 
 _DOUBTS = (2e8, 1.5, 5e7)
+_KEPT_DOUBT = 0.5
+"""Standard deviation of what a sample keeps / what was measured: passes have other needs too."""
+
+_LEAST_KEPT = 0.5
+"""Part of it that is kept at least where numbers are half as long, or code is compiled."""
+
 _ACCURACY = 0.08
 """Standard deviation of a measured peak / the peak: allocators keep more or less for later."""
 
@@ -47,8 +55,12 @@ class MemoryModel:
         self._has_peaks = False
         self._peaks_bytes: dict[Plan, int] = {}
         self._failed: list[Plan] = []
-        self._mean = np.array([_BASE_BYTES, _STATE, _SAMPLE_BYTES])
-        self._covariance = np.diag(np.square(_DOUBTS))
+        kept = case.kept_bytes_per_sample or 0
+        # Where the user collates, samples may differ, and the first ones be the largest.
+        self._kept_bytes = 0 if "collate" in case.own_methods else kept
+        doubts = (*_DOUBTS[:-1], _KEPT_DOUBT * kept or _DOUBTS[-1])
+        self._mean = np.array([_BASE_BYTES, _STATE, kept or _SAMPLE_BYTES])
+        self._covariance = np.diag(np.square(doubts))
 
     def learn(self, results: Sequence[TrialResult]) -> None:
         """Learn from more trials."""
@@ -74,9 +86,22 @@ class MemoryModel:
         if any(_needs_as_much(plan, failed) for failed in self._failed):
             return False
         if kind_of(plan) == "gpu":
-            stages = stages_of(plan)
-            return self._gpu_bytes is None or self._parameter_bytes / stages <= self._gpu_bytes
-        return not self._has_peaks or self.peak_bytes(plan) <= self._limit_bytes
+            return self._gpu_bytes is None or self._least_bytes(plan) <= self._gpu_bytes
+        needed = self.peak_bytes(plan) if self._has_peaks else self._least_bytes(plan)
+        return needed <= self._limit_bytes
+
+    def _least_bytes(self, plan: Plan) -> float:
+        """Give what the node must have for a plan; on GPUs the fullest of them, by their mean.
+
+        A forward pass ends with the weights and what its samples keep, a backward pass with the
+        weights and as much of gradients.
+        """
+        is_on_gpu = kind_of(plan) == "gpu"
+        weights = self._parameter_bytes / (stages_of(plan) if is_on_gpu else 1)
+        samples = _samples_at_once(plan, least=True) / (plan.processes if is_on_gpu else 1)
+        is_exact = plan.precision == "fp32" and not plan.compile
+        kept = self._kept_bytes * (1.0 if is_exact else _LEAST_KEPT)
+        return weights + max(weights, kept * samples)
 
     def fit_side_by_side(self, plans: Sequence[Plan], running_bytes: Mapping[Plan, int]) -> bool:
         """Tell whether plans fit at once, as far as is known; one by itself has all there is.
@@ -111,14 +136,15 @@ class MemoryModel:
         return np.array([plan.processes, copies, _samples_at_once(plan)], dtype=np.float64)
 
 
-def _samples_at_once(plan: Plan) -> float:
+def _samples_at_once(plan: Plan, *, least: bool = False) -> float:
     """Count the samples whose activations are kept at one time, on the whole node.
 
-    Stages keep those of as many micro-batches as there are stages, with the schedule 1F1B.
+    Stages keep those of as many micro-batches as there are stages, with the schedule 1F1B: the
+    first of them does, and the last one keeps those of one, the least.
     """
-    stages = stages_of(plan)
-    kept = plan.micro_batches if plan.options.get("schedule") == "gpipe" else stages
-    return plan.node_batch * min(1.0, kept / plan.micro_batches)
+    is_gpipe = plan.options.get("schedule") == "gpipe"
+    held = plan.micro_batches if is_gpipe else 1 if least else stages_of(plan)
+    return plan.node_batch * min(1.0, held / plan.micro_batches)
 
 
 def _needs_as_much(plan: Plan, failed: Plan) -> bool:

@@ -9,6 +9,7 @@ from imagined_machines import CASE, Machine, node_of
 
 from launch.plan import Plan
 from planner.search.memory import MemoryModel
+from planner.search.plan_search import PlanSearch
 from planner.trials.result import Outcome, TrialResult
 from probes.hardware import Memory
 
@@ -70,3 +71,38 @@ def test_plans_that_need_less_than_was_believed_do_not_shut_out_all_others():
     model.learn([result(plan, 10**8) for plan in plans])
     assert all(model.may_fit(plan) for plan in plans)
     assert model.may_fit(replace(PLAN, node_batch=256))
+
+
+HEAVY = replace(CASE, kept_bytes_per_sample=10**8, gpu_batch_choices=(32, 128, 512, 1024))
+LITTLE = replace(node_of(2), memory=Memory(total_bytes=2**32, usable_bytes=2**32))
+SMALL_GPUS = replace(
+    node_of(8), gpus=tuple(replace(g, free_bytes=2**33) for g in node_of(8, gpus=2).gpus)
+)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "node", "limit_bytes"),
+    [("gpu_data", SMALL_GPUS, 2**33), ("threads", LITTLE, 2**32), ("processes", LITTLE, 2**32)],
+)
+def test_plan_whose_activations_cannot_fit_is_not_proposed(strategy, node, limit_bytes):
+    """The story: what a sample keeps was measured and not used: first came 512 of 0.1 GB each."""
+    tried = Machine(parts=1, fixed=0.1).search(PlanSearch((strategy,), HEAVY, node), 8)
+    assert len(tried) == 8
+    for plan in tried:
+        gpus = plan.processes if strategy == "gpu_data" else 1
+        exact = plan.precision == "fp32" and not plan.compile
+        kept = 10**8 * (1.0 if exact else 0.5)
+        assert plan.node_batch / plan.micro_batches / gpus * kept < limit_bytes
+
+
+def test_samples_that_may_differ_shut_out_no_plan_before_its_memory_is_known():
+    own = replace(HEAVY, own_methods=("collate",))
+    assert MemoryModel(own, LITTLE).may_fit(replace(PLAN, node_batch=64))
+    assert not MemoryModel(HEAVY, LITTLE).may_fit(replace(PLAN, node_batch=64))
+
+
+def test_first_peak_tells_what_larger_batches_need_where_a_sample_was_measured():
+    model = MemoryModel(replace(CASE, kept_bytes_per_sample=30_000_000), SMALL)
+    model.learn([result(PLAN, int(2e9 + 3e7 * PLAN.node_batch))])
+    peak = model.peak_bytes(replace(PLAN, node_batch=256))
+    assert peak == pytest.approx(2e9 + 3e7 * 256, rel=0.1)
