@@ -83,6 +83,9 @@ class CaseFacts:
     inputs: tuple[str, ...] = ("files",)
     """Inputs that may be tried on a CPU; GPUs have ``"device"`` beside ``"cache"``."""
 
+    most_loaders: int = 2
+    """Loading processes that a worker on a CPU may be tried with at most."""
+
     allocators: tuple[str, ...] = ("default", "retain")
     """Allocators that were found on this node."""
 

@@ -62,7 +62,7 @@ def cpu_settings(
         "memory_format": Choices(MEMORY_FORMATS, "channels_last"),
         "precision": Choices(case.precisions, precision),
         "input": Choices(case.inputs, case.inputs[-1]),
-        "loader_workers": Choices((0, 1, 2), 0),
+        "loader_workers": Choices(_loaders(1, case.most_loaders), 0),
         "allocator": Choices(case.allocators, "retain"),
         "fused_optimizer": _switch(case.has_fused_optimizer, case.has_fused_optimizer),
         **({"compile": _switch(case.can_compile)} if may_compile else {}),
@@ -169,4 +169,8 @@ def _gpu_inputs(case: CaseFacts, node: Hardware) -> tuple[str, ...]:
 def _gpu_loaders(node: Hardware) -> tuple[int, ...]:
     """List numbers of loading processes of a worker: none, and by doubling up to its cores."""
     most = max(2, node.cpu.usable_cores // max(1, len(usable_gpus(node))))
-    return (0, *(2**power for power in range(1, most.bit_length()) if 2**power <= most))
+    return _loaders(2, most)
+
+
+def _loaders(least: int, most: int) -> tuple[int, ...]:
+    return (0, *(least << power for power in range((most // least).bit_length())))

@@ -14,12 +14,7 @@ from launch.plan import Plan, Setting
 from launch.reports import Noted
 from planner.errors import CancelledError
 from planner.quantities import format_duration
-from planner.search.plan_search import (
-    WORTHWHILE_GAIN,
-    PlanSearch,
-    Proposal,
-    time_per_sample_s,
-)
+from planner.search.plan_search import WORTHWHILE_GAIN, PlanSearch, Proposal, time_per_sample_s
 from planner.trials.contender import StartContender
 from planner.trials.reports import Listener, StudyOpened
 from planner.trials.result import Outcome, Role, TrialResult
@@ -27,12 +22,7 @@ from planner.tuning.entrant import Entrant
 from planner.tuning.final import Final
 from planner.tuning.findings import Findings
 from planner.tuning.running_trials import LEAST_ROUNDS, NO_TURN, RunningTrials
-from planner.tuning.tune_request import (
-    allows,
-    cut_as_looked_at,
-    find_look_batch,
-    limit_choices,
-)
+from planner.tuning.tune_request import allows, cut_as_looked_at, find_look_batch, limit_choices
 
 _CHALLENGERS = 3
 """Plans that race beside the incumbent at a time, where memory allows it."""
@@ -173,7 +163,7 @@ class Tuner:
 
     def _make_search(self, defaults: TrialResult, look_batch: int | None) -> PlanSearch:
         return self._findings.make_search(
-            self._with_choices(time_per_sample_s(defaults), look_batch),
+            self._with_choices(defaults, look_batch),
             allows=lambda plan: self._allows(plan) and self._times.is_affordable(plan),
             only=self._only,
         )
@@ -382,19 +372,21 @@ class Tuner:
             finalists.insert(len(finalists) if is_last else 1, cut)
         return self._final.with_exact(finalists)
 
-    def _with_choices(self, time_s: float | None, look_batch: int | None) -> CaseFacts:
+    def _with_choices(self, defaults: TrialResult, look_batch: int | None) -> CaseFacts:
         """Put the user's limits into the search space, and leave out what takes too long.
 
         Args:
-            time_s: Time per sample of the first trial, ``None`` where it has failed.
+            defaults: What PyTorch's defaults have shown; they may have failed.
             look_batch: With which plans are looked at.
         """
+        measured = defaults.measurement
         # What is too large as far as plans are known now, `TrialTimes.is_affordable` leaves out.
         cores = self._findings.node.cpu.usable_cores
         limited = limit_choices(
             self._findings.case,
             self._request,
-            least_time_per_sample_s=_STEPS_OF_TRIAL * (time_s or 0.0) / cores,
+            least_time_per_sample_s=_STEPS_OF_TRIAL * (time_per_sample_s(defaults) or 0.0) / cores,
             cores=cores,
+            input_share=(measured and measured.input_share) or 0.0,
         )
         return replace(limited, look_batch=look_batch)

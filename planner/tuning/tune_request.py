@@ -27,6 +27,10 @@ _LEAST_STEPS, _LEAST_STEPS_AFTER_LOOKS, _ENOUGH_STEPS = 4, 14, 18
 PyTorch's defaults needs half the time. Where plans are looked at first, the final begins from
 nothing, and has seven tenths of the budget. And what a search is told to have at least."""
 
+_MOST_LOADERS, _FASTER = 8, 2.0
+"""Loading processes of a worker: at most on a node with fewer cores; and by how much a plan may
+compute faster than PyTorch's defaults, and need more of them."""
+
 LARGEST_SHARE = 0.25
 """Largest share of the budget that judging one plan may take."""
 _LOOK_DIVISORS = (8, 4, 2)
@@ -74,12 +78,18 @@ class TuneRequest:
 
 
 def limit_choices(
-    case: CaseFacts, request: TuneRequest, *, least_time_per_sample_s: float, cores: int = 1
+    case: CaseFacts,
+    request: TuneRequest,
+    *,
+    least_time_per_sample_s: float,
+    cores: int = 1,
+    input_share: float = 0.0,
 ) -> CaseFacts:
-    """Name the batches and inputs that may be tried.
+    """Name the batches, inputs and numbers of loading processes that may be tried.
 
     On a CPU a batch is tried if judging it takes no more than a quarter of the budget; what a GPU
-    takes is not known before it is tried.
+    takes is not known before it is tried. More loading processes than usual are tried where
+    PyTorch's defaults wait for their input for longer than they compute.
 
     Args:
         case: What is trained.
@@ -87,6 +97,7 @@ def limit_choices(
         least_time_per_sample_s: Time that a trial takes at least on a CPU for each sample of
             its batch.
         cores: Of the node: many want a larger batch to have enough to do each.
+        input_share: Part of the time in which PyTorch's defaults wait for their input.
     """
     asked = () if request.batch_size is None else (request.batch_size,)
     least = (_smallest_wanted(case, request),)
@@ -96,12 +107,17 @@ def limit_choices(
         if batch <= max(_LEAST_FACTOR, _FACTOR_OF_A_CORE * cores) * case.default_batch
         if least_time_per_sample_s * batch <= LARGEST_SHARE * request.budget_s
     )
+    inputs = ("files",) if request.no_cache else case.inputs
+    # Decoded pictures are read faster than processes could send them.
+    waits = input_share if inputs == ("files",) else 0.0
+    loaders = min(_FASTER * waits / max(1 - waits, 0.01), max(_MOST_LOADERS, cores))
     return replace(
         case,
         can_compile=case.can_compile and request.budget_s >= _COMPILING_BUDGET_S,
         batch_choices=asked or affordable or least,
         gpu_batch_choices=asked or _batches(case, request) or least,
-        inputs=("files",) if request.no_cache else case.inputs,
+        inputs=inputs,
+        most_loaders=max(case.most_loaders, math.ceil(loaders)),
     )
 
 

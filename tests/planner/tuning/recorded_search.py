@@ -49,6 +49,7 @@ class Recorded:
         self.final_factor = 1.0
         self.drift = lambda now_s: 1.0
         self.compile_s = lambda plan: None
+        self.input_share = lambda plan: 0.0
         self.peak_bytes = 10**8
         self.disturbance: Disturbance | None = None
 
@@ -101,7 +102,14 @@ class RecordedContender:
             recorded.now_s += step_s
             samples = self._plan.node_batch
             steps.append(
-                StepDone(step=self._made, epoch=0, time_s=step_s, samples=samples, loss=1.0)
+                StepDone(
+                    step=self._made,
+                    epoch=0,
+                    time_s=step_s,
+                    samples=samples,
+                    loss=1.0,
+                    input_s=step_s * recorded.input_share(self._plan),
+                )
             )
             self._made += 1
         return steps

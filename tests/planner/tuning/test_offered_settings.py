@@ -66,6 +66,33 @@ def test_pictures_are_kept_unless_the_user_says_otherwise(store, recorded):
     assert best.input == "files"  # though trials of the first search are remembered
 
 
+def let_samples_take_4_ms_to_come(recorded: Recorded) -> None:
+    computing_s = 0.0005
+
+    def sample_s(plan: Plan) -> float:
+        coming_s = 0.004 / (plan.processes * max(1, plan.loader_workers))
+        return max(coming_s, computing_s) if plan.loader_workers else coming_s + computing_s
+
+    recorded.sample_s = sample_s
+    recorded.input_share = lambda plan: 1 - computing_s / sample_s(plan)
+
+
+def test_more_loading_processes_are_tried_where_the_defaults_wait_for_their_input(store, recorded):
+    let_samples_take_4_ms_to_come(recorded)
+    best = Search(store, recorded, replace(REQUEST, budget_s=90)).tune().plan.plan
+    assert best.processes * best.loader_workers >= 8
+
+
+@pytest.mark.parametrize(("inputs", "share"), [(("files",), 0.4), (("files", "cache"), 0.9)])
+def test_no_more_loading_processes_are_tried_where_nothing_would_wait_for_them(
+    store, recorded, inputs, share
+):
+    recorded.input_share = lambda plan: share
+    case = replace(CASE, inputs=inputs)
+    Search(store, recorded, replace(REQUEST, budget_s=60), case).tune()
+    assert max(plan.loader_workers for _, plan in recorded.ran) <= 2
+
+
 COMPILES = replace(CASE, can_compile=True)
 
 
