@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from launch.plan import Plan
@@ -53,7 +54,7 @@ def _show(result: TuneResult, request: TuneRequest, hosts: Hosts, db: str, out: 
         if result.links is None and not result.interrupted:
             measures = suggest_command("probe", db=db, hosts=hosts)
             out.warn(f"the network was not measured: {measures} does it")
-        _show_hosts(result, then, out)
+        show_hosts(result, then, out)
 
 
 def show_here(result: TuneResult, then: str, out: Output, *, steps: str | None = None) -> None:
@@ -74,7 +75,14 @@ def show_here(result: TuneResult, then: str, out: Output, *, steps: str | None =
     out.finish(document if steps is None else {**document, "steps": steps})
 
 
-def _show_hosts(result: TuneResult, then: str, out: Output) -> None:
+def show_hosts(result: TuneResult, then: str, out: Output) -> None:
+    """Show what was found on several hosts.
+
+    Args:
+        result: What was found.
+        then: What to type next.
+        out: Where to write it.
+    """
     for node in result.nodes:
         for warning in () if node.outcome is None else node.outcome.warnings:
             out.warn(f"{node.host}: {warning}")
@@ -83,6 +91,13 @@ def _show_hosts(result: TuneResult, then: str, out: Output) -> None:
     out.write_line("")
     if any(node.outcome and node.outcome.plan.is_generated for node in result.nodes):
         out.write_fact("data", GENERATED)
+    of_hosts: dict[tuple[str, str], list[str]] = {}
+    for node in result.nodes:
+        outcome = node.outcome
+        for fact in () if outcome is None else (*_not_raced(outcome), *_larger_batch(outcome)):
+            of_hosts.setdefault(fact, []).append(node.host)
+    for (name, text), names in of_hosts.items():
+        out.write_fact(name, f"{', '.join(names)}: {text}")
     out.write_fact("time", format_duration(result.elapsed_s))
     out.write_fact("next", WithCommand("", then))
     if result.interrupted:
@@ -124,25 +139,15 @@ def _print_plan(
         out.write_fact("data", GENERATED)
     for compared in stored.comparisons:
         out.write_fact(_LABELS[compared.name], describe_comparison(compared, stored.plan))
-    if outcome.one_core_unknown is not None:
-        out.write_fact(_LABELS["one_core"], f"not measured: {outcome.one_core_unknown}")
-    if outcome.own_batch_unknown is not None:
-        out.write_fact(_LABELS["own_batch"], f"not known: {outcome.own_batch_unknown}")
+    for name, text in _not_raced(outcome):
+        out.write_fact(name, text)
     if (lost := outcome.lost_in_turns) > 0:
         plans = "1 plan" if lost == 1 else f"{lost} plans"
         out.write_fact("others", f"{plans} that looked faster in a line above lost in turns")
     for name, value in objective_facts(stored):
         out.write_fact(name, value)
-    if (batch := stored.plan.node_batch) > outcome.default_batch:
-        own = outcome.default_batch
-        keeps = f"--batch-size {own}"
-        if outcome.defaults is not None and stored.plan.strategy == SCRIPT:
-            keeps = keep_batch_options(stored.plan, outcome.defaults.plan)
-        out.write_fact(
-            "batch",
-            f"{batch} in place of {own}: fewer, larger steps, which changes what is learned; "
-            f"{keeps} keeps it",
-        )
+    for name, text in _larger_batch(outcome):
+        out.write_fact(name, text)
     if outcome.compile_s is not None:
         charged = f"charged over {outcome.epochs} epochs"
         out.write_fact(
@@ -163,6 +168,25 @@ def _print_plan(
     out.write_fact("stored", WithCommand(f"plan {stored.id}; next: ", then))
     if outcome.interrupted:
         out.note("stopped early: the same command goes on from here")
+
+
+def _not_raced(outcome: TuneOutcome) -> Iterator[tuple[str, str]]:
+    """Say what the best plan was not raced against, and why."""
+    if outcome.one_core_unknown is not None:
+        yield _LABELS["one_core"], f"not measured: {outcome.one_core_unknown}"
+    if outcome.own_batch_unknown is not None:
+        yield _LABELS["own_batch"], f"not known: {outcome.own_batch_unknown}"
+
+
+def _larger_batch(outcome: TuneOutcome) -> Iterator[tuple[str, str]]:
+    """Say what a batch above the use case's own changes, and how to keep that."""
+    plan, own = outcome.plan.plan, outcome.default_batch
+    if plan.node_batch > own:
+        keeps = f"--batch-size {own}"
+        if outcome.defaults is not None and plan.strategy == SCRIPT:
+            keeps = keep_batch_options(plan, outcome.defaults.plan)
+        changes = "fewer, larger steps, which changes what is learned"
+        yield "batch", f"{plan.node_batch} in place of {own}: {changes}; {keeps} keeps it"
 
 
 def _describe_time(result: TuneResult, stepping_s: float) -> str:

@@ -14,7 +14,7 @@ from launch.workload import Workload
 from planner.api.scripts.tuning import ScriptTuneResult, TunedScript
 from planner.api.tuning import NodeTuneResult, TuneResult
 from planner.commands.scripts.tune import tune
-from planner.commands.tune import describe_comparison, show_here
+from planner.commands.tune import describe_comparison, show_here, show_hosts
 from planner.plans.stored_plan import ComparedPlan, StoredPlan
 from planner.report.output import Output
 from planner.scripts.naming import script_name
@@ -87,6 +87,23 @@ def test_run_on_one_core_that_was_not_measured_has_its_reason_in_a_line(capsys):
     show(as_json=True)
     unknown = json.loads(capsys.readouterr().out)["data"]["one_core_unknown"]
     assert unknown == "no time or memory was left for it: raise --budget"
+
+
+def test_hosts_have_the_reasons_and_the_batch_that_one_machine_has(capsys):
+    """Their table has no such columns, and a batch above the use case's own was never named."""
+    result = make_result()
+    (node,) = result.nodes
+    larger = replace(node.outcome, default_batch=32, own_batch_unknown="its trial failed: crash")
+    nodes = tuple(replace(node, host=name, outcome=larger) for name in ("n1", "n2"))
+    result = replace(result, nodes=nodes)
+    show_hosts(result, "ddlplan launch", Output("tune", as_json=False))
+    said = capsys.readouterr().out
+    for line in (
+        "one core   n1, n2: not measured: no time or memory was left for it",
+        "own batch  n1, n2: not known: its trial failed: crash",
+        "batch      n1, n2: 128 in place of 32: fewer, larger steps",
+    ):
+        assert said.count(line) == 1
 
 
 @pytest.mark.parametrize(
