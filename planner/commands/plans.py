@@ -66,7 +66,8 @@ def show_plan(db: str, out: Output, plan_id: int, html: Path | None = None) -> N
     """Show one plan with its evidence, and write a page of it where a file is named."""
     found = plans.get(plan_id, db=db)
     if html is not None:
-        write_page(html, plan_page(found.stored, found.stale_reasons, found.trials, found.worth))
+        known = found.trials, found.worth, found.input
+        write_page(html, plan_page(found.stored, found.stale_reasons, *known))
         out.note(f"wrote {html}")
     _show_one(found, out)
 

@@ -59,7 +59,7 @@ def worth_text(worth: PlanWorth, terminal: Terminal) -> str:
         render_table([variation_row(one) for one in known_variations(worth)], _VARIATIONS, terminal)
         if known_variations(worth)
         else "",
-        render_table([_batch_row(one) for one in worth.batches.choices], _BATCHES, terminal)
+        render_table([batch_row(one) for one in worth.batches.choices], _BATCHES, terminal)
         if worth.batches
         else "",
         render_facts(worth_facts(worth), terminal),
@@ -192,7 +192,7 @@ def variation_row(one: Variation) -> Row:
     }
 
 
-def _batch_row(one: BatchChoice) -> Row:
+def batch_row(one: BatchChoice) -> Row:
     """Give what a batch would mean as a row."""
     return {
         "batch": str(one.node_batch),

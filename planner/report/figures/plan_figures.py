@@ -11,6 +11,7 @@ from planner.report.figures.figure import Figure
 from planner.report.figures.rows import Mark, bar_plot, point_plot
 from planner.report.worth import (
     baseline_row,
+    batch_row,
     change,
     format_seconds,
     known_variations,
@@ -154,6 +155,35 @@ def _payoff_figure(worth: PlanWorth) -> Figure | None:
     )
 
 
+def _batches_figure(stored: StoredPlan, worth: PlanWorth) -> Figure | None:
+    """Show the time to a loss with other batches; ``None`` where that is not known."""
+    if worth.batches is None:
+        return None
+    choices = worth.batches.choices
+    rows = [batch_row(one) for one in choices]
+    marks = [
+        Mark(
+            label=f"batch {one.node_batch}",
+            value=one.time_to_loss,
+            low=one.time_to_loss_ci_low,
+            high=one.time_to_loss_ci_high,
+            text=row["time"],
+            is_main=one.node_batch == stored.plan.node_batch,
+            is_model=one.node_batch != stored.plan.node_batch,
+        )
+        for one, row in zip(choices, rows, strict=True)
+    ]
+    return Figure(
+        title="Other batches",
+        svg=bar_plot(
+            marks, title="time to a loss with other batches", unit="of this plan's time to a loss"
+        ),
+        columns=("batch", "samples/s", "worth of a sample", "time to a loss / this plan's"),
+        rows=[tuple(row[k] for k in ("batch", "rate", "worth", "time")) for row in rows],
+        note="By the line through its step times and the gradient noise scale, with 95 % intervals.",
+    )
+
+
 def compared_plans_figure(plans: Sequence[StoredPlan]) -> Figure:
     """Show samples per second of several plans."""
     fastest = max(plan.throughput_samples_per_s.median for plan in plans)
@@ -195,6 +225,7 @@ def plan_figures(stored: StoredPlan, worth: PlanWorth | None) -> list[Figure]:
         _rates_figure(stored, worth),
         _parts_figure(worth),
         _variations_figure(worth),
+        _batches_figure(stored, worth),
         _payoff_figure(worth),
     )
     return [figure for figure in found if figure is not None]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from planner.input_cost.epochs import InputCost
+from planner.input_cost.lines import input_lines
 from planner.plans.stored_plan import StoredPlan
 from planner.quantities import format_interval
 from planner.report.figures.figure import escaped, figures_html
@@ -21,6 +23,7 @@ def plan_page(
     reasons: Sequence[str],
     trials: Sequence[StoredTrial],
     worth: PlanWorth | None,
+    cost: InputCost | None = None,
 ) -> str:
     """Give a plan with its evidence as one HTML document.
 
@@ -29,13 +32,16 @@ def plan_page(
         reasons: Why it is stale; empty where it is not.
         trials: Those of its study.
         worth: What the trials say about it, where they are on record.
+        cost: Time of its epochs with its data, where `probe` has measured those.
     """
     title = f"Plan {stored.id}: {stored.use_case} on {stored.node}"
     rate = format_interval(stored.throughput_samples_per_s)
     speedup = (
         "" if stored.speedup is None else f", {format_interval(stored.speedup)} times its baseline"
     )
-    said = "" if worth is None else "".join(f"<p>{escaped(s)}</p>" for s in worth_sentences(worth))
+    sentences = [] if worth is None else worth_sentences(worth)
+    sentences += [] if cost is None else input_lines(cost)
+    said = "".join(f"<p>{escaped(sentence)}</p>" for sentence in sentences)
     figures = figures_html(plan_figures(stored, worth), "figure")
     facts = facts_html(plan_facts(stored, reasons, trials))
     return page_document(

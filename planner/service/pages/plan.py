@@ -9,6 +9,7 @@ from planner.api.plans import FoundPlan
 from planner.errors import UsageError
 from planner.exports.formats import FILE_NAMES, TEXT_FORMATS, export_text
 from planner.exports.head import settings_of_script
+from planner.input_cost.lines import input_lines
 from planner.plans.stored_plan import StoredPlan
 from planner.report.figures.plan_figures import plan_figures
 from planner.report.plans import plan_facts
@@ -31,7 +32,7 @@ def show(request: PageRequest, context: Context) -> View:
             "found": found,
             "one": stored,
             "trained": describe_trained(stored.use_case),
-            "sentences": [] if worth is None else worth_sentences(worth),
+            "sentences": _sentences(found),
             "not_tried": [] if worth is None else _not_tried(dict(worth_facts(worth))),
             "figures": plan_figures(stored, worth),
             "facts": plan_facts(stored, reasons_here(found.stale_reasons), found.trials),
@@ -62,6 +63,12 @@ def _exports(found: FoundPlan) -> dict[str, object]:
     except UsageError as error:  # it changes the script itself
         return {"exports": [], "no_exports": str(error)}
     return {"exports": texts, "no_exports": None}
+
+
+def _sentences(found: FoundPlan) -> list[str]:
+    """Say what the trials and the data of a plan show, a line each."""
+    said = [] if found.worth is None else worth_sentences(found.worth)
+    return [*said, *([] if found.input is None else input_lines(found.input))]
 
 
 def _not_tried(facts: dict[str, str]) -> list[str]:

@@ -9,12 +9,16 @@ from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 import pytest
-from worth_cases import FACTS, NODE, STORED, TRIALS
+from worth_cases import BEST, FACTS, NODE, OBJECTIVE, STORED, TRIALS
 
 from planner.errors import UsageError
+from planner.input_cost.epochs import InputCost
+from planner.plans.measured_steps import StepPoint, steps_from_points
 from planner.report.page.files import check_page, write_page
 from planner.report.page.plan import plan_page
+from planner.worth.batch_advice import MeasuredNoise
 from planner.worth.worth import assess
+from probes.hardware import DataSpeed
 
 WORTH = assess(STORED, TRIALS, FACTS, NODE)
 PAGE = plan_page(STORED, (), TRIALS, WORTH)
@@ -34,6 +38,26 @@ def test_every_chart_is_sound_and_names_its_unit():
     assert len(words) == len(units)
     for said, unit in zip(words, units, strict=True):
         assert unit in said
+
+
+def test_other_batches_and_the_cost_of_the_input_are_on_it_as_in_the_text():
+    points = [StepPoint(node_batch=n, step_s=0.2 + 0.022 * n) for n in (64, BEST.node_batch)]
+    noise = MeasuredNoise.of_objective(OBJECTIVE)
+    steps = replace(STORED, step_time=steps_from_points(points))
+    worth = assess(steps, TRIALS, FACTS, NODE, noise)
+    cost = InputCost(
+        data=DataSpeed(path="/mnt/data", file_system="nfs4"),
+        train_samples=3200,
+        validation_samples=10,
+        base_s=0.025,
+        in_place_s=lambda unread: 0.025 * (1 + unread),
+    )
+    page = plan_page(STORED, (), TRIALS, worth, cost)
+    assert len(charts(page)) == len(charts(PAGE)) + 1
+    assert "of this plan&#x27;s time to a loss" in page
+    for choice in worth.batches.choices:
+        assert f"<td>{choice.node_batch}</td>" in page
+    assert "data: /mnt/data on nfs4, epoch 1 takes 2m 40s, a late one 1m 20s" in page
 
 
 def test_colours_are_for_light_and_for_dark():
