@@ -38,7 +38,7 @@ START_DEVIATION = 0.004
 """Standard deviation of the logarithm of a plan's speed between two starts of its processes: where
 its memory lies, and which cores it shares a cache with, lasts as long as they do."""
 
-_TRIMMED = 0.2
+TRIMMED = 0.2
 """Part of the pairs that is left out at either end."""
 
 _DEPENDENCE = 1.05
@@ -196,7 +196,7 @@ def ratio_interval(
     if count < 2:
         return None
     ordered = sorted(logs)
-    cut = math.floor(_TRIMMED * count)
+    cut = math.floor(TRIMMED * count)
     inner = ordered[cut : count - cut]
     winsorised = [min(max(log, inner[0]), inner[-1]) for log in ordered]
     centre, mean = fmean(inner), fmean(winsorised)

@@ -28,9 +28,15 @@ _FEW = 3
 """Turns from which on their own spread is an interval."""
 
 
-def fit_log_times(results: Sequence[Timed]) -> dict[Plan, float]:
-    """Give the logarithm of each plan's time per sample, with the machine's drift taken out."""
-    return _fit(results)[0]
+def fit_log_times(results: Sequence[Timed], *, trimmed: float = 0.0) -> dict[Plan, float]:
+    """Give the logarithm of each plan's time per sample, with the machine's drift taken out.
+
+    Args:
+        results: Plans with their turns.
+        trimmed: Part of a plan's turns that is left out at either end. It makes plans with few
+            turns, of which none is left out, slower than others where some turns are much too long.
+    """
+    return _fit(results, trimmed)[0]
 
 
 def remove_drift(results: Sequence[TrialResult]) -> list[TrialResult]:
@@ -81,7 +87,9 @@ def rate_interval(rate: Interval, drift: float, noise: PairNoise | None = None) 
     return replace(rate, low=rate.median * down, high=rate.median * up)
 
 
-def _fit(results: Sequence[Timed]) -> tuple[dict[Plan, float], dict[int, float]]:
+def _fit(
+    results: Sequence[Timed], trimmed: float = 0.0
+) -> tuple[dict[Plan, float], dict[int, float]]:
     """Fit the time of a turn as that of its plan times that of its round, by turns.
 
     Returns:
@@ -102,13 +110,20 @@ def _fit(results: Sequence[Timed]) -> tuple[dict[Plan, float], dict[int, float]]
     for _ in range(_FITTING_PASSES if plans else 0):
         drift = _means(round_of, log_s - levels[plan_of])
         drift -= np.median(drift)
-        levels = _means(plan_of, log_s - drift[round_of])
+        levels = _means(plan_of, log_s - drift[round_of], trimmed)
     return (
         dict(zip(plans, levels.tolist(), strict=True)),
         dict(zip(numbers, drift.tolist(), strict=True)),
     )
 
 
-def _means(group_of: NDArray[np.intp], values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Give the mean of each group of values."""
-    return np.bincount(group_of, values) / np.bincount(group_of)
+def _means(
+    group_of: NDArray[np.intp], values: NDArray[np.float64], trimmed: float = 0.0
+) -> NDArray[np.float64]:
+    """Give the mean of each group of values, without some of the smallest and the largest."""
+    counts = np.bincount(group_of)
+    order = np.lexsort((values, group_of))
+    place = np.arange(len(values)) - np.repeat(np.cumsum(counts) - counts, counts)
+    cut, most = (np.repeat(each, counts) for each in (np.floor(trimmed * counts), counts))
+    kept = order[(place >= cut) & (place < most - cut)]
+    return np.bincount(group_of[kept], values[kept]) / np.bincount(group_of[kept])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 from launch.plan import Plan
-from planner.trials.comparison import PairNoise, are_equal, compare_results, pair_logs
+from planner.trials.comparison import TRIMMED, PairNoise, are_equal, compare_results, pair_logs
 from planner.trials.drift import fit_log_times
 from planner.trials.result import Outcome, Role, TrialResult
 from probes.timing import Interval, Measurement
@@ -118,7 +118,7 @@ def _rank(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 def _rank_side_by_side(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Order candidates by the rounds that they ran in together, compile time included."""
-    log_times = fit_log_times(candidates)
+    log_times = fit_log_times(candidates, trimmed=TRIMMED)  # as in the ratios that are claimed
 
     def time_s(one: Candidate) -> float:
         amortized_s = 1 / one.amortized_throughput.median
