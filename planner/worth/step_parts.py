@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from launch.case_facts import CaseFacts
 from launch.plan import Plan
@@ -38,7 +38,7 @@ def split_step(
     """Split the time of a step, as far as floors are known; what they leave open is the last part.
 
     The floors are added up although a step may do two things at once. So the rest may come out
-    below 0; it is then left out.
+    below 0; it is then left out. What would by itself take longer than the step did is no floor.
 
     Args:
         plan: The plan.
@@ -55,7 +55,8 @@ def split_step(
         parts.append(waited)
     # Limits of GPUs are not probed.
     if facts is not None and speeds is not None and set(plan.devices) == {"cpu"}:
-        parts += _find_floors(plan, facts, speeds)
+        busy_s = step_s - sum(part.time_s for part in parts)
+        parts += [_at_most(busy_s, floor) for floor in _find_floors(plan, facts, speeds)]
     rest_s = step_s - sum(part.time_s for part in parts)
     if any(part.time_s > 0 for part in parts) and rest_s > 0:
         rest = StepPart(name="not explained", time_s=rest_s, source="what is left", is_floor=False)
@@ -104,6 +105,13 @@ def _update_bytes(plan: Plan, facts: CaseFacts) -> int:
 def _sum_bytes(plan: Plan, facts: CaseFacts) -> int:
     """Give the bytes that a sum over replicas moves: all their gradients read, one written."""
     return facts.parameter_bytes * (plan.replicas + 1) if plan.replicas > 1 else 0
+
+
+def _at_most(busy_s: float, floor: StepPart) -> StepPart:
+    """Give a floor, or what is left of it where the step took less than it."""
+    if floor.time_s <= busy_s:
+        return floor
+    return replace(floor, time_s=busy_s, source=f"less than {floor.source}", is_floor=False)
 
 
 def _flop_per_s(plan: Plan, speeds: Speeds) -> float | None:

@@ -55,6 +55,13 @@ def test_waiting_for_input_is_a_part_where_it_was_measured():
     ]
 
 
+def test_floor_that_is_above_what_was_measured_is_none():
+    """Rates that were probed on a busy machine let a step seem to compute in less than no time."""
+    waiting, computing, *_ = split_step(BEST, 2.0, FACTS, NODE.speeds, input_share=0.25)
+    assert (waiting.time_s, computing.time_s, computing.is_floor) == (0.5, 1.5, False)
+    assert computing.source.startswith("less than 512 GFLOP at")
+
+
 def test_nothing_is_said_of_a_device_whose_limits_are_not_measured():
     plan = replace(ONE_CORE, devices=("cuda:0",))
     assert split_step(plan, 1.0, FACTS, NODE.speeds) == []
