@@ -38,12 +38,13 @@ def job_of(case: str, directory: Path, plan: Plan = ALONE, epochs: int = 1) -> J
 
 
 def test_job_that_is_not_wanted_any_more_ends_though_its_workers_are_never_silent(
-    two_cores, tmp_path, servers
+    two_cores, tmp_path, servers, monkeypatch
 ):
     started = time.monotonic()
     job = job_of("Sgd", tmp_path, epochs=10**6)
 
-    said = []
+    said, asked, get = [], [], servers.get
+    monkeypatch.setattr(servers, "get", lambda plan=None: asked.append(plan) or get(plan))
     assert not Node(
         job,
         0,
@@ -52,6 +53,7 @@ def test_job_that_is_not_wanted_any_more_ends_though_its_workers_are_never_silen
         lambda: not any(isinstance(report, StepDone) for report in said),
     ).train(servers)
     assert time.monotonic() - started < 60
+    assert ALONE in asked  # whose allocator and way of waiting a process must be started with
 
 
 def test_node_whose_data_never_come_fails_with_the_line_that_waits(
