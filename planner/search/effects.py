@@ -13,7 +13,7 @@ The noise and the size of the plans' own deviations are those that make the tria
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from launch.plan import Plan
 from planner.search.prior import Belief
 from planner.search.terms import terms_of
-from probes.timing import NORMAL_95
 
 Array = NDArray[np.float64]
 
@@ -64,12 +63,6 @@ class PredictedTime:
     median_s: float
     deviation: float
     """Standard deviation of the logarithm; without that of a single trial."""
-
-    @property
-    def interval_s(self) -> tuple[float, float]:
-        """95 % of what may be."""
-        factor = math.exp(NORMAL_95 * self.deviation)
-        return self.median_s / factor, self.median_s * factor
 
 
 @dataclass(slots=True)
@@ -171,20 +164,6 @@ class Effects:
         shared = self._shared(matrix, self._same(rows))
         return matrix, mean + shared @ self._solved, shared
 
-    def coefficients(self) -> dict[str, Belief]:
-        """Give what is believed of each term now, by its name."""
-        believed = self._believed()
-        means, variances = believed.means, believed.variances
-        if self._rows:
-            scaled = self._scaled
-            means = means + scaled.T @ self._solved
-            variances = variances - ((self._inverse @ scaled) * scaled).sum(axis=0)
-        return {
-            name: Belief(float(means[i]), float(math.sqrt(max(variances[i], 0.0))))
-            for name, i in self._columns.index.items()
-            if i < len(means)
-        }
-
     def _learn(self) -> None:
         same = self._same(self._rows)
         for _ in range(_ROUNDS):
@@ -261,15 +240,3 @@ class Effects:
 class _Believed:
     means: Array
     variances: Array
-
-
-def explain(coefficients: Mapping[str, Belief], most: int = 20) -> list[str]:
-    """Say in lines what was learned, the surest first: ``cpu: allocator=retain -12 % +- 2 %``."""
-    ranked = sorted(
-        (item for item in coefficients.items() if not item[0].startswith("level")),
-        key=lambda item: -abs(item[1].mean) / max(item[1].deviation, 1e-9),
-    )
-    return [
-        f"{name}  {100 * math.expm1(belief.mean):+.1f} % +- {100 * belief.deviation:.1f} %"
-        for name, belief in ranked[:most]
-    ]

@@ -17,7 +17,7 @@ from optuna.trial import TrialState
 
 from launch.case_facts import CaseFacts
 from launch.plan import Plan, Setting
-from planner.search.effects import ObservedTime, PredictedTime, explain
+from planner.search.effects import ObservedTime, PredictedTime
 from planner.search.failures import FailureCounts
 from planner.search.likeness import SimilarTrials
 from planner.search.memory import MemoryModel
@@ -204,10 +204,6 @@ class PlanSearch:
         One whose batch is too small to be chosen stands here with the least that may be.
         """
         return self._sampler.rank_tried(self._study)
-
-    def explain(self, most: int = 20) -> list[str]:
-        """Say what was learned of each setting, the surest first."""
-        return explain(self._sampler.effects(self._study).coefficients(), most)
 
     def _learn(self, result: TrialResult, time_s: float | None) -> None:
         self._memory.learn([result])

@@ -149,11 +149,6 @@ class PlanSampler(optuna.samplers.BaseSampler):
         mean, deviation = self._effects.predict([plan])
         return PredictedTime(math.exp(mean[0]), float(deviation[0]))
 
-    def effects(self, study: optuna.Study) -> Effects:
-        """Give what was learned."""
-        self._learn(study, None)
-        return self._effects
-
     def forget_choice(self, fits: Callable[[Plan], bool] = lambda _: True) -> None:
         """Choose anew: what may be tried, or what a trial takes, has changed.
 

@@ -33,6 +33,9 @@ in how evenly they run. Found by simulation, `bench/trust.py`."""
 _TIGHTEST_AT = 0.5
 """Parameter of the mixture: about an eighth of the number of pairs at which it is tightest."""
 
+_ERROR = 0.05
+"""Probability with which its interval may miss the truth."""
+
 _LEAST_DEVIATION = 0.002
 START_DEVIATION = 0.004
 """Standard deviation of the logarithm of a plan's speed between two starts of its processes: where
@@ -138,17 +141,17 @@ class PairNoise:
         """Standard deviation of the logarithm of one ratio."""
         return max(_LEAST_DEVIATION, math.sqrt(self._squares / self._degrees))
 
-    def half_width(self, pairs: int, *, error: float = 0.05) -> float:
+    def half_width(self, pairs: int) -> float:
         """Give the half width of an interval that holds however often one looks at it.
 
-        With probability ``1 - error`` the mean of the first n pairs is within it of the truth, for
+        With a probability of 95 % the mean of the first n pairs is within it of the truth, for
         all n at once: Robbins' mixture of normal distributions, with a variance that is itself
         learned. Infinite where so few pairs show nothing. Sources: Robbins, "Statistical methods
         related to the law of the iterated logarithm", 1970; Lai, "On confidence sequences", 1976;
         Wang and Ramdas, "Anytime-valid t-tests", 2023, https://arxiv.org/abs/2310.03722.
         """
         spread = (pairs + _TIGHTEST_AT) / _TIGHTEST_AT
-        bound = (math.sqrt(spread) / error) ** (2 / (self._degrees + 1))
+        bound = (math.sqrt(spread) / _ERROR) ** (2 / (self._degrees + 1))
         if bound >= spread:
             return math.inf
         squares = max(self._squares, self._degrees * _LEAST_DEVIATION**2)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 from typing import Protocol
 
 from launch.errors import InvalidPlanError, LaunchError, NotFiniteError
@@ -19,6 +17,7 @@ from launch.workers.group import ReportReceived, WorkerFailure, WorkerGroup, exp
 from launch.workers.task import Purpose, Task, make_worker_tasks
 from launch.workload import Workload
 from planner.cancellation import Cancellation
+from planner.trials.lone_task import log_directory
 from planner.trials.result import Outcome
 from probes.disturbance import Disturbance, DisturbanceWatch
 from probes.hardware import Hardware
@@ -119,13 +118,13 @@ class RunningContender:
         with ExitStack() as opened:
             try:
                 plan.check_fits(node.cpu.usable_cores)
-                logs = opened.enter_context(tempfile.TemporaryDirectory(prefix="ddlplan-"))
+                logs = opened.enter_context(log_directory())
                 task = Task(purpose=Purpose.TIME, workload=workload, plan=plan)
                 if epochs is not None:
                     task = replace(task, purpose=Purpose.TRAIN, epochs=epochs, by_turns=True)
                 tasks = make_worker_tasks(task, node.cpu.choose_cores(plan.threads))
                 server = servers.get(plan)
-                self._group = opened.enter_context(WorkerGroup(server, tasks, Path(logs)))
+                self._group = opened.enter_context(WorkerGroup(server, tasks, logs))
             except InvalidPlanError as error:
                 raise TrialFailedError(Outcome.CRASH, str(error)) from error
             except LaunchError as error:

@@ -16,7 +16,7 @@ from launch.workers.group import ReportReceived, WorkerFailure, WorkerGroup, exp
 from launch.workers.log import find_user_frame
 from launch.workers.task import Task
 from planner.cancellation import Cancellation
-from planner.trials.reports import Listener, ignore
+from planner.trials.reports import Listener
 from probes.usage import group_cpu_s
 
 _POLL_INTERVAL_S = 1.0
@@ -29,7 +29,7 @@ def run_lone_task(
     task: Task,
     wanted: type[R],
     cancellation: Cancellation,
-    listener: Listener = ignore,
+    listener: Listener,
     *,
     doing: str,
     make_error: Callable[[WorkerFailure], LaunchError],

@@ -82,10 +82,9 @@ class Entrant:
     is_parked: bool = False
     """Whether its processes are ended until its next turn, so that others have its memory."""
 
-    is_stored: bool = False
-    """Whether its result is kept, with the turns and the times that it had by then."""
+    stored_turns: int | None = None
+    """Turns that it had when its result was kept, as the times; ``None`` where it was not yet."""
 
-    stored_turns: int = 0
     stored_s: float = 0.0
     stored_spent_s: float = 0.0
 
@@ -227,7 +226,7 @@ class Entrant:
     def _read_ahead_used(self) -> int:
         return max(0, self._read_ahead[0] - self._read_ahead[-1]) if self._read_ahead else 0
 
-    def measurement(self, drift: float = 1.0) -> Measurement | None:
+    def measurement(self) -> Measurement | None:
         """Give its times; those of the warm-up where it had no turn."""
         if not self.turns_s:
             if not self.warmup_s:
@@ -239,23 +238,20 @@ class Entrant:
             warmup_s=tuple(self.warmup_s),
             samples_s=tuple(time_s * factor for time_s in self.turns_s.values()),
             rounds=tuple(self.turns_s),
-            drift=drift,
             starts=self.starts,
             spent_s=self.spent_s,
             input_share=self.input_share(),
             disturbed=tuple(self.disturbed),
         )
 
-    def result(
-        self, outcome: Outcome | None = None, reason: str | None = None, drift: float = 1.0
-    ) -> TrialResult:
+    def result(self, outcome: Outcome | None = None, reason: str | None = None) -> TrialResult:
         """Give what its turns have shown."""
         failed = self.failure
         return TrialResult(
             plan=self.plan,
             role=self.role,
             outcome=failed.outcome if failed else outcome or Outcome.OK,
-            measurement=self.measurement(drift),
+            measurement=self.measurement(),
             peak_memory_bytes=self.peak_memory_bytes,
             compile_s=self.compile_s,
             reason=failed.reason if failed else reason,

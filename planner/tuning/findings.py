@@ -20,7 +20,6 @@ from planner.tuning.study import AddedTrial, EarlierTrials, LaterTrials, Study
 from planner.tuning.subject import Subject, TunedCase
 from planner.tuning.tune_request import TuneRequest, choose_from, is_allowed, least_batch
 from probes.hardware import Hardware
-from probes.timing import Interval
 
 _ROUNDS_OF_A_SEARCH = 2**20
 """More rounds than a search can have."""
@@ -108,7 +107,7 @@ class Findings:
     def add(self, result: TrialResult) -> TrialEnded:
         """Store a finished trial, and put its times on the level of the other trials."""
         is_look = result.role is Role.LOOK
-        best_s = self._best_look_s() if is_look else self._best_s()
+        best_s = self._best_look_s() if is_look else self.best_time_s()
         added = self._trial_store.add_trial(self.study_id, result)
         self._own_ids.add(added.id)
         self.added.append(result)
@@ -174,10 +173,6 @@ class Findings:
         """Tell whether a plan's batch is too small to be chosen: it shows what another would do."""
         return plan.node_batch < self.least_batch
 
-    def _best_s(self) -> float | None:
-        best = self.best_time_s()
-        return None if best is None else best.median
-
     def _best_look_s(self) -> float | None:
         looks = (r for r in self.current_results() if r.role is Role.LOOK)
         times_s = (self.time_per_sample_s(look) for look in looks)
@@ -229,17 +224,14 @@ class Findings:
         latest = {result.plan: result for result in known}
         return list(latest.values())[-_MOST_HISTORY:]
 
-    def last_measured(self, role: Role) -> TrialResult | None:
-        """Give the last trial of a role in this search.
+    def defaults(self) -> TrialResult | None:
+        """Give what PyTorch's defaults showed in this search.
 
         Since an earlier one the machine may have changed.
         """
-        done = [r for r in self.current_results() if r.role is role and r.outcome is Outcome.OK]
+        defaults = [r for r in self.current_results() if r.role is Role.DEFAULTS]
+        done = [result for result in defaults if result.outcome is Outcome.OK]
         return done[-1] if done else None
-
-    def defaults(self) -> TrialResult | None:
-        """Give what PyTorch's defaults showed in this search."""
-        return self.last_measured(Role.DEFAULTS)
 
     def best_candidates(self, count: int) -> list[Candidate]:
         """Give the fastest plans so far."""
@@ -264,13 +256,10 @@ class Findings:
         is_confirmed = any(candidate.role is Role.FINAL for candidate in current)
         return choose(current if is_confirmed else candidates)
 
-    def best_time_s(self) -> Interval | None:
+    def best_time_s(self) -> float | None:
         """Give the best time per sample so far, in seconds."""
-        candidates = self.candidates()
-        if not candidates:
-            return None
-        rates = [candidate.amortized_throughput for candidate in candidates]
-        return max(rates, key=lambda rate: rate.median).reciprocal()
+        times_s = (1 / candidate.amortized_throughput.median for candidate in self.candidates())
+        return min(times_s, default=None)
 
     def time_per_sample_s(self, result: TrialResult) -> float | None:
         """Give what the search minimises, compile time included."""

@@ -153,7 +153,7 @@ class RunningTrials:
         entrant.close()
         result = entrant.result(outcome, reason)
         self._entrants.remove(entrant)
-        if not entrant.is_stored or len(entrant.turns_s) > entrant.stored_turns:
+        if entrant.stored_turns is None or len(entrant.turns_s) > entrant.stored_turns:
             result = self.store(entrant, result)
         proposal = self._proposals.pop(id(entrant), None)
         if search is not None and proposal is not None:
@@ -166,7 +166,7 @@ class RunningTrials:
         if (measured := result.measurement) is not None:
             since_s = entrant.spent_s - entrant.stored_spent_s
             result = replace(result, measurement=replace(measured, spent_s=since_s))
-        entrant.is_stored, entrant.stored_turns = True, len(entrant.turns_s)
+        entrant.stored_turns = len(entrant.turns_s)
         entrant.stored_s, entrant.stored_spent_s = entrant.elapsed_s, entrant.spent_s
         self._listener(self._findings.add(self.without_drift(result)))
         return self._findings.results[-1]

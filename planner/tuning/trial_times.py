@@ -64,7 +64,7 @@ class TrialTimes:
         """Estimate the time that a plan takes to start and to get warm."""
         return self._start_s(plan, self.step_s(plan))
 
-    def turn_s(self, plan: Plan, *, is_apart: bool = False) -> float:
+    def turn_s(self, plan: Plan, *, is_apart: bool) -> float:
         """Estimate the time of a turn, which begins with a start where plans are apart."""
         step_s = self.step_s(plan)
         return self._turn_s(plan, step_s) + (self._start_s(plan, step_s) if is_apart else 0.0)

@@ -279,9 +279,9 @@ class Tuner:
         later = self._findings.take_later()
         for stored in later.own:
             search.learn(stored.result)
-            plan, best = stored.result.plan, self._findings.best_time_s()
+            plan, best_s = stored.result.plan, self._findings.best_time_s()
             time_s = self._findings.time_per_sample_s(stored.result)
-            is_faster = time_s is not None and (best is None or time_s < best.median)
+            is_faster = time_s is not None and (best_s is None or time_s < best_s)
             is_wanted = allows(self._request, plan) and not self._findings.is_look(plan)
             if is_faster and is_wanted and plan not in self._trials.raced:
                 known[:] = [plan]  # the latest that is faster than what is known here

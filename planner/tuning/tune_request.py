@@ -212,7 +212,7 @@ def check_budget(request: TuneRequest, case: CaseFacts, node: Hardware) -> None:
 
 
 def choose_from(
-    results: Sequence[TrialResult], request: TuneRequest, training_samples: float = math.inf
+    results: Sequence[TrialResult], request: TuneRequest, training_samples: float
 ) -> list[Candidate]:
     """Give the plans that these trials show the speed of and that the user's limits allow.
 

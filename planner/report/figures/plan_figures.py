@@ -180,7 +180,8 @@ def _batches_figure(stored: StoredPlan, worth: PlanWorth) -> Figure | None:
         ),
         columns=("batch", "samples/s", "worth of a sample", "time to a loss / this plan's"),
         rows=[tuple(row[k] for k in ("batch", "rate", "worth", "time")) for row in rows],
-        note="By the line through its step times and the gradient noise scale, with 95 % intervals.",
+        note="By the line through its step times and the noise scale of its gradients, "
+        "with 95 % intervals.",
     )
 
 

@@ -11,7 +11,7 @@ from imagined_machines import CASE, node_of
 
 from launch.plan import Plan
 from planner.search.effects import Effects, ObservedTime, TermColumns
-from planner.search.prior import Belief, Prior
+from planner.search.prior import Prior
 from probes.hardware import Speeds
 
 PLAIN = Plan(strategy="processes", node_batch=64, processes=2, replicas=2)
@@ -92,11 +92,3 @@ def test_without_trials_what_is_believed_counts():
     wide = Plan(strategy="threads", node_batch=64, threads_per_process=2)
     effects = Effects(columns(), [])
     assert predict(effects, wide)[0] < predict(effects, slow)[0] - 0.3
-
-
-def test_coefficients_have_names():
-    fast = replace(PLAIN, allocator="retain")
-    known = [ObservedTime(PLAIN, -3.0), ObservedTime(fast, -3.2)] * 5
-    coefficients = Effects(columns(), known).coefficients()
-    assert coefficients["cpu: allocator=retain"].mean < coefficients["cpu: allocator=default"].mean
-    assert isinstance(coefficients["on cpu"], Belief)
