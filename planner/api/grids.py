@@ -210,6 +210,7 @@ def _with_recorded_choices(case: CaseFacts, results: Sequence[TrialResult]) -> C
         precisions=_in_order(PRECISIONS, (plan.precision for plan in on_cpu)) or ("fp32",),
         gpu_precisions=_in_order(PRECISIONS, (plan.precision for plan in on_gpus)) or ("fp32",),
         inputs=_in_order(("files", "cache"), (plan.input for plan in plans)) or ("files",),
+        most_loaders=max([case.most_loaders, *(plan.loader_workers for plan in on_cpu)]),
     )
 
 

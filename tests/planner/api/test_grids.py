@@ -49,11 +49,15 @@ def test_export_of_a_first_release_takes_the_batch_of_the_defaults(tmp_path):
     with Store.open(db) as store:
         store.machines.save_probe(NODE)
         study_id = store.studies.get_or_create(study)
-        for batch, role in ((8, Role.SHARE), (32, Role.DEFAULTS), (64, Role.FINAL)):
-            result = machine.result(replace(plan, node_batch=batch))
+        for batch, role, loaders in (
+            (8, Role.SHARE, 0),
+            (32, Role.DEFAULTS, 0),
+            (64, Role.FINAL, 8),  # more than is offered where nothing waits for its input
+        ):
+            result = machine.result(replace(plan, node_batch=batch, loader_workers=loaders))
             store.studies.add_trial(study_id, replace(result, role=role))
     grids.export(study.use_case, tmp_path / "grid.json", NODE.node, db=db)
     request = TuneRequest(workload=Workload(use_case=study.use_case), budget_s=120)
     outcome = grids.replay(tmp_path / "grid.json", request).nodes[0].outcome
     assert outcome.defaults.plan.node_batch == 32
-    assert outcome.plan.plan.node_batch == 64
+    assert (outcome.plan.plan.node_batch, outcome.plan.plan.loader_workers) == (64, 8)
