@@ -379,7 +379,8 @@ class Tuner:
             defaults: What PyTorch's defaults have shown; they may have failed.
             look_batch: With which plans are looked at.
         """
-        measured = defaults.measurement
+        # How long a GPU waits for its input says nothing of CPUs.
+        on_cpu = defaults.measurement if "cpu" in defaults.plan.devices else None
         # What is too large as far as plans are known now, `TrialTimes.is_affordable` leaves out.
         cores = self._findings.node.cpu.usable_cores
         limited = limit_choices(
@@ -387,6 +388,6 @@ class Tuner:
             self._request,
             least_time_per_sample_s=_STEPS_OF_TRIAL * (time_per_sample_s(defaults) or 0.0) / cores,
             cores=cores,
-            input_share=(measured and measured.input_share) or 0.0,
+            input_share=(on_cpu and on_cpu.input_share) or 0.0,
         )
         return replace(limited, look_batch=look_batch)
