@@ -51,7 +51,8 @@ class Role(StrEnum):
     """A finalist, measured again."""
 
     EXACT = "exact"
-    """The best plan, but in fp32: what its precision gains."""
+    """The best plan, but in fp32: what its precision gains. Only of earlier releases; it is `FINAL`
+    now."""
 
     SHARE = "share"
     """The best plan with a smaller batch: what a step of a share takes. No plan to choose."""
