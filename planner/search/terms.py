@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 
 from launch.plan import Plan
@@ -18,6 +18,10 @@ _LAYOUT = frozenset(
     ("strategy", "processes", "threads_per_process", "replicas", "node_batch", "micro_batches")
 )
 _NOT_ALONE = _LAYOUT | {"devices", "options", "input", "loader_workers"}
+_FEW_LOADERS = 2
+"""Loading processes of a worker on CPUs up to which each number counts by itself. More are tried
+where two are too few, and begin with what those have shown."""
+
 LAYOUT = "layout"
 """Name by which strategies say that a setting's worth depends on the number of workers."""
 
@@ -99,7 +103,13 @@ def _sizes(plan: Plan, kind: str, workers: int) -> Iterator[tuple[str, float]]:
         yield f"{own}: {name}", size
     yield f"{own}: {copies}x{stages}x{workers}", 1.0
     yield f"{kind}: batch doubled", math.log2(plan.node_batch)
-    settings = settings_of(plan)
+    few = plan
+    if kind == "cpu" and plan.loader_workers > _FEW_LOADERS and _is_built(plan.strategy):
+        few = replace(plan, loader_workers=_FEW_LOADERS)
+        _, *more = _doublings(plan.loader_workers, "loaders")
+        for name, size in more:
+            yield f"{kind}: {name}", size
+    settings = settings_of(few)
     for name, value in settings.items():
         yield f"{kind}: {name}={value}", 1.0
         yield f"{own}: {name}={value}", 1.0
