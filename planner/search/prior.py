@@ -48,8 +48,8 @@ _DOUBLED = {
     "micro-batches": Belief(0.02, 0.05),
     "loaders": Belief(-0.2, 0.3),
 }
-"""What a doubling changes. Two workers do 1.8 times the work of one; a cut is never equal; more than
-a few loading processes are tried where plans wait for them."""
+"""What a doubling changes. Two workers do 1.8 times the work of one; a cut is never equal. More
+than a few loading processes are tried where plans wait for them."""
 
 _FIXED = {"cpu": Belief(math.log(3.0), 1.0), "gpu": Belief(math.log(16.0), 1.2)}
 """Fixed part of a step, in samples of one worker."""
