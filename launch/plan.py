@@ -32,8 +32,15 @@ def _choice(values: tuple[str, ...]) -> str:
     return text
 
 
+class _HashedOnce:
+    """Room for a hash: a search looks for its plans millions of times."""
+
+    __slots__ = ("_hash",)
+    _hash: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(_HashedOnce):
     """One full setting: how a use case runs on a node.
 
     ``node_batch == micro_batch_size * micro_batches * replicas`` up to the remainder that is
@@ -140,7 +147,12 @@ class Plan:
             )
 
     def __hash__(self) -> int:
-        return hash((*_others_than_options(self), frozenset(self.options.items())))
+        try:
+            return self._hash
+        except AttributeError:
+            own = hash((*_others_than_options(self), frozenset(self.options.items())))
+            object.__setattr__(self, "_hash", own)
+            return own
 
     @property
     def threads(self) -> int:

@@ -8,8 +8,9 @@ the chance that it works, over the time that its trial takes.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -226,18 +227,19 @@ class PlanSampler(optuna.samplers.BaseSampler):
                 promising = pool.ranked(score)[:_BEAM]
                 if not pool.expand(self._space, promising):
                     break
-        allowed = [
-            drawn
-            for drawn in pool.ranked(score)
-            if drawn.plan not in tried and self._may_try(drawn.plan)
-        ]
+        allowed = list(islice(self._find_allowed(pool.ranked(score), tried), _LOOKS))
         if not allowed:
             return _Choice(self._find_untried(tried), 0.0)
         chosen = allowed[0]
         if score is pool.per_second or self._has_looks:
-            looks = [self._find_look(drawn, pool, tried) for drawn in allowed[:_LOOKS]]
+            looks = [self._find_look(drawn, pool, tried) for drawn in allowed]
             chosen = max(looks, key=lambda look: look[0])[1]
-        return _Choice(chosen, max(pool.gain[drawn.plan] for drawn in allowed))
+        largest = next(self._find_allowed(pool.ranked(pool.gain), tried))
+        return _Choice(chosen, pool.gain[largest.plan])
+
+    def _find_allowed(self, ranked: Sequence[DrawnPlan], tried: set[Plan]) -> Iterator[DrawnPlan]:
+        """Give those of many plans that may be tried now; to ask that takes time."""
+        return (one for one in ranked if one.plan not in tried and self._may_try(one.plan))
 
     def _find_look(
         self, target: DrawnPlan, pool: PlanPool, tried: set[Plan]

@@ -59,6 +59,7 @@ class PlanSpace:
         self.node = node
         self.strategies = _feasible_sources(sources, case, node)
         self._found: dict[tuple[tuple[str, Setting], ...], DrawnPlan | None] = {}
+        self._plans: dict[Plan, Plan] = {}
         self._neighbours: dict[Plan, list[DrawnPlan]] = {}
         guesses = [
             {STRATEGY: name, **guess}
@@ -101,8 +102,8 @@ class PlanSpace:
             except InvalidPlanError:
                 self._found[found_as] = None
             else:
-                drawn = DrawnPlan(plan, trial.values, trial.choices)
-                self._found[found_as] = drawn
+                plan = self._plans.setdefault(plan, plan)  # one object is soon found to be equal
+                self._found[found_as] = DrawnPlan(plan, trial.values, trial.choices)
         return self._found[found_as]
 
     def find_plan(self, plan: Plan, parameters: Mapping[str, Setting]) -> DrawnPlan | None:

@@ -103,6 +103,8 @@ class Findings:
         """Number before the first round of this search."""
         self._finished = begun.finished
         self.results = self._level([self._in_role(result) for result in begun.results])
+        """Never changed in place."""
+        self._rated: tuple[list[TrialResult], list[Candidate]] = ([], [])
 
     def add(self, result: TrialResult) -> TrialEnded:
         """Store a finished trial, and put its times on the level of the other trials."""
@@ -240,7 +242,10 @@ class Findings:
 
     def candidates(self) -> list[Candidate]:
         """Give the plans whose speed is known, and that the user's limits allow."""
-        return choose_from(self.results, self.request, self.training_samples)
+        if self._rated[0] is not self.results:
+            chosen = choose_from(self.results, self.request, self.training_samples)
+            self._rated = self.results, chosen
+        return list(self._rated[1])
 
     def current_candidates(self) -> list[Candidate]:
         """Give those that this search has measured."""
