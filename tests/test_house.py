@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -48,17 +48,31 @@ def parsed(module: Path) -> ast.Module:
     return ast.parse(module.read_text(encoding="utf-8"))
 
 
+def statements_within(node: ast.AST) -> Iterator[ast.stmt]:
+    """Every statement, however deep. Most nodes are in expressions, which hold none."""
+    for block in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for inner in getattr(node, block, ()):
+            if isinstance(inner, ast.stmt):
+                yield inner
+            yield from statements_within(inner)
+
+
+@cache
+def statements(module: Path) -> list[ast.stmt]:
+    return [*statements_within(parsed(module))]
+
+
 @cache
 def imported(module: Path) -> list[tuple[str, int]]:
     """Every package that a file imports, wherever in the file, with the line."""
-    return [*imported_within(parsed(module))]
+    return [*imported_by(statements(module))]
 
 
 @cache
 def packages_when_run(module: Path) -> set[str]:
     """The same without what only the check of types imports."""
     body = [node for node in parsed(module).body if not is_for_types(node)]
-    return {name for name, _ in imported_within(ast.Module(body, []))}
+    return {name for name, _ in imported_by(statements_within(ast.Module(body, [])))}
 
 
 def is_for_types(node: ast.stmt) -> bool:
@@ -68,8 +82,8 @@ def is_for_types(node: ast.stmt) -> bool:
     return False
 
 
-def imported_within(tree: ast.AST) -> Iterator[tuple[str, int]]:
-    for node in ast.walk(tree):
+def imported_by(nodes: Iterable[ast.stmt]) -> Iterator[tuple[str, int]]:
+    for node in nodes:
         match node:
             case ast.Import(names=names):
                 yield from ((alias.name.partition(".")[0], node.lineno) for alias in names)
@@ -111,7 +125,7 @@ def home_of(module: Path) -> str:
 
 def names_imported(module: Path) -> Iterator[str]:
     """Full names that a file imports from our floors, of modules or of things in them."""
-    for node in ast.walk(parsed(module)):
+    for node in statements(module):
         match node:
             case ast.Import(names=names):
                 yield from (alias.name for alias in names)
@@ -182,7 +196,7 @@ def test_no_two_classes_have_the_same_name():
 
 def first_sentences(module: Path) -> Iterator[tuple[str, str]]:
     """First sentence of each docstring of a file, with the name of what it describes."""
-    for node in ast.walk(parsed(module)):
+    for node in (parsed(module), *statements(module)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
             docstring = ast.get_docstring(node) or ""
             name = getattr(node, "name", module.name)

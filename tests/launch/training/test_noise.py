@@ -132,6 +132,7 @@ def test_a_share_of_the_time_is_kept_to_by_measuring_fewer_steps(training):
 def on_two_nodes(tmp_path_factory):
     """Jobs of two nodes with unequal shares, and of two that cannot both measure."""
     small = replace(PARTS, node_batch=3, micro_batches=1)
+    large = replace(small, node_batch=64)
     specs = {
         "unequal": Spec("Still", [small, replace(MIXED, node_batch=13)], 4, EVERY_STEP, file=FILE),
         "threads": Spec(
@@ -141,10 +142,10 @@ def on_two_nodes(tmp_path_factory):
             EVERY_STEP,
             file=FILE,
         ),
-        "rounded": Spec("Still", [small, small], 1, EVERY_STEP | {"wire": "bf16"}, file=FILE),
+        "rounded": Spec("Still", [large, large], 1, EVERY_STEP | {"wire": "bf16"}, file=FILE),
         "obstacle": Spec(
             "Still",
-            [Plan(strategy="gpu_data", processes=2, replicas=2, node_batch=8), small],
+            [Plan(strategy="gpu_data", processes=2, replicas=2, node_batch=64), large],
             file=FILE,
         ),
     }

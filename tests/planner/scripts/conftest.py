@@ -14,7 +14,17 @@ TRAIN = """
 import signal, sys
 
 steps, batch, end = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-if not steps:
+
+def finish():
+    if end == "fail":
+        sys.exit(3)
+    if end == "raise":
+        raise FileNotFoundError("no weights.pt")
+    if end == "killed":
+        signal.raise_signal(signal.SIGKILL)
+
+if not steps:  # torch takes seconds to load
+    finish()
     sys.exit(f"batch {batch}")
 
 import torch
@@ -28,12 +38,7 @@ for (inputs,) in torch.utils.data.DataLoader(data, batch_size=batch):
     model(inputs).square().mean().backward()
     optimizer.step()
 print("threads", torch.get_num_threads(), "batch", batch, flush=True)
-if end == "fail":
-    sys.exit(3)
-if end == "raise":
-    raise FileNotFoundError("no weights.pt")
-if end == "killed":
-    signal.raise_signal(signal.SIGKILL)
+finish()
 """
 STEPS = "100000"
 

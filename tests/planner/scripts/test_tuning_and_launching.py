@@ -30,27 +30,23 @@ def test_trials_leave_nothing_in_the_folder_of_the_user(script_folder):
     }
 
 
-def test_launch_runs_the_script_in_its_folder_with_the_stored_plan(tuned_script, command, plan_id):
-    ended = tuned_script.run("launch", "--plan", plan_id, *command("5"))
-    assert ended.code == 0, ended.err
-    (stored,) = tuned_script.data("plans", "list")
-    plan = tuned_script.data("plans", "show", plan_id)
-    assert f"batch {plan['options']['batch']}\n" in ended.out
-    assert (tuned_script.folder / "left_behind").exists()
-    assert stored["id"] == plan_id
-    (run,) = tuned_script.data("runs", "list")
-    assert run["state"] == "done"
-
-
-def test_rate_of_a_launch_is_held_against_that_of_its_plan(tuned_script, command, plan_id):
+def test_launch_runs_the_script_in_its_folder_and_holds_its_rate_against_that_of_the_plan(
+    tuned_script, command, plan_id
+):
     ended = tuned_script.run("launch", "--plan", plan_id, "--json", *command("300"))
     assert ended.code == 0, ended.err
+    (stored,) = tuned_script.data("plans", "list")
+    assert stored["id"] == plan_id
+    plan = tuned_script.data("plans", "show", plan_id)
+    assert f"batch {plan['options']['batch']}\n" in ended.err
+    assert (tuned_script.folder / "left_behind").exists()
     launched = json.loads(ended.out)["data"]
     measured = launched["throughput_samples_per_s"]
-    expected = tuned_script.data("plans", "show", plan_id)["throughput_samples_per_s"]["median"]
+    expected = plan["throughput_samples_per_s"]["median"]
     assert launched["expected_throughput_samples_per_s"] == expected
     assert f"measured {measured:.1f} (" in ended.err
     (run,) = tuned_script.data("runs", "list")
+    assert run["state"] == "done"
     assert run["steps"] == 300
     assert run["epochs_done"][-1]["throughput_samples_per_s"] == measured
     shown = tuned_script.run("runs", "show", run["id"]).out
@@ -61,29 +57,29 @@ def test_rate_of_a_launch_is_held_against_that_of_its_plan(tuned_script, command
 
 @pytest.mark.parametrize(("end", "code"), [("fail", 1), ("killed", 128 + 9)])
 def test_end_of_the_script_is_that_of_launch(tuned_script, command, end, code, plan_id):
-    ended = tuned_script.run("launch", "--plan", plan_id, *command("5", end))
+    ended = tuned_script.run("launch", "--plan", plan_id, *command("0", end))
     assert ended.code == code, ended.err
     (run,) = tuned_script.data("runs", "list")
     assert run["state"] == "failed"
     shown = tuned_script.run("runs", "show", run["id"]).out
-    assert f" {sys.executable} train.py 5 {{batch}} {end}\n" in shown
+    assert f" {sys.executable} train.py 0 {{batch}} {end}\n" in shown
     assert " not measured, expected " in shown
 
 
 @pytest.mark.parametrize(
-    ("steps", "words", "changes"),
+    ("steps", "end", "words", "changes"),
     [
-        ("5", "FileNotFoundError: no weights.pt", {}),
-        ("0", "batch 32", {"options": {"batch": 32, "step_regex": "step"}}),
+        ("5", "raise", "FileNotFoundError: no weights.pt", {}),
+        ("0", "well", "batch 32", {"options": {"batch": 32, "step_regex": "step"}}),
     ],
 )
 def test_launch_that_fails_quotes_the_words_of_the_scripts_error(
-    tuned_script, command, plan_id, steps, words, changes
+    tuned_script, command, plan_id, steps, end, words, changes
 ):
     """With --step-regex only its exit code was said."""
     if changes:
         plan_id = import_changed(tuned_script, plan_id, **changes)
-    ended = tuned_script.run("launch", "--plan", plan_id, *command(steps, "raise"))
+    ended = tuned_script.run("launch", "--plan", plan_id, *command(steps, end))
     assert ended.code == 1
     assert f"the script has ended, exit code 1: {words}" in ended.errors[-1]
     assert "shim.py" not in ended.err

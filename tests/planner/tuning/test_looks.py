@@ -71,7 +71,7 @@ def test_only_whole_batches_are_chosen_and_compared_with(store, recorded):
     assert all(c.plan.node_batch >= 32 for c in outcome.plan.comparisons)
 
 
-@pytest.mark.parametrize("budget_s", [90, 120, 180, 210, 240])
+@pytest.mark.parametrize("budget_s", [90, 180, 240])
 def test_looks_are_not_faster_than_the_whole_batch_for_being_small(store, recorded, budget_s):
     """A small batch costs more by sample here: a look must not drive out whole batches."""
     outcome = Search(store, recorded, replace(TWO_MINUTES, budget_s=budget_s), SLOW).tune()
@@ -81,7 +81,7 @@ def test_looks_are_not_faster_than_the_whole_batch_for_being_small(store, record
     assert chosen_s <= doubled * min(map(recorded.sample_s, whole))
 
 
-@pytest.mark.parametrize("budget_s", [135, 165, 200])
+@pytest.mark.parametrize("budget_s", [135, 200])
 def test_a_larger_batch_is_never_chosen_without_what_it_gains(store, recorded, budget_s):
     """It was left out first where time was short, or the second finalist proved to be the best."""
     outcome = Search(store, recorded, replace(TWO_MINUTES, budget_s=budget_s), SLOW).tune()

@@ -122,12 +122,12 @@ def test_best_plan_found_is_near_the_best_there_is(usual):
 
 
 def test_no_plan_is_searched_twice(searched):
-    plans = list(searched(900).plans(Role.SEARCH))
+    plans = list(searched(450).plans(Role.SEARCH))
     assert len(set(plans)) == len(plans) > 15
 
 
 def test_every_plan_fits_the_node(searched):
-    assert all(plan.threads <= 2 for _, plan in searched(900).recorded.ran)
+    assert all(plan.threads <= 2 for _, plan in searched(450).recorded.ran)
 
 
 def test_finalists_are_measured_again(usual):
@@ -209,10 +209,7 @@ def test_failures_are_kept_and_the_search_goes_on(store, recorded):
     assert Outcome.OUT_OF_MEMORY in kept
 
 
-@pytest.mark.parametrize(
-    "outcome",
-    [Outcome.OUT_OF_MEMORY, Outcome.CRASH, Outcome.NAN_LOSS, Outcome.TIME_LIMIT],
-)
+@pytest.mark.parametrize("outcome", [Outcome.OUT_OF_MEMORY, Outcome.CRASH, Outcome.TIME_LIMIT])
 def test_plan_that_fails_when_it_is_measured_again_is_not_chosen(store, recorded, outcome):
     recorded.fail_final = lambda plan: outcome
     chosen = Search(store, recorded).tune().plan.plan
@@ -253,7 +250,7 @@ def test_only_the_named_strategies_are_tried(store, recorded):
 def test_numerics_are_kept_unless_asked_otherwise(store, recorded, usual):
     assert {plan.precision for _, plan in usual.recorded.ran} == {"fp32"}
     offered = replace(CASE, precisions=("bf16", "bf16_internal"))
-    Search(store, recorded, replace(REQUEST, precision="bf16", budget_s=600), offered).tune()
+    Search(store, recorded, replace(REQUEST, precision="bf16"), offered).tune()
     tried = {plan.precision for role, plan in recorded.ran if role is Role.SEARCH}
     assert tried == {"bf16", "bf16_internal"}
 
