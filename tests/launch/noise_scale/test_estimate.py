@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import random
-
+import numpy as np
 import pytest
 
 from launch.noise_scale.estimate import NoiseEstimate, StepNoise, step_noise
@@ -18,23 +17,16 @@ ELEMENTS = 50
 
 def steps_of(shares, count, *, seed=0):
     """Give what steps show whose gradients have the mean 1 / element and a known noise."""
-    draw = random.Random(seed)
+    draw = np.random.default_rng(seed)
     deviation = (TRUE / ELEMENTS) ** 0.5  # so that tr(C) / |G|^2 is TRUE with |G|^2 = 1
-    mean = ELEMENTS**-0.5
     batch = sum(shares)
+    deviations = deviation / np.sqrt(shares)
     for _ in range(count):
-        parts = [
-            [draw.gauss(mean, deviation / share**0.5) for _ in range(ELEMENTS)] for share in shares
-        ]
-        average = [
-            sum(share * part[i] for share, part in zip(shares, parts, strict=True)) / batch
-            for i in range(ELEMENTS)
-        ]
-        weighted = sum(
-            share / batch * sum(value**2 for value in part)
-            for share, part in zip(shares, parts, strict=True)
-        )
-        square = sum(value**2 for value in average)
+        noise = draw.standard_normal((len(shares), ELEMENTS)) * deviations[:, None]
+        parts = ELEMENTS**-0.5 + noise
+        average = np.array(shares) @ parts / batch
+        weighted = float(np.array(shares) @ (parts**2).sum(axis=1) / batch)
+        square = float((average**2).sum())
         yield step_noise(weighted, square, parts=len(shares), batch=batch)
 
 

@@ -42,9 +42,10 @@ KINDS = {
     "with_lightning.py": ("optimizer SGD, 1 step per batch of 32", 32),
     "with_transformers.py": ("optimizer AdamW, 1 step per batch of 8", 8),
 }
-LONG = ("gan.py", "spawn.py", "with_accelerate.py", "with_lightning.py")
+LONG = ("accumulation.py", "gan.py", "spawn.py", "with_accelerate.py", "with_lightning.py")
 """The Trainer of transformers, a library as Lightning is, steps by accelerate too;
-test_recognition.py has the rounds of several optimizers, and the next test two ranks."""
+test_recognition.py has accumulation and the rounds of several optimizers, and the next test two
+ranks."""
 
 
 @pytest.mark.parametrize("file", [long(name) if name in LONG else name for name in KINDS])

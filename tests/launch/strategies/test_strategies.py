@@ -121,8 +121,9 @@ def test_gradients_of_alexnet_equal_those_of_one_process(home):
     "case",
     [
         *["Scheduled", "Uneven", "ClippedGroups", "NestedTargets"],
-        *["ClassWeights", "TokenMean", "GlobalNorm", "ClippedLabels"],
+        *["TokenMean", "GlobalNorm", "ClippedLabels"],
         *map(long, ["Adagrad", "Tied", "WholeTensors", "ClippedWholeTensors", "OneCycle"]),
+        long("ClassWeights"),
         *map(long, ["IgnoredLabels", "WeightedGlobalNorm", "LongSchedule"]),
     ],
 )
@@ -277,7 +278,7 @@ def test_a_strategy_that_names_no_obstacle_has_plans_that_fit(
             continue
         guesses = strategy.first_guesses(case, node)
         assert guesses
-        for draws in (*map(FixedTrial, guesses), *map(SeedSource, range(20))):
+        for draws in (*map(FixedTrial, guesses), *map(SeedSource, range(8))):
             plan = strategy.suggest(draws, case, node)
             check_plan(plan)
             plan.check_fits(cores)

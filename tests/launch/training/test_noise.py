@@ -55,11 +55,15 @@ def assert_true(found: NoiseScale, case: str = "Still") -> None:
 
 
 @pytest.mark.parametrize("name", MEASURED)
-def test_scale_is_that_of_single_samples(name, training):
+def test_scale_is_that_of_single_samples_and_told_in_steps(name, training):
     found = measured(training, MEASURED[name], "Still")
     assert found.measurements > 100
     assert found.caveat is None
     assert_true(found)
+    told = [step.noise for step in training.reports(StepDone) if step.noise is not None]
+    assert len(told) > 100
+    counts = [noise.measurements for noise in told]
+    assert counts == sorted(counts)
 
 
 def test_scale_of_pipelines_side_by_side_is_that_of_single_samples(training_on_four):
@@ -111,14 +115,6 @@ def test_nothing_is_measured_unless_it_is_asked_for(training):
     training.run(PAIR, "Still", file=FILE)
     (last,) = training.reports(StepsFinished)
     assert last.noise is last.noise_obstacle is None
-
-
-def test_steps_say_what_they_show(training):
-    measured(training, PAIR, "Still", 1)
-    told = [step for step in training.reports(StepDone) if step.noise is not None]
-    assert len(told) > 30
-    counts = [step.noise.measurements for step in told]
-    assert counts == sorted(counts)
 
 
 def test_a_share_of_the_time_is_kept_to_by_measuring_fewer_steps(training):
