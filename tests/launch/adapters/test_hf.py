@@ -6,7 +6,6 @@ import os
 import re
 from pathlib import Path
 
-import hf_cases
 import onnxruntime
 import pytest
 import torch
@@ -19,7 +18,8 @@ from launch.use_cases import make_workload, resolve
 from launch.workers.case_description import describe
 from launch.workers.task import Purpose, Task
 
-FILE = Path(hf_cases.__file__)
+FILE = Path(__file__).parents[1] / "hf_cases.py"
+"""Not imported here: every process of pytest would load the library."""
 
 
 def facts_of(function: str, *settings: str):

@@ -11,8 +11,6 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-import hf_cases
-import lightning_cases
 import pytest
 import torch
 from conftest import SEED, long
@@ -25,8 +23,9 @@ from launch.strategies import load_strategy
 from launch.workers.fork_server import ForkServer
 from launch.workload import Workload
 
-LIGHTNING = f"lightning:{Path(lightning_cases.__file__)}"
-TRANSFORMERS = f"hf:{Path(hf_cases.__file__)}"
+CASES = Path(__file__).parents[1]
+LIGHTNING = f"lightning:{CASES / 'lightning_cases.py'}"
+TRANSFORMERS = f"hf:{CASES / 'hf_cases.py'}"
 State = dict[str, torch.Tensor]
 
 LIBRARIES = """
@@ -54,6 +53,8 @@ def loop_of_lightning(
     name: str, data: str | None, node_batch: int, epochs: int = 1
 ) -> tuple[State, State]:
     """Weights at the start, and after a loop over the module's own methods."""
+    import lightning_cases  # here: every process of pytest imports this file
+
     torch.manual_seed(SEED)
     module = getattr(lightning_cases, name)()
     start = {name: value.clone() for name, value in module.state_dict().items()}
@@ -141,6 +142,8 @@ def test_a_lightning_module_with_its_own_loader_trains_as_its_own_loop(home):
 @cache
 def loop_of_transformers(name: str, node_batch: int) -> tuple[State, State]:
     """Weights at the start, and after an epoch of a plain loop."""
+    import hf_cases
+
     torch.manual_seed(SEED)
     made = getattr(hf_cases, name)()
     model, samples = made["model"], made["train_dataset"]
