@@ -37,6 +37,7 @@ def end(process: subprocess.Popen[str]) -> str:
     return out
 
 
+@pytest.mark.long
 def test_scripts_train_with_nothing_but_torch():
     """At once: most of their time they load torch. tests/launch/scripts runs gan.py."""
     plain = start("examples/plain_loop.py")

@@ -77,6 +77,7 @@ def test_a_setting_that_no_constructor_has_is_refused():
         facts_of("Text:TextData", "widht=20")
 
 
+@pytest.mark.long
 def test_the_digest_covers_the_file_and_not_its_place(tmp_path):
     """Each by a process that has imported Lightning and none of the files."""
     names = []

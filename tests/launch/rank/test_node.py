@@ -13,7 +13,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import long
 from ranks_here import ROOT, run_ranks
 
 from launch.gradient_sync.wire_formats import wire_format_names
@@ -123,7 +122,8 @@ def test_all_nodes_stop_where_there_is_no_number_any_more(case, message, tmp_pat
     assert not (tmp_path / "weights.safetensors").exists()
 
 
-@pytest.mark.parametrize("wire", [long(w) if w != "top1" else w for w in wire_format_names()])
+@pytest.mark.long
+@pytest.mark.parametrize("wire", wire_format_names())
 def test_a_gradient_that_is_no_number_ends_the_training_in_every_wire_format(wire, tmp_path):
     job = job_of("GradientDiverges", tmp_path, replace(ALONE, node_batch=4))
     ended = ranks_of(replace(job, nodes=job.nodes * 2, wire=wire), 2, tmp_path)
@@ -202,10 +202,11 @@ def test_node_that_is_ended_before_its_first_step_leaves_nothing(tmp_path):
             "OtherData",
             "localhost has 160 training samples, second 152: give every host the same data",
         ),
-        (
+        pytest.param(
             "OtherWidth",
             "parameter 6 has shape [3, 16] on localhost and [4, 16] on second: give every host the "
             "same use case and the same versions",
+            marks=pytest.mark.long,
         ),
     ],
 )

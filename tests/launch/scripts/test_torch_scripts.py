@@ -150,6 +150,7 @@ def test_hidden_steps_are_refused_with_the_reason(two_cores):
         running.make_steps(1, time_limit_s=LIMIT_S)
 
 
+@pytest.mark.long
 def test_the_example_with_two_optimizers_has_one_step_of_both_per_batch(two_cores):
     program = Program.parse([sys.executable, "gan.py", "--steps", "12"], cores=2)
     plan = Plan(strategy="script", node_batch=32)

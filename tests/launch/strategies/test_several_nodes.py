@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -69,16 +69,28 @@ SPECS = {
 }
 
 
+LONG = {name for name, spec in SPECS.items() if len(spec.plans) > 2}
+LONG |= {"a pair is slow", "a pipeline is slow"}
+
+
+def kind_of(name: str) -> tuple[int, bool]:
+    return len(SPECS[name].plans), name in LONG
+
+
+def names(chosen: Iterable[str]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("name", [long(one) if one in LONG else one for one in chosen])
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Trained]:
     """Give a job's outcome. All jobs of as many nodes run one after the other."""
 
     @cache
-    def train_of(nodes: int) -> dict[str, Trained]:
-        specs = {name: spec for name, spec in SPECS.items() if len(spec.plans) == nodes}
+    def train_of(nodes: int, is_long: bool) -> dict[str, Trained]:
+        specs = {name: spec for name, spec in SPECS.items() if kind_of(name) == (nodes, is_long)}
         return train_all(specs, tmp_path_factory.mktemp(f"{nodes}-nodes"), RANK)
 
-    return lambda name: train_of(len(SPECS[name].plans))[name]
+    return lambda name: train_of(*kind_of(name))[name]
 
 
 def start_of(case: str) -> dict[str, torch.Tensor]:
@@ -87,14 +99,12 @@ def start_of(case: str) -> dict[str, torch.Tensor]:
     return {name: value.clone() for name, value in model.state_dict().items()}
 
 
-@pytest.mark.parametrize(
-    "mix", [long(mix) if len(plans) > 2 else mix for mix, plans in MIXES.items()]
-)
-def test_gradients_of_several_nodes_equal_those_of_one_process_on_all_samples(mix, trained):
+@names(MIXES)
+def test_gradients_of_several_nodes_equal_those_of_one_process_on_all_samples(name, trained):
     start = start_of("Gradient")
-    alone = trained_alone(tiny_cases.Gradient(), SPECS[mix].global_batch)
+    alone = trained_alone(tiny_cases.Gradient(), SPECS[name].global_batch)
     expected = {name: start[name] - alone[name] for name in start}
-    weights = trained(mix).weights
+    weights = trained(name).weights
     assert largest_error({n: start[n] - weights[n] for n in start}, expected) < TOLERANCE
 
 
@@ -105,16 +115,14 @@ def test_weights_of_unequal_nodes_equal_those_of_one_process(case, trained):
     assert largest_error(trained(case).weights, alone) < TOLERANCE
 
 
-@pytest.mark.parametrize(
-    "name", [long(name) if len(spec.plans) > 2 else name for name, spec in WEIGHTED.items()]
-)
+@names(WEIGHTED)
 def test_what_a_loss_is_a_mean_over_counts_in_every_strategy_of_several_nodes(name, trained):
     spec = SPECS[name]
     alone = trained_alone(getattr(tiny_cases, spec.case)(), spec.global_batch)
     assert largest_error(trained(name).weights, alone) < TOLERANCE
 
 
-@pytest.mark.parametrize("name", SLOW)
+@names(SLOW)
 def test_a_slow_node_is_given_less_and_every_step_has_the_same_samples_as_before(name, trained):
     done = trained(name)
     changes = done.of(SharesChanged)

@@ -145,6 +145,7 @@ def most_processes(tuned):
     return max((max(host.processes.maximum) for host in found.values()), default=0)
 
 
+@pytest.mark.long
 def test_end_that_someone_else_has_asked_mpirun_for_is_told_as_such(tuned, steady):
     """The story: "mpirun ended with exit code 0, as where a login to a host breaks" was not true,
     and counted as an accident to restart after."""

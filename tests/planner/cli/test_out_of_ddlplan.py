@@ -53,6 +53,7 @@ def test_run_that_is_not_there_or_has_no_best_weights_is_one_line(tuned):
     )
 
 
+@pytest.mark.long
 def test_library_that_is_missing_is_said_before_anything_is_trained(tuned, cases):
     (tuned.folder / "hidden").mkdir()
     hide = "import sys; sys.modules['onnxruntime'] = None"

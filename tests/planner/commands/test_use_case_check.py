@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 CASE = """
 import torch
 
@@ -82,6 +84,7 @@ def make():
 """
 
 
+@pytest.mark.long
 def test_what_is_left_to_do_is_found_in_the_file_behind_the_name_of_an_adapter(ddlplan):
     """The story: a file called ``hf:/.../model.py`` was looked for, and a traceback shown."""
     (ddlplan.folder / "model.py").write_text(MODEL)

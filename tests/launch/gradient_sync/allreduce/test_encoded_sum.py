@@ -20,7 +20,7 @@ from launch.gradient_sync.algorithms import algorithm_names
 from launch.gradient_sync.allreduce.encoded_sum import make_sum
 from launch.gradient_sync.wire_formats import wire_format_names
 
-STEPS, SIZES = 12, (1, 5000, 3, 70_000, 1024, 2)
+STEPS, SIZES = 6, (1, 5000, 3, 70_000, 1024, 2)
 TYPES = (np.float32, np.float32, np.float64, np.float32, np.complex64, np.float32)
 WEIGHTS = (0.5, 0.125, 0.375)
 comm, found = MPI.COMM_WORLD, {}

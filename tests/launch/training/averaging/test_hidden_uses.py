@@ -18,15 +18,17 @@ from launch.errors import UseCaseError
 from launch.reports import Warned
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", HIDDEN)
-def test_weights_of_several_nodes_equal_those_of_one_process(name, trained_late):
+def test_weights_of_several_nodes_equal_those_of_one_process(name, trained_hidden):
     alone = trained_alone(getattr(hidden_cases, name)(), HIDDEN[name].global_batch)
-    assert largest_error(trained_late(name).weights, alone) < TOLERANCE
+    assert largest_error(trained_hidden(name).weights, alone) < TOLERANCE
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "is_late"), IS_LATE.items())
-def test_each_node_says_why_its_updates_are_not_late(name, is_late, trained_late):
-    said = [report.message for report in trained_late(name).of(Warned)]
+def test_each_node_says_why_its_updates_are_not_late(name, is_late, trained_hidden):
+    said = [report.message for report in trained_hidden(name).of(Warned)]
     assert len(said) == (0 if is_late else 1)  # the reports are those of the first node
     assert all("not left to the next step" in message for message in said)
 
