@@ -217,15 +217,21 @@ class Effects:
     def _matrix(self, rows: Sequence[TermRow]) -> tuple[Array, Array]:
         """Give the sizes of all terms in each row, and what is added to their sum."""
         width = len(self._columns.index)
-        estimate = self._believed_estimate(width)
         matrix, offset = np.zeros((len(rows), width)), np.zeros(len(rows))
-        for i, row in enumerate(rows):
-            matrix[i, row.columns] = row.sizes
-            log_fixed = float(estimate[row.fixed].sum())
+        if not rows:
+            return matrix, offset
+        numbers = np.repeat(np.arange(len(rows)), [len(row.columns) for row in rows])
+        columns = np.concatenate([row.columns for row in rows])
+        matrix[numbers, columns] = np.concatenate([row.sizes for row in rows])
+        fixed = np.array([row.fixed for row in rows])
+        logs_fixed = self._believed_estimate(width)[fixed].sum(axis=1).tolist()
+        slopes = np.zeros(len(rows))
+        for i, (row, log_fixed) in enumerate(zip(rows, logs_fixed, strict=True)):
             waiting = math.exp(log_fixed) * row.load
             slope = waiting / (1 + waiting)
-            matrix[i, row.fixed] = slope
+            slopes[i] = slope
             offset[i] = row.known + math.log1p(waiting) - slope * log_fixed
+        matrix[np.arange(len(rows))[:, None], fixed] = slopes[:, None]
         return matrix, offset
 
     def _believed_estimate(self, width: int) -> Array:
