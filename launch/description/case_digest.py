@@ -72,9 +72,11 @@ def _code(kind: Any) -> Iterator[tuple[str, bytes]]:
         text = getattr(module, "__file__", None)
         if not isinstance(text, str) or name in _NOT_OF_USE_CASES:
             continue
-        file, top = Path(text).resolve(), name.partition(".")[0]
-        is_installed = _is_installed(Path(text)) or _is_installed(file)  # by a link or not
-        is_users = top not in _OURS and (top == package or not is_installed)
+        top = name.partition(".")[0]
+        if top != package and (top in _OURS or _is_installed(Path(text))):
+            continue  # as nearly all of some thousand: to follow their links takes long
+        file = Path(text).resolve()
+        is_users = top not in _OURS and (top == package or not _is_installed(file))
         if file == own or is_users:
             try:
                 code = file.read_bytes()
