@@ -142,14 +142,13 @@ def settled(plan: Plan) -> Plan:
 
 
 @EVERY
-@pytest.mark.parametrize("case", ["AdamW", "Random"])
-def test_the_same_plan_goes_on_to_the_last_bit(case, kept, home):
+def test_the_same_plan_goes_on_to_the_last_bit(kept, home):
     """In the middle of the second epoch, which has 20 steps."""
     plan = settled(home.plans()[0])
-    if case == "Random" and plan.strategy == "threads" and plan.replicas > 1:
+    if plan.strategy == "threads" and plan.replicas > 1:
         plan = replace(plan, replicas=1)  # they draw from one generator, in any order
-    whole = kept.run(plan, case, epochs=2)
-    parts = kept.in_two_runs(plan, plan, case, epochs=2, stop=23)
+    whole = kept.run(plan, "Random", epochs=2)
+    parts = kept.in_two_runs(plan, plan, "Random", epochs=2, stop=23)
     assert_same(parts, whole)
     alone, before, after = kept.steps
     assert (len(before), len(after)) == (23, 17)

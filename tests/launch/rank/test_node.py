@@ -107,7 +107,10 @@ def test_mpi_that_allows_one_thread_alone_is_refused_in_a_line(tmp_path, monkeyp
     ("case", "message"),
     [
         ("Diverges", "the training loss of step 13 (epoch 1) is nan"),
-        ("DivergesInValidation", "the validation loss of epoch 1 is inf"),
+        pytest.param(
+            *("DivergesInValidation", "the validation loss of epoch 1 is inf"),
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_all_nodes_stop_where_there_is_no_number_any_more(case, message, tmp_path):

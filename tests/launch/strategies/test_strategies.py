@@ -53,7 +53,10 @@ def start_of(case: str) -> dict[str, torch.Tensor]:
 
 
 @EVERY
-@pytest.mark.parametrize(("case", "plans"), [("Gradient", LAST), ("WeightedGradient", ALL)])
+@pytest.mark.parametrize(
+    ("case", "plans"),
+    [pytest.param("Gradient", LAST, marks=pytest.mark.long), ("WeightedGradient", ALL)],
+)
 def test_gradients_equal_those_of_one_process(case, plans, home):
     """The story: with class weights, weights were 22 to 63 % off after an epoch, by the plan."""
     start = start_of(case)
@@ -137,7 +140,7 @@ def test_weights_after_twenty_steps_equal_those_of_one_process(case, home):
 
 
 @EVERY
-@pytest.mark.parametrize("case", ["Scheduled", "ClippedGroups", long("Adagrad"), long("Tied")])
+@pytest.mark.parametrize("case", ["Scheduled", *map(long, ["ClippedGroups", "Adagrad", "Tied"])])
 def test_a_fused_optimizer_gives_the_weights_of_the_plain_one(case, home):
     plan = replace(home.plans()[-1], node_batch=8, fused_optimizer=True)
     alone = trained_alone(getattr(tiny_cases, case)(), plan.node_batch)

@@ -128,7 +128,7 @@ class Shaken(Pictures):
 
 
 class Random(Sgd):
-    """Dropout, and samples that differ whenever they are read."""
+    """Dropout, samples that differ whenever they are read, and an optimizer that has a state."""
 
     def model(self):
         return nn.Sequential(
@@ -137,6 +137,9 @@ class Random(Sgd):
 
     def dataset(self, data, *, train: bool):
         return Shaken(160) if train else Pictures(10)
+
+    def optimizer(self, parameters):
+        return torch.optim.AdamW(parameters, lr=0.002)
 
 
 class SlowPictures(Pictures):

@@ -9,8 +9,8 @@ from pathlib import Path
 import noise_cases
 import pytest
 import torch
-from conftest import SEED, Training
-from jobs_of_nodes import Spec, train_all
+from conftest import SEED, Training, long
+from jobs_of_nodes import Spec, trained_when_asked
 
 from launch.noise_scale.estimate import COST_LIMIT, NoiseScale
 from launch.plan import Plan
@@ -124,44 +124,52 @@ def test_a_share_of_the_time_is_kept_to_by_measuring_fewer_steps(training):
     assert 1 <= last.noise.measurements < 40
 
 
+SMALL = replace(PARTS, node_batch=3, micro_batches=1)
+LARGE = replace(SMALL, node_batch=64)
+SPECS = {
+    "unequal": Spec("Still", [SMALL, replace(MIXED, node_batch=13)], 4, EVERY_STEP, file=FILE),
+    "rounded": Spec("Still", [LARGE, LARGE], 1, EVERY_STEP | {"wire": "bf16"}, file=FILE),
+    "obstacle": Spec(
+        "Still",
+        [Plan(strategy="gpu_data", processes=2, replicas=2, node_batch=64), LARGE],
+        file=FILE,
+    ),
+}
+LONG = {
+    "threads": Spec(
+        "Still",
+        [replace(THREADS, node_batch=14), replace(SMALL, node_batch=2)],
+        4,
+        EVERY_STEP,
+        file=FILE,
+    )
+}
+
+
 @pytest.fixture(scope="module")
 def on_two_nodes(tmp_path_factory):
     """Jobs of two nodes with unequal shares, and of two that cannot both measure."""
-    small = replace(PARTS, node_batch=3, micro_batches=1)
-    large = replace(small, node_batch=64)
-    specs = {
-        "unequal": Spec("Still", [small, replace(MIXED, node_batch=13)], 4, EVERY_STEP, file=FILE),
-        "threads": Spec(
-            "Still",
-            [replace(THREADS, node_batch=14), replace(small, node_batch=2)],
-            4,
-            EVERY_STEP,
-            file=FILE,
-        ),
-        "rounded": Spec("Still", [large, large], 1, EVERY_STEP | {"wire": "bf16"}, file=FILE),
-        "obstacle": Spec(
-            "Still",
-            [Plan(strategy="gpu_data", processes=2, replicas=2, node_batch=64), large],
-            file=FILE,
-        ),
-    }
-    return train_all(specs, tmp_path_factory.mktemp("noise"), RANK)
+    specs = [
+        (specs, trained_when_asked(specs, tmp_path_factory.mktemp("noise"), RANK))
+        for specs in (SPECS, LONG)
+    ]
+    return lambda name: next(train(name) for known, train in specs if name in known)
 
 
-@pytest.mark.parametrize("name", ["unequal", "threads"])
+@pytest.mark.parametrize("name", ["unequal", long("threads")])
 def test_scale_of_two_nodes_is_that_of_single_samples(name, on_two_nodes):
-    last = on_two_nodes[name].of(StepsFinished)[-1]
+    last = on_two_nodes(name).of(StepsFinished)[-1]
     assert last.noise is not None
     assert_true(last.noise)
 
 
 def test_no_node_measures_where_one_cannot(on_two_nodes):
-    last = on_two_nodes["obstacle"].of(StepsFinished)[-1]
+    last = on_two_nodes("obstacle").of(StepsFinished)[-1]
     assert last.noise is None
     assert last.noise_obstacle
 
 
 def test_nothing_is_told_from_rounded_sums(on_two_nodes):
-    last = on_two_nodes["rounded"].of(StepsFinished)[-1]
+    last = on_two_nodes("rounded").of(StepsFinished)[-1]
     assert last.noise is None
     assert last.noise_obstacle == "--wire bf16 rounds what is summed"

@@ -253,7 +253,11 @@ with ForkServer() as server, WorkerGroup(server, [keeps], logs) as group:
 """
 
 
-@pytest.mark.parametrize("unread", [[], ["unread"]], ids=["all read", "an end unread"])
+@pytest.mark.parametrize(
+    "unread",
+    [pytest.param([], marks=pytest.mark.long), ["unread"]],
+    ids=["all read", "an end unread"],
+)
 def test_processes_that_workers_started_are_gone_when_the_owner_is_killed(tmp_path, unread):
     """The story: the kernel killed the server with its owner, so that nobody was left to end what
     the user's code had started. An owner that leaves a message unread is another case: its end of

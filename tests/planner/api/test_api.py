@@ -260,6 +260,7 @@ def test_cancel_from_another_thread_ends_a_search_and_keeps_its_trials(folder):
     assert len(plans.find_trials()) == len(heard.of(TrialEnded)) >= 1
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("probed_here")
 def test_search_that_is_cancelled_before_its_first_trial_raises(folder):
     cancellation = Cancellation()

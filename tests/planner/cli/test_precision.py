@@ -35,6 +35,7 @@ def test_what_is_left_out_is_a_warning_and_fp32_is_measured(tuned):
     assert data["epochs"] == 3
 
 
+@pytest.mark.long
 def test_strategy_that_was_named_and_cannot_run_here_is_an_error(ddlplan, cases):
     """Only on a machine without a GPU is there a strategy that cannot run."""
     from probes.node import probe

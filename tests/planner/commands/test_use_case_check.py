@@ -58,6 +58,7 @@ def test_what_was_found_is_in_the_document_and_warnings_beside_it(ddlplan):
     assert ddlplan.listing() == ["case.py"]
 
 
+@pytest.mark.long
 def test_a_loss_that_is_no_mean_is_one_line_with_the_remedy(ddlplan):
     (ddlplan.folder / "case.py").write_text(CASE)
     ended = ddlplan.run("use-cases", "check", "case.py:Sums")

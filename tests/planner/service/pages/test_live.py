@@ -171,6 +171,7 @@ def test_a_plan_is_imported_and_removed_from_its_pages(watched):
         assert number not in [plan.id for plan in store.plans.find()]
 
 
+@pytest.mark.long
 def test_a_log_shows_its_end_and_stays_where_a_person_has_scrolled_to(watched):
     def place() -> tuple[int, int]:
         top, most = json.loads(
