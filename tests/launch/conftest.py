@@ -98,8 +98,8 @@ def this_node() -> Hardware:
     return probe(quick=True)
 
 
-@pytest.fixture
-def one_thread() -> Iterator[None]:
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
     """Let torch compute with one thread here.
 
     Threads of OpenMP that wait for one another beside other tests take three times as long.

@@ -3,6 +3,8 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
+import pytest
+
 from probes import codec
 from probes.hardware import Hardware, Speeds
 from probes.node import probe
@@ -41,6 +43,7 @@ def test_probe_survives_json():
     assert codec.decode(codec.encode(hardware), Hardware, source="hardware") == hardware
 
 
+@pytest.mark.long
 def test_whole_probe_measures_within_four_times_its_limit_and_without_importing_torch():
     text = (
         "import sys, time; start_s = time.monotonic()\n"

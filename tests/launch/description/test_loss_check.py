@@ -13,7 +13,6 @@ from torch.nn import functional
 
 from launch.errors import UseCaseError
 
-pytestmark = pytest.mark.usefixtures("one_thread")
 CASES = [
     tiny_cases.Sgd,
     tiny_cases.AdamW,

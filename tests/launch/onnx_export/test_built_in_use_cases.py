@@ -17,7 +17,6 @@ QUICK = {"mnist_cnn", "transformer"}
 """Exported in a second or two."""
 
 
-@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize(
     "name",
     [

@@ -41,7 +41,6 @@ def convolutional(channels: int, side: int) -> nn.Module:
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize(("form", "channels", "side"), [("MNIST", 1, 28), ("CIFAR-10", 3, 32)])
 def test_a_network_is_at_least_ten_points_better_than_a_linear_model(form, channels, side):
     torch.manual_seed(0)

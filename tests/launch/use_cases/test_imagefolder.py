@@ -7,7 +7,7 @@ from PIL import Image
 from launch.errors import UseCaseError
 from launch.use_cases import make_workload, resolve
 
-pytestmark = pytest.mark.usefixtures("one_thread", "cache")
+pytestmark = pytest.mark.usefixtures("cache")
 
 
 class Heard:

@@ -9,7 +9,7 @@ from launch.use_cases import resolve, use_case_names, use_case_summaries
 from launch.use_cases._photo_use_case import PhotoUseCase
 from tests.launch.use_cases.silent import Silent
 
-pytestmark = pytest.mark.usefixtures("one_thread", "cache")
+pytestmark = pytest.mark.usefixtures("cache")
 PHOTO_CASES = [name for name in use_case_names() if isinstance(resolve(name).load(), PhotoUseCase)]
 
 
