@@ -263,16 +263,6 @@ def test_a_script_as_it_is_keeps_the_cores_that_it_has(text_format, place):
     assert found["cores"] == sorted(os.sched_getaffinity(0))
 
 
-@pytest.mark.parametrize("text_format", ["shell", "python", "sbatch"])
-def test_python_without_a_folder_is_said_to_be_that_of_the_environment_to_activate(text_format):
-    """A job took the Python of another environment than the one that was tuned."""
-    line = "# python is that of PATH: activate the environment that it was tuned in.\n"
-    for python, is_said in (("python", True), ("/opt/torch/bin/python", False)):
-        name = script_name(["env", "LR=1", python, "train.py"])
-        stored = replace(STORED, use_case=name, plan=Plan(strategy=STRATEGY, node_batch=8))
-        assert (line in export_text(stored, text_format)) == is_said
-
-
 def test_a_script_runs_unpinned_where_there_is_no_python_to_pin_it(place, monkeypatch):
     (place / "slurm/sh").symlink_to("/bin/sh")
     monkeypatch.setenv("PATH", str(place / "slurm"))
