@@ -67,7 +67,7 @@ class Sweeper:
                 self._train_batch(batch, missing)
 
     def _train_batch(self, batch: int, settings: Sequence[int]) -> None:
-        """Train a batch on these settings, which take turns; each is stored as it ends."""
+        """Train a batch on these settings, which take turns; all are stored once all have ended."""
         begun = f"{platform.node()} {self._now().isoformat()}"
         with ExitStack() as opened:
             trainings = []

@@ -89,7 +89,7 @@ def limit_choices(
 
     On a CPU a batch is tried if judging it takes no more than a quarter of the budget; what a GPU
     takes is not known before it is tried. More loading processes than usual are tried where
-    PyTorch's defaults wait for their input for longer than they compute.
+    PyTorch's defaults wait for their input for more than about 60 % of a step.
 
     Args:
         case: What is trained.
