@@ -134,9 +134,11 @@ def find_other_training(ranks: Sequence[Rank], seen: RecognisedSteps) -> str | N
 def describe_hidden(batches: int, *, has_stepped: bool) -> str:
     """Say that a script reads batches, and makes no steps of them that are seen."""
     after = " after its first ones" if has_stepped else ""
+    # Batches that are read with gradients on after the last step may be an evaluation's as well.
+    other = ", or it evaluates without torch.no_grad()" if has_stepped else ""
     return (
         f"{batches} batches read and no step of an optimizer seen{after} (a CUDA graph hides its "
-        "steps): use --step-regex on a line that it prints, or --no-python"
+        f"steps{other}): use --step-regex on a line that it prints, or --no-python"
     )
 
 
