@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import signal
 import sys
 from collections.abc import Callable
+from types import FrameType
 
 
 def run_with_ctrl_c(work: Callable[[], object], moment: int) -> bool:
@@ -15,8 +17,12 @@ def run_with_ctrl_c(work: Callable[[], object], moment: int) -> bool:
     """
     seen = 0
 
-    def trace(*_: object) -> object:
+    def trace(frame: FrameType, event: str, _: object) -> object:
         nonlocal seen
+        # Raised while a generator yields, an error would end it without its `finally`: a signal
+        # comes before or after.
+        if event == "return" and frame.f_code.co_flags & inspect.CO_GENERATOR:
+            return trace
         seen += 1
         if seen == moment:
             sys.settrace(None)

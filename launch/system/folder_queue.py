@@ -22,47 +22,49 @@ _PAUSE_S = 0.005
 free lock to whoever asks first."""
 
 _left_at = -_PAUSE_S
-_num_stuck = 0
-"""Threads of this process that wait for the lock of a program that stands still. While there is
-one, others do without the queue, so that there are no more of them."""
+_stuck: _Turn | None = None
+"""Turn that is over and still waits for the lock of a program that stands still. While there is
+one, others do without the queue, so that no more threads wait."""
 
 
 @contextmanager
 def queued(folder: Path, timeout_s: float) -> Iterator[None]:
     """Wait for one's turn to write into a folder, though no longer than ``timeout_s``."""
     global _left_at
-    if _num_stuck:
+    if _stuck is not None and _stuck.is_waiting():
         yield
         return
     time.sleep(max(0.0, _PAUSE_S - (time.monotonic() - _left_at)))
+    turn = _Turn()
     try:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:
-        yield
-        return
-    turn = _Turn(descriptor)
-    try:
-        turn.wait(timeout_s)
-        yield
+        try:
+            turn.wait(folder, timeout_s)
+            yield
+        finally:
+            turn.end()
+            _left_at = time.monotonic()
     finally:
-        turn.end()
-        _left_at = time.monotonic()
+        turn.end()  # again, where a Ctrl-C came in the midst of it
 
 
 class _Turn:
-    """A place in the queue.
+    """A place in the queue. `end` may be called again."""
 
-    Args:
-        descriptor: Of the folder, which this closes.
-    """
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+    def __init__(self) -> None:
+        self._descriptor: int | None = None
         self._waiting: threading.Thread | None = None
+        self._ending: threading.Thread | None = None
 
-    def wait(self, timeout_s: float) -> None:
+    def is_waiting(self) -> bool:
+        """Whether another program has the turn still."""
+        # A thread is not alive in a process that was forked meanwhile.
+        return self._waiting is not None and self._waiting.is_alive()
+
+    def wait(self, folder: Path, timeout_s: float) -> None:
         """Wait for the lock. It cannot be waited for with a time limit, so a thread does."""
         try:
+            # Kept before it is locked: at no moment can a Ctrl-C leave a lock that nothing ends.
+            self._descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self._waiting = threading.Thread(target=self._lock, daemon=True)
@@ -73,25 +75,29 @@ class _Turn:
 
     def end(self) -> None:
         """Let the next one have its turn. A thread that still waits does so when it is there."""
-        global _num_stuck
-        if self._waiting is None or not self._waiting.is_alive():
+        global _stuck
+        if not self.is_waiting():
             self._leave()
             return
-        _num_stuck += 1
-        threading.Thread(target=self._end_later, daemon=True).start()
+        _stuck = self
+        if self._ending is None:
+            self._ending = threading.Thread(target=self._end_later, daemon=True)
+            self._ending.start()
 
     def _lock(self) -> None:
+        assert self._descriptor is not None
         with suppress(OSError):
             fcntl.flock(self._descriptor, fcntl.LOCK_EX)
 
     def _end_later(self) -> None:
-        global _num_stuck
         assert self._waiting is not None
         self._waiting.join()
         self._leave()
-        _num_stuck -= 1
 
     def _leave(self) -> None:
+        if self._descriptor is None:
+            return
         with suppress(OSError):  # closing alone would leave it to processes forked meanwhile
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
-        os.close(self._descriptor)
+        descriptor, self._descriptor = self._descriptor, None
+        os.close(descriptor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -18,14 +19,20 @@ PASSIVE = Plan(
 )
 
 
+def environment_of(pid):
+    """Environment of a process, once it has it: before its program is loaded it reads as empty."""
+    while not (environment := Path(f"/proc/{pid}/environ").read_bytes()):
+        time.sleep(0.01)
+    return environment.split(b"\0")
+
+
 def test_processes_start_with_it_as_a_library_reads_it_when_it_is_loaded(monkeypatch):
     monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")  # the user's own, where a plan has none
     with ForkServerPool() as servers:
         passive = servers.get(PASSIVE)
         assert passive is servers.get(PASSIVE) is not servers.get()
         for server, policy in ((passive, "PASSIVE"), (servers.get(), "ACTIVE")):
-            environment = Path(f"/proc/{server.pid}/environ").read_bytes().split(b"\0")
-            assert f"OMP_WAIT_POLICY={policy}".encode() in environment
+            assert f"OMP_WAIT_POLICY={policy}".encode() in environment_of(server.pid)
 
 
 @pytest.mark.parametrize("environment", [plain_environment, plain_script_environment])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import signal
+import time
 
 import pytest
 from sqlalchemy import text
@@ -31,7 +34,23 @@ def count(connection):
     return connection.execute(text("SELECT count(*) FROM kept")).scalar()
 
 
-def test_what_is_stored_while_a_ctrl_c_is_handled_does_not_wait_for_itself(database):
+def is_free(folder):
+    """Whether a writer that comes now has its turn, in ten seconds at the latest."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        for _ in range(1000):
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                time.sleep(0.01)
+            else:
+                return True
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def test_what_is_stored_while_a_ctrl_c_is_handled_does_not_wait_for_itself(database, tmp_path):
     written = 0
     for moment in range(1, 10_000, STRIDE):
         before = database.read(count)
@@ -45,6 +64,7 @@ def test_what_is_stored_while_a_ctrl_c_is_handled_does_not_wait_for_itself(datab
             assert not was_reached
             break
     assert written > 20
+    assert is_free(tmp_path)
 
 
 def test_transaction_is_whole_before_ctrl_c_is_raised(database):
