@@ -16,8 +16,8 @@ from planner.errors import PlanFileError
 from planner.plans.measured_steps import MeasuredSteps, StepPoint, steps_from_points
 from planner.plans.objective import Objective
 from planner.plans.stored_plan import Baseline, ComparedPlan, StoredPlan
-from planner.scripts.naming import STRATEGY
-from planner.scripts.plan_check import check_script_plan
+from planner.scripts.naming import STRATEGY, is_script
+from planner.scripts.plan_check import check_command, check_script_plan
 from probes import codec
 from probes.codec import Count, Moment, Positive
 from probes.errors import InvalidDocumentError
@@ -146,7 +146,11 @@ def plan_from_json(values: object, *, source: str = "plan") -> StoredPlan:
             for number, one in enumerate(found.comparisons)
         ]
         _check_shown(codec.to_builtins(plan) | codec.to_builtins(found), source)
-        (check_script_plan if plan.strategy == STRATEGY else check_plan)(plan)
+        if plan.strategy == STRATEGY or is_script(found.use_case):
+            check_command(found.use_case, plan)
+            check_script_plan(plan)
+        else:
+            check_plan(plan)
         created_at = found.created_at.astimezone(UTC)
     except InvalidDocumentError as error:
         raise PlanFileError(str(error)) from error

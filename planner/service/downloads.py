@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from planner.api import plans
+from planner.api.plans import FoundPlan
 from planner.errors import PlannerError
 from planner.exports.formats import FILE_NAMES, JSON, export_text
 from planner.service.endpoints.endpoint import refuse
@@ -21,14 +22,9 @@ def download_routes(db: str, threads: WorkerThreads) -> list[GuardedRoute]:
         def answer(call: Call) -> Answer:
             plan_id = call.numbers["id"]
             try:
-                found = plans.get(plan_id, db=db)
+                text = _export(plans.get(plan_id, db=db), text_format)
             except PlannerError as error:
                 raise refuse(error) from error
-            if text_format == JSON:
-                document = found.stored.to_json(stale=found.is_stale)
-                text = json.dumps(document, indent=2, allow_nan=False) + "\n"
-            else:
-                text = export_text(found.stored, text_format, found.stale_reasons)
             kind = "application/json" if text_format == JSON else "text/plain; charset=utf-8"
             stem, dot, ending = name.rpartition(".")
             shown = f'attachment; filename="{stem}_{plan_id}{dot}{ending}"'
@@ -41,3 +37,10 @@ def download_routes(db: str, threads: WorkerThreads) -> list[GuardedRoute]:
         return GuardedRoute(f"/plans/{{id:int}}/{name}", Answering(answer, threads))
 
     return [make(text_format, name) for text_format, name in FILE_NAMES.items()]
+
+
+def _export(found: FoundPlan, text_format: str) -> str:
+    if text_format != JSON:
+        return export_text(found.stored, text_format, found.stale_reasons)
+    document = found.stored.to_json(stale=found.is_stale)
+    return json.dumps(document, indent=2, allow_nan=False) + "\n"

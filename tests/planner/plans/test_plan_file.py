@@ -136,6 +136,24 @@ def test_loader_workers_that_only_a_script_knows_are_null_in_all_its_plans(read)
         plan_from_json(document)
 
 
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("python 'train.py", "No closing quotation"),
+        ("", "name a program"),
+        ("python train.py {", "has a brace alone"),
+        ("python train.py {batch}", "placeholder {batch} without a value"),
+    ],
+)
+def test_command_that_its_plan_cannot_start_is_refused(command, expected):
+    """The story: the first was called a bug of ddlplan, the last broke the page of its plan."""
+    own = Plan(strategy="script", node_batch=128)
+    document = replace(FOUND, use_case="script:python train.py", plan=own).to_json(stale=False)
+    with pytest.raises(PlanFileError) as refused:
+        plan_from_json(document | {"use_case": f"script:{command}"}, source="plan file x")
+    assert expected in str(refused.value)
+
+
 def test_the_document_that_json_output_is_can_be_imported(read):
     document = {"schema_version": 1, "command": "plans export", "warnings": []}
     plan = FOUND.to_json(stale=False)
@@ -268,6 +286,8 @@ def changed(path, value):
         ("micro_batches", 1000, "micro-batch"),
         ("strategy", "procesess", "did you mean processes"),
         ("strategy", "sequential", "use processes=1"),
+        ("strategy", "script", "a command has both strategy=script and a use_case that begins"),
+        ("use_case", "script:python train.py", "a command has both strategy=script and a use_case"),
         ("processes", 3, "use replicas=3"),
     ],
 )

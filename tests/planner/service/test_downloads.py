@@ -31,6 +31,19 @@ def test_a_plan_that_there_is_not_has_no_files(server):
     assert b"/static/site.css" in reply.body
 
 
+def test_plan_that_changes_its_script_says_why_it_has_no_files(server):
+    """The story: the answer was a bug in ddlplan."""
+    document = server.ask("/api/v1/plans/1/export").data
+    document |= {"use_case": "script:python train.py", "strategy": "script"}
+    document |= {"processes": 1, "replicas": 1, "memory_format": "contiguous"}
+    document |= {"options": {"patch_autocast": "bf16"}}
+    number = server.ask("/api/v1/plans/import", body=document).data["id"]
+    reply = server.ask(f"/plans/{number}/plan.sh")
+    server.ask(f"/api/v1/plans/{number}/remove", body={})
+    assert reply.status == 400
+    assert b"changes the script itself" in reply.body
+
+
 def test_files_need_a_token(server):
     assert server.ask("/plans/1/plan.sh", token=None).status == 401
 

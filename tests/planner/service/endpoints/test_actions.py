@@ -254,6 +254,7 @@ def test_a_plan_goes_out_and_comes_back(server):
     [
         {"use_case": "\x1b[31m"},
         {"use_case": ""},
+        {"use_case": "script:'"},
         {"node": "a" * 5000},
         {"node": None},
         {"strategy": "nothing"},
