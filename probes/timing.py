@@ -103,6 +103,10 @@ class Measurement:
                 f"{len(self.rounds)} rounds of {len(self.samples_s)} samples: name that of each"
             )
         _check_times((*self.warmup_s, *self.samples_s))
+        if not (math.isfinite(self.drift) and self.drift > 0 and self.starts > 0):
+            raise InvalidMeasurementError(
+                f"drift={self.drift!r} and starts={self.starts}: use numbers above 0"
+            )
 
     @property
     def median_s(self) -> float:

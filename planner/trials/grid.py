@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from launch.case_facts import CaseFacts
+from launch.errors import InvalidPlanError, UnknownStrategyError
 from launch.plan import Plan
 from launch.strategies import check_plan
 from planner.errors import GridFileError
 from planner.trials.result import TrialResult
 from probes import codec
-from probes.errors import InvalidDocumentError
+from probes.errors import InvalidDocumentError, InvalidMeasurementError
 from probes.hardware import Hardware
 
 _VERSION = 1
@@ -82,6 +83,8 @@ def read_grid(path: Path) -> Grid:
             check_plan(result.plan)
     except InvalidDocumentError as error:
         raise GridFileError(str(error)) from error
+    except (InvalidMeasurementError, InvalidPlanError, UnknownStrategyError) as error:
+        raise GridFileError(f"{path}: {error}") from error
     except (OSError, ValueError) as error:
         raise GridFileError(f"{path}: {_reason(error)}") from error
     return grid

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from statistics import median
 
@@ -55,6 +56,31 @@ def test_file_that_is_no_grid_is_refused_by_its_name(tmp_path, text):
     path.write_text(text)
     with pytest.raises(GridFileError, match=r"grid\.json"):
         read_grid(path)
+
+
+@pytest.mark.parametrize(
+    ("place", "key", "value", "expected"),
+    [
+        ("plan", "strategy", "treads", "did you mean threads"),
+        ("plan", "node_batch", 0, "node_batch=0: use a whole number of at least 1"),
+        ("measurement", "samples_s", [0.5, 0], "use a positive number of seconds"),
+        ("measurement", "drift", 0, "use numbers above 0"),
+        ("measurement", "starts", 0, "use numbers above 0"),
+    ],
+)
+def test_trial_that_cannot_be_is_refused_by_the_name_of_its_file(
+    tmp_path, place, key, value, expected
+):
+    """The story: a time of 0 and a drift of 0 were called bugs of ddlplan."""
+    path = tmp_path / "grid.json"
+    write_grid(make_grid(), path)
+    document = json.loads(path.read_text())
+    document["results"][0][place][key] = value
+    path.write_text(json.dumps(document))
+    with pytest.raises(GridFileError) as refused:
+        read_grid(path)
+    assert str(refused.value).startswith(f"{path}: ")
+    assert expected in str(refused.value)
 
 
 def test_replayed_plan_makes_its_recorded_steps_and_winds_the_clock():
