@@ -60,6 +60,9 @@ class Keepalive:
         connected = ranks.all_gather(b"+" if self._connections or ranks.size == 1 else b"")
         self.unconnected = tuple(rank for rank in range(1, ranks.size) if not connected[rank])
         """Ranks whose loss would go unnoticed."""
+        for rank in self.unconnected:  # one that gave up before it was accepted is not lost
+            if (given_up := self._connections.pop(rank, None)) is not None:
+                given_up.close()
 
     def __enter__(self) -> Keepalive:
         return self
@@ -98,7 +101,7 @@ class Keepalive:
             while len(self._connections) < ranks.size - 1:
                 left_s = max(0.0, deadline - time.monotonic())
                 knocked_at, _, _ = select.select(list(listeners.values()), [], [], left_s)
-                if not knocked_at:
+                if not knocked_at or not left_s:  # strangers may knock for ever
                     break
                 for listener in knocked_at:
                     with contextlib.suppress(OSError):

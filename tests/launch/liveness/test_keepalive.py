@@ -8,6 +8,7 @@ import threading
 from collections.abc import Collection
 from pathlib import Path
 
+import pytest
 from ranks_here import run_ranks
 
 from launch.liveness.keepalive import Keepalive
@@ -77,6 +78,41 @@ def test_stranger_is_not_taken_for_a_rank(monkeypatch):
         assert keepalive.find_lost() == ()
     knocking.join()
     assert connected == [b""]
+
+
+def test_strangers_are_not_listened_to_when_the_time_is_up(monkeypatch):
+    """The story: the limit counted only while nobody knocked: some could hold a launch for ever."""
+    monkeypatch.setattr("launch.liveness.keepalive._SET_UP_LIMIT_S", 0.0)
+    alone, tell = Alone(), Alone.broadcast
+    strangers = []
+
+    def knock(document: bytes) -> bytes:
+        tell(alone, document)
+        strangers.append(socket.create_connection(alone.where["addresses"][0]))
+        strangers[0].sendall(bytes(20))
+        return document
+
+    monkeypatch.setattr(alone, "broadcast", knock)
+    Keepalive(alone).close()
+    with strangers[0], pytest.raises(ConnectionResetError):
+        strangers[0].recv(1)
+
+
+def test_rank_that_gave_up_before_it_was_accepted_is_not_lost():
+    """The story: it counted as one whose host is lost, and the job was ended."""
+    alone = Alone()
+
+    def give_up() -> None:
+        alone.is_told.wait()
+        with socket.create_connection(alone.where["addresses"][0]) as connection:
+            connection.sendall(bytes.fromhex(alone.where["token"]) + (1).to_bytes(4, "big"))
+
+    giving_up = threading.Thread(target=give_up)
+    giving_up.start()
+    with Keepalive(alone) as keepalive:
+        giving_up.join()
+        assert keepalive.unconnected == (1,)
+        assert keepalive.find_lost() == ()
 
 
 def open_sockets() -> set[str]:
