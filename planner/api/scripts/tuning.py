@@ -225,6 +225,9 @@ class ScriptTrials:
             if samples is not None and self._splits_batch(plans, samples, limit_s):
                 plans = replace(plans, samples=samples, splits_batch=True)
         self._own_plan = plans.own_plan
+        if not self.sees_batch:
+            counted = plans.own_plan.node_batch
+            steps += f": a step counts as {counted} {'sample' if counted == 1 else 'samples'}"
         self._own_losses = self._watched.first_losses
         if "model" in self._script.patches and not self.has_losses:
             raise ScriptRefusedError(

@@ -134,7 +134,8 @@ def test_the_run_that_was_watched_first_is_started_again_when_it_ends(
     words = [sys.executable, "train.py", "30", "0.0"]
     program = Program.parse(words, cores=node.cpu.usable_cores)
     with ScriptTrials(TunedScript(program=program), node, Cancellation()) as trials:
-        plans, _ = trials.look(120.0)
+        plans, line = trials.look(120.0)
+        assert line == "optimizer SGD, 1 step, batches not seen: a step counts as 1 sample"
         script = trials.start(plans.own_plan)
         try:
             made = [len(script.make_steps(10, time_limit_s=60.0)) for _ in range(6)]
