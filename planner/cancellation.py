@@ -7,6 +7,9 @@ import threading
 
 from planner.errors import CancelledError
 
+POLL_INTERVAL_S = 1.0
+"""Longest time in which who waits for workers does not look whether the end was asked for."""
+
 
 class Cancellation:
     """A request to end a search or a job. It serves one call and can be made in any thread.

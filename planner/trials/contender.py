@@ -16,7 +16,7 @@ from launch.workers.fork_server_pool import ForkServerPool
 from launch.workers.group import ReportReceived, WorkerFailure, WorkerGroup, explain_failure
 from launch.workers.task import Purpose, Task, make_worker_tasks
 from launch.workload import Workload
-from planner.cancellation import Cancellation
+from planner.cancellation import POLL_INTERVAL_S, Cancellation
 from planner.trials.lone_task import log_directory
 from planner.trials.result import Outcome
 from probes.disturbance import Disturbance, DisturbanceWatch
@@ -24,7 +24,6 @@ from probes.hardware import Hardware
 from probes.memory import oom_kill_count
 from probes.usage import find_group, mapped_bytes, resident_bytes
 
-_POLL_INTERVAL_S = 1.0
 _MEMORY_GROWTH = 1.02
 """Memory is counted exactly only once it has grown by so much: it takes time."""
 
@@ -176,7 +175,7 @@ class RunningContender:
             self._sample_memory(find_group(*self._group.pids))
             reason = f"{len(steps)} of {count} steps until the time limit: raise --budget"
             raise TrialFailedError(Outcome.TIME_LIMIT, reason)
-        event = self._group.next_event(min(left_s, _POLL_INTERVAL_S))
+        event = self._group.next_event(min(left_s, POLL_INTERVAL_S))
         if event is None:
             return
         if isinstance(event, ReportReceived):

@@ -15,11 +15,9 @@ from launch.workers.fork_server import ForkServer
 from launch.workers.group import ReportReceived, WorkerFailure, WorkerGroup, explain_failure
 from launch.workers.log import find_user_frame
 from launch.workers.task import Task
-from planner.cancellation import Cancellation
+from planner.cancellation import POLL_INTERVAL_S, Cancellation
 from planner.trials.reports import Listener
 from probes.usage import group_cpu_s
-
-_POLL_INTERVAL_S = 1.0
 
 R = TypeVar("R", bound=Report)
 
@@ -61,7 +59,7 @@ def run_lone_task(
                 raise UseCaseError(
                     _explain_hang(f"use case {use_case} hangs while {doing}: {hang}", group)
                 )
-            event = group.next_event(_POLL_INTERVAL_S)
+            event = group.next_event(POLL_INTERVAL_S)
             if event is None:
                 continue
             idle.restart()

@@ -10,9 +10,7 @@ from launch.reports import PrecisionChecked
 from launch.workers.fork_server import ForkServer
 from launch.workers.group import ReportReceived, WorkerGroup, explain_failure
 from launch.workers.task import Task, make_worker_tasks
-from planner.cancellation import Cancellation
-
-_POLL_INTERVAL_S = 1.0
+from planner.cancellation import POLL_INTERVAL_S, Cancellation
 
 
 def check_precisions_apart(
@@ -61,7 +59,7 @@ def _receive_results(
     found: dict[str, str | None] = {}
     while (left_s := deadline - time.monotonic()) > 0:
         cancellation.check()
-        event = group.next_event(min(left_s, _POLL_INTERVAL_S))
+        event = group.next_event(min(left_s, POLL_INTERVAL_S))
         if event is None and group.pids:
             continue
         if event is None:

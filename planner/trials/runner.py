@@ -13,14 +13,13 @@ from launch.workers.fork_server_pool import ForkServerPool
 from launch.workers.group import ReportReceived, WorkerFailure, WorkerGroup, explain_failure
 from launch.workers.task import Purpose, Task, make_worker_tasks
 from launch.workload import Workload
-from planner.cancellation import Cancellation
+from planner.cancellation import POLL_INTERVAL_S, Cancellation
 from planner.trials.contender import RunningContender
 from planner.trials.lone_task import log_directory, run_lone_task
 from planner.trials.precision_trial import check_precisions_apart
 from planner.trials.reports import Listener, ignore
 from probes.hardware import Hardware
 
-_POLL_INTERVAL_S = 1.0
 _MANY_EPOCHS = 1000
 """More than a short training has time for."""
 
@@ -121,7 +120,7 @@ class TrialRunner:
         with log_directory() as logs, WorkerGroup(self._servers.get(), tasks, logs) as group:
             while group.pids or group.has_events():
                 self._cancellation.check()
-                event = group.next_event(_POLL_INTERVAL_S)
+                event = group.next_event(POLL_INTERVAL_S)
                 if event is None:
                     yield None
                     continue
