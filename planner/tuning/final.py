@@ -137,12 +137,11 @@ class Final:
                 if is_apart and least_s > self._trials.remaining_s():
                     break  # that each turn is a start was not known when starts were counted
                 for entrant in again:
-                    entrant.is_parked = is_apart
-                    if entrant.is_parked:
-                        continue
-                    self._trials.race.restart(
-                        entrant, time_limit_s=self._limit_s(entrant.plan, end)
-                    )
+                    # A start may have shown that the others do not fit beside it.
+                    entrant.is_parked = self._trials.race.would_be_apart(plans_again)
+                    if not entrant.is_parked:
+                        limit_s = self._times.limit_s(entrant.plan)
+                        self._trials.race.restart(entrant, time_limit_s=limit_s, until=end)
             self._run_rounds(entrants, end)
             for entrant in entrants:
                 entrant.close()

@@ -108,11 +108,18 @@ class Race:
         self._entered.append(entrant)
         return entrant
 
-    def restart(self, entrant: Entrant, *, time_limit_s: float) -> None:
-        """Start a plan's processes afresh; its turns so far stay."""
+    def restart(self, entrant: Entrant, *, time_limit_s: float, until: float = math.inf) -> None:
+        """Start a plan's processes afresh; its turns so far stay.
+
+        Args:
+            entrant: The plan.
+            time_limit_s: In which it must be warm, or else it fails.
+            until: Time of the clock at which its start is cut short, though not below some seconds.
+        """
 
         def start() -> Entrant:
-            self._restart(entrant, time_limit_s)
+            left_s = max(_LEAST_LIMIT_S, until - self._clock())
+            self._restart(entrant, min(time_limit_s, left_s), is_cut=left_s < time_limit_s)
             return entrant
 
         self._again_alone(start(), start)
@@ -176,9 +183,8 @@ class Race:
     def _have_turn(self, entrant: Entrant, until: float, *, is_counted: bool = True) -> None:
         def take() -> Entrant:
             if not entrant.is_open:
-                self._restart(entrant, max(_LEAST_LIMIT_S, until - self._clock()))
-                if entrant.turns_s and _is_late(entrant):  # the time ended, not the plan
-                    entrant.failure = None
+                limit_s = max(_LEAST_LIMIT_S, until - self._clock())
+                self._restart(entrant, limit_s, is_cut=True)
             if entrant.is_open:
                 limit_s = max(_LEAST_LIMIT_S, until - self._clock())
                 self._take_turn(entrant, limit_s, is_counted=is_counted)
@@ -229,15 +235,17 @@ class Race:
         entrant.elapsed_s = self._clock() - began
         return entrant
 
-    def _restart(self, entrant: Entrant, time_limit_s: float) -> None:
+    def _restart(self, entrant: Entrant, time_limit_s: float, *, is_cut: bool) -> None:
         entrant.close()
         again = self._start_plan(entrant.plan, entrant.role, time_limit_s, {})
         entrant.elapsed_s += again.elapsed_s
         entrant.spent_s += again.spent_s
         entrant.failure, entrant.is_open = again.failure, again.is_open
-        entrant.starts += 1
         if again.failure is None:
+            entrant.starts += 1
             entrant.begin_again(again)
+        elif is_cut and entrant.turns_s and again.failure.outcome is Outcome.TIME_LIMIT:
+            entrant.failure = None  # the time ended, not the plan
 
     def _warm_up(self, entrant: Entrant, deadline: float) -> None:
         least = _LEAST_WARMUP_STEPS + PREFETCHED * entrant.plan.loader_workers
@@ -291,11 +299,6 @@ class Race:
 def _lacked_memory(entrant: Entrant) -> bool:
     failure = entrant.failure
     return failure is not None and failure.outcome is Outcome.OUT_OF_MEMORY
-
-
-def _is_late(entrant: Entrant) -> bool:
-    failure = entrant.failure
-    return failure is not None and failure.outcome is Outcome.TIME_LIMIT
 
 
 class _NeverStarted:

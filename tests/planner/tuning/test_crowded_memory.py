@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -171,6 +172,23 @@ def test_final_that_proves_too_large_for_memory_keeps_its_budget(store):
     outcome = Search(store, machine, asked, replace(CASE, sample_s=0.065)).tune()
     assert machine.now_s <= 1.08 * 240
     assert outcome.plan.speedup.median > 1.1
+
+
+def test_plan_that_grows_in_its_next_start_is_not_ended_for_those_started_after_it(store, machine):
+    """The story: it was found to fit only alone, and yet the next plan was started beside it."""
+    starts: Counter[Plan] = Counter()
+
+    def need_bytes(plan: Plan) -> int:
+        finalists = [its for role, its in machine.ran if role is Role.FINAL]
+        starts[plan] += bool(finalists)
+        grown = (0.7 if plan == finalists[1] else 0.4) if starts[plan] > 1 else 0.01
+        return int(grown * LIMIT)
+
+    machine.need_bytes = need_bytes
+    outcome = Search(store, machine).tune()
+    assert machine.killed == [plan for role, plan in machine.ran if role is Role.FINAL][1:2]
+    assert Outcome.OUT_OF_MEMORY not in {result.outcome for result in outcome.trials}
+    assert machine.now_s <= 190
 
 
 def test_plan_whose_next_turn_has_no_time_keeps_what_it_has_shown(store):

@@ -182,6 +182,25 @@ def test_plan_started_afresh_keeps_the_turns_that_it_had():
     assert entrant.measurement().rounds == (1, 2)
 
 
+class Stuck(Scripted):
+    """Makes no step in whatever time it is given."""
+
+    def make_steps(self, count, *, time_limit_s):
+        raise TrialFailedError(Outcome.TIME_LIMIT, "stuck")
+
+
+@pytest.mark.parametrize(("until", "outcome"), [(0.0, Outcome.OK), (math.inf, Outcome.TIME_LIMIT)])
+def test_plan_whose_next_start_has_no_time_keeps_its_turns_and_only_those_count(until, outcome):
+    """The story: a final's second start was cut short by its end, and the plan was said to have got
+    stuck; what it had shown was thrown away."""
+    race = race_of(Scripted("a", [2.0], []), Stuck("a", [], []))
+    entrant = race.enter(PLAN, Role.FINAL, time_limit_s=99)
+    race.run_round([entrant])
+    race.restart(entrant, time_limit_s=99, until=until)
+    assert entrant.result().outcome is outcome
+    assert (entrant.measurement().samples_s, entrant.measurement().starts) == ((2.0,), 1)
+
+
 class Disturbed(Scripted):
     """Makes steps of a second; in some turns others use the cores, and it takes twice as long."""
 
