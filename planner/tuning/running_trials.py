@@ -108,6 +108,9 @@ class RunningTrials:
     def closing(self) -> Iterator[None]:
         """Keep what is known of the plans that still run, and end them.
 
+        Of a final that has hardly begun nothing is kept where the search knows plans: those that
+        happened to have had their turns would seem to have won it.
+
         The search computes with one thread: its matrices are small, and OpenBLAS's other threads
         would spin for a tenth of a second on cores where a turn has begun.
         """
@@ -115,11 +118,19 @@ class RunningTrials:
             with threadpool_limits(limits=1, user_api="blas"):
                 yield
         finally:
+            is_unfair = self._has_final_just_begun() and self._findings.candidates()
             for entrant in list(self._entrants):
                 entrant.close()
-                if len(entrant.turns_s) >= LEAST_ROUNDS:
+                if len(entrant.turns_s) >= LEAST_ROUNDS and not is_unfair:
                     self.leave(entrant)
             self._entrants.clear()
+
+    def _has_final_just_begun(self) -> bool:
+        """Tell whether a final runs in which not all have had the fewest turns, and none more."""
+        raced = [entrant for entrant in self._entrants if not entrant.role.is_rare]
+        turns = [len(entrant.turns_s) for entrant in raced if entrant.is_running]
+        is_final = any(entrant.role is Role.FINAL for entrant in raced)
+        return is_final and bool(turns) and min(turns) < LEAST_ROUNDS >= max(turns)
 
     def enter(
         self, plan: Plan, role: Role, limit_s: float, proposal: Proposal | None = None

@@ -9,8 +9,9 @@ from dataclasses import replace
 import pytest
 
 from launch.plan import Plan
-from launch.reports import Noted
+from launch.reports import Noted, Report
 from planner.errors import NoPlanError
+from planner.trials.reports import RoundEnded, TrialProgress
 from planner.trials.result import Outcome, Role
 from planner.tuning.conclusion import conclude
 from tests.planner.tuning.recorded_search import NODE, REQUEST, Recorded, Search
@@ -25,6 +26,34 @@ def test_interrupted_search_keeps_what_had_its_turns(store, recorded):
     kept = [trial.result.plan for trial in store.studies.all_trials()]
     assert len(kept) >= 2
     assert set(kept) <= {plan for _, plan in recorded.ran}
+
+
+def test_final_that_is_interrupted_before_each_plan_had_its_turns_decides_nothing(store):
+    """The story: the finalist whose second turn came first was stored, and without a speedup."""
+    asked = replace(REQUEST, trials=3, fresh=True)
+    best = Search(store, Recorded(), asked).tune().plan.plan
+    for turns in range(1, 7):
+        recorded = Recorded()
+        stop_in_second_round_of_final(recorded, turns)
+        outcome = Search(store, recorded, asked).tune()
+        assert outcome.interrupted
+        assert (outcome.plan.plan, outcome.plan.speedup is not None) == (best, True)
+
+
+def stop_in_second_round_of_final(recorded: Recorded, turns: int) -> None:
+    """Let Ctrl-C come after some turns of it."""
+    listen, rounds, made = recorded.listen, [], []
+
+    def listen_and_stop(report: Report) -> None:
+        listen(report)
+        if Role.FINAL in {role for role, _ in recorded.ran} and isinstance(report, RoundEnded):
+            rounds.append(report)
+        if rounds and isinstance(report, TrialProgress):
+            made.append(report)
+            if len(made) == turns:
+                raise KeyboardInterrupt
+
+    recorded.listen = listen_and_stop
 
 
 def test_search_that_is_interrupted_in_its_first_trial_says_that_it_starts_again(store, recorded):
