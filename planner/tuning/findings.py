@@ -132,8 +132,10 @@ class Findings:
         wanted = set(sources) - find_obstacles(sources, self.case, self.node).keys()
         if not wanted <= {name for result in finished for name in _covered(result)}:
             return False
-        candidates = choose_from(finished, self.request, self.training_samples)
-        return any(candidate.plan != self.defaults_plan for candidate in candidates)
+        found = choose_from(finished, self.request, self.training_samples)
+        # What has failed since is nothing to confirm.
+        left = {one.plan for one in self.candidates()} - {self.defaults_plan}
+        return any(one.plan in left for one in found)
 
     def plans_to_confirm(self) -> list[Plan]:
         """Give the best plan of earlier searches and its runner-up, without the defaults."""

@@ -12,7 +12,7 @@ from launch.plan import Plan
 from launch.reports import Noted, Report
 from planner.errors import NoPlanError
 from planner.trials.reports import RoundEnded, TrialProgress
-from planner.trials.result import Outcome, Role
+from planner.trials.result import Outcome, Role, TrialResult
 from planner.tuning.conclusion import conclude
 from tests.planner.tuning.recorded_search import NODE, REQUEST, Recorded, Search
 
@@ -104,6 +104,19 @@ def test_known_node_confirms_its_plan_in_three_trials_and_says_how_to_search_on(
         "no untried plan is expected to gain more than 1 %: the best plans so far are confirmed, "
         "and --fresh searches anew"
     ]
+
+
+def test_node_whose_known_plans_have_failed_since_is_searched_again(store, recorded):
+    """The story: a search that was stopped because all plans failed let none be left to confirm,
+    and each one after it ended with an IndexError."""
+    asked = replace(REQUEST, trials=1, strategies=("sequential",))
+    Search(store, recorded, asked).tune()
+    stopped = Search(store, recorded, asked).findings
+    assert stopped.has_finished_with_a_plan()
+    for plan in [one.plan for one in stopped.candidates()]:
+        failed = TrialResult(plan=plan, role=Role.SEARCH, outcome=Outcome.CRASH, elapsed_s=1.0)
+        stopped.add(failed)
+    assert not Search(store, recorded, asked).findings.has_finished_with_a_plan()
 
 
 def test_finished_search_stays_finished_when_its_plan_is_removed(store, recorded):
