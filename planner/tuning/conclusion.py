@@ -128,7 +128,8 @@ def conclude(
         default_batch=findings.case.default_batch,
         own_batch_unknown=_explain_no_own_batch(findings, best, stored, interrupted=interrupted),
         one_core_unknown=_explain_no_one_core(findings, best, stored, interrupted=interrupted),
-        lost_in_turns=_count_lost(findings, best),
+        # For another objective, rates were reported by what samples are worth.
+        lost_in_turns=_count_lost(findings, best) if objective is None else 0,
     )
 
 
