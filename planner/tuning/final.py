@@ -186,16 +186,20 @@ class Final:
 
         One core, as the papers have it; the best plan with the use case's own batch, which shows
         what the settings gain apart from the batch; and with the batches that shares of a job with
-        other nodes may have. The second finalist may prove to be the best, a third one hardly.
+        other nodes may have. The second finalist may prove to be the best, a third one hardly; the
+        first of another precision is reported beside the best, or chosen in its place.
         """
         findings = self._findings
+
+        def at_own_batch(plans: Sequence[Plan]) -> list[tuple[Plan | None, Role]]:
+            return [(findings.subject.at_own_batch(plan), Role.OWN_BATCH) for plan in plans]
+
         alike = [plan for plan in finalists if plan.precision == finalists[0].precision]
-        own_batch = [
-            (findings.subject.at_own_batch(plan), Role.OWN_BATCH) for plan in alike[:_MOST_COMPARED]
-        ]
-        compared = [*own_batch, (findings.baseline_plan, Role.BASELINE)]
-        if self._request.with_baseline:
-            compared = [compared[-1], *own_batch]  # the last ones are left out first
+        others = [plan for plan in finalists if plan not in alike]
+        baseline = (findings.baseline_plan, Role.BASELINE)
+        compared = at_own_batch(alike[:_MOST_COMPARED])
+        compared.insert(0 if self._request.with_baseline else len(compared), baseline)
+        compared += at_own_batch(others[:1])  # the last ones are left out first
         wanted = [(plan, role) for plan, role in compared if plan is not None]
         shares = findings.subject.shares(finalists[0], findings.current_results())
         wanted += [(plan, Role.SHARE) for plan in shares]

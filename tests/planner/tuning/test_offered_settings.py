@@ -31,6 +31,9 @@ def test_best_rounded_plan_is_measured_in_fp32_too(store, recorded):
     assert best.precision == "bf16"
     assert replace(best, precision="fp32") in [plan for _, plan in recorded.ran]
     assert outcome.exact.plan == replace(best, precision="fp32")
+    for one in (outcome.plan, outcome.exact):
+        (own,) = (other for other in one.comparisons if other.name == "own_batch")
+        assert own.plan == replace(one.plan, node_batch=32) != one.plan
     gained = outcome.plan.throughput_samples_per_s.median
     assert gained == pytest.approx(2 * outcome.exact.throughput_samples_per_s.median, rel=0.01)
     assert 140 < recorded.now_s <= 182
