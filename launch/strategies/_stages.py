@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from launch.errors import InfeasiblePlanError, InvalidPlanError
 from launch.plan import Plan, Setting
+from launch.process_environment.openmp import WAIT_POLICY, wait_policy
 from launch.strategies._base import Strategy, layouts, most_cores_first
 from launch.strategies._gpus import cuda_devices, usable_gpus
 from launch.strategies._rules import require, require_distinct_devices
@@ -181,13 +182,15 @@ def check_stages(plan: Plan) -> None:
 
 def _check_options(plan: Plan, *, stages: int) -> None:
     known = ["schedule", "cut"]
-    if plan.replicas > 1 and plan.devices == ("cpu",):
-        known.append("average")  # alone there is nothing to average, on GPUs no choice
+    if plan.devices == ("cpu",):
+        # Alone there is nothing to average; on GPUs no choice.
+        known += ["average", WAIT_POLICY] if plan.replicas > 1 else [WAIT_POLICY]
     if unknown := plan.options.keys() - set(known):
         raise InvalidPlanError(
             f"strategy={plan.strategy}, replicas={plan.replicas}, devices={','.join(plan.devices)} "
             f"and options {_listed(unknown)}: use {', '.join(known)}"
         )
+    wait_policy(plan)
     schedule = plan.options.get("schedule", SCHEDULES[0])
     if schedule not in SCHEDULES:
         raise InvalidPlanError(

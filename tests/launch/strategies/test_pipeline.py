@@ -144,7 +144,12 @@ def test_targets_that_cannot_be_sent_are_a_fault_of_the_use_case(training):
     [
         ({"options": {"schedule": "zigzag"}}, "schedule='zigzag': use 1f1b or gpipe"),
         ({"options": {"average": "shared"}}, "replicas=1, .* options average: use schedule, cut"),
-        ({"options": {"speed": "high"}}, "options speed: use schedule, cut"),
+        ({"options": {"speed": "high"}}, "options speed: use schedule, cut, wait_policy"),
+        ({"options": {"wait_policy": "asleep"}}, "choose one of default, active, passive"),
+        (
+            {"options": {"wait_policy": "active"}, "devices": ("cuda:0", "cuda:1")},
+            "options wait_policy: use schedule, cut$",
+        ),
         ({"options": {"cut": "1,2"}}, "cut=1,2 and stages=2: name 1 layers"),
         ({"options": {"cut": "half"}}, "cut='half': use measured"),
         ({"micro_batches": 1}, "schedule=1f1b, micro_batches=1 and stages=2: use at least"),

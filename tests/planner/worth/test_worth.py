@@ -208,11 +208,16 @@ def test_what_nothing_is_known_of_is_not_tried(worth):
 
 def test_what_no_search_tries_by_itself_is_not_tried_where_the_strategy_knows_it(worth):
     assert variation(worth, "onednn_linear", "true").basis is Basis.UNKNOWN
-    others = {one.other for one in worth.variations if one.setting == "wait_policy"}
-    assert others == {"active", "passive"}
-    staged = replace(BEST, strategy="pipeline", replicas=1, compile=True)
-    found = assess(replace(STORED, plan=staged), [trial(9, staged, 30.0)], FACTS, NODE)
-    settings = {one.setting for one in found.variations}
+    staged = replace(BEST, strategy="pipeline", replicas=1, micro_batches=2)
+    alone = replace(BEST, strategy="sequential", processes=1, replicas=1, compile=True)
+    of_stages, of_one = (
+        assess(replace(STORED, plan=plan), [trial(9, plan, 30.0)], FACTS, NODE)
+        for plan in (staged, alone)
+    )
+    for found in (worth, of_stages):
+        others = {one.other for one in found.variations if one.setting == "wait_policy"}
+        assert others == {"active", "passive"}
+    settings = {one.setting for one in of_one.variations}
     assert "allocator" in settings
     assert not settings & {"onednn_linear", "wait_policy"}
 
