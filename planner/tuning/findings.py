@@ -274,7 +274,8 @@ class Findings:
 
     def explain_no_plan(self) -> str:
         """Say why there is no plan."""
-        results, request = self.results, self.request
+        request = self.request
+        results = [result for result in self.results if result.role.is_for_choice]
         if not results:
             return "no trial succeeded: the budget ended before the first one, raise --budget"
         allowed = [result for result in results if is_allowed(result, request)]

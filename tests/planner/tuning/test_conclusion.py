@@ -9,6 +9,7 @@ from worth_cases import OBJECTIVE
 
 from launch.plan import Plan
 from launch.workload import Workload
+from planner.errors import NoPlanError
 from planner.store import Store
 from planner.trials.result import Outcome, Role, TrialResult
 from planner.tuning.conclusion import conclude
@@ -177,6 +178,20 @@ def test_plans_that_looked_faster_and_lost_in_turns_are_counted(findings, tmp_pa
         by_worth = conclude(findings, store.plans, objective=OBJECTIVE)
     assert outcome.plan.plan == by_worth.plan.plan == OTHER
     assert (outcome.lost_in_turns, by_worth.lost_in_turns) == (1, 0)
+
+
+def test_no_plan_is_explained_by_a_trial_that_could_have_given_one(findings, tmp_path):
+    """The story: "no trial of 3 succeeded, the last one: ok, None"."""
+    late = {"outcome": Outcome.TIME_LIMIT, "reason": "no turn", "elapsed_s": 1.0}
+    findings.add(timed(replace(OTHER, node_batch=16), Role.LOOK, {0: 0.2, 1: 0.2}))
+    findings.add(TrialResult(plan=OTHER, role=Role.FINAL, **late))
+    findings.add(timed(replace(OTHER, node_batch=8), Role.SHARE, {9: 0.1, 10: 0.1}))
+    reason = "no trial of 1 succeeded, the last one: time_limit, no turn"
+    with (
+        Store.open(str(tmp_path / "planner.db")) as store,
+        pytest.raises(NoPlanError, match=reason),
+    ):
+        conclude(findings, store.plans)
 
 
 @pytest.mark.parametrize("role", [Role.BASELINE, Role.OWN_BATCH, Role.FINAL])
