@@ -57,14 +57,14 @@ class TrialStarted(Report):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialProgress(Report):
-    """A step of the running trial."""
+    """A plan has made steps: of its warm-up, or a turn."""
 
     steps: int
     """So far."""
 
     elapsed_s: float
     throughput_samples_per_s: float
-    """Of this step."""
+    """As far as it is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

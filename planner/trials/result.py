@@ -15,7 +15,7 @@ class Outcome(StrEnum):
     """How a trial ended."""
 
     OK = "ok"
-    """Measured until its interval was narrow enough or its time was up."""
+    """Timed, and not shown to be slower than another."""
 
     SLOWER = "slower"
     """Ended early: its interval lay wholly above the best plan's time per sample."""
@@ -98,7 +98,7 @@ class TrialResult:
     """Last lines of the failed worker's stderr."""
 
     elapsed_s: float
-    """Wall time of the whole trial, from start of its processes to their end."""
+    """Time that it took from others: its starts, warm-up and turns, since it was last kept."""
 
     parameters: Mapping[str, Setting] = field(default_factory=dict)
     """What the search drew, by the names it gave; empty where it drew nothing."""

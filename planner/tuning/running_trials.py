@@ -38,7 +38,7 @@ class RunningTrials:
     Args:
         findings: What the study knows, and takes note of each trial.
         start: Starts the processes of a plan.
-        listener: Receives `TrialStarted`, `TrialProgress` and `TrialEnded`.
+        listener: Receives the reports of `planner.trials.reports`.
         checked_s: Time of the budget that is used up.
         clock: Seconds that only go forward.
 

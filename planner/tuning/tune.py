@@ -51,7 +51,7 @@ class Tuner:
     Args:
         findings: What the study knows, and takes note of each trial.
         start: Starts the processes of a plan.
-        listener: Receives `TrialStarted`, `TrialProgress` and `TrialEnded`.
+        listener: Receives the reports of `planner.trials.reports`, and lines.
         checked_s: Time of the budget that checks before the search have taken.
         clock: Seconds that only go forward.
         only: What is drawn for the only plans that may be searched; ``None``: all.
