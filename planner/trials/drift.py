@@ -22,7 +22,7 @@ plan of 25 s each differ by 9 % on a virtual machine with nothing else on it."""
 _PRIOR_ROUNDS = 12
 """Rounds that this counts for: the minutes of a search show little of how slow an hour later is."""
 
-_FITTING_PASSES = 20
+_TRIMMED_PASSES = 20
 
 _FEW = 3
 """Turns from which on their own spread is an interval."""
@@ -90,7 +90,10 @@ def rate_interval(rate: Interval, drift: float, noise: PairNoise | None = None) 
 def _fit(
     results: Sequence[Timed], trimmed: float = 0.0
 ) -> tuple[dict[Plan, float], dict[int, float]]:
-    """Fit the time of a turn as that of its plan times that of its round, by turns.
+    """Fit the time of a turn as that of its plan times that of its round, by least squares.
+
+    Only a chain of others may connect two plans of a race, as one incumbent follows another: fits
+    of plans and rounds in alternation hardly get along it. They do no more than trim.
 
     Returns:
         Logarithms of the time per sample by plan, and of the machine's slowness by round, whose
@@ -106,8 +109,9 @@ def _fit(
     plan_of = np.repeat(np.arange(len(plans)), [len(turns[plan]) for plan in plans])
     round_of = np.searchsorted(numbers, [number for plan in plans for number in turns[plan]])
     levels = np.array([median(turns[plan].values()) for plan in plans])
+    levels += _find_shifts(plan_of, round_of, log_s - levels[plan_of])
     drift = np.zeros(len(numbers))
-    for _ in range(_FITTING_PASSES if plans else 0):
+    for _ in range((_TRIMMED_PASSES if trimmed else 1) if plans else 0):
         drift = _means(round_of, log_s - levels[plan_of])
         drift -= np.median(drift)
         levels = _means(plan_of, log_s - drift[round_of], trimmed)
@@ -115,6 +119,28 @@ def _fit(
         dict(zip(plans, levels.tolist(), strict=True)),
         dict(zip(numbers, drift.tolist(), strict=True)),
     )
+
+
+def _find_shifts(
+    plan_of: NDArray[np.intp], round_of: NDArray[np.intp], rest: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Find by how much plans are slower than assumed, rounds being as slow as their turns say.
+
+    The normal equations without the rounds, solved with the smallest shifts: races without a common
+    round keep their level.
+
+    Args:
+        plan_of: Number of each turn's plan.
+        round_of: Number of its round.
+        rest: Logarithm of its time, less what its plan is assumed to take.
+    """
+    if not len(rest):
+        return rest
+    seen = np.zeros((plan_of.max() + 1, round_of.max() + 1))
+    seen[plan_of, round_of] = 1.0
+    among_others = np.diag(seen.sum(axis=1)) - (seen / seen.sum(axis=0)) @ seen.T
+    slower = np.bincount(plan_of, rest - _means(round_of, rest)[round_of])
+    return np.asarray(np.linalg.lstsq(among_others, slower, rcond=None)[0], dtype=np.float64)
 
 
 def _means(

@@ -24,6 +24,16 @@ def test_times_of_plans_that_ran_in_different_rounds_are_put_on_one_level():
     assert math.exp(levels[late.plan] - base) == pytest.approx(0.8)
 
 
+def test_plans_are_put_on_one_level_along_a_chain_of_incumbents_however_long():
+    """The story: the machine slowed down, and the last of four seemed 15 % slower than it was."""
+    chain = [
+        turns(batch, {number: batch * (1 + 0.02 * number) for number in range(first, first + 12)})
+        for batch, first in ((1, 1), (2, 11), (4, 21), (8, 31))
+    ]
+    first, *others = fit_log_times(chain).values()
+    assert others == pytest.approx([first] * 3)
+
+
 def test_races_without_a_common_round_keep_their_own_level():
     levels = fit_log_times([turns(1, {1: 1.0, 2: 1.0}), turns(2, {7: 8.0, 8: 8.0})])
     assert sorted(map(math.exp, levels.values())) == pytest.approx([1.0, 4.0], rel=0.5)
