@@ -24,6 +24,9 @@ from probes.hardware import Hardware
 OWN_SETTINGS = "own_settings"
 """Option of a plan that sets nothing: the command as the user runs it now."""
 
+NO_PYTHON = "no_python"
+"""Option of a plan whose program is started as it is: nothing of ours stands in front of it."""
+
 PATCH_PREFIX = "patch_"
 """Begins the options that change the script: it is no longer the user's."""
 
@@ -89,6 +92,8 @@ def make_start(
     check_options(plan)
     changes = patches_of(plan)
     settings = {**(watch or {}), **({"patches": changes} if changes else {})}
+    if plan.options.get(NO_PYTHON):  # also where a word of it looks like Python's
+        settings = {}
     started = program.with_shim(command, SHIM) if settings else command
     if changes and started == command:
         raise InvalidPlanError(

@@ -6,7 +6,7 @@ import shlex
 from dataclasses import fields
 
 from launch.plan import Plan
-from launch.scripts.environment import OWN_SETTINGS
+from launch.scripts.environment import NO_PYTHON, OWN_SETTINGS
 from launch.scripts.program import BATCH
 from planner.scripts.naming import STEP_REGEX, STRATEGY, WHOLE_RUNS
 
@@ -70,6 +70,8 @@ def _changed(plan: Plan) -> list[str]:
     batch = [f"batch={options.pop(BATCH)}"] if _names_batch(plan) else []
     if options.pop(WHOLE_RUNS, False):
         said.append("whole runs")
+    if options.pop(NO_PYTHON, False):
+        said.append("--no-python")
     if (regex := options.pop(STEP_REGEX, None)) is not None:
         said.append(f"--step-regex {shlex.quote(str(regex))}")
     return batch + said + [f"{name}={value}" for name, value in sorted(options.items())]

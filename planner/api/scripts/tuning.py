@@ -13,6 +13,7 @@ from launch.errors import ScriptError, ScriptFailedError, ScriptRefusedError
 from launch.plan import Plan, Setting
 from launch.process_environment.allocators import find_allocators
 from launch.reports import Noted, Warned, Working
+from launch.scripts.environment import NO_PYTHON
 from launch.scripts.program import BATCH, PROCESSES, Program, ProgramKind
 from launch.scripts.recognition import has_losses
 from launch.scripts.running_script import RunningScript
@@ -282,10 +283,10 @@ class ScriptTrials:
 
     def _options(self) -> dict[str, Setting]:
         """Give the options of a plan that say what a step is."""
-        regex = self._script.step_regex
+        regex, is_other = self._script.step_regex, self._script.program.kind is ProgramKind.OTHER
         if regex is not None:
-            return {STEP_REGEX: regex}
-        return {WHOLE_RUNS: True} if self._script.program.kind is ProgramKind.OTHER else {}
+            return {STEP_REGEX: regex, **({NO_PYTHON: True} if is_other else {})}
+        return {WHOLE_RUNS: True} if is_other else {}
 
     def _run(self, plan: Plan) -> RunningScript | WholeRun:
         script, on_poll = self._script, self._cancellation.check

@@ -76,6 +76,14 @@ from planner.report.plan_line import describe_settings
             ),
             "1x1 batch 1 whole runs --step-regex 'step .*'",
         ),
+        (
+            Plan(
+                strategy="script",
+                node_batch=1,
+                options={"no_python": True, "step_regex": "step"},
+            ),
+            "1x1 batch 1 --no-python --step-regex step",
+        ),
     ],
 )
 def test_settings_are_said_in_a_few_characters(plan, said):
