@@ -176,6 +176,11 @@ class Program:
 
         return tuple(_PIECE.sub(put, word) for word in self.arguments)
 
+    def starting_words(self, words: Sequence[str]) -> tuple[str, ...]:
+        """Give the words of a filled command that start the program; none where it is no Python."""
+        place = _find_place(words)
+        return () if place.kind is ProgramKind.OTHER else tuple(words[: place.begin])
+
     def with_shim(self, words: Sequence[str], shim: Path) -> tuple[str, ...]:
         """Give a filled command with the shim in front of the program that trains."""
         place = _find_place(words)

@@ -26,6 +26,10 @@ _STARTER = re.compile(r"python[\d.]*t?|torchrun|accelerate")
 """Words of a command that name what starts the script, without a folder."""
 
 
+def _program(stored: StoredPlan) -> Program:
+    return Program(arguments=tuple(script_arguments(stored.use_case)))
+
+
 def _command(stored: StoredPlan) -> tuple[str, ...]:
     if changes := patches_of(stored.plan):
         named = ", ".join(f"{name}={value}" for name, value in changes.items())
@@ -33,13 +37,14 @@ def _command(stored: StoredPlan) -> tuple[str, ...]:
             f"plan {stored.id} changes the script itself ({named}), which only ddlplan launch does "
             "without an edit: write that into the script, or export --format json"
         )
-    program = Program(arguments=tuple(script_arguments(stored.use_case)))
+    program = _program(stored)
     return program.fill(placeholder_values(program, stored.plan))
 
 
 def _comments(stored: StoredPlan, stale_reasons: Sequence[str]) -> list[str]:
     lines = head_lines(stored, stale_reasons)
-    if found := [word for word in _command(stored) if _STARTER.fullmatch(word)]:
+    starting = _program(stored).starting_words(_command(stored))
+    if found := [word for word in starting if _STARTER.fullmatch(word)]:
         lines.append(f"{found[0]} is that of PATH: activate the environment that it was tuned in.")
     return [f"# {line}" for line in lines]
 

@@ -17,8 +17,9 @@ def test_python_without_a_folder_is_said_to_be_that_of_the_environment_to_activa
     """A job took the Python of another environment than the one that was tuned."""
     line = "# python is that of PATH: activate the environment that it was tuned in.\n"
     for python, is_said in (("python", True), ("/opt/torch/bin/python", False)):
-        name = script_name(["env", "LR=1", python, "train.py"])
+        name = script_name(["env", "LR=1", python, "train.py", "--with", "accelerate"])
         stored = replace(
             sample_plan.FOUND, use_case=name, plan=Plan(strategy=STRATEGY, node_batch=8)
         )
-        assert (line in export_text(stored, text_format)) == is_said
+        text = export_text(stored, text_format)
+        assert (line in text) == (" is that of PATH" in text) == is_said
