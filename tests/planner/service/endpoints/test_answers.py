@@ -11,6 +11,7 @@ import pytest
 from sample_plan import FOUND
 from serving import serving
 
+from planner.plans.stored_plan import ComparedPlan
 from planner.service.endpoints import shapes
 
 OPEN_API = "/api/v1/openapi.json"
@@ -53,7 +54,13 @@ def test_every_answer_has_its_shape(server, described):
 
 def test_plan_of_a_script_has_the_shape_of_a_plan(described):
     """Its loader workers are null where they are its own, which the shape did not allow."""
-    stored = replace(FOUND, use_case="script:python train.py")
+    compared = ComparedPlan(
+        name="defaults",
+        plan=FOUND.plan,
+        throughput_samples_per_s=21.2,
+        speedup=FOUND.throughput_samples_per_s,
+    )
+    stored = replace(FOUND, use_case="script:python train.py", comparisons=(compared,))
     schema = {**shapes.PLAN, "components": described["components"]}
     jsonschema.validate({**stored.to_json(stale=False), "id": 1}, schema)
 
