@@ -23,6 +23,8 @@ _MOST_TEMPORARY_BYTES = 107 - len("/pymp-12345678/listener-12345678")
 """Of the folder for temporary files: the path of a socket of multiprocessing, such as that of its
 fork server, has 107 bytes at most (unix(7))."""
 
+_SHORT_FOLDER = "/tmp"  # noqa: S108 - the folders in it are for this user alone
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkingFolder:
@@ -51,15 +53,19 @@ def open_working_folder(folder: Path, *, in_place: bool = False) -> Iterator[Wor
 
     Raises:
         ScriptError: There is no overlay here, and the folder is too large for a copy; or it holds
-            the folder of temporary files, whose view would be in itself.
+            the folder of temporary files, whose view would be in itself; or nothing can be written
+            there.
     """
     folder = folder.resolve()
-    private = Path(tempfile.mkdtemp(prefix="ddlplan-script-"))
-    temporary = private / "tmp"
+    with _refusing_unwritable():
+        private = Path(tempfile.mkdtemp(prefix="ddlplan-script-"))
+    temporary, layers = private / "tmp", (private / "upper", private / "work")
     try:
-        if len(os.fsencode(temporary)) > _MOST_TEMPORARY_BYTES:
-            temporary = Path(tempfile.mkdtemp(prefix="ddlplan-", dir="/tmp"))
-        temporary.mkdir(exist_ok=True)
+        with _refusing_unwritable():
+            if len(os.fsencode(temporary)) > _MOST_TEMPORARY_BYTES:
+                temporary = Path(tempfile.mkdtemp(prefix="ddlplan-", dir=_SHORT_FOLDER))
+            for one in (temporary, *layers):
+                one.mkdir(exist_ok=True)
         made = partial(WorkingFolder, temporary=temporary, private=(private, temporary))
         if in_place:
             yield made(path=folder)
@@ -69,9 +75,6 @@ def open_working_folder(folder: Path, *, in_place: bool = False) -> Iterator[Wor
                 f"folder {folder} holds that of temporary files, {private.parent}: set TMPDIR to a "
                 "folder outside of it, or pass --in-place where the script may write"
             )
-        layers = (private / "upper", private / "work")
-        for layer in layers:
-            layer.mkdir()
         if _can_cover(folder, layers):
             yield made(path=folder, layers=(str(layers[0]), str(layers[1])))
             return
@@ -93,6 +96,18 @@ def open_working_folder(folder: Path, *, in_place: bool = False) -> Iterator[Wor
     finally:
         for one in (private, temporary):
             remove_folder(one)
+
+
+@contextmanager
+def _refusing_unwritable() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        most_bytes = _MOST_TEMPORARY_BYTES - len("/ddlplan-script-12345678/tmp")
+        raise ScriptError(
+            f"no folder for the script's temporary files can be made ({error}): set TMPDIR to one "
+            f"that can be written, whose path has at most {most_bytes} bytes"
+        ) from error
 
 
 def remove_folder(private: Path) -> None:

@@ -30,6 +30,22 @@ def test_folder_that_holds_the_temporary_files_is_told_by_its_reason(
     assert list(temporary.iterdir()) == []
 
 
+@pytest.mark.parametrize("name", ["gone", "x" * 50])
+def test_place_for_temporary_files_that_cannot_be_written_is_refused_in_a_line(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Where /tmp could not be written, a long TMPDIR was a bug of ddlplan."""
+    (tmp_path / ("x" * 50)).mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / name))
+    monkeypatch.setattr("launch.scripts.working_folder._SHORT_FOLDER", str(tmp_path / "gone"))
+    with (
+        pytest.raises(ScriptError, match=r"gone/ddlplan-.*: set TMPDIR to one .* at most 47 bytes"),
+        open_working_folder(tmp_path, in_place=True),
+    ):
+        pass
+    assert list((tmp_path / ("x" * 50)).iterdir()) == []
+
+
 def test_sockets_have_room_in_the_folder_for_temporary_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
