@@ -71,7 +71,7 @@ __all__ = sorted([*_MODULES, *_PARTS])  # mypy goes by the imports above
 
 
 def __getattr__(name: str) -> Any:
-    if name in (*_PARTS, "changes", "grids", "names", "reports", "scripts"):
+    if name in (*_PARTS, "changes", "grids", "names", "reports"):
         return import_module(f"planner.api.{name}")
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,1 +1,1 @@
-"""Scripts as they are, in the Python API: the search for their best plan, and their launch."""
+"""Scripts as they are, for the command line: the search for their best plan, and their launch."""

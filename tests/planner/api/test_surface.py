@@ -67,6 +67,7 @@ def test_import_of_the_api_loads_nothing_heavy():
 import sys
 import planner.api
 assert not {"torch", "optuna", "sqlalchemy", "msgspec", "numpy"} & set(sys.modules)
+assert not hasattr(planner.api, "scripts"), "nothing in it is on the page"
 from planner.api import LaunchRequest, Listener, TuneRequest, launch, plans, probe, tune
 assert not {"torch", "mpi4py", "rich", "typer"} & set(sys.modules), "torch or a display"
 """
