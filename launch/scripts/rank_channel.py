@@ -35,7 +35,7 @@ class Rank:
         self.waits = False
         self.has_ended = False
         self.unseen_batches = 0
-        """Many that it has read since its last step; 0 where they are few."""
+        """That it has read for its training since its last step; 0 where they are few."""
         self.smaller_steps = 0
         """Its last ones in a row whose batches are smaller than most."""
         self.steps_s = 0.0
@@ -43,7 +43,7 @@ class Rank:
         self.rest_s: float | None = None
         """From its last step to its end; ``None`` before that."""
         self.rest_batches = 0
-        """That it read for no step in that time."""
+        """That it read for its training, and for no step, in that time."""
         self.ended_by: str | None = None
         """Words of the error that ends it; ``None`` where there is none, or not yet."""
         self.patched: frozenset[str] = frozenset()
@@ -51,6 +51,10 @@ class Rank:
         self.optimizers: dict[int, str] = {}
         self.loader_workers: dict[int, int | None] = {}
         """Of each data loader; ``None`` where they are not seen."""
+        self._data: dict[int, int] = {}
+        """Of each data loader."""
+        self._step_data: set[int] | None = None
+        """That all of its steps which read batches have in common; ``None``: none has read any."""
         self.events: list[OptimizerEvent] = []
         self._unread = b""
         self._has_stepped = False
@@ -101,16 +105,36 @@ class Rank:
                 self.optimizers[new["optimizer"]] = new["name"]
             else:
                 self.loader_workers[new["loader"]] = new["workers"]
+                self._data[new["loader"]] = new["data"]
         events = _events(document["events"])
         self.steps_s += sum(event.time_s for event in events[0 if self._has_stepped else 1 :])
         self._has_stepped = self._has_stepped or bool(events)
         self.events += events
-        self.rest_s = document.get("rest_s", self.rest_s)
-        self.rest_batches = document.get("rest_batches", self.rest_batches)
+        for event in events:
+            if read := {self._data.get(fetch.loader, -1) for fetch in event.trained}:
+                self._step_data = read if self._step_data is None else self._step_data & read
+        if "rest" in document:
+            self.rest_s, self.rest_batches = document["rest_s"], self._count(document["rest"])
         self.ended_by = document.get("ended_by", self.ended_by)
         # They came after the events of the same report.
-        self.unseen_batches = document.get("unseen", 0 if events else self.unseen_batches)
+        if "unseen" in document:
+            self.unseen_batches = self._count(document["unseen"])
+        elif events:
+            self.unseen_batches = 0
         self.waits = self.waits or document.get("waits", False)
+
+    def _count(self, told: Sequence[Sequence[Any]]) -> int:
+        """Count batches that may be those of steps that do not show.
+
+        All those that are read with gradients may be, where the steps that show have no data in
+        common. Where they have, other data are those of an evaluation.
+        """
+        return sum(
+            fetch.count
+            for fetch in _fetches(told)
+            if fetch.is_training
+            and (not self._step_data or self._data.get(fetch.loader, -1) in self._step_data)
+        )
 
 
 class RankChannel:
@@ -183,10 +207,7 @@ def _events(told: Sequence[list[Any]]) -> list[OptimizerEvent]:
                 optimizer=optimizer,
                 time_s=time_ns / 1e9,
                 input_s=input_ns / 1e9,
-                fetches=tuple(
-                    Fetch(loader=loader, size=size, is_training=bool(trains), count=count)
-                    for loader, size, trains, count in fetches
-                ),
+                fetches=_fetches(fetches),
                 backwards=backwards,
                 loss=loss,
             )
@@ -197,3 +218,10 @@ def _events(told: Sequence[list[Any]]) -> list[OptimizerEvent]:
         last[optimizer] = event
         made.append(event)
     return made
+
+
+def _fetches(told: Sequence[Sequence[Any]]) -> tuple[Fetch, ...]:
+    return tuple(
+        Fetch(loader=loader, size=size, is_training=bool(trains), count=count)
+        for loader, size, trains, count in told
+    )

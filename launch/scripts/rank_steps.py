@@ -134,7 +134,7 @@ def find_other_training(ranks: Sequence[Rank], seen: RecognisedSteps) -> str | N
 def describe_hidden(batches: int, *, has_stepped: bool) -> str:
     """Say that a script reads batches, and makes no steps of them that are seen."""
     after = " after its first ones" if has_stepped else ""
-    # Batches that are read with gradients on after the last step may be an evaluation's as well.
+    # Of the same data, what is read with gradients after the last step may be an evaluation too.
     other = ", or it evaluates without torch.no_grad()" if has_stepped else ""
     return (
         f"{batches} batches read and no step of an optimizer seen{after} (a CUDA graph hides its "

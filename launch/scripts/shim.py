@@ -43,7 +43,7 @@ _FIRST_LOSSES = 3
 _GIVE_UP_S = 5.0
 """Time that a launched script waits at most until its report is taken."""
 _MANY_BATCHES = 256
-"""Batches without a step of an optimizer that are told: a step may be hidden."""
+"""Batches without a step of an optimizer that are told, a power of two: a step may be hidden."""
 
 _MOST_WORDS = 2000
 _WORLD = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
@@ -140,11 +140,12 @@ class _WatchedProcess:
         self.input_ns += waited_ns
         if key[2] and not self.is_lost:
             self.untold += 1
-            if self.untold == _MANY_BATCHES:
+            # Again at twice as many: the first may be those of an evaluation.
+            if self.untold >= _MANY_BATCHES and not self.untold & (self.untold - 1):
                 with self.lock:
                     if self.socket is None:
                         self.connect()
-                    self.send({"unseen": self.untold})
+                    self.send({"unseen": _rows(self.fetches)})
 
     def size_of(self, batch: Any, loader: int, expected: int | None) -> int | None:
         """Give the samples of a batch: a loader's first one, whose samples are known, tells where.
@@ -168,7 +169,7 @@ class _WatchedProcess:
             number = self.seen_loaders
             self.seen_loaders += 1
             self.loaders.put(loader, number)
-            self.news.append({"loader": number, "workers": workers})
+            self.news.append({"loader": number, "workers": workers, "data": _data(loader)})
         self.sources.put(iterator, (number, batch))
 
     def on_backward(self, loss: Any) -> None:
@@ -222,7 +223,7 @@ class _WatchedProcess:
         if self.pid == os.getpid() and not self.has_told_rest and self.is_open():
             self.has_told_rest = True
             rest_s = (time.perf_counter_ns() - self.last_ns) / 1e9
-            self.send({"rest_s": rest_s, "rest_batches": self.untold})
+            self.send({"rest_s": rest_s, "rest": _rows(self.fetches)})
 
     def send(self, report: dict[str, Any]) -> None:
         """Send what has happened since the last report."""
@@ -239,8 +240,7 @@ class _WatchedProcess:
                 continue
             last[number] = what
             loss = _mean(losses) if reads_losses else None
-            read = [(*key, count) for key, count in fetches.items()]
-            told.append((number, time_ns, input_ns, read, backwards, loss))
+            told.append((number, time_ns, input_ns, _rows(fetches), backwards, loss))
         self.write({"news": news, "events": told, **report})
         self.flushed_ns = time.perf_counter_ns()
 
@@ -300,6 +300,10 @@ class _ById:
         except TypeError:  # an iterator of the user's own may have none
             return
         self.numbers[at] = number
+
+
+def _rows(fetches: dict[tuple[int, int | None, int], int]) -> list[tuple[Any, ...]]:
+    return [(*key, count) for key, count in list(fetches.items())]  # a thread may read on
 
 
 def _words(error: BaseException) -> str:
@@ -374,6 +378,14 @@ def _first_batch(loader: Any) -> int | None:
         return batch if batch is None else min(batch, len(loader.sampler))
     except Exception:  # noqa: BLE001  # it reads on without an end that is known
         return batch
+
+
+def _data(loader: Any) -> int:
+    """Give the `id` of its data: another loader of the same may go on with a training."""
+    try:
+        return id(loader.dataset)
+    except Exception:  # noqa: BLE001
+        return id(loader)
 
 
 def _is_number(loss: Any) -> bool:

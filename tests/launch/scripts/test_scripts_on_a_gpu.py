@@ -60,7 +60,7 @@ def test_steps_that_a_graph_hides_after_its_warm_up_are_refused_with_the_reason(
     with run(tmp_path, two_cores, GRAPH) as script:
         script.make_steps(3, time_limit_s=LIMIT_S)  # and the first of all, which has no begin
         with pytest.raises(
-            ScriptRefusedError, match=r"256 batches read and no step .* seen after its first ones"
+            ScriptRefusedError, match=r"\d+ batches read and no step .* seen after its first ones"
         ):
             script.make_steps(1, time_limit_s=1.0)
         waited = script.output_tail.splitlines()

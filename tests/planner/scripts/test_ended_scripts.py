@@ -166,23 +166,37 @@ def test_script_that_works_after_its_steps_is_refused_with_both_times(node, fold
 
 
 HIDDEN = """
-import time
+import sys, time
 from torch.optim.optimizer import SGD
 from torch.utils.data.dataloader import DataLoader
 optimizer = SGD()
-for number, _ in enumerate(DataLoader([1] * 100)):
+train, evaluation = (DataLoader([1] * int(count)) for count in sys.argv[1:])
+for number, _ in enumerate(train):
     time.sleep(0.01)
     if number < 30:
         optimizer.step()
+    if number in (15, 29):
+        for _ in evaluation:
+            time.sleep(0.01)
 """
 
 
-def test_script_whose_last_steps_are_hidden_is_told_so(node, folder):
-    """What a CUDA graph did was said to be work after the last step."""
+@pytest.mark.parametrize(
+    ("read", "evaluated", "line"),
+    [
+        (100, 1, r"70 batches read and no step .* \(a CUDA graph"),
+        (30, 40, r"% is work after the last step"),
+    ],
+)
+def test_hidden_steps_are_told_from_an_evaluation_by_what_they_read(
+    node, folder, read, evaluated, line
+):
+    """What a CUDA graph did was said to be work after the last step; then such work was said to be
+    what a CUDA graph did, where it recorded gradients."""
     (folder / "train.py").write_text(HIDDEN)
-    script = contender(node, folder, 0, 0.0)
+    script = contender(node, folder, read, evaluated)
     script.make_steps(20, time_limit_s=60.0)
-    with pytest.raises(TrialFailedError, match=r"70 batches read and no step .* \(a CUDA graph"):
+    with pytest.raises(TrialFailedError, match=line):
         script.make_steps(20, time_limit_s=60.0)
     script.close()
 
