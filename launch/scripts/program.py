@@ -296,7 +296,7 @@ def _find_place(words: Sequence[str]) -> _ProgramPlace:
             return _python_place(words, number + 1)
         if name == "torchrun":
             return _torchrun_place(words, number + 1)
-        if name == "accelerate" and words[number + 1 : number + 2] == ("launch",):
+        if name == "accelerate" and "launch" in words[number + 1 : number + 2]:
             return _first_file(words, number + 2)
     return _ProgramPlace(kind=ProgramKind.OTHER, begin=len(words))
 

@@ -13,7 +13,8 @@ SHIM = Path("/shim.py")
 
 
 def parse(*words: str, **choices: tuple) -> Program:
-    return Program.parse(words, cores=4, choices=choices)
+    """Parse a list, as the command line gives it: `accelerate launch` was found in tuples alone."""
+    return Program.parse([*words], cores=4, choices=choices)
 
 
 def test_placeholders_are_filled_and_doubled_braces_are_braces():
