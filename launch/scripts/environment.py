@@ -61,7 +61,10 @@ class ScriptStart:
     """What is started: the same, with the shim in front where it watches or changes the script."""
 
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables beside those that are there."""
+    """Variables beside those that are there, as the user would set them."""
+
+    started_environment: Mapping[str, str] = field(default_factory=dict)
+    """The same, with what the shim is told."""
 
     cores: tuple[int, ...] = ()
     """Logical cores that all its processes share; empty: those that it has."""
@@ -101,13 +104,15 @@ def make_start(
         )
     variables = {VARIABLE: json.dumps(settings)} if started != command else {}
     if plan.options.get(OWN_SETTINGS):
-        return ScriptStart(command=command, started_command=started, environment=variables)
+        return ScriptStart(command=command, started_command=started, started_environment=variables)
     plan.check_fits(node.cpu.usable_cores)
     cores = node.cpu.choose_cores(plan.threads)
+    own = script_environment(plan, environment)
     return ScriptStart(
         command=command,
         started_command=started,
-        environment={**script_environment(plan, environment), **variables},
+        environment=own,
+        started_environment={**own, **variables},
         cores=cores if len(cores) < node.cpu.usable_cores else (),
     )
 

@@ -231,7 +231,7 @@ class HostPart:
                 env={
                     **variables,
                     **self._interfaces(variables),
-                    **start.environment,
+                    **start.started_environment,
                     MARK: request.mark,
                 },
                 stdin=subprocess.DEVNULL,

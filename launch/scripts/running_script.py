@@ -117,7 +117,7 @@ class RunningScript:
             view = opened.enter_context(
                 open_working_folder(folder or Path.cwd(), in_place=in_place)
             )
-            variables = {**environment, **start.environment}
+            variables = {**environment, **start.started_environment}
             program.check(start.command, view.path, variables.get("PATH"))
             if self._pattern is not None:
                 variables["PYTHONUNBUFFERED"] = "1"  # lines are timed when they come

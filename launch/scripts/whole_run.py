@@ -82,7 +82,7 @@ class WholeRun:
     def _run(self, deadline: float) -> StepSeen:
         start = make_start(self._program, self._plan, self._node, self._environment)
         with open_working_folder(self._folder, in_place=self._in_place) as view:
-            variables = {**self._environment, **start.environment}
+            variables = {**self._environment, **start.started_environment}
             self._program.check(start.command, view.path, variables.get("PATH"))
             process = ScriptProcess(start.started_command, variables, view, cores=start.cores)
             try:

@@ -42,7 +42,7 @@ def run_in_foreground(start: ScriptStart, *, keeps_stdout: bool = False) -> int:
     with _passing_on() as pass_to:
         child = subprocess.Popen(
             start.started_command,
-            env={**os.environ, **start.environment},
+            env={**os.environ, **start.started_environment},
             stdout=sys.stderr.fileno() if keeps_stdout else None,
             process_group=0,
             preexec_fn=prepare,

@@ -158,7 +158,8 @@ def test_launched_program_is_patched_and_not_watched(folder, two_cores):
     start = make_start(program, replace(PLAN, options=PATCHES), two_cores)
     assert start.command == ("python", "train.py")
     assert start.started_command[1].endswith("shim.py")
-    assert "address" not in start.environment["DDLPLAN_SCRIPT"]
+    assert "address" not in start.started_environment["DDLPLAN_SCRIPT"]
+    assert "DDLPLAN_SCRIPT" not in start.environment  # which launch --dry-run shows
 
 
 def test_loader_of_a_script_has_no_more_workers_and_pins_its_memory(

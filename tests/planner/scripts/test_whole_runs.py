@@ -48,4 +48,4 @@ def test_program_that_is_no_python_is_launched_with_nothing_in_front_of_it(tmp_p
         plans, _ = trials.look(60.0)
     launched = Program(arguments=program.arguments)
     start = make_start(launched, plans.own_plan, node, watch={"address": "ours"})
-    assert (start.started_command, dict(start.environment)) == (tuple(words), {})
+    assert (start.started_command, dict(start.started_environment)) == (tuple(words), {})
