@@ -152,7 +152,7 @@ class Program:
     @property
     def target(self) -> str:
         """What trains: a file, a module or code; the first word where that is not Python."""
-        place = _find_place(self.arguments)
+        place = _find_python(self.arguments)
         if place.kind is ProgramKind.OTHER:
             return self.arguments[0]
         return place.words[-1] if place.words else self.arguments[place.begin]
@@ -178,7 +178,7 @@ class Program:
 
     def starting_words(self, words: Sequence[str]) -> tuple[str, ...]:
         """Give the words of a filled command that start the program; none where it is no Python."""
-        place = _find_place(words)
+        place = _find_python(words)
         return () if place.kind is ProgramKind.OTHER else tuple(words[: place.begin])
 
     def with_shim(self, words: Sequence[str], shim: Path) -> tuple[str, ...]:
@@ -189,13 +189,16 @@ class Program:
         rest = words[place.begin + place.taken :]
         return (*words[: place.begin], *place.options, str(shim), *place.words, *rest)
 
-    def check(self, words: Sequence[str], folder: Path, path: str | None) -> None:
+    def check(
+        self, words: Sequence[str], folder: Path, path: str | None, *, is_python: bool = True
+    ) -> None:
         """Check that what a filled command names is there.
 
         Args:
             words: The command.
             folder: In which it is started.
             path: Its ``PATH``.
+            is_python: Whether a Python program trains; if not, its words are its own.
 
         Raises:
             ScriptError: The program or its file is missing.
@@ -204,6 +207,8 @@ class Program:
         found = (folder / name) if "/" in name else shutil.which(name, path=path)
         if found is None or not Path(found).exists():
             raise ScriptError(_explain_missing(name))
+        if not is_python:
+            return
         place = _find_place(words)
         # A launcher of several hosts may start a file that is elsewhere.
         if place.kind is ProgramKind.PYTHON_FILE:
@@ -299,6 +304,14 @@ def _find_place(words: Sequence[str]) -> _ProgramPlace:
         if name == "accelerate" and "launch" in words[number + 1 : number + 2]:
             return _first_file(words, number + 2)
     return _ProgramPlace(kind=ProgramKind.OTHER, begin=len(words))
+
+
+def _find_python(words: Sequence[str]) -> _ProgramPlace:
+    """Find the same where it may not be Python: what would then be an error is another program."""
+    try:
+        return _find_place(words)
+    except ScriptError:
+        return _ProgramPlace(kind=ProgramKind.OTHER, begin=len(words))
 
 
 def _python_place(words: Sequence[str], number: int) -> _ProgramPlace:

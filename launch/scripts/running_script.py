@@ -20,7 +20,7 @@ from launch.errors import (
     ScriptRefusedError,
 )
 from launch.plan import Plan
-from launch.scripts.environment import make_start
+from launch.scripts.environment import NO_PYTHON, make_start
 from launch.scripts.program import Program
 from launch.scripts.rank_channel import RankChannel
 from launch.scripts.rank_steps import (
@@ -118,7 +118,8 @@ class RunningScript:
                 open_working_folder(folder or Path.cwd(), in_place=in_place)
             )
             variables = {**environment, **start.started_environment}
-            program.check(start.command, view.path, variables.get("PATH"))
+            path, is_python = variables.get("PATH"), not plan.options.get(NO_PYTHON)
+            program.check(start.command, view.path, path, is_python=is_python)
             if self._pattern is not None:
                 variables["PYTHONUNBUFFERED"] = "1"  # lines are timed when they come
             self._process = ScriptProcess(

@@ -83,7 +83,8 @@ class WholeRun:
         start = make_start(self._program, self._plan, self._node, self._environment)
         with open_working_folder(self._folder, in_place=self._in_place) as view:
             variables = {**self._environment, **start.started_environment}
-            self._program.check(start.command, view.path, variables.get("PATH"))
+            path = variables.get("PATH")
+            self._program.check(start.command, view.path, path, is_python=False)
             process = ScriptProcess(start.started_command, variables, view, cores=start.cores)
             try:
                 while process.exit_code is None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from launch.errors import InvalidPlanError
 from launch.reports import Report, Warned
-from launch.scripts.environment import ScriptStart, make_start, placeholder_values
+from launch.scripts.environment import NO_PYTHON, ScriptStart, make_start, placeholder_values
 from launch.scripts.program import Program
 from launch.scripts.step_counter import CountedSteps, StepCounter
 from launch.system.machine_lock import Occupant, training_noticed
@@ -128,7 +128,8 @@ def prepare_script(
     reasons = check_found(stored, program, node, remedy=remedy, allow_stale=allow_stale)
     plan = stored.plan
     start = make_start(program, plan, node)
-    program.check(start.command, Path.cwd(), os.environ.get("PATH"))
+    is_python = not {WHOLE_RUNS, NO_PYTHON} & plan.options.keys()
+    program.check(start.command, Path.cwd(), os.environ.get("PATH"), is_python=is_python)
     return PreparedScript(
         stored=stored,
         program=program,

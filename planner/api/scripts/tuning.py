@@ -112,7 +112,9 @@ def tune_script(
     cancellation = cancellation or Cancellation()
     # Before it waits for the machine, which may be long.
     program = script.program
-    program.check(program.fill(program.own_values), Path.cwd(), os.environ.get("PATH"))
+    is_python = program.kind is not ProgramKind.OTHER
+    command, path = program.fill(program.own_values), os.environ.get("PATH")
+    program.check(command, Path.cwd(), path, is_python=is_python)
     Store.check_location(db)
     if (hazard := Store.find_hazard(db)) is not None:
         listener(Warned(message=hazard))

@@ -175,3 +175,21 @@ def test_what_is_missing_is_named(words, says, tmp_path):
     program = Program.parse(words, cores=2, is_python=False)
     with pytest.raises(ScriptError, match=says):
         program.check(program.fill({}), tmp_path, str(tmp_path / "bin"))
+
+
+@pytest.mark.parametrize(
+    ("command", "target"),
+    [
+        ("torchrun --no-python ./train", "torchrun"),
+        ("accelerate launch -m a", "accelerate"),
+        ("train python x", "x"),
+    ],
+)
+def test_words_of_a_program_that_is_no_python_are_its_own(command, target, tmp_path):
+    """They were refused as those of a Python program, with --no-python too."""
+    words = command.split()
+    (tmp_path / words[0]).write_text("")
+    (tmp_path / words[0]).chmod(0o700)
+    program = Program.parse(words, cores=2, is_python=False)
+    program.check(program.fill({}), tmp_path, str(tmp_path), is_python=False)
+    assert program.target == target

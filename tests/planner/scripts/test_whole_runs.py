@@ -37,7 +37,7 @@ def test_a_run_that_fails_is_no_measurement(tmp_path):
 
 
 def test_program_that_is_no_python_is_launched_with_nothing_in_front_of_it(tmp_path, monkeypatch):
-    """With --step-regex the shim was, as in front of Python: one too old for it failed in launch."""
+    """With --step-regex the shim was, as before Python: one too old for it failed in launch."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").touch()
     node = probe(quick=True)
