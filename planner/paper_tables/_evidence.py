@@ -281,6 +281,16 @@ class StoredEvidence:
         known = next((m.hardware for m in self.machines if (m.name, m.fingerprint) == place), None)
         return node if known is None else f"{node}: {describe_hardware(known)}"
 
+    def describe_sweep(self, record: SweepRecord) -> str:
+        """Name a sweep with its machine and software, and whether its data were made up."""
+        made_up = "; generated data" if record.data is None else ""
+        return (
+            f"{record.use_case}: sweep {record.id} on "
+            f"{self.describe_machine(record.node, record.fingerprint)}; "
+            f"{describe_software(record.software)}, {record.created_at:%Y-%m-%d}; "
+            f"epochs: {record.epochs}; seed {record.seed}{made_up}."
+        )
+
     def study_of(self, use_case: str, fingerprint: str) -> StudyEvidence | None:
         """Give the study of a machine with this hardware, of the data that were asked for."""
         return next(

@@ -9,7 +9,7 @@ from itertools import accumulate
 from launch.reports import EpochDone
 from planner.paper_tables._values import Cell, MeasuredPoint, TableColumn
 from planner.sweeps.findings import ACCURACY, PointFigures, all_figures, why_no_speedup
-from planner.sweeps.sweep_record import StoredSweep
+from planner.sweeps.sweep_record import StoredSweep, SweepRecord
 from planner.trials.result import Outcome
 from probes.timing import Interval
 
@@ -30,9 +30,15 @@ WORKER_COLUMNS = (
 )
 
 
+def begins_with_one_worker(record: SweepRecord) -> bool:
+    """Tell whether the setting that others are compared with is one worker, or one GPU."""
+    first = record.settings[0]
+    return first.plan_id is None and first.plan.processes == 1
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerSweep:
-    """A sweep with one batch, whose points differ in the number of their workers alone."""
+    """A sweep whose points of one batch differ in the number of their workers."""
 
     sweep: StoredSweep
 
@@ -55,18 +61,23 @@ class WorkerSweep:
                 **self._figures(one),
             }
 
-    def rates(self) -> Sequence[MeasuredPoint]:
-        """Give samples per second over the number of workers."""
-        return self._points(self._rate)
+    def rates(self, batch: int) -> Sequence[MeasuredPoint]:
+        """Give samples per second with a batch over the number of workers."""
+        return self._points(batch, self._rate)
 
-    def times(self) -> Sequence[MeasuredPoint]:
-        """Give the time to the target over the number of workers."""
-        return self._points(self._time)
+    def times(self, batch: int) -> Sequence[MeasuredPoint]:
+        """Give the time to the target with a batch over the number of workers."""
+        return self._points(batch, self._time)
 
-    def _points(self, value: Callable[[PointFigures], Interval | None]) -> list[MeasuredPoint]:
+    def _points(
+        self, batch: int, value: Callable[[PointFigures], Interval | None]
+    ) -> list[MeasuredPoint]:
+        """Leave stored plans out, which differ in more than their workers."""
+        settings = self.sweep.record.settings
         return [
             MeasuredPoint(x=one.point.plan.processes, y=y)
             for one in all_figures(self.sweep)
+            if one.point.batch == batch and settings[one.point.setting].plan_id is None
             if (y := value(one)) is not None
         ]
 
@@ -77,7 +88,10 @@ class WorkerSweep:
         cells = {
             "rate": Cell.lacking("too few turns counted") if rate is None else Cell.measured(rate)
         }
-        if one.speedup is not None:
+        if not begins_with_one_worker(self.sweep.record):
+            sweep = f"sweep {self.sweep.record.id} has no setting with one worker"
+            cells["scaling"] = Cell.lacking(f"{sweep}: ddlplan report --measure")
+        elif one.speedup is not None:
             cells["scaling"] = Cell.measured(one.speedup)
         elif one.point.setting:
             cells["scaling"] = Cell.lacking(why_no_speedup(self.sweep, one.point))

@@ -10,7 +10,6 @@ from planner.paper_tables._evidence import (
     StoredEvidence,
     SweepEvidence,
     describe_machine,
-    describe_software,
     mark_generated,
 )
 from planner.paper_tables._training_groups import (
@@ -30,9 +29,15 @@ from planner.paper_tables._values import (
     TableColumn,
 )
 from planner.paper_tables._wanted import Wanted, WantedSweep, sweep_key
-from planner.paper_tables._worker_sweep import TARGETS, WORKER_COLUMNS, WorkerSweep
+from planner.paper_tables._worker_sweep import (
+    TARGETS,
+    WORKER_COLUMNS,
+    WorkerSweep,
+    begins_with_one_worker,
+)
 from planner.sweeps.device_settings import make_device_settings
 from planner.sweeps.findings import share_interval
+from planner.sweeps.sweep_record import SweepRecord
 from planner.trainings.rates import ratio_of_trainings
 from probes.hardware import Hardware
 
@@ -46,9 +51,9 @@ _MEASURED = f"{_CASE},images={_IMAGES},lr={_RATE}"
 learning rate of 0.1 so few steps teach this network nothing."""
 
 _WHAT = (
-    f"Measured with the first {_IMAGES:,} images, batch {_BATCH}, learning rate {_RATE} and "
-    f"{_EPOCHS} epochs for each number of workers, which take turns; no more workers than a batch "
-    "has samples."
+    f"Measured with the first {_IMAGES:,} images and learning rate {_RATE}; numbers of workers "
+    f"take turns. ddlplan report --measure takes batch {_BATCH} and {_EPOCHS} epochs for each, and "
+    "no more workers than a batch has samples."
 )
 _PUBLISHED_ACCURACY = 92.83
 _PUBLISHED = (
@@ -58,7 +63,7 @@ _PUBLISHED = (
 
 _TRAINING_COLUMNS = (
     TableColumn(key="machine", title="Machine"),
-    TableColumn(key="data", title="Data", may_drop=True),
+    TableColumn(key="data", title="Data"),
     TableColumn(key="training", title="Training"),
     TableColumn(key="workers", title="Workers", is_number=True),
     TableColumn(key="each", title="Each with", may_drop=True),
@@ -124,7 +129,7 @@ class CifarScaling(Paper):
             sweep.record.fingerprint == node.fingerprint()
             and sweep.record.is_finished
             and held.suits(_MEASURED, sweep.record.data)
-            and _BATCH in sweep.record.batches
+            and _is_complete(sweep.record)
             for sweep in held.swept(_MEASURED)
         ):
             return []
@@ -137,12 +142,18 @@ class CifarScaling(Paper):
         ]
 
 
+def _is_complete(record: SweepRecord) -> bool:
+    """Tell whether a sweep has what a report measures, which one of a user's own may not."""
+    return _BATCH in record.batches and begins_with_one_worker(record)
+
+
 def _sweeps(held: StoredEvidence) -> list[WorkerSweep]:
     """Give the latest sweep of each machine, of the data asked for and a finished one first."""
 
-    def rank(sweep: SweepEvidence) -> tuple[bool, bool, int]:
+    def rank(sweep: SweepEvidence) -> tuple[bool, bool, bool, int]:
         record = sweep.record
-        return held.suits(_MEASURED, record.data), record.is_finished, record.id or 0
+        suits = held.suits(_MEASURED, record.data)
+        return suits, record.is_finished, _is_complete(record), record.id or 0
 
     ordered = sorted(held.swept(_MEASURED), key=rank)
     latest = {sweep.record.node: sweep for sweep in ordered}
@@ -156,13 +167,6 @@ def _scaling_table(held: StoredEvidence) -> PaperTable:
         "published": Cell.published(None),
         "rate": Cell.lacking(_why(held)),
     }
-    machines = []
-    for one in sweeps:
-        record = one.sweep.record
-        machine = held.describe_machine(record.node, record.fingerprint)
-        software = describe_software(record.software)
-        seed = f"sweep {record.id}, {record.created_at:%Y-%m-%d}, seed {record.seed}"
-        machines.append(f"{machine}; {software}; {seed}.")
     return PaperTable(
         key="cifar-scaling",
         title="Scaling over workers, with fewer images",
@@ -173,7 +177,7 @@ def _scaling_table(held: StoredEvidence) -> PaperTable:
             "The time to an accuracy is that of all epochs up to the first that has it, with "
             "their validation and without the start. Its interval is that of the time of their "
             "steps, and holds for this seed.",
-            *machines,
+            *(held.describe_sweep(one.sweep.record) for one in sweeps),
             "Published figures of scaling over workers: not found here.",
         ),
     )
@@ -249,11 +253,11 @@ def _training_rows(groups: Sequence[Group]) -> Iterator[Mapping[str, Cell]]:
 def _sweep_curves(sweeps: Sequence[WorkerSweep], *, to_target: bool) -> Iterator[MeasuredCurve]:
     for one in sweeps:
         data = Path(one.sweep.record.data or "generated").name
-        label = f"{one.sweep.record.node}: {data}, {_IMAGES:,} images, batch {_BATCH}"
-        if to_target and one.target is not None:
-            label += f", to {100 * one.target:g} %"
-        if points := one.times() if to_target else one.rates():
-            yield MeasuredCurve(label=label, points=tuple(points))
+        target = f", to {100 * one.target:g} %" if to_target and one.target is not None else ""
+        for batch in one.sweep.record.batches:
+            label = f"{one.sweep.record.node}: {data}, {_IMAGES:,} images, batch {batch}{target}"
+            if points := one.times(batch) if to_target else one.rates(batch):
+                yield MeasuredCurve(label=label, points=tuple(points))
 
 
 def _training_curves(

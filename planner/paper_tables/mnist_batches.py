@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from planner.paper_tables._base import Paper
-from planner.paper_tables._evidence import (
-    StoredEvidence,
-    SweepEvidence,
-    describe_software,
-    mark_generated,
-)
+from planner.paper_tables._evidence import StoredEvidence, SweepEvidence, mark_generated
 from planner.paper_tables._values import (
     NOT_FOUND,
     Cell,
@@ -64,12 +59,7 @@ class MnistBatches(Paper):
         ]
         for sweep in _latest(held):
             record = sweep.record
-            notes.append(
-                f"{record.use_case}: sweep {record.id} on "
-                f"{held.describe_machine(record.node, record.fingerprint)}; "
-                f"{describe_software(record.software)}, {record.created_at:%Y-%m-%d}; "
-                f"epochs: {record.epochs}; seed {record.seed}."
-            )
+            notes.append(held.describe_sweep(record))
             if others := len(held.swept(record.use_case)) - 1:
                 notes.append(f"{record.use_case}: other stored sweeps, not shown: {others}.")
             notes += find_sentences(sweep)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from imagined_machines import node_of
 from paper_cases import MACHINE, NODE, epochs, swept, training
-from sweep_samples import failed_point, sample_point, sample_sweep
+from sweep_samples import SETTINGS, failed_point, sample_point, sample_sweep
 from worth_cases import BEST, ONE_CORE
 
 from planner.paper_tables import load_paper
@@ -52,7 +52,9 @@ def test_a_sweep_shows_how_speed_and_time_to_accuracy_grow_with_the_workers():
     assert two["time"].low < 7 < two["time"].high
     assert two["accuracy"].number == pytest.approx(55)
     assert any(note.startswith("Measured with the first 2,000 images") for note in table.notes)
-    assert any(note.startswith("vm: ") and "no GPU" in note for note in table.notes)
+    (note,) = (note for note in table.notes if note.startswith(f"{MEASURED}: sweep 1 on vm: "))
+    assert "no GPU; torch" in note
+    assert note.endswith("; epochs: 2; seed 0; generated data.")
     rates, times = PAPER.plots(held_sweep())
     assert [point.x for point in rates.curves[0].points] == [1, 2]
     assert [point.x for point in times.curves[0].points] == [1, 2]
@@ -71,6 +73,29 @@ def test_a_sweep_in_which_one_failed_and_none_learned_says_so():
     assert two["rate"].missing == "loss=inf at step 3"
     table, _ = PAPER.tables(held_sweep([failed_point(32), sample_point(32, 1)]))
     assert table.rows[1]["scaling"].missing == "1 worker failed: loss=inf at step 3"
+
+
+def test_a_sweep_of_ones_own_without_one_worker_is_not_called_times_one_worker():
+    """Four workers over two were, and all batches were points of one curve."""
+    label, plan = "4 workers", replace(SETTINGS[1].plan, processes=4, replicas=4, node_batch=4)
+    settings = (SETTINGS[1], replace(SETTINGS[1], label=label, plan=plan))
+    points = [
+        sample_point(batch, number, epoch_s=epoch_s, settings=settings)
+        for batch in (32, 64)
+        for number, epoch_s in enumerate((10, 6))
+    ]
+    held = held_sweep(points, settings=settings, batches=(32, 64))
+    table, _ = PAPER.tables(held)
+    reasons = {row["scaling"].missing for row in table.rows}
+    assert reasons == {"sweep 1 has no setting with one worker: ddlplan report --measure"}
+    assert all(row["rate"].number for row in table.rows)
+    rates, _ = PAPER.plots(held)
+    assert [curve.label.rpartition(", ")[2] for curve in rates.curves] == ["batch 32", "batch 64"]
+    assert [[p.x for p in curve.points] for curve in rates.curves] == [[2, 4], [2, 4]]
+    assert len(PAPER.wanted(held, NODE)) == 1  # so that --measure does give it
+    whole = held_sweep().sweeps[MEASURED]
+    both = replace(held, sweeps={MEASURED: [*held.sweeps[MEASURED], *whole]})
+    assert PAPER.tables(both)[0].rows[1]["scaling"].number > 1.5
 
 
 def test_a_sweep_that_is_not_done_here_is_wanted_with_as_many_workers_as_a_batch_has_samples():

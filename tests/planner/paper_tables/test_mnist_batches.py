@@ -44,6 +44,9 @@ def test_machine_of_a_sweep_is_named_with_its_hardware():
     (table,) = PAPER.tables(replace(held(), machines=[MACHINE]))
     (note,) = [note for note in table.notes if note.startswith("mnist_cnn: sweep 1 on ")]
     assert "vm: x86_64, 2 usable cores, 8 GiB, no GPU; torch 2.15.0, ddlplan 0.1.0" in note
+    assert note.endswith("; seed 0; generated data.")  # a narrow terminal has no room for DATA
+    (given,) = PAPER.tables(held(data="/data/mnist"))
+    assert not any("generated" in note for note in given.notes)
 
 
 def test_case_without_a_sweep_names_the_command():
