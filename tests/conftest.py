@@ -53,6 +53,24 @@ def _own_surroundings(
     monkeypatch.setenv("DDLPLAN_LOCKS", str(own_locks))
 
 
+@pytest.fixture
+def install_lightning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Put a release of lightning first on the import path, which nobody may import."""
+
+    def install(release: str) -> None:
+        package = tmp_path / release / "lightning"
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text("raise AssertionError('it was imported')\n")
+        about = package.with_name(f"lightning-{release}.dist-info")
+        about.mkdir()
+        (about / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: lightning\nVersion: {release}\n"
+        )
+        monkeypatch.syspath_prepend(package.parent)
+
+    return install
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what needs several hosts; skip what needs a GPU where torch can use none."""
     for item in items:

@@ -285,9 +285,12 @@ class AdaptedLocation(UseCaseLocation):
         return ":".join((self.adapter.name, str(self.objects[0]), *attributes))
 
     def check(self) -> None:
-        """Check what can be checked without an import, and that the library is installed."""
+        """Check what can be checked without an import, and that the library may be imported."""
         for found in self.objects:
             found.check()
+        for package in self.adapter.packages:
+            if (why := _imports.find_malicious_release(package)) is not None:
+                raise UseCaseError(f"use case {self._place}: {why}")
         name = self.adapter.packages[0]
         if all(find_spec(package) is None for package in self.adapter.packages):
             raise UseCaseError(

@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
+from launch.use_cases._imports import find_malicious_release
 from launch.workload import Workload
 
 _INSTALL = "pip install 'ddlplan[peers]'"
@@ -141,6 +142,9 @@ class Peer(ABC):
         """
         if any(find_spec(module) is None for module in self.modules):
             return f"not installed: {_INSTALL}"
+        for module in self.modules:
+            if (why := find_malicious_release(module)) is not None:
+                return why
         if len(setup.hosts) > 1 and not self.is_for_hosts:
             return "it trains on one host: leave out --hosts"
         if self.needs_mpirun and not setup.mpirun:

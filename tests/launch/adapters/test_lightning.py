@@ -15,6 +15,7 @@ from launch.description.contract_use import find_own_methods
 from launch.errors import UseCaseError
 from launch.reports import Reporter
 from launch.use_cases import make_workload, resolve
+from launch.use_cases._imports import MALICIOUS_RELEASES
 from launch.workers.case_description import describe
 from launch.workers.task import Purpose, Task
 
@@ -210,6 +211,28 @@ def test_a_missing_library_is_one_line_with_the_command_that_installs_it(monkeyp
     monkeypatch.setattr("launch.use_cases._locations.find_spec", lambda _: None)
     with pytest.raises(UseCaseError, match=r"lightning is not installed: pip install lightning$"):
         make_workload(spec("Net"))
+
+
+def test_a_malicious_release_is_refused_before_anything_is_imported(install_lightning):
+    """Importing it is enough to lose one's credentials."""
+    install_lightning("2.6.3")
+    with pytest.raises(UseCaseError) as caught:
+        make_workload(spec("Net"))
+    assert re.fullmatch(
+        r"use case lightning:/\S+:Net: lightning 2\.6\.3 is a malicious release .*: pip install "
+        r"'lightning!=2\.6\.2,!=2\.6\.3', and renew .*",
+        str(caught.value),
+    )
+    install_lightning("2.6.4")
+    make_workload(spec("Net"))
+
+
+def test_releases_that_are_refused_are_those_that_no_extra_installs():
+    text = (Path(__file__).parents[3] / "pyproject.toml").read_text()
+    wanted = re.findall(r'"(\w+)>=[^"]*?((?:,!=[0-9.]+)+)"', text)
+    assert wanted
+    for package, excluded in wanted:
+        assert tuple(excluded.split(",!=")[1:]) == MALICIOUS_RELEASES[package]
 
 
 def test_nothing_of_lightning_is_imported_for_another_use_case():

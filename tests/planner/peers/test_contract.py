@@ -60,6 +60,15 @@ def test_peer_that_is_not_installed_names_the_command_that_installs_it(peer, mon
     assert peer.find_obstacle(make_setup(peer)).startswith("not installed: ")
 
 
+def test_peer_whose_installed_release_is_malicious_is_never_started(install_lightning):
+    install_lightning("2.6.2")
+    for name in ("lightning", "lightning_ddp"):
+        peer = load_peer(name)
+        obstacle = peer.find_obstacle(make_setup(peer))
+        assert obstacle.startswith("lightning 2.6.2 is a malicious release")
+        assert "pip install 'lightning!=2.6.2,!=2.6.3'" in obstacle
+
+
 def test_peer_refuses_a_batch_that_it_cannot_share_out(peer):
     setup = make_setup(peer, node_batch=7, processes=2)
     assert peer.find_obstacle(setup) is not None
