@@ -20,7 +20,7 @@ from planner.report.figures.usage_figures import learning_figures, machine_use_f
 from planner.report.live import LiveDisplay
 from planner.report.output import Output
 from planner.report.page.files import write_page
-from planner.report.runs import run_text, runs_csv, runs_table
+from planner.report.runs import mark_title, run_text, runs_csv, runs_table
 from planner.report.table import detect_terminal
 from planner.report.training_comparison import (
     TrainingComparison,
@@ -59,7 +59,8 @@ def show_run(db: str, out: Output, training_id: int, plot: Path | None) -> None:
         by_epoch = [loss_figure(record), rate_figure(record)]
         figures = [figure for figure in by_epoch if figure is not None]
         figures += [*learning_figures(usage), *machine_use_figures(usage)]
-        _draw(figures, f"Training {record.id}: {record.use_case}", plot, out)
+        title = f"Training {record.id}: {record.use_case}"
+        _draw(figures, mark_title(title, record), plot, out)
     if not out.as_json:
         sys.stdout.write(run_text(record, usage, detect_terminal(sys.stdout, os.environ)))
     out.finish(_to_json(record))
@@ -84,7 +85,8 @@ def compare_runs(
         }
         figures = compared_figures([first.record, second.record])
         figures += [*learning_figures(usage), *machine_use_figures(usage)]
-        _draw(figures, f"Trainings {first_id} and {second_id}", plot, out)
+        title = f"Trainings {first_id} and {second_id}"
+        _draw(figures, mark_title(title, first.record, second.record), plot, out)
     if as_csv:
         sys.stdout.write(compared_trainings_csv(comparison))
     elif not out.as_json:

@@ -333,9 +333,11 @@ def describe_data(data: str | None, *, is_generated: bool) -> str:
 
 
 def mark_generated(title: str, are_generated: Iterable[bool]) -> str:
-    """Say in the title of a plot that all it shows is of generated data."""
+    """Say in the title of a plot that what it shows is of generated data, or a part of it."""
     known = list(are_generated)
-    return f"{title}, generated data" if known and all(known) else title
+    if not any(known):
+        return title
+    return f"{title}, {'' if all(known) else 'partly '}generated data"
 
 
 def describe_software(software: Mapping[str, str]) -> str:

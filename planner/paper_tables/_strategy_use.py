@@ -26,6 +26,7 @@ def strategy_use(held: StoredEvidence, case: str, title: str) -> UsagePlots:
             (one.is_generated for one in shown.values()),
         ),
         usage={label: use for label, one in shown.items() if (use := one.first_use) is not None},
+        made_up=frozenset(label for label, one in shown.items() if one.is_generated),
         notes=(
             *(_notes(held, case, shown) if shown else _notes_without_any(held, case)),
             "The curves of the paper: not found here.",

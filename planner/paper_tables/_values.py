@@ -103,6 +103,9 @@ class UsagePlots:
     usage: Mapping[str, HostUsage]
     """By the name of the line."""
 
+    made_up: frozenset[str] = frozenset()
+    """Names of lines whose data were generated."""
+
     notes: tuple[str, ...] = ()
 
 

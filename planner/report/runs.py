@@ -105,6 +105,15 @@ def run_text(record: TrainingRecord, usage: Mapping[str, HostUsage], terminal: T
     return "\n".join(parts)
 
 
+def mark_title(title: str, *records: TrainingRecord) -> str:
+    """Say in a title which of the trainings had made-up data; nothing where none had."""
+    made_up = [record for record in records if record.is_generated]
+    if not made_up:
+        return title
+    which = "" if len(made_up) == len(records) else f" in training {made_up[0].id}"
+    return f"{title}, generated data{which}"
+
+
 def run_facts(record: TrainingRecord) -> list[tuple[str, str]]:
     """Give a training as names and texts."""
     if is_script(record.use_case):

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 
-from launch.reports import EpochDone, Report, Warned
+from launch.reports import Described, EpochDone, Report, Warned
 from launch.system.durable_files import create_private, explain_os_error
 from planner.errors import UsageError
 from planner.jobs.training import RunBegun
@@ -79,6 +79,23 @@ class EventFile:
         values = [Summary.Value(tag=tag, simple_value=value) for tag, value in _scalars(epoch)]
         self._write(step=epoch.epoch, summary=Summary(value=values))
 
+    def mark_generated(self) -> None:
+        """Write a text that the training's data were made up, which TensorBoard shows as one."""
+        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.compat.proto.tensor_pb2 import TensorProto
+        from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
+        from tensorboard.plugins.text.metadata import create_summary_metadata
+
+        words = TensorProto(
+            dtype="DT_STRING",
+            tensor_shape=TensorShapeProto(dim=[TensorShapeProto.Dim(size=1)]),
+            string_val=[b"generated: the use case made its samples up"],
+        )
+        metadata = create_summary_metadata("data", "")
+        self._write(
+            summary=Summary(value=[Summary.Value(tag="data", metadata=metadata, tensor=words)])
+        )
+
     def _write(self, **content: object) -> None:
         from tensorboard.compat.proto.event_pb2 import Event
 
@@ -108,13 +125,17 @@ def charting(folder: Path | None, listener: Listener) -> Iterator[Listener]:
         return
     with ExitStack() as opened:
         events: EventFile | None = None
+        is_marked = False
 
         def on_report(report: Report, host: str | None = None, /) -> None:
-            nonlocal events
+            nonlocal events, is_marked
             match report:
                 case RunBegun(run_directory=directory):
                     file = EventFile(folder, Path(directory).name, warn)
                     events = opened.enter_context(file)
+                case Described(facts=facts) if events is not None and not is_marked:
+                    if is_marked := facts.is_generated:  # each host says it
+                        events.mark_generated()
                 case EpochDone() if events is not None:
                     events.add(report)
             listener(report, host)

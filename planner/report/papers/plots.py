@@ -57,8 +57,12 @@ def paper_plot_csv(plot: PaperPlot) -> str:
                 return ""
             most = max((len(use.gpus) for use in plot.usage.values()), default=0)
             gpu_fields = [f"gpu{number}_{name}" for number in range(most) for name in _GPU]
-            rows = [row for label, use in plot.usage.items() for row in _use_rows(label, use)]
-            return render_csv(rows, ("line", "time_s", *_USE, *gpu_fields))
+            rows = [
+                row | {"data": "generated" if label in plot.made_up else None}
+                for label, use in plot.usage.items()
+                for row in _use_rows(label, use)
+            ]
+            return render_csv(rows, ("line", "time_s", *_USE, *gpu_fields, "data"))
 
 
 def _curve_figure(plot: CurvePlot) -> Figure:
@@ -91,7 +95,7 @@ def _curve_rows(plot: CurvePlot) -> Sequence[Sequence[str]]:
     return [(f"{x:g}", *(format_interval(points.get(x)) for points in by_curve)) for x in places]
 
 
-def _use_rows(label: str, use: HostUsage) -> list[Mapping[str, object]]:
+def _use_rows(label: str, use: HostUsage) -> list[dict[str, object]]:
     curves: dict[str, UsageCurve | None] = {name: getattr(use, name) for name in _USE}
     for number, gpu in enumerate(use.gpus):
         curves |= {f"gpu{number}_{name}": getattr(gpu, name) for name in _GPU}

@@ -28,7 +28,7 @@ _SWEEPS = (
     Column(key="use_case", title="USE CASE", may_cut=True, cuts_start=True),
     Column(key="points", title="POINTS", right=True),
     Column(key="epochs", title="EPOCHS", right=True),
-    Column(key="data", title="DATA", may_drop=True),
+    Column(key="data", title="DATA"),
     Column(key="batches", title="BATCHES", may_cut=True),
     Column(key="settings", title="DEVICES", may_cut=True),
     Column(key="node", title="NODE", may_cut=True, may_drop=True),

@@ -10,14 +10,17 @@ import sample_plan
 import worth_cases
 from paper_cases import study, training
 from sample_plan import NOON
+from sweep_samples import sample_record
 from training_samples import TRAINING
 
 from launch.plan import Plan
 from planner.paper_tables import load_paper
 from planner.paper_tables._evidence import StoredEvidence
 from planner.report.comparison import compare, comparison_text
+from planner.report.papers.plots import paper_plot_csv
 from planner.report.plans import plan_text, plans_csv, plans_table
-from planner.report.runs import run_text, runs_csv, runs_table
+from planner.report.runs import mark_title, run_text, runs_csv, runs_table
+from planner.report.sweeps.tables import sweeps_table
 from planner.report.table import Terminal
 from planner.report.training_comparison import TrainingComparison, TrainingSide
 from planner.report.trials import trial_json, trials_csv, trials_table
@@ -47,6 +50,18 @@ def test_trainings_with_made_up_data_are_marked():
     assert "generated" not in runs_table([real], NARROW)
     assert "generated: the use case made its samples up" in run_text(made_up, {}, NARROW)
     assert "/data/mnist" in run_text(real, {}, NARROW)
+    assert mark_title("Training 1: mnist", made_up) == "Training 1: mnist, generated data"
+    assert mark_title("Trainings 1 and 1", real, real) == "Trainings 1 and 1"
+    one = mark_title("Trainings 2 and 1", replace(made_up, id=2), real)
+    assert one == "Trainings 2 and 1, generated data in training 2"
+
+
+def test_sweeps_of_made_up_data_are_marked_on_a_narrow_terminal_too():
+    record = replace(sample_record([32, 64, 128]), id=1, use_case="cifar_resnet44,images=2000")
+    heading, line, *_ = sweeps_table([replace(record, is_generated=True)], NARROW).splitlines()
+    assert "DATA" in heading
+    assert "generated" in line
+    assert "DATA" not in sweeps_table([record], NARROW)
 
 
 def test_comparisons_mark_made_up_data():
@@ -80,6 +95,20 @@ def test_tables_of_papers_mark_made_up_data():
     assert all(any("; generated data." in note for note in one.notes) for one in tables[:3])
     (use, _) = load_paper("lerat_2022").plots(held)
     assert any(note.endswith("training 1, generated data.") for note in use.notes)
+    assert use.title.endswith("(figures 2 to 5 of the paper), generated data")
+    rows = csv.DictReader(io.StringIO(paper_plot_csv(use)))
+    assert {(row["line"], row["data"]) for row in rows} == {("processes", "generated")}
+
+
+def test_a_plot_of_made_up_and_of_given_data_says_that_a_part_is_made_up():
+    made_up = training(worth_cases.BEST, 40.0, is_generated=True)
+    given = training(worth_cases.ONE_CORE, 20.0, number=2, data="/photos")
+    held = StoredEvidence(trainings={"simplebig": [made_up, given]})
+    (use, _) = load_paper("lerat_2022").plots(held)
+    assert use.title.endswith(", partly generated data")
+    rows = csv.DictReader(io.StringIO(paper_plot_csv(use)))
+    marks = {(row["line"], row["data"]) for row in rows}
+    assert marks == {("processes", "generated"), ("sequential", "")}
 
 
 def trial(number: int, use_case: str) -> StoredTrial:

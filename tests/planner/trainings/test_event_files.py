@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tensorboard.backend.event_processing import event_accumulator as reading
+from worth_cases import FACTS
 
-from launch.reports import EpochDone
+from launch.reports import Described, EpochDone
 from planner.errors import UsageError
+from planner.jobs.training import RunBegun
 from planner.trainings import event_files
-from planner.trainings.event_files import EventFile, check_event_folder
+from planner.trainings.event_files import EventFile, charting, check_event_folder
 
 
 def epoch(number, **changes):
@@ -62,6 +65,20 @@ def test_what_an_epoch_lacks_is_left_out_and_groups_have_numbers(tmp_path):
     assert found["loss/training"] == [(2, 0.5)]
     assert found["loss/validation"] == [(1, 2.0)]
     assert found["learning_rate/group_1"] == [(2, 0.25)]
+
+
+def test_made_up_data_are_a_text_in_tensorboard(tmp_path):
+    facts = replace(FACTS, is_generated=True)
+    with charting(tmp_path, lambda *_: None) as listener:
+        listener(RunBegun(run_directory="/runs/7"))
+        for host in ("one", "two"):
+            listener(Described(facts=facts), host)
+    (text,) = reading.EventAccumulator(str(tmp_path / "run-7")).Reload().Tensors("data")
+    assert text.tensor_proto.string_val[0].startswith(b"generated: ")
+    with charting(tmp_path, lambda *_: None) as listener:
+        listener(RunBegun(run_directory="/runs/8"))
+        listener(Described(facts=FACTS))
+    assert reading.EventAccumulator(str(tmp_path / "run-8")).Reload().Tags()["tensors"] == []
 
 
 def test_each_training_has_a_folder_of_its_own(tmp_path):
