@@ -96,7 +96,7 @@ def compare(
     ] = "180s",
     step_limit: Annotated[
         str,
-        _turns_option("--step-limit", help_="And make a step within this.", metavar="DURATION"),
+        _turns_option("--step-limit", help_="And make each step within this.", metavar="DURATION"),
     ] = "120s",
     plan: Annotated[
         int | None, plan_option("--plan", help_="Number of a stored plan.", metavar="ID")

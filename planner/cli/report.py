@@ -32,16 +32,17 @@ def report(
     ] = False,
     budget: Annotated[
         str | None,
-        option("--budget", help_="Time for that: 90s, 30m (default), 1h.", metavar="DURATION"),
+        option("--budget", help_="Time for --measure: 90s, 30m (default), 1h.", metavar="DURATION"),
     ] = None,
     papers: Annotated[
-        str | None, option("--papers", help_="Only these: a,b,...", metavar="NAMES")
+        str | None,
+        option("--papers", help_="Only these, as lerat_2022; by default all.", metavar="NAMES"),
     ] = None,
     data: Annotated[
         list[str] | None,
         option(
             "--data",
-            help_="Folder of a use case's data, as mnist_cnn=DIR; may be repeated.",
+            help_="Data to measure with, as mnist_cnn=DIR; may be repeated.",
             metavar="NAME=PATH",
         ),
     ] = None,
@@ -51,7 +52,11 @@ def report(
     ] = None,
     format_: Annotated[
         str | None,
-        option("--format", help_="Of the files: md,csv,html (all by default).", metavar="NAMES"),
+        option(
+            "--format",
+            help_="Of the files: md (with SVG), csv, html; by default all.",
+            metavar="NAMES",
+        ),
     ] = None,
     no_wait: NoWait = False,
     mpirun: Mpirun = None,

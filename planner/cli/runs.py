@@ -23,6 +23,14 @@ PlotFile = Annotated[
     Path | None,
     option("--plot", help_="Draw it into an SVG file too: run-ID.svg, or FILE.", metavar="[FILE]"),
 ]
+PlotOfTwo = Annotated[
+    Path | None,
+    option(
+        "--plot",
+        help_="Draw both into an SVG file too: run-ID-run-ID.svg, or FILE.",
+        metavar="[FILE]",
+    ),
+]
 
 
 class _PlottingCommand(GroupedCommand):
@@ -88,7 +96,7 @@ def runs_compare(
     first: TrainingId,
     second: TrainingId,
     *,
-    plot: PlotFile = None,
+    plot: PlotOfTwo = None,
     db: Database = DEFAULT_DATABASE,
     json: AsJson = False,
     csv: AsCsv = False,

@@ -56,13 +56,15 @@ def sweep(
     ] = 1,
     batches: Annotated[
         str | None,
-        search_option("--batches", help_="Samples per step: 32,64,128,...", metavar="N,..."),
+        search_option(
+            "--batches", help_="Needed: samples per step, 32,64,128,...", metavar="N,..."
+        ),
     ] = None,
     devices: Annotated[
         str | None,
         plan_option(
             "--devices",
-            help_="Numbers of workers, or of GPUs, with PyTorch's defaults: 1,2,...",
+            help_="Numbers of workers, or of GPUs; without --plans 1,2,4,... and all.",
             metavar="N,...",
         ),
     ] = None,

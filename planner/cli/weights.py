@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from planner.cli.grouped_help import GroupedCommand
-from planner.cli.options import DEFAULT_DATABASE, AsJson, Database, DataFolder, named, option
+from planner.cli.options import DEFAULT_DATABASE, AsJson, Database, named, option
 from planner.report.output import start_output
 
 weights_app = typer.Typer(
@@ -31,7 +31,10 @@ def weights_export(
         Path,
         option("--onnx", help_="ONNX file to write, or to replace.", parser=named, metavar="FILE"),
     ],
-    data: DataFolder = None,
+    data: Annotated[
+        Path | None,
+        option("--data", help_="Where the data are now, if not as in the run.", metavar="PATH"),
+    ] = None,
     best: Annotated[
         bool, option("--best", help_="The weights that launch --keep-best has kept.")
     ] = False,

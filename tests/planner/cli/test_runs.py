@@ -158,3 +158,5 @@ def test_no_database_and_no_training_are_told(ddlplan, tuned):
     assert ended.code == 3
     assert ended.errors == ["error: no training 7: ddlplan runs list shows which there are"]
     assert tuned.run("runs", "list", "--state", "odd").code == 2
+    # It named the file of runs show.
+    assert "run-ID-run-ID.svg" in tuned.run("runs", "compare", "--help").out
