@@ -180,15 +180,19 @@ def test_every_cell_of_a_list_names_its_column_for_narrow_screens(pages, path):
 
 
 def test_hosts_together_shows_one_use_case_that_can_be_predicted(change_plan, tmp_path):
-    _, _, site = change_plan(use_case="alone", use_case_digest="sha256:alone", software=OLD)
+    _, was, site = change_plan(use_case="alone", use_case_digest="sha256:alone", software=OLD)
     found = together.predict(db=str(tmp_path / "planner.db"))
     assert found.use_case == "simplebig"  # both hosts have a plan of it, and it is not the latest
     assert found.reason is None
     alone = together.predict("alone", db=str(tmp_path / "planner.db"))
     assert alone.reason.endswith("run ddlplan tune --use-case alone there")
     said = get(site, "/hosts").text
+    assert "generated data" not in said
     assert "Predictions have no interval" in said
     assert "Time of a gradient sum over all hosts, by its size" in said
     assert "Launches: measured beside predicted" in said
     other = site.show("/hosts", PageRequest(path="/hosts", query={"use_case": ["alone"]}))
     assert "Launches: measured beside predicted" not in other.html
+    same = {"use_case": was.use_case, "use_case_digest": was.use_case_digest}
+    _, _, made_up = change_plan(**same, software=was.software, is_generated=True)
+    assert "simplebig generated data on 2 hosts" in get(made_up, "/hosts").text
