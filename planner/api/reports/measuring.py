@@ -51,6 +51,10 @@ _USE_S, _USE_STEPS = 40.0, 4
 _OVERTIME, _OVERTIME_S = 1.3, 60.0
 """What is not over by so much after its time is ended."""
 
+_PASSES = 2
+"""What a first one has not brought, as steps took longer than was known, is tried once more with
+the time that is left."""
+
 CancellationMaker = Callable[[], AbstractContextManager[Cancellation]]
 """Makes the cancellation of each search and each training."""
 
@@ -145,10 +149,19 @@ class _Measuring:
         self._deadline = time.monotonic() + request.budget_s
         self._node = probe(quick=True)
         self._held = StoredEvidence()
-        self._done: list[str] = []
+        self._begun: dict[str, None] = {}
+        self._passed = set[str]()
+        self._impossible = set[str]()
         self._reasons: dict[str, str] = {}
 
     def run(self) -> Measured:
+        for _ in range(_PASSES):
+            self._passed = set(self._impossible)
+            self._measure_open()
+        done = tuple(key for key in self._begun if key not in self._reasons)
+        return Measured(done=done, reasons=self._reasons)
+
+    def _measure_open(self) -> None:
         while open_ones := self._open():
             wanted = next((one for one in open_ones if _can_begin(one)), None)
             if wanted is None:
@@ -160,12 +173,16 @@ class _Measuring:
             # A budget that is too short for any of them goes to the first one.
             if share_s < min(_least_s(wanted), _LEAST_S + 0.5 * self._request.budget_s):
                 budget = format_duration(self._request.budget_s)
-                self._reasons[wanted.key] = (
-                    f"no time was left of --budget {budget}: the same command goes on"
+                self._reasons.setdefault(
+                    wanted.key, f"no time was left of --budget {budget}: the same command goes on"
                 )
-                self._done.append(wanted.key)
+                self._begun[wanted.key] = None
+                self._passed.add(wanted.key)
                 continue
             self._listener(Noted(message=f"{wanted.what}, {format_duration(share_s)}"))
+            self._reasons.pop(wanted.key, None)
+            self._begun[wanted.key] = None
+            self._passed.add(wanted.key)
             try:
                 self._measure(wanted, share_s)
             except StoreError:
@@ -173,21 +190,19 @@ class _Measuring:
             except (PlannerError, LaunchError) as error:
                 if isinstance(error, CancelledError):
                     raise
+                if isinstance(error, LaunchError):
+                    self._impossible.add(wanted.key)  # no time would help
                 self._reasons[wanted.key] = " ".join(str(error).split())
                 self._listener(Noted(message=f"missing: {self._reasons[wanted.key]}"))
-            self._done.append(wanted.key)
-        done = tuple(key for key in self._done if key not in self._reasons)
-        return Measured(done=done, reasons=self._reasons)
 
     def _open(self) -> list[Wanted]:
-        """Give what is wanted and was not begun in this run."""
+        """Give what is wanted and had no turn in this pass."""
         held = self._held = collect(self._papers, self._db, {}, self._request.data)
-        begun = set(self._done)
         return [
             one
             for paper in self._papers
             for one in paper.wanted(held, self._node)
-            if one.key not in begun
+            if one.key not in self._passed
         ]
 
     def _measure(self, wanted: Wanted, share_s: float) -> None:

@@ -14,7 +14,7 @@ from planner.api import HostAccess, Hosts, plans, reports, trainings
 from planner.api.reports import measuring
 from planner.api.reports.measuring import MeasureRequest, _Measuring
 from planner.cancellation import Cancellation
-from planner.errors import CancelledError
+from planner.errors import CancelledError, NoPlanError
 from planner.paper_tables._base import Paper
 from planner.paper_tables._collecting import collect
 from planner.paper_tables._evidence import StoredEvidence
@@ -134,9 +134,33 @@ def test_measuring_goes_on_with_the_data_of_the_study_that_is_shown(tmp_path):
 
 
 def test_a_use_case_that_is_not_there_is_a_reason_and_no_end(measure):
-    done, _ = measure(OneStrategy("nowhere_cnn"), make_cancellation=no_cancellation)
+    done, said = measure(OneStrategy("nowhere_cnn"), make_cancellation=no_cancellation)
     assert done.done == ()
     assert "nowhere_cnn" in done.reasons["trial nowhere_cnn threads"]
+    assert sum(line.startswith("timing ") for line in said) == 1
+
+
+def test_what_had_too_little_time_is_tried_once_more_with_what_is_left(measure, monkeypatch):
+    """Half an hour ended after 25 minutes, and "times one core" was missing in each row."""
+    times_s = []
+
+    def take(_, wanted, share_s):
+        times_s.append(share_s)
+        if wanted.strategy == "threads" and len(times_s) < 3:
+            raise NoPlanError("no trial succeeded")
+
+    class TwoStrategies(OneStrategy):
+        def wanted(self, held, node):
+            if len(times_s) < 3:
+                yield WantedTrial(use_case=STEADY, strategy="threads", least_s=1.0)
+            if len(times_s) < 2:
+                yield WantedTrial(use_case=STEADY, strategy="sequential", least_s=1.0)
+
+    monkeypatch.setattr(_Measuring, "_measure", take)
+    done, _ = measure(TwoStrategies(), make_cancellation=no_cancellation)
+    assert done.done == (trial_key(STEADY, "threads"), trial_key(STEADY, "sequential"))
+    assert done.reasons == {}
+    assert times_s[2] > 1.5 * times_s[0]
 
 
 def test_no_time_is_a_reason_with_the_way_on(measure):
