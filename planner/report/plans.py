@@ -91,16 +91,15 @@ def plan_facts(
         trials: Those of its study.
     """
     throughput = stored.throughput_samples_per_s
+    count = throughput.count
+    measured = "1 measurement" if count == 1 else f"{count} measurements"
     facts = [
         ("plan", str(stored.id)),
         ("script" if is_script(stored.use_case) else "use case", describe_trained(stored.use_case)),
         *([("data", GENERATED)] if stored.is_generated else []),
         ("node", f"{stored.node} ({stored.fingerprint[:19]})"),
         *plan_settings(stored).items(),
-        (
-            "throughput",
-            f"{format_range(throughput)} samples/s, from {throughput.count} samples",
-        ),
+        ("throughput", f"{format_range(throughput)} samples/s, from {measured}"),
         ("speedup", _speedup(stored)),
         ("peak memory", format_bytes(stored.peak_memory_bytes) or "not known"),
         *_step_facts(stored),

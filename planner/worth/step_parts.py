@@ -45,10 +45,11 @@ def split_step(
         step_s: Measured time of its step.
         facts: What is trained; ``None`` where it is not on record.
         speeds: Measured limits of the node; ``None`` where there are none.
-        input_share: Part of the time in which steps waited for their samples, where measured.
+        input_share: Part of the time in which steps waited for their samples, where measured; 0
+            stands for a script whose reading is not seen as well.
     """
     parts: list[StepPart] = []
-    if input_share is not None:
+    if input_share:
         waited = StepPart(
             name="waiting for input", time_s=input_share * step_s, source="measured", is_floor=False
         )

@@ -153,7 +153,7 @@ def test_what_a_plan_is_and_why_is_told_line_by_line():
     text = plan_text(FOUND, (), TRIALS, SCREEN)
     assert widest(text) <= 80
     facts = {line[:21].strip(): line[21:].strip() for line in text.splitlines()}
-    assert facts["throughput"] == "42.8 (42.1 to 43.3) samples/s, from 24 samples"
+    assert facts["throughput"] == "42.8 (42.1 to 43.3) samples/s, from 24 measurements"
     assert facts["speedup"].startswith("2.02 (1.97 to 2.06) over sequential with batch 32: 21.2")
     assert facts["evidence"] == "3 trials of study 3: 2 ok, 1 out_of_memory"
     assert facts["option wait_policy"] == "passive"

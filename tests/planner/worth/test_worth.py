@@ -53,6 +53,7 @@ def test_waiting_for_input_is_a_part_where_it_was_measured():
         ("waiting for input", 1.0),
         ("not explained", 3.0),
     ]
+    assert split_step(BEST, 4.0, None, None, input_share=0.0) == []  # no data loader was seen
 
 
 def test_floor_that_is_above_what_was_measured_is_none():
