@@ -10,6 +10,7 @@ from planner.plans.stored_plan import StoredPlan
 from planner.quantities import format_bytes, format_interval, format_number
 from planner.report.plans import plan_settings
 from planner.report.table import Column, Terminal, render_table
+from planner.scripts.naming import describe_trained
 from probes import codec
 
 
@@ -33,6 +34,8 @@ class PlanComparison:
         fast, slow, times = self.second, self.first, self.ratio
         if times < 1:
             fast, slow, times = slow, fast, 1 / times
+        if fast.use_case != slow.use_case:
+            return f"plan {fast.id} has {times:.2f} times the samples/s of plan {slow.id}"
         return f"plan {fast.id} is {times:.2f} times as fast as plan {slow.id}"
 
     @property
@@ -42,8 +45,8 @@ class PlanComparison:
         found = []
         if first.use_case != second.use_case:
             found.append(
-                f"plan {first.id} is for {first.use_case} and plan {second.id} for "
-                f"{second.use_case}: a sample is not the same work"
+                f"plan {first.id} is for {describe_trained(first.use_case)} and plan {second.id} "
+                f"for {describe_trained(second.use_case)}: a sample is not the same work"
             )
         if first.fingerprint != second.fingerprint:
             found.append(f"plans {first.id} and {second.id} were found on different hardware")
@@ -104,7 +107,7 @@ def _rows(comparison: PlanComparison) -> Sequence[dict[str, str]]:
 
 def _fields(stored: StoredPlan) -> dict[str, str]:
     return {
-        "use case": stored.use_case,
+        "use case": describe_trained(stored.use_case),
         **({"data": "generated"} if stored.is_generated else {}),
         "node": stored.node,
         "hardware": stored.fingerprint[:19],

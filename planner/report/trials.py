@@ -10,7 +10,7 @@ from planner.quantities import format_bytes, format_interval
 from planner.report.plan_line import describe_settings
 from planner.report.plans import PLAN_FIELDS, flatten
 from planner.report.table import Column, Terminal, render_csv, render_table
-from planner.scripts.naming import hides_workers
+from planner.scripts.naming import describe_trained, hides_workers
 from planner.trials.result import Outcome
 from planner.tuning.study import StoredTrial
 from probes import codec
@@ -97,7 +97,7 @@ def _row(trial: StoredTrial) -> dict[str, str]:
     return {
         "study": str(trial.study_id),
         "number": str(trial.number),
-        "use_case": trial.use_case or "",
+        "use_case": describe_trained(trial.use_case or ""),
         "data": "generated" if trial.is_generated else "",
         "role": result.role.value,
         "strategy": result.plan.strategy,

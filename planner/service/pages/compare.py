@@ -16,6 +16,7 @@ from planner.report.figures.training_figures import compared_figures
 from planner.report.hardware import hardware_facts
 from planner.report.plans import plan_settings
 from planner.report.training_comparison import training_facts
+from planner.scripts.naming import describe_trained
 from planner.service.pages.query import find_numbers
 from planner.service.pages.view import Context, PageRequest, View, reasons_here
 
@@ -75,7 +76,7 @@ def _compare_plans(found: Sequence[FoundPlan]) -> Mapping[str, object]:
 def _plan_facts(found: FoundPlan) -> dict[str, str]:
     one = found.stored
     return {
-        "use case": one.use_case,
+        "use case": describe_trained(one.use_case),
         **({"data": "generated"} if one.is_generated else {}),
         "machine": one.node,
         "samples/s": format_interval(one.throughput_samples_per_s),

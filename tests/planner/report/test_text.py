@@ -187,6 +187,16 @@ def test_a_plan_is_faster_only_where_the_intervals_lie_apart(first, second, conc
     assert conclusion in comparison_text(comparison, SCREEN)
 
 
+def test_script_has_its_command_for_a_name_and_its_samples_are_not_those_of_others():
+    name = "script:python train.py '{batch}'"
+    comparison = compare(replace(speed(1, 40, 1), use_case=name), speed(2, 50, 1))
+    assert comparison.conclusion == "plan 2 has 1.25 times the samples/s of plan 1"
+    trials = trials_table([replace(TRIALS[0], use_case=name), *TRIALS[1:]], PIPE)
+    for text in (comparison_text(comparison, PIPE), *comparison.warnings, trials):
+        assert "python train.py {batch}" in text
+        assert "script:" not in text
+
+
 def test_a_comparison_marks_what_differs():
     other = replace(LONG, plan=replace(FOUND.plan, node_batch=64, options={}))
     comparison = compare(FOUND, other)
