@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import select
+import shlex
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -322,8 +323,8 @@ class RunningScript:
     def _no_line(self) -> str:
         assert self._pattern is not None
         return (
-            f"no line of its output matches --step-regex {self._pattern.pattern!r}: give one that "
-            "matches a line for each step, or use --no-python to time whole runs"
+            f"no line of its output matches --step-regex {shlex.quote(self._pattern.pattern)}: "
+            "give one that matches a line for each step, or use --no-python to time whole runs"
         )
 
     def _note_line(self, line: str, now: float) -> None:
@@ -394,4 +395,4 @@ def compile_step_regex(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except re.error as error:
-        raise ScriptError(f"--step-regex {text!r}: {error}: see Python's re") from error
+        raise ScriptError(f"--step-regex {shlex.quote(text)}: {error}: see Python's re") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -213,7 +214,7 @@ class ScriptTrials:
         elif self._script.step_regex is not None:
             self._watched.make_steps(1, time_limit_s=max(_LEAST_LOOK_S, _LOOK_SHARE * budget_s))
             self.look_s = time.monotonic() - began
-            steps = f"lines of its output that match {self._script.step_regex!r}"
+            steps = f"lines of its output that match {shlex.quote(self._script.step_regex)}"
         else:
             limit_s = max(_LEAST_LOOK_S, _LOOK_SHARE * budget_s)
             self._watched.make_steps(1, time_limit_s=limit_s)

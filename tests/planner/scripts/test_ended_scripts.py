@@ -66,7 +66,7 @@ def test_output_without_a_line_that_counts_as_a_step_is_refused_at_the_first_loo
     script = TunedScript(program=program, step_regex=r"step \d+")
     with (
         ScriptTrials(script, node, Cancellation()) as trials,
-        pytest.raises(ScriptRefusedError, match=r"no line of its output matches --step-regex 's"),
+        pytest.raises(ScriptRefusedError, match=r"matches --step-regex 'step \\d\+': give"),
     ):
         trials.look(60.0)
 
