@@ -18,6 +18,7 @@ from planner.report.worth import (
     part_row,
     variation_row,
 )
+from planner.scripts.naming import describe_trained
 from planner.worth.variations import Basis
 from planner.worth.worth import DEFAULTS, PlanWorth
 
@@ -190,7 +191,7 @@ def compared_plans_figure(plans: Sequence[StoredPlan]) -> Figure:
     fastest = max(plan.throughput_samples_per_s.median for plan in plans)
     marks = [
         Mark(
-            label=f"plan {plan.id}: {plan.use_case} on {plan.node}",
+            label=f"plan {plan.id}: {describe_trained(plan.use_case)} on {plan.node}",
             value=rate.median,
             low=rate.low,
             high=rate.high,

@@ -15,6 +15,7 @@ from sample_plan import NOON
 from launch.plan import Plan
 from planner.quantities import printable
 from planner.report.comparison import compare, comparison_text
+from planner.report.figures.plan_figures import compared_plans_figure
 from planner.report.output import envelope, error_envelope
 from planner.report.plan_line import describe_settings
 from planner.report.plans import plan_text, plans_csv, plans_table
@@ -192,7 +193,8 @@ def test_script_has_its_command_for_a_name_and_its_samples_are_not_those_of_othe
     comparison = compare(replace(speed(1, 40, 1), use_case=name), speed(2, 50, 1))
     assert comparison.conclusion == "plan 2 has 1.25 times the samples/s of plan 1"
     trials = trials_table([replace(TRIALS[0], use_case=name), *TRIALS[1:]], PIPE)
-    for text in (comparison_text(comparison, PIPE), *comparison.warnings, trials):
+    picture = compared_plans_figure([comparison.first, comparison.second]).svg
+    for text in (comparison_text(comparison, PIPE), *comparison.warnings, trials, picture):
         assert "python train.py {batch}" in text
         assert "script:" not in text
 
