@@ -53,7 +53,7 @@ def take_apart(loader: object, origin: str) -> LoaderParts:
         raise UseCaseError(
             f"{origin} gave {many or type(loader).__name__}: return one torch.utils.data.DataLoader"
         )
-    dataset, sampler, batches = loader.dataset, loader.sampler, loader.batch_sampler
+    dataset, batches = loader.dataset, loader.batch_sampler
     if isinstance(dataset, IterableDataset):
         raise UseCaseError(
             f"{origin} reads an IterableDataset ({type(dataset).__name__}), whose samples have no "
@@ -69,14 +69,14 @@ def take_apart(loader: object, origin: str) -> LoaderParts:
             f"{origin} has {what}, and ddlplan cuts batches into shares by the numbers of single "
             "samples: give the loader a batch_size in its place"
         )
-    size = loader.batch_size or batches.batch_size
+    # Of a batch_sampler that was given, the loader's own sampler says nothing.
+    sampler, size = batches.sampler, batches.batch_size
     if type(sampler) is SubsetRandomSampler:
         return LoaderParts(Subset(dataset, list(sampler.indices)), collate, size)
-    is_whole = type(sampler) is SequentialSampler or (
-        type(sampler) is RandomSampler
-        and not sampler.replacement
-        and sampler.num_samples == len(dataset)  # type: ignore[arg-type]
-    )
+    is_whole = (
+        type(sampler) is SequentialSampler
+        or (type(sampler) is RandomSampler and not sampler.replacement)
+    ) and len(sampler) == len(dataset)  # type: ignore[arg-type]
     if not is_whole:
         raise UseCaseError(
             f"{origin} has sampler={type(sampler).__name__}, and ddlplan draws the order of the "

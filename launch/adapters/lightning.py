@@ -48,7 +48,7 @@ _HOOKS = (
     "optimizer_zero_grad",
     "transfer_batch_to_device",
 )
-"""Methods with which a module changes each step of a Trainer."""
+"""Methods with which a module, or its data, changes each step of a Trainer."""
 
 _NO_TRAINER = "is not attached to a `Trainer`"
 """What Lightning says at ``self.trainer`` before there is any."""
@@ -121,12 +121,12 @@ class LightningCase(UseCase):
         self._parts: dict[bool, LoaderParts | None] = {}
         self._compiled: dict[int, Callable[..., Any]] = {}
         self._takes_number: bool | None = None
-        if callable(getattr(self.origin, "weight", None)):
-            self.weight = lambda batch: self._any_module().weight(batch)  # type: ignore[method-assign]
-        self.max_gradient_norm = getattr(self.origin, "max_gradient_norm", None)
 
     def model(self) -> nn.Module:
         self._module = self._make_module()
+        if callable(getattr(self._module, "weight", None)):
+            self.weight = lambda batch: self._any_module().weight(batch)  # type: ignore[method-assign]
+        self.max_gradient_norm = getattr(self._module, "max_gradient_norm", None)
         return self._module  # type: ignore[no-any-return]
 
     def _make_module(self) -> Any:
@@ -143,23 +143,22 @@ class LightningCase(UseCase):
 
     def _check_module(self, module: Any) -> None:
         kind = type(module).__name__
-        missing = [
-            name
-            for name in ("training_step", "configure_optimizers", "automatic_optimization")
-            if not hasattr(module, name)
-        ]
-        if missing or not isinstance(module, nn.Module):
+        needed = ("training_step", "configure_optimizers", "automatic_optimization")
+        if not isinstance(module, nn.Module) or not all(hasattr(module, one) for one in needed):
             self._refuse(f"{kind} is no LightningModule: name one")
         if not module.automatic_optimization:
             self._refuse(
                 f"{kind} has automatic_optimization=False, and ddlplan makes the optimizer's "
                 "steps by itself: return the loss from training_step"
             )
+        self._check_hooks(module)
+
+    def _check_hooks(self, owner: Any) -> None:
         for name in _HOOKS:
-            if _is_overridden(module, name):
+            if _is_overridden(owner, name):
                 self._refuse(
-                    f"{kind} has {name}(), which only a Trainer calls: remove it, or do the same "
-                    "in training_step or configure_optimizers"
+                    f"{type(owner).__name__} has {name}(), which only a Trainer calls: remove it, "
+                    "or do the same in training_step or configure_optimizers"
                 )
 
     def _any_module(self) -> Any:
@@ -177,6 +176,7 @@ class LightningCase(UseCase):
         """Return the object that has the loaders."""
         if self._data is None and self._make_data is not None:
             self._data = self._make_data()
+            self._check_hooks(self._data)
         if self._data is None:
             module = self._any_module()
             if not _is_overridden(module, "setup"):
@@ -327,7 +327,7 @@ class LightningCase(UseCase):
         """Name the methods of the contract that stand on a method of the user's."""
         found = {"model", "dataset", "optimizer", "step"}
         optional = {
-            "weight": "weight" in vars(self),
+            "weight": callable(getattr(self._any_module(), "weight", None)),
             "collate": self._training_parts().collate is not default_collate,
             "schedule": self._configure(None)[1] is not None,
             "prepare": _is_overridden(self._source(), "prepare_data"),

@@ -191,6 +191,17 @@ class Hooked(Net):
         nn.utils.clip_grad_norm_(self.parameters(), 1.0)
 
 
+class HookedData(TextData):
+    def on_after_batch_transfer(self, batch, dataloader_idx):
+        return {"tokens": batch["tokens"].flip(1)}
+
+
+def make_text(width: int = 16):
+    text = Text(width)
+    text.max_gradient_norm = 0.5
+    return text
+
+
 class Sampled(Net):
     def train_dataloader(self):
         sampler = WeightedRandomSampler([1.0, 2.0] * 8, 16)

@@ -57,6 +57,13 @@ def test_methods_that_stand_on_the_users_own_are_named(objects, more):
     assert find_own_methods(case) == ("model", "dataset", "optimizer", "step", *more)
 
 
+def test_module_that_a_function_makes_has_its_weight_and_its_limit_of_the_gradient():
+    """The story: both were looked for on the function, and another training was made."""
+    case = resolve(spec("make_text:TextData")).load()
+    assert "weight" in find_own_methods(case)
+    assert case.max_gradient_norm == 0.5  # the model is made by now
+
+
 def test_settings_go_to_whichever_constructor_has_them():
     plain, changed = facts_of("Text:TextData"), facts_of("Text:TextData", "width=20", "texts=33")
     assert changed.train_samples == 33
@@ -135,7 +142,8 @@ for name in sys.argv[1:]:
         ),
         ("AsksForTheEpoch", r"self.trainer.current_epoch is used in training_step\(\)"),
         ("Silent", "training_step gave NoneType"),
-        ("Hooked", r"has on_before_optimizer_step\(\)"),
+        ("Hooked", r"Hooked has on_before_optimizer_step\(\)"),
+        ("Text:HookedData", r"HookedData has on_after_batch_transfer\(\)"),
         ("Sampled", "sampler=WeightedRandomSampler"),
         ("OwnBatches", "batch_sampler=list"),
         ("Streamed", r"IterableDataset \(Stream\)"),
