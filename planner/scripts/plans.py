@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from launch.case_facts import CaseFacts
+from launch.errors import ScriptError
 from launch.plan import Plan, Setting
 from launch.process_environment.openmp import WAIT_POLICIES, WAIT_POLICY
 from launch.scripts.environment import (
+    NO_PYTHON,
     OWN_SETTINGS,
     PATCH_PREFIX,
     PATCHES,
@@ -19,7 +21,7 @@ from launch.scripts.patches import PERSISTENCE, PINNING
 from launch.scripts.patches import WORKERS as PATCHED_WORKERS
 from launch.scripts.program import BATCH, PROCESSES, THREADS, WORKERS, Program, thread_choices
 from launch.strategies._base import PlanSource
-from planner.scripts.naming import STRATEGY
+from planner.scripts.naming import STEP_REGEX, STRATEGY, WHOLE_RUNS
 from planner.search.space import PlanSources
 from planner.trials.result import TrialResult
 
@@ -34,6 +36,15 @@ _OWN = "own"
 
 _FIELDS = (WORKERS, THREADS, PROCESSES)
 """Placeholders whose values are fields of a plan; those of the others are options."""
+
+_LAYOUT = "layout"
+"""Processes with threads of each, which are drawn together."""
+
+_TAKEN = {
+    *(setting.name for setting in fields(Plan)),
+    *(_LAYOUT, OWN_SETTINGS, NO_PYTHON, WHOLE_RUNS, STEP_REGEX, WAIT_POLICY),
+}
+"""Names of what plans of scripts have beside the values of placeholders."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +102,7 @@ class ScriptPlans(PlanSource):
             return value
 
         choices = self.program.choices
-        layout = draw("layout", tuple(f"{p}x{t}" for p, t in self._layouts()))
+        layout = draw(_LAYOUT, tuple(f"{p}x{t}" for p, t in self._layouts()))
         processes, threads = map(int, str(layout).split("x"))
         batch = draw("node_batch", self._batches())
         workers = draw("loader_workers", choices.get(WORKERS, (0,)))
@@ -134,7 +145,7 @@ class ScriptPlans(PlanSource):
         first: dict[int, int] = {}
         for processes, threads in self._layouts():
             first.setdefault(processes, threads)
-        guesses = [{"layout": f"{p}x{t}", **guess} for p, t in first.items()]
+        guesses = [{_LAYOUT: f"{p}x{t}", **guess} for p, t in first.items()]
         return [{f"{STRATEGY}.{name}": value for name, value in one.items()} for one in guesses]
 
     @property
@@ -212,8 +223,22 @@ class ScriptPlans(PlanSource):
 
     def _options(self, values: Mapping[str, T]) -> dict[str, T]:
         """Give what is drawn as an option, and stands for no field of a plan."""
-        fields = (*_FIELDS, BATCH) if self._batch_is_size else _FIELDS
-        return {name: value for name, value in values.items() if name not in fields}
+        others = (*_FIELDS, BATCH) if self._batch_is_size else _FIELDS
+        return {name: value for name, value in values.items() if name not in others}
+
+
+def check_placeholders(program: Program) -> None:
+    """Check that no placeholder has the name of a setting, whose value it would be taken for.
+
+    Raises:
+        ScriptError: One has.
+    """
+    for name in program.placeholders:
+        if name not in _FIELDS and (name in _TAKEN or name.startswith(PATCH_PREFIX)):
+            raise ScriptError(
+                f"placeholder {{{name}}}: plans have a setting of that name: give it another one, "
+                f"such as {{my_{name}}}"
+            )
 
 
 def foreign_values(program: Program, plan: Plan) -> dict[str, Setting]:

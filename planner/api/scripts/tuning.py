@@ -25,7 +25,7 @@ from planner.errors import CancelledError
 from planner.plans.software import current_software
 from planner.scripts.contender import ScriptContender
 from planner.scripts.naming import STEP_REGEX, WHOLE_RUNS, digest
-from planner.scripts.plans import ScriptPlans, find_patches, foreign_values
+from planner.scripts.plans import ScriptPlans, check_placeholders, find_patches, foreign_values
 from planner.store import Store
 from planner.trials.contender import Contender
 from planner.trials.machine_alone import machine_alone
@@ -113,6 +113,7 @@ def tune_script(
     cancellation = cancellation or Cancellation()
     # Before it waits for the machine, which may be long.
     program = script.program
+    check_placeholders(program)
     is_python = program.kind is not ProgramKind.OTHER
     command, path = program.fill(program.own_values), os.environ.get("PATH")
     program.check(command, Path.cwd(), path, is_python=is_python)

@@ -10,17 +10,20 @@ from imagined_machines import Machine, node_of
 from sample_plan import FOUND
 
 from launch.case_facts import CaseFacts
-from launch.errors import InvalidPlanError
+from launch.errors import InvalidPlanError, ScriptError
 from launch.plan import Plan
 from launch.scripts.environment import make_start, patches_of
 from launch.scripts.program import Program
+from launch.workload import Workload
+from planner.api.scripts.tuning import TunedScript, tune_script
 from planner.commands.tune import keep_batch_options
 from planner.report.plans import plan_settings
 from planner.scripts.naming import digest, hides_workers, is_script, script_arguments, script_name
 from planner.scripts.plan_check import check_script_plan
-from planner.scripts.plans import ScriptPlans, find_patches
+from planner.scripts.plans import ScriptPlans, check_placeholders, find_patches
 from planner.search.plan_search import PlanSearch
 from planner.search.space import PlanSpace
+from planner.tuning.tune_request import TuneRequest
 from probes.node import probe
 
 WORDS = ["python", "train.py", "--batch", "{batch}", "--workers={workers}", "--lr", "{lr}"]
@@ -189,6 +192,22 @@ def test_script_itself_is_changed_only_where_that_is_asked_for(plans, node):
     without = Program.parse(WORDS[:2], cores=2)
     assert "loader_workers" in find_patches(("loader",), without, has_gpu=False)
     assert patches_of(replace(plans, patches=asked).own_plan) == {}
+
+
+@pytest.mark.parametrize("name", ["layout", "no_python", "wait_policy", "patch_size", "precision"])
+def test_placeholder_with_the_name_of_a_setting_is_refused_with_another_name(name):
+    """The story: {patch_size}, of a model of pictures, was an unknown patch in every trial.
+
+    {layout} left no plan that could be drawn, and {no_python} nothing that sees the steps.
+    """
+    words = ["python", "train.py", f"{{{name}}}", "{processes}", "{workers}", "{batch}"]
+    program = Program.parse(words, cores=2, choices={name: ("a", "b"), "batch": (8,)})
+    request = TuneRequest(workload=Workload(use_case="script:train.py"), budget_s=1.0)
+    with pytest.raises(ScriptError, match=rf"placeholder {{{name}}}: .* such as {{my_{name}}}"):
+        tune_script(TunedScript(program=program), request)
+    other = [word.replace(f"{{{name}}}", f"{{my_{name}}}") for word in words]
+    choices = {f"my_{name}": ("a", "b"), "batch": (8,)}
+    check_placeholders(Program.parse(other, cores=2, choices=choices))
 
 
 @pytest.mark.parametrize("change", [{"precision": "bf16"}, {"micro_batches": 2}, {"compile": True}])
