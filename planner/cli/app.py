@@ -33,7 +33,7 @@ from planner.cli.options import (
 from planner.cli.plans import plans_app
 from planner.cli.report import report
 from planner.cli.runs import runs_app
-from planner.cli.scripts import WITH_COMMAND
+from planner.cli.scripts import ScriptCommand
 from planner.cli.sweeps import sweep_app
 from planner.cli.trials import trials_app
 from planner.cli.tune import tune
@@ -133,8 +133,8 @@ def probe(
     show_probe(found, db, out, quick=quick, data=data, waits=not no_wait)
 
 
-app.command(cls=GroupedCommand, context_settings=WITH_COMMAND)(tune)
-app.command(cls=GroupedCommand, context_settings=WITH_COMMAND)(launch)
+app.command(cls=ScriptCommand)(tune)
+app.command(cls=ScriptCommand)(launch)
 app.command(cls=GroupedCommand)(compare)
 
 

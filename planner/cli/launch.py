@@ -177,7 +177,7 @@ def launch(
     """Train with the best stored plan of each node, or run a script with its own."""
     out = start_output("launch", as_json=json)
     if command:
-        check_options(context, _FOR_SCRIPTS)
+        check_options(context, _FOR_SCRIPTS, out)
         if hosts is not None:
             found = find_hosts(hosts, ssh_config, None, allow_root=False)
             if plan is not None:

@@ -20,7 +20,7 @@ from planner.cli.options import (
     PlanId,
     option,
 )
-from planner.cli.scripts import WITH_COMMAND, Command, check_options, needed_case
+from planner.cli.scripts import Command, ScriptCommand, check_options, needed_case
 from planner.cli.values import check_one_format, stored_name
 from planner.report.output import start_output
 
@@ -64,7 +64,7 @@ def plans_show(
     show_plan(db, start_output("plans show", as_json=json), plan_id, html)
 
 
-@plans_app.command("best", cls=GroupedCommand, context_settings=WITH_COMMAND)
+@plans_app.command("best", cls=ScriptCommand)
 def plans_best(
     context: typer.Context,
     command: Command = None,
@@ -81,7 +81,7 @@ def plans_best(
 
     out = start_output("plans best", as_json=json)
     if command:
-        check_options(context, ("command", "node", "db", "json"))
+        check_options(context, ("command", "node", "db", "json"), out)
         name = script_name(command)
     else:
         name = stored_name(needed_case(use_case, "plans best"), set or ())

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from planner.cli.grouped_help import GroupedCommand
 from planner.cli.jobs import given_options
 from planner.cli.options import option
 from planner.errors import UsageError
@@ -14,9 +15,14 @@ from planner.errors import UsageError
 if TYPE_CHECKING:
     from launch.plan import Setting
     from launch.scripts.program import Program
+    from planner.report.output import Output
 
-WITH_COMMAND = {"allow_interspersed_args": False}
-"""Settings of a command that takes one: words behind its first are its own, also without ``--``."""
+_TYPED = "ddlplan.typed"
+_OF_SCRIPTS = ("seed", "batch_size")
+"""Options of ours that most scripts have as well."""
+
+_NO_JSON = ("nan", "inf", "-inf")
+"""Numbers that no database holds: they stay texts."""
 
 Command = Annotated[
     list[str] | None,
@@ -70,6 +76,18 @@ InPlace = Annotated[
 ]
 
 
+class ScriptCommand(GroupedCommand):
+    """A command that takes one of the user's own, with or without ``--`` before it."""
+
+    allow_interspersed_args = False
+    """Words behind the first of that one are its own."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the words, and keep them: a parser leaves no trace of a ``--``."""
+        ctx.meta[_TYPED] = tuple(args)
+        return super().parse_args(ctx, args)
+
+
 def make_program(
     command: Sequence[str],
     choices: Sequence[str] | None,
@@ -117,8 +135,10 @@ def find_parts(parts: Sequence[str] | None, *, is_python: bool) -> tuple[str, ..
     return tuple(dict.fromkeys(one_of("--patch", name, tuple(PATCHES)) for name in names))
 
 
-def check_options(context: typer.Context, allowed: Mapping[str, Any] | Sequence[str]) -> None:
-    """Refuse options that mean nothing for a script.
+def check_options(
+    context: typer.Context, allowed: Mapping[str, Any] | Sequence[str], out: Output
+) -> None:
+    """Refuse options that mean nothing for a script, and warn of one that stands behind it.
 
     Raises:
         UsageError: One was given.
@@ -129,6 +149,20 @@ def check_options(context: typer.Context, allowed: Mapping[str, Any] | Sequence[
                 f"--{name.replace('_', '-')} and a command after --: it is for use cases alone: "
                 "leave it out"
             )
+    command = context.params["command"]
+    if context.meta[_TYPED][: -len(command)][-1:] == ("--",):
+        return
+    ours = {
+        text
+        for known in context.command.params
+        if known.name in allowed and known.name not in (*_OF_SCRIPTS, "command")
+        for text in known.opts
+    }
+    if behind := [word for word in command if word.partition("=")[0] in ours]:
+        out.warn(
+            f"{behind[0]} behind {command[0]!r} is the command's own: write options of ddlplan "
+            "before the command, and -- between"
+        )
 
 
 def needed_case(use_case: str | None, command: str) -> str:
@@ -165,6 +199,6 @@ def _value(text: str) -> Setting:
             value = kind(text)
         except ValueError:
             continue
-        if str(value) == text:
+        if str(value) == text and text not in _NO_JSON:
             return value
     return text

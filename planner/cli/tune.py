@@ -170,7 +170,7 @@ def tune(
                 "--hosts and a command after --: tune on each host, with one database (--db URL, "
                 "or plans export and plans import), then launch --hosts"
             )
-        check_options(context, _FOR_SCRIPTS)
+        check_options(context, _FOR_SCRIPTS, out)
         _tune_script(
             make_program(command, choices, batch_size=batch_size, is_python=not no_python),
             seed=seed,

@@ -16,6 +16,7 @@ from launch.scripts.environment import make_start, patches_of
 from launch.scripts.program import Program
 from launch.workload import Workload
 from planner.api.scripts.tuning import TunedScript, tune_script
+from planner.cli.scripts import make_program
 from planner.commands.tune import keep_batch_options
 from planner.report.plans import plan_settings
 from planner.scripts.naming import digest, hides_workers, is_script, script_arguments, script_name
@@ -192,6 +193,13 @@ def test_script_itself_is_changed_only_where_that_is_asked_for(plans, node):
     without = Program.parse(WORDS[:2], cores=2)
     assert "loader_workers" in find_patches(("loader",), without, has_gpu=False)
     assert patches_of(replace(plans, patches=asked).own_plan) == {}
+
+
+def test_values_are_the_numbers_that_they_are_but_for_those_which_no_database_holds():
+    """The story: a trial with inf could not be stored, as its options are JSON."""
+    texts = ["x=1,0.5,0.50,1e5,inf,-inf,nan"]
+    program = make_program(["python", "t.py", "{x}"], texts, batch_size=None, is_python=True)
+    assert program.choices["x"] == (1, 0.5, "0.50", "1e5", "inf", "-inf", "nan")
 
 
 @pytest.mark.parametrize("name", ["layout", "no_python", "wait_policy", "patch_size", "precision"])

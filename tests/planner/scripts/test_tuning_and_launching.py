@@ -228,9 +228,10 @@ def test_missing_file_is_named_at_once_though_the_machine_is_in_use(ddlplan):
 def test_dashes_before_a_command_may_be_left_out(ddlplan):
     words = ["python", "train.py", "--batch-size", "{batch}"]
     (ddlplan.folder / "train.py").touch()
-    ended = ddlplan.run("launch", *words)
+    ended = ddlplan.run("launch", *words, "--dry-run")
     assert ended.code == 3
     assert "ddlplan tune --choices batch=A,B -- python train.py --batch-size {batch}" in ended.err
+    assert "warning: --dry-run behind 'python' is the command's own: write options" in ended.err
 
 
 def test_use_case_in_place_of_a_command_is_told_its_option(ddlplan):
@@ -241,9 +242,10 @@ def test_use_case_in_place_of_a_command_is_told_its_option(ddlplan):
 
 
 def test_misspelled_python_is_told_its_name(ddlplan):
-    ended = ddlplan.run("tune", "--", "pyhton", "train.py")
+    ended = ddlplan.run("tune", "--", "pyhton", "train.py", "--budget", "3m")
     assert ended.code == 2
     assert "program 'pyhton' not found: did you mean python?" in ended.err
+    assert "--budget" not in ended.err  # behind a --, what is the command's own is in no doubt
 
 
 def test_options_of_scripts_without_a_script_are_refused(ddlplan):
