@@ -125,6 +125,11 @@ class TransformersCase(UseCase):
                 f"{' and '.join(_REQUIRED)} are needed"
             )
         for key in ("train_dataset", "eval_dataset"):
+            if isinstance(parts.get(key), Mapping):
+                self._refuse(
+                    f"{key} is a {type(parts[key]).__name__} of {', '.join(map(str, parts[key]))}: "
+                    "give one of them"
+                )
             if isinstance(parts.get(key), IterableDataset) or not (
                 parts.get(key) is None or hasattr(parts[key], "__len__")
             ):

@@ -116,6 +116,10 @@ def streamed():
     return described(bert()["model"], Stream(), padded)
 
 
+def splits():
+    return described(bert()["model"], {"train": Sentences(13), "test": Sentences(5)}, padded)
+
+
 def misspelt():
     return {"model": bert()["model"], "dataset": Sentences(13)}
 

@@ -137,6 +137,7 @@ def test_an_onnx_file_is_asked_for_no_labels_where_the_model_needs_none(function
     [
         ("unlabelled", "without a loss, from a batch of input_ids, attention_mask: give it labels"),
         ("streamed", "train_dataset is a Stream, whose samples have no numbers"),
+        ("splits", "train_dataset is a dict of train, test: give one of them"),
         ("misspelt", "lacks 'train_dataset'"),
         ("nothing", r"nothing\(\) gave NoneType"),
         ("SIZES", "found a dict: name a function"),
