@@ -25,6 +25,15 @@ take any number more at no cost. An assumption, for batches beyond those that we
 
 _ROUNDING = 1e-12
 
+_LONGEST_S = 1e50
+"""Of a step or a sample; the shortest is its reciprocal. So products are finite numbers too."""
+
+_LEAST_OF_FIXED = 1e-12
+"""Least time of a sample / what every step takes: their sum would not show a sample more."""
+
+_LOTS = 256
+"""Parts of what is left over that are assigned at once."""
+
 _PREFERRED_MIN_BATCH = 2
 """Samples that a node gets where there are enough: layers that normalise refuse a single one."""
 
@@ -39,11 +48,16 @@ class StepTime:
     per_sample_s: float
 
     def __post_init__(self) -> None:
-        values = (self.fixed_s, self.per_sample_s)
-        if not all(math.isfinite(value) for value in values) or self.fixed_s < 0:
-            raise InvalidPlanError(f"fixed_s={self.fixed_s!r}: use a number of at least 0")
-        if self.per_sample_s <= 0:
-            raise InvalidPlanError(f"per_sample_s={self.per_sample_s!r}: use a number above 0")
+        if not 0 <= self.fixed_s <= _LONGEST_S:
+            raise InvalidPlanError(
+                f"fixed_s={self.fixed_s!r}: use a number from 0 to {_LONGEST_S:g}"
+            )
+        if not 1 / _LONGEST_S <= self.per_sample_s <= _LONGEST_S:
+            raise InvalidPlanError(
+                f"per_sample_s={self.per_sample_s!r}: use a number above 0, up to {_LONGEST_S:g}"
+            )
+        per_sample_s = max(self.per_sample_s, _LEAST_OF_FIXED * self.fixed_s)
+        object.__setattr__(self, "per_sample_s", per_sample_s)
 
     def at(self, samples: int) -> float:
         """Give the seconds of a step of so many samples; 0 for a node without any."""
@@ -201,10 +215,12 @@ def _round_to_multiples(
         max(low, batch // multiple * multiple if multiple > 1 else batch - slack)
         for batch, multiple, low in zip(batches, multiples, least, strict=True)
     ]
-    left = sum(batches) - sum(rounded)
-    left = _assign_rest(times, rounded, left, multiples, most)
-    _assign_rest(times, rounded, left, [1] * len(multiples), most)
-    return tuple(rounded)
+    left, lot = sum(batches) - sum(rounded), coarse
+    while lot:  # ever smaller ones: a file may ask for any multiple
+        lot //= _LOTS
+        lots = [multiple * max(1, lot // multiple) for multiple in multiples]
+        left = _assign_rest(times, rounded, left, lots, most)
+    return _assign(times, sum(batches), rounded, most)
 
 
 def _assign_rest(

@@ -123,6 +123,27 @@ def test_node_without_a_multiple_takes_the_rest_of_the_multiples(seed):
     assert step_s(times, shares) <= step_s(times, free) + multiple_s
 
 
+@pytest.mark.parametrize(
+    "units", [[2**40, 1], [2**40, 2**40], [2**40, 3, 2, 1], [2**40 - 1, 2**40 - 2, 1, 1]]
+)
+def test_any_multiples_are_shared_at_once(units):
+    """The story: samples were dealt one by one, so that an imported plan with 2**40 micro-batches
+    made a launch on several hosts and the page of the hosts wait for ever."""
+    times = [line(0.1 * number, 0.01 * (1 + number)) for number in range(len(units))]
+    total = 3 * sum(units) + 12345
+    shares = balance_batches(times, total, whole(units))
+    assert sum(shares) == total
+    if units[-1] == 1:
+        assert [share % unit for share, unit in zip(shares, units, strict=True)] == [0] * len(units)
+
+
+def test_samples_that_take_next_to_nothing_are_shared_at_once():
+    """A sample more does not change the sum of 1e30 s and 1e-30 s."""
+    times = [line(1e30, 1e-30), line(1.0, 1e-40)]
+    assert sum(balance_batches(times, 2**53)) == 2**53
+    assert times[0].samples_within(2e30) == pytest.approx(1e12)
+
+
 def step_s(times, shares) -> float:
     return max(time.at(share) for time, share in zip(times, shares, strict=True))
 
@@ -191,7 +212,9 @@ def test_line_comes_back_from_json():
     assert codec.convert(values, StepTime, source="line") == line(0.1, 0.2)
 
 
-@pytest.mark.parametrize("values", [(-1.0, 1.0), (0.0, 0.0), (float("nan"), 1.0), (0.0, -1.0)])
+@pytest.mark.parametrize(
+    "values", [(-1.0, 1.0), (0.0, 0.0), (float("nan"), 1.0), (0.0, -1.0), (0.0, 1e-99)]
+)
 def test_line_that_no_node_has_is_refused(values):
     with pytest.raises(InvalidPlanError, match=r"use a number"):
         line(*values)

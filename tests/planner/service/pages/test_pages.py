@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import platform
+
 import pytest
 from markup import Markup
 
+from planner.plans.stored_plan import utc_now
+from planner.records.job_record import JobKind, JobRecord
 from planner.service.pages.assets import ASSETS, find_asset
 from planner.service.site import PageRequest, Site
 from planner.store import Store
+from planner.supervision.job_folder import JobFolder
 
 PATHS = tuple(Site().paths)
 MOST_BYTES = 200_000
@@ -92,6 +97,27 @@ def test_texts_of_users_are_no_markup(hostile_pages, path):
     assert not set(page.html) & {"\u202e", "\u2066", "\x1b"}
     assert "49" not in markup.text.split("{{7*7}}", 1)[-1][:3]
     assert len(page.html.encode()) < MOST_BYTES
+
+
+def test_part_of_a_log_is_told_in_bytes(tmp_path):
+    """The story: it was said to be the last 4000 of 15000 bytes, by its 4000 characters."""
+    db = str(tmp_path / "planner.db")
+    with Store.open(db) as store:
+        job = store.jobs.add(
+            JobRecord(
+                kind=JobKind.TUNE,
+                created_at=utc_now(),
+                machine=platform.node(),
+                user="ada",
+                title="ddlplan tune",
+                is_detached=True,
+            )
+        )
+        folder = JobFolder.create(job, tmp_path / "jobs")
+        store.jobs.set_folder(job.id, str(folder.path))
+    folder.log.write_text("\u2026" * 5000, encoding="utf-8")
+    page = Site(db).show("/jobs/{id}", PageRequest(path="/jobs/1", numbers={"id": 1}))
+    assert "the last 12000 of 15000 bytes" in Markup(page.html).text
 
 
 def test_every_page_loads_nothing_but_assets(pages):
