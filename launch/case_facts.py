@@ -4,29 +4,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from probes.codec import Bytes, Count, Seconds
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseFacts:
     """Facts that one worker collected when it loaded the use case and its data."""
 
-    default_batch: int
+    default_batch: Count
     """The baseline's node batch."""
 
-    train_samples: int
+    train_samples: Count
     validation_samples: int
 
     parameter_count: int
-    parameter_bytes: int
+    parameter_bytes: Bytes
     """Size of the parameters that are trained, and so of one set of gradients."""
 
     flop_per_sample: float | None = None
     """Operations of a forward and a backward pass of one sample: a multiplication and an addition
     are two. ``None`` where they cannot be counted."""
 
-    kept_bytes_per_sample: int | None = None
+    kept_bytes_per_sample: Bytes | None = None
     """What the forward pass of a sample keeps for the backward pass; ``None`` if unknown."""
 
-    max_stages: int
+    max_stages: Count
     """Parts that the model can be cut into: 1 where it is not given as consecutive layers."""
 
     uncut_reason: str | None = None
@@ -36,14 +38,14 @@ class CaseFacts:
     """The same as long as the use case's name, its code, the code of the user's that it imports,
     its model, and the shape and amount of its data are; wherever they lie."""
 
-    batch_choices: tuple[int, ...] = ()
+    batch_choices: tuple[Count, ...] = ()
     """Node batches that may be tried on a CPU, ascending; the user's limits are in them."""
 
-    look_batch: int | None = None
+    look_batch: Count | None = None
     """A smaller batch that plans may be tried with on a CPU for what it shows of others; ``None``
     where steps are short."""
 
-    gpu_batch_choices: tuple[int, ...] = ()
+    gpu_batch_choices: tuple[Count, ...] = ()
     """The same on GPUs, which want larger ones; where it is empty, the CPU's count there too."""
 
     precisions: tuple[str, ...] = ("fp32",)
@@ -52,7 +54,7 @@ class CaseFacts:
     gpu_precisions: tuple[str, ...] = ("fp32",)
     """Precisions that may be tried on a GPU, the most exact first."""
 
-    pixel_bytes: int | None = None
+    pixel_bytes: Bytes | None = None
     """Size of all pictures, decoded; ``None`` where the data set cannot give decoded ones."""
 
     has_fused_optimizer: bool = False
@@ -99,7 +101,7 @@ class CaseFacts:
     """Time of one core to read a training sample whose file is in the page cache and to make it
     ready, decoding included; ``None`` where it is not known."""
 
-    sample_s: float = 0.0
+    sample_s: Seconds = 0.0
     """Time of one sample of a plain step on all cores, roughly; 0 where it is not known."""
 
     is_generated: bool = False

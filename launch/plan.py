@@ -15,6 +15,9 @@ MEMORY_FORMATS = ("contiguous", "channels_last")
 ALLOCATORS = ("default", "retain", "jemalloc", "tcmalloc")
 INPUTS = ("files", "cache", "device")
 
+_MOST = 2**53
+"""Beyond it, other readers of JSON round."""
+
 _DEVICE = re.compile("cpu|cuda:[0-9]+")
 
 Setting = str | int | float | bool
@@ -119,6 +122,8 @@ class Plan(_HashedOnce):
             value = getattr(self, name)
             if not isinstance(value, int) or value < least:
                 raise InvalidPlanError(f"{name}={value!r}: use a whole number of at least {least}")
+            if value > _MOST:
+                raise InvalidPlanError(f"{name}={value!s:.60}: use at most {_MOST}")
         for name, values in _VALUES.items():
             value = getattr(self, name)
             if value not in values:

@@ -31,6 +31,15 @@ Natural = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 Positive = Annotated[float, msgspec.Meta(gt=0, le=1e300)]
 """A finite number above 0; Python reads 1e999 as infinity."""
 
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e300)]
+"""A finite time of at least 0."""
+
+Bytes = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+"""A size of at least 0."""
+
+Cores = Annotated[int, msgspec.Meta(ge=1, le=2**13)]
+"""Processors of a node: Linux has no more."""
+
 Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 """A time with its zone."""
 

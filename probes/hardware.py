@@ -6,6 +6,8 @@ import hashlib
 import json
 from dataclasses import dataclass
 
+from probes.codec import Bytes, Cores
+
 GIB = 2**30
 
 _BF16_INSTRUCTIONS = {"avx512_bf16", "amx_bf16", "arm_bf16"}
@@ -43,7 +45,7 @@ class Cpu:
     sockets: int | None = None
     numa_nodes: int | None = None
 
-    usable_cores: int
+    usable_cores: Cores
     """Logical cores that this process may use."""
 
     quota_cores: float | None = None
@@ -120,12 +122,12 @@ class MemoryLimit:
 class Memory:
     """The main memory of a node, and how much of it may be used."""
 
-    total_bytes: int
+    total_bytes: Bytes
 
     available_bytes: int | None = None
     """Memory that new processes could get now without swapping."""
 
-    usable_bytes: int
+    usable_bytes: Bytes
     """``min(total_bytes, every limit)``: what the node's processes may use together."""
 
     limits: tuple[MemoryLimit, ...] = ()

@@ -74,7 +74,8 @@ def read_grid(path: Path) -> Grid:
             raise GridFileError(f"{path}: it is no regular file: name one that trials export wrote")
         if path.stat().st_size > _MOST_BYTES:
             raise GridFileError(f"{path}: expected at most {_MOST_BYTES} bytes")
-        values = codec.decode(path.read_bytes(), dict[str, Any], source=str(path))
+        document = path.read_bytes()
+        values = codec.decode(document, dict[str, Any], source=str(path), allow_nan=False)
         if values.get("schema_version") != _VERSION:
             found = codec.shorten(values.get("schema_version"))
             raise GridFileError(f"{path}: schema_version={found}: expected {_VERSION}")

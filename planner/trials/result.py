@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from launch.plan import Plan, Setting
+from probes.codec import Bytes, Seconds
 from probes.timing import Interval, Measurement
 
 
@@ -84,20 +85,20 @@ class TrialResult:
     measurement: Measurement | None = None
     """Times of the steps in seconds; ``None`` where no step was finished."""
 
-    peak_memory_bytes: int | None = None
+    peak_memory_bytes: Bytes | None = None
     """Highest sum over all processes of the trial, shared pages counted once."""
 
     reason: str | None = None
     """One line, for every outcome but ``ok``."""
 
-    compile_s: float | None = None
+    compile_s: Seconds | None = None
     """Time that the plan took to compile, before or in its first steps; ``None`` where it compiled
     nothing. Little where it found its kernels in the cache: see `with_longest_compile`."""
 
     log_tail: str | None = None
     """Last lines of the failed worker's stderr."""
 
-    elapsed_s: float
+    elapsed_s: Seconds
     """Time that it took from others: its starts, warm-up and turns, since it was last kept."""
 
     parameters: Mapping[str, Setting] = field(default_factory=dict)

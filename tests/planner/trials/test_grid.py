@@ -59,23 +59,36 @@ def test_file_that_is_no_grid_is_refused_by_its_name(tmp_path, text):
 
 
 @pytest.mark.parametrize(
-    ("place", "key", "value", "expected"),
+    ("place", "value", "expected"),
     [
-        ("plan", "strategy", "treads", "did you mean threads"),
-        ("plan", "node_batch", 0, "node_batch=0: use a whole number of at least 1"),
-        ("measurement", "samples_s", [0.5, 0], "use a positive number of seconds"),
-        ("measurement", "drift", 0, "use numbers above 0"),
-        ("measurement", "starts", 0, "use numbers above 0"),
+        ("results.0.plan.strategy", "treads", "did you mean threads"),
+        ("results.0.plan.node_batch", 0, "node_batch=0: use a whole number of at least 1"),
+        ("results.0.plan.node_batch", 10**400, "000: use at most 9007199254740992"),
+        ("results.0.measurement.samples_s", [0.5, 0], "use a positive number of seconds"),
+        ("results.0.measurement.drift", 0, "use numbers above 0"),
+        ("results.0.measurement.starts", 0, "use numbers above 0"),
+        ("results.0.measurement.spent_s", 1e999, "Infinity is no JSON number"),
+        ("results.0.elapsed_s", float("nan"), "NaN is no JSON number"),
+        ("results.0.elapsed_s", -1, "results[0].elapsed_s=-1: expected a number of at least 0"),
+        ("results.0.peak_memory_bytes", 10**400, "expected a whole number of at most"),
+        ("case.default_batch", 0, "case.default_batch=0: expected a whole number of at least 1"),
+        ("case.train_samples", 0, "case.train_samples=0: expected a whole number of at least 1"),
+        ("node.cpu.usable_cores", 0, "node.cpu.usable_cores=0: expected a whole number of at"),
+        ("node.cpu.usable_cores", 10**9, "node.cpu.usable_cores=1000000000: expected a whole num"),
     ],
 )
 def test_trial_that_cannot_be_is_refused_by_the_name_of_its_file(
-    tmp_path, place, key, value, expected
+    tmp_path, place, value, expected
 ):
-    """The story: a time of 0 and a drift of 0 were called bugs of ddlplan."""
+    """The story: a time of 0 and a drift of 0 were called bugs of ddlplan; with a time of NaN the
+    recorded clock stood still, and so many cores filled the memory with layouts."""
     path = tmp_path / "grid.json"
     write_grid(make_grid(), path)
-    document = json.loads(path.read_text())
-    document["results"][0][place][key] = value
+    document = inner = json.loads(path.read_text())
+    *outer, last = place.split(".")
+    for key in outer:
+        inner = inner[int(key) if key.isdecimal() else key]
+    inner[last] = value
     path.write_text(json.dumps(document))
     with pytest.raises(GridFileError) as refused:
         read_grid(path)
