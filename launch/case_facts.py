@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from probes.codec import Bytes, Count, Seconds
+from probes.codec import Count, Seconds, Whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,14 +18,14 @@ class CaseFacts:
     validation_samples: int
 
     parameter_count: int
-    parameter_bytes: Bytes
+    parameter_bytes: Whole
     """Size of the parameters that are trained, and so of one set of gradients."""
 
     flop_per_sample: float | None = None
     """Operations of a forward and a backward pass of one sample: a multiplication and an addition
     are two. ``None`` where they cannot be counted."""
 
-    kept_bytes_per_sample: Bytes | None = None
+    kept_bytes_per_sample: Whole | None = None
     """What the forward pass of a sample keeps for the backward pass; ``None`` if unknown."""
 
     max_stages: Count
@@ -54,7 +54,7 @@ class CaseFacts:
     gpu_precisions: tuple[str, ...] = ("fp32",)
     """Precisions that may be tried on a GPU, the most exact first."""
 
-    pixel_bytes: Bytes | None = None
+    pixel_bytes: Whole | None = None
     """Size of all pictures, decoded; ``None`` where the data set cannot give decoded ones."""
 
     has_fused_optimizer: bool = False

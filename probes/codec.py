@@ -34,8 +34,8 @@ Positive = Annotated[float, msgspec.Meta(gt=0, le=1e300)]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e300)]
 """A finite time of at least 0."""
 
-Bytes = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
-"""A size of at least 0."""
+Whole = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+"""A whole number from 0."""
 
 Cores = Annotated[int, msgspec.Meta(ge=1, le=2**13)]
 """Processors of a node: Linux has no more."""
@@ -132,12 +132,14 @@ def convert(values: object, as_type: type[T], *, source: str, allow_unknown_keys
     """
     try:
         value = msgspec.convert(values, as_type)
+        if not allow_unknown_keys:
+            known = msgspec.to_builtins(value, enc_hook=_to_builtin)
+            for path, _ in find_unknown_keys(values, known):
+                raise InvalidDocumentError(f"{source}: {path} is no key of it")
     except (msgspec.ValidationError, UnicodeEncodeError) as error:  # a key is a lone surrogate
         raise InvalidDocumentError(f"{source}: {_explain(str(error), values)}") from error
-    if not allow_unknown_keys:
-        known = msgspec.to_builtins(value, enc_hook=_to_builtin)
-        for path, _ in find_unknown_keys(values, known):
-            raise InvalidDocumentError(f"{source}: {path} is no key of it")
+    except RecursionError as error:
+        raise InvalidDocumentError(f"{source}: it is nested too deeply") from error
     return value
 
 

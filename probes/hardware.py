@@ -6,7 +6,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 
-from probes.codec import Bytes, Cores
+from probes.codec import Cores, Whole
 
 GIB = 2**30
 
@@ -122,12 +122,12 @@ class MemoryLimit:
 class Memory:
     """The main memory of a node, and how much of it may be used."""
 
-    total_bytes: Bytes
+    total_bytes: Whole
 
     available_bytes: int | None = None
     """Memory that new processes could get now without swapping."""
 
-    usable_bytes: Bytes
+    usable_bytes: Whole
     """``min(total_bytes, every limit)``: what the node's processes may use together."""
 
     limits: tuple[MemoryLimit, ...] = ()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,18 @@ from launch.errors import CheckpointError
 
 DOCUMENT = "ddlplan"
 """Key of a worker's document in the metadata of its file."""
+
+_MALFORMED = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    OSError,
+    RuntimeError,  # of torch, or nested too deeply
+    SafetensorError,
+    TypeError,
+    ValueError,
+)
+"""What reading a document raises that no worker has written."""
 
 
 class Checkpoint:
@@ -74,8 +86,9 @@ class Checkpoint:
 
     def model_state(self) -> dict[str, Any]:
         """Read the model's ``state_dict``."""
-        tensors = {name: self._tensor(file, name) for name, file in self._weights.items()}
-        return tensors | self._others
+        with _reading(self._path):
+            tensors = {name: self._tensor(file, name) for name, file in self._weights.items()}
+            return tensors | self._others
 
     @property
     def has_errors(self) -> bool:
@@ -85,7 +98,9 @@ class Checkpoint:
     def errors(self) -> Iterator[tuple[str, Tensor]]:
         """Read what messages between nodes had not said yet of each parameter's gradient."""
         for name, (file, tensor) in self._errors.items():
-            yield name, self._tensor(file, tensor)
+            with _reading(self._path):
+                error = self._tensor(file, tensor)
+            yield name, error
 
     def settings_of(self, names: list[str]) -> Mapping[str, Any] | None:
         """Return the settings of the group that trained one of these parameters.
@@ -100,18 +115,19 @@ class Checkpoint:
         Tensors with a value for each element have the parameter's shape and are contiguous.
 
         Raises:
-            CheckpointError: Some elements are missing.
+            CheckpointError: Some elements are missing, or it is no state.
         """
         pieces = self._pieces.get(name, [])
         if not pieces:
             return {}
         file, first = pieces[0]
-        state: dict[str, Any] = {
-            key: decode(value, lambda inner: self._tensor(file, inner))
-            for key, value in first["values"].items()
-        }
-        for key in first["elements"]:
-            state[key] = self._assemble(name, key)
+        with _reading(self._path):
+            state: dict[str, Any] = {
+                key: decode(value, lambda inner: self._tensor(file, inner))
+                for key, value in first["values"].items()
+            }
+            for key in first["elements"]:
+                state[key] = self._assemble(name, key)
         return state
 
     def _assemble(self, name: str, key: str) -> Tensor:
@@ -139,15 +155,13 @@ class Checkpoint:
         )
 
     def _open(self, path: Path) -> None:
-        try:
+        with _reading(path):
             file = self._files.enter_context(safe_open(path, framework="pt"))
             document = (file.metadata() or {}).get(DOCUMENT)
             if document is None:
                 self._weights.update(dict.fromkeys(file.keys(), file))
             else:
                 self._add(file, json.loads(document))
-        except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
-            raise CheckpointError(f"{path} cannot be read: {error}") from error
 
     def _add(self, file: Any, document: Mapping[str, Any]) -> None:
         self._others.update(decode(document["others"], lambda name: self._tensor(file, name)))
@@ -171,6 +185,15 @@ class Checkpoint:
         except SafetensorError as error:
             raise CheckpointError(f"checkpoint {self._path}: {error}") from error
         return tensor
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except _MALFORMED as error:
+        reason = " ".join(str(error).split())[:400] or type(error).__name__
+        raise CheckpointError(f"{path} cannot be read: {reason}") from error
 
 
 def _groups(optimizer: Mapping[str, Any]) -> Iterator[tuple[list[str], dict[str, Any]]]:

@@ -20,6 +20,7 @@ import errno
 import hashlib
 import re
 import shutil
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +28,8 @@ from launch.checkpoints.manifest import FileRecord, Manifest, NewerCheckpointErr
 from launch.errors import CheckpointError
 
 MANIFEST = "manifest.json"
+_MANIFEST_BYTES = 2**26
+"""Largest manifest that is read: thousands of workers have some hundred bytes each."""
 _NAME = re.compile(r"step-(\d{8,})")
 _HIDDEN = re.compile(r"\.(old-)?step-\d{8,}")
 _MISSING = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)
@@ -110,7 +113,9 @@ def read_manifest(path: Path) -> Manifest:
         CheckpointError: It cannot be read.
     """
     try:
-        document = (path / MANIFEST).read_bytes()
+        _check_regular(path / MANIFEST)
+        with (path / MANIFEST).open("rb") as file:
+            document = file.read(_MANIFEST_BYTES)
     except OSError as error:
         raise _make_read_error("its manifest", error) from error
     return Manifest.decode(document)
@@ -204,9 +209,22 @@ def _make_read_error(what: str, error: OSError) -> CheckpointError:
     return kind(f"{what} cannot be read ({error.strerror})")
 
 
+def _check_regular(path: Path) -> int:
+    """Give the size of a file; a pipe or a device in its place might be read for ever.
+
+    Raises:
+        CheckpointError: It is no regular file.
+        OSError: It cannot be looked at.
+    """
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise CheckpointError(f"{path.name} is no regular file")
+    return found.st_size
+
+
 def _check_size(path: Path, record: FileRecord) -> None:
     try:
-        size = (path / record.name).stat().st_size
+        size = _check_regular(path / record.name)
     except OSError as error:
         raise _make_read_error(record.name, error) from error
     if size != record.num_bytes:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from launch.errors import CheckpointError
 from probes import codec
+from probes.codec import Count, Natural, Seconds, Whole
 from probes.errors import InvalidDocumentError
 
 SCHEMA_VERSION = 2
+_NAME = re.compile(r"\w[\w.-]*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +23,7 @@ class FileRecord:
     """One file of a checkpoint, as it was written."""
 
     name: str
-    num_bytes: int
+    num_bytes: Whole
     sha256: str
 
 
@@ -28,7 +31,7 @@ class FileRecord:
 class BestValidation:
     """The best validation so far, of a training that keeps its weights."""
 
-    epoch: int
+    epoch: Whole
     """From 1."""
 
     loss: float
@@ -47,22 +50,22 @@ class Manifest:
     use_case: str
     """As the user names it."""
 
-    step: int
+    step: Whole
     """Optimizer steps done since the training began."""
 
-    epoch: int
+    epoch: Whole
     """Epochs done."""
 
-    position: int
+    position: Whole
     """Samples of the next epoch that all nodes have done."""
 
-    samples: int
+    samples: Count
     """Training samples of an epoch."""
 
-    seed: int
+    seed: Natural
 
-    global_batch: int
-    node_batches: tuple[int, ...]
+    global_batch: Count
+    node_batches: tuple[Whole, ...]
     """Of each node, at the time of writing."""
 
     hosts: tuple[str, ...] = ()
@@ -81,7 +84,7 @@ class Manifest:
     created_at: str = ""
     """ISO 8601, in UTC."""
 
-    trained_s: float = 0.0
+    trained_s: Seconds = 0.0
     """Wall clock of the training so far, of all its runs."""
 
     best: BestValidation | None = None
@@ -119,10 +122,14 @@ class Manifest:
             if values.pop("sha256", None) != _digest(values):
                 raise InvalidDocumentError("its values are not those that were written")
             manifest = codec.convert(values, cls, source="manifest", allow_unknown_keys=False)
-            if strange := [file.name for file in manifest.files if "/" in file.name]:
-                raise InvalidDocumentError(f"a file is named {strange[0]}")
+            if strange := [one.name for one in manifest.files if not _NAME.fullmatch(one.name)]:
+                raise InvalidDocumentError(f"a file is named {codec.shorten(strange[0])}")
+            if manifest.hosts and len(manifest.hosts) != len(manifest.node_batches):
+                raise InvalidDocumentError(
+                    f"{len(manifest.hosts)} hosts and {len(manifest.node_batches)} node_batches"
+                )
             return manifest
-        except InvalidDocumentError as error:
+        except (InvalidDocumentError, RecursionError) as error:
             raise CheckpointError(f"its manifest is damaged ({error})") from error
 
 

@@ -44,13 +44,20 @@ def restore(
         _find_schedule_state(each, checkpoint) if is_same_batch else None for each in schedules
     ]
     takes_settings = None not in stored
-    for optimizer in live.optimizers:
-        _restore_optimizer(optimizer, checkpoint, settings=takes_settings)
-    for schedule, state in zip(schedules, stored, strict=True):
-        if takes_settings and state is not None:
-            schedule.load_state_dict(state)
-        else:
-            _advance(schedule, checkpoint.manifest.steps_of(global_batch))
+    try:
+        for optimizer in live.optimizers:
+            _restore_optimizer(optimizer, checkpoint, settings=takes_settings)
+        for schedule, state in zip(schedules, stored, strict=True):
+            if takes_settings and state is not None:
+                schedule.load_state_dict(state)
+            else:
+                _advance(schedule, checkpoint.manifest.steps_of(global_batch))
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        reason = " ".join(str(error).split())[:400]
+        raise CheckpointError(
+            f"the checkpoint does not fit the optimizer or its schedule ({reason}): use the use "
+            "case that it was made with"
+        ) from error
 
 
 def _restore_models(live: TrainingState, checkpoint: Checkpoint) -> None:

@@ -186,6 +186,12 @@ class Checkpointer:
                 f"the checkpoint counts {manifest.samples} training samples and the data set has "
                 f"{self._samples}: use the data that it was made with"
             )
+        most_steps = manifest.epoch * manifest.samples + manifest.position
+        if manifest.position > manifest.samples or manifest.step > most_steps:
+            raise CheckpointError(
+                f"the checkpoint counts {manifest.step} steps and {manifest.position} samples "
+                f"after {manifest.epoch} epochs of {manifest.samples}: no training writes that"
+            )
 
     def _manifest(self, progress: TrainingPosition, split: NodeSplit) -> Manifest:
         assert self._task.plan is not None
@@ -224,7 +230,8 @@ def resolve_plan(task: Task) -> Plan:
     manifest = read_manifest(Path(resume_from))
     cut = manifest.facts.get("cut")
     is_same = list(manifest.plans[:1]) == [codec.to_builtins(task.plan)]
-    if not cut or not is_same or task.plan.options.get("cut", "measured") != "measured":
+    is_measured = task.plan.options.get("cut", "measured") == "measured"
+    if not (isinstance(cut, list) and cut and is_same and is_measured):
         return task.plan
     options = {**task.plan.options, "cut": ",".join(map(str, cut))}
     return replace(task.plan, options=options)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from launch.plan import Plan, Setting
-from probes.codec import Bytes, Seconds
+from probes.codec import Seconds, Whole
 from probes.timing import Interval, Measurement
 
 
@@ -85,7 +85,7 @@ class TrialResult:
     measurement: Measurement | None = None
     """Times of the steps in seconds; ``None`` where no step was finished."""
 
-    peak_memory_bytes: Bytes | None = None
+    peak_memory_bytes: Whole | None = None
     """Highest sum over all processes of the trial, shared pages counted once."""
 
     reason: str | None = None

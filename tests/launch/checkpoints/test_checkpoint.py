@@ -128,7 +128,10 @@ def test_a_damaged_one_is_passed_over_with_a_warning(file, damage, folder):
 
 @pytest.mark.parametrize(
     "manifest",
-    [b"[]", b"{}", b"null", b'{"schema_version": 1}', b"\xff", b'{"schema_version": "new"}'],
+    [
+        *(b"[]", b"{}", b"null", b'{"schema_version": 1}', b"\xff", b'{"schema_version": "new"}'),
+        b"[" * 100_000,
+    ],
 )
 def test_a_manifest_that_is_none_is_passed_over(manifest, folder):
     older, newer = write(folder, 1, 2)
