@@ -93,7 +93,7 @@ class _Drafter:
         if not class_name.isidentifier() or class_name in names_bound(carried):
             class_name = f"Case{class_name}"
         return Draft(
-            script=self._script.name,
+            script=re.sub(r"[^\w. -]", "_", self._script.name),  # for comments and a docstring
             source=self._source,
             class_name=class_name,
             name=self._script.stem,

@@ -55,7 +55,7 @@ def _is_no_import(statement: ast.stmt) -> int:
 
 def _class(draft: Draft) -> list[str]:
     lines = [f"class {draft.class_name}:"]
-    lines += [f"    # TODO: {text}" for text in draft.todo]
+    lines += [f"    # TODO: {_one_line(text)}" for text in draft.todo]
     lines.append(f"    name = {draft.name!r}")
     if draft.default_batch is not None:
         lines.append(f"    default_batch = {draft.default_batch}")
@@ -77,13 +77,17 @@ def _class(draft: Draft) -> list[str]:
 def _method(method: Method, draft: Draft) -> list[str]:
     where = "" if method.line is None else f"  # {draft.script}, line {method.line}"
     lines = [f"    def {method.name}({method.arguments}):{where}"]
-    lines += [f"        # TODO: {text}" for text in method.todo]
+    lines += [f"        # TODO: {_one_line(text)}" for text in method.todo]
     if not method.body:
         return [*lines, f'        raise NotImplementedError("TODO: {method.name}()")']
     for statement in method.body:
         written = _lines(statement, draft.source, _BODY)
         lines += [f"{_BODY}{line}" if line else "" for line in written]
     return lines
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.splitlines())
 
 
 def _lines(statement: ast.stmt, source: str, indentation: str = "") -> list[str]:

@@ -21,8 +21,16 @@ def write_draft(script: Path, output: Path | None, out: Output) -> None:
     file = output or script.with_name(f"{script.stem}_case.py")
     if file.exists() or file.is_symlink():
         raise UsageError(f"{file}: it is there already: name another file by --output")
-    draft = draft_use_case(script)
-    text = file_of(draft)
+    if script.exists() and not script.is_file():
+        raise UsageError(f"{script}: it is no regular file: name a script")
+    try:
+        draft = draft_use_case(script)
+        text = file_of(draft)
+    except (RecursionError, ValueError) as error:  # ValueError: a number of too many digits
+        raise UsageError(
+            f"{script}: its code cannot be taken over ({error}): write the use case by hand, see "
+            "docs/own-model.md"
+        ) from error
     try:
         with file.open("x", encoding="utf-8") as stream:  # never one that came meanwhile
             stream.write(text)

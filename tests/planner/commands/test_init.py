@@ -59,6 +59,32 @@ def test_a_script_that_is_not_there_and_a_folder_that_is_not_are_one_line_each(d
     assert ddlplan.listing() == ["plain_loop.py"]
 
 
+def test_code_that_cannot_be_taken_over_is_one_line(ddlplan, script):
+    """The story: a long sum and a number of 5000 digits were called bugs, a device was read."""
+    code = script.read_text()
+    (ddlplan.folder / "deep.py").write_text(f"{code}\nx = {'a + ' * 3000}a\n")
+    (ddlplan.folder / "long.py").write_text(code.replace("lr=0.05", f"lr=0x{'f' * 5000}"))
+    (ddlplan.folder / "zero.py").symlink_to("/dev/zero")
+    for name, message in (
+        ("deep.py", "deep.py: its code cannot be taken over (maximum recursion depth exceeded"),
+        ("long.py", "long.py: its code cannot be taken over (Exceeds the limit"),
+        ("zero.py", "zero.py: it is no regular file: name a script"),
+    ):
+        ended = ddlplan.run("init", name)
+        assert ended.code == 2
+        (error,) = ended.errors
+        assert message in error
+
+
+def test_name_of_a_script_is_no_code_of_the_file(ddlplan, script):
+    name = '"""\nraise SystemExit.py'
+    script.rename(ddlplan.folder / name)
+    assert ddlplan.run("init", name, "--output", "mine.py").code == 0
+    text = (ddlplan.folder / "mine.py").read_text()
+    compile(text, "mine.py", "exec")
+    assert not any(line.startswith("raise") for line in text.splitlines())
+
+
 @pytest.mark.long
 def test_what_was_written_is_tuned_and_trained_without_an_edit(ddlplan, script):
     ddlplan.data("init", "plain_loop.py")
