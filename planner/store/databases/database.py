@@ -34,6 +34,8 @@ UNREADABLE = (
     InvalidMeasurementError,
     InvalidPlanError,
     KeyError,
+    OverflowError,
+    RecursionError,
     TypeError,
     ValueError,
 )

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, inspect, select, text
 
 from planner.errors import NoDatabaseError, StoreCorruptError, StoreNewerError
 from planner.store.databases.database import Database
-from planner.store.databases.tables import schema
+from planner.store.databases.tables import metadata, schema
 
 
 def _add_clusters(connection: Connection) -> None:
@@ -204,8 +204,25 @@ def _refuse_newer(found: int | None, newest: int, database: Database) -> None:
         )
 
 
+def _refuse_code(connection: Connection, database: Database) -> None:
+    """Refuse what a file may bring along that SQLite would execute as it is read or written.
+
+    A trigger could change which command a job is stored with; a view in place of a table of ours
+    could read for ever.
+    """
+    found = connection.execute(text("SELECT type, name FROM sqlite_master WHERE type <> 'index'"))
+    for kind, name in found:
+        if kind == "trigger" or (kind == "view" and name in metadata.tables):
+            raise StoreCorruptError(
+                f"database {database.name}: it has the {kind} {ascii(name)}, which no ddlplan "
+                "makes: remove it, restore a copy, or choose another with --db"
+            )
+
+
 def read_version(connection: Connection, database: Database) -> int | None:
     """Read the version of the tables; ``None`` where there are no tables."""
+    if connection.dialect.name == "sqlite":
+        _refuse_code(connection, database)
     names = inspect(connection).get_table_names()
     if not names:
         return None

@@ -45,6 +45,9 @@ T = TypeVar("T")
 
 _BEGIN = "ddlplan_begin"
 
+_PRAGMAS = ("journal_mode=DELETE", "synchronous=EXTRA", "foreign_keys=ON", "trusted_schema=OFF")
+"""The last: https://www.sqlite.org/security.html, "Untrusted SQLite Database Files"."""
+
 _LOCKED = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _CORRUPT = {
     sqlite3.SQLITE_CORRUPT,
@@ -197,7 +200,7 @@ def _connect(path: Path, lock_timeout_s: float) -> sqlite3.Connection:
         check_same_thread=False,
     )
     try:
-        for pragma in ("journal_mode=DELETE", "synchronous=EXTRA", "foreign_keys=ON"):
+        for pragma in _PRAGMAS:
             connection.execute(f"PRAGMA {pragma}")
     except BaseException:
         connection.close()

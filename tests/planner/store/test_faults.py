@@ -58,6 +58,7 @@ def test_a_database_with_a_table_missing_is_corrupt(filled):
         'measurement = \'{"warmup_s": [], "samples_s": []}\'',
         "measurement = '{}'",
         "created_at = 'yesterday'",
+        pytest.param(f"plan = '{'[' * 5000}'", id="plan is nested too deeply"),
     ],
 )
 def test_a_damaged_row_is_corrupt(filled, change):
@@ -88,6 +89,23 @@ def test_damage_of_any_kind_is_one_error(filled, change, read):
     with Store.open(str(filled)) as store, pytest.raises(StoreCorruptError) as refused:
         read(store)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "CREATE TRIGGER other AFTER INSERT ON jobs BEGIN UPDATE jobs SET request = '{}'; END",
+        "DROP TABLE plans; CREATE VIEW plans AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL "
+        "SELECT i + 1 FROM n) SELECT i AS id FROM n",
+    ],
+)
+def test_a_database_that_brings_code_along_is_refused(filled, code):
+    """The story: a trigger of somebody else's file chose what the next job would run, and a view
+    was read for ever, with signals held back."""
+    with closing(sqlite3.connect(filled)) as connection:
+        connection.executescript(code)
+    with pytest.raises(StoreCorruptError, match=r"it has the (trigger 'other'|view 'plans'),"):
+        Store.open(str(filled))
 
 
 def test_a_schema_that_cannot_be_decoded_is_one_error(filled):
