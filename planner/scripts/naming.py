@@ -7,8 +7,10 @@ import json
 import re
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
+from launch.errors import ScriptError
 from launch.scripts.program import PROCESSES, THREADS, WORKERS, Program, ProgramKind
 
 PREFIX = "script:"
@@ -34,16 +36,13 @@ def is_script(use_case: str) -> bool:
 
 def hides_workers(use_case: str) -> bool:
     """Tell whether a name is that of a script whose loader workers are its own: not known."""
-    if not is_script(use_case):
-        return False
-    return WORKERS not in Program(arguments=tuple(script_arguments(use_case))).placeholders
+    return is_script(use_case) and WORKERS not in _placeholders(use_case)
 
 
 def tune_options(use_case: str) -> list[str]:
     """Give the choices that ``ddlplan tune`` wants of the user, as options to fill in."""
-    program = Program(arguments=tuple(script_arguments(use_case)))
     known = (WORKERS, THREADS, PROCESSES)
-    unknown = [name for name in program.placeholders if name not in known]
+    unknown = [name for name in _placeholders(use_case) if name not in known]
     return [word for name in unknown for word in ("--choices", f"{name}=A,B")]
 
 
@@ -67,8 +66,22 @@ def command_for(use_case: str, command: str, *options: str) -> str:
 
 
 def script_arguments(use_case: str) -> list[str]:
-    """Give the words of the command that a name was made of."""
-    return shlex.split(use_case.removeprefix(PREFIX))
+    """Give the words of the command that a name was made of; one where a quote is left open.
+
+    Databases may have plans of such names, which are listed and removed as others are.
+    """
+    command = use_case.removeprefix(PREFIX)
+    try:
+        return shlex.split(command)
+    except ValueError:
+        return [command]
+
+
+def _placeholders(use_case: str) -> tuple[str, ...]:
+    """Give the placeholders of a script; none where a brace is alone."""
+    with suppress(ScriptError):
+        return Program(arguments=tuple(script_arguments(use_case))).placeholders
+    return ()
 
 
 def digest(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import fields
 
 from launch.errors import InvalidPlanError, ScriptError
 from launch.plan import Plan
 from launch.scripts.environment import check_options, placeholder_values
 from launch.scripts.program import Program
-from planner.scripts.naming import PREFIX, STRATEGY, is_script, script_arguments
+from planner.scripts.naming import PREFIX, STRATEGY, is_script
 from probes import codec
 
 _FROM_OUTSIDE = {
@@ -47,7 +48,7 @@ def check_command(use_case: str, plan: Plan) -> None:
             f"a use_case that begins with {PREFIX}"
         )
     try:
-        program = Program(arguments=tuple(script_arguments(use_case)))
+        program = Program(arguments=tuple(shlex.split(use_case.removeprefix(PREFIX))))
         if not program.fill(placeholder_values(program, plan)):
             raise ScriptError("name a program")
     except (ScriptError, ValueError) as error:  # ValueError: a quote is left open

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from launch.errors import LaunchError
 from planner.api import plans
 from planner.api.plans import FoundPlan
 from planner.errors import PlannerError
@@ -23,7 +24,7 @@ def download_routes(db: str, threads: WorkerThreads) -> list[GuardedRoute]:
             plan_id = call.numbers["id"]
             try:
                 text = _export(plans.get(plan_id, db=db), text_format)
-            except PlannerError as error:
+            except (PlannerError, LaunchError) as error:
                 raise refuse(error) from error
             kind = "application/json" if text_format == JSON else "text/plain; charset=utf-8"
             stem, dot, ending = name.rpartition(".")

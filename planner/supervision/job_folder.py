@@ -144,7 +144,7 @@ class JobFolder:
 
 
 def _read(path: Path, kind: type[_T]) -> _T | None:
-    try:
-        return codec.decode(path.read_bytes(), kind, source=path.name)
-    except (OSError, InvalidDocumentError):
-        return None
+    # As a log: what stands in its place may be a pipe of another user, or a device.
+    with suppress(InvalidDocumentError, ValueError):
+        return codec.decode(read_log_part(path).text, kind, source=path.name)
+    return None

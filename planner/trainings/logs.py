@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import stat
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,7 +38,8 @@ def list_logs(record: TrainingRecord) -> list[TrainingLog]:
     """
     directory = _directory_here(record)
     files: list[tuple[Path, str | None]] = [(directory.mpirun_log, None)]
-    if _is_folder(directory.path):
+    # There may be no such folder, or it is another user's, or its path one that no file can have.
+    with suppress(OSError, ValueError):
         for host in record.hosts:
             # worker 10 after worker 9
             logs = sorted(directory.list_logs(host.host), key=lambda log: (len(log.name), log.name))
@@ -75,18 +77,10 @@ def _directory_here(record: TrainingRecord) -> RunDirectory:
     return RunDirectory(Path(record.run_directory))
 
 
-def _is_folder(path: Path) -> bool:
-    """Whether there is such a folder; a path from a database may be one that no file can have."""
-    try:
-        return path.is_dir()
-    except OSError:
-        return False
-
-
 def _size(file: Path) -> int | None:
     """Give the size of a log; ``None`` where it is no file of its own, as a link is not."""
     try:
         found = file.lstat()
-    except OSError:
+    except (OSError, ValueError):
         return None
     return found.st_size if stat.S_ISREG(found.st_mode) else None

@@ -7,12 +7,12 @@ import platform
 import signal
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from launch.errors import InvalidPlanError
+from launch.errors import InvalidPlanError, ScriptError
 from launch.reports import Report, Warned
 from launch.scripts.environment import NO_PYTHON, ScriptStart, make_start, placeholder_values
 from launch.scripts.program import Program
@@ -287,8 +287,9 @@ def _find_near(store: Store, program: Program, node: Hardware) -> StoredPlan | N
     for stored in reversed(store.plans.find(node=node.node)):
         if is_script(stored.use_case) and stored.fingerprint == node.fingerprint():
             other = Program(arguments=tuple(script_arguments(stored.use_case)))
-            if other.target == program.target and wanted <= set(other.placeholders):
-                found.append((len(other.placeholders), stored))
+            with suppress(IndexError, ScriptError):  # a name that is no command
+                if other.target == program.target and wanted <= set(other.placeholders):
+                    found.append((len(other.placeholders), stored))
     return min(found, key=lambda one: one[0])[1] if found else None
 
 

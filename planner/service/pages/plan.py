@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from launch.errors import LaunchError
 from planner.api import plans
 from planner.api.plans import FoundPlan
 from planner.errors import UsageError
@@ -60,7 +61,7 @@ def _exports(found: FoundPlan) -> dict[str, object]:
             (name, export_text(found.stored, name, found.stale_reasons).rstrip())
             for name in TEXT_FORMATS
         ]
-    except UsageError as error:  # it changes the script itself
+    except (UsageError, LaunchError) as error:  # it changes the script itself, or has no command
         return {"exports": [], "no_exports": str(error)}
     return {"exports": texts, "no_exports": None}
 

@@ -19,7 +19,15 @@ from planner.api.scripts.tuning import TunedScript, tune_script
 from planner.cli.scripts import make_program
 from planner.commands.tune import keep_batch_options
 from planner.report.plans import plan_settings
-from planner.scripts.naming import digest, hides_workers, is_script, script_arguments, script_name
+from planner.scripts.naming import (
+    command_for,
+    describe_trained,
+    digest,
+    hides_workers,
+    is_script,
+    script_arguments,
+    script_name,
+)
 from planner.scripts.plan_check import check_script_plan
 from planner.scripts.plans import ScriptPlans, check_placeholders, find_patches
 from planner.search.plan_search import PlanSearch
@@ -274,3 +282,14 @@ def test_loader_processes_that_only_the_script_knows_are_not_shown():
 def test_braces_that_are_the_scripts_own_name_no_loader_workers():
     assert hides_workers(script_name(["python", "train.py", "--format={{workers}}"]))
     assert not hides_workers(script_name(["python", "train.py", "--workers={workers}"]))
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"), [("python 'train.py", "train.py"), ("python {", "python '{'"), ("", "")]
+)
+def test_plan_of_a_name_that_is_no_command_is_listed_as_others(command, shown):
+    """The story: one such plan in a database, and plans list ended in a traceback."""
+    stored = replace(FOUND, use_case=f"script:{command}")
+    assert stored.to_json(stale=False)["loader_workers"] is None
+    assert shown in describe_trained(stored.use_case)
+    assert shown in command_for(stored.use_case, "tune")

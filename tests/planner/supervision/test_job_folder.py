@@ -47,6 +47,14 @@ def test_folder_of_another_job_with_the_same_path_is_not_taken_for_its_own(folde
     assert JobFolder.find(RECORD) is None
 
 
+def test_pipe_in_place_of_its_files_is_not_waited_for(folder):
+    """The story: rows of a database that others write to name the folder that is looked into."""
+    (folder.path / "job.json").unlink()
+    os.mkfifo(folder.path / "job.json")
+    assert JobFolder.find(stored(folder)) is None
+    assert JobFolder.find(replace(RECORD, folder="a\0b")) is None
+
+
 def test_exit_record_is_there_whole_or_not_at_all(folder):
     assert folder.read_exit() is None
     folder.write_exit(EXIT)
