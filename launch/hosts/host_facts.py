@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from ipaddress import ip_address, ip_network
 
 from probes import codec
 from probes.child_process import find_document
@@ -31,6 +32,10 @@ class HostAddress:
 
     speed_bytes_per_s: float | None = None
     """Nominal, one way."""
+
+    def __post_init__(self) -> None:  # another host has written it
+        ip_address(self.address)
+        ip_network(self.network)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,12 +25,14 @@ class SourceFile:
         Raises:
             UseCaseError: It cannot be read, or is no Python.
         """
+        if file.exists() and not (file.is_file() or file.is_dir()):
+            raise UseCaseError(f"use case file {file}: it is no regular file: name a Python file")
         try:
             return cls(parse_module(file.read_bytes(), str(file)))
         except OSError as error:
             reason = error.strerror or str(error)
             raise UseCaseError(f"use case file {file}: {reason}: name a Python file") from error
-        except (SyntaxError, ValueError) as error:
+        except (SyntaxError, ValueError, RecursionError) as error:
             raise make_import_error(file, error) from error
 
     def definitions(self) -> list[str]:

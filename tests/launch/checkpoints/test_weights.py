@@ -8,14 +8,18 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 from launch.checkpoints.weights import check_weights, load_weights, save_weights
 from launch.errors import CheckpointError
+from launch.workers.task import Purpose, Task
+from launch.workers.worker import _export
+from launch.workload import Workload
 
 
 class Counting(nn.Linear):
@@ -54,6 +58,20 @@ def test_weights_without_other_state_are_read_by_the_library(tmp_path):
     for found in (load_file(path), load_weights(path)):
         assert found.keys() == model.state_dict().keys()
         assert all(torch.equal(found[name], value) for name, value in model.state_dict().items())
+
+
+@pytest.mark.parametrize("document", ["[1]", "{", '{"parts": 3}', '{"state": [1]}'])
+def test_weights_that_nobody_has_saved_are_not_exported(document, tmp_path):
+    path = tmp_path / "weights.safetensors"
+    save_file({"weight": torch.zeros(1)}, path, {"ddlplan": document})
+    task = Task(
+        purpose=Purpose.EXPORT,
+        workload=Workload(use_case="x"),
+        weights=str(path),
+        onnx=str(tmp_path / "model.onnx"),
+    )
+    with pytest.raises(CheckpointError, match="does not fit the model of the use case"):
+        _export(task, SimpleNamespace(model=Counting))
 
 
 def test_extra_state_comes_back_as_it_was(tmp_path):

@@ -79,6 +79,8 @@ def test_facts_survive_the_way_through_json():
     newer = {DOCUMENT_KEY: 1, **values, "a later fact": 1}
     assert find_facts(f"welcome!\n{json.dumps(newer)}\n") == said
     assert find_facts(json.dumps(newer | {"clock_s": "noon"})) is None
+    address = {"interface": "eth0", "kind": "physical", "address": "x", "network": "10.0.0.0/8"}
+    assert find_facts(json.dumps(newer | {"addresses": [address]})) is None
 
 
 def test_address_that_ssh_came_in_by_is_told():

@@ -209,6 +209,13 @@ def test_syntax_error_is_told_with_its_line(write):
     assert "fix it" in text
 
 
+def test_file_that_cannot_be_parsed_or_read_is_told(write, tmp_path):
+    """The story: a long sum was called a bug, and a device in place of a file was read for ever."""
+    assert "maximum recursion depth exceeded" in message(f"{write('x = a' + ' + a' * 5000)}:x")
+    (tmp_path / "zero.py").symlink_to("/dev/zero")
+    assert "it is no regular file" in message(f"{tmp_path}/zero.py:Case", check_use_case)
+
+
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
