@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from probes.codec import Count, Seconds, Whole
+from probes.codec import Count, NonNegative, Whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +101,7 @@ class CaseFacts:
     """Time of one core to read a training sample whose file is in the page cache and to make it
     ready, decoding included; ``None`` where it is not known."""
 
-    sample_s: Seconds = 0.0
+    sample_s: NonNegative = 0.0
     """Time of one sample of a plain step on all cores, roughly; 0 where it is not known."""
 
     is_generated: bool = False

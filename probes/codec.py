@@ -31,8 +31,8 @@ Natural = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 Positive = Annotated[float, msgspec.Meta(gt=0, le=1e300)]
 """A finite number above 0; Python reads 1e999 as infinity."""
 
-Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e300)]
-"""A finite time of at least 0."""
+NonNegative = Annotated[float, msgspec.Meta(ge=0, le=1e300)]
+"""A finite number of at least 0."""
 
 Whole = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 """A whole number from 0."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from statistics import fmean, median, stdev
 
-from probes.codec import Seconds
+from probes.codec import NonNegative
 from probes.disturbance import Disturbance
 from probes.errors import InvalidMeasurementError
 
@@ -87,7 +87,7 @@ class Measurement:
     starts: int = 1
     """How often its processes were started for them."""
 
-    spent_s: Seconds | None = None
+    spent_s: NonNegative | None = None
     """Time of all steps, where samples are means of several."""
 
     input_share: float | None = None

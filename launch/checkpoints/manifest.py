@@ -11,7 +11,7 @@ from typing import Any
 
 from launch.errors import CheckpointError
 from probes import codec
-from probes.codec import Count, Natural, Seconds, Whole
+from probes.codec import Count, Natural, NonNegative, Whole
 from probes.errors import InvalidDocumentError
 
 SCHEMA_VERSION = 2
@@ -84,7 +84,7 @@ class Manifest:
     created_at: str = ""
     """ISO 8601, in UTC."""
 
-    trained_s: Seconds = 0.0
+    trained_s: NonNegative = 0.0
     """Wall clock of the training so far, of all its runs."""
 
     best: BestValidation | None = None

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from probes.codec import Count, NonNegative, Positive
+
 if TYPE_CHECKING:
     from probes.network.all_reduce import AllReduce  # which load NumPy
     from probes.network.links import Link
@@ -18,10 +20,10 @@ class HostLink:
 
     first: str
     second: str
-    latency_s: float
+    latency_s: NonNegative
     """One way."""
 
-    bytes_per_s: float
+    bytes_per_s: NonNegative
     """Each way, while both send."""
 
 
@@ -29,10 +31,10 @@ class HostLink:
 class HostAllReduce:
     """Cost of an all-reduce over all hosts that were measured together."""
 
-    message_bytes: int
+    message_bytes: Count
     """Of each host."""
 
-    time_s: float
+    time_s: Positive
     """Median, of the slowest host each time."""
 
     cpu_s: tuple[float, ...]

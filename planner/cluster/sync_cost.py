@@ -190,7 +190,8 @@ class SyncCostModel:
 
     def _nearest(self, message_bytes: int) -> HostAllReduce | None:
         distances = {
-            abs(math.log(one.message_bytes / message_bytes)): one for one in self.measured.sums
+            abs(math.log(one.message_bytes / max(1, message_bytes))): one
+            for one in self.measured.sums
         }
         return distances[min(distances)] if distances else None
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from launch.noise_scale.efficiency import cautious_efficiency
 from planner.quantities import format_number
-from probes.codec import Count, Positive
+from probes.codec import Count, NonNegative, Positive
 from probes.timing import Interval
 
 TIME_TO_LOSS = "time-to-loss"
@@ -25,8 +25,8 @@ class Objective:
     name: str
     noise_scale: Positive
     """In samples."""
-    noise_low: float
-    noise_high: float
+    noise_low: NonNegative
+    noise_high: NonNegative
     base_batch: Count
     """The use case's own, in which a sample is worth 1."""
     steps: Count
@@ -37,7 +37,7 @@ class Objective:
     """Why the scale may be wrong."""
     target: str | None = None
     """What the user wants to reach, such as ``validation loss 0.3``."""
-    target_samples: float | None = None
+    target_samples: Positive | None = None
     """Samples after which that training reached it; ``None`` where it did not, and so nothing is
     predicted."""
 

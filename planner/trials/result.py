@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from launch.plan import Plan, Setting
-from probes.codec import Seconds, Whole
+from probes.codec import NonNegative, Whole
 from probes.timing import Interval, Measurement
 
 
@@ -91,14 +91,14 @@ class TrialResult:
     reason: str | None = None
     """One line, for every outcome but ``ok``."""
 
-    compile_s: Seconds | None = None
+    compile_s: NonNegative | None = None
     """Time that the plan took to compile, before or in its first steps; ``None`` where it compiled
     nothing. Little where it found its kernels in the cache: see `with_longest_compile`."""
 
     log_tail: str | None = None
     """Last lines of the failed worker's stderr."""
 
-    elapsed_s: Seconds
+    elapsed_s: NonNegative
     """Time that it took from others: its starts, warm-up and turns, since it was last kept."""
 
     parameters: Mapping[str, Setting] = field(default_factory=dict)

@@ -47,6 +47,12 @@ def test_measured_sum_says_how_far_from_ideal_the_network_is():
     assert exchange.overhead_s("n2", hosts, 4, ALEXNET_BYTES) == pytest.approx((0.5 + copy_s) / 4)
 
 
+def test_gradients_of_a_single_byte_are_no_number_and_cost_next_to_nothing():
+    """The story: a plan file may say so, and a launch on several hosts divided by 0."""
+    exchange = network(2, sums=(sum_time(time_s=3.9, cpu_s=(0.5, 0.5)),))
+    assert exchange.wire_s(["n1", "n2"], 1) < 0.01
+
+
 def test_rounding_halves_the_bytes_and_what_they_cost_and_has_a_cost_of_its_own():
     hosts, measured = ("n1", "n2"), network(2).measured
     plain, rounded = SyncCostModel(measured), SyncCostModel(measured, wire="bf16")

@@ -113,6 +113,26 @@ def test_every_setting_of_a_plan_comes_back_the_same(read):
     assert read(stored.to_json(stale=False)) == stored
 
 
+@pytest.mark.parametrize(
+    ("key", "value"), [("noise_low", -128.0), ("noise_high", -1e9), ("target_samples", 0)]
+)
+def test_objective_that_cannot_be_is_refused(key, value):
+    """The story: plans show divided by 0, or took the logarithm of a number below it."""
+    objective = {
+        "name": "time-to-loss",
+        "noise_scale": 100.0,
+        "noise_low": 50.0,
+        "noise_high": 200.0,
+        "base_batch": 32,
+        "steps": 9,
+        "target_samples": 1e6,
+    }
+    document = FOUND.to_json(stale=False)
+    assert plan_from_json(document | {"objective": objective}).objective is not None
+    with pytest.raises(PlanFileError, match=rf"objective\.{key}=.*: expected a number"):
+        plan_from_json(document | {"objective": objective | {key: value}})
+
+
 def test_a_plan_without_baseline_comes_back_the_same(read):
     bare = replace(FOUND, id=None, speedup=None, baseline=None, peak_memory_bytes=None)
     bare = replace(bare, step_time=None, gradient_bytes=None, begins_early=None)
