@@ -122,8 +122,11 @@ class Manifest:
             if values.pop("sha256", None) != _digest(values):
                 raise InvalidDocumentError("its values are not those that were written")
             manifest = codec.convert(values, cls, source="manifest", allow_unknown_keys=False)
-            if strange := [one.name for one in manifest.files if not _NAME.fullmatch(one.name)]:
+            names = [file.name for file in manifest.files]
+            if strange := [name for name in names if not _NAME.fullmatch(name)]:
                 raise InvalidDocumentError(f"a file is named {codec.shorten(strange[0])}")
+            if len(set(names)) < len(names):
+                raise InvalidDocumentError("a file is named twice")
             if manifest.hosts and len(manifest.hosts) != len(manifest.node_batches):
                 raise InvalidDocumentError(
                     f"{len(manifest.hosts)} hosts and {len(manifest.node_batches)} node_batches"

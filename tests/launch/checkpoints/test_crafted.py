@@ -227,6 +227,12 @@ def test_manifest_that_no_training_writes_is_one_line(changes, checkpoint):
     assert (checkpoint / STATE).exists()
 
 
+def test_file_that_is_named_twice_is_not_broadcast_twice(checkpoint):
+    sign(checkpoint, files=2 * json.loads((checkpoint / MANIFEST).read_bytes())["files"])
+    with pytest.raises(CheckpointError, match="a file is named twice"):
+        find_latest(checkpoint.parent)
+
+
 def test_pipe_in_place_of_a_manifest_is_not_waited_for(checkpoint):
     (checkpoint / MANIFEST).unlink()
     os.mkfifo(checkpoint / MANIFEST)
