@@ -214,7 +214,7 @@ def _refuse_code(connection: Connection, database: Database) -> None:
     for kind, name in found:
         if kind == "trigger" or (kind == "view" and name in metadata.tables):
             raise StoreCorruptError(
-                f"database {database.name}: it has the {kind} {ascii(name)}, which no ddlplan "
+                f"database {database.name}: it has the {kind} {name!a}, which no ddlplan "
                 "makes: remove it, restore a copy, or choose another with --db"
             )
 

@@ -77,9 +77,7 @@ def test_file_that_is_no_grid_is_refused_by_its_name(tmp_path, text):
         ("node.cpu.usable_cores", 10**9, "node.cpu.usable_cores=1000000000: expected a whole num"),
     ],
 )
-def test_trial_that_cannot_be_is_refused_by_the_name_of_its_file(
-    tmp_path, place, value, expected
-):
+def test_trial_that_cannot_be_is_refused_by_the_name_of_its_file(tmp_path, place, value, expected):
     """The story: a time of 0 and a drift of 0 were called bugs of ddlplan; with a time of NaN the
     recorded clock stood still, and so many cores filled the memory with layouts."""
     path = tmp_path / "grid.json"
