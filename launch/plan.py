@@ -123,7 +123,9 @@ class Plan(_HashedOnce):
             if not isinstance(value, int) or value < least:
                 raise InvalidPlanError(f"{name}={value!r}: use a whole number of at least {least}")
             if value > _MOST:
-                raise InvalidPlanError(f"{name}={value!s:.60}: use at most {_MOST}")
+                raise InvalidPlanError(
+                    f"{name}={value!s:.60}: use a whole number of at most {_MOST}"
+                )
         for name, values in _VALUES.items():
             value = getattr(self, name)
             if value not in values:

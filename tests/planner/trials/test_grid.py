@@ -63,7 +63,11 @@ def test_file_that_is_no_grid_is_refused_by_its_name(tmp_path, text):
     [
         ("results.0.plan.strategy", "treads", "did you mean threads"),
         ("results.0.plan.node_batch", 0, "node_batch=0: use a whole number of at least 1"),
-        ("results.0.plan.node_batch", 10**400, "000: use at most 9007199254740992"),
+        (
+            "results.0.plan.node_batch",
+            10**400,
+            "000: use a whole number of at most 9007199254740992",
+        ),
         ("results.0.measurement.samples_s", [0.5, 0], "use a positive number of seconds"),
         ("results.0.measurement.drift", 0, "use numbers above 0"),
         ("results.0.measurement.starts", 0, "use numbers above 0"),
