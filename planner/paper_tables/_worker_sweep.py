@@ -21,7 +21,7 @@ WORKER_COLUMNS = (
     TableColumn(key="data", title="Data", may_drop=True),
     TableColumn(key="devices", title="Workers"),
     TableColumn(key="batch", title="Batch", is_number=True, may_drop=True),
-    TableColumn(key="published", title="Published", is_number=True),
+    TableColumn(key="published", title="Published", is_number=True, may_drop=True),
     TableColumn(key="rate", title="Samples/s", is_number=True),
     TableColumn(key="scaling", title="Times one worker", is_number=True),
     TableColumn(key="target", title="Accuracy to reach, %", is_number=True),

@@ -32,7 +32,7 @@ _COLUMNS = (
     TableColumn(key="use_case", title="Use case"),
     TableColumn(key="batch", title="Batch", is_number=True),
     TableColumn(key="devices", title="Devices"),
-    TableColumn(key="published", title="Published", is_number=True),
+    TableColumn(key="published", title="Published", is_number=True, may_drop=True),
     TableColumn(key="epoch", title="s an epoch", is_number=True),
     TableColumn(key="speedup", title="Times the first devices", is_number=True),
     TableColumn(key="loss", title="Test loss", is_number=True),

@@ -12,6 +12,7 @@ import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import TextIO
 
 from rich.cells import cell_len, set_cell_size
@@ -88,8 +89,8 @@ def render_table(rows: Sequence[Row], columns: Sequence[Column], terminal: Termi
     """Give a table as text with line ends. Columns without any cell are left out.
 
     A pipe gets one line per row and nothing is cut. On a terminal lines fit its width: columns are
-    dropped and cut, and remarks move below their rows, as each `Column` allows. What was dropped is
-    named below the table.
+    dropped and cut, and remarks move below their rows, as each `Column` allows. Titles go on
+    several lines before any cell is cut, and what was dropped is named below the table.
     """
     rows = [{key: printable(cell) for key, cell in row.items()} for row in rows]
     used = [column for column in columns if any(row.get(column.key) for row in rows)]
@@ -102,9 +103,9 @@ def render_table(rows: Sequence[Row], columns: Sequence[Column], terminal: Termi
         beside = [column for column in used if column not in remarks]
         used = _dropped(beside, rows, terminal.width)
         dropped = [column.title for column in beside if column not in used]
-    widths = _cut(used, _widths(used, rows), terminal.width)
-    titles = {column.key: column.title for column in used}
-    lines = [_line(titles, used, widths, lambda _column, _cell: "bold")]
+    breaks_titles = terminal.width is not None and not _fits(used, rows, terminal.width)
+    widths = _cut(used, _widths(used, rows, breaks_titles=breaks_titles), terminal.width)
+    lines = _heading(used, widths)
     for row in rows:
         lines.append(_line(row, used, widths, _style))
         lines += [
@@ -172,9 +173,17 @@ def _csv_cell(value: object) -> object:
     return str(value).lower() if isinstance(value, bool) else value
 
 
-def _widths(columns: Sequence[Column], rows: Sequence[Row]) -> list[int]:
+def _widths(
+    columns: Sequence[Column], rows: Sequence[Row], *, breaks_titles: bool = False
+) -> list[int]:
     return [
-        max(cell_len(cell) for cell in (c.title, *(row.get(c.key, "") for row in rows)))
+        max(
+            cell_len(text)
+            for text in (
+                *(c.title.split() if breaks_titles else [c.title]),
+                *(row.get(c.key, "") for row in rows),
+            )
+        )
         for c in columns
     ]
 
@@ -203,6 +212,16 @@ def _cut(columns: Sequence[Column], widths: list[int], width: int | None) -> lis
         widths[widest] -= 1
         excess -= 1
     return widths
+
+
+def _heading(columns: Sequence[Column], widths: Sequence[int]) -> list[Text]:
+    """Give the titles, each broken at its words where its column is narrower."""
+    broken = [_wrapped(c.title, width) for c, width in zip(columns, widths, strict=True)]
+    keys = [column.key for column in columns]
+    return [
+        _line(dict(zip(keys, parts, strict=True)), columns, widths, lambda _column, _cell: "bold")
+        for parts in zip_longest(*broken, fillvalue="")
+    ]
 
 
 def _style(column: Column, cell: str) -> str:

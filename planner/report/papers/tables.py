@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rich.cells import cell_len
+
 from planner.paper_tables._values import EMPTY, Cell, PaperTable, TableColumn
 from planner.quantities import printable
 from planner.report.table import Column, Terminal, render_csv, render_table
@@ -13,7 +15,22 @@ _MISSING = "missing"
 
 
 def paper_table_text(table: PaperTable, terminal: Terminal) -> str:
-    """Give a table as text; why something is missing stands below its row."""
+    """Give a table as text; why something is missing stands below its row.
+
+    Of a table that is too wide for the terminal the last columns stand there too.
+    """
+    shown = list(table.columns)
+    while terminal.width is not None:
+        plain = _table_text(table, shown, Terminal(width=terminal.width))
+        needed = [column for column in shown if not column.may_drop]
+        width = max(map(cell_len, plain.splitlines()), default=0)
+        if width <= terminal.width or len(needed) == 1:
+            break
+        shown.remove(needed[-1])
+    return _table_text(table, shown, terminal)
+
+
+def _table_text(table: PaperTable, shown: Sequence[TableColumn], terminal: Terminal) -> str:
     columns = [
         Column(
             key=column.key,
@@ -22,12 +39,13 @@ def paper_table_text(table: PaperTable, terminal: Terminal) -> str:
             may_drop=column.may_drop,
             may_cut=not column.is_number,
         )
-        for column in table.columns
+        for column in shown
     ]
+    below = [column for column in table.columns if column not in shown]
     columns.append(Column(key=_MISSING, title=_MISSING.upper(), is_remark=True))
     rows = [
-        {column.key: _short(row.get(column.key, EMPTY)) for column in table.columns}
-        | {_MISSING: _missing_of(table, row)}
+        {column.key: _short(row.get(column.key, EMPTY)) for column in shown}
+        | {_MISSING: "; ".join(filter(None, (_values_of(row, below), _missing_of(table, row))))}
         for row in table.rows
     ]
     return render_table(rows, columns, terminal)
@@ -102,6 +120,13 @@ def _missing_of(table: PaperTable, row: Mapping[str, Cell]) -> str:
         if (cell := row.get(column.key, EMPTY)).missing is not None
     ]
     return "; ".join(f"{title}: {why}" for title, why in lacking)
+
+
+def _values_of(row: Mapping[str, Cell], columns: Sequence[TableColumn]) -> str:
+    """Name the values of some columns; what is missing is said elsewhere."""
+    cells = [(column.title, row.get(column.key, EMPTY)) for column in columns]
+    known = [(title, cell) for title, cell in cells if cell.text and cell.missing is None]
+    return "; ".join(f"{title}: {cell.text}" for title, cell in known)
 
 
 def _short(cell: Cell) -> str:

@@ -10,7 +10,10 @@ from xml.etree import ElementTree
 
 import paper_cases
 import pytest
+import worth_cases
+from rich.text import Text
 from sample_plan import NOON
+from sweep_samples import sample_sweep
 
 from planner.paper_tables import load_paper, paper_names
 from planner.paper_tables._evidence import StoredEvidence
@@ -118,3 +121,37 @@ def test_text_fits_80_columns_with_the_reasons_below_their_rows():
             text = paper_table_text(table, Terminal(width=80))
             assert max(map(len, text.splitlines())) <= 80
             assert "\n    Ours: " in text or "missing" not in text or "lerat" not in table.key
+
+
+@pytest.mark.parametrize("width", [80, 50])
+def test_tables_of_sweeps_and_trainings_fit_a_narrow_terminal_and_lose_no_figure(width):
+    """They were 111 and 115 characters wide."""
+    measured = "cifar_resnet44,images=2000,lr=0.01"
+    two = paper_cases.training(replace(worth_cases.BEST, node_batch=128), 180.0, number=2)
+    one = paper_cases.epochs(0.5, 0.81)
+    held = replace(
+        paper_cases.EVIDENCE,
+        trainings={
+            "cifar_resnet44": [
+                two,
+                paper_cases.training(replace(worth_cases.ONE_CORE, node_batch=128), 100.0, **one),
+            ]
+        },
+        sweeps={
+            "mnist_cnn": [paper_cases.swept(sample_sweep({8192: (10, 6)}), use_case="mnist_cnn")],
+            measured: [paper_cases.swept(sample_sweep({32: (10, 6)}), use_case=measured)],
+        },
+    )
+    tables = {table.key: table for section in sections(held) for table in section.tables}
+    texts = {
+        key: Text.from_ansi(paper_table_text(table, Terminal(width=width, color=True))).plain
+        for key, table in tables.items()
+    }
+    for key in ("mnist-batches", "cifar-scaling", "cifar-trainings"):
+        assert max(map(len, texts[key].splitlines())) <= width
+        for row in tables[key].rows:
+            numbers = [cell.text for cell in row.values() if cell.low is not None]
+            assert all(number in " ".join(texts[key].split()) for number in numbers)
+    # None of these has to move below its row on the wider one.
+    assert ("ACCURACY," in texts["mnist-batches"]) is (width == 80)
+    assert "Published accuracy, %: 92.83" in " ".join(texts["cifar-trainings"].split())
