@@ -160,7 +160,8 @@ class Collector:
             node.findings = Findings(
                 self.request, facts, node.hardware, self.software, store.studies
             )
-            self.listener(StudyOpened(study_id=node.findings.study_id), node.host)
+            opened = StudyOpened(study_id=node.findings.study_id, is_generated=facts.is_generated)
+            self.listener(opened, node.host)
 
     def _store_trial(self, node: NodeState, result: TrialResult) -> None:
         assert node.findings is not None

@@ -242,7 +242,7 @@ class _JobReports:
 
     def _write(self, epoch: EpochDone) -> None:
         """Add an epoch to the file of metrics; the training goes on where that is not possible."""
-        shown = codec.to_builtins(epoch, null_for_nan=True)
+        shown = codec.to_builtins(epoch, null_for_nan=True) | {"is_generated": self.is_generated}
         try:
             append_line(self._metrics, codec.encode(shown) + b"\n")
         except OSError as error:

@@ -68,6 +68,8 @@ class SearchProgress:
     """Plan that is being tried."""
 
     standings: tuple[ContenderStanding, ...] = ()
+    is_generated: bool = False
+    """Whether the use case made its samples up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +91,9 @@ class SweepProgress:
 
     total: int = 0
     """Steps that each makes with it."""
+
+    is_generated: bool = False
+    """Whether the use case made its samples up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,3 +117,6 @@ class TrainingProgress:
 
     throughput_samples_per_s: float | None = None
     """Of the last steps."""
+
+    is_generated: bool = False
+    """Whether the use case made its samples up."""

@@ -69,13 +69,13 @@ def _progress_line(job: JobRecord) -> str:
     match job.kind:
         case JobKind.TUNE:
             search = _read(job.progress, SearchProgress)
-            return "" if search is None else _search_line(search)
+            return "" if search is None else _search_line(search) + _mark(search)
         case JobKind.LAUNCH:
             training = _read(job.progress, TrainingProgress)
-            return "" if training is None else _training_line(training)
+            return "" if training is None else _training_line(training) + _mark(training)
         case JobKind.SWEEP:
             sweep = _read(job.progress, SweepProgress)
-            return "" if sweep is None else _sweep_line(sweep)
+            return "" if sweep is None else _sweep_line(sweep) + _mark(sweep)
         case JobKind.PROBE | JobKind.DOCTOR:
             work = _read(job.progress, WorkProgress)
             return "" if work is None else work.doing
@@ -179,6 +179,10 @@ def _sweep_line(sweep: SweepProgress) -> str:
     if sweep.points:
         parts.append(f"{sweep.done} of {sweep.points} points are stored")
     return ", ".join(part for part in parts if part)
+
+
+def _mark(progress: SearchProgress | TrainingProgress | SweepProgress) -> str:
+    return ", generated data" if progress.is_generated else ""
 
 
 def _time(job: JobRecord) -> str:

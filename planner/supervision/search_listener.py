@@ -31,6 +31,7 @@ class SearchListener:
         self._then = then
         self._budget_s = budget_s
         self._doing = ""
+        self._is_generated = False
         self._deadline: float | None = None
         self._trials = 0
         self._trial: Plan | None = None
@@ -48,7 +49,7 @@ class SearchListener:
             case DataProgress(what=what, done=done, total=total):
                 self._doing = f"{what} {done}/{total}"
             case StudyOpened():
-                study_id = report.study_id
+                study_id, self._is_generated = report.study_id, report.is_generated
             case TrialStarted(plan=plan, role=role, left_s=left_s):
                 self._doing, self._trial = f"trying a plan: {role}", plan
                 self._deadline = time.monotonic() + left_s
@@ -85,4 +86,5 @@ class SearchListener:
             best_samples_per_s=self._best,
             trial=self._trial,
             standings=(*self._racing, *left[-_MOST_LEFT:]),
+            is_generated=self._is_generated,
         )

@@ -36,6 +36,7 @@ class SweepListener:
             case SweepOpened(record=record, points=points):
                 sweep_id = record.id
                 now = replace(now, points=record.size, done=len(points))
+                now = replace(now, is_generated=bool(record.is_generated))
             case BatchProgress(batch=batch, settings=settings):
                 doing = f"batch {batch} with {' and '.join(settings)}"
                 now = replace(now, doing=doing, batch=batch, steps=report.steps, total=report.total)

@@ -31,6 +31,7 @@ class TrainingListener:
         self._epoch = 1
         self._steps = self._samples = 0
         self._samples_in_epoch: int | None = None
+        self._is_generated = False
         self._loss: float | None = None
         self._last: deque[tuple[int, float]] = deque(maxlen=_LAST_STEPS)
 
@@ -45,6 +46,7 @@ class TrainingListener:
             case Described(facts=facts):
                 self._doing, self._samples = "starting the workers", 0
                 self._samples_in_epoch = facts.train_samples
+                self._is_generated = facts.is_generated
             case StepDone():
                 self._step(report)
             case EpochDone():
@@ -75,4 +77,5 @@ class TrainingListener:
             samples_in_epoch=self._samples_in_epoch,
             loss=self._loss,
             throughput_samples_per_s=samples / time_s if time_s else None,
+            is_generated=self._is_generated,
         )

@@ -32,6 +32,8 @@ class StudyOpened(Report):
     """The search has found its study, or begun one."""
 
     study_id: int
+    is_generated: bool = False
+    """Whether the use case made its samples up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -88,7 +88,8 @@ class Tuner:
             KeyboardInterrupt: Ctrl-C came before any trial had succeeded.
             CancelledError: The search was cancelled before that.
         """
-        self._listener(StudyOpened(study_id=self._findings.study_id))
+        case, study_id = self._findings.case, self._findings.study_id
+        self._listener(StudyOpened(study_id=study_id, is_generated=case.is_generated))
         try:
             with self._trials.closing():
                 search = self._search()

@@ -25,10 +25,19 @@ class JobView:
     sweep: SweepProgress | None = None
 
     @property
+    def _progress(self) -> SearchProgress | TrainingProgress | SweepProgress | None:
+        return self.search or self.training or self.sweep
+
+    @property
     def doing(self) -> str:
         """What it does, in a few words; empty where it has not said or is over."""
-        progress = self.search or self.training or self.sweep
+        progress = self._progress
         return "" if progress is None or self.record.state.is_over else progress.doing
+
+    @property
+    def is_generated(self) -> bool:
+        """Whether its samples are made up, as far as it has said."""
+        return self._progress is not None and self._progress.is_generated
 
     @property
     def percent(self) -> int | None:

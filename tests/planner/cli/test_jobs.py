@@ -263,6 +263,7 @@ def test_race_is_shown_with_who_left_and_why(ddlplan):
         left_s=12.0,
         trials=4,
         best_samples_per_s=50.0,
+        is_generated=True,
         standings=(
             ContenderStanding(plan=plans[0], throughput_samples_per_s=50.0, is_leading=True),
             ContenderStanding(plan=plans[1], throughput_samples_per_s=20.0, reason="slower"),
@@ -278,7 +279,7 @@ def test_race_is_shown_with_who_left_and_why(ddlplan):
         progress_at=utc_now(),
     )
     shown = {line.split()[0]: line for line in ddlplan.run("jobs", "show", number).out.splitlines()}
-    assert "racing plans, 4 trials, best 50.0/s, 12s left" in shown["now"]
+    assert "racing plans, 4 trials, best 50.0/s, 12s left, generated data" in shown["now"]
     assert "50.0/s" in shown["leads"]
     assert shown["left"].endswith("20.0/s, slower")
     assert "racing plans" in ddlplan.run("jobs", "list").out

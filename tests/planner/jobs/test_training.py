@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from dataclasses import replace
 from threading import Timer
@@ -9,9 +10,18 @@ from threading import Timer
 import pytest
 from scripted_jobs import VALIDATED, WEIGHTS, WHOLE, ScriptedPlacement, job, sending, step
 from usage_samples import used
+from worth_cases import FACTS
 
 from launch.errors import UseCaseError
-from launch.reports import Alive, EndRequested, Report, StepDone, Warned, make_node_failure
+from launch.reports import (
+    Alive,
+    Described,
+    EndRequested,
+    Report,
+    StepDone,
+    Warned,
+    make_node_failure,
+)
 from planner.cancellation import Cancellation
 from planner.commands.signals import cancel_on_signals
 from planner.errors import CancelledError, TrainingFailedError
@@ -90,9 +100,13 @@ def test_what_keeps_a_job_from_ending_in_order_is_the_error(tmp_path):
 
 def test_job_that_comes_to_its_end_after_all_is_done(tmp_path):
     heard = Heard(interrupts_at=(2,))
-    (epoch,) = run(sending(step(1), step(2)) + WAIT + WHOLE, tmp_path, heard).epochs
+    made_up = Described(facts=replace(FACTS, is_generated=True))
+    done = run(sending(made_up, step(1), step(2)) + WAIT + WHOLE, tmp_path, heard)
+    (epoch,) = done.epochs
     assert epoch.samples == 24
     assert len(heard.warnings) == 1
+    # What another program reads has the mark in it too.
+    assert json.loads((done.run_directory / "metrics.jsonl").read_text())["is_generated"] is True
 
 
 def test_ranks_that_slurm_has_asked_to_end_end_the_command_likewise(tmp_path):

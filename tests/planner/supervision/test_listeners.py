@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from worth_cases import TRIALS
+from sweep_samples import sample_record
+from worth_cases import FACTS, TRIALS
 
 from launch.plan import Plan
-from launch.reports import DataProgress, EpochDone, Noted, StepDone, Working
+from launch.reports import DataProgress, Described, EpochDone, Noted, StepDone, Working
 from planner.records.progress import ContenderStanding
 from planner.supervision.search_listener import SearchListener
+from planner.supervision.sweep_listener import SweepListener
 from planner.supervision.training_listener import TrainingListener
+from planner.sweeps.reports import SweepOpened
 from planner.trials.reports import RoundEnded, StudyOpened, TrialEnded, TrialStarted, ignore
 from planner.trials.result import Role
 from probes import codec
@@ -95,6 +100,25 @@ def test_training_tells_epoch_steps_loss_and_speed(row):
     progress = row.progress
     assert (progress.epoch, progress.epochs, progress.steps, progress.samples) == (2, 3, 3, 8)
     assert (progress.loss, progress.throughput_samples_per_s) == (None, 16.0)
+
+
+@pytest.mark.parametrize("made_up", [True, False])
+def test_jobs_tell_that_their_data_are_made_up(row, made_up):
+    """Their cards showed losses and rates of drawn digits as those of MNIST."""
+    sweep = replace(sample_record([32]), is_generated=made_up)
+    for listener, report in (
+        (
+            TrainingListener(row, ignore, epochs=3),
+            Described(facts=replace(FACTS, is_generated=made_up)),
+        ),
+        (
+            SearchListener(row, ignore, budget_s=60.0),
+            StudyOpened(study_id=3, is_generated=made_up),
+        ),
+        (SweepListener(row, ignore), SweepOpened(record=sweep, points=())),
+    ):
+        listener(report)
+        assert row.progress.is_generated is made_up
 
 
 def test_plan_is_part_of_what_is_shown():

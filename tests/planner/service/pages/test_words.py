@@ -130,8 +130,9 @@ def test_job_that_is_over_does_not_go_on(store, show):
 def test_first_page_leads_to_the_sweep_that_runs(store, tmp_path):
     sweep = store.sweeps.begin(sample_record([8, 16]), fresh=False).record
     job = add_job(store, kind=JobKind.SWEEP, title="ddlplan sweep")
-    progress = SweepProgress(doing="batch 64", points=18, done=5)
+    progress = SweepProgress(doing="batch 64", points=18, done=5, is_generated=True)
     store.jobs.set_progress(job.id, codec.to_builtins(progress), sweep_id=sweep.id)
     page = Markup(Site(str(tmp_path / "planner.db")).show("/", PageRequest(path="/")).html)
     assert "batch 64; 5 of 18 points" in " ".join(page.text.split())
+    assert "ddlplan sweep generated data" in " ".join(page.text.split())
     assert ("a", {"href": f"/sweeps/{sweep.id}"}) in page.elements
