@@ -116,6 +116,7 @@ class PeerLauncher:
                         folder=str(setup.folder),
                         address=address,
                         commands=tuple(_command(start, threads) for start in of_host),
+                        modules=peer.modules,
                     ),
                 )
                 for host, address, of_host in wanted

@@ -30,6 +30,7 @@ import psutil
 from launch.reports import Report
 from launch.system.process_end import bind_to_parent, is_stopped
 from launch.system.process_tree import adopt_orphans, find_descendants, find_marked
+from launch.use_cases._imports import find_malicious_release
 from probes import codec
 
 TOKEN_VARIABLE = "DDLPLAN_PEER"  # noqa: S105 - a name
@@ -69,6 +70,9 @@ class SupervisorRequest:
 
     commands: tuple[SupervisedCommand, ...] = ()
     """Started in this order; none where another host starts the processes of this one."""
+
+    modules: tuple[str, ...] = ()
+    """What they import: nothing is started where a malicious release of one is installed."""
 
     address: str | None = None
     """Of this host: gloo is told the interface that has it."""
@@ -123,7 +127,10 @@ class PeerSupervisor:
         # Open for writing as well: it never ends, and no script waits for a reader.
         reports = os.open(self._pipe, os.O_RDWR | os.O_NONBLOCK)
         try:
-            for number, command in enumerate(self._request.commands):
+            refusals = filter(None, map(find_malicious_release, self._request.modules))
+            if (refusal := next(refusals, None)) is not None:
+                _write(CommandEnded(code=1, log_tail=refusal).encode())
+            for number, command in enumerate(() if refusal else self._request.commands):
                 self._start(command, self._folder / f"{platform.node()}-{number}.log")
             self._look(reports)
         finally:

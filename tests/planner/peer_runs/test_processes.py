@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,20 @@ def test_reports_of_the_script_arrive_in_their_order(tmp_path):
     with started(tmp_path, COUNTING) as processes:
         assert isinstance(processes.next_report(GUARD_S), PeerBegun)
         assert isinstance(processes.next_report(GUARD_S), PeerStepDone)
+
+
+def test_a_malicious_release_on_a_host_is_refused_there_before_anything_starts(
+    tmp_path, install_lightning, monkeypatch
+):
+    """Only the host that `compare` was started on was looked at."""
+    install_lightning("2.6.2")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "2.6.2"), prepend=os.pathsep)
+    asked = replace(request(tmp_path, "import lightning"), modules=("lightning",))
+    with (
+        PeerProcesses([SupervisedHost(host=None, request=asked)]) as processes,
+        pytest.raises(PeerFailedError, match=r"lightning 2\.6\.2 is a malicious release"),
+    ):
+        processes.next_report(GUARD_S)
 
 
 def test_a_stopped_peer_stands_still_with_all_it_has_started_and_goes_on_when_told(tmp_path):
