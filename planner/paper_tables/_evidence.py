@@ -19,7 +19,7 @@ from planner.report.hardware import describe_hardware
 from planner.sweeps.sweep_record import StoredSweep, SweepPoint, SweepRecord
 from planner.trainings.rates import training_rate
 from planner.trials.comparison import PairNoise, pair_logs, ratio_interval
-from planner.trials.result import Role, TrialResult
+from planner.trials.result import Outcome, Role, TrialResult
 from planner.tuning.study import StoredTrial
 from planner.worth.evidence import ratio_of_rates
 from probes.hardware import Hardware
@@ -33,6 +33,9 @@ def is_on_gpus(plan: Plan) -> bool:
 
 _COMPARED_STEPS = 12
 """Of the default batch: two plans get warm and have two turns each, on one core more slowly."""
+
+_LONGER = 2.0
+"""Of what had too little time: the next time / the least that holds a comparison."""
 
 _SHORTEST_S = 3.0
 """Of a training whose use over time shows anything."""
@@ -147,18 +150,31 @@ class StudyEvidence:
         return ratio_of_rates(rates[-1], above) if rates and above is not None else None
 
     def failure(self, strategy: str) -> str | None:
-        """Give why the last trial of a strategy failed, where none of its trials has times."""
+        """Give why the last trial of a strategy failed, where none of its trials has times.
+
+        ``None`` where the time was too short for its steps: more of it may give them.
+        """
         of_strategy = [t.result for t in self.trials if t.result.plan.strategy == strategy]
-        if not of_strategy or any(result.outcome.has_times for result in of_strategy):
+        failed = [result for result in of_strategy if result.outcome is not Outcome.TIME_LIMIT]
+        if not failed or any(result.outcome.has_times for result in failed):
             return None
-        last = of_strategy[-1]
+        last = failed[-1]
         return last.reason or str(last.outcome).replace("_", " ")
+
+    def has_tried(self, strategy: str) -> bool:
+        """Tell whether there was a trial of a strategy, whatever came of it."""
+        return any(trial.result.plan.strategy == strategy for trial in self.trials)
 
     @property
     def least_budget_s(self) -> float | None:
         """Budget that holds a comparison of two plans; ``None`` where the use case is not known."""
         facts = self.record.facts
         return None if facts is None else _COMPARED_STEPS * facts.default_batch * facts.sample_s
+
+    @property
+    def longer_budget_s(self) -> float | None:
+        """Budget for what had too little time; ``None`` where the use case is not known."""
+        return None if self.least_budget_s is None else _LONGER * self.least_budget_s
 
     @cached_property
     def obstacles(self) -> Mapping[str, str]:

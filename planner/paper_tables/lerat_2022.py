@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -247,16 +248,21 @@ def _why_not(
         needed = 2 if setting.strategy == "pipeline" else 4
         if len(node.gpus) < needed:
             return f"{len(node.gpus)} GPU on {study.record.node}, and it needs {needed}"
+    tune, budget_s = f"ddlplan tune --use-case {study.record.use_case}", study.longer_budget_s or 0
+    longer = f"--budget {max(5, math.ceil(budget_s / 60))}m"  # at least what it is by default
     if setting.is_baseline:
         device = "GPU" if on_gpus else "core"
-        return f"study {study.record.id} has no run on one {device} that succeeded: {_MEASURE}"
+        way = f"{tune} {longer}" if study.has_tried_baseline else _MEASURE
+        return f"study {study.record.id} has no run on one {device} that succeeded: {way}"
     if (obstacle := study.obstacles.get(setting.strategy)) is not None:
         return obstacle
     if (failure := study.failure(setting.strategy)) is not None:
         return f"its trials failed: {failure}"
+    what, tune = "not tried", f"{tune} --strategies {setting.strategy}"
+    if study.has_tried(setting.strategy):
+        what, tune = "its trials had too little time", f"{tune} {longer}"
     key = trial_key(study.record.use_case, setting.strategy)
-    tune = f"ddlplan tune --use-case {study.record.use_case} --strategies {setting.strategy}"
-    return held.reasons.get(key, f"not tried: {_MEASURE}, or {tune}")
+    return held.reasons.get(key, f"{what}: {_MEASURE}, or {tune}")
 
 
 def _unit(*, on_gpus: bool) -> str:
@@ -355,7 +361,9 @@ def _wanted(held: StoredEvidence, case: str, node: Hardware, weight: float) -> I
     untried.sort(key=lambda name: name != "processes")
     least_s = None if study is None else study.least_budget_s
     for name in untried:
-        yield WantedTrial(use_case=case, strategy=name, least_s=least_s, weight=weight)
+        is_new = study is None or not study.has_tried(name)
+        needed_s = least_s if study is None or is_new else study.longer_budget_s
+        yield WantedTrial(use_case=case, strategy=name, least_s=needed_s, weight=weight)
     is_compared = study is not None and study.has_tried_baseline
     if study is None or not study.has_plan or not is_compared:
         if least_s is not None and is_compared:

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from launch.errors import LaunchError
+from launch.errors import InfeasiblePlanError, InvalidPlanError, LaunchError
 from launch.reports import Noted, Report, StepDone
 from launch.use_cases import make_workload
 from launch.use_cases._settings import split_name
@@ -17,7 +17,7 @@ from launch.workload import Workload
 from planner.api.reports.making import load_papers
 from planner.api.use_cases import check_use_case
 from planner.cancellation import Cancellation
-from planner.errors import CancelledError, PlannerError, StoreError
+from planner.errors import CancelledError, NoPlanError, PlannerError, StoreError
 from planner.jobs.hosts import Hosts
 from planner.paper_tables._base import Paper
 from planner.paper_tables._collecting import collect
@@ -242,14 +242,22 @@ class _Measuring:
             with_baseline=strategies is None,  # all speedups of the papers are over it
         )
         with self._limited(_OVERTIME * share_s + _OVERTIME_S, key) as cancellation:
-            result = tune(
-                request,
-                db=self._db,
-                hosts=self._request.hosts,
-                listener=self._listener,
-                cancellation=cancellation,
-                waits=self._request.waits,
-            )
+            try:
+                result = tune(
+                    request,
+                    db=self._db,
+                    hosts=self._request.hosts,
+                    listener=self._listener,
+                    cancellation=cancellation,
+                    waits=self._request.waits,
+                )
+            except InfeasiblePlanError:
+                raise
+            except InvalidPlanError as error:  # what it says of --budget is of this part of it
+                raise NoPlanError(
+                    f"{format_duration(request.budget_s)} of --budget held no comparison of plans, "
+                    "as steps take long here: the same command goes on"
+                ) from error
             if result.interrupted and key not in self._reasons:
                 raise KeyboardInterrupt
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import paper_cases
 import pytest
 
+from launch.errors import InvalidPlanError
 from launch.reports import Noted, StepDone
 from planner.api import HostAccess, Hosts, plans, reports, trainings
 from planner.api.reports import measuring
@@ -161,6 +162,24 @@ def test_what_had_too_little_time_is_tried_once_more_with_what_is_left(measure, 
     assert done.done == (trial_key(STEADY, "threads"), trial_key(STEADY, "sequential"))
     assert done.reasons == {}
     assert times_s[2] > 1.5 * times_s[0]
+
+
+def test_time_that_holds_no_comparison_is_a_reason_of_the_report_and_tried_again(
+    measure, monkeypatch
+):
+    """It named a budget for `tune`, and what was left of the time went to nothing."""
+    asked = []
+
+    def refuse(request, **_):
+        asked.append(request.strategies)
+        raise InvalidPlanError("--budget 120s: no two plans can be compared: use --budget 5m")
+
+    monkeypatch.setattr("planner.api.tuning.tune", refuse)
+    done, _ = measure(OneStrategy(), make_cancellation=no_cancellation)
+    assert asked.count(("threads",)) == 2
+    why = done.reasons[trial_key(STEADY, "threads")]
+    assert "of --budget held no comparison of plans" in why
+    assert why.endswith(": the same command goes on")
 
 
 def test_no_time_is_a_reason_with_the_way_on(measure):

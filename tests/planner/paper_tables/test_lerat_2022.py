@@ -80,6 +80,25 @@ def test_failed_trials_are_the_reason():
     assert why == "its trials failed: worker 1 was killed"
 
 
+def test_strategy_whose_trials_had_too_little_time_is_wanted_again_with_more_of_it():
+    """Its reason named an option of another command, and no report ever tried it again."""
+    pipeline = replace(worth_cases.BEST, strategy="pipeline", options={})
+    trial = worth_cases.trial(30, pipeline, 10.0)
+    why = "0 of 2 steps until the time limit: raise --budget"
+    late = replace(trial.result, outcome=Outcome.TIME_LIMIT, measurement=None, reason=why)
+    trials = [*worth_cases.TRIALS, replace(trial, result=late)]
+    study = paper_cases.study(trials=trials)
+    facts = replace(study.record.facts, sample_s=1.0)
+    study = replace(study, record=replace(study.record, facts=facts))
+    held = StoredEvidence(studies={"simplebig": [study]})
+    wanted = {one.key: one for one in PAPER.wanted(held, NODE)}
+    assert wanted["trial simplebig pipeline"].least_s == 2 * study.least_budget_s == 768
+    assert rows_of("lerat-simplebig-cpu", held)["model parallel: pipeline"]["ours"].missing == (
+        "its trials had too little time: ddlplan report --measure, or "
+        "ddlplan tune --use-case simplebig --strategies pipeline --budget 13m"
+    )
+
+
 def test_what_could_not_be_measured_just_now_is_the_reason():
     reasons = {"trial simplebig pipeline": "no time was left"}
     held = replace(EVIDENCE, reasons=reasons)
@@ -221,6 +240,8 @@ def test_the_run_on_one_core_is_not_wanted_again_where_it_won_or_failed(role, ou
     assert "plan simplebig" not in [one.key for one in PAPER.wanted(held, NODE)]
     row = rows_of("lerat-simplebig-cpu", held)["one core"]
     assert (row["ours"].number is None) is (outcome is None)
+    if outcome is None:  # what does not measure it again is not named
+        assert row["ours"].missing.endswith("ddlplan tune --use-case simplebig --budget 5m")
 
 
 def test_nothing_is_wanted_again_once_it_is_held():
