@@ -86,6 +86,9 @@ class TrainingStopped(Report):
     best: BestWeightsSaved | None = None
     """The weights of the best validation, where they are kept."""
 
+    is_generated: bool = False
+    """Whether the use case made its samples up."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchResult:
@@ -200,10 +203,11 @@ def train(prepared: PreparedLaunch, listener: Listener, cancellation: Cancellati
                 left = replace(left, weights=path)
             case BestWeightsSaved():
                 left = replace(left, best=report)
-            case Described(facts=facts) if not is_described:
-                is_described = True
-                if facts.digest not in known:
+            case Described(facts=facts):
+                left = replace(left, is_generated=facts.is_generated)
+                if not is_described and facts.digest not in known:
                     listener(Warned(message=_CHANGED))
+                is_described = True
         listener(report)
 
     try:

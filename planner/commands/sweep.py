@@ -110,6 +110,7 @@ class SweepDisplay(LiveDisplay):
                 head = f"sweep {record.id}: {record.size} points"
                 if points:
                     head = f"sweep {record.id} goes on: {len(points)} of {record.size} points"
+                head += ", generated data" if record.is_generated else ""
                 self._out.note(f"{head}; the settings of a batch take turns")
             case BatchProgress(batch=batch, steps=steps, total=total):
                 what = f"batch {batch}: {' and '.join(report.settings)}"

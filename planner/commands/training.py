@@ -193,6 +193,8 @@ def outcome_json(result: LaunchResult, expected: float | None) -> dict[str, Any]
 def _what_is_left(stopped: TrainingStopped) -> Iterator[str]:
     """Say what a training leaves that did not come to its end; nothing of one without a step."""
     host = stopped.host
+    if stopped.is_generated and stopped.epochs:
+        yield f"data were {GENERATED}"
     if (best := stopped.best) is not None:
         yield f"the best weights are in {_describe_best(best, host)}"
     if stopped.checkpoint is not None:

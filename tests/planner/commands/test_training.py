@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from scripted_jobs import VALIDATED, WEIGHTS, WHOLE, ScriptedPlacement, job, sending, step
 from training_samples import EPOCH
+from worth_cases import FACTS
 
 from launch.job import Job
 from launch.noise_scale.estimate import NoiseScale
-from launch.reports import CheckpointSaved, StepDone, Warned
+from launch.reports import CheckpointSaved, Described, StepDone, Warned
 from planner.api.launching import train
 from planner.cancellation import Cancellation
 from planner.commands.training import TrainingDisplay, outcome_json, print_training
@@ -151,12 +152,16 @@ def test_who_interrupts_a_training_hears_where_it_can_go_on(capsys, tmp_path):
 def test_who_has_an_accident_hears_where_the_training_can_go_on(capsys, tmp_path):
     path = tmp_path.resolve() / "kept" / "step-00000020"
     saved = CheckpointSaved(path=str(path), step=20, time_s=0.1)
+    made_up = Described(facts=replace(FACTS, is_generated=True))
+    program = sending(made_up, step(1), VALIDATED, VALIDATED, saved)
     with pytest.raises(TrainingFailedError):
-        trained(sending(saved) + "os.kill(os.getpid(), signal.SIGKILL)", job(folder="kept"))
+        trained(program + "os.kill(os.getpid(), signal.SIGKILL)", job(folder="kept"))
     said = capsys.readouterr().err
     assert (
         "the last checkpoint is kept/step-00000020: go on with --checkpoint kept --resume" in said
     )
+    # An epoch was shown, and the line on its data stands at the end of a whole training.
+    assert "data were generated: the use case made its samples up" in said
 
 
 def test_who_has_an_accident_without_a_checkpoint_hears_what_is_lost(capsys):

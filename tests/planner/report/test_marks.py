@@ -14,9 +14,11 @@ from sweep_samples import sample_record
 from training_samples import TRAINING
 
 from launch.plan import Plan
+from planner.commands.sweep import SweepDisplay
 from planner.paper_tables import load_paper
 from planner.paper_tables._evidence import StoredEvidence
 from planner.report.comparison import compare, comparison_text
+from planner.report.output import Output
 from planner.report.papers.plots import paper_plot_csv
 from planner.report.plans import plan_text, plans_csv, plans_table
 from planner.report.runs import mark_title, run_text, runs_csv, runs_table
@@ -24,6 +26,7 @@ from planner.report.sweeps.tables import sweeps_table
 from planner.report.table import Terminal
 from planner.report.training_comparison import TrainingComparison, TrainingSide
 from planner.report.trials import trial_json, trials_csv, trials_table
+from planner.sweeps.reports import SweepOpened
 from planner.trials.result import Outcome, Role, TrialResult
 from planner.tuning.study import StoredTrial
 
@@ -62,6 +65,14 @@ def test_sweeps_of_made_up_data_are_marked_on_a_narrow_terminal_too():
     assert "DATA" in heading
     assert "generated" in line
     assert "DATA" not in sweeps_table([record], NARROW)
+
+
+def test_a_sweep_that_begins_says_that_its_data_are_made_up(capsys):
+    """Its points are shown line by line, and it may be interrupted before its table."""
+    record = replace(sample_record([32]), id=1, is_generated=True)
+    with SweepDisplay(Output("sweep", as_json=False)) as display:
+        display(SweepOpened(record=record, points=()))
+    assert "sweep 1: 2 points, generated data; the settings" in capsys.readouterr().err
 
 
 def test_comparisons_mark_made_up_data():

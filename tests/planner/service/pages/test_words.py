@@ -132,7 +132,10 @@ def test_first_page_leads_to_the_sweep_that_runs(store, tmp_path):
     job = add_job(store, kind=JobKind.SWEEP, title="ddlplan sweep")
     progress = SweepProgress(doing="batch 64", points=18, done=5, is_generated=True)
     store.jobs.set_progress(job.id, codec.to_builtins(progress), sweep_id=sweep.id)
-    page = Markup(Site(str(tmp_path / "planner.db")).show("/", PageRequest(path="/")).html)
+    site = Site(str(tmp_path / "planner.db"))
+    page = Markup(site.show("/", PageRequest(path="/")).html)
     assert "batch 64; 5 of 18 points" in " ".join(page.text.split())
     assert "ddlplan sweep generated data" in " ".join(page.text.split())
     assert ("a", {"href": f"/sweeps/{sweep.id}"}) in page.elements
+    jobs = Markup(site.show("/jobs", PageRequest(path="/jobs")).html)
+    assert ("a", {"href": f"/sweeps/{sweep.id}"}) in jobs.elements
