@@ -7,7 +7,7 @@ import re
 import select
 import shlex
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
@@ -77,7 +77,6 @@ class RunningScript:
         step_regex: Counts lines of its output as steps; ``None``: steps of its optimizers.
         seed: Of its random numbers where it sets none, so that its losses are those of another
             run; ``None``: they are its own.
-        on_poll: Called some times a second while something is waited for; what it raises ends that.
         environment: Variables of the user.
 
     Raises:
@@ -96,10 +95,9 @@ class RunningScript:
         in_place: bool = False,
         step_regex: str | None = None,
         seed: int | None = None,
-        on_poll: Callable[[], None] = lambda: None,
         environment: Mapping[str, str] = os.environ,
     ) -> None:
-        self._program, self._plan, self._on_poll = program, plan, on_poll
+        self._program, self._plan = program, plan
         self.recognised: RecognisedSteps | None = None
         """What a step is; ``None`` before the first turn."""
         self._lines: list[float] = []
@@ -335,7 +333,6 @@ class RunningScript:
 
     def _poll(self, deadline: float, goal: str, *, may_end: bool = False) -> None:
         """Take what comes within a moment; raise where the time is up, or it ends and may not."""
-        self._on_poll()
         left_s = deadline - time.monotonic()
         if left_s <= 0:
             self._refuse_unseen()

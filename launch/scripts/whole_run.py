@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from launch.errors import ScriptFailedError
@@ -30,7 +30,6 @@ class WholeRun:
         node: This machine.
         folder: The user's current folder.
         in_place: Whether it runs in the folder itself.
-        on_poll: Called some times a second while it runs; what it raises ends that.
         environment: Variables of the user.
     """
 
@@ -45,12 +44,11 @@ class WholeRun:
         *,
         folder: Path | None = None,
         in_place: bool = False,
-        on_poll: Callable[[], None] = lambda: None,
         environment: Mapping[str, str] = os.environ,
     ) -> None:
         self._program, self._plan, self._node = program, plan, node
         self._folder, self._in_place = folder or Path.cwd(), in_place
-        self._on_poll, self._environment = on_poll, environment
+        self._environment = environment
         self.pids: list[int] = []
         """Its processes: none between two steps."""
         self.output_tail = ""
@@ -88,7 +86,6 @@ class WholeRun:
             process = ScriptProcess(start.started_command, variables, view, cores=start.cores)
             try:
                 while process.exit_code is None:
-                    self._on_poll()
                     left_s = deadline - time.monotonic()
                     if left_s <= 0:
                         raise ScriptFailedError(

@@ -120,7 +120,6 @@ def open_hosts(
     db: str = "planner.db",
     allow_stale: bool = False,
     listener: Listener = ignore,
-    cancellation: Cancellation | None = None,
 ) -> Iterator[PreparedHosts]:
     """Find the plan of each host, and let a program of ours wait there; the block's end ends it.
 
@@ -130,7 +129,6 @@ def open_hosts(
         db: Database with the plans.
         allow_stale: Use plans of other hardware or software.
         listener: Receives what is going on.
-        cancellation: Ends the checks.
 
     Raises:
         NoPlanError: There is none for a host; the message names the command that finds one.
@@ -142,13 +140,12 @@ def open_hosts(
     check_torchrun(command)
     name, program = script_name(command), Program(arguments=tuple(command))
     shown = command_line(command)
-    cancellation = cancellation or Cancellation()
     for note in hosts.notes:
         listener(Warned(message=note))
     remedy = suggest_tune(name, db)
     try:
         with Store.open(db, create=False) as store:  # first: without plans no host is asked
-            checked = hosts.check_good(listener, cancellation)
+            checked = hosts.check_good(listener, Cancellation())
             nodes = {host.name: _hardware(checked, host.name) for host in checked.ranked}
             found = _find_plans(store, name, program, nodes, remedy, allow_stale=allow_stale)
     except NoDatabaseError as error:

@@ -21,7 +21,6 @@ from launch.scripts.running_script import RunningScript
 from launch.scripts.whole_run import WholeRun
 from planner.api.tuning import NodeTuneResult, TuneResult, find_launch_plan_id, find_or_probe_node
 from planner.cancellation import Cancellation
-from planner.errors import CancelledError
 from planner.plans.software import current_software
 from planner.scripts.contender import ScriptContender
 from planner.scripts.naming import STEP_REGEX, WHOLE_RUNS, digest
@@ -89,7 +88,6 @@ def tune_script(
     *,
     db: str = "planner.db",
     listener: Listener = ignore,
-    cancellation: Cancellation | None = None,
     waits: bool = True,
 ) -> ScriptTuneResult:
     """Search for the fastest way to run a script on this machine, without an edit of it.
@@ -99,7 +97,6 @@ def tune_script(
         request: For how long; its workload has the script's name.
         db: Database: a path, or ``postgresql+psycopg://user@host/name``.
         listener: Receives progress, warnings, and each trial.
-        cancellation: Ends the search in order, from any thread.
         waits: Whether to wait while something else is timed here.
 
     Raises:
@@ -108,9 +105,7 @@ def tune_script(
         ScriptFailedError: It makes no steps as the user runs it.
         NoPlanError: No trial succeeded.
         StoreError: The database cannot be used.
-        CancelledError: The search was cancelled before any trial had succeeded.
     """
-    cancellation = cancellation or Cancellation()
     # Before it waits for the machine, which may be long.
     program = script.program
     check_placeholders(program)
@@ -120,14 +115,14 @@ def tune_script(
     Store.check_location(db)
     if (hazard := Store.find_hazard(db)) is not None:
         listener(Warned(message=hazard))
-    with machine_alone(listener, cancellation, waits=waits):
+    with machine_alone(listener, Cancellation(), waits=waits):
         started = time.monotonic()
         node, software = probe(quick=True), current_software()
-        with ScriptTrials(script, node, cancellation) as run:
+        with ScriptTrials(script, node) as run:
             listener(Working(what="watching the script's first steps"))
             try:
                 plans, steps = run.look(request.budget_s)
-            except (KeyboardInterrupt, CancelledError):
+            except KeyboardInterrupt:
                 listener(Noted(message=NOTHING_MEASURED))
                 raise
             listener(Noted(message=f"steps: {steps}"))
@@ -163,10 +158,9 @@ def tune_script(
 class ScriptTrials:
     """Starts a script under plans. The first start is looked at, and then the first contender."""
 
-    def __init__(self, script: TunedScript, node: Hardware, cancellation: Cancellation) -> None:
+    def __init__(self, script: TunedScript, node: Hardware) -> None:
         self._script = script
         self._node = node
-        self._cancellation = cancellation
         self._watched: RunningScript | WholeRun | None = None
         self._own_plan: Plan | None = None
         self._own_losses: tuple[float | None, ...] = ()
@@ -293,11 +287,9 @@ class ScriptTrials:
         return {WHOLE_RUNS: True} if is_other else {}
 
     def _run(self, plan: Plan) -> RunningScript | WholeRun:
-        script, on_poll = self._script, self._cancellation.check
+        script = self._script
         if script.step_regex is None and script.program.kind is ProgramKind.OTHER:
-            return WholeRun(
-                script.program, plan, self._node, in_place=script.in_place, on_poll=on_poll
-            )
+            return WholeRun(script.program, plan, self._node, in_place=script.in_place)
         return RunningScript(
             script.program,
             plan,
@@ -305,7 +297,6 @@ class ScriptTrials:
             in_place=script.in_place,
             step_regex=script.step_regex,
             seed=_SEED if script.patches else None,  # their first losses are compared
-            on_poll=on_poll,
         )
 
 

@@ -16,7 +16,6 @@ from launch.scripts.program import Program
 from launch.scripts.running_script import RunningScript
 from launch.workload import Workload
 from planner.api.scripts.tuning import ScriptTrials, TunedScript, tune_script
-from planner.cancellation import Cancellation
 from planner.scripts.contender import ScriptContender
 from planner.trials.contender import TrialFailedError
 from planner.tuning.tune_request import TuneRequest
@@ -65,7 +64,7 @@ def test_output_without_a_line_that_counts_as_a_step_is_refused_at_the_first_loo
     program = Program.parse(words, cores=node.cpu.usable_cores)
     script = TunedScript(program=program, step_regex=r"step \d+")
     with (
-        ScriptTrials(script, node, Cancellation()) as trials,
+        ScriptTrials(script, node) as trials,
         pytest.raises(ScriptRefusedError, match=r"matches --step-regex 'step \\d\+': give"),
     ):
         trials.look(60.0)
@@ -133,7 +132,7 @@ def test_the_run_that_was_watched_first_is_started_again_when_it_ends(
     monkeypatch.chdir(folder)
     words = [sys.executable, "train.py", "30", "0.0"]
     program = Program.parse(words, cores=node.cpu.usable_cores)
-    with ScriptTrials(TunedScript(program=program), node, Cancellation()) as trials:
+    with ScriptTrials(TunedScript(program=program), node) as trials:
         plans, line = trials.look(120.0)
         assert line == "optimizer SGD, 1 step, batches not seen: a step counts as 1 sample"
         script = trials.start(plans.own_plan)

@@ -14,7 +14,6 @@ from launch.plan import Plan
 from launch.scripts.program import Program
 from launch.scripts.running_script import RunningScript
 from planner.api.scripts.tuning import ScriptTrials, TunedScript
-from planner.cancellation import Cancellation
 from planner.commands.scripts.tune import patch_warnings
 from planner.scripts.contender import ScriptContender
 from planner.trials.contender import TrialFailedError
@@ -56,7 +55,7 @@ def look(folder: Path, patch: str) -> bool:
     node = probe(quick=True)
     program = Program.parse([sys.executable, "train.py"], cores=node.cpu.usable_cores)
     script = TunedScript(program=program, patches=(patch,))
-    with ScriptTrials(script, node, Cancellation()) as trials:
+    with ScriptTrials(script, node) as trials:
         trials.look(120.0)
         return trials.has_losses
 
@@ -95,7 +94,7 @@ def test_losses_of_another_training_are_not_compared(tmp_path, monkeypatch):
     words = [sys.executable, "train.py", "{lr}"]
     program = Program.parse(words, cores=node.cpu.usable_cores, choices={"lr": (1.0, 9.0)})
     script = TunedScript(program=program, patches=("loader",))
-    with ScriptTrials(script, node, Cancellation()) as trials:
+    with ScriptTrials(script, node) as trials:
         plans, _ = trials.look(120.0)
         for rate in (1.0, 9.0):
             options = {"lr": rate, "patch_pin_memory": True}

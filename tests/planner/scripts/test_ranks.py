@@ -9,7 +9,6 @@ import pytest
 
 from launch.scripts.program import Program
 from planner.api.scripts.tuning import ScriptTrials, TunedScript
-from planner.cancellation import Cancellation
 from probes.node import probe
 
 pytestmark = pytest.mark.long  # four starts of torchrun
@@ -45,7 +44,7 @@ def test_samples_of_a_step_are_those_that_its_ranks_read(
         cores=node.cpu.usable_cores,
         choices={"batch": (32, 64), "processes": (1, 2)},
     )
-    with ScriptTrials(TunedScript(program=program), node, Cancellation()) as trials:
+    with ScriptTrials(TunedScript(program=program), node) as trials:
         plans, line = trials.look(120.0)
         assert line == "optimizer SGD, 1 step per 2 batches of 32"
         assert plans.own_plan.node_batch == of_one

@@ -10,7 +10,6 @@ from torch_stand_in import write_torch
 
 from launch.scripts.program import Program
 from planner.api.scripts.tuning import ScriptTrials, TunedScript
-from planner.cancellation import Cancellation
 from probes.node import probe
 
 TRAIN = """
@@ -32,7 +31,7 @@ def test_trial_in_place_writes_into_the_folder(
     node = probe(quick=True)
     words = [sys.executable, "train.py"] if is_python else ["touch", "written"]
     program = Program.parse(words, cores=node.cpu.usable_cores, is_python=is_python)
-    with ScriptTrials(TunedScript(program=program, in_place=True), node, Cancellation()) as trials:
+    with ScriptTrials(TunedScript(program=program, in_place=True), node) as trials:
         plans, _ = trials.look(120.0)
         contender = trials.start(plans.own_plan)
         try:

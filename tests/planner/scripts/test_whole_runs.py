@@ -9,7 +9,6 @@ from launch.scripts.environment import make_start
 from launch.scripts.program import Program
 from launch.scripts.whole_run import WholeRun
 from planner.api.scripts.tuning import ScriptTrials, TunedScript
-from planner.cancellation import Cancellation
 from planner.scripts.contender import ScriptContender
 from planner.trials.contender import TrialFailedError
 from probes.node import probe
@@ -44,7 +43,7 @@ def test_program_that_is_no_python_is_launched_with_nothing_in_front_of_it(tmp_p
     words = ["sh", "-c", "while echo step; do sleep 0.01; done", "python", "train.py"]
     program = Program.parse(words, cores=node.cpu.usable_cores, is_python=False)
     script = TunedScript(program=program, step_regex="step")
-    with ScriptTrials(script, node, Cancellation()) as trials:
+    with ScriptTrials(script, node) as trials:
         plans, _ = trials.look(60.0)
     launched = Program(arguments=program.arguments)
     start = make_start(launched, plans.own_plan, node, watch={"address": "ours"})
