@@ -67,9 +67,9 @@ class ProcessIdentity:
         """Whether it was a process of this machine, so that its files may be here."""
         return self.machine == platform.node()
 
-    def is_of_earlier_boot(self, root: Path = ROOT) -> bool:
+    def is_of_earlier_boot(self) -> bool:
         """Whether this machine has been started anew since."""
-        return self.is_here() and self.boot_id != _read_boot_id(root)
+        return self.is_here() and self.boot_id != _read_boot_id(ROOT)
 
 
 def _read_boot_id(root: Path) -> str:
