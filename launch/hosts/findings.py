@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from launch.errors import HostUnreachableError
 from launch.hosts.host_facts import HostFacts
 from launch.hosts.host_line import Host
+from probes.hardware import Hardware
 
 BUSY = ": is the host very busy, or a disk of it away?"
 """End of a finding about a fact that a host could not collect."""
@@ -73,6 +74,17 @@ class CheckedHosts:
 
     addresses: Mapping[str, str] = field(default_factory=dict)
     """By name: a host's address there."""
+
+    def get_hardware(self, host: str) -> Hardware:
+        """Give what a host has.
+
+        Raises:
+            HostUnreachableError: It could not say.
+        """
+        hardware = self.facts[host].hardware
+        if hardware is None:
+            raise HostUnreachableError(f"host {host}: it cannot say what hardware it has")
+        return hardware
 
     @property
     def failures(self) -> tuple[Finding, ...]:

@@ -8,9 +8,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from launch.errors import HostUnreachableError
-from launch.hosts.findings import CheckedHosts
-from launch.hosts.host_line import Host
 from launch.mpi.job import MpiJob
 from launch.mpi.settings import MpiSettings
 from launch.plan import Plan
@@ -227,7 +224,7 @@ def _compare_on_hosts(
     hosts.access.check_root()
     checked = hosts.check_good(listener, cancellation, workload=request.workload)
     placement = prepared.placement
-    nodes = {host.name: _get_hardware(checked, host) for host in placement.hosts}
+    nodes = {host.name: checked.get_hardware(host.name) for host in placement.hosts}
     peer_hosts = [
         ReachableHost(
             host=host,
@@ -356,10 +353,3 @@ def _conclude(
         interrupted=found.interrupted,
         failure=found.failure,
     )
-
-
-def _get_hardware(checked: CheckedHosts, host: Host) -> Hardware:
-    hardware = checked.facts[host.name].hardware
-    if hardware is None:
-        raise HostUnreachableError(f"host {host.name}: it cannot say what hardware it has")
-    return hardware

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
-from launch.errors import HostUnreachableError
 from launch.hosts.findings import CheckedHosts
 from launch.hosts.host_line import Host
 from launch.job import Job
@@ -55,7 +54,6 @@ from planner.store import Store
 from planner.trainings.event_files import charting, check_event_folder
 from planner.trainings.recorder import recording
 from planner.trials.reports import Listener, ignore
-from probes.hardware import Hardware
 from probes.node import probe
 
 _CHANGED = (
@@ -332,7 +330,7 @@ class _Launcher:
             )
             if self.starts:
                 hosts.access.check_root()
-            nodes = {host.name: _get_hardware(checked, host) for host in checked.ranked}
+            nodes = {host.name: checked.get_hardware(host.name) for host in checked.ranked}
             plans = find_plans(
                 store,
                 request,
@@ -391,10 +389,3 @@ class _Launcher:
             )
         has_all = all(node.failure is None for node in collector.nodes.values())
         return collector.links if has_all else None
-
-
-def _get_hardware(checked: CheckedHosts, host: Host) -> Hardware:
-    hardware = checked.facts[host.name].hardware
-    if hardware is None:
-        raise HostUnreachableError(f"host {host.name}: it cannot say what hardware it has")
-    return hardware

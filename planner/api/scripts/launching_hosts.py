@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from launch.errors import HostUnreachableError
 from launch.hosts.findings import CheckedHosts
 from launch.hosts.ssh import write_ssh_config
 from launch.mpi.command import uses_srun
@@ -146,7 +145,7 @@ def open_hosts(
     try:
         with Store.open(db, create=False) as store:  # first: without plans no host is asked
             checked = hosts.check_good(listener, Cancellation())
-            nodes = {host.name: _hardware(checked, host.name) for host in checked.ranked}
+            nodes = {host.name: checked.get_hardware(host.name) for host in checked.ranked}
             found = _find_plans(store, name, program, nodes, remedy, allow_stale=allow_stale)
     except NoDatabaseError as error:
         raise NoPlanError(f"no plan for {shown} in {db}: run {remedy}") from error
@@ -261,13 +260,6 @@ def _raise_failure(end: PartsEnd, listener: Listener) -> None:
         raise CancelledError(-ended.code)
     why = f": {find_cause(ended.ended_by)}" if ended.ended_by else ""
     raise TrainingFailedError(f"{message}{why}")
-
-
-def _hardware(checked: CheckedHosts, name: str) -> Hardware:
-    hardware = checked.facts[name].hardware
-    if hardware is None:
-        raise HostUnreachableError(f"host {name}: it cannot say what hardware it has")
-    return hardware
 
 
 def _find_plans(
