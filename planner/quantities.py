@@ -1,9 +1,10 @@
-"""Measured values and durations as text, and durations read from the command line."""
+"""Measured values and durations as text and in JSON, and durations read from the command line."""
 
 from __future__ import annotations
 
 import math
 import re
+from typing import Any
 
 from probes.timing import Interval
 
@@ -67,6 +68,16 @@ def format_range(interval: Interval) -> str:
     values = (interval.median, interval.low, interval.high)
     median, low, high = (format_number(value) for value in values)
     return f"{median} ({low} to {high})"
+
+
+def interval_json(
+    interval: Interval | None, *, with_samples: bool = False
+) -> dict[str, Any] | None:
+    """Give an interval under the names that scripts rely on, if wanted with how many it is of."""
+    if interval is None:
+        return None
+    document = {"median": interval.median, "ci_low": interval.low, "ci_high": interval.high}
+    return document | {"samples": interval.count} if with_samples else document
 
 
 def with_ends(value: float, low: float, high: float) -> str:

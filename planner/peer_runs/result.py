@@ -13,6 +13,7 @@ from planner.errors import TrainingFailedError
 from planner.peer_runs.request import Setting
 from planner.peer_runs.turns import Round, Turn
 from planner.plans.stored_plan import iso_utc
+from planner.quantities import interval_json
 from planner.trials.comparison import ratio_interval
 from probes import codec
 from probes.timing import Interval, Measurement
@@ -92,8 +93,8 @@ class PeerResult:
             "error": self.reason,
             "processes": self.processes,
             "threads_per_process": self.threads,
-            "ours_per_peer": interval_json(self.ratio),
-            "throughput_samples_per_s": interval_json(self.samples_per_s),
+            "ours_per_peer": interval_json(self.ratio, with_samples=True),
+            "throughput_samples_per_s": interval_json(self.samples_per_s, with_samples=True),
             "time_shares": codec.to_builtins(self.parts),
             "start_s": list(self.start_s),
             "rounds": [
@@ -172,7 +173,7 @@ class Comparison:
                     {"id": number, **codec.to_builtins(plan)}
                     for number, plan in zip(self.plan_ids, self.plans, strict=True)
                 ],
-                "throughput_samples_per_s": interval_json(self.samples_per_s),
+                "throughput_samples_per_s": interval_json(self.samples_per_s, with_samples=True),
                 "time_shares": codec.to_builtins(self.parts),
                 "start_s": list(self.start_s),
             },
@@ -181,25 +182,16 @@ class Comparison:
             "fastest": {
                 setting: None
                 if result is None
-                else {"peer": result.peer, "ours_per_peer": interval_json(result.ratio)}
+                else {
+                    "peer": result.peer,
+                    "ours_per_peer": interval_json(result.ratio, with_samples=True),
+                }
                 for setting, result in fastest.items()
             },
             "is_generated": self.is_generated,
             "interrupted": self.interrupted,
             "failure": None if self.failure is None else str(self.failure),
         }
-
-
-def interval_json(interval: Interval | None) -> dict[str, Any] | None:
-    """Give an interval under the names that scripts rely on."""
-    if interval is None:
-        return None
-    return {
-        "median": interval.median,
-        "ci_low": interval.low,
-        "ci_high": interval.high,
-        "samples": interval.count,
-    }
 
 
 def _rates(turns: Sequence[Turn]) -> Interval | None:

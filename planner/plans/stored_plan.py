@@ -11,6 +11,7 @@ from launch.plan import Plan
 from planner.plans.measured_steps import MeasuredSteps
 from planner.plans.objective import Objective
 from planner.plans.software import release_series
+from planner.quantities import interval_json
 from planner.scripts.naming import hides_workers, is_script
 from probes import codec
 from probes.codec import Count, Positive
@@ -112,8 +113,8 @@ class StoredPlan:
             "fingerprint": self.fingerprint,
             **codec.to_builtins(self.plan),
             **unknown,
-            "throughput_samples_per_s": _interval_json(throughput) | {"samples": throughput.count},
-            "speedup": None if self.speedup is None else _interval_json(self.speedup),
+            "throughput_samples_per_s": interval_json(throughput, with_samples=True),
+            "speedup": interval_json(self.speedup),
             "baseline": codec.to_builtins(self.baseline),
             "comparisons": [_comparison_json(one, unknown) for one in self.comparisons],
             "peak_memory_bytes": self.peak_memory_bytes,
@@ -130,12 +131,8 @@ class StoredPlan:
 
 def _comparison_json(compared: ComparedPlan, unknown: Mapping[str, None]) -> dict[str, Any]:
     document = codec.to_builtins(compared)
-    plan, speedup = document["plan"] | unknown, _interval_json(compared.speedup)
+    plan, speedup = document["plan"] | unknown, interval_json(compared.speedup)
     return {**document, "plan": plan, "speedup": speedup}
-
-
-def _interval_json(interval: Interval) -> dict[str, Any]:
-    return {"median": interval.median, "ci_low": interval.low, "ci_high": interval.high}
 
 
 HERE = "here is"

@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from planner.quantities import format_duration, format_interval, format_number
+from planner.quantities import format_duration, format_interval, format_number, interval_json
 from planner.records.training_record import TrainingRecord
 from planner.records.usage_record import HostUsage
 from planner.report.plan_line import describe_plan
 from planner.report.runs import mean_use
 from planner.report.table import Column, Terminal, render_csv, render_table
 from planner.trainings.rates import ratio_of_trainings, training_rate
-from planner.worth.evidence import interval_json
 from probes import codec
 from probes.timing import Interval
 

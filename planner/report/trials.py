@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from planner.plans.stored_plan import iso_utc
-from planner.quantities import format_bytes, format_interval
+from planner.quantities import format_bytes, format_interval, interval_json
 from planner.report.plan_line import describe_settings
 from planner.report.plans import PLAN_FIELDS, flatten
 from planner.report.table import Column, Terminal, render_csv, render_table
@@ -59,7 +59,6 @@ def trials_csv(trials: Sequence[StoredTrial]) -> str:
 def trial_json(trial: StoredTrial) -> dict[str, Any]:
     """Give a trial as plain values for JSON, with the keys of its plan beside its own."""
     result, measured = trial.result, trial.result.measurement
-    throughput = result.throughput_samples_per_s()
     return {
         "id": trial.id,
         "study_id": trial.study_id,
@@ -75,13 +74,9 @@ def trial_json(trial: StoredTrial) -> dict[str, Any]:
         **codec.to_builtins(result.plan),
         **({"loader_workers": None} if hides_workers(trial.use_case or "") else {}),
         "parameters": dict(result.parameters),
-        "throughput_samples_per_s": throughput
-        and {
-            "median": throughput.median,
-            "ci_low": throughput.low,
-            "ci_high": throughput.high,
-            "samples": throughput.count,
-        },
+        "throughput_samples_per_s": interval_json(
+            result.throughput_samples_per_s(), with_samples=True
+        ),
         "compile_s": result.compile_s,
         "warmup_s": list(measured.warmup_s) if measured else [],
         "samples_s": list(measured.samples_s) if measured else [],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 from launch.plan import Plan
@@ -89,10 +89,3 @@ def chance_above_one(value: Interval) -> float:
     if deviation == 0:
         return float(value.median > 1)
     return 0.5 * (1 + math.erf(math.log(value.median) / deviation / math.sqrt(2)))
-
-
-def interval_json(interval: Interval | None) -> Mapping[str, float] | None:
-    """Give an interval under the names that scripts rely on."""
-    if interval is None:
-        return None
-    return {"median": interval.median, "ci_low": interval.low, "ci_high": interval.high}

@@ -11,6 +11,7 @@ from launch.case_facts import CaseFacts
 from launch.plan import Plan
 from launch.scripts.program import BATCH
 from planner.plans.stored_plan import StoredPlan
+from planner.quantities import interval_json
 from planner.scripts.naming import STRATEGY as SCRIPT
 from planner.trials.result import Outcome, TrialResult
 from planner.tuning.study import StoredTrial
@@ -21,7 +22,7 @@ from planner.worth.batch_advice import (
     advise,
     why_no_advice,
 )
-from planner.worth.evidence import Evidence, chance_above_one, interval_json
+from planner.worth.evidence import Evidence, chance_above_one
 from planner.worth.step_parts import StepPart, split_step
 from planner.worth.variations import Variation, vary
 from probes import codec

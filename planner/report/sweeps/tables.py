@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from planner.plans.stored_plan import iso_utc
-from planner.quantities import format_interval, format_number, format_range
+from planner.quantities import format_interval, format_number, format_range, interval_json
 from planner.report.hardware import describe_hardware
 from planner.report.plan_line import describe_plan
 from planner.report.table import Column, Row, Terminal, render_csv, render_facts, render_table
@@ -241,13 +241,6 @@ def _point_json(sweep: StoredSweep, one: PointFigures) -> dict[str, Any]:
         "elapsed_s": point.elapsed_s,
         "created_at": iso_utc(point.created_at),
     }
-
-
-def interval_json(interval: Interval | None) -> dict[str, float] | None:
-    """Give an interval under the names that scripts rely on."""
-    if interval is None:
-        return None
-    return {"median": interval.median, "ci_low": interval.low, "ci_high": interval.high}
 
 
 def point_line(sweep_label: str, figures: PointFigures) -> str:
