@@ -40,6 +40,7 @@ from launch.system.process_tree import (
     find_marked,
     has_ended,
     reap_orphans,
+    send_signal,
 )
 from launch.system.report_stream import ReportStream
 from probes import codec
@@ -304,9 +305,7 @@ def end_marked(mark: str) -> None:
     """Kill all processes of a launch on this host."""
     give_up = time.monotonic() + _END_LIMIT_S
     while (left := find_marked(MARK, mark)) and time.monotonic() < give_up:
-        for pid in left:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+        send_signal(left, signal.SIGKILL)
         time.sleep(0.05)
 
 

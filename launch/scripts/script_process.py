@@ -18,7 +18,7 @@ from launch.errors import ScriptFailedError
 from launch.scripts.supervisor import ScriptRequest
 from launch.scripts.working_folder import WorkingFolder
 from launch.system.process_end import explain_exit
-from launch.system.process_tree import find_descendants, find_marked
+from launch.system.process_tree import find_descendants, find_marked, send_signal
 from launch.system.session import defer_signals
 from launch.workers.log import find_cause, tells_out_of_memory
 from probes import codec
@@ -156,12 +156,11 @@ class ScriptProcess:
         """
         for pid in self.pids:
             if pid in ranks or not find_descendants(pid) & ranks:
-                _send(pid, signal.SIGSTOP)
+                send_signal([pid], signal.SIGSTOP)
 
     def resume(self) -> None:
         """Let processes go on that `suspend` stopped."""
-        for pid in self.pids:
-            _send(pid, signal.SIGCONT)
+        send_signal(self.pids, signal.SIGCONT)
 
     def failure(self, why: str = "") -> ScriptFailedError:
         """Say in one line why it has ended, or ``why`` it counts as failed."""
@@ -208,8 +207,7 @@ class ScriptProcess:
         while left := find_marked(_FOLDER_VARIABLE, str(self._view.temporary)):
             if time.monotonic() > give_up:
                 return
-            for pid in left - {self._supervisor.pid}:
-                _send(pid, signal.SIGKILL)
+            send_signal(left - {self._supervisor.pid}, signal.SIGKILL)
             time.sleep(0.01)
 
     def _close_output(self) -> None:
@@ -232,11 +230,6 @@ class ScriptProcess:
             self.exit_code = answer.get("ended", self.exit_code)
             self.time_s = answer.get("time_s", self.time_s)
             self._failed = answer.get("failed", self._failed)
-
-
-def _send(pid: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, number)
 
 
 def _one_line(text: str) -> str:

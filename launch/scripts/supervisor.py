@@ -28,7 +28,9 @@ from launch.system.process_tree import (
     end_descendants,
     find_descendants,
     has_ended,
+    reap_all,
     reap_orphans,
+    send_signal,
 )
 from probes import codec
 
@@ -106,7 +108,7 @@ def supervise(request: ScriptRequest) -> None:
         if code is None and has_ended(child.pid):
             code = child.wait()
             _tell({"ended": code, "time_s": now - began})
-    _send(find_descendants(owner), signal.SIGCONT)  # those that stand still between turns
+    send_signal(find_descendants(owner), signal.SIGCONT)  # those that stand still between turns
     if code is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGINT)
@@ -114,18 +116,10 @@ def supervise(request: ScriptRequest) -> None:
     end_descendants(grace_s=request.grace_s)
 
 
-def _send(pids: set[int], number: int) -> None:
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, number)
-
-
 def _await_ends(limit_s: float) -> None:
     give_up = time.monotonic() + limit_s
     while find_descendants(os.getpid()) and time.monotonic() < give_up:
-        with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
+        reap_all()
         time.sleep(0.01)
 
 

@@ -49,7 +49,7 @@ def kill_group(leader: int) -> None:
 def is_stopped(pid: int) -> bool:
     """Whether a process is stopped, as by SIGSTOP."""
     try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        state = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
     except OSError:
         return False
     return state in ("T", "t")

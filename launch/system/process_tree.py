@@ -11,6 +11,7 @@ import ctypes
 import os
 import signal
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 _PR_SET_CHILD_SUBREAPER = 36  # from linux/prctl.h
@@ -51,26 +52,50 @@ def end_descendants(*, grace_s: float) -> None:
             return
         if time.monotonic() > deadline:
             number, told = signal.SIGKILL, set()
-        for pid in left - told:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, number)
+        send_signal(left - told, number)
         told |= left
         time.sleep(_POLL_S)
-        with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
+        reap_all()
+
+
+def reap_all() -> None:
+    """Let all children that have ended vanish, so that they are not waited for."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def send_signal(pids: Iterable[int], number: int) -> None:
+    """Send a signal to processes; those that are gone, or another user's, are left out."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def list_pids() -> list[int]:
+    """List the numbers of all processes that this one can see."""
+    return [int(name) for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208 - names
+
+
+def list_running() -> Iterator[tuple[int, list[str]]]:
+    """Give each process that has not ended, with what the kernel says after its name.
+
+    That is its state, its parent, its group, its session and so on: proc_pid_stat(5). The name
+    itself is of any bytes.
+    """
+    for pid in list_pids():
+        with contextlib.suppress(OSError):
+            text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+            fields = text.rpartition(")")[2].split()
+            if fields[0] not in "ZX":
+                yield pid, fields
 
 
 def find_descendants(ancestor: int) -> set[int]:
     """Find the processes that run below one."""
     children: dict[int, list[int]] = {}
-    for folder in Path("/proc").iterdir():
-        if not folder.name.isdecimal():
-            continue
-        with contextlib.suppress(OSError):
-            state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
-            if state not in "ZX":
-                children.setdefault(int(parent), []).append(int(folder.name))
+    for pid, (_, parent, *_) in list_running():
+        children.setdefault(int(parent), []).append(pid)
     found, left = set[int](), [ancestor]
     while left:
         for child in children.get(left.pop(), ()):
@@ -84,11 +109,10 @@ def find_marked(variable: str, value: str) -> set[int]:
     """Find the processes that were started with a variable in their environment."""
     marker = f"{variable}={value}".encode()
     found = set[int]()
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdecimal():
-            with contextlib.suppress(OSError):
-                if marker in (folder / "environ").read_bytes().split(b"\0"):
-                    found.add(int(folder.name))
+    for pid in list_pids():
+        with contextlib.suppress(OSError):
+            if marker in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                found.add(pid)
     return found
 
 

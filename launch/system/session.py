@@ -5,15 +5,14 @@ By ``/proc``: psutil does not know sessions.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
+
+from launch.system.process_tree import list_running, send_signal
 
 _POLL_S = 0.05
 _TERMINATION_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -28,32 +27,18 @@ def end_session(leader: int, *, grace_s: float) -> None:
         leader: Process number of the command, which began the session and has ended.
         grace_s: Time in which they may end by themselves, and ranks their workers.
     """
-    _send(leader, signal.SIGTERM)
+    send_signal(_members(leader), signal.SIGTERM)
     deadline = time.monotonic() + grace_s
     while _members(leader):
         if time.monotonic() > deadline:
-            _send(leader, signal.SIGKILL)
+            send_signal(_members(leader), signal.SIGKILL)
             return
         time.sleep(_POLL_S)
 
 
-def _send(leader: int, number: int) -> None:
-    for pid in _members(leader):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, number)
-
-
 def _members(leader: int) -> list[int]:
     """List the processes of a session that have not ended."""
-    found = []
-    for folder in Path("/proc").iterdir():
-        if not folder.name.isdecimal():
-            continue
-        with contextlib.suppress(OSError):
-            state, _, _, session = (folder / "stat").read_text().rpartition(")")[2].split()[:4]
-            if int(session) == leader and state not in "ZX":
-                found.append(int(folder.name))
-    return found
+    return [pid for pid, (_, _, _, session, *_) in list_running() if int(session) == leader]
 
 
 @contextmanager

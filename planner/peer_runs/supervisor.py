@@ -29,7 +29,14 @@ import psutil
 
 from launch.reports import Report
 from launch.system.process_end import bind_to_parent, is_stopped
-from launch.system.process_tree import adopt_orphans, find_descendants, find_marked
+from launch.system.process_tree import (
+    adopt_orphans,
+    find_descendants,
+    find_marked,
+    list_pids,
+    reap_all,
+    send_signal,
+)
 from launch.use_cases._imports import find_malicious_release
 from probes import codec
 
@@ -207,13 +214,13 @@ class PeerSupervisor:
             new = self._find() - stopped
             if not new:
                 break
-            _send(new, signal.SIGSTOP)
+            send_signal(new, signal.SIGSTOP)
             _await_stop(new)
             stopped |= new
         return ProcessesStopped(count=len(stopped))
 
     def _continue(self) -> ProcessesContinued:
-        _send(self._find(), signal.SIGCONT)
+        send_signal(self._find(), signal.SIGCONT)
         return ProcessesContinued()
 
     def _find(self) -> set[int]:
@@ -233,11 +240,11 @@ class PeerSupervisor:
                 return
             if number is signal.SIGTERM and time.monotonic() > began + _GRACE_S:
                 number, told = signal.SIGKILL, set()
-            _send(left - told, number)
-            _send(left - told, signal.SIGCONT)
+            send_signal(left - told, number)
+            send_signal(left - told, signal.SIGCONT)
             told |= left
             time.sleep(_POLL_S)
-            _reap()
+            reap_all()
 
 
 def _find_workers(job: str) -> set[int]:
@@ -247,7 +254,7 @@ def _find_workers(job: str) -> set[int]:
     """
     found = set[int]()
     word = job.encode()
-    for pid in _list_pids():
+    for pid in list_pids():
         words = _read(pid, "cmdline").split(b"\0")
         if word not in words or words[:1] != [sys.executable.encode()]:
             continue
@@ -264,10 +271,6 @@ def _children(pid: int) -> list[psutil.Process]:
     return []
 
 
-def _list_pids() -> list[int]:
-    return [int(file.name) for file in Path("/proc").iterdir() if file.name.isdecimal()]
-
-
 def _read(pid: int, name: str) -> bytes:
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/{name}").read_bytes()
@@ -278,19 +281,6 @@ def _read_tail(path: Path) -> str:
     with path.open("rb") as log:
         log.seek(max(0, path.stat().st_size - _TAIL_BYTES))
         return log.read().decode(errors="replace")
-
-
-def _reap() -> None:
-    """Let processes vanish that have ended, so that they are not waited for."""
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-
-
-def _send(pids: set[int], number: int) -> None:
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, number)
 
 
 def _await_stop(pids: set[int]) -> None:

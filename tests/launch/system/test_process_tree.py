@@ -44,8 +44,12 @@ def test_orphans_in_sessions_of_their_own_are_ended(how):
     assert not [pid for pid in pids.split() if Path(f"/proc/{pid}").exists()]
 
 
-def test_descendants_are_found_below_children():
-    program = "import subprocess; subprocess.run(['sh', '-c', 'echo; read line; true'])"
+def test_descendants_are_found_below_children_whatever_bytes_their_names_are():
+    """A name is cut after 15 bytes, in the middle of a letter too: then nothing could be ended."""
+    program = (
+        "import ctypes, subprocess; ctypes.CDLL(None).prctl(15, b'\\xe6\\x97'); "
+        "subprocess.run(['sh', '-c', 'echo; read line; true'])"
+    )
     with subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
