@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from launch.workers.task import Purpose, Task, make_worker_tasks
 from planner.jobs.placement import Placement
 from planner.jobs.training import launch_command
 from planner.report.plan_line import describe_plan
+from planner.scripts.naming import shell_line
 from probes import codec
 from probes.hardware import Hardware
 
@@ -69,8 +69,8 @@ def job_lines(job: Job, described: dict[str, Any], plan_ids: Sequence[int | None
                 f"threads {worker['threads']}"
             )
         if node["environment"]:
-            lines.append(f"  environment of its workers: {_settings(node['environment'])}")
-    settings = _settings(described["environment"])
+            lines.append(f"  environment of its workers: {shell_line(node['environment'])}")
+    settings = shell_line(described["environment"])
     without = ", ".join(["anything of MPI's", *described["environment_without"]])
     lines.append(f"workers' environment: {settings}, without {without}")
     lines.append("nothing was started: leave --dry-run out to train")
@@ -87,10 +87,6 @@ def _allocator(
         if not placement.uses_remote_hosts:
             raise
         return {}
-
-
-def _settings(environment: Mapping[str, str]) -> str:
-    return " ".join(f"{key}={shlex.quote(value)}" for key, value in environment.items())
 
 
 def _workers(job: Job, plan: Plan, node: Hardware) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ from planner.exports.head import head_lines
 from planner.exports.pinning import PIN_VARIABLE, pinning_text
 from planner.exports.shell_script import exports, pin_lines
 from planner.plans.stored_plan import StoredPlan
-from planner.scripts.naming import script_arguments
+from planner.scripts.naming import script_arguments, shell_line
 
 _STARTER = re.compile(r"python[\d.]*t?|torchrun|accelerate")
 """Words of a command that name what starts the script, without a folder."""
@@ -59,8 +59,7 @@ def _variables(stored: StoredPlan) -> Mapping[str, str]:
 
 def _line(stored: StoredPlan, _: Sequence[str]) -> str:
     """Give the command as one line; what starts its processes is in it already."""
-    assigned = [f"{name}={shlex.quote(value)}" for name, value in _variables(stored).items()]
-    return " ".join([*assigned, shlex.join(_command(stored))]) + "\n"
+    return shell_line(_variables(stored), _command(stored)) + "\n"
 
 
 def _run_lines(stored: StoredPlan) -> list[str]:

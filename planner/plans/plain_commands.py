@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from launch.plan import Plan
 from launch.process_environment import allocators
 from launch.process_environment.openmp import wait_environment, wait_policy
+from planner.scripts.naming import shell_line
 
 SCRIPT = "YOUR_SCRIPT.py"
 
@@ -28,7 +29,7 @@ def plain_commands(plan: Plan) -> dict[str, str]:
     """
     variables = plain_environment(plan)
     return {
-        "torchrun": f"{_assignments(variables)} {torchrun_command(plan)} {SCRIPT}",
+        "torchrun": f"{shell_line(variables)} {torchrun_command(plan)} {SCRIPT}",
         "mpirun": f"{_mpirun_command(plan, variables)} {SCRIPT}",
     }
 
@@ -55,7 +56,3 @@ def _mpirun_command(plan: Plan, variables: Mapping[str, str]) -> str:
     port = "MASTER_PORT=${MASTER_PORT:-29500}"  # two jobs on a host need different ones
     start = ["sh", "-c", f'{ranks} {port} exec python "$@"', "sh"]
     return shlex.join(["mpirun", "-n", str(plan.processes), *pinned, *passed, *start])
-
-
-def _assignments(variables: Mapping[str, str]) -> str:
-    return " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items())

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -44,6 +44,12 @@ def tune_options(use_case: str) -> list[str]:
     known = (WORKERS, THREADS, PROCESSES)
     unknown = [name for name in _placeholders(use_case) if name not in known]
     return [word for name in unknown for word in ("--choices", f"{name}=A,B")]
+
+
+def shell_line(variables: Mapping[str, str], command: Sequence[str] = ()) -> str:
+    """Give a command for a shell, with the variables that are set for it alone."""
+    assigned = (f"{name}={shlex.quote(value)}" for name, value in variables.items())
+    return " ".join([*assigned, *map(shlex.quote, command)])
 
 
 def command_line(words: Sequence[str]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Sequence
 
 from launch.reports import Report
@@ -21,6 +20,7 @@ from planner.report.live import LiveDisplay
 from planner.report.output import Output
 from planner.report.plan_line import describe_plan
 from planner.report.table import WithCommand
+from planner.scripts.naming import shell_line
 from planner.supervision.own_job import recorded_job
 from planner.trainings.recorder import TrainingRecorded
 
@@ -93,12 +93,10 @@ def _compare(run: ScriptRun, out: Output) -> str:
 def _describe(prepared: PreparedScript, out: Output) -> None:
     """Show the command line, with the variables before it."""
     start = prepared.start
-    assignments = [f"{name}={shlex.quote(value)}" for name, value in start.environment.items()]
     out.write_fact("plan", f"{prepared.stored.id}: {describe_plan(prepared.stored.plan)}")
     cores = ",".join(map(str, start.cores or sorted(os.sched_getaffinity(0))))
     out.write_fact("cores", cores)
-    command = " ".join([*assignments, shlex.join(start.command)])
-    out.write_fact("command", WithCommand("", command))
+    out.write_fact("command", WithCommand("", shell_line(start.environment, start.command)))
     out.finish(_plain(prepared))
 
 

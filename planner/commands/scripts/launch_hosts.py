@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 
 from launch.reports import Report
@@ -21,6 +20,7 @@ from planner.report.live import LiveDisplay
 from planner.report.output import Output
 from planner.report.plan_line import describe_plan
 from planner.report.table import WithCommand
+from planner.scripts.naming import shell_line
 from planner.supervision.own_job import recorded_job
 from planner.trainings.recorder import TrainingRecorded
 
@@ -79,13 +79,10 @@ def _bound(prepared: PreparedHosts) -> str:
 
 def _describe(one: HostScript, out: Output) -> None:
     """Show the command line of a host, with the variables before it."""
-    environment = one.ready.environment
-    assignments = [f"{name}={shlex.quote(value)}" for name, value in environment.items()]
     out.write_fact("host", one.host)
     out.write_fact("plan", f"{one.stored.id}: {describe_plan(one.stored.plan)}")
     out.write_fact("cores", ",".join(map(str, one.ready.cores)))
-    command = " ".join([*assignments, shlex.join(one.command)])
-    out.write_fact("command", WithCommand("", command))
+    out.write_fact("command", WithCommand("", shell_line(one.ready.environment, one.command)))
 
 
 def _plain(prepared: PreparedHosts) -> dict[str, object]:
