@@ -105,32 +105,6 @@ class DiesLater(Dies):
     last_step = 30
 
 
-class Fated(Steady):
-    """Ends each trial in another way. A file counts the models that were made: the first one is
-    made before any trial, to learn its size. Memory is short twice: beside others, and alone."""
-
-    fates = ("good", "good", "crash", "nan", "leave", "memory", "memory", "good")
-
-    def model(self):
-        counter = Path(os.environ["FATES"])
-        number = len(counter.read_text()) if counter.exists() else 0
-        counter.write_text("x" * (number + 1))
-        self._fate = self.fates[min(number, len(self.fates) - 1)]
-        return super().model()
-
-    def loss(self, output, target):
-        match self._fate:
-            case "crash":
-                raise ArithmeticError("the loss is beyond me")
-            case "nan":
-                return super().loss(output, target) * float("nan")
-            case "memory":
-                torch.empty(1 << 60, dtype=torch.uint8)
-            case "leave":
-                os._exit(3)
-        return super().loss(output, target)
-
-
 class OneOutput(Steady):
     """Lacks the loss that every use case must have."""
 

@@ -72,30 +72,6 @@ def test_seed_that_no_sampler_takes_is_refused(ddlplan, cases, command):
     assert "--seed" in ended.errors[0]
 
 
-@pytest.mark.long
-def test_failed_trials_are_kept_with_their_reason_and_the_search_goes_on(probed, cases):
-    fates = probed.folder.parent / "fates"
-    process = probed.start(
-        *("tune", "--use-case", f"{cases}:Fated", "--budget", "75s", "--trials", 6),
-        *("--strategies", "threads", "--json"),
-        FATES=str(fates),
-    )
-    ended = probed.end(process)
-    assert ended.code == 0, ended.err
-    trials = {trial["number"]: trial for trial in probed.data("trials")}
-    expected = ["ok", "crash", "nan_loss", "crash", "out_of_memory"]
-    assert [trials[number]["outcome"] for number in range(5)] == expected
-    for number in range(1, 5):
-        assert trials[number]["reason"]
-    assert "the loss is beyond me" in trials[1]["reason"]
-    assert "Traceback" in trials[1]["log_tail"]
-    assert "exit code 3" in trials[3]["reason"]
-    later = [trials[number] for number in range(5, len(trials))]
-    outcomes = [trial["outcome"] for trial in later if trial["role"] != "share"]
-    assert outcomes[0] in ("ok", "slower")
-    assert ended.document["data"]["trials"]["crash"] == 2
-
-
 def test_use_case_whose_loss_fails_is_refused_and_leaves_no_database(ddlplan, cases):
     ended = ddlplan.run("tune", "--use-case", f"{cases}:Fails", "--budget", "5m", "--json")
     assert ended.code == ended.document["error"]["code"] == 2
