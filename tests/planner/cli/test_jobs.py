@@ -6,7 +6,6 @@ import os
 import platform
 import pty
 import signal
-import time
 
 import pytest
 from worth_cases import TRIALS
@@ -53,13 +52,6 @@ def add_job(ddlplan, log=None, **changes):
             folder.log.write_bytes(log)
             store.jobs.set_folder(job.id, str(folder.path))
     return job.id
-
-
-def wait_until_over(ddlplan, number):
-    deadline = time.monotonic() + 240
-    while (job := ddlplan.data("jobs", "show", number))["state"] in ("queued", "running"):
-        assert time.monotonic() < deadline, job
-    return job
 
 
 def test_jobs_that_are_not_there(ddlplan):
@@ -132,51 +124,6 @@ def test_launch_without_any_plan_is_refused_before_it_is_a_job(ddlplan, cases):
     )
     assert (ended.code, len(ended.errors)) == (3, 1)
     assert ddlplan.listing() == []
-
-
-@pytest.mark.long
-def test_training_that_is_cancelled_leaves_a_checkpoint_and_no_process(tuned, cases):
-    submitted = tuned.data(
-        *("launch", "--use-case", f"{cases}:Steady", "--epochs", 9000, "--checkpoint", "kept"),
-        *("--allow-run-as-root", "--detach"),
-    )
-    number = submitted["id"]
-    tuned.wait_until(
-        lambda: (tuned.data("jobs", "show", number)["progress"] or {}).get("steps", 0) > 3,
-        "the training makes steps",
-    )
-    running = tuned.data("jobs", "show", number)
-    assert running["plan_id"] == 1
-    assert running["training_id"] is not None
-    assert running["progress"]["epochs"] == 9000
-    assert running["progress"]["loss"] is not None
-    tuned.run("jobs", "cancel", number)
-    assert wait_until_over(tuned, number)["state"] == "cancelled"
-    assert "--resume" in tuned.run("jobs", "logs", number).out
-    assert list((tuned.folder / "kept").glob("step-*"))
-    tuned.wait_until_all_ended()
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("victim", ["planner.supervision", "planner launch"])
-def test_killed_launch_leaves_no_process_and_no_lie(tuned, cases, victim):
-    submitted = tuned.data(
-        *("launch", "--use-case", f"{cases}:Steady", "--epochs", 9000),
-        *("--allow-run-as-root", "--detach"),
-    )
-    number = submitted["id"]
-    tuned.wait_until(
-        lambda: (tuned.data("jobs", "show", number)["progress"] or {}).get("steps", 0) > 3,
-        "the training makes steps",
-    )
-    (pid,) = tuned.processes(of=victim)
-    os.kill(pid, signal.SIGKILL)
-    job = wait_until_over(tuned, number)
-    tuned.wait_until_all_ended()
-    if victim == "planner.supervision":
-        assert job["state"] == "interrupted"
-    else:
-        assert (job["state"], job["exit_code"]) == ("failed", -9)
 
 
 def test_command_in_a_terminal_is_a_job_that_its_terminal_ends(ddlplan):

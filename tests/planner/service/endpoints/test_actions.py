@@ -345,9 +345,17 @@ def test_a_use_case_is_tuned_trained_cancelled_and_resumed_over_http(tmp_path, o
             found = started.ask("/api/v1/trainings").data
             return bool(found and found[0]["checkpoint"] and found[0]["epochs_done"])
 
+        def running() -> dict:
+            return started.ask(f"/api/v1/jobs/{launched}").data
+
         started.wait_for(has_checkpoint)
+        started.wait_for(lambda: (running()["progress"] or {}).get("loss") is not None)
+        assert running()["plan_id"] == plan["id"]
+        assert running()["training_id"] is not None
+        assert running()["progress"]["epochs"] == 5000
         assert started.ask(f"/api/v1/jobs/{launched}/cancel", body={}).status == 202
         assert started.wait_for_job(launched)["state"] == "cancelled"
+        assert "--resume" in started.ask(f"/api/v1/jobs/{launched}/log").data["text"]
         (training,) = started.ask("/api/v1/trainings").data
         assert training["state"] == "cancelled"
         made = len(training["epochs_done"])
