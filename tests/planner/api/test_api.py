@@ -260,16 +260,6 @@ def test_cancel_from_another_thread_ends_a_search_and_keeps_its_trials(folder):
     assert len(plans.find_trials()) == len(heard.of(TrialEnded)) >= 1
 
 
-@pytest.mark.long
-@pytest.mark.usefixtures("probed_here")
-def test_search_that_is_cancelled_before_its_first_trial_raises(folder):
-    cancellation = Cancellation()
-    heard = Heard(TrialStarted, cancellation.cancel)
-    request = TuneRequest(workload=steady(), budget_s=600)
-    with pytest.raises(CancelledError):
-        tune(request, listener=heard, cancellation=cancellation)
-
-
 def test_call_that_is_cancelled_before_it_begins_does_nothing(folder):
     cancellation = Cancellation()
     cancellation.cancel()

@@ -126,7 +126,7 @@ def test_interrupt_before_the_first_trial_is_one_document_too(probed, cases):
 def test_killed_search_loses_nothing_and_leaves_nothing_running(probed, cases):
     chance = random.Random(SEED)
     said = 0
-    for kill in range(3):
+    for kill in range(2):
         before = count_trials(probed)
         process = tune(probed, f"{cases}:Steady")
         if kill > 0:  # the first one dies while it starts

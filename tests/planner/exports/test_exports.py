@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import socket
 import subprocess
 import sys
 from dataclasses import replace
@@ -316,15 +315,6 @@ def test_a_second_job_of_the_mpirun_line_may_have_a_port_of_its_own(place, monke
     (found,) = reports(place)
     assert found["MASTER_PORT"] == "29501"
     assert "MASTER_PORT" not in " ".join(words[: words.index("sh")])
-
-
-@pytest.mark.long
-def test_ranks_of_the_mpirun_line_sum_by_gloo(place):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    (place / "train.py").write_text(SUM)
-    run(place, "sh", "-c", mpirun_line("train.py out").replace("29500", str(port)))
-    assert [one["sum"] for one in reports(place)] == [3.0, 3.0]
 
 
 @pytest.mark.hosts
