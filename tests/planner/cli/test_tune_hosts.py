@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 from contextlib import closing
@@ -110,24 +109,7 @@ def test_nothing_is_left_running(tuned_hosts):
     assert command.processes() == {}
 
 
-def kill_rank(bed, host):
-    for pid in host.pids():
-        if b"planner.cluster_tuning.rank" in Path(f"/proc/{pid}/cmdline").read_bytes():
-            os.kill(pid, signal.SIGKILL)
-
-
-def cut_off(bed, host):
-    bed.cut(host)
-
-
-@pytest.mark.parametrize(
-    ("lose", "how"),
-    [
-        (kill_rank, "its MPI rank was killed by signal 9 (SIGKILL)"),
-        (cut_off, "it does not answer any more"),
-    ],
-)
-def test_search_goes_on_without_a_host_that_is_lost(ddlplan, testbed, tuned_folder, lose, how):
+def test_search_goes_on_without_a_host_that_is_lost(ddlplan, testbed, tuned_folder):
     bed = testbed(2)
     know_hosts(ddlplan, tuned_folder, ["node1", "node2"])
     process = tune(ddlplan, bed, "Steady", "--budget", "60s", "--trials", 2)
@@ -135,14 +117,14 @@ def test_search_goes_on_without_a_host_that_is_lost(ddlplan, testbed, tuned_fold
     ddlplan.wait_until(
         lambda: roles(ddlplan, "node1")[:1] == roles(ddlplan, "node2") == known, "both baselines"
     )
-    lose(bed, bed.hosts[1])
+    bed.cut(bed.hosts[1])
     ended = ddlplan.end(process)
     assert ended.code == 0, ended.err
     kept, lost = ended.document["data"]["nodes"]
     assert kept["error"] is None
     assert kept["trials"]["ok"] >= 2
     assert roles(ddlplan, "node1").count("defaults") >= 1
-    assert lost["error"]["message"] == f"lost: {how}"
+    assert lost["error"]["message"] == "lost: it does not answer any more"
     assert lost["plan"]["node"] == "node2"  # the one that is known: its baseline
     assert bed.hosts[0].pids() == set()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 
 import pytest
@@ -249,10 +250,9 @@ def test_trials_go_on_in_one_study_when_a_node_begins_again(collector):
     assert collector.nodes["a"].findings.new_results() == [TRIAL, TRIAL]
 
 
-def test_job_whose_ranks_never_come_together_is_ended_and_told(tmp_path, monkeypatch):
-    """The story: behind a firewall each rank waited for the others, and tune for all of them."""
-    monkeypatch.setitem(run_mpi.__kwdefaults__, "start_limit_s", 0.5)
-    own = write_mpirun(tmp_path, "mpirun (Open MPI) 5.0.3", "exec sleep 1000")
+@pytest.fixture
+def probed_by(tmp_path):
+    """Probe this machine by an mpirun that does what a script says; give what came of it."""
     facts = facts_of(1, hardware=NODE)
     checked = CheckedHosts(
         hosts=(host("localhost"),),
@@ -261,13 +261,32 @@ def test_job_whose_ranks_never_come_together_is_ended_and_told(tmp_path, monkeyp
         here=facts,
         this_machine="localhost",
     )
-    with LazyStore(str(tmp_path / "planner.db")) as store:
-        nodes = {"localhost": NodeState(host="localhost")}
-        collector = Collector(store, SOFTWARE, Shown(), nodes=nodes)
-        hosts = Hosts.this_machine(HostAccess(mpirun=own))
-        campaign = ClusterDriver(ClusterPurpose.PROBE, checked, hosts, collector)
-        with pytest.raises(HostUnreachableError, match=r"no answer within .* a firewall"):
-            campaign.run()
+
+    def run(script: str) -> NodeState:
+        own = write_mpirun(tmp_path, "mpirun (Open MPI) 5.0.3", script)
+        with LazyStore(str(tmp_path / "planner.db")) as store:
+            node = NodeState(host="localhost")
+            collector = Collector(store, SOFTWARE, Shown(), nodes={"localhost": node})
+            hosts = Hosts.this_machine(HostAccess(mpirun=own))
+            ClusterDriver(ClusterPurpose.PROBE, checked, hosts, collector).run()
+        return node
+
+    return run
+
+
+def test_job_whose_ranks_never_come_together_is_ended_and_told(probed_by, monkeypatch):
+    """The story: behind a firewall each rank waited for the others, and tune for all of them."""
+    monkeypatch.setitem(run_mpi.__kwdefaults__, "start_limit_s", 0.5)
+    with pytest.raises(HostUnreachableError, match=r"no answer within .* a firewall"):
+        probed_by("exec sleep 1000")
+
+
+def test_host_whose_rank_was_killed_is_lost_and_told(probed_by):
+    said = NodeReport.of(0, NodeProbed(hardware=NODE, is_new=False)).encode().decode().strip()
+    noticed = "process rank 0 with PID 7 on node vm exited on signal 9 (Killed)."
+    node = probed_by(f"echo {shlex.quote(said)}; echo 'prterun noticed that {noticed}' >&2; exit 1")
+    assert node.failure.message == "lost: its MPI rank was killed by signal 9 (SIGKILL)"
+    assert node.failure.is_lost
 
 
 def test_ranks_say_that_they_are_together_before_they_begin(tmp_path):
