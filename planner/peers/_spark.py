@@ -11,13 +11,27 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from planner.peers._base import PeerSetup, PeerStart
+from planner.peers._base import Peer, PeerSetup, PeerStart
 
 _FIRST_JAVA = 17
 _MEMORY = "4g"
 
 
-def find_spark_obstacle() -> str | None:
+class SparkPeer(Peer):
+    """A script that is the driver of Spark, and is told how many processes there are."""
+
+    distribution = "pyspark"
+    modules = ("pyspark",)
+
+    def find_obstacle(self, setup: PeerSetup) -> str | None:
+        return super().find_obstacle(setup) or _find_java_obstacle()
+
+    def starts(self, setup: PeerSetup) -> list[PeerStart]:
+        options = ("--processes", str(setup.world_size))
+        return _spark_starts(setup, self.training_command(setup, *options))
+
+
+def _find_java_obstacle() -> str | None:
     """Give why Spark cannot start here, ``None`` where it can."""
     home = os.environ.get("JAVA_HOME")
     java = f"{home}/bin/java" if home else shutil.which("java")
@@ -36,7 +50,7 @@ def find_spark_obstacle() -> str | None:
     return None
 
 
-def spark_starts(setup: PeerSetup, script: Sequence[str]) -> list[PeerStart]:
+def _spark_starts(setup: PeerSetup, script: Sequence[str]) -> list[PeerStart]:
     """Give the driver, and a standalone cluster where there are several hosts.
 
     Args:
