@@ -19,12 +19,11 @@ from planner.quantities import (
     format_duration,
     format_interval,
     format_number,
-    format_range,
     is_uncertain,
     printable,
 )
 from planner.report.figures.figure import Figure, figure_html
-from planner.report.plan_line import describe_plan, describe_settings
+from planner.report.plan_line import describe_plan
 from planner.service.pages.assets import asset_address
 from planner.service.pages.view import Context, View, reasons_here
 from probes.timing import Interval
@@ -61,7 +60,6 @@ def render(view: View, path: str, context: Context) -> str:
         "here": here,
         "current": path == here,
         "now": context.now(),
-        "allows_actions": context.allows_actions,
     }
     return _ENVIRONMENT.get_template(view.template).render({**common, **view.values})
 
@@ -177,10 +175,8 @@ def _make_environment() -> Environment:
         log=_log,
         number=_number,
         plan=describe_plan,
-        range=format_range,
         rate=_rate,
         reasons=_reasons,
-        settings=describe_settings,
         since=_since,
         time=_time,
         whole=_whole,
