@@ -92,8 +92,6 @@ class SupervisorRequest:
 class ProcessesStopped(Report):
     """Every process of the contender stands still."""
 
-    count: int
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessesContinued(Report):
@@ -217,7 +215,7 @@ class PeerSupervisor:
             send_signal(new, signal.SIGSTOP)
             _await_stop(new)
             stopped |= new
-        return ProcessesStopped(count=len(stopped))
+        return ProcessesStopped()
 
     def _continue(self) -> ProcessesContinued:
         send_signal(self._find(), signal.SIGCONT)

@@ -17,8 +17,6 @@ class PeerBegun(Report):
     threads: int
     """Of the process that reports."""
 
-    train_samples: int
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerStepDone(Report):

@@ -129,7 +129,6 @@ class StepClock:
         task: What is trained.
         processes: That train together, on all hosts.
         is_first: Whether this is the first of them.
-        train_samples: Of an epoch.
         waits_for: Model whose backward pass ends when the gradients of all processes are summed.
     """
 
@@ -139,7 +138,6 @@ class StepClock:
         *,
         processes: int,
         is_first: bool,
-        train_samples: int,
         waits_for: nn.Module | None = None,
     ) -> None:
         self._processes = processes
@@ -152,11 +150,7 @@ class StepClock:
             parameter.register_post_accumulate_grad_hook(self._note_gradient)
         if is_first:
             self._pipe = os.open(task.reports / platform.node(), os.O_WRONLY)
-        self._send(
-            PeerBegun(
-                processes=processes, threads=torch.get_num_threads(), train_samples=train_samples
-            )
-        )
+        self._send(PeerBegun(processes=processes, threads=torch.get_num_threads()))
         self._ended_s = time.perf_counter()
 
     def epochs(self) -> Iterator[int]:

@@ -12,15 +12,13 @@ def main() -> None:
     task = PeerTask(parse())
     accelerator = Accelerator(cpu=True)
     model = task.make_model()
-    dataset = task.make_dataset()
     model, optimizer, loader = accelerator.prepare(
-        model, task.case.optimizer(model.parameters()), task.make_loader(dataset)
+        model, task.case.optimizer(model.parameters()), task.make_loader(task.make_dataset())
     )
     clock = StepClock(
         task,
         processes=accelerator.num_processes,
         is_first=accelerator.is_main_process,
-        train_samples=len(dataset),  # type: ignore[arg-type]
         waits_for=model if accelerator.num_processes > 1 else None,
     )
     for _ in clock.epochs():

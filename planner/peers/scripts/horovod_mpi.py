@@ -35,7 +35,6 @@ def main() -> None:
         task,
         processes=hvd.size(),
         is_first=hvd.rank() == 0,
-        train_samples=len(dataset),  # type: ignore[arg-type]
     )
     for epoch in clock.epochs():
         sampler.set_epoch(epoch)

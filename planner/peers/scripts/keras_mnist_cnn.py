@@ -34,17 +34,16 @@ def make_optimizer() -> Any:
     return tf.keras.optimizers.SGD(0.01)
 
 
-def make_batches(task: PeerTask, global_batch: int) -> tuple[int, Any]:
-    """Give the number of digits, and batches of them without end."""
+def make_batches(task: PeerTask, global_batch: int) -> Any:
+    """Give batches of digits without end."""
     dataset = task.make_dataset()
     samples = [dataset[number] for number in range(len(dataset))]  # type: ignore[arg-type]
     images = np.stack([np.asarray(image).transpose(1, 2, 0) for image, _ in samples])
     targets = np.array([int(target) for _, target in samples])
-    batches = (
+    return (
         tf.data.Dataset.from_tensor_slices((images, targets))
         .shuffle(len(images), seed=0)
         .repeat()
         .batch(global_batch, drop_remainder=True)
         .prefetch(tf.data.AUTOTUNE)
     )
-    return len(images), batches

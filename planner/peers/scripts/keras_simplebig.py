@@ -61,8 +61,8 @@ def make_optimizer() -> Any:
     return tf.keras.optimizers.SGD(0.001, momentum=0.9)
 
 
-def make_batches(task: PeerTask, global_batch: int) -> tuple[int, Any]:
-    """Give the number of photos, and batches of them without end."""
+def make_batches(task: PeerTask, global_batch: int) -> Any:
+    """Give batches of photos without end."""
     photos = task.make_dataset()
     assert isinstance(photos, PhotoDataset)
     files = [str(photos.folder / name) for name, _ in photos.photos]
@@ -77,7 +77,7 @@ def make_batches(task: PeerTask, global_batch: int) -> tuple[int, Any]:
         photo = tf.image.random_flip_left_right(photo)
         return (photo / 255.0 - tf.constant(MEAN)) / tf.constant(STD), target
 
-    batches = (
+    return (
         tf.data.Dataset.from_tensor_slices((files, targets))
         .shuffle(len(files), seed=0)
         .repeat()
@@ -85,4 +85,3 @@ def make_batches(task: PeerTask, global_batch: int) -> tuple[int, Any]:
         .batch(global_batch, drop_remainder=True)
         .prefetch(tf.data.AUTOTUNE)
     )
-    return len(files), batches

@@ -37,9 +37,8 @@ class TaskModule(LightningModule):
 class ClockCallback(Callback):
     """Times the steps."""
 
-    def __init__(self, task: PeerTask, train_samples: int) -> None:
+    def __init__(self, task: PeerTask) -> None:
         self._task = task
-        self._train_samples = train_samples
         self._clock: StepClock | None = None
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -48,7 +47,6 @@ class ClockCallback(Callback):
             self._task,
             processes=trainer.world_size,
             is_first=trainer.is_global_zero,
-            train_samples=self._train_samples,
             waits_for=pl_module if trainer.world_size > 1 else None,
         )
 
@@ -79,7 +77,6 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, required=True)
     arguments = parse(parser)
     task = PeerTask(arguments)
-    dataset = task.make_dataset()
     is_alone = arguments["processes"] * arguments["nodes"] == 1
     trainer = Trainer(
         accelerator="cpu",
@@ -87,13 +84,13 @@ def main() -> None:
         num_nodes=arguments["nodes"],
         strategy="auto" if is_alone else "ddp",
         max_epochs=_ENDLESS,
-        callbacks=[ClockCallback(task, len(dataset))],  # type: ignore[arg-type]
+        callbacks=[ClockCallback(task)],
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
     )
-    trainer.fit(TaskModule(task), task.make_loader(dataset))
+    trainer.fit(TaskModule(task), task.make_loader(task.make_dataset()))
 
 
 if __name__ == "__main__":

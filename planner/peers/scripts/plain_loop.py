@@ -10,9 +10,8 @@ def main() -> None:
     task = PeerTask(parse())
     model = task.make_model()
     optimizer = task.case.optimizer(model.parameters())
-    dataset = task.make_dataset()
-    loader = task.make_loader(dataset)
-    clock = StepClock(task, processes=1, is_first=True, train_samples=len(dataset))  # type: ignore[arg-type]
+    loader = task.make_loader(task.make_dataset())
+    clock = StepClock(task, processes=1, is_first=True)
     for _ in clock.epochs():
         for batch in clock.timed(loader):
             optimizer.zero_grad()

@@ -18,15 +18,13 @@ def train(arguments: dict[str, Any]) -> None:
     task = PeerTask(arguments)
     model = ray.train.torch.prepare_model(task.make_model())
     optimizer = task.case.optimizer(model.parameters())
-    dataset = task.make_dataset()
-    loader = ray.train.torch.prepare_data_loader(task.make_loader(dataset))
+    loader = ray.train.torch.prepare_data_loader(task.make_loader(task.make_dataset()))
     context = ray.train.get_context()
     processes = context.get_world_size()
     clock = StepClock(
         task,
         processes=processes,
         is_first=context.get_world_rank() == 0,
-        train_samples=len(dataset),  # type: ignore[arg-type]
         waits_for=model if processes > 1 else None,
     )
     for epoch in clock.epochs():

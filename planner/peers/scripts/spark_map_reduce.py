@@ -87,7 +87,7 @@ def main() -> None:
     samples = len(task.make_dataset())  # type: ignore[arg-type]
     with open_session(arguments) as session:
         context = session.sparkContext
-        clock = StepClock(task, processes=processes, is_first=True, train_samples=samples)
+        clock = StepClock(task, processes=processes, is_first=True)
         for batch in global_batches(samples, task.batch_size * processes):
             shares = [batch[number::processes] for number in range(processes)]
             began = time.perf_counter()

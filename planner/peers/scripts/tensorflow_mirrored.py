@@ -35,7 +35,7 @@ def main() -> None:
         compute_loss = tf.keras.losses.SparseCategoricalCrossentropy(
             from_logits=True, reduction="none"
         )
-    samples, batches = keras.make_batches(task, global_batch)
+    batches = keras.make_batches(task, global_batch)
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
     shares = strategy.experimental_distribute_dataset(batches.with_options(options))
@@ -53,7 +53,7 @@ def main() -> None:
         losses = strategy.run(step, args=share)
         return strategy.reduce(tf.distribute.ReduceOp.SUM, losses, axis=None)
 
-    clock = StepClock(task, processes=processes, is_first=index == 0, train_samples=samples)
+    clock = StepClock(task, processes=processes, is_first=index == 0)
     for share in clock.timed(shares):
         loss = train(share)
         clock.note_step(loss, task.batch_size)

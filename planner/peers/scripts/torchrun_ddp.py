@@ -24,7 +24,6 @@ def main() -> None:
         task,
         processes=dist.get_world_size(),
         is_first=dist.get_rank() == 0,
-        train_samples=len(dataset),  # type: ignore[arg-type]
         waits_for=model,
     )
     for epoch in clock.epochs():

@@ -51,7 +51,7 @@ class Steps:
     """Processes of a peer that fail after so many steps."""
 
     def __init__(self, count):
-        self._reports = [PeerBegun(processes=1, threads=1, train_samples=64)]
+        self._reports = [PeerBegun(processes=1, threads=1)]
         self._reports += [STEP] * count
 
     def __enter__(self):

@@ -29,7 +29,7 @@ from pathlib import Path
 from planner.peers._reports import PeerBegun, PeerStepDone
 child = subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True)
 pipe = os.open(Path(sys.argv[1]) / platform.node(), os.O_WRONLY)
-os.write(pipe, PeerBegun(processes=1, threads=1, train_samples=8).encode())
+os.write(pipe, PeerBegun(processes=1, threads=1).encode())
 while True:
     began = time.perf_counter()
     time.sleep(0.02)
