@@ -36,7 +36,6 @@ class Turn:
     loading_s: float | None
     exchange_s: float | None
     update_s: float | None
-    steps: int
 
     @property
     def samples_per_s(self) -> float:
@@ -95,7 +94,6 @@ def _take(one: TurnTaker, count: int) -> Turn:
         loading_s=_sum([step.loading_s for step in steps]),
         exchange_s=_sum([step.exchange_s for step in steps]),
         update_s=_sum([step.update_s for step in steps]),
-        steps=len(steps),
     )
 
 

@@ -35,8 +35,6 @@ class TrainingLoop:
     """Statements of the loop; contexts such as autocast are opened."""
     losses: list[ast.expr]
     """What ``backward()`` is called on, each time."""
-    function: str | None
-    """Name of the function that holds it."""
 
 
 def as_it_is(script: Path) -> str:
@@ -91,7 +89,6 @@ def find_loop(tree: ast.Module, script: Path) -> TrainingLoop:
         batches=batches,
         body=body,
         losses=losses,
-        function=holder.name if holder else None,
     )
 
 
