@@ -271,7 +271,7 @@ def _consume(decoded: Dataset[Any], task: dict[str, Any], finish: Any, seconds: 
 
     sampler = ShareSampler(
         len(decoded),  # type: ignore[arg-type]
-        NodeSplit.alone(_NODE_BATCH),
+        NodeSplit((_NODE_BATCH,), 0),
         part=Part(task["rank"], task["ranks"]),
         seed=0,
     )

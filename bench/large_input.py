@@ -185,7 +185,7 @@ def _read_by_loader(decoded: Any, seconds: float, turn: int) -> float:
     from launch.data.split import NodeSplit
 
     decoded._file.forget(range(len(decoded)))
-    sampler = ShareSampler(len(decoded), NodeSplit.alone(_BATCH), part=Part(0, 1), seed=turn)
+    sampler = ShareSampler(len(decoded), NodeSplit((_BATCH,), 0), part=Part(0, 1), seed=turn)
     count, started = 0, time.perf_counter()
     batches = load(decoded, iter(sampler.epoch(0)), loader_workers=0)
     for batch, _ in batches:

@@ -28,11 +28,6 @@ class NodeSplit:
     node_batches: tuple[int, ...]
     node: int
 
-    @classmethod
-    def alone(cls, node_batch: int) -> NodeSplit:
-        """Give the split of a job of one node."""
-        return cls((node_batch,), 0)
-
     @property
     def global_batch(self) -> int:
         """Samples per step over all nodes."""

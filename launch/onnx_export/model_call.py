@@ -37,11 +37,6 @@ class ModelCall:
         """The tensors among them: the inputs of an ONNX file."""
         return [leaf for leaf in self.leaves if isinstance(leaf, Tensor)]
 
-    @property
-    def shapes(self) -> list[tuple[int, ...]]:
-        """Shapes of these."""
-        return [tuple(tensor.shape) for tensor in self.tensors]
-
 
 def record_call(case: UseCase, model: nn.Module, batch: Batch) -> ModelCall:
     """Give the arguments of the model's first call in a step on a batch; the model does not run.

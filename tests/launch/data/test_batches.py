@@ -27,7 +27,7 @@ class Numbers(torch.utils.data.Dataset):
 
 
 def samplers(size: int, batch: int, parts: int) -> list[ShareSampler]:
-    split = NodeSplit.alone(batch)
+    split = NodeSplit((batch,), 0)
     return [ShareSampler(size, split, part=Part(part, parts), seed=1) for part in range(parts)]
 
 

@@ -30,7 +30,7 @@ SIZE = 21
 def one_epoch(dataset, memory_format=torch.preserve_format):
     """Give an epoch's batches as a step gets them, always of the same seed."""
     torch.manual_seed(5)
-    work = ShareSampler(SIZE, NodeSplit.alone(8), part=Part(0, 1), seed=1).epoch(0)
+    work = ShareSampler(SIZE, NodeSplit((8,), 0), part=Part(0, 1), seed=1).epoch(0)
     loaded = load(dataset, iter(work), loader_workers=0)
     return [move_batch(batch, CPU, memory_format) for batch, _ in loaded]
 

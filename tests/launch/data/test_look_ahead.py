@@ -18,7 +18,7 @@ SIZE = 21
 
 def epoch(dataset, loader_workers=0):
     torch.manual_seed(5)
-    work = ShareSampler(SIZE, NodeSplit.alone(8), part=Part(0, 1), seed=1).epoch(0)
+    work = ShareSampler(SIZE, NodeSplit((8,), 0), part=Part(0, 1), seed=1).epoch(0)
     loaded = load(dataset, iter(work), loader_workers=loader_workers)
     return [(pictures.pixels, targets["class"]) for (pictures, targets), _ in loaded]
 

@@ -117,7 +117,7 @@ def test_epoch_of_decoded_photos_equals_that_of_the_files(ready, train, memory_f
 
     def epoch(source):
         torch.manual_seed(11)
-        work = ShareSampler(len(dataset), NodeSplit.alone(9), part=Part(0, 1), seed=2).epoch(0)
+        work = ShareSampler(len(dataset), NodeSplit((9,), 0), part=Part(0, 1), seed=2).epoch(0)
         batches = load(source, iter(work), loader_workers=0)
         return [move_batch(batch, torch.device("cpu"), memory_format) for batch, _ in batches]
 
