@@ -105,12 +105,6 @@ class DiesLater(Dies):
     last_step = 30
 
 
-class OneOutput(Steady):
-    """Lacks the loss that every use case must have."""
-
-    loss = None
-
-
 class DiesInPeers(Steady):
     """Trains with ddlplan alone."""
 
