@@ -15,6 +15,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 _PR_SET_CHILD_SUBREAPER = 36  # from linux/prctl.h
+_STATE, _PARENT = 0, 1
+SESSION = 3
+"""Places of what `list_running` gives of a process."""
+
 _POLL_S = 0.05
 _GIVE_UP_S = 5.0
 """After SIGKILL: what is in the middle of a call of the kernel ends when that does."""
@@ -87,15 +91,15 @@ def list_running() -> Iterator[tuple[int, list[str]]]:
         with contextlib.suppress(OSError):
             text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
             fields = text.rpartition(")")[2].split()
-            if fields[0] not in "ZX":
+            if fields[_STATE] not in "ZX":
                 yield pid, fields
 
 
 def find_descendants(ancestor: int) -> set[int]:
     """Find the processes that run below one."""
     children: dict[int, list[int]] = {}
-    for pid, (_, parent, *_) in list_running():
-        children.setdefault(int(parent), []).append(pid)
+    for pid, fields in list_running():
+        children.setdefault(int(fields[_PARENT]), []).append(pid)
     found, left = set[int](), [ancestor]
     while left:
         for child in children.get(left.pop(), ()):

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from launch.system.process_tree import list_running, send_signal
+from launch.system.process_tree import SESSION, list_running, send_signal
 
 _POLL_S = 0.05
 _TERMINATION_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -38,7 +38,7 @@ def end_session(leader: int, *, grace_s: float) -> None:
 
 def _members(leader: int) -> list[int]:
     """List the processes of a session that have not ended."""
-    return [pid for pid, (_, _, _, session, *_) in list_running() if int(session) == leader]
+    return [pid for pid, fields in list_running() if int(fields[SESSION]) == leader]
 
 
 @contextmanager
