@@ -19,9 +19,7 @@ from planner.report.table import Terminal
 
 
 def turn(rate, exchange_s=None):
-    return Turn(
-        time_s=2.0, samples=2 * rate, loading_s=0.1, exchange_s=exchange_s, update_s=None
-    )
+    return Turn(time_s=2.0, samples=2 * rate, loading_s=0.1, exchange_s=exchange_s, update_s=None)
 
 
 def ran(peer, rates, setting=Setting.DEFAULTS):
