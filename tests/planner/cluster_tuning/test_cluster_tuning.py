@@ -283,7 +283,7 @@ def test_job_whose_ranks_never_come_together_is_ended_and_told(probed_by, monkey
 
 def test_host_whose_rank_was_killed_is_lost_and_told(probed_by):
     said = NodeReport.of(0, NodeProbed(hardware=NODE, is_new=False)).encode().decode().strip()
-    noticed = "prterun noticed that process rank 0 with PID 7 on node vm exited on signal 9 (Killed)."
+    noticed = "process rank 0 with PID 7 on node vm exited on signal 9 (Killed)."
     node = probed_by(f"printf '%s\\n' {shlex.quote(said)}; echo '{noticed}' >&2; exit 1")
     assert node.failure.message == "lost: its MPI rank was killed by signal 9 (SIGKILL)"
     assert node.failure.is_lost
