@@ -6,6 +6,8 @@ import time
 from dataclasses import dataclass
 from typing import SupportsFloat
 
+import torch
+
 from launch.noise_scale.estimate import NoiseScale
 from launch.reports import Compiled, Reporter, StepDone
 from launch.training.loss import PendingLoss
@@ -115,6 +117,7 @@ class StepTimer:
                     input_s=done.input_s,
                     read_ahead=done.read_ahead,
                     noise=done.noise,
+                    peak_device_memory_bytes=_peak_device_memory_bytes(),
                 )
             )
             self._report_compiler(time_s, self._reporter)
@@ -129,3 +132,10 @@ class StepTimer:
             self._first_step_s = step_s
         if self._is_compiled and self._steps == 1:
             reporter.send(Compiled(time_s=max(0.0, self._first_step_s - step_s)))
+
+
+def _peak_device_memory_bytes() -> int | None:
+    """Give the most memory that PyTorch has held of this process's GPU; ``None`` without one."""
+    if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        return None
+    return torch.cuda.max_memory_reserved()

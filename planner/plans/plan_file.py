@@ -91,6 +91,7 @@ class _EvidenceDocument:
     baseline: Baseline | None = None
     comparisons: tuple[_ComparisonDocument, ...] = ()
     peak_memory_bytes: Count | None = None
+    peak_device_memory_bytes: Count | None = None
     step_time: _StepsDocument | None = None
     gradient_bytes: Count | None = None
     begins_early: bool | None = None
@@ -178,6 +179,7 @@ def plan_from_json(values: object, *, source: str = "plan") -> StoredPlan:
             for one, other in zip(found.comparisons, compared, strict=True)
         ),
         peak_memory_bytes=found.peak_memory_bytes,
+        peak_device_memory_bytes=found.peak_device_memory_bytes,
         step_time=None if found.step_time is None else found.step_time.to_steps(),
         gradient_bytes=found.gradient_bytes,
         begins_early=found.begins_early,

@@ -79,6 +79,9 @@ class StoredPlan:
     created_at: datetime
     software: Mapping[str, str]
 
+    peak_device_memory_bytes: int | None = None
+    """As of `planner.trials.result.TrialResult`; ``None`` for plans of older releases too."""
+
     step_time: MeasuredSteps | None = None
     """Step times with its own and other batches; ``None`` where only its own was measured."""
 
@@ -118,6 +121,7 @@ class StoredPlan:
             "baseline": codec.to_builtins(self.baseline),
             "comparisons": [_comparison_json(one, unknown) for one in self.comparisons],
             "peak_memory_bytes": self.peak_memory_bytes,
+            "peak_device_memory_bytes": self.peak_device_memory_bytes,
             "step_time": None if self.step_time is None else self.step_time.to_json(),
             "gradient_bytes": self.gradient_bytes,
             "begins_early": self.begins_early,

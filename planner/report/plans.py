@@ -53,7 +53,7 @@ _FIELDS = (
     *(f"baseline_{part}" for part in ("strategy", "node_batch", "throughput_samples_per_s")),
     *("comparisons", "peak_memory_bytes", "created_at"),
     *("step_time_fixed_s", "step_time_per_sample_s", "step_time_points", "gradient_bytes"),
-    *("begins_early", "use_case_digest", "objective", "is_generated"),
+    *("begins_early", "use_case_digest", "objective", "is_generated", "peak_device_memory_bytes"),
     *(f"software_{part}" for part in ("python", "torch", "ddlplan")),
     "stale",
 )
@@ -91,7 +91,7 @@ def plan_facts(
         trials: Those of its study.
     """
     throughput = stored.throughput_samples_per_s
-    count = throughput.count
+    count, gpu = throughput.count, format_bytes(stored.peak_device_memory_bytes)
     measured = "1 measurement" if count == 1 else f"{count} measurements"
     facts = [
         ("plan", str(stored.id)),
@@ -102,6 +102,7 @@ def plan_facts(
         ("throughput", f"{format_range(throughput)} samples/s, from {measured}"),
         ("speedup", _speedup(stored)),
         ("peak memory", format_bytes(stored.peak_memory_bytes) or "not known"),
+        *([("GPU memory", gpu)] if gpu else []),
         *_step_facts(stored),
         *objective_facts(stored),
         ("found", f"{stored.created_at:%Y-%m-%d %H:%M} UTC"),

@@ -17,7 +17,8 @@ from probes import codec
 
 
 def _outcome_style(outcome: str) -> str:
-    return {Outcome.OK: "green", Outcome.SLOWER: ""}.get(Outcome(outcome), "red")
+    plain = dict.fromkeys((Outcome.SLOWER, Outcome.NO_TIME), "")
+    return ({Outcome.OK: "green"} | plain).get(Outcome(outcome), "red")
 
 
 _COLUMNS = (
@@ -31,6 +32,7 @@ _COLUMNS = (
     Column(key="outcome", title="OUTCOME", style=_outcome_style),
     Column(key="throughput", title="SAMPLES/S", right=True),
     Column(key="memory", title="MEMORY", right=True, may_drop=True),
+    Column(key="gpu_memory", title="GPU MEMORY", right=True, may_drop=True),
     Column(key="elapsed", title="TIME", right=True, may_drop=True),
     Column(key="reason", title="REASON", is_remark=True),
 )
@@ -40,7 +42,7 @@ _FIELDS = (
     *("peak_memory_bytes", *PLAN_FIELDS, "parameters"),
     *(f"throughput_samples_per_s_{part}" for part in ("median", "ci_low", "ci_high", "samples")),
     *("compile_s", "warmup_s", "samples_s", "rounds", "drift", "input_share", "log_tail"),
-    *("use_case", "is_generated"),
+    *("use_case", "is_generated", "peak_device_memory_bytes"),
 )
 
 
@@ -71,6 +73,7 @@ def trial_json(trial: StoredTrial) -> dict[str, Any]:
         "reason": result.reason,
         "elapsed_s": result.elapsed_s,
         "peak_memory_bytes": result.peak_memory_bytes,
+        "peak_device_memory_bytes": result.peak_device_memory_bytes,
         **codec.to_builtins(result.plan),
         **({"loader_workers": None} if hides_workers(trial.use_case or "") else {}),
         "parameters": dict(result.parameters),
@@ -100,6 +103,7 @@ def _row(trial: StoredTrial) -> dict[str, str]:
         "outcome": result.outcome.value,
         "throughput": format_interval(result.throughput_samples_per_s()),
         "memory": format_bytes(result.peak_memory_bytes),
+        "gpu_memory": format_bytes(result.peak_device_memory_bytes),
         "elapsed": f"{result.elapsed_s:.0f} s",
         "reason": result.reason or "",
     }

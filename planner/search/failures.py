@@ -23,6 +23,8 @@ class FailureCounts:
 
     def add(self, result: TrialResult) -> None:
         """Take note of a trial."""
+        if result.outcome is Outcome.NO_TIME:
+            return
         counter = self._failed if result.outcome in _BLAMED else self._worked
         counter.update(_causes(result.plan))
 

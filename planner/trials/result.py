@@ -23,6 +23,11 @@ class Outcome(StrEnum):
 
     OUT_OF_MEMORY = "out_of_memory"
     TIME_LIMIT = "time_limit"
+    """Took longer than such a plan may."""
+
+    NO_TIME = "no_time"
+    """The budget ended before its first turn: nothing is known of it, and nothing against it."""
+
     CRASH = "crash"
     NAN_LOSS = "nan_loss"
 
@@ -87,6 +92,9 @@ class TrialResult:
 
     peak_memory_bytes: Whole | None = None
     """Highest sum over all processes of the trial, shared pages counted once."""
+
+    peak_device_memory_bytes: int | None = None
+    """Most memory that the worker that tells of steps held of its GPU; ``None`` on CPUs."""
 
     reason: str | None = None
     """One line, for every outcome but ``ok``."""

@@ -30,6 +30,7 @@ class Candidate:
     peak_memory_bytes: int | None
     role: Role
     compile_s: float | None = None
+    peak_device_memory_bytes: int | None = None
 
     @classmethod
     def from_results(
@@ -68,6 +69,7 @@ class Candidate:
             amortized_throughput=amortized,
             measurement=result.measurement,
             peak_memory_bytes=result.peak_memory_bytes,
+            peak_device_memory_bytes=result.peak_device_memory_bytes,
             role=result.role,
             compile_s=result.compile_s,
         )
@@ -80,7 +82,7 @@ def _refutes(result: TrialResult) -> bool:
     """
     if result.outcome is Outcome.TIME_LIMIT:
         return result.role.was_started_afresh
-    return not result.outcome.has_times
+    return not result.outcome.has_times and result.outcome is not Outcome.NO_TIME
 
 
 def choose(candidates: Sequence[Candidate]) -> Candidate:

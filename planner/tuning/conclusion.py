@@ -15,7 +15,7 @@ from planner.plans.stored_plan import Baseline, ComparedPlan, StoredPlan, utc_no
 from planner.quantities import format_range
 from planner.trials.comparison import PairNoise, compare_results
 from planner.trials.drift import drift_deviation, rate_interval
-from planner.trials.result import Role, TrialResult
+from planner.trials.result import Outcome, Role, TrialResult
 from planner.tuning.choice import Candidate, choose, find_runner_up
 from planner.tuning.disturbances import explain_disturbances
 from planner.tuning.findings import Findings
@@ -107,6 +107,7 @@ def conclude(
     warnings = (
         _warn_slower(findings, stored),
         short_budget or (None if interrupted else _warn_uncompared(findings, stored)),
+        None if interrupted else _warn_unmeasured(findings),
         _warn_input(best),
         explain_disturbances(new),
     )
@@ -168,7 +169,7 @@ def _explain_no_one_core(
 def _explain_no_turns(findings: Findings, plan: Plan, *, interrupted: bool) -> str:
     """Say why a plan had no turns beside the best one."""
     failed = [r for r in findings.results if r.plan == plan and not r.outcome.has_times]
-    if failed:
+    if failed and failed[-1].outcome is not Outcome.NO_TIME:
         return f"its trial failed: {failed[-1].reason or failed[-1].outcome}"
     if interrupted:
         return "the search was stopped before its turns"
@@ -222,6 +223,7 @@ def _stored(findings: Findings, best: Candidate) -> StoredPlan:
         baseline=shown,
         comparisons=comparisons,
         peak_memory_bytes=best.peak_memory_bytes,
+        peak_device_memory_bytes=best.peak_device_memory_bytes,
         step_time=fit_measured_steps(best.plan, results),
         gradient_bytes=findings.case.parameter_bytes or None,
         begins_early=findings.case.updates_in_parts
@@ -265,6 +267,17 @@ def _warn_uncompared(findings: Findings, stored: StoredPlan) -> str | None:
         f"no turns of the plan beside {findings.subject.defaults_name}: it is not known which is "
         "faster, raise --budget"
     )
+
+
+def _warn_unmeasured(findings: Findings) -> str | None:
+    """Say that the final ended before some of its plans had a turn: they have not lost it."""
+    finalists = [r for r in findings.new_results() if r.role is Role.FINAL]
+    measured = {result.plan for result in finalists if result.outcome is not Outcome.NO_TIME}
+    plans = {result.plan for result in finalists} - measured
+    if not plans or not measured:
+        return None
+    which = "1 plan" if len(plans) == 1 else f"{len(plans)} plans"
+    return f"{which} had no turn in the final and may be faster: raise --budget"
 
 
 def _compare(findings: Findings, best: Candidate) -> tuple[ComparedPlan, ...]:

@@ -27,6 +27,10 @@ _INPUT_BOUND = 0.05
 """Part of the time in which a plan waits for its input, from which on it counts as bound by it."""
 
 
+NO_TURN = "no turn until the budget ended: raise --budget"
+"""Reason of a plan that was started and never timed."""
+
+
 class LastBatches:
     """Smaller last batches of epochs: by how much they make a sample slower, by node batch.
 
@@ -85,6 +89,7 @@ class Entrant:
     stored_turns: int | None = None
     """Turns that it had when its result was kept, as the times; ``None`` where it was not yet."""
 
+    stored_failure: TrialFailedError | None = None
     stored_s: float = 0.0
     stored_spent_s: float = 0.0
 
@@ -100,6 +105,7 @@ class Entrant:
     _read_ahead: list[int] = field(default_factory=list)
     _used_up: int = 0
     _peak_bytes: int | None = None
+    _peak_device_bytes: int | None = None
     _compile_s: float | None = None
 
     @property
@@ -174,14 +180,22 @@ class Entrant:
         """Go on with the processes of another start."""
         self._used_up += self._read_ahead_used()
         self._read_ahead = again._read_ahead
-        self._epoch, self._last_step = None, again._last_step
         self._peak_bytes, self._compile_s = self.peak_memory_bytes, self.compile_s
+        self._peak_device_bytes = self.peak_device_memory_bytes
+        self._epoch, self._last_step = None, again._last_step
         self.contender = again.contender
+        self.warmup_s = self.warmup_s or again.warmup_s
 
     @property
     def peak_memory_bytes(self) -> int | None:
         """Highest memory over all starts."""
         return max(self._peak_bytes or 0, self.contender.peak_memory_bytes or 0) or None
+
+    @property
+    def peak_device_memory_bytes(self) -> int | None:
+        """The same of its GPU, of which each step tells the highest since its start."""
+        last_bytes = self._last_step.peak_device_memory_bytes if self._last_step else None
+        return max(self._peak_device_bytes or 0, last_bytes or 0) or None
 
     @property
     def compile_s(self) -> float | None:
@@ -253,12 +267,27 @@ class Entrant:
             outcome=failed.outcome if failed else outcome or Outcome.OK,
             measurement=self.measurement(),
             peak_memory_bytes=self.peak_memory_bytes,
+            peak_device_memory_bytes=self.peak_device_memory_bytes,
             compile_s=self.compile_s,
             reason=failed.reason if failed else reason,
             log_tail=failed.log_tail if failed else None,
             elapsed_s=self.elapsed_s,
             parameters=self.parameters,
         )
+
+    @property
+    def has_not_failed(self) -> bool:
+        """Whether nothing speaks against another start: that it had no time does not."""
+        return self.failure is None or self.failure.outcome is Outcome.NO_TIME
+
+    def excuse(self) -> None:
+        """Let it not have failed that its time was up: the budget ended, which shows nothing of it.
+
+        What its turns have shown, if it had any, counts.
+        """
+        if self.failure is not None and self.failure.outcome is Outcome.TIME_LIMIT:
+            never = TrialFailedError(Outcome.NO_TIME, NO_TURN)
+            self.failure = None if self.turns_s else never
 
     @property
     def is_running(self) -> bool:

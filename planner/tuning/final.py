@@ -10,9 +10,9 @@ from launch.plan import Plan
 from planner.trials.comparison import compare_results
 from planner.trials.result import Outcome, Role
 from planner.tuning.choice import find_finalists
-from planner.tuning.entrant import Entrant
+from planner.tuning.entrant import NO_TURN, Entrant
 from planner.tuning.findings import Findings
-from planner.tuning.running_trials import LEAST_ROUNDS, NO_TURN, RunningTrials
+from planner.tuning.running_trials import LEAST_ROUNDS, RunningTrials
 
 _LEAST_LIMIT_S = 10.0
 
@@ -107,7 +107,8 @@ class Final:
         if is_first:  # nothing but the final tells which of the first two is faster
             counts = [range(len(others), 1, -1), range(min(1, len(others)), least - 1, -1)]
         for starts, rarely, count in _finals(counts, rare, must_fit, preferred):
-            raced = [*others[:count], defaults]
+            # Where time is short, who comes last has no turn: the speedup is over the defaults.
+            raced = [*others[: min(1, count)], defaults, *others[1:count]]
             own = [self._findings.subject.at_own_batch(plan) for plan in raced]
             compared = [pair for pair in rarely if pair[1] is not Role.OWN_BATCH or pair[0] in own]
             beside = [plan for plan, _ in compared]
@@ -130,7 +131,7 @@ class Final:
                     for plan in [*raced, *beside]
                 ]
             else:
-                again = [e for e in entrants if e.failure is None and not e.role.is_rare]
+                again = [e for e in entrants if e.has_not_failed and not e.role.is_rare]
                 plans_again = [entrant.plan for entrant in again]
                 is_apart = self._trials.race.would_be_apart(plans_again)
                 least_s = self._least_time_s(plans_again, is_apart=is_apart)
@@ -147,7 +148,7 @@ class Final:
                 entrant.close()
         for entrant in entrants:
             if entrant.failure is None and not entrant.turns_s:
-                self._trials.leave(entrant, Outcome.TIME_LIMIT, NO_TURN)
+                self._trials.leave(entrant, Outcome.NO_TIME, NO_TURN)
             else:
                 self._trials.leave(entrant)
 
@@ -164,11 +165,14 @@ class Final:
                     if entrant.role.is_rare:
                         entrant.close()
             running = [e for e in entrants if number < _RARE_ROUNDS or not e.role.is_rare]
-            if number >= LEAST_ROUNDS and self._clock() + self._trials.round_s(running) > end:
+            is_short = self._clock() + self._trials.round_s(running) > end
+            if number >= LEAST_ROUNDS and is_short:
                 return
             # One look a start: an interval that is looked at until it is narrow holds less often.
             if number == _ROUNDS_TO_SETTLE and _are_settled(running):
                 return
+            if (number == 0 or is_short) and not self._trials.race.is_apart:
+                self._trials.race.go_forwards()  # the best plan and the defaults lose turns last
             self._trials.race.run_round(running, until=end)
             self._trials.report_standings(entrants[0], entrants[1:])
 
@@ -258,9 +262,12 @@ class Final:
 
 
 def _are_settled(entrants: Sequence[Entrant]) -> bool:
-    """Tell whether the first plan's speed is known well enough next to each of the others."""
-    first, *others = (entrant.result() for entrant in entrants)
-    ratios = [compare_results(other, first) for other in others]
+    """Tell whether the first plan's speed is known well enough next to each of the others.
+
+    More rounds would not settle how those that have failed compare: they have no more turns.
+    """
+    running = [entrant.result() for entrant in entrants if entrant.is_running]
+    ratios = [compare_results(other, running[0]) for other in running[1:]]
     return all(ratio and ratio.high - ratio.low <= 2 * _SETTLED * ratio.median for ratio in ratios)
 
 

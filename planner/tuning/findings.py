@@ -223,9 +223,12 @@ class Findings:
         return sum(result.elapsed_s for result in self.current_results())
 
     def history(self) -> list[TrialResult]:
-        """Give the latest trial of each plan and look: what a model is fitted to."""
+        """Give the latest trial of each plan and look: what a model is fitted to.
+
+        What there was no time for is still to be tried.
+        """
         known = (r for r in self.results if r.role.is_for_choice or r.role is Role.LOOK)
-        latest = {result.plan: result for result in known}
+        latest = {r.plan: r for r in known if r.outcome is not Outcome.NO_TIME}
         return list(latest.values())[-_MOST_HISTORY:]
 
     def defaults(self) -> TrialResult | None:

@@ -28,9 +28,6 @@ from probes.timing import Interval
 LEAST_ROUNDS = 2
 """Turns that a plan must have had to be evidence."""
 
-NO_TURN = "no turn until the budget ended: raise --budget"
-"""Reason of a plan that started and was never timed."""
-
 
 class RunningTrials:
     """The plans of one search that run now.
@@ -140,12 +137,16 @@ class RunningTrials:
         Args:
             plan: The plan.
             role: Why it runs.
-            limit_s: In which it must be warm.
+            limit_s: In which it must be warm; less than what such a plan needs where the budget
+                ends then.
             proposal: By which the search proposed it.
         """
+        is_cut = limit_s < self.times.limit_s(plan)
         self._listener(TrialStarted(plan=plan, role=role, left_s=self.remaining_s()))
         parameters = {} if proposal is None else proposal.parameters
         entrant = self.race.enter(plan, role, time_limit_s=limit_s, parameters=parameters)
+        if is_cut:
+            entrant.excuse()
         self._entrants.append(entrant)
         self.raced.append(plan)
         if proposal is not None:
@@ -164,7 +165,8 @@ class RunningTrials:
         entrant.close()
         result = entrant.result(outcome, reason)
         self._entrants.remove(entrant)
-        if entrant.stored_turns is None or len(entrant.turns_s) > entrant.stored_turns:
+        has_news = entrant.failure is not entrant.stored_failure
+        if has_news or entrant.stored_turns is None or len(entrant.turns_s) > entrant.stored_turns:
             result = self.store(entrant, result)
         proposal = self._proposals.pop(id(entrant), None)
         if search is not None and proposal is not None:
@@ -177,7 +179,7 @@ class RunningTrials:
         if (measured := result.measurement) is not None:
             since_s = entrant.spent_s - entrant.stored_spent_s
             result = replace(result, measurement=replace(measured, spent_s=since_s))
-        entrant.stored_turns = len(entrant.turns_s)
+        entrant.stored_turns, entrant.stored_failure = len(entrant.turns_s), entrant.failure
         entrant.stored_s, entrant.stored_spent_s = entrant.elapsed_s, entrant.spent_s
         self._listener(self._findings.add(self.without_drift(result)))
         return self._findings.results[-1]

@@ -18,10 +18,10 @@ from planner.search.plan_search import WORTHWHILE_GAIN, PlanSearch, Proposal, ti
 from planner.trials.contender import StartContender
 from planner.trials.reports import Listener, StudyOpened
 from planner.trials.result import Outcome, Role, TrialResult
-from planner.tuning.entrant import Entrant
+from planner.tuning.entrant import NO_TURN, Entrant
 from planner.tuning.final import Final
 from planner.tuning.findings import Findings
-from planner.tuning.running_trials import LEAST_ROUNDS, NO_TURN, RunningTrials
+from planner.tuning.running_trials import LEAST_ROUNDS, RunningTrials
 from planner.tuning.tune_request import allows, cut_as_looked_at, find_look_batch, limit_choices
 
 _CHALLENGERS = 3
@@ -196,7 +196,7 @@ class Tuner:
                 if challenger.is_running and incumbent.is_running:
                     staying.append(challenger)
                 else:
-                    self._trials.leave(challenger, Outcome.TIME_LIMIT, NO_TURN, search=search)
+                    self._trials.leave(challenger, Outcome.NO_TIME, NO_TURN, search=search)
                 continue
             if not self._are_comparable(incumbent.plan, challenger.plan):
                 if len(logs) >= LEAST_ROUNDS or self._spare_s() <= 0:

@@ -113,6 +113,7 @@ PLAN = both(
             fields(name=TEXT, plan=of(Plan), throughput_samples_per_s=NUMBER, speedup=INTERVAL)
         ),
         peak_memory_bytes=maybe(WHOLE),
+        peak_device_memory_bytes=maybe(WHOLE),
         step_time=maybe(fields(fixed_s=NUMBER, per_sample_s=NUMBER, points=many(of(StepPoint)))),
         gradient_bytes=maybe(WHOLE),
         begins_early=maybe(TRUTH),
@@ -170,6 +171,7 @@ TRIAL = both(
         reason=maybe(TEXT),
         elapsed_s=NUMBER,
         peak_memory_bytes=maybe(WHOLE),
+        peak_device_memory_bytes=maybe(WHOLE),
         parameters=by_name(ANYTHING),
         throughput_samples_per_s=maybe(RATE),
         compile_s=maybe(NUMBER),

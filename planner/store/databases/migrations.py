@@ -141,6 +141,13 @@ def _add_generated_data(connection: Connection) -> None:
         connection.execute(text(f"ALTER TABLE {table} ADD COLUMN is_generated BOOLEAN"))
 
 
+def _add_device_memory(connection: Connection) -> None:
+    """Add to trials and plans what they held of a GPU's memory: version 11."""
+    for table in ("trials", "plans"):
+        column = "peak_device_memory_bytes BIGINT"
+        connection.execute(text(f"ALTER TABLE {table} ADD COLUMN {column}"))
+
+
 STEPS: tuple[Callable[[Connection], None], ...] = (
     _add_clusters,
     _add_early_steps,
@@ -151,6 +158,7 @@ STEPS: tuple[Callable[[Connection], None], ...] = (
     _add_sweeps,
     _add_objectives,
     _add_generated_data,
+    _add_device_memory,
 )
 """Steps to the next version, the first from version 1 to 2. A step must not use `tables`, which is
 always the newest version."""

@@ -132,6 +132,7 @@ trials = Table(
     Column("reason", PlainText),
     Column("log_tail", PlainText),
     Column("elapsed_s", Float, nullable=False),
+    Column("peak_device_memory_bytes", BigInteger),
     UniqueConstraint("study_id", "number"),
 )
 
@@ -157,6 +158,7 @@ plans = Table(
     Column("comparisons", JSON),
     Column("objective", JSON(none_as_null=True)),
     Column("is_generated", Boolean),
+    Column("peak_device_memory_bytes", BigInteger),
     # Users write down the number of a plan, so the number of a removed one is not used again.
     sqlite_autoincrement=True,
 )

@@ -77,6 +77,7 @@ def test_a_plan_has_the_keys_that_scripts_rely_on():
             "throughput_samples_per_s": 21.2,
         },
         "peak_memory_bytes": 1234567890,
+        "peak_device_memory_bytes": None,
         "step_time": {
             "fixed_s": FOUND.step_time.step_time.fixed_s,
             "per_sample_s": pytest.approx(1.4 / 64),
@@ -109,7 +110,7 @@ def test_every_setting_of_a_plan_comes_back_the_same(read):
         fused_optimizer=True,
         compile=True,
     )
-    stored = replace(FOUND, id=None, plan=plan)
+    stored = replace(FOUND, id=None, plan=plan, peak_device_memory_bytes=9 * 2**30)
     assert read(stored.to_json(stale=False)) == stored
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -124,6 +125,17 @@ def test_no_line_ends_in_spaces():
 
 def test_a_table_without_rows_has_no_columns_that_lie():
     assert plans_table([], PIPE).strip() == ""
+
+
+def test_memory_of_a_gpu_is_shown_where_a_plan_has_one():
+    on_gpu = replace(TRIALS[0], result=replace(GOOD, peak_device_memory_bytes=9 * 2**30))
+    assert "GPU MEMORY" not in trials_table(TRIALS, PIPE)
+    assert "9.00 GiB" in trials_table([on_gpu], PIPE).splitlines()[1]
+    known = [trial_json(trial)["peak_device_memory_bytes"] for trial in (on_gpu, TRIALS[0])]
+    assert known == [9 * 2**30, None]
+    plan = replace(FOUND, peak_device_memory_bytes=9 * 2**30)
+    assert re.search("GPU memory +9.00 GiB", plan_text(plan, (), (), PIPE))
+    assert "GPU memory" not in plan_text(FOUND, (), (), PIPE)
 
 
 def test_trials_show_the_reason_of_those_that_failed():

@@ -79,7 +79,7 @@ def test_a_database_of_the_first_release_gets_the_tables_of_today(filled, record
         assert marks(recorded) == []
         (plan,) = store.plans.find()
         assert (plan.id, plan.step_time, plan.gradient_bytes) == (7, None, None)
-        assert plan.begins_early is plan.use_case_digest is None
+        assert plan.begins_early is plan.use_case_digest is plan.peak_device_memory_bytes is None
         assert store.machines.latest_links({}) is None
         assert store.plans.save(plan) == 8
     assert columns(recorded) == columns(filled)

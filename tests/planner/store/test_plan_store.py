@@ -24,7 +24,7 @@ def speed(median, half=0.5, **changes):
 
 def test_plans_come_back_as_they_were(store):
     study_id = store.studies.get_or_create(STUDY)
-    whole = replace(FOUND, study_id=study_id)
+    whole = replace(FOUND, study_id=study_id, peak_device_memory_bytes=9 * 2**30)
     bare = replace(FOUND, speedup=None, baseline=None, peak_memory_bytes=None)
     bare = replace(bare, step_time=None, gradient_bytes=None, begins_early=None)
     first, second = store.plans.save(whole), store.plans.save(bare)

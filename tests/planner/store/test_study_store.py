@@ -31,6 +31,7 @@ GOOD = TrialResult(
     outcome=Outcome.OK,
     measurement=Measurement(warmup_s=(9.1, 3.2), samples_s=(3.0, 0.1 + 0.2, 3.1)),
     peak_memory_bytes=5 * 2**30,
+    peak_device_memory_bytes=9 * 2**30,
     elapsed_s=21.5,
     parameters={"processes.count": 2, "processes.share": 0.1, "format": "nhwc", "pin": True},
 )

@@ -157,6 +157,22 @@ def test_turns_of_the_search_do_not_decide_between_finalists(findings, tmp_path)
         assert conclude(findings, store.plans).plan.plan == other
 
 
+def test_finalist_that_had_no_time_has_not_lost_and_is_said_not_to_be_measured(findings, tmp_path):
+    """The story: the budget ended before its first turn, and it was never a candidate again."""
+    late, found = replace(OTHER, node_batch=64), timed(OTHER, Role.FINAL, {10: 0.5, 11: 0.5})
+    seen = timed(late, Role.SEARCH, {1: 0.9, 2: 0.9})
+    cut = TrialResult(plan=late, role=Role.FINAL, outcome=Outcome.NO_TIME, elapsed_s=9.0)
+    for result in (seen, found, timed(DEFAULTS, Role.DEFAULTS, {10: 1.0, 11: 1.0}), cut):
+        findings.add(result)
+    with Store.open(str(tmp_path / "planner.db")) as store:
+        outcome = conclude(findings, store.plans)
+    assert (outcome.plan.plan, outcome.lost_in_turns) == (OTHER, 0)
+    said = "1 plan had no turn in the final and may be faster: raise --budget"
+    assert outcome.warnings == (said,)
+    assert late in {candidate.plan for candidate in findings.candidates()}
+    assert [r.role for r in findings.history() if r.plan == late] == [Role.SEARCH]
+
+
 def test_trials_are_kept_without_a_plan_where_they_alone_are_wanted(concluded, tmp_path):
     found = concluded(0.5, keeps_plan=False)
     assert (found.plan.plan, found.plan.id) == (OTHER, None)

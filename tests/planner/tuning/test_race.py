@@ -24,6 +24,8 @@ class Scripted:
     compile_s = None
     disturbance = None
 
+    gpu_bytes = None
+
     def __init__(
         self, name, times_s, log, *, input_s=(0.0,), read_ahead=(0,), samples=(10,), unseen=()
     ) -> None:
@@ -60,6 +62,7 @@ class Scripted:
                     loss=1.0,
                     input_s=input_s,
                     read_ahead=ahead,
+                    peak_device_memory_bytes=self.gpu_bytes,
                 )
             )
         return steps
@@ -81,6 +84,11 @@ def test_every_other_round_goes_backwards():
     race.run_round(entrants)
     race.run_round(entrants)
     assert [name for name, _ in log] in (list("abccba"), list("cbaabc"))
+    for _ in range(2):
+        log.clear()
+        race.go_forwards()
+        race.run_round(entrants)
+        assert [name for name, _ in log] == list("abc")
 
 
 def test_first_slow_steps_are_warm_up_and_decide_nothing():
@@ -182,6 +190,18 @@ def test_plan_started_afresh_keeps_the_turns_that_it_had():
     assert entrant.measurement().rounds == (1, 2)
 
 
+@pytest.mark.parametrize(("starts_bytes", "most_bytes"), [((9, 7), 9), ((None, None), None)])
+def test_memory_of_a_gpu_is_the_most_of_all_starts(starts_bytes, most_bytes):
+    starts = [Scripted("a", [2.0], []) for _ in starts_bytes]
+    for start, gpu_bytes in zip(starts, starts_bytes, strict=True):
+        start.gpu_bytes = gpu_bytes
+    race = race_of(*starts)
+    entrant = race.enter(PLAN, Role.FINAL, time_limit_s=99)
+    race.restart(entrant, time_limit_s=99)
+    race.run_round([entrant])
+    assert entrant.result().peak_device_memory_bytes == most_bytes
+
+
 class Stuck(Scripted):
     """Makes no step in whatever time it is given."""
 
@@ -199,6 +219,25 @@ def test_plan_whose_next_start_has_no_time_keeps_its_turns_and_only_those_count(
     race.restart(entrant, time_limit_s=99, until=until)
     assert entrant.result().outcome is outcome
     assert (entrant.measurement().samples_s, entrant.measurement().starts) == ((2.0,), 1)
+
+
+def test_plan_whose_first_turn_has_no_time_has_not_got_stuck():
+    waiting = [Scripted("a", [2.0], []), Scripted("b", [2.0], []), Stuck("a", [], [])]
+    race = Race(lambda _plan: waiting.pop(0), fits=lambda plans: len(plans) < 2)
+    first, _ = (race.enter(PLAN, Role.FINAL, time_limit_s=99) for _ in range(2))
+    race.run_round([first], until=0.0)
+    assert first.result().outcome is Outcome.NO_TIME
+
+
+def test_plan_that_had_no_time_to_get_warm_has_its_turns_after_another_start():
+    race = race_of(Stuck("a", [], []), Scripted("a", [2.0], []))
+    entrant = race.enter(PLAN, Role.FINAL, time_limit_s=1)
+    entrant.excuse()
+    assert entrant.has_not_failed
+    race.restart(entrant, time_limit_s=99)
+    assert entrant.turn_s == 2.0
+    race.run_round([entrant])
+    assert entrant.result().outcome is Outcome.OK
 
 
 class Disturbed(Scripted):

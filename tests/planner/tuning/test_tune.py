@@ -12,9 +12,11 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from launch.plan import Plan
+from launch.reports import Report, StepDone
 from planner.errors import NoPlanError
 from planner.store import Store
 from planner.trials.contender import TrialFailedError
+from planner.trials.reports import RoundEnded
 from planner.trials.result import Outcome, Role
 from planner.tuning.conclusion import TuneOutcome
 from probes.disturbance import Disturbance
@@ -132,6 +134,9 @@ def test_every_plan_fits_the_node(searched):
 
 def test_finalists_are_measured_again(usual):
     assert usual.outcome.plan.plan in usual.plans(Role.FINAL)
+    roles = [role for role, _ in usual.recorded.ran]
+    # Where time is short the last have no turn, and the speedup is over the defaults.
+    assert roles[roles.index(Role.FINAL) + 1] is Role.DEFAULTS
 
 
 def test_best_plan_is_measured_with_smaller_batches_too(usual):
@@ -216,6 +221,48 @@ def test_plan_that_fails_when_it_is_measured_again_is_not_chosen(store, recorded
     failed = [plan for role, plan in recorded.ran if role is Role.FINAL]
     assert failed
     assert chosen not in failed
+
+
+def test_defaults_that_fail_after_their_result_was_kept_are_kept_as_failed(store, recorded):
+    """The story: they had no turn more than when they were kept, and it was dropped why."""
+    start = recorded.start
+
+    def start_once(plan: Plan) -> RecordedContender:
+        contender = start(plan)
+        make_steps, most = contender.make_steps, 4 if len(recorded.ran) == 1 else math.inf
+
+        def make_some(count: int, *, time_limit_s: float) -> list[StepDone]:
+            if contender._made >= most:
+                raise TrialFailedError(Outcome.CRASH, "no more")
+            return make_steps(count, time_limit_s=time_limit_s)
+
+        contender.make_steps = make_some
+        return contender
+
+    recorded.start = start_once
+    outcome = Search(store, recorded, replace(REQUEST, trials=3)).tune()
+    roles = [trial.role for trial in outcome.trials if trial.reason == "no more"]
+    assert roles == [Role.DEFAULTS]
+    assert outcome.plan.speedup is not None
+
+
+def test_finalist_that_fails_does_not_keep_the_others_at_their_rounds(store, recorded):
+    """The story: how it compares was never settled, and each start had twenty rounds, not eight."""
+    listen, rounds = recorded.listen, []
+
+    def listen_and_count(report: Report) -> None:
+        listen(report)
+        if Role.FINAL in {role for role, _ in recorded.ran} and isinstance(report, RoundEnded):
+            rounds.append(report)
+
+    def fail_second(_plan: Plan) -> Outcome | None:
+        finalists = [role for role, _ in recorded.ran].count(Role.FINAL)
+        return Outcome.CRASH if finalists == 2 else None
+
+    recorded.listen, recorded.fail_final = listen_and_count, fail_second
+    outcome = Search(store, recorded, replace(REQUEST, budget_s=900, trials=3)).tune()
+    assert Outcome.CRASH in {result.outcome for result in outcome.trials}
+    assert len(rounds) == 16
 
 
 def test_no_plan_is_an_error_that_names_the_last_reason(store, recorded):
