@@ -124,7 +124,7 @@ class LightningCase(UseCase):
 
     def model(self) -> nn.Module:
         self._module = self._make_module()
-        if callable(getattr(self._module, "weight", None)):
+        if inspect.isroutine(getattr(self._module, "weight", None)):  # a layer may have that name
             self.weight = lambda batch: self._any_module().weight(batch)  # type: ignore[method-assign]
         self.max_gradient_norm = getattr(self._module, "max_gradient_norm", None)
         return self._module  # type: ignore[no-any-return]
@@ -327,7 +327,7 @@ class LightningCase(UseCase):
         """Name the methods of the contract that stand on a method of the user's."""
         found = {"model", "dataset", "optimizer", "step"}
         optional = {
-            "weight": callable(getattr(self._any_module(), "weight", None)),
+            "weight": inspect.isroutine(getattr(self._any_module(), "weight", None)),
             "collate": self._training_parts().collate is not default_collate,
             "schedule": self._configure(None)[1] is not None,
             "prepare": _is_overridden(self._source(), "prepare_data"),

@@ -35,6 +35,15 @@ class Net(lightning.LightningModule):
         return DataLoader(Pictures(16), batch_size=8, shuffle=True)
 
 
+class NamedLayer(Net):
+    def __init__(self, lr: float = 1.0) -> None:
+        super().__init__(lr)
+        self.weight = nn.Linear(216, 3)
+
+    def forward(self, pictures):
+        return self.weight(self.body(pictures))
+
+
 def padded(samples):
     return {"tokens": nn.utils.rnn.pad_sequence(list(samples), batch_first=True)}
 

@@ -50,7 +50,11 @@ def test_facts_are_those_of_module_loader_and_optimizer():
 
 @pytest.mark.parametrize(
     ("objects", "more"),
-    [("Net", ()), ("Text:TextData", ("weight", "collate", "schedule", "prepare"))],
+    [
+        ("Net", ()),
+        ("NamedLayer", ()),
+        ("Text:TextData", ("weight", "collate", "schedule", "prepare")),
+    ],
 )
 def test_methods_that_stand_on_the_users_own_are_named(objects, more):
     case = resolve(spec(objects)).load()
