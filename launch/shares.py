@@ -31,8 +31,8 @@ _LONGEST_S = 1e50
 _LEAST_OF_FIXED = 1e-12
 """Least time of a sample / what every step takes: their sum would not show a sample more."""
 
-_LOTS = 256
-"""Parts of what is left over that are assigned at once."""
+_LOTS = 2**12
+"""Parts of what is left over that are assigned at once; fewer samples go one by one."""
 
 _PREFERRED_MIN_BATCH = 2
 """Samples that a node gets where there are enough: layers that normalise refuse a single one."""

@@ -137,6 +137,12 @@ def test_any_multiples_are_shared_at_once(units):
         assert [share % unit for share, unit in zip(shares, units, strict=True)] == [0] * len(units)
 
 
+def test_samples_are_dealt_one_by_one_beside_hundreds_of_micro_batches():
+    """Four nodes are equal in pairs, and so are their shares."""
+    times = [line(0, 0.05), line(0, 0.01)] * 2
+    assert balance_batches(times, 1242, whole([1, 256] * 2)) == (109, 512, 109, 512)
+
+
 def test_samples_that_take_next_to_nothing_are_shared_at_once():
     """A sample more does not change the sum of 1e30 s and 1e-30 s."""
     times = [line(1e30, 1e-30), line(1.0, 1e-40)]
