@@ -25,9 +25,11 @@ class SourceFile:
         Raises:
             UseCaseError: It cannot be read, or is no Python.
         """
-        if file.exists() and not (file.is_file() or file.is_dir()):
-            raise UseCaseError(f"use case file {file}: it is no regular file: name a Python file")
         try:
+            if file.exists() and not (file.is_file() or file.is_dir()):
+                raise UseCaseError(
+                    f"use case file {file}: it is no regular file: name a Python file"
+                )
             return cls(parse_module(file.read_bytes(), str(file)))
         except OSError as error:
             reason = error.strerror or str(error)

@@ -214,6 +214,7 @@ def test_file_that_cannot_be_parsed_or_read_is_told(write, tmp_path):
     assert "maximum recursion depth exceeded" in message(f"{write('x = a' + ' + a' * 5000)}:x")
     (tmp_path / "zero.py").symlink_to("/dev/zero")
     assert "it is no regular file" in message(f"{tmp_path}/zero.py:Case", check_use_case)
+    assert "File name too long" in message(f"{tmp_path}/{'long' * 99}.py:Case", check_use_case)
 
 
 @pytest.mark.parametrize(
