@@ -58,7 +58,7 @@ def is_stopped(pid: int) -> bool:
 def read_parent_name() -> str:
     """Read the name of this process's parent, empty where it cannot be read."""
     with contextlib.suppress(OSError):
-        return Path(f"/proc/{os.getppid()}/comm").read_text().strip()
+        return Path(f"/proc/{os.getppid()}/comm").read_text(errors="replace").strip()
     return ""
 
 

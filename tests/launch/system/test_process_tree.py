@@ -46,14 +46,18 @@ def test_orphans_in_sessions_of_their_own_are_ended(how):
 
 def test_descendants_are_found_below_children_whatever_bytes_their_names_are():
     """A name is cut after 15 bytes, in the middle of a letter too: then nothing could be ended."""
+    child = (
+        "from launch.system.process_end import read_parent_name; "
+        "print(ascii(read_parent_name()), flush=True); input()"
+    )
     program = (
-        "import ctypes, subprocess; ctypes.CDLL(None).prctl(15, b'\\xe6\\x97'); "
-        "subprocess.run(['sh', '-c', 'echo; read line; true'])"
+        "import ctypes, subprocess, sys; ctypes.CDLL(None).prctl(15, b'\\xe6\\x97'); "
+        f"subprocess.run([sys.executable, '-c', {child!r}])"
     )
     with subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
-        process.stdout.readline()
+        assert process.stdout.readline() == b"'\\ufffd'\n"
         found = find_descendants(process.pid)
         assert found
         assert found < find_descendants(os.getpid())
