@@ -155,7 +155,8 @@ class StudyEvidence:
         ``None`` where the time was too short for its steps: more of it may give them.
         """
         of_strategy = [t.result for t in self.trials if t.result.plan.strategy == strategy]
-        failed = [result for result in of_strategy if result.outcome is not Outcome.TIME_LIMIT]
+        short = (Outcome.TIME_LIMIT, Outcome.NO_TIME)
+        failed = [result for result in of_strategy if result.outcome not in short]
         if not failed or any(result.outcome.has_times for result in failed):
             return None
         last = failed[-1]

@@ -8,6 +8,9 @@ from datetime import datetime
 
 from launch.case_facts import CaseFacts
 
+_NOT_FAILED = ("ok", "slower", "no_time")
+"""Outcomes, as `planner.trials.result.Outcome.has_failed` knows them."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureCount:
@@ -48,6 +51,11 @@ class StudyRecord:
     def num_trials(self) -> int:
         """Trials so far."""
         return sum(self.outcomes.values())
+
+    @property
+    def num_failed(self) -> int:
+        """Trials that failed; those that had no time have not."""
+        return self.num_trials - sum(self.outcomes.get(one, 0) for one in _NOT_FAILED)
 
     @property
     def is_open(self) -> bool:

@@ -17,8 +17,9 @@ from probes import codec
 
 
 def _outcome_style(outcome: str) -> str:
-    plain = dict.fromkeys((Outcome.SLOWER, Outcome.NO_TIME), "")
-    return ({Outcome.OK: "green"} | plain).get(Outcome(outcome), "red")
+    if outcome == Outcome.OK:
+        return "green"
+    return "red" if Outcome(outcome).has_failed else ""
 
 
 _COLUMNS = (

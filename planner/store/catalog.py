@@ -154,10 +154,10 @@ class Catalog:
 
     def failures(self, study_id: int) -> list[FailureCount]:
         """Count the failed trials of a study by their outcome and reason."""
-        good = [str(outcome) for outcome in Outcome if outcome.has_times]
+        failed = [str(outcome) for outcome in Outcome if outcome.has_failed]
         query = (
             select(trials.c.outcome, trials.c.reason, func.count().label("count"))
-            .where(trials.c.study_id == study_id, trials.c.outcome.not_in(good))
+            .where(trials.c.study_id == study_id, trials.c.outcome.in_(failed))
             .group_by(trials.c.outcome, trials.c.reason)
             .order_by(func.count().desc(), trials.c.outcome, trials.c.reason)
         )

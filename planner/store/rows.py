@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import combinations
 from typing import Any, TypeVar
 
 from planner.cluster.links import MeasuredLinks
@@ -81,6 +82,9 @@ def links_from_row(row: Row) -> MeasuredLinks:
     """Read a row of ``links``, also of an older release that stored only the busiest host's times.
 
     That host's times then count for each host.
+
+    Raises:
+        ValueError: It is not of every host, or not of every two.
     """
     hosts = len(row["hosts"])
     sums = []
@@ -92,4 +96,13 @@ def links_from_row(row: Row) -> MeasuredLinks:
         }
         sums.append(one | by_host)
     values = {**row, "links": row["measurement"]["links"], "sums": sums}
-    return codec.convert(values, MeasuredLinks, source="links")
+    measured = codec.convert(values, MeasuredLinks, source="links")
+    by_host = [measured.fingerprints]
+    by_host += [times for one in measured.sums for times in (one.cpu_s, one.interrupts_s)]
+    if any(len(of_host) != hosts for of_host in by_host):
+        raise ValueError(f"links: {hosts} hosts, and fingerprints or times of another number")
+    known = {frozenset((link.first, link.second)) for link in measured.links}
+    for one, other in combinations(measured.hosts, 2):
+        if frozenset((one, other)) not in known:
+            raise ValueError(f"links: nothing is known between {one!a:.60} and {other!a:.60}")
+    return measured

@@ -36,6 +36,11 @@ class Outcome(StrEnum):
         """Whether a trial with this outcome is evidence of speed."""
         return self in (Outcome.OK, Outcome.SLOWER)
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether a trial with this outcome speaks against its plan."""
+        return not self.has_times and self is not Outcome.NO_TIME
+
 
 class Role(StrEnum):
     """Why a trial was run."""

@@ -82,7 +82,7 @@ def _refutes(result: TrialResult) -> bool:
     """
     if result.outcome is Outcome.TIME_LIMIT:
         return result.role.was_started_afresh
-    return not result.outcome.has_times and result.outcome is not Outcome.NO_TIME
+    return result.outcome.has_failed
 
 
 def choose(candidates: Sequence[Candidate]) -> Candidate:

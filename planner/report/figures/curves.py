@@ -54,7 +54,7 @@ class TrialPoint:
 
     x: float
     value: float | None
-    """``None`` where it failed."""
+    """``None`` where it failed, or had no time."""
 
     low: float | None = None
     high: float | None = None
@@ -137,7 +137,7 @@ def trial_plot(trials: Sequence[TrialPoint], *, title: str, x_title: str, y_titl
     names = [("dots", "trial, 95 % interval")] if values else []
     names += [("best", "best so far")] if any(one.best is not None for one in trials) else []
     names += [("dots slow", "ended early: slower")] if any(t.was_ended for t in trials) else []
-    names += [("crosses", "failed")] if has_failed else []
+    names += [("crosses", "failed, or had no time")] if has_failed else []
     legend, top = draw_legend(names)
     bottom = top + _HEIGHT
     floor = bottom - (18 if has_failed else 0)

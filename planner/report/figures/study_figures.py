@@ -63,7 +63,7 @@ def trials_figure(trials: Sequence[StoredTrial], *, num_trials: int) -> Figure |
         ),
         columns=("trial", "samples/s", "best so far", "plan"),
         rows=rows,
-        note=f"Dots are medians, bars their 95 % intervals; crosses failed.{shown}",
+        note=f"Dots are medians, bars their 95 % intervals; crosses failed or had no time.{shown}",
     )
 
 

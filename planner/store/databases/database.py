@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -46,6 +47,17 @@ _HIGHEST_NUMBER = 2**63 - 1
 
 write_json = partial(json.dumps, allow_nan=False, separators=(",", ":"))
 """Writes documents. NaN is no JSON: PostgreSQL refuses it, and so do we on SQLite."""
+
+
+def _finite(number: str) -> float:
+    value = float(number)
+    if not math.isfinite(value):
+        raise ValueError(f"{number[:60]}: expected a finite number")
+    return value
+
+
+read_json = partial(json.loads, parse_constant=_finite, parse_float=_finite)
+"""Reads documents; what is shown of them must be JSON again."""
 
 
 def insert(connection: Connection, table: Table, values: Mapping[str, Any]) -> int:

@@ -220,7 +220,7 @@ def _refuse_code(connection: Connection, database: Database) -> None:
     """
     found = connection.execute(text("SELECT type, name FROM sqlite_master WHERE type <> 'index'"))
     for kind, name in found:
-        if kind == "trigger" or (kind == "view" and name in metadata.tables):
+        if kind == "trigger" or (kind == "view" and name.lower() in metadata.tables):
             raise StoreCorruptError(
                 f"database {database.name}: it has the {kind} {name!a}, which no ddlplan "
                 "makes: remove it, restore a copy, or choose another with --db"

@@ -50,7 +50,7 @@ from planner.errors import (
     StoreUnwritableError,
     StoreUrlError,
 )
-from planner.store.databases.database import Database, Work, write_json
+from planner.store.databases.database import Database, Work, read_json, write_json
 from planner.store.databases.tables import PlainText, metadata, schema, trials
 
 T = TypeVar("T")
@@ -334,6 +334,7 @@ def _engine(address: URL) -> Engine:
         return create_engine(
             address,
             connect_args=own,
+            json_deserializer=read_json,
             json_serializer=write_json,
             poolclass=NullPool,
             use_native_hstore=False,

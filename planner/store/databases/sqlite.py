@@ -38,7 +38,7 @@ from planner.errors import (
     StoreLockedError,
     StoreUnwritableError,
 )
-from planner.store.databases.database import Database, Work, write_json
+from planner.store.databases.database import Database, Work, read_json, write_json
 from planner.store.databases.tables import metadata
 
 T = TypeVar("T")
@@ -180,6 +180,7 @@ def _engine(path: Path, lock_timeout_s: float) -> Engine:
         "sqlite://",
         creator=partial(_connect, path, lock_timeout_s),
         poolclass=NullPool,
+        json_deserializer=read_json,
         json_serializer=write_json,
     )
 

@@ -80,12 +80,13 @@ def test_failed_trials_are_the_reason():
     assert why == "its trials failed: worker 1 was killed"
 
 
-def test_strategy_whose_trials_had_too_little_time_is_wanted_again_with_more_of_it():
+@pytest.mark.parametrize("outcome", [Outcome.TIME_LIMIT, Outcome.NO_TIME])
+def test_strategy_whose_trials_had_too_little_time_is_wanted_again_with_more_of_it(outcome):
     """Its reason named an option of another command, and no report ever tried it again."""
     pipeline = replace(worth_cases.BEST, strategy="pipeline", options={})
     trial = worth_cases.trial(30, pipeline, 10.0)
     why = "0 of 2 steps until the time limit: raise --budget"
-    late = replace(trial.result, outcome=Outcome.TIME_LIMIT, measurement=None, reason=why)
+    late = replace(trial.result, outcome=outcome, measurement=None, reason=why)
     trials = [*worth_cases.TRIALS, replace(trial, result=late)]
     study = paper_cases.study(trials=trials)
     facts = replace(study.record.facts, sample_s=1.0)

@@ -73,7 +73,9 @@ def fill(db: Path, text: str = "", *, machine: str = "elsewhere") -> None:
                 measured_at=NOON,
                 links=(HostLink(first=hosts[0], second=hosts[1], latency_s=1e-4, bytes_per_s=1e9),),
                 sums=(
-                    HostAllReduce(message_bytes=4096, time_s=1e-3, cpu_s=(1e-3,), interrupts_s=()),
+                    HostAllReduce(
+                        message_bytes=4096, time_s=1e-3, cpu_s=(1e-3, 0), interrupts_s=(0, 0)
+                    ),
                 ),
             )
         )

@@ -105,10 +105,12 @@ def test_failures_are_counted_by_outcome_and_reason(store):
     study_id = store.studies.get_or_create(STUDY)
     good = TRIALS[0].result
     failed = replace(good, outcome=Outcome.CRASH, measurement=None, reason="it fell")
-    for result in (good, failed, failed, replace(failed, reason="it hung")):
+    untimed = replace(failed, outcome=Outcome.NO_TIME, reason="no turn")
+    for result in (good, failed, failed, replace(failed, reason="it hung"), untimed):
         store.studies.add_trial(study_id, result)
     found = [(one.outcome, one.reason, one.count) for one in store.catalog.failures(study_id)]
     assert found == [("crash", "it fell", 2), ("crash", "it hung", 1)]
+    assert store.catalog.study(study_id).num_failed == 3
 
 
 def test_of_each_study_the_latest_plan_is_given_and_those_of_no_study(store):

@@ -52,6 +52,8 @@ def test_a_database_with_a_table_missing_is_corrupt(filled):
     "change",
     [
         "plan = 'no json'",
+        "measurement = json_set(measurement, '$.input_share', json('1e999'))",
+        "measurement = replace(measurement, '\"drift\":1.0', '\"input_share\":-Infinity')",
         "plan = '[1]'",
         "plan = '{}'",
         "outcome = 'splendid'",
@@ -95,7 +97,7 @@ def test_damage_of_any_kind_is_one_error(filled, change, read):
     "code",
     [
         "CREATE TRIGGER other AFTER INSERT ON jobs BEGIN UPDATE jobs SET request = '{}'; END",
-        "DROP TABLE plans; CREATE VIEW plans AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL "
+        "DROP TABLE plans; CREATE VIEW Plans AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL "
         "SELECT i + 1 FROM n) SELECT i AS id FROM n",
     ],
 )
@@ -104,7 +106,7 @@ def test_a_database_that_brings_code_along_is_refused(filled, code):
     was read for ever, with signals held back."""
     with closing(sqlite3.connect(filled)) as connection:
         connection.executescript(code)
-    with pytest.raises(StoreCorruptError, match=r"it has the (trigger 'other'|view 'plans'),"):
+    with pytest.raises(StoreCorruptError, match=r"it has the (trigger 'other'|view 'Plans'),"):
         Store.open(str(filled))
 
 

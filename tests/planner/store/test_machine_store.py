@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
 from sample_plan import NOON
 from store_cases import STUDY
 from worth_cases import NODE as HARDWARE
 
 from planner.cluster.links import HostAllReduce, HostLink, MeasuredLinks
+from planner.errors import StoreCorruptError
 from planner.store import Store
 from planner.store.rows import links_columns, links_from_row
 from probes.hardware import DataSpeed
@@ -18,7 +20,10 @@ LINKS = MeasuredLinks(
     hosts=("n1", "n2", "n3"),
     fingerprints=("sha256:aa", "sha256:aa", "sha256:bb"),
     measured_at=NOON,
-    links=(HostLink(first="n1", second="n2", latency_s=1e-4, bytes_per_s=1.17e8),),
+    links=tuple(
+        HostLink(first=one, second=other, latency_s=1e-4, bytes_per_s=1.17e8)
+        for one, other in (("n1", "n2"), ("n1", "n3"), ("n2", "n3"))
+    ),
     sums=(
         HostAllReduce(
             message_bytes=228_000_000,
@@ -40,10 +45,26 @@ def test_links_come_back_as_they_were(store):
 def test_sum_of_an_older_release_costs_every_host_what_it_cost_the_busiest():
     older = {"message_bytes": 4, "time_s": 2.1, "cpu_s": 0.4}
     sums = [older, older | {"interrupts_s": 0.1}]
-    measured = links_from_row(links_columns(LINKS) | {"measurement": {"links": [], "sums": sums}})
+    row = links_columns(LINKS)
+    measured = links_from_row(row | {"measurement": row["measurement"] | {"sums": sums}})
     assert [one.cpu_s for one in measured.sums] == [(0.4, 0.4, 0.4)] * 2
     assert [one.interrupts_s for one in measured.sums] == [(0.0, 0.0, 0.0), (0.1, 0.1, 0.1)]
     assert [one.beside_s for one in measured.sums] == [None, None]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"links": LINKS.links[:1]},
+        {"fingerprints": ("sha256:aa",)},
+        {"sums": (replace(LINKS.sums[0], cpu_s=(0.4,)),)},
+    ],
+)
+def test_links_that_are_not_of_every_host_are_one_error(store, changes):
+    """Each was a traceback of what computed with them."""
+    store.machines.save_links(replace(LINKS, **changes))
+    with pytest.raises(StoreCorruptError, match=r"\(links: .* restore a copy"):
+        store.catalog.links()
 
 
 def test_the_last_links_that_all_hosts_took_part_in_are_given(store):

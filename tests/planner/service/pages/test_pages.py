@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import platform
+from dataclasses import replace
 
 import pytest
 from markup import Markup
+from store_cases import STUDY, trial
 
 from planner.plans.stored_plan import utc_now
 from planner.records.job_record import JobKind, JobRecord
@@ -13,6 +15,7 @@ from planner.service.pages.assets import ASSETS, find_asset
 from planner.service.site import PageRequest, Site
 from planner.store import Store
 from planner.supervision.job_folder import JobFolder
+from planner.trials.result import Outcome
 
 PATHS = tuple(Site().paths)
 MOST_BYTES = 200_000
@@ -118,6 +121,17 @@ def test_part_of_a_log_is_told_in_bytes(tmp_path):
     folder.log.write_text("\u2026" * 5000, encoding="utf-8")
     page = Site(db).show("/jobs/{id}", PageRequest(path="/jobs/1", numbers={"id": 1}))
     assert "the last 12000 of 15000 bytes" in Markup(page.html).text
+
+
+def test_a_trial_that_had_no_time_is_not_shown_as_failed(tmp_path):
+    db = str(tmp_path / "planner.db")
+    with Store.open(db) as store:
+        untimed = replace(trial(0), outcome=Outcome.NO_TIME, measurement=None, reason="no turn")
+        store.studies.add_trial(store.studies.get_or_create(STUDY), untimed)
+    page = Site(db).show("/studies/{id}", PageRequest(path="/studies/1", numbers={"id": 1}))
+    assert "<dt>Failed</dt><dd>0</dd>" in page.html
+    assert "<dt>Had no time</dt><dd>1</dd>" in page.html
+    assert 'class="bad"' not in page.html
 
 
 def test_every_page_loads_nothing_but_assets(pages):
