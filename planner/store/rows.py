@@ -97,9 +97,9 @@ def links_from_row(row: Row) -> MeasuredLinks:
         sums.append(one | by_host)
     values = {**row, "links": row["measurement"]["links"], "sums": sums}
     measured = codec.convert(values, MeasuredLinks, source="links")
-    by_host = [measured.fingerprints]
-    by_host += [times for one in measured.sums for times in (one.cpu_s, one.interrupts_s)]
-    if any(len(of_host) != hosts for of_host in by_host):
+    counts = {len(measured.fingerprints)}
+    counts.update(len(times) for one in measured.sums for times in (one.cpu_s, one.interrupts_s))
+    if counts != {hosts}:
         raise ValueError(f"links: {hosts} hosts, and fingerprints or times of another number")
     known = {frozenset((link.first, link.second)) for link in measured.links}
     for one, other in combinations(measured.hosts, 2):
