@@ -229,15 +229,15 @@ def _refuse_code(connection: Connection, database: Database) -> None:
 
 def read_version(connection: Connection, database: Database) -> int | None:
     """Read the version of the tables; ``None`` where there are no tables."""
-    if connection.dialect.name == "sqlite":
-        _refuse_code(connection, database)
     names = inspect(connection).get_table_names()
-    if not names:
-        return None
-    if schema.name not in names:
+    if names and schema.name not in names:
         raise StoreCorruptError(
             f"database {database.name}: it belongs to another program: choose another with --db"
         )
+    if connection.dialect.name == "sqlite":
+        _refuse_code(connection, database)
+    if not names:
+        return None
     versions = connection.execute(select(schema.c.version)).scalars().all()
     if len(versions) != 1 or not isinstance(versions[0], int) or versions[0] < 1:
         raise StoreCorruptError(

@@ -28,6 +28,9 @@ def test_a_file_that_is_no_database_is_refused_and_left_as_it_was(path, content,
 def test_a_database_of_another_program_is_refused_and_left_as_it_was(path):
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE bookmarks (url TEXT)")
+        connection.execute(
+            "CREATE TRIGGER log AFTER INSERT ON bookmarks BEGIN DELETE FROM bookmarks; END"
+        )
     before = path.read_bytes()
     with pytest.raises(StoreCorruptError, match="another program"):
         Store.open(str(path))
