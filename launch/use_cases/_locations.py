@@ -55,7 +55,7 @@ def resolve(name: str, more_settings: Iterable[str] = ()) -> UseCaseLocation:
     if prefix in adapters:
         return _find_adapted(_Adapter.read(prefix), adapted, settings)
     place = adapted.rpartition(":")[0]
-    if prefix.isidentifier() and _looks_like_file(place) and not Path(f"{prefix}:{place}").exists():
+    if prefix.isidentifier() and place and not Path(f"{prefix}:{place}").exists():
         raise _make_prefix_error(prefix, adapted, adapters)
     return _find_object(name, settings)
 

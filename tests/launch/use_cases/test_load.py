@@ -166,10 +166,11 @@ def test_file_without_object_is_given_its_use_case(write):
     assert message(f"{file}", check_use_case).endswith(f"write {file}:Tiny")
 
 
-def test_misspelt_adapter_is_told_the_nearest():
-    assert "there is no adapter 'lightening': did you mean lightning:net.py:Net?" in message(
-        "lightening:net.py:Net", check_use_case
-    )
+@pytest.mark.parametrize("place", ["net.py:Net", "net.py:Net:Data", "net:Net", "nets.net:Net:Data"])
+def test_misspelt_adapter_is_told_the_nearest(place):
+    """The story: with two objects, or of a module, it was no module name and no .py file."""
+    said = message(f"lighting:{place}", check_use_case)
+    assert f"there is no adapter 'lighting': did you mean lightning:{place}?" in said
 
 
 def test_missing_file_is_told_before_any_import():
