@@ -18,6 +18,7 @@ _TEXTS = {
     "input": "{}",
     "input=device": "data on the GPU",
     "loader_workers": "{} loaders",
+    "loader_workers=1": "1 loader",
     "allocator": "{}",
     "fused_optimizer": "fused",
     "precision": "{}",
@@ -52,7 +53,8 @@ def describe_settings(plan: Plan) -> str:
 def _changed(plan: Plan) -> list[str]:
     texts = dict(_TEXTS)
     if plan.strategy == STRATEGY:
-        texts["loader_workers"] = "workers={}"  # as the user's placeholder
+        # As the user's placeholder.
+        texts["loader_workers"] = texts["loader_workers=1"] = "workers={}"
     plain = Plan(strategy=plan.strategy, node_batch=plan.node_batch)
     names = [setting.name for setting in fields(Plan) if setting.name not in _IN_LAYOUT]
     changed = {name for name in names if getattr(plan, name) != getattr(plain, name)}

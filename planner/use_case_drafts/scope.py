@@ -68,7 +68,7 @@ class Scope:
         read = names_read(body)
         problems += [f"{name}() cannot be answered here" for name in sorted(_ASKING & read)]
         self.settings |= replacing.used
-        return body, problems
+        return body, list(dict.fromkeys(problems))
 
     def _asking_functions(self) -> set[str]:
         """Name the functions of the script that read its command line."""

@@ -13,8 +13,14 @@ from planner.report.plan_line import describe_settings
     [
         (Plan(strategy="sequential", node_batch=32), "1x1 batch 32"),
         (
-            Plan(strategy="threads", node_batch=32, threads_per_process=4, replicas=2),
-            "2x2 batch 32",
+            Plan(
+                strategy="threads",
+                node_batch=32,
+                threads_per_process=4,
+                replicas=2,
+                loader_workers=2,
+            ),
+            "2x2 batch 32 2 loaders",
         ),
         (
             Plan(
@@ -23,10 +29,10 @@ from planner.report.plan_line import describe_settings
                 processes=2,
                 micro_batches=8,
                 precision="bf16",
-                loader_workers=2,
+                loader_workers=1,
                 allocator="retain",
             ),
-            "2x1 batch 64 in 8 2 loaders retain bf16",
+            "2x1 batch 64 in 8 1 loader retain bf16",
         ),
         (
             Plan(
@@ -58,11 +64,11 @@ from planner.report.plan_line import describe_settings
                 strategy="script",
                 node_batch=256,
                 processes=2,
-                loader_workers=2,
+                loader_workers=1,
                 allocator="retain",
                 options={"batch": 64, "wait_policy": "active"},
             ),
-            "2x1 batch=64 workers=2 retain wait_policy=active",
+            "2x1 batch=64 workers=1 retain wait_policy=active",
         ),
         (
             Plan(strategy="script", node_batch=32, options={"own_settings": True}),

@@ -131,6 +131,7 @@ def test_what_is_unsure_is_marked_and_not_guessed(tmp_path):
         r"give weight\(batch\)",
     ):
         assert re.search(expected, marked), expected
+    assert marked.count("args.width") == 2, "once in each method that reads it"
     assert 'raise NotImplementedError("TODO: dataset()")' in text
     compile(text, "case.py", "exec")
 
