@@ -18,7 +18,7 @@ from planner.report.live import LiveDisplay
 from planner.report.nodes import PLAN_COLUMNS, failure_json, links_json, plan_row, write_network
 from planner.report.output import Output
 from planner.report.plan_line import describe_plan
-from planner.report.plans import GENERATED, objective_facts
+from planner.report.plans import GENERATED, doubt, objective_facts
 from planner.report.table import Row, WithCommand
 from planner.scripts.naming import STRATEGY as SCRIPT
 from planner.supervision.own_job import recorded_job
@@ -132,13 +132,15 @@ def _print_plan(
     rate = stored.throughput_samples_per_s
     interval = f"{rate.low:.1f} to {rate.high:.1f}"
     best = describe_plan(stored.plan)
-    out.write_fact("best plan", f"{rate.median:.1f} samples/s ({interval}): {best}")
+    unsure = doubt(rate, outcome.trials)
+    out.write_fact("best plan", f"{rate.median:.1f} samples/s ({interval}): {best}{unsure}")
     if steps is not None:
         out.write_fact("steps", steps)
     if stored.is_generated:
         out.write_fact("data", GENERATED)
     for compared in stored.comparisons:
-        out.write_fact(_LABELS[compared.name], describe_comparison(compared, stored.plan))
+        said = describe_comparison(compared, stored.plan) + doubt(compared.speedup, outcome.trials)
+        out.write_fact(_LABELS[compared.name], said)
     for name, text in _not_raced(outcome):
         out.write_fact(name, text)
     if (lost := outcome.lost_in_turns) > 0:

@@ -24,8 +24,11 @@ from planner.report.plan_line import describe_settings
 from planner.report.table import Column, Terminal, render_csv, render_facts, render_table
 from planner.scripts.naming import STRATEGY as SCRIPT
 from planner.scripts.naming import describe_trained, hides_workers, is_script
+from planner.trials.result import TrialResult
+from planner.tuning.disturbances import explain_disturbances
 from planner.tuning.study import StoredTrial
 from probes import codec
+from probes.timing import Interval
 
 _COLUMNS = (
     Column(key="id", title="ID", right=True),
@@ -57,6 +60,9 @@ _FIELDS = (
     *(f"software_{part}" for part in ("python", "torch", "ddlplan")),
     "stale",
 )
+
+_UNRELIABLE = 2.0
+"""Upper end of an interval / lower end, above which a figure says nothing."""
 
 PlanWithReasons = tuple[StoredPlan, Sequence[str]]
 """A plan with the reasons why it is stale."""
@@ -93,14 +99,16 @@ def plan_facts(
     throughput = stored.throughput_samples_per_s
     count, gpu = throughput.count, format_bytes(stored.peak_device_memory_bytes)
     measured = "1 measurement" if count == 1 else f"{count} measurements"
+    results = [trial.result for trial in trials]
+    rate = f"{format_range(throughput)} samples/s, from {measured}"
     facts = [
         ("plan", str(stored.id)),
         ("script" if is_script(stored.use_case) else "use case", describe_trained(stored.use_case)),
         *([("data", GENERATED)] if stored.is_generated else []),
         ("node", f"{stored.node} ({stored.fingerprint[:19]})"),
         *plan_settings(stored).items(),
-        ("throughput", f"{format_range(throughput)} samples/s, from {measured}"),
-        ("speedup", _speedup(stored)),
+        ("throughput", rate + doubt(throughput, results)),
+        ("speedup", _speedup(stored, results)),
         ("peak memory", format_bytes(stored.peak_memory_bytes) or "not known"),
         *([("GPU memory", gpu)] if gpu else []),
         *_step_facts(stored),
@@ -111,6 +119,20 @@ def plan_facts(
     if trials:
         facts.append(("evidence", _evidence(trials)))
     return [*facts, ("stale", "; ".join(reasons) or "no")]
+
+
+def doubt(value: Interval, results: Sequence[TrialResult]) -> str:
+    """Say at the end of a figure's line that it is not reliable; nothing where it is.
+
+    Args:
+        value: The figure.
+        results: Trials of its search: what disturbed their turns decides on the remedy.
+    """
+    if value.high <= _UNRELIABLE * value.low:
+        return ""
+    is_disturbed = explain_disturbances(results) is not None
+    remedy = "on a quiet machine" if is_disturbed else "with a larger --budget"
+    return f"; not reliable: tune again {remedy}"
 
 
 def _step_facts(stored: StoredPlan) -> list[tuple[str, str]]:
@@ -208,7 +230,7 @@ def _script_settings(stored: StoredPlan) -> dict[str, str]:
     }
 
 
-def _speedup(stored: StoredPlan) -> str:
+def _speedup(stored: StoredPlan, results: Sequence[TrialResult]) -> str:
     baseline = stored.baseline
     if stored.speedup is None or baseline is None:
         return "not known: there is no baseline"
@@ -218,7 +240,8 @@ def _speedup(stored: StoredPlan) -> str:
         else f"{baseline.strategy} with batch {baseline.node_batch}"
     )
     rate = format_number(baseline.throughput_samples_per_s)
-    return f"{format_range(stored.speedup)} over {over}: {rate} samples/s"
+    found = f"{format_range(stored.speedup)} over {over}: {rate} samples/s"
+    return found + doubt(stored.speedup, results)
 
 
 def _step_time(stored: StoredPlan) -> str:

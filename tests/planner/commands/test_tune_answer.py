@@ -89,6 +89,17 @@ def test_run_on_one_core_that_was_not_measured_has_its_reason_in_a_line(capsys):
     assert unknown == "no time or memory was left for it: raise --budget"
 
 
+def test_figures_that_say_nothing_are_told_as_such_in_their_lines(capsys):
+    wide = Interval(median=427.7, low=67.4, high=2712.6, count=9)
+    compared = (replace(COMPARED, speedup=wide), replace(COMPARED, name="one_core"))
+    plan = replace(FOUND, throughput_samples_per_s=wide, comparisons=compared)
+    show_here(make_result(plan), "ddlplan launch", Output("tune", as_json=False))
+    lines = " ".join(capsys.readouterr().out.split())
+    said = "; not reliable: tune again with a larger --budget"
+    assert lines.count(said) == 2
+    assert f"{said} one core" in lines
+
+
 def test_hosts_have_the_reasons_and_the_batch_that_one_machine_has(capsys):
     """Their table has no such columns, and a batch above the use case's own was never named."""
     result = make_result()

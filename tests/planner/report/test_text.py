@@ -19,7 +19,7 @@ from planner.report.comparison import compare, comparison_text
 from planner.report.figures.plan_figures import compared_plans_figure
 from planner.report.output import envelope, error_envelope
 from planner.report.plan_line import describe_settings
-from planner.report.plans import plan_text, plans_csv, plans_table
+from planner.report.plans import plan_facts, plan_text, plans_csv, plans_table
 from planner.report.table import Terminal
 from planner.report.trials import trial_json, trials_csv, trials_table
 from planner.report.worth import baseline_row, worth_text
@@ -27,7 +27,8 @@ from planner.trials.result import Outcome, Role, TrialResult
 from planner.tuning.study import StoredTrial
 from planner.worth.worth import assess
 from probes import codec
-from probes.timing import Interval, Measurement
+from probes.disturbance import Disturbance
+from probes.timing import DisturbedTurn, Interval, Measurement
 
 PIPE = Terminal()
 SCREEN = Terminal(width=80)
@@ -173,6 +174,18 @@ def test_what_a_plan_is_and_why_is_told_line_by_line():
     assert facts["peak memory"] == "1.15 GiB"
     assert facts["step time"] == "200 ms + 21.9 ms a sample, a fit to batches of 64, 128"
     assert facts["stale"] == "no"
+
+
+def test_figure_with_a_wide_interval_is_told_to_be_not_reliable_with_the_remedy():
+    """A plan of a busy machine was "170.74 (79.59 to 366.24)" times as fast, without a word."""
+    wide = replace(FOUND, speedup=Interval(median=170.74, low=79.59, high=366.24, count=9))
+    busy = DisturbedTurn(round=1, disturbance=Disturbance(others_cores=1.1), was_repeated=False)
+    measured = replace(GOOD.measurement, rounds=tuple(range(9)), disturbed=(busy,))
+    disturbed = replace(TRIALS[0], result=replace(GOOD, measurement=measured))
+    for trials, remedy in (([disturbed], "on a quiet machine"), (TRIALS, "with a larger --budget")):
+        facts = dict(plan_facts(wide, (), trials))
+        assert facts["speedup"].endswith(f"/s; not reliable: tune again {remedy}")
+        assert "reliable" not in facts["throughput"]
 
 
 def test_a_plan_without_baseline_says_so():
