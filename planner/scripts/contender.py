@@ -17,6 +17,7 @@ from launch.errors import (
 from launch.plan import Plan
 from launch.reports import StepDone
 from launch.scripts.environment import patches_of
+from launch.scripts.program import BATCH
 from launch.scripts.rank_steps import StepSeen
 from launch.scripts.recognition import MOST_SMALL_STEPS, check_losses
 from launch.scripts.running_script import RunningScript
@@ -148,11 +149,16 @@ class ScriptContender:
         seen = self._script.recognised
         samples = None if seen is None else seen.whole_samples
         if seen is not None and samples not in (None, self._plan.node_batch):
+            ranks = "1 rank" if seen.ranks == 1 else f"{seen.ranks} ranks"
+            remedy = (
+                "the script does not follow {batch}, or another placeholder changes its batch"
+                if BATCH in self._plan.options
+                else "name the placeholder of its batch {batch}"
+            )
             raise TrialFailedError(
                 Outcome.CRASH,
-                f"a step of {samples} samples over {seen.ranks} ranks, and "
-                f"node_batch={self._plan.node_batch} by the plan: the script does not follow "
-                "{batch}, or another placeholder changes its batch",
+                f"a step of {samples} samples over {ranks}, and "
+                f"node_batch={self._plan.node_batch} by the plan: {remedy}",
             )
 
 

@@ -16,6 +16,7 @@ from launch.scripts.running_script import RunningScript
 from launch.scripts.step_counter import CountedSteps
 from planner.api.scripts.recording import rate_of
 from planner.scripts.contender import ScriptContender
+from planner.trials.contender import TrialFailedError
 from probes.node import probe
 
 HEAD = """
@@ -50,19 +51,20 @@ def reading(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture
-def contender(reading: str, tmp_path: Path) -> Iterator[ScriptContender]:
+def contender_of(plan: Plan, reading: str, folder: Path) -> ScriptContender:
     """A script whose epochs have batches of 32, 32, 32 and 8."""
-    write_torch(tmp_path)
-    (tmp_path / "train.py").write_text(TRAIN)
+    write_torch(folder)
+    (folder / "train.py").write_text(TRAIN)
     node = probe(quick=True)
     words = [sys.executable, "train.py", "1000000", reading]
     program = Program.parse(words, cores=node.cpu.usable_cores)
-    made = ScriptContender(
-        Plan(strategy="script", node_batch=32, options={"own_settings": True}),
-        lambda plan: RunningScript(program, plan, node, folder=tmp_path),
-        node,
-    )
+    return ScriptContender(plan, lambda one: RunningScript(program, one, node, folder=folder), node)
+
+
+@pytest.fixture
+def contender(reading: str, tmp_path: Path) -> Iterator[ScriptContender]:
+    plan = Plan(strategy="script", node_batch=32, options={"own_settings": True})
+    made = contender_of(plan, reading, tmp_path)
     yield made
     made.close()
 
@@ -75,6 +77,18 @@ def test_steps_have_the_samples_that_were_read_and_each_turn_has_a_whole_one(con
     samples = sum(step.samples for step in steps)
     # 104 samples in 4 steps, and less than an epoch at the ends.
     assert abs(samples - 26 * len(steps)) < 48
+
+
+def test_batch_that_another_placeholder_changes_is_refused_with_the_name_to_give_it(tmp_path):
+    plan = Plan(strategy="script", node_batch=16, options={"bs": 16})
+    made = contender_of(plan, "each", tmp_path)
+    with pytest.raises(TrialFailedError) as raised:
+        made.make_steps(4, time_limit_s=120.0)
+    made.close()
+    assert raised.value.reason == (
+        "a step of 32 samples over 1 rank, and node_batch=16 by the plan: "
+        "name the placeholder of its batch {batch}"
+    )
 
 
 def launch(folder: Path, source: str, *arguments: str) -> CountedSteps:
