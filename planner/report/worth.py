@@ -162,15 +162,14 @@ def baseline_row(one: KnownBaseline) -> Row:
 def _describe_payoff(one: KnownBaseline) -> str:
     """Say after how much training what tuning took is saved, by all that the speedup may be."""
     epochs, saved_s = one.epochs_until_paid, one.training_until_paid_s
-    if epochs is not None:
-        if (range_ := one.until_paid_range(epochs))[1] < 1:
+    if epochs is not None and (range_ := one.epochs_range()) is not None:
+        if range_[1] < 1:
             return "less than one epoch"
         return f"{_count(epochs)} epochs ({' to '.join(map(_count, range_))})"
-    if saved_s is None:
+    if saved_s is None or (range_ := one.training_range()) is None:
         return "never"
     ends = " to ".join(  # the samples of a script are not known
-        "never" if math.isinf(end_s) else format_duration(end_s)
-        for end_s in one.until_paid_range(saved_s)
+        "never" if math.isinf(end_s) else format_duration(end_s) for end_s in range_
     )
     return f"{format_duration(saved_s)} of training ({ends})"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -56,13 +56,25 @@ class KnownBaseline:
     """Time of a training by this baseline, of which what tuning took is saved; ``None`` where
     nothing is."""
 
-    def until_paid_range(self, value: float) -> tuple[float, float]:
-        """Give the ends of the 95 % interval of one of these figures, by that of the speedup.
+    def epochs_range(self) -> tuple[float, float] | None:
+        """Give the ends of the 95 % interval of `epochs_until_paid`, by that of the speedup.
 
-        The upper one is infinite where the plan is not shown to be faster.
+        An epoch of the plan saves ``speedup - 1`` times its own time. The upper end is infinite
+        where the plan is not shown to be faster.
         """
+        return self._range(self.epochs_until_paid, lambda speedup: speedup - 1)
+
+    def training_range(self) -> tuple[float, float] | None:
+        """Give the same of `training_until_paid_s`, of which ``1 - 1 / speedup`` is saved."""
+        return self._range(self.training_until_paid_s, lambda speedup: 1 - 1 / speedup)
+
+    def _range(
+        self, value: float | None, saved: Callable[[float], float]
+    ) -> tuple[float, float] | None:
+        if value is None:
+            return None
         low, middle, high = (
-            1 - 1 / speedup if speedup > 1 else 0.0
+            saved(max(1.0, speedup))
             for speedup in (self.speedup.low, self.speedup.median, self.speedup.high)
         )
         return value * middle / high, value * middle / low if low else math.inf
@@ -129,8 +141,10 @@ class PlanWorth:
                     "plan": codec.to_builtins(one.plan),
                     "throughput_samples_per_s": interval_json(one.throughput_samples_per_s),
                     "speedup": interval_json(one.speedup),
-                    **_until_paid_json(one, "epochs_until_paid", one.epochs_until_paid),
-                    **_until_paid_json(one, "training_until_paid_s", one.training_until_paid_s),
+                    "epochs_until_paid": one.epochs_until_paid,
+                    **_ends_json("epochs_until_paid", one.epochs_range()),
+                    "training_until_paid_s": one.training_until_paid_s,
+                    **_ends_json("training_until_paid_s", one.training_range()),
                 }
                 for one in self.baselines
             ],
@@ -141,14 +155,10 @@ class PlanWorth:
         }
 
 
-def _until_paid_json(one: KnownBaseline, name: str, value: float | None) -> dict[str, float | None]:
-    """Give a figure with the ends of its interval; no upper end means never."""
-    low, high = (None, None) if value is None else one.until_paid_range(value)
-    return {
-        name: value,
-        f"{name}_ci_low": low,
-        f"{name}_ci_high": None if high == math.inf else high,
-    }
+def _ends_json(name: str, ends: tuple[float, float] | None) -> dict[str, float | None]:
+    """Give the ends of a figure's interval; no upper end means never."""
+    low, high = ends or (None, None)
+    return {f"{name}_ci_low": low, f"{name}_ci_high": None if high == math.inf else high}
 
 
 def assess(

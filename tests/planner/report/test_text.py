@@ -325,8 +325,10 @@ def test_what_json_has_no_word_for_is_never_written(value):
     ("epochs", "speedup", "said"),
     [
         (0.746, (1.9, 2.0, 2.1), "less than one epoch"),
-        (0.9, (1.49, 2.0, 4.0), "0.9 epochs (0.6 to 1.4)"),
-        (3.14159, (1.8, 2.0, 2.2), "3.1 epochs (2.9 to 3.5)"),
+        (0.9, (1.49, 2.0, 4.0), "0.9 epochs (0.3 to 1.8)"),
+        (3.14159, (1.8, 2.0, 2.2), "3.1 epochs (2.6 to 3.9)"),
+        # 4.6 to 4.6, as if the time of a baseline's epoch were known better than the speedup.
+        (4.6, (79.59, 170.74, 366.24), "4.6 epochs (2.1 to 9.9)"),
         (42.4, (1.0, 1.02, 1.05), "42 epochs (17 to never)"),
         (None, (0.96, 0.98, 1.02), "never"),
     ],

@@ -105,8 +105,11 @@ def test_figures_until_tuning_has_paid_have_the_ends_of_the_speedup_s_interval(w
         )
     )
     (one,), (other,) = sure["baselines"], unsure["baselines"]
-    assert one["epochs_until_paid_ci_low"] == pytest.approx(one["epochs_until_paid"] * 2 / 3)
-    assert one["epochs_until_paid_ci_high"] == pytest.approx(one["epochs_until_paid"] * 3 / 2)
+    assert one["epochs_until_paid_ci_low"] == pytest.approx(one["epochs_until_paid"] / 3)
+    assert one["epochs_until_paid_ci_high"] == pytest.approx(one["epochs_until_paid"] * 2)
+    assert one["training_until_paid_s_ci_low"] == pytest.approx(
+        one["training_until_paid_s"] * 2 / 3
+    )
     assert other["epochs_until_paid_ci_high"] is None  # never
 
 
