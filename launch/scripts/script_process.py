@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from launch.errors import ScriptFailedError
 from launch.scripts.supervisor import ScriptRequest
@@ -30,6 +31,12 @@ _PIPE_BYTES = 1 << 20
 _START_LIMIT_S = 60.0
 _INTERRUPT_S, _GRACE_S, _GIVE_UP_S = 1.5, 1.5, 8.0
 _FOLDER_VARIABLE = "TMPDIR"
+_FRAME = re.compile(r'^ *File "(.+)", line (\d+)', re.MULTILINE)
+_LIBRARY = re.compile(
+    rf"<|{re.escape(str(Path(__file__).parent))}/|.*/((site|dist)-packages|lib(64)?/python[\d.]+)/"
+)
+"""Begin of a file of a frame that is not the user's own, whichever Python runs."""
+
 _NO_INPUT = ": it reads its standard input, which is empty"
 
 
@@ -177,11 +184,20 @@ class ScriptProcess:
         reason = f"{how}, {why}" if how and why else how or why
         if self.exit_code:
             reason += f": {cause}" if cause else ""
+            reason += self._find_own_line(tail[: max(0, tail.rfind(cause))])
             if "EOFError" in cause:
                 reason += _NO_INPUT
             if killed:
                 reason += ": out of memory"
         return ScriptFailedError(_one_line(reason), tail, out_of_memory=short)
+
+    def _find_own_line(self, log: str) -> str:
+        """Say at which line of the user's own an error was raised; nothing where none is seen."""
+        frames = [found for found in _FRAME.findall(log) if not _LIBRARY.match(found[0])]
+        if not frames:
+            return ""
+        file, line = frames[-1]
+        return f" ({file.removeprefix(f'{self._view.path}/')}, line {line})"
 
     def close(self) -> None:
         """End all its processes, in bounded time: SIGINT, then SIGTERM, then SIGKILL."""

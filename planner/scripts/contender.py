@@ -62,6 +62,8 @@ class ScriptContender:
         self.peak_memory_bytes: int | None = None
         self.compile_s: float | None = None
         self.disturbance: Disturbance | None = None
+        self.failure: ScriptFailedError | None = None
+        """Why it made no more steps."""
         self._plan, self._start, self._own_losses = plan, start, own_losses
         self._cpu = node.cpu
         self._watch = DisturbanceWatch(node.cpu)
@@ -75,7 +77,11 @@ class ScriptContender:
         """Make so many steps; see `planner.trials.contender.Contender.make_steps`."""
         self._watch.begin()
         with _as_results():
-            seen = self._make(count, time.monotonic() + time_limit_s)
+            try:
+                seen = self._make(count, time.monotonic() + time_limit_s)
+            except ScriptFailedError as error:
+                self.failure = error
+                raise
             patches = patches_of(self._plan)
             if patches and not self._made:
                 check_losses(self._script.first_losses, self._own_losses, list(patches))

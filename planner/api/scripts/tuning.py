@@ -13,7 +13,7 @@ from launch.case_facts import CaseFacts
 from launch.errors import ScriptError, ScriptFailedError, ScriptRefusedError
 from launch.plan import Plan, Setting
 from launch.process_environment.allocators import find_allocators
-from launch.reports import Noted, Warned, Working
+from launch.reports import Noted, Report, Warned, Working
 from launch.scripts.environment import NO_PYTHON
 from launch.scripts.program import BATCH, PROCESSES, Program, ProgramKind
 from launch.scripts.recognition import has_losses
@@ -28,7 +28,7 @@ from planner.scripts.plans import ScriptPlans, check_placeholders, find_patches,
 from planner.store import Store
 from planner.trials.contender import Contender
 from planner.trials.machine_alone import machine_alone
-from planner.trials.reports import Listener, ignore
+from planner.trials.reports import Listener, TrialEnded, ignore
 from planner.tuning.conclusion import conclude
 from planner.tuning.findings import Findings
 from planner.tuning.tune import NOTHING_MEASURED, Tuner
@@ -102,7 +102,8 @@ def tune_script(
     Raises:
         MachineBusyError: That is so, and ``waits`` is false.
         ScriptError: The command cannot be measured as it is written, or not within the budget.
-        ScriptFailedError: It makes no steps as the user runs it.
+        ScriptFailedError: It makes no steps as the user runs it, or an error of its own ends it
+            before any plan has succeeded.
         NoPlanError: No trial succeeded.
         StoreError: The database cannot be used.
     """
@@ -142,7 +143,14 @@ def tune_script(
                 findings = Findings(
                     request, _facts(script, plans), node, software, store.studies, subject=plans
                 )
-                tuner = Tuner(findings, run.start, listener, checked_s=time.monotonic() - started)
+
+                def end_with_own_error(report: Report, host: str | None = None, /) -> None:
+                    listener(report, host)
+                    if isinstance(report, TrialEnded) and not findings.candidates():
+                        run.raise_own_error()
+
+                checked_s = time.monotonic() - started
+                tuner = Tuner(findings, run.start, end_with_own_error, checked_s=checked_s)
                 interrupted = tuner.search()
                 outcome = conclude(findings, store.plans, interrupted=interrupted)
                 launch_plan_id = find_launch_plan_id(store, outcome.plan)
@@ -163,6 +171,7 @@ class ScriptTrials:
         self._node = node
         self._watched: RunningScript | WholeRun | None = None
         self._own_plan: Plan | None = None
+        self._own: ScriptContender | None = None
         self._own_losses: tuple[float | None, ...] = ()
         self.sees_batch = False
         """Whether a trial whose script does not follow ``{batch}`` is known, or cannot mislead."""
@@ -268,11 +277,23 @@ class ScriptTrials:
         Raises:
             TrialFailedError: It cannot be started so.
         """
-        if self._watched is not None and plan == self._own_plan:
-            return ScriptContender(plan, self._run_watched, self._node)
+        if plan == self._own_plan:
+            self._own = ScriptContender(plan, self._run_watched, self._node)
+            return self._own
         is_same_work = not foreign_values(self._script.program, plan)
         losses = self._own_losses if is_same_work else ()
         return ScriptContender(plan, self._run, self._node, own_losses=losses)
+
+    def raise_own_error(self) -> None:
+        """Raise what has ended the script as it is in its trial, where any plan would show it too.
+
+        Raises:
+            ScriptFailedError: It has ended with an error of its own.
+        """
+        error = None if self._own is None else self._own.failure
+        # What is refused, or has no time or memory left, another plan may do.
+        if type(error) is ScriptFailedError and not (error.is_time_limit or error.out_of_memory):
+            raise error
 
     def _run_watched(self, plan: Plan) -> RunningScript | WholeRun:
         """Give the run that was watched, once; afterwards, where that has ended, another one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,9 +18,11 @@ from launch.scripts.running_script import RunningScript
 from launch.workload import Workload
 from planner.api.scripts.tuning import ScriptTrials, TunedScript, tune_script
 from planner.scripts.contender import ScriptContender
+from planner.store import Store
 from planner.trials.contender import TrialFailedError
+from planner.trials.reports import TrialEnded
 from planner.tuning.tune_request import TuneRequest
-from probes.hardware import Hardware
+from probes.hardware import Hardware, Speeds
 from probes.node import probe
 
 TRAIN = """
@@ -198,6 +201,29 @@ def test_hidden_steps_are_told_from_an_evaluation_by_what_they_read(
     with pytest.raises(TrialFailedError, match=line):
         script.make_steps(20, time_limit_s=60.0)
     script.close()
+
+
+def test_error_of_the_script_as_it_is_ends_the_search_with_its_file_and_line(
+    node, folder, monkeypatch: pytest.MonkeyPatch
+):
+    """Eight more plans were tried, whose reason was the last line of the error alone."""
+    monkeypatch.chdir(folder)
+    lines = ["    if step == 20:", "        import json", "        json.loads('{')"]
+    (folder / "train.py").write_text(TRAIN.replace("    time", "\n".join([*lines, "    time"]), 1))
+    db = str(folder / "planner.db")
+    with Store.open(db) as store:
+        store.machines.save_probe(replace(node, speeds=Speeds(fp32_one_core_flop_per_s=5e9)))
+    program = Program.parse([sys.executable, "train.py", "900", "0.0"], cores=2)
+    request = TuneRequest(workload=Workload(use_case="script:train.py"), budget_s=60.0)
+    ended: list[TrialEnded] = []
+
+    def note_trials(report: Report, _host: str | None = None, /) -> None:
+        if isinstance(report, TrialEnded):
+            ended.append(report)
+
+    with pytest.raises(ScriptFailedError, match=r"JSONDecodeError: .* \(train\.py, line 8\)"):
+        tune_script(TunedScript(program=program), request, db=db, listener=note_trials)
+    assert [trial.result.plan.options for trial in ended] == [{"own_settings": True}]
 
 
 def test_script_with_fewer_steps_than_a_turn_is_refused_with_their_number(node, folder):
