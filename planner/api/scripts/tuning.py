@@ -24,6 +24,7 @@ from planner.cancellation import Cancellation
 from planner.plans.software import current_software
 from planner.scripts.contender import ScriptContender
 from planner.scripts.naming import STEP_REGEX, WHOLE_RUNS, digest
+from planner.scripts.outside_writes import warn_of_outside_writes
 from planner.scripts.plans import ScriptPlans, check_placeholders, find_patches, foreign_values
 from planner.store import Store
 from planner.trials.contender import Contender
@@ -116,6 +117,8 @@ def tune_script(
     Store.check_location(db)
     if (hazard := Store.find_hazard(db)) is not None:
         listener(Warned(message=hazard))
+    if not script.in_place and (outside := warn_of_outside_writes(command, Path.cwd())) is not None:
+        listener(Warned(message=outside))
     with machine_alone(listener, Cancellation(), waits=waits):
         started = time.monotonic()
         node, software = probe(quick=True), current_software()
