@@ -306,6 +306,15 @@ def _find_place(words: Sequence[str]) -> _ProgramPlace:
     return _ProgramPlace(kind=ProgramKind.OTHER, begin=len(words))
 
 
+def find_interpreter(words: Sequence[str], path: str | None) -> str | None:
+    """Find the file of the Python, or of the launcher with its own, that a command names."""
+    for word in words:
+        name = Path(word).name
+        if _PYTHON.fullmatch(name) or name in ("torchrun", "accelerate"):
+            return shutil.which(word, path=path)
+    return None
+
+
 def _find_python(words: Sequence[str]) -> _ProgramPlace:
     """Find the same where it may not be Python: what would then be an error is another program."""
     try:

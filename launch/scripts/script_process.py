@@ -12,10 +12,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from launch.errors import ScriptFailedError
+from launch.scripts.program import find_interpreter
 from launch.scripts.supervisor import ScriptRequest
 from launch.scripts.working_folder import WorkingFolder
 from launch.system.process_end import explain_exit
@@ -65,6 +66,7 @@ class ScriptProcess:
     ) -> None:
         self._on_line = on_line
         self._view = view
+        self._command, self._path = command, environment.get("PATH")
         self._tail = b""
         self._line = b""
         self._answers = b""
@@ -174,7 +176,7 @@ class ScriptProcess:
         self.read_output(64)
         tail = self.output_tail
         killed = self.exit_code == -9 and (oom_kill_count() or 0) > self._oom_kills
-        cause = find_cause(tail)
+        cause = find_script_cause(tail, self._command, self._path)
         short = killed or tells_out_of_memory(cause) or "MemoryError" in tail[-400:]
         how = (
             ""
@@ -246,6 +248,19 @@ class ScriptProcess:
             self.exit_code = answer.get("ended", self.exit_code)
             self.time_s = answer.get("time_s", self.time_s)
             self._failed = answer.get("failed", self._failed)
+
+
+def find_script_cause(log: str, command: Sequence[str], path: str | None) -> str:
+    """Find the words that say best why a script ended, with its Python where a module is missing.
+
+    Args:
+        log: The end of its output.
+        command: Of the script.
+        path: Its ``PATH``.
+    """
+    cause = find_cause(log)
+    python = find_interpreter(command, path) if cause.startswith("ModuleNotFoundError") else None
+    return f"{cause} in {python}" if python else cause
 
 
 def _one_line(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 
 STEPS = """
@@ -28,6 +29,10 @@ class Odd:
 
 ODD = {
     "has a syntax error": Odd(source="def (", says="SyntaxError: invalid syntax"),
+    "lacks a module": Odd(
+        source="import not_there",
+        says=f"ModuleNotFoundError: No module named 'not_there' in {sys.executable}",
+    ),
     "exits at once": Odd(source="", says="no step of an optimizer seen"),
     "exits with a number": Odd(source="import sys; sys.exit(3)", says="exit code 3"),
     "exits early and well": Odd(

@@ -16,10 +16,10 @@ from launch.errors import InvalidPlanError, ScriptError
 from launch.reports import Report, Warned
 from launch.scripts.environment import NO_PYTHON, ScriptStart, make_start, placeholder_values
 from launch.scripts.program import Program
+from launch.scripts.script_process import find_script_cause
 from launch.scripts.step_counter import CountedSteps, StepCounter
 from launch.system.machine_lock import Occupant, training_noticed
 from launch.system.process_end import explain_exit
-from launch.workers.log import find_cause
 from launch.workload import Workload
 from planner.api.scripts.recording import begin_row, end_row, heartbeat, rate_of, whole_epoch
 from planner.errors import (
@@ -219,7 +219,8 @@ def launch_script(
                 listener(Warned(message=f"the script has ended, {explain_exit(code)}"))
             raise CancelledError(-code)
         else:
-            why = f": {find_cause(said)}" if said else ""
+            command, path = prepared.start.command, os.environ.get("PATH")
+            why = f": {find_script_cause(said, command, path)}" if said else ""
             message = f"the script has ended, {explain_exit(code)}{why}"
             raise TrainingFailedError(message)
     except OSError as error:

@@ -19,7 +19,7 @@ def finish():
     if end == "fail":
         sys.exit(3)
     if end == "raise":
-        raise FileNotFoundError("no weights.pt")
+        import weights
     if end == "killed":
         signal.raise_signal(signal.SIGKILL)
 

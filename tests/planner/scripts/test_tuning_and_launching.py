@@ -69,7 +69,7 @@ def test_end_of_the_script_is_that_of_launch(tuned_script, command, end, code, p
 @pytest.mark.parametrize(
     ("steps", "end", "words", "changes"),
     [
-        ("5", "raise", "FileNotFoundError: no weights.pt", {}),
+        ("5", "raise", f"ModuleNotFoundError: No module named 'weights' in {sys.executable}", {}),
         ("0", "well", "batch 32", {"options": {"batch": 32, "step_regex": "step"}}),
     ],
 )
