@@ -13,6 +13,9 @@ _FIGURES = 3
 _WIDE = 0.2
 """Of a value: an interval that reaches farther says little."""
 
+_UNRELIABLE = 2.0
+"""Upper end of an interval / lower end, above which a figure says nothing."""
+
 _LOPSIDED = 1.5
 _ROUNDING = 1e-6
 """0.7 times 10 is a little more than 7 to a computer."""
@@ -61,6 +64,11 @@ def is_uncertain(interval: Interval | None) -> bool:
         return False
     side = max(interval.high - interval.median, interval.median - interval.low)
     return side > _WIDE * interval.median
+
+
+def is_unreliable(interval: Interval) -> bool:
+    """Whether an interval's upper end is more than twice its lower end."""
+    return interval.high > _UNRELIABLE * interval.low
 
 
 def format_range(interval: Interval) -> str:

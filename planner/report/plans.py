@@ -18,6 +18,7 @@ from planner.quantities import (
     format_interval,
     format_number,
     format_range,
+    is_unreliable,
     with_ends,
 )
 from planner.report.plan_line import describe_settings
@@ -60,9 +61,6 @@ _FIELDS = (
     *(f"software_{part}" for part in ("python", "torch", "ddlplan")),
     "stale",
 )
-
-_UNRELIABLE = 2.0
-"""Upper end of an interval / lower end, above which a figure says nothing."""
 
 PlanWithReasons = tuple[StoredPlan, Sequence[str]]
 """A plan with the reasons why it is stale."""
@@ -128,7 +126,7 @@ def doubt(value: Interval, results: Sequence[TrialResult]) -> str:
         value: The figure.
         results: Trials of its search: what disturbed their turns decides on the remedy.
     """
-    if value.high <= _UNRELIABLE * value.low:
+    if not is_unreliable(value):
         return ""
     is_disturbed = explain_disturbances(results) is not None
     remedy = "on a quiet machine" if is_disturbed else "with a larger --budget"
@@ -233,7 +231,7 @@ def _script_settings(stored: StoredPlan) -> dict[str, str]:
 def _speedup(stored: StoredPlan, results: Sequence[TrialResult]) -> str:
     baseline = stored.baseline
     if stored.speedup is None or baseline is None:
-        return "not known: there is no baseline"
+        return "not known: the plan and the baseline had no turns side by side"
     over = (
         "the script as it is"
         if baseline.strategy == SCRIPT

@@ -9,6 +9,7 @@ from planner.quantities import (
     format_interval,
     format_number,
     format_range,
+    is_unreliable,
     with_ends,
 )
 from planner.report.plan_line import describe_plan
@@ -19,6 +20,8 @@ from planner.worth.step_parts import StepPart
 from planner.worth.variations import Basis, Variation
 from planner.worth.worth import KnownBaseline, PlanWorth, RunnerUp
 from probes.timing import Interval
+
+_NOT_IN_TURNS = "from trials of other moments, not from turns side by side"
 
 _PARTS = (
     Column(key="part", title="PART OF A STEP"),
@@ -73,6 +76,8 @@ def worth_facts(worth: PlanWorth) -> list[tuple[str, str]]:
         f"{format_duration(worth.tuning_s)} in {worth.num_trials} trials, their preparation apart"
     )
     facts = [("tuning took", took)]
+    if apart := [one.name for one in worth.baselines if not one.in_turns]:
+        facts.append(("estimated", f"speedup over {', '.join(apart)}: {_NOT_IN_TURNS}"))
     if worth.batches is not None:
         facts.append(("noise scale", _describe_advice(worth.batches)))
     if worth.batches_unknown is not None:
@@ -106,14 +111,18 @@ def _describe_runner_up(runner_up: RunnerUp) -> str:
     word, sure = (
         ("faster", runner_up.certainty) if lead.median >= 1 else ("slower", 1 - runner_up.certainty)
     )
+    how = "" if runner_up.in_turns else f"; {_NOT_IN_TURNS}"
     if lead.low <= 1 <= lead.high:
+        by = "by how much is not known" if is_unreliable(lead) else change(lead)
         return (
             f"{plan}; the stored plan is not shown to be faster: they were not told apart "
-            f"({change(lead)}, {_certainty(sure)} sure that it is {word})"
+            f"({by}, {_certainty(sure)} sure that it is {word}){how}"
         )
+    if is_unreliable(lead):
+        return f"{plan}; the stored plan is {word}, by how much is not known{how}"
     return (
         f"{plan}; the stored plan is {_percent(abs(lead.median - 1))} "
-        f"{word} ({_change_range(lead)}), {_certainty(sure)} sure"
+        f"{word} ({_change_range(lead)}), {_certainty(sure)} sure{how}"
     )
 
 
@@ -154,7 +163,7 @@ def baseline_row(one: KnownBaseline) -> Row:
     return {
         "name": one.name,
         "rate": format_interval(one.throughput_samples_per_s),
-        "speedup": format_range(one.speedup),
+        "speedup": ("" if one.in_turns else "~") + format_range(one.speedup),
         "paid": _describe_payoff(one),
     }
 

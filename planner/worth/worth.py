@@ -48,6 +48,9 @@ class KnownBaseline:
     speedup: Interval
     """Samples per second of the stored plan / of this one."""
 
+    in_turns: bool
+    """Whether the two had turns side by side; else it is estimated from trials of other moments."""
+
     epochs_until_paid: float | None
     """Epochs after which what tuning took is saved; ``None`` where they are never, or the number
     of training samples is not on record."""
@@ -88,6 +91,9 @@ class RunnerUp:
 
     lead: Interval
     """Samples per second of the stored plan / of this one."""
+
+    in_turns: bool
+    """As `KnownBaseline.in_turns`."""
 
     certainty: float
     """Probability that the stored plan is the faster one."""
@@ -217,11 +223,11 @@ def assess(
 
 
 def _find_runner_up(stored: StoredPlan, evidence: Evidence) -> RunnerUp | None:
-    """Give the plan that was raced against at last; of older releases the next fastest."""
+    """Give the plan that was raced against at last; where there is none, the next fastest."""
     raced = next((one for one in stored.comparisons if one.name == "runner_up"), None)
     if raced is not None:
         certainty = chance_above_one(raced.speedup)
-        return RunnerUp(plan=raced.plan, lead=raced.speedup, certainty=certainty)
+        return RunnerUp(plan=raced.plan, lead=raced.speedup, in_turns=True, certainty=certainty)
     others = [
         result
         for result in evidence.measured()
@@ -230,7 +236,9 @@ def _find_runner_up(stored: StoredPlan, evidence: Evidence) -> RunnerUp | None:
     ranked = sorted(others, key=_time_per_sample_s)
     if not ranked or (lead := evidence.speed_ratio(ranked[0].plan, stored.plan)) is None:
         return None
-    return RunnerUp(plan=ranked[0].plan, lead=lead, certainty=chance_above_one(lead))
+    in_turns = evidence.raced_ratio(ranked[0].plan, stored.plan) is not None
+    certainty = chance_above_one(lead)
+    return RunnerUp(plan=ranked[0].plan, lead=lead, in_turns=in_turns, certainty=certainty)
 
 
 def _time_per_sample_s(result: TrialResult) -> float:
@@ -249,10 +257,11 @@ def _find_baselines(
     for name in _RACED.values():
         one, plan = raced.get(name), tried.get(name)
         if one is not None and (name != OWN_BATCH or _is_same_but_batch(one.plan, stored.plan)):
-            plan, speedup = one.plan, one.speedup
+            plan, speedup, in_turns = one.plan, one.speedup, True
             rate = speedup.reciprocal(best)
         elif plan is not None and (found := _compare(stored.plan, plan, evidence)) is not None:
             rate, speedup = found
+            in_turns = evidence.raced_ratio(plan, stored.plan) is not None
         else:
             continue
         if plan != stored.plan:
@@ -264,6 +273,7 @@ def _find_baselines(
                 plan=plan,
                 throughput_samples_per_s=rate,
                 speedup=speedup,
+                in_turns=in_turns,
                 epochs_until_paid=until_paid_s and epoch_s and until_paid_s / epoch_s,
                 training_until_paid_s=until_paid_s,
             )

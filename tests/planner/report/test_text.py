@@ -22,7 +22,7 @@ from planner.report.plan_line import describe_settings
 from planner.report.plans import plan_facts, plan_text, plans_csv, plans_table
 from planner.report.table import Terminal
 from planner.report.trials import trial_json, trials_csv, trials_table
-from planner.report.worth import baseline_row, worth_text
+from planner.report.worth import baseline_row, worth_facts, worth_text
 from planner.trials.result import Outcome, Role, TrialResult
 from planner.tuning.study import StoredTrial
 from planner.worth.worth import assess
@@ -191,7 +191,7 @@ def test_figure_with_a_wide_interval_is_told_to_be_not_reliable_with_the_remedy(
 def test_a_plan_without_baseline_says_so():
     bare = replace(FOUND, speedup=None, baseline=None, peak_memory_bytes=None, step_time=None)
     text = plan_text(bare, ["made on other hardware"], (), PIPE)
-    assert "not known: there is no baseline" in text
+    assert "not known: the plan and the baseline had no turns side by side" in text
     assert "not measured with other batches" in text
     assert "evidence" not in text
     assert "stale                made on other hardware" in text
@@ -363,3 +363,11 @@ def test_what_a_plan_is_worth_fits_a_terminal_of_80_columns():
     assert "\x1b" not in text
     for said in ("computing", "one core", "PyTorch's defaults", "memory_format", "runner-up"):
         assert said in text
+    assert re.search(r"this plan, usual batch .*~1\.11 \(", text)  # no turns side by side
+    assert "estimated" in text
+    # It was "+130.0 % (-39.4 to +885.8)" beside a speedup that was not known.
+    wide = Interval(median=2.3, low=0.606, high=9.858, count=2)
+    worth = replace(worth, runner_up=replace(worth.runner_up, lead=wide))
+    said = dict(worth_facts(worth))["runner-up"]
+    assert "not told apart (by how much is not known" in said
+    assert said.endswith("; from trials of other moments, not from turns side by side")

@@ -127,6 +127,8 @@ def test_what_the_plan_was_raced_against_counts_before_single_trials():
     assert speedups[DEFAULTS] == 1.1
     # Raced was another plan than this one with the usual batch: the trial of that counts.
     assert speedups[OWN_BATCH] == pytest.approx(40 / 36, rel=1e-3)
+    in_turns = {one.name: one.in_turns for one in worth.baselines}
+    assert (in_turns[DEFAULTS], in_turns[OWN_BATCH]) == (True, False)
 
 
 @pytest.mark.parametrize(("median", "chance"), [(1.0, 0.5), (1.02, 0.975), (0.98, 0.025)])
