@@ -119,15 +119,9 @@ def test_every_setting_of_a_plan_comes_back_the_same(read):
 )
 def test_objective_that_cannot_be_is_refused(key, value):
     """The story: plans show divided by 0, or took the logarithm of a number below it."""
-    objective = {
-        "name": "time-to-loss",
-        "noise_scale": 100.0,
-        "noise_low": 50.0,
-        "noise_high": 200.0,
-        "base_batch": 32,
-        "steps": 9,
-        "target_samples": 1e6,
-    }
+    noise = {"noise_scale": 100.0, "noise_low": 50.0, "noise_high": 200.0}
+    rest = {"name": "time-to-loss", "base_batch": 32, "steps": 9, "target_samples": 1e6}
+    objective = noise | rest
     document = FOUND.to_json(stale=False)
     assert plan_from_json(document | {"objective": objective}).objective is not None
     with pytest.raises(PlanFileError, match=rf"objective\.{key}=.*: expected a number"):

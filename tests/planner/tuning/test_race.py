@@ -8,72 +8,11 @@ from dataclasses import replace
 import pytest
 
 from launch.plan import Plan
-from launch.reports import StepDone
 from planner.trials.contender import TrialFailedError
 from planner.trials.result import Outcome, Role
 from planner.tuning.race import Race
 from probes.disturbance import Disturbance
-
-PLAN = Plan(strategy="sequential", node_batch=10)
-
-
-class Scripted:
-    """Makes steps whose times are written down; the last one goes on for ever."""
-
-    peak_memory_bytes = 1
-    compile_s = None
-    disturbance = None
-
-    gpu_bytes = None
-
-    def __init__(
-        self, name, times_s, log, *, input_s=(0.0,), read_ahead=(0,), samples=(10,), unseen=()
-    ) -> None:
-        self._name = name
-        self._times_s = times_s
-        self._input_s = input_s
-        self._read_ahead = read_ahead
-        self._samples = samples
-        self._log = log
-        self._unseen = unseen
-        self._made = 0
-        self.is_closed = False
-
-    def make_steps(self, count, *, time_limit_s):
-        self._log.append((self._name, count))
-        steps = []
-        for _ in range(count):
-            while self._made + 1 in self._unseen:
-                self._made += 1
-            time_s, input_s, ahead = (
-                found[min(self._made, len(found) - 1)]
-                for found in (self._times_s, self._input_s, self._read_ahead)
-            )
-            if time_s is None:
-                raise TrialFailedError(Outcome.CRASH, "scripted")
-            samples = self._samples[self._made % len(self._samples)]
-            self._made += 1
-            steps.append(
-                StepDone(
-                    step=self._made,
-                    epoch=0,
-                    time_s=time_s,
-                    samples=samples,
-                    loss=1.0,
-                    input_s=input_s,
-                    read_ahead=ahead,
-                    peak_device_memory_bytes=self.gpu_bytes,
-                )
-            )
-        return steps
-
-    def close(self):
-        self.is_closed = True
-
-
-def race_of(*contenders):
-    waiting = list(contenders)
-    return Race(lambda plan: waiting.pop(0))
+from tests.planner.tuning.scripted_race import PLAN, Scripted, race_of
 
 
 def test_every_other_round_goes_backwards():
@@ -365,51 +304,3 @@ def test_plans_that_do_not_fit_when_they_are_started_again_have_their_turns_alon
     assert other.failure is None
     race.run_round([one, other])
     assert len(one.turns_s) == len(other.turns_s) == 1
-
-
-def test_smaller_last_batches_count_with_their_samples_and_their_time():
-    """Steps of 10, 10 and 4 samples that each take 2 s: 24 samples in 6 s, which is 4 a second."""
-    race = race_of(Scripted("one", [2.0], [], samples=(10, 10, 4)))
-    entrant = race.enter(PLAN, Role.SEARCH, time_limit_s=99)
-    for _ in range(12):
-        race.run_round([entrant])
-    assert PLAN.node_batch / entrant.measurement().median_s == pytest.approx(4.0)
-
-
-@pytest.mark.parametrize("samples", [(10, 10, 4, 10, 10), (10, 10, 10, 10, 4)])
-def test_smaller_batches_count_only_once_a_whole_epoch_was_seen(samples):
-    """The story: of two turns one or none has the small step, and plans of the same speed were
-    60 % slower or 23 % faster."""
-    race = race_of(Scripted("one", [2.0], [], samples=samples))
-    entrant = race.enter(PLAN, Role.SEARCH, time_limit_s=99)
-    for _ in range(4):
-        race.run_round([entrant])
-    assert entrant.measurement().median_s == pytest.approx(2.0)
-
-
-def test_a_plan_is_not_ahead_because_it_has_seen_no_smaller_batch_yet():
-    race = race_of(*(Scripted(name, [2.0], [], samples=(10, 10, 10, 4)) for name in "ab"))
-    known = race.enter(PLAN, Role.SEARCH, time_limit_s=99)
-    for _ in range(8):
-        race.run_round([known])
-    new = race.enter(PLAN, Role.SEARCH, time_limit_s=99)
-    race.run_round([known, new])
-    assert known.measurement().median_s == pytest.approx(2.0 * 40 / 34)
-    assert new.measurement().median_s == pytest.approx(2.0 * 40 / 34)
-
-
-def test_steps_that_another_run_of_a_script_warmed_up_with_are_missing_in_an_epoch():
-    """Each run has three steps of 10 samples and one of 4; the first two of a run are not seen."""
-    race = race_of(Scripted("one", [2.0], [], samples=(10, 10, 10, 4), unseen=(5, 6, 9, 10)))
-    entrant = race.enter(PLAN, Role.SEARCH, time_limit_s=99)
-    for _ in range(6):
-        race.run_round([entrant])
-    assert entrant.small_batch_factor() == 1.0
-
-
-def test_batches_of_different_sizes_count_with_their_samples():
-    race = race_of(Scripted("one", [0.2], [], samples=(7, 9)))
-    entrant = race.enter(PLAN, Role.SEARCH, time_limit_s=99)
-    for _ in range(4):
-        race.run_round([entrant])
-    assert PLAN.node_batch / entrant.measurement().median_s == pytest.approx(40.0)
