@@ -41,11 +41,13 @@ def test_each_host_is_probed_and_stored_and_the_link_is_near_its_rate(ddlplan, t
     assert ddlplan.query("SELECT count(*) FROM links") == [(1,)]
     assert bed.left_over() == set()
     rates = [link["bytes_per_s"] / RATE_BYTES_PER_S]
-    while max(rates) <= 0.6 and len(rates) < 3:  # others may have had the cores
+    # Others may have had the cores: then it is too slow, or what the limit lets through at once
+    # after a pause makes it too fast.
+    while not 0.6 < rates[-1] < 1.2 and len(rates) < 3:
         again = ddlplan.end(probe(bed, "--json"))
         assert again.code == 0, again.err
         rates.append(again.document["data"][0]["links"][0]["bytes_per_s"] / RATE_BYTES_PER_S)
-    assert 0.6 < max(rates) < 1.2, rates
+    assert 0.6 < rates[-1] < 1.2, rates
 
 
 def test_quick_probe_is_a_table_of_hosts_and_measures_nothing(ddlplan, testbed, probe):
