@@ -18,7 +18,7 @@ from planner.report.live import LiveDisplay
 from planner.report.nodes import PLAN_COLUMNS, failure_json, links_json, plan_row, write_network
 from planner.report.output import Output
 from planner.report.plan_line import describe_plan
-from planner.report.plans import GENERATED, doubt, objective_facts
+from planner.report.plans import GENERATED, doubt, doubts, objective_facts
 from planner.report.table import Row, WithCommand
 from planner.scripts.naming import STRATEGY as SCRIPT
 from planner.supervision.own_job import recorded_job
@@ -113,9 +113,11 @@ def show_hosts(result: TuneResult, then: str, out: Output) -> None:
 
 
 def _row(node: NodeTuneResult) -> Row:
-    stored = None if node.outcome is None else node.outcome.plan
-    trials = 0 if node.outcome is None else len(node.outcome.trials)
-    return plan_row(node.host, stored, trials, node.failure.message if node.failure else "")
+    remark = node.failure.message if node.failure else ""
+    if (outcome := node.outcome) is None:
+        return plan_row(node.host, None, 0, remark)
+    remark = "; ".join(filter(None, (doubts(outcome.plan, outcome.trials), remark)))
+    return plan_row(node.host, outcome.plan, len(outcome.trials), remark)
 
 
 def _node_json(node: NodeTuneResult, result: TuneResult) -> dict[str, Any]:
@@ -159,7 +161,8 @@ def _print_plan(
         rate = outcome.exact.throughput_samples_per_s
         interval = f"{rate.low:.1f} to {rate.high:.1f}"
         exact = describe_plan(outcome.exact.plan)
-        out.write_fact("in fp32", f"{rate.median:.1f} samples/s ({interval}): {exact}")
+        unsure = doubt(rate, outcome.trials)
+        out.write_fact("in fp32", f"{rate.median:.1f} samples/s ({interval}): {exact}{unsure}")
     counts = [
         f"{number} {str(kind).replace('_', ' ')}"
         for kind in Outcome

@@ -42,6 +42,7 @@ _COLUMNS = (
     Column(key="speedup", title="SPEEDUP", right=True),
     Column(key="memory", title="MEMORY", right=True, may_drop=True),
     Column(key="created", title="CREATED", may_drop=True),
+    Column(key="doubts", title="DOUBTS", is_remark=True),
     Column(key="stale", title="STALE", is_remark=True),
 )
 
@@ -119,18 +120,29 @@ def plan_facts(
     return [*facts, ("stale", "; ".join(reasons) or "no")]
 
 
-def doubt(value: Interval, results: Sequence[TrialResult]) -> str:
+def doubt(value: Interval, results: Sequence[TrialResult] | None) -> str:
     """Say at the end of a figure's line that it is not reliable; nothing where it is.
 
     Args:
         value: The figure.
-        results: Trials of its search: what disturbed their turns decides on the remedy.
+        results: Trials of its search: what disturbed their turns decides on the remedy. ``None``
+            where they are not at hand: both remedies are named.
     """
     if not is_unreliable(value):
         return ""
-    is_disturbed = explain_disturbances(results) is not None
-    remedy = "on a quiet machine" if is_disturbed else "with a larger --budget"
+    remedy = "on a quiet machine or with a larger --budget"
+    if results is not None:
+        is_disturbed = explain_disturbances(results) is not None
+        remedy = "on a quiet machine" if is_disturbed else "with a larger --budget"
     return f"; not reliable: tune again {remedy}"
+
+
+def doubts(stored: StoredPlan, results: Sequence[TrialResult] | None = None) -> str:
+    """Name the figures in a plan's row that are not reliable, for a remark below it."""
+    figures = (("samples/s", stored.throughput_samples_per_s), ("speedup", stored.speedup))
+    said = {name: doubt(value, results) for name, value in figures if value is not None}
+    names = [name for name, text in said.items() if text]
+    return " and ".join(names) + said[names[0]].removeprefix(";") if names else ""
 
 
 def _step_facts(stored: StoredPlan) -> list[tuple[str, str]]:
@@ -192,6 +204,7 @@ def _row(stored: StoredPlan, reasons: Sequence[str]) -> dict[str, str]:
         "speedup": format_interval(stored.speedup),
         "memory": format_bytes(stored.peak_memory_bytes),
         "created": f"{stored.created_at:%Y-%m-%d}",
+        "doubts": doubts(stored),
         "stale": f"stale: {'; '.join(reasons)}" if reasons else "",
     }
 

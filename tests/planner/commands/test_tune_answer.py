@@ -98,6 +98,16 @@ def test_figures_that_say_nothing_are_told_as_such_in_their_lines(capsys):
     said = "; not reliable: tune again with a larger --budget"
     assert lines.count(said) == 2
     assert f"{said} one core" in lines
+    result = make_result(FOUND)
+    (node,) = result.nodes
+    exact = replace(result, nodes=(replace(node, outcome=replace(node.outcome, exact=plan)),))
+    show_here(exact, "ddlplan launch", Output("tune", as_json=False))
+    (fp32,) = (line for line in capsys.readouterr().out.split("\n") if "in fp32" in line)
+    assert fp32.endswith(said)
+    twice = make_result(replace(plan, speedup=wide))
+    show_hosts(twice, "ddlplan launch", Output("tune", as_json=False))
+    remark = "samples/s and speedup not reliable: tune again with a larger --budget"
+    assert remark in capsys.readouterr().out
 
 
 def test_hosts_have_the_reasons_and_the_batch_that_one_machine_has(capsys):

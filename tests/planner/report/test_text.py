@@ -186,6 +186,9 @@ def test_figure_with_a_wide_interval_is_told_to_be_not_reliable_with_the_remedy(
         facts = dict(plan_facts(wide, (), trials))
         assert facts["speedup"].endswith(f"/s; not reliable: tune again {remedy}")
         assert "reliable" not in facts["throughput"]
+    remark = "speedup not reliable: tune again on a quiet machine or with a larger --budget"
+    assert f"\n    {remark}\n" in plans_table([(wide, ())], Terminal(width=100))
+    assert "DOUBTS" not in plans_table([(FOUND, ())], PIPE)
 
 
 def test_a_plan_without_baseline_says_so():
