@@ -6,7 +6,9 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from textwrap import wrap
 
+from planner.quantities import printable
 from planner.report.figures.axes import (
     CHARACTER,
     WIDTH,
@@ -29,7 +31,16 @@ _STYLES = 6
 
 _LEAST_LEFT, _RIGHT = 36.0, 14.0
 _LINE = 20.0
+_TEXT = 34.0
+"""Between the beginning of a line's sample in a legend and its name."""
+
+_MOST_LINES = 3
+"""Of a name in a legend."""
+
 _HEIGHT = 170.0
+_ASIDE = 0.04
+"""Part of the axis below that is free at its ends: an interval there is not on the axis beside."""
+
 _AXIS = 40.0
 _FEW = 24
 
@@ -94,6 +105,9 @@ def line_plot(
     places = [x for curve in curves for x, _ in curve.points]
     first, last = ends or (min(places), max(places))
     names = [(f"curve {style(number)}", curve.label) for number, curve in enumerate(curves)]
+    has_spread = any(curve.spread for curve in curves)
+    if has_spread:
+        names.append(("spread", "95 % interval"))
     if reference is not None:
         names.append(("reference", reference[0]))
     legend, top = draw_legend(names if len(names) > 1 else [])
@@ -101,7 +115,8 @@ def line_plot(
     y_axis = value_axis([*values, *level], top, bottom, from_zero=from_zero)
     left = left_of(y_axis)
     end = last if last > first else first + 1
-    x_axis = Axis(first, end, left, WIDTH - _RIGHT, is_counted)
+    aside = _ASIDE * (end - first) if has_spread else 0.0
+    x_axis = Axis(first - aside, end + aside, left, WIDTH - _RIGHT, is_counted)
     parts = [
         legend,
         below(x_axis, top, bottom, x_title),
@@ -120,9 +135,9 @@ def line_plot(
         parts.append(path("spread", spread) if spread else "")
         places_of = [(x_axis.at(x), None if y is None else y_axis.at(y)) for x, y in points]
         parts.append(path(f"curve {style(number)}", _line(places_of)))
-        if len(points) <= _FEW:
-            dots = "".join(f"M{x:.1f} {y:.1f}h0" for x, y in places_of if y is not None)
-            parts.append(path(f"marks {style(number)}", dots))
+        marked = places_of if len(points) <= _FEW else _lone(places_of)
+        dots = "".join(f"M{x:.1f} {y:.1f}h0" for x, y in marked if y is not None)
+        parts.append(path(f"marks {style(number)}", dots) if dots else "")
     return svg("".join(parts), bottom + _AXIS, title)
 
 
@@ -247,21 +262,32 @@ def _line(points: Sequence[tuple[float, float | None]]) -> str:
     return "".join(parts())
 
 
+def _lone(points: Points) -> Points:
+    """Give the points between two that are missing: no line leads to them."""
+    values = [None, *(y for _, y in points), None]
+    return [p for n, p in enumerate(points) if values[n] is None and values[n + 2] is None]
+
+
 _SWATCHES = {
     "dots": "M{x} {y}h0",
     "dots slow": "M{x} {y}h0",
     "whisker": "M{x} {y}m0 -6v12m-3 -12h6m-6 12h6",
+    "spread": "M{x} {y}m0 -6v12",
     "crosses": "M{x} {y}m-3.5 -3.5l7 7m0 -7l-7 7",
 }
 
 
 def draw_legend(names: Sequence[tuple[str, str]]) -> tuple[str, float]:
-    """Draw names with samples of their lines; give them and where the plot begins."""
+    """Draw names with samples of their lines; give them and where the plot begins.
+
+    A name that is longer than the plot is wide goes on below: its end may tell it from others.
+    """
     x, y = 0.0, 12.0
     parts = []
     for kind, name in names:
-        text = name if len(name) <= 30 else name[:29] + "…"
-        width = 34 + CHARACTER * len(text) + 14
+        room = int((WIDTH - _TEXT) / CHARACTER)
+        lines = wrap(printable(name), room, max_lines=_MOST_LINES, placeholder="…") or [""]
+        width = _TEXT + CHARACTER * max(map(len, lines)) + 14
         if x and x + width > WIDTH:
             x, y = 0.0, y + _LINE
         sample = _SWATCHES.get(kind)
@@ -269,6 +295,6 @@ def draw_legend(names: Sequence[tuple[str, str]]) -> tuple[str, float]:
             parts.append(path(kind, f"M{x + 2:.0f} {y - 4:.0f}h26"))
         else:
             parts.append(path(kind, sample.format(x=f"{x + 15:.0f}", y=f"{y - 4:.0f}")))
-        parts.append(word("small", x + 34, y, text))
-        x += width
+        parts += [word("small", x + _TEXT, y + 14 * n, line) for n, line in enumerate(lines)]
+        x, y = x + width, y + 14 * (len(lines) - 1)
     return "".join(parts), (y + 26 if names else 22)

@@ -33,7 +33,7 @@ td.plan { min-width: 12rem; }
   .paper, .paper tbody { display: block; } .paper thead { display: none; }
   .paper tr { display: block; border-bottom: 1px solid var(--line); padding: .5rem 0; }
   .paper th, .paper td { display: flex; justify-content: space-between; gap: 1rem; border: 0;
-    padding: .1rem 0; min-width: 0; white-space: normal; }
+    padding: .1rem 0; min-width: 0; white-space: normal; overflow-wrap: anywhere; }
   .paper td:empty { display: none; }
   .paper td[data-label]::before { content: attr(data-label); color: var(--soft); flex: none; }
 }

@@ -85,7 +85,6 @@ def _curve_figure(plot: CurvePlot) -> Figure:
         ),
         columns=(plot.x_title, *(curve.label for curve in plot.curves)),
         rows=_curve_rows(plot),
-        note="Whiskers are 95 % intervals.",
     )
 
 

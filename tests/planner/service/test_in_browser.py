@@ -13,8 +13,12 @@ sys.path += [str(Path(__file__).parent), str(Path(__file__).parent / "pages")]
 
 from browsers import Browser, chromium
 from imagined_lab import Lab, fill
+from sample_plan import NOON
 from serving import serving
 
+from planner.paper_tables import load_paper, paper_names
+from planner.paper_tables._evidence import StoredEvidence
+from planner.report.papers.page import report_page
 from planner.service.site import Site
 
 pytestmark = pytest.mark.long
@@ -32,6 +36,11 @@ const shown = all.filter((one) => one.checkVisibility({visibilityProperty: true}
 shown.forEach((one, number) => { one.dataset.stop = number; });
 document.body.focus();
 return shown.map((one) => one.outerHTML.slice(0, 80));
+"""
+FIND_WIDE_TABLES = """
+const shown = [...document.querySelectorAll(".scroll")].filter((one) => one.checkVisibility());
+return [shown.length, ...shown.filter((one) => one.scrollWidth > one.clientWidth)
+  .map((one) => one.ariaLabel)];
 """
 FIND_FOCUS = """
 const one = document.activeElement, style = getComputedStyle(one);
@@ -109,6 +118,21 @@ def test_the_tab_key_reaches_everything_and_shows_where_it_is(browser, origin, p
             break
     assert [html for number, html in enumerate(stops) if number not in reached] == []
     assert [stops[number] for number in sorted(unseen)] == []
+
+
+def test_tables_of_a_report_fit_a_phone(browser, tmp_path):
+    """The batches of a command, which has no space between them, made a table twice as wide."""
+    sections = [load_paper(name).section(StoredEvidence()) for name in paper_names()]
+    (tmp_path / "report.html").write_text(report_page(sections, NOON))
+    phone = {"width": 360, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+    browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", phone)
+    try:
+        browser.open((tmp_path / "report.html").as_uri())
+        count, *wide = browser.driver.execute_script(FIND_WIDE_TABLES)
+    finally:
+        browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert count == sum(len(section.tables) for section in sections)
+    assert wide == []
 
 
 def test_the_first_page_fills_when_something_is_stored(ddlplan, tmp_path):

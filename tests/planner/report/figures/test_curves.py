@@ -78,6 +78,15 @@ def test_a_missing_value_interrupts_a_curve(gap):
     assert not re.search("nan|inf", svg)
 
 
+def test_values_between_missing_ones_are_dots():
+    """Steps of ten seconds left a loss every tenth second, and a plot without anything in it."""
+    points = [(float(x), 1.0 if x % 10 == 0 or x > 95 else None) for x in range(100)]
+    svg = plot([Curve(label="a", points=points)])
+    (dots,) = paths(svg, "marks c0 d0")
+    (line,) = paths(svg, "curve c0 d0")
+    assert (dots.count("M"), line.count("L")) == (10, 3)
+
+
 def test_every_curve_is_drawn_in_a_style_of_its_own():
     """The seventh one was left out, of curves and legend, and nothing said so."""
     curves = [Curve(label=f"curve {n}", points=[(0, n), (1, n + 1.0)]) for n in range(14)]
@@ -94,6 +103,23 @@ def test_a_legend_names_several_curves_and_a_level():
     svg = plot(curves, reference=("predicted", 5.0))
     texts = [text.text for text in ElementTree.fromstring(svg).iter("text")]
     assert {"node1", "<node2>", "predicted"} <= set(texts)
+
+
+def test_a_long_name_in_a_legend_goes_on_below():
+    """All names were cut where they were the same: what they are of stood at their ends."""
+    names = [f"node: generated, 2,000 images, batch {n}, to 60 % of the test set" for n in (32, 64)]
+    svg = plot([Curve(label=name, points=[(1, 2.0), (2, 1.0)]) for name in names])
+    texts = [t for t in ElementTree.fromstring(svg).iter("text") if t.get("class") == "small"]
+    assert " ".join(t.text for t in texts) == " ".join(names)
+    assert all(float(t.get("x")) + 7 * len(t.text) <= 480 for t in texts)
+    assert [float(t.get("y")) for t in texts] == [12.0, 26.0, 46.0, 60.0]
+
+
+def test_intervals_of_a_single_curve_are_named_and_lie_beside_the_axis():
+    svg = plot([Curve(label="a", points=[(1, 2.0), (2, 1.0)], spread=[(1, 1.0, 3.0)])])
+    assert {">a<", ">95 % interval<"} <= set(re.findall(">[^<>]+<", svg))
+    _sample, whiskers = paths(svg, "spread")
+    assert float(whiskers[1:].split()[0]) > float(paths(svg, "axis")[0][1:].split()[0]) + 10
 
 
 def test_all_of_a_long_text_beside_an_axis_can_be_seen():
