@@ -31,8 +31,9 @@ def is_on_gpus(plan: Plan) -> bool:
     return set(plan.devices) != {"cpu"}
 
 
-_COMPARED_STEPS = 12
-"""Of the default batch: two plans get warm and have two turns each, on one core more slowly."""
+_COMPARED_STEPS = 16
+"""Of the default batch: two plans get warm and have two turns each, on one core more slowly. A
+search refuses less than 14 of them, by the time of a sample, which it measures anew."""
 
 _LONGER = 2.0
 """Of what had too little time: the next time / the least that holds a comparison."""
