@@ -11,26 +11,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from launch.case_facts import CaseFacts
 from launch.workload import Workload
-from planner.cancellation import Cancellation
 from planner.errors import NoPlanError
-from planner.input_cost.epochs import InputCost, assess_stored
-from planner.jobs.hosts import Hosts
-from planner.jobs.suggested_command import suggest_command
-from planner.plans.plan_file import plan_from_document, read_plan_file
 from planner.plans.software import current_software
 from planner.plans.stored_plan import StoredPlan, stale_reasons
 from planner.plans.stored_plan import find_best as choose_best
 from planner.scripts.naming import describe_trained, is_script
 from planner.store import Store
-from planner.trials.reports import ignore
 from planner.tuning.study import StoredTrial
-from planner.worth.batch_advice import MeasuredNoise
-from planner.worth.worth import PlanWorth, assess
-from probes.node import probe
+
+if TYPE_CHECKING:
+    from planner.input_cost.epochs import InputCost
+    from planner.worth.batch_advice import MeasuredNoise
+    from planner.worth.worth import PlanWorth
 
 _RECENT_TRAININGS = 20
 """With the same data, in which a noise scale is looked for."""
@@ -146,6 +142,11 @@ def find_best(use_case: str, node: str | None = None, *, db: str = "planner.db")
         NoPlanError: There is none.
     """
     from planner.api.use_cases import find_known_place  # not to list plans: it starts workers
+    from planner.cancellation import Cancellation
+    from planner.jobs.hosts import Hosts
+    from planner.jobs.suggested_command import suggest_command
+    from planner.trials.reports import ignore
+    from probes.node import probe
 
     software = current_software()
     with Store.open(db, create=False) as store:
@@ -221,6 +222,8 @@ def import_file(file: Path, *, db: str = "planner.db") -> FoundPlan:
     Raises:
         PlanFileError: The file cannot be read.
     """
+    from planner.plans.plan_file import read_plan_file  # not to list plans
+
     stored = read_plan_file(file)  # first: a file that is no good must not make a database
     return _save(stored, db)
 
@@ -238,6 +241,8 @@ def import_document(document: Mapping[str, Any], *, db: str = "planner.db") -> F
     Raises:
         PlanFileError: It is no plan.
     """
+    from planner.plans.plan_file import plan_from_document  # not to list plans
+
     return _save(plan_from_document(document), db)
 
 
@@ -336,6 +341,8 @@ def _find_noise(store: Store, stored: StoredPlan, facts: CaseFacts | None) -> Me
     Else it is the one that the plan was chosen by. Where all are unclear, the latest of those says
     why nothing is known.
     """
+    from planner.worth.batch_advice import MeasuredNoise
+
     if facts is None:
         return None
     measured = [
@@ -354,6 +361,9 @@ def _find_noise(store: Store, stored: StoredPlan, facts: CaseFacts | None) -> Me
 
 
 def _judge_with_trials(store: Store, stored: StoredPlan) -> FoundPlan:
+    from planner.input_cost.epochs import assess_stored  # not to list plans
+    from planner.worth.worth import assess
+
     judged = _judge(store, stored)
     if stored.study_id is None:
         return judged

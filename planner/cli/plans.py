@@ -41,7 +41,7 @@ def plans_list(
     csv: AsCsv = False,
 ) -> None:
     """Show the stored plans."""
-    from planner.commands.plans import list_plans
+    from planner.commands.plans.lists import list_plans
 
     out = start_output("plans list", as_json=json)
     check_one_format(json=json, csv=csv)
@@ -59,7 +59,7 @@ def plans_show(
     json: AsJson = False,
 ) -> None:
     """Show one plan with its evidence, and what it is worth."""
-    from planner.commands.plans import show_plan
+    from planner.commands.plans.plan import show_plan
 
     show_plan(db, start_output("plans show", as_json=json), plan_id, html)
 
@@ -76,7 +76,7 @@ def plans_best(
     json: AsJson = False,
 ) -> None:
     """Show the plan that launch would use."""
-    from planner.commands.plans import show_best
+    from planner.commands.plans.plan import show_best
     from planner.scripts.naming import script_name
 
     out = start_output("plans best", as_json=json)
@@ -97,7 +97,7 @@ def plans_compare(
     json: AsJson = False,
 ) -> None:
     """Compare two plans."""
-    from planner.commands.plans import compare
+    from planner.commands.plans.plan import compare
 
     compare(db, start_output("plans compare", as_json=json), first, second)
 
@@ -118,7 +118,7 @@ def plans_export(
     json: AsJson = False,
 ) -> None:
     """Write a plan as JSON, or as what runs without ddlplan."""
-    from planner.commands.plans import export
+    from planner.commands.plans.plan import export
 
     export(db, start_output("plans export", as_json=json), plan_id, format_)
 
@@ -131,7 +131,7 @@ def plans_import(
     json: AsJson = False,
 ) -> None:
     """Store a plan from a file."""
-    from planner.commands.plans import import_plan
+    from planner.commands.plans.lists import import_plan
 
     import_plan(db, start_output("plans import", as_json=json), file)
 
@@ -139,6 +139,6 @@ def plans_import(
 @plans_app.command("rm", cls=GroupedCommand)
 def plans_rm(plan_id: PlanId, *, db: Database = DEFAULT_DATABASE, json: AsJson = False) -> None:
     """Delete a plan; its trials stay."""
-    from planner.commands.plans import remove
+    from planner.commands.plans.lists import remove
 
     remove(db, start_output("plans rm", as_json=json), plan_id)

@@ -36,7 +36,7 @@ def trials(
     """Show every trial, failed ones with their reason."""
     if context.invoked_subcommand is not None:
         return
-    from planner.commands.plans import show_trials
+    from planner.commands.plans.lists import show_trials
 
     out = start_output("trials", as_json=json)
     check_one_format(json=json, csv=csv)

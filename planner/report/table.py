@@ -234,16 +234,15 @@ def _line(
     widths: Sequence[int],
     style: Callable[[Column, str], str],
 ) -> Text:
-    line = Text()
+    line, before = Text(), ""
     for column, width in zip(columns, widths, strict=True):
         cell = row.get(column.key, "")
         if cell_len(cell) > width:
             cell = _shortened(cell, width - 1, keeps_end=column.cuts_start)
         padding = " " * (width - cell_len(cell))
-        line.append(_GAP if line else "")
-        line.append(padding if column.right else "")
+        line.append(before + (padding if column.right else ""))
         line.append(cell, style(column, cell))
-        line.append("" if column.right else padding)
+        before = ("" if column.right else padding) + _GAP
     line.rstrip()
     return line
 

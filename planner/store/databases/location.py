@@ -1,4 +1,4 @@
-"""File of a database: its path from ``--db``, checks, and its creation with private permissions."""
+"""Place of a database by ``--db``: a server, or a file, which is checked and created private."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ from planner.errors import StoreUnwritableError, StoreUrlError
 from probes.storage.file_system import MOUNTS, find_file_system
 
 _SQLITE = "sqlite:///"
+_SERVERS = ("postgresql", "postgresql+psycopg", "postgres")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+
+
+def is_postgres(url: str) -> bool:
+    """Tell whether ``--db`` names a database on a PostgreSQL server."""
+    return url.partition("://")[0] in _SERVERS and "://" in url
 
 
 def database_path(url: str) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from planner.errors import NoDatabaseError, StoreError, StoreLockedError
 from planner.store.databases.database import Database
@@ -13,11 +14,14 @@ from planner.store.databases.location import (
     database_path,
     exists_as_file,
     find_network_file_system,
+    is_postgres,
     remove_if_empty,
 )
 from planner.store.databases.migrations import bring_up_to_date
-from planner.store.databases.postgres import PostgresDatabase, check_address, is_postgres
 from planner.store.databases.sqlite import SqliteDatabase
+
+if TYPE_CHECKING:
+    from planner.store.databases.postgres import PostgresDatabase
 
 LOCK_TIMEOUT_S = 60.0
 """Wait for other writers: theirs take milliseconds, so only a stuck one takes this long."""
@@ -38,7 +42,7 @@ def open_database(
     if is_postgres(url):
         if outage_s is None:
             outage_s = _OUTAGE_FACTOR * lock_timeout_s
-        server = PostgresDatabase(url, lock_timeout_s=lock_timeout_s, outage_s=outage_s)
+        server = _server(url, outage_s, lock_timeout_s=lock_timeout_s)
         bring_up_to_date(server, create=create)
         return server
     path = database_path(url)
@@ -69,7 +73,7 @@ def opened_to_fill(url: str) -> Iterator[Database]:
         StoreError: It cannot be created.
     """
     if is_postgres(url):
-        yield PostgresDatabase(url, lock_timeout_s=LOCK_TIMEOUT_S, outage_s=0.0)
+        yield _server(url, 0.0)
         return
     path = database_path(url)
     made = not exists_as_file(path) and create_private(path)
@@ -83,7 +87,7 @@ def opened_to_fill(url: str) -> Iterator[Database]:
 def check_location(url: str) -> None:
     """Check that a database can be opened to write; see `Store.check_location`."""
     if is_postgres(url):
-        server = PostgresDatabase(url, lock_timeout_s=LOCK_TIMEOUT_S, outage_s=0)
+        server = _server(url, 0.0)
         with contextlib.suppress(NoDatabaseError):
             bring_up_to_date(server, create=False)
         server.check_writable()
@@ -103,6 +107,8 @@ def find_missing_file(url: str) -> str | None:
 def find_hazard(url: str) -> str | None:
     """Warn of a database file on a file system where other machines may write to it too."""
     if is_postgres(url):
+        from planner.store.databases.postgres import check_address  # as `_server` does
+
         check_address(url)
         return None
     path = database_path(url)
@@ -113,3 +119,11 @@ def find_hazard(url: str) -> str | None:
         "and two programs that write at once may damage it: name a file on a local disk with "
         "--db, or use PostgreSQL"
     )
+
+
+def _server(
+    url: str, outage_s: float, *, lock_timeout_s: float = LOCK_TIMEOUT_S
+) -> PostgresDatabase:
+    from planner.store.databases.postgres import PostgresDatabase  # its dialect is not for files
+
+    return PostgresDatabase(url, lock_timeout_s=lock_timeout_s, outage_s=outage_s)

@@ -55,8 +55,6 @@ from planner.store.databases.tables import PlainText, metadata, schema, trials
 
 T = TypeVar("T")
 
-_SCHEMES = ("postgresql", "postgresql+psycopg", "postgres")
-
 _LOCK = 0x64646C706C616E
 """Number of our lock: "ddlplan". Each database of a server has its own."""
 
@@ -101,11 +99,6 @@ _commits = Table(
     Column("at", TIMESTAMP(timezone=True), nullable=False, server_default=func.now()),
 )
 """Mark of the latest transaction of each writer; a later one takes the place of its earlier."""
-
-
-def is_postgres(url: str) -> bool:
-    """Tell whether ``--db`` names a database on a PostgreSQL server."""
-    return url.partition("://")[0] in _SCHEMES and "://" in url
 
 
 class PostgresDatabase(Database):

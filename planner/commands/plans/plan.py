@@ -1,18 +1,18 @@
-"""The commands ``ddlplan plans`` and ``ddlplan trials``."""
+"""The commands ``ddlplan plans show``, ``best``, ``compare`` and ``export``, of one plan or two.
+
+Apart from the lists, which come without the modules of figures, advice and scripts.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from planner.api import plans
 from planner.api.plans import FoundPlan
-from planner.errors import NoDatabaseError
 from planner.exports.formats import JSON, export_commands, export_text, find_format
 from planner.input_cost.lines import input_json, input_lines
 from planner.report.comparison import compare as compare_plans
@@ -20,46 +20,9 @@ from planner.report.comparison import comparison_text
 from planner.report.output import Output
 from planner.report.page.files import write_page
 from planner.report.page.plan import plan_page
-from planner.report.plans import plan_text, plans_csv, plans_table
-from planner.report.table import Terminal, detect_terminal
-from planner.report.trials import trial_json, trials_csv, trials_table
+from planner.report.plans import plan_text
+from planner.report.table import detect_terminal
 from planner.report.worth import worth_text
-from planner.tuning.study import StoredTrial
-
-
-def list_plans(
-    db: str, out: Output, use_case: str | None, node: str | None, *, as_csv: bool
-) -> None:
-    """Show the stored plans. Where nothing was tuned yet there are none, which is no error."""
-    found: list[FoundPlan] = []
-    with _missing_as_empty(out):
-        found = plans.find(use_case, node, db=db)
-        if not found:
-            out.note("no plans: ddlplan tune finds one")
-    judged = [(plan.stored, plan.stale_reasons) for plan in found]
-    if as_csv:
-        sys.stdout.write(plans_csv(judged))
-    elif judged:
-        _show(out, plans_table(judged, _terminal()))
-    # Of hundreds of plans that takes as long as their table.
-    every = found if out.as_json else ()
-    out.finish([plan.stored.to_json(stale=plan.is_stale) for plan in every])
-
-
-def show_trials(
-    db: str, out: Output, use_case: str | None, node: str | None, *, as_csv: bool
-) -> None:
-    """Show every trial. Where nothing was tuned yet there are none, which is no error."""
-    trials: Sequence[StoredTrial] = []
-    with _missing_as_empty(out):
-        trials = plans.find_trials(use_case, node, db=db)
-        if not trials:
-            out.note("no trials: ddlplan tune makes some")
-    if as_csv:
-        sys.stdout.write(trials_csv(trials))
-    elif trials:
-        _show(out, trials_table(trials, _terminal()))
-    out.finish([trial_json(trial) for trial in (trials if out.as_json else ())])
 
 
 def show_plan(db: str, out: Output, plan_id: int, html: Path | None = None) -> None:
@@ -78,12 +41,13 @@ def show_best(db: str, out: Output, use_case: str, node: str | None) -> None:
 
 
 def _show_one(found: FoundPlan, out: Output) -> None:
-    terminal = _terminal()
+    terminal = detect_terminal(sys.stdout, os.environ)
     text = plan_text(found.stored, found.stale_reasons, found.trials, terminal)
     text += worth_text(found.worth, terminal) if found.worth else ""
     if found.input is not None:
         text += "".join(f"\n{line}" for line in input_lines(found.input)) + "\n"
-    _show(out, text)
+    if not out.as_json:
+        sys.stdout.write(text)
     worth = found.worth and found.worth.to_json()
     cost = found.input and input_json(found.input)
     out.finish({**found.stored.to_json(stale=found.is_stale), "worth": worth, "input_cost": cost})
@@ -95,7 +59,9 @@ def compare(db: str, out: Output, first_id: int, second_id: int) -> None:
     comparison = compare_plans(first.stored, second.stored)
     for warning in comparison.warnings:
         out.warn(warning)
-    _show(out, comparison_text(comparison, _terminal()))
+    if not out.as_json:
+        terminal = detect_terminal(sys.stdout, os.environ)
+        sys.stdout.write(comparison_text(comparison, terminal))
     out.finish(comparison.to_json(first_stale=first.is_stale, second_stale=second.is_stale))
 
 
@@ -113,35 +79,3 @@ def export(db: str, out: Output, plan_id: int, format_name: str) -> None:
     if not out.as_json:
         sys.stdout.write(text)
     out.finish(document)
-
-
-def import_plan(db: str, out: Output, file: Path) -> None:
-    """Store a plan from a file."""
-    found = plans.import_file(file, db=db)
-    out.write_line(f"stored plan {found.stored.id}")
-    out.finish(found.stored.to_json(stale=found.is_stale))
-
-
-def remove(db: str, out: Output, plan_id: int) -> None:
-    """Remove a plan."""
-    plans.remove(plan_id, db=db)
-    out.write_line(f"removed plan {plan_id}")
-    out.finish({"id": plan_id})
-
-
-@contextmanager
-def _missing_as_empty(out: Output) -> Iterator[None]:
-    """Let a database that is missing count as an empty one, but say so: it may be mistyped."""
-    try:
-        yield
-    except NoDatabaseError as error:
-        out.warn(str(error))
-
-
-def _terminal() -> Terminal:
-    return detect_terminal(sys.stdout, os.environ)
-
-
-def _show(out: Output, text: str) -> None:
-    if not out.as_json:
-        sys.stdout.write(text)

@@ -1,0 +1,1 @@
+"""Commands of stored plans: their lists, and what is shown and exported of one."""

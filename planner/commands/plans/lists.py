@@ -1,0 +1,85 @@
+"""The commands that list, import and remove plans, and ``ddlplan trials``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from planner.api import plans
+from planner.api.plans import FoundPlan
+from planner.errors import NoDatabaseError
+from planner.report.output import Output
+from planner.report.plans import plans_csv, plans_table
+from planner.report.table import Terminal, detect_terminal
+from planner.report.trials import trial_json, trials_csv, trials_table
+from planner.tuning.study import StoredTrial
+
+
+def list_plans(
+    db: str, out: Output, use_case: str | None, node: str | None, *, as_csv: bool
+) -> None:
+    """Show the stored plans. Where nothing was tuned yet there are none, which is no error."""
+    found: list[FoundPlan] = []
+    with _missing_as_empty(out):
+        found = plans.find(use_case, node, db=db)
+        if not found:
+            out.note("no plans: ddlplan tune finds one")
+    judged = [(plan.stored, plan.stale_reasons) for plan in found]
+    if as_csv:
+        sys.stdout.write(plans_csv(judged))
+    elif judged:
+        _show(out, plans_table(judged, _terminal()))
+    # Of hundreds of plans that takes as long as their table.
+    every = found if out.as_json else ()
+    out.finish([plan.stored.to_json(stale=plan.is_stale) for plan in every])
+
+
+def show_trials(
+    db: str, out: Output, use_case: str | None, node: str | None, *, as_csv: bool
+) -> None:
+    """Show every trial. Where nothing was tuned yet there are none, which is no error."""
+    trials: Sequence[StoredTrial] = []
+    with _missing_as_empty(out):
+        trials = plans.find_trials(use_case, node, db=db)
+        if not trials:
+            out.note("no trials: ddlplan tune makes some")
+    if as_csv:
+        sys.stdout.write(trials_csv(trials))
+    elif trials:
+        _show(out, trials_table(trials, _terminal()))
+    out.finish([trial_json(trial) for trial in (trials if out.as_json else ())])
+
+
+def import_plan(db: str, out: Output, file: Path) -> None:
+    """Store a plan from a file."""
+    found = plans.import_file(file, db=db)
+    out.write_line(f"stored plan {found.stored.id}")
+    out.finish(found.stored.to_json(stale=found.is_stale))
+
+
+def remove(db: str, out: Output, plan_id: int) -> None:
+    """Remove a plan."""
+    plans.remove(plan_id, db=db)
+    out.write_line(f"removed plan {plan_id}")
+    out.finish({"id": plan_id})
+
+
+@contextmanager
+def _missing_as_empty(out: Output) -> Iterator[None]:
+    """Let a database that is missing count as an empty one, but say so: it may be mistyped."""
+    try:
+        yield
+    except NoDatabaseError as error:
+        out.warn(str(error))
+
+
+def _terminal() -> Terminal:
+    return detect_terminal(sys.stdout, os.environ)
+
+
+def _show(out: Output, text: str) -> None:
+    if not out.as_json:
+        sys.stdout.write(text)
