@@ -9,11 +9,14 @@ from launch.process_environment.openmp import WAIT_POLICY
 from planner.plans.stored_plan import HERE, StoredPlan
 from planner.quantities import printable
 from planner.report.plan_line import describe_plan
+from planner.report.plans import GENERATED
 from planner.scripts.naming import command_for, describe_trained, is_script
 
 
 def head_lines(stored: StoredPlan, stale_reasons: Sequence[str] = ()) -> list[str]:
-    """Give lines of comments, without their sign; that a plan is stale is among them.
+    """Give lines of comments, without their sign.
+
+    Among them is that a plan is stale, and that its data were made up.
 
     Names are the user's, or a plan file's: control characters, which could end a comment, are
     shown as escapes.
@@ -24,6 +27,8 @@ def head_lines(stored: StoredPlan, stale_reasons: Sequence[str] = ()) -> list[st
         f"Plan {stored.id} of ddlplan: {describe_plan(stored.plan)}",
         f"Measured with {named} on {stored.node}.",
     ]
+    if stored.is_generated:
+        lines.append(f"Its data were {GENERATED}.")
     if stale_reasons:
         lines += [
             f"STALE where it was exported: {'; '.join(stale_reasons).replace(HERE, 'there is')}.",

@@ -15,6 +15,7 @@ from training_samples import TRAINING
 
 from launch.plan import Plan
 from planner.commands.sweep import SweepDisplay
+from planner.exports.formats import export_text
 from planner.paper_tables import load_paper
 from planner.paper_tables._evidence import StoredEvidence
 from planner.report.comparison import compare, comparison_text
@@ -44,6 +45,9 @@ def test_plans_of_made_up_data_are_marked_and_others_are_not():
     assert plans_csv([(MADE_UP, ())]).splitlines()[1].count("true")
     assert "generated: the use case made its samples up" in plan_text(MADE_UP, (), [], NARROW)
     assert "generated" not in plan_text(REAL, (), [], NARROW)
+    for script in ("sbatch", "shell", "python"):
+        assert "# Its data were generated: the use case made" in export_text(MADE_UP, script)
+        assert "generated" not in export_text(REAL, script)
 
 
 def test_trainings_with_made_up_data_are_marked():
