@@ -11,7 +11,7 @@ import io
 import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import TextIO
 
@@ -26,6 +26,12 @@ _GO_ON = " \\"
 _SHELL_WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|\\.|\S)+""")
 _INDENT = 4
 _MIN_WIDTH = 10
+_MOST_PADDING = 1000
+"""Width to which the cells of a column are padded in a pipe: a name in another's database may have
+megabytes, by which every row would be as long."""
+
+_LOOKED_AT = 8
+"""Characters for each place of a cut cell that are looked at: accents and joiners take none."""
 
 Row = Mapping[str, str]
 
@@ -104,7 +110,12 @@ def render_table(rows: Sequence[Row], columns: Sequence[Column], terminal: Termi
         used = _dropped(beside, rows, terminal.width)
         dropped = [column.title for column in beside if column not in used]
     breaks_titles = terminal.width is not None and not _fits(used, rows, terminal.width)
-    widths = _cut(used, _widths(used, rows, breaks_titles=breaks_titles), terminal.width)
+    widths = _widths(used, rows, breaks_titles=breaks_titles)
+    if terminal.width is None:
+        used = [replace(column, may_cut=False) for column in used]
+        widths = [min(width, _MOST_PADDING) for width in widths]
+    else:
+        widths = _cut(used, widths, terminal.width)
     lines = _heading(used, widths)
     for row in rows:
         lines.append(_line(row, used, widths, _style))
@@ -201,9 +212,11 @@ def _fits(columns: Sequence[Column], rows: Sequence[Row], width: int) -> bool:
     return sum(_widths(columns, rows)) + len(_GAP) * (len(columns) - 1) <= width
 
 
-def _cut(columns: Sequence[Column], widths: list[int], width: int | None) -> list[int]:
+def _cut(columns: Sequence[Column], widths: list[int], width: int) -> list[int]:
     """Narrow the columns that may be cut until all fit, down to `_MIN_WIDTH` each."""
-    excess = 0 if width is None else sum(widths) + len(_GAP) * (len(columns) - 1) - width
+    most = max(width, _MIN_WIDTH)
+    widths = [min(w, most) if c.may_cut else w for c, w in zip(columns, widths, strict=True)]
+    excess = sum(widths) + len(_GAP) * (len(columns) - 1) - width
     while excess > 0:
         choice = [i for i, column in enumerate(columns) if column.may_cut]
         widest = max(choice, key=lambda i: widths[i], default=None)
@@ -237,7 +250,7 @@ def _line(
     line, before = Text(), ""
     for column, width in zip(columns, widths, strict=True):
         cell = row.get(column.key, "")
-        if cell_len(cell) > width:
+        if column.may_cut and cell_len(cell) > width:
             cell = _shortened(cell, width - 1, keeps_end=column.cuts_start)
         padding = " " * (width - cell_len(cell))
         line.append(before + (padding if column.right else ""))
@@ -249,7 +262,8 @@ def _line(
 
 def _shortened(cell: str, width: int, *, keeps_end: bool) -> str:
     if not keeps_end:
-        return set_cell_size(cell, width) + "…"
+        return set_cell_size(cell[: _LOOKED_AT * width], width) + "…"
+    cell = cell[-_LOOKED_AT * width :]
     while cell_len(cell) > width:
         cell = cell[1:]
     return "…" + cell

@@ -7,6 +7,7 @@ import os
 import pty
 import shlex
 import subprocess
+import time
 
 import pytest
 
@@ -33,6 +34,23 @@ def test_wide_characters_take_two_places():
     columns = (Column(key="a", title="A"), Column(key="b", title="B"))
     table = render_table([{"a": "数据", "b": "x"}, {"a": "abcd", "b": "y"}], columns, Terminal())
     assert table.splitlines() == ["A     B", "数据  x", "abcd  y"]
+
+
+def test_name_of_megabytes_of_another_machines_database_costs_no_more_than_itself():
+    """A terminal's table was waited for for minutes, and every row of a pipe's was as long."""
+    columns = (
+        Column(key="a", title="A", may_cut=True, cuts_start=True),
+        Column(key="b", title="B", may_cut=True),
+    )
+    long = "x" * 300_000
+    rows = [{"a": f"{long}a", "b": f"b{long}"}, *[{"a": "1", "b": "2"}] * 20]
+    began_s = time.process_time()
+    table = render_table(rows, columns, Terminal(width=40))
+    assert time.process_time() - began_s < 5
+    assert table.splitlines()[1] == f"…{'x' * 17}a  b{'x' * 17}…"
+    piped = render_table(rows, columns, Terminal())
+    assert f"{long}a  b{long}\n" in piped
+    assert len(piped) < 3 * len(long)
 
 
 def test_path_is_copied_whole_however_narrow_the_terminal_is():
