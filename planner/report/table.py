@@ -172,7 +172,10 @@ def render_line(value: str | WithCommand, terminal: Terminal) -> str:
 
 
 def render_csv(rows: Sequence[Mapping[str, object]], fields: Sequence[str]) -> str:
-    """Give rows as CSV (RFC 4180) with a header: plain numbers, empty where unknown."""
+    """Give rows as CSV (RFC 4180) with a header: plain numbers, empty where unknown.
+
+    Of control characters, which a terminal would obey, only ends of lines stay as they are.
+    """
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow(fields)
@@ -181,6 +184,8 @@ def render_csv(rows: Sequence[Mapping[str, object]], fields: Sequence[str]) -> s
 
 
 def _csv_cell(value: object) -> object:
+    if isinstance(value, str):
+        return "\n".join(map(printable, value.split("\n")))
     return str(value).lower() if isinstance(value, bool) else value
 
 

@@ -30,6 +30,12 @@ def test_csv_quotes_what_would_break_a_line():
     assert text == 'a,b\r\n"say ""hi"", twice\n",\r\n'
 
 
+def test_csv_of_rows_of_another_machine_has_no_control_characters():
+    """A name with an escape sequence was obeyed by the terminal that showed the CSV."""
+    text = render_csv([{"a": "\x1b]0;title\x07.py\rx\n\x9b2J"}], ["a"])
+    assert text == 'a\r\n"\\x1b]0;title\\x07.py\\rx\n\\x9b2J"\r\n'
+
+
 def test_wide_characters_take_two_places():
     columns = (Column(key="a", title="A"), Column(key="b", title="B"))
     table = render_table([{"a": "数据", "b": "x"}, {"a": "abcd", "b": "y"}], columns, Terminal())
