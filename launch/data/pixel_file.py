@@ -88,12 +88,21 @@ class PixelFile:
         return int(self._checksums[index]) == _checksum(picture)
 
     def read(self, samples: Sequence[int]) -> Tensor:
-        """Copy pictures as rows, from the page cache or from the disk."""
+        """Copy pictures as rows, from the page cache or from the disk.
+
+        Raises:
+            UseCaseError: Another program has cut the file short.
+        """
         rows = np.empty((len(samples), self._layout.picture_bytes), np.uint8)
         for row, index in zip(rows, samples, strict=True):
             left, offset = row.data, self._offset(index)
             while left:
                 count = os.preadv(self._descriptor, [left], offset)
+                if count == 0:
+                    raise UseCaseError(
+                        f"{self._layout.file} was cut short while it was read: start again, which "
+                        "makes it anew"
+                    )
                 left, offset = left[count:], offset + count
         return torch.from_numpy(rows)
 

@@ -42,6 +42,16 @@ def test_black_picture_counts_as_there():
     assert file.is_valid(0)
 
 
+def test_file_that_is_cut_short_while_it_is_read_is_an_error():
+    """It was read at its end for ever."""
+    file = PixelFile(LAYOUT, is_large=True)
+    file.write(3, PICTURE)
+    os.truncate(LAYOUT.file, LAYOUT.pixels_offset + 3 * LAYOUT.picture_bytes + 5)
+    with pytest.raises(UseCaseError, match="was cut short while it was read: start again"):
+        file.read([3])
+    assert not PixelFile(LAYOUT).is_stored(3)
+
+
 def test_damaged_picture_is_found_out():
     PixelFile(LAYOUT).write(3, PICTURE)
     with LAYOUT.file.open("r+b") as stream:
