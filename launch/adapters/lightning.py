@@ -25,6 +25,7 @@ from launch.adapters._schedules import MovedSchedule
 from launch.data.random_state import fixed_random_numbers
 from launch.errors import UseCaseError
 from launch.reports import PreparationReporter
+from launch.use_cases._adapter import check_norm
 from launch.use_cases._base import UseCase
 from launch.use_cases._settings import Settings, find_keys, make_arguments
 
@@ -127,6 +128,7 @@ class LightningCase(UseCase):
         if inspect.isroutine(getattr(self._module, "weight", None)):  # a layer may have that name
             self.weight = lambda batch: self._any_module().weight(batch)  # type: ignore[method-assign]
         self.max_gradient_norm = getattr(self._module, "max_gradient_norm", None)
+        check_norm(self.max_gradient_norm, self._spec)
         return self._module  # type: ignore[no-any-return]
 
     def _make_module(self) -> Any:

@@ -155,7 +155,15 @@ def _check_values(case: UseCase, spec: str) -> None:
         raise UseCaseError(
             f"use case {spec} has default_batch={batch!r}: use a whole number of at least 1"
         )
-    norm = cast(object, case.max_gradient_norm)
+    check_norm(case.max_gradient_norm, spec)
+
+
+def check_norm(norm: object, spec: str) -> None:
+    """Check the limit of a use case's gradients.
+
+    Raises:
+        UseCaseError: It is no number above 0, and not ``None``.
+    """
     if norm is not None and not (
         isinstance(norm, (int, float)) and not isinstance(norm, bool) and 0 < norm < inf
     ):

@@ -205,9 +205,9 @@ class HookedData(TextData):
         return {"tokens": batch["tokens"].flip(1)}
 
 
-def make_text(width: int = 16):
+def make_text(width: int = 16, limit: float = 0.5):
     text = Text(width)
-    text.max_gradient_norm = 0.5
+    text.max_gradient_norm = limit
     return text
 
 

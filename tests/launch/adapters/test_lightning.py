@@ -66,6 +66,8 @@ def test_module_that_a_function_makes_has_its_weight_and_its_limit_of_the_gradie
     case = resolve(spec("make_text:TextData")).load()
     assert "weight" in find_own_methods(case)
     assert case.max_gradient_norm == 0.5  # the model is made by now
+    with pytest.raises(UseCaseError, match=r"max_gradient_norm=-1.0: use a number above 0"):
+        facts_of("make_text:TextData", "limit=-1")
 
 
 def test_settings_go_to_whichever_constructor_has_them():
