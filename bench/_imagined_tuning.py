@@ -91,7 +91,7 @@ class _Machine:
 
     def start(self, plan: Plan) -> _Contender:
         """Start a plan beside those that run."""
-        self.now_s += self.world.start_s
+        self.now_s += self.world.start_s(plan)
         compile_s = None
         if plan.compile:
             compile_s = 1.0 if plan in self.compiled else self.world.compile_s

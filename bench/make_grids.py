@@ -48,7 +48,7 @@ def make_grid(world: World, count: int) -> Grid:
         plan = drawn.plan
         step_s = world.sample_s(plan) * plan.node_batch
         started_s = now_s
-        now_s += world.start_s
+        now_s += world.start_s(plan)
         compile_s = world.compile_s if plan.compile else None
         now_s += compile_s or 0.0
         times = []

@@ -171,7 +171,7 @@ class Trials:
     def run(self, plan: Plan, role: Role = Role.SEARCH) -> TrialResult:
         """Run a plan until it is known, has clearly lost, or the time is up."""
         started_s = self.now_s
-        self.now_s += self._world.start_s
+        self.now_s += self._world.start_s(plan)
         if "cpu" in plan.devices and (
             self._world.peak_bytes(plan) > self._world.node.memory.usable_bytes
         ):

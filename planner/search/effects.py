@@ -89,9 +89,9 @@ class TermColumns:
             sizes = {f"level {study}": 1.0, **terms.sizes}
             columns = np.array([self._column(name) for name in sizes], dtype=np.intp)
             fixed = np.array([self._column(name) for name in terms.fixed], dtype=np.intp)
-            values = np.array(list(sizes.values()))
+            values, parts = (np.array(list(one.values())) for one in (sizes, terms.fixed))
             known = terms.bubble - math.log(self.worth(plan.node_batch))
-            self.rows[plan, study] = TermRow(plan, columns, values, fixed, terms.load, known)
+            self.rows[plan, study] = TermRow(plan, columns, values, fixed, parts, terms.load, known)
         return self.rows[plan, study]
 
     def _column(self, name: str) -> int:
@@ -111,6 +111,7 @@ class TermRow:
     columns: NDArray[np.intp]
     sizes: Array
     fixed: NDArray[np.intp]
+    fixed_sizes: Array
     load: float
     """As of `PlanTerms`."""
 
@@ -224,14 +225,15 @@ class Effects:
         columns = np.concatenate([row.columns for row in rows])
         matrix[numbers, columns] = np.concatenate([row.sizes for row in rows])
         fixed = np.array([row.fixed for row in rows])
-        logs_fixed = self._believed_estimate(width)[fixed].sum(axis=1).tolist()
+        parts = np.array([row.fixed_sizes for row in rows])
+        logs_fixed = (self._believed_estimate(width)[fixed] * parts).sum(axis=1).tolist()
         slopes = np.zeros(len(rows))
         for i, (row, log_fixed) in enumerate(zip(rows, logs_fixed, strict=True)):
             waiting = math.exp(log_fixed) * row.load
             slope = waiting / (1 + waiting)
             slopes[i] = slope
             offset[i] = row.known + math.log1p(waiting) - slope * log_fixed
-        matrix[np.arange(len(rows))[:, None], fixed] = slopes[:, None]
+        matrix[np.arange(len(rows))[:, None], fixed] = slopes[:, None] * parts
         return matrix, offset
 
     def _believed_estimate(self, width: int) -> Array:

@@ -45,11 +45,19 @@ _DOUBLED = {
     "workers": Belief(-0.85 * math.log(2), 0.12),
     "replicas": Belief(0.0, 0.06),
     "stages": Belief(0.15, 0.12),
-    "micro-batches": Belief(0.02, 0.05),
+    "micro-batches": Belief(0.01, 0.03),
     "loaders": Belief(-0.2, 0.3),
 }
 """What a doubling changes. Two workers do 1.8 times the work of one; a cut is never equal. More
 than a few loading processes are tried where plans wait for them."""
+
+_SIZES = {
+    "batch doubled": Belief(0.0, 0.01),
+    "samples at once doubled": Belief(0.01, 0.02),
+    "micro-batches doubled": Belief(0.0, 0.04),
+}
+"""What a doubling changes whatever the size, in all strategies. Caches hold less of what is computed
+at once; what micro-batches gain or cost in one strategy they do in another."""
 
 _FIXED = {"cpu": Belief(math.log(3.0), 1.0), "gpu": Belief(math.log(16.0), 1.2)}
 """Fixed part of a step, in samples of one worker."""
@@ -60,6 +68,11 @@ _PASSES, _KNOWN_DEVIATION = 8, 0.8
 the memory of gradients, momentum and weights about so often, at the speed of copying."""
 
 _OWN_FIXED = Belief(0.0, 0.5)
+_DOUBLED_FIXED, _OWN_DOUBLED_FIXED = Belief(0.3, 0.2), Belief(0.0, 0.2)
+"""What a doubling of the replicas changes of the fixed part: gradients of all of them are summed.
+The update moves as many bytes as eight copies of them, so that 64 replicas take about eight times
+as long as one. In one strategy their calls wait for one interpreter."""
+
 _KINDS = {"cpu": Belief(0.0, 0.5), "gpu": Belief(-math.log(_GPU_IN_CORES), 1.5)}
 
 _DOUBLING = re.compile(r"\d+ to \d+ (\S+)")
@@ -92,8 +105,10 @@ class Prior:
         is_own = " on " in place
         if what == "fixed part":
             return _OWN_FIXED if is_own else self._fixed[place]
-        if what == "batch doubled":
-            return Belief(0.0, 0.01)
+        if what == "fixed part, replicas doubled":
+            return _OWN_DOUBLED_FIXED if is_own else _DOUBLED_FIXED
+        if what in _SIZES:
+            return _SIZES[what]
         if _LAYOUT.fullmatch(what):
             return Belief(0.0, 0.04)
         if ", " in what:

@@ -41,8 +41,9 @@ class PlanTerms:
     ``1 + r load`` times what its samples alone would take.
     """
 
-    fixed: tuple[str, ...]
-    """Names of the terms whose sum is the logarithm of ``r``."""
+    fixed: Mapping[str, float]
+    """Sizes of the terms whose sum is the logarithm of ``r``, by their names. Copies of the model
+    have gradients to sum, once in a step whatever the batch."""
 
     bubble: float
     """What is known without a trial: the logarithm of the time in which ``s`` stages with ``m``
@@ -56,7 +57,7 @@ def terms_of(plan: Plan) -> PlanTerms:
     return PlanTerms(
         sizes=dict(_sizes(plan, kind, workers)),
         load=workers / stages_of(plan) * (1 + plan.micro_batches) / 2 / plan.node_batch,
-        fixed=(f"{kind}: fixed part", f"{plan.strategy} on {kind}: fixed part"),
+        fixed=_fixed(plan, kind),
         bubble=math.log1p((stages_of(plan) - 1) / plan.micro_batches),
     )
 
@@ -101,8 +102,12 @@ def _sizes(plan: Plan, kind: str, workers: int) -> Iterator[tuple[str, float]]:
             yield f"{own}: {name}", size
     for name, size in _doublings(plan.micro_batches, "micro-batches"):
         yield f"{own}: {name}", size
+    yield f"{kind}: micro-batches doubled", math.log2(plan.micro_batches)
     yield f"{own}: {copies}x{stages}x{workers}", 1.0
     yield f"{kind}: batch doubled", math.log2(plan.node_batch)
+    if kind == "cpu":  # whose caches hold so many
+        at_once = plan.node_batch / (copies * plan.micro_batches)
+        yield f"{kind}: samples at once doubled", math.log2(at_once)
     few = plan
     if kind == "cpu" and plan.loader_workers > _FEW_LOADERS and _is_built(plan.strategy):
         few = replace(plan, loader_workers=_FEW_LOADERS)
@@ -119,6 +124,12 @@ def _sizes(plan: Plan, kind: str, workers: int) -> Iterator[tuple[str, float]]:
                 yield f"{kind}: {one}={settings[one]}, {name}", size
         elif one in settings and other in settings:
             yield f"{kind}: {one}={settings[one]}, {other}={settings[other]}", 1.0
+
+
+def _fixed(plan: Plan, kind: str) -> dict[str, float]:
+    names = (f"{kind}: fixed part", f"{plan.strategy} on {kind}: fixed part")
+    doubled = math.log2(copies_of(plan))
+    return dict.fromkeys(names, 1.0) | {f"{name}, replicas doubled": doubled for name in names}
 
 
 def _doublings(count: int, unit: str) -> Iterator[tuple[str, float]]:

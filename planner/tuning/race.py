@@ -104,7 +104,7 @@ class Race:
         if self.would_be_apart([plan, *(other.plan for other in self._entered)]):
             for other in self._entered:
                 other.park()
-        entrant = self._again_alone(start(), start)
+        entrant = self._again_alone(start(), start, self._open_beside())
         self._entered.append(entrant)
         return entrant
 
@@ -122,7 +122,7 @@ class Race:
             self._restart(entrant, min(time_limit_s, left_s), is_cut=left_s < time_limit_s)
             return entrant
 
-        self._again_alone(start(), start)
+        self._again_alone(start(), start, self._open_beside(entrant))
 
     def settle(self, entrants: Sequence[Entrant], *, until: float, end: float) -> None:
         """Let each make steps that do not count, until it is as fast as before others were started.
@@ -194,23 +194,30 @@ class Race:
                 self._take_turn(entrant, limit_s, is_counted=is_counted)
             return entrant
 
+        beside = self._open_beside(entrant)
         if self.is_apart:
             # Only now: rounds take turns forwards and backwards, and who was last is first.
-            for other in self._entered:
-                if other is not entrant and other.is_open:
-                    other.park()
-        self._again_alone(take(), take)
+            for other in beside:
+                other.park()
+            if not entrant.is_open:  # then it starts without them
+                beside = []
+        self._again_alone(take(), take, beside)
 
-    def _again_alone(self, entrant: Entrant, run: Callable[[], Entrant]) -> Entrant:
+    def _open_beside(self, entrant: Entrant | None = None) -> list[Entrant]:
+        return [other for other in self._entered if other.is_open and other is not entrant]
+
+    def _again_alone(
+        self, entrant: Entrant, run: Callable[[], Entrant], beside: Sequence[Entrant]
+    ) -> Entrant:
         """Run a plan again, alone, where others may have had the memory that it lacked.
 
-        Whom the kernel ends is not who asked for too much. If it runs alone, it and the others do
-        not fit at once; if not, it is too large by itself, and the others go on as before.
+        Whom the kernel ends is not who asked for too much, and may be a plan that stands still. If
+        it runs alone, it and the others do not fit at once; if not, it is too large by itself, and
+        the others go on as before.
         """
-        others = [other for other in self._entered if other.is_open and other is not entrant]
-        if not others or not _lacked_memory(entrant):
+        if not beside or not _lacked_memory(entrant):
             return entrant
-        for other in others:
+        for other in beside:
             other.park()
         again = run()
         self._has_lacked_memory = again.failure is None

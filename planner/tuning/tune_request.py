@@ -16,7 +16,7 @@ from planner.tuning.choice import Candidate
 from planner.tuning.entrant import LONG_STEP_S
 from probes.hardware import Hardware
 
-_BATCH_FACTORS = (1, 2, 4, 8, 16, 32, 64)
+_BATCH_FACTORS = (1, 2, 4, 8, 16, 32, 64, 128)
 _DIVISORS = (8, 4, 2)
 """Of the default batch, where a loss is searched for: per sample, a small batch gets farther."""
 

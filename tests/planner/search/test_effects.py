@@ -54,6 +54,25 @@ def test_fixed_part_of_a_step_is_found_from_two_batches():
     assert doubt < 0.08
 
 
+def test_one_trial_with_a_small_batch_does_not_tell_replicas_from_their_sums():
+    """The story: on 64 cores, 64 replicas with a sample each left all layouts of many untried."""
+    alone = Plan(strategy="threads", node_batch=128, threads_per_process=8)
+    split = Plan(strategy="processes", node_batch=32, processes=8, replicas=8)
+    known = [ObservedTime(replace(alone, node_batch=n), math.log(1 + 8 / n)) for n in (32, 128)]
+    known.append(ObservedTime(split, math.log(0.8 * (1 + 64 / 32))))
+    mean, doubt = predict(Effects(columns(), known), replace(split, node_batch=512))
+    assert mean - doubt < math.log(0.8 * (1 + 64 / 512)) < mean + doubt
+
+
+def test_what_micro_batches_gain_is_expected_of_more_and_in_other_strategies():
+    large = replace(PLAIN, node_batch=1024)
+    other = Plan(strategy="threads", node_batch=1024, threads_per_process=2)
+    known = [ObservedTime(large, -3.0), ObservedTime(replace(large, micro_batches=2), -3.08)] * 3
+    effects = Effects(columns(), [*known, ObservedTime(other, -3.0)])
+    assert predict(effects, replace(large, micro_batches=4))[0] < -3.05
+    assert predict(effects, replace(other, micro_batches=2))[0] < -3.01
+
+
 def test_large_models_are_believed_to_gain_from_large_batches_before_any_trial():
     node = replace(node_of(2), speeds=Speeds(copy_all_cores_bytes_per_s=1e10))
     gains = []

@@ -22,7 +22,7 @@ def choices(min_s: float = 0.0, train_samples: int = 5418, **limits):
 
 
 def test_gpus_are_offered_larger_batches_than_cpus():
-    assert choices() == ((32, 64, 128, 256), (32, 64, 128, 256, 512, 1024, 2048))
+    assert choices() == ((32, 64, 128, 256), (32, 64, 128, 256, 512, 1024, 2048, 4096))
 
 
 def test_batches_below_the_default_one_are_tried_where_a_loss_is_searched_for():
@@ -37,7 +37,7 @@ def test_batches_below_the_default_one_are_tried_where_a_loss_is_searched_for():
 def test_slow_cpu_says_nothing_of_a_gpu():
     on_cpu, on_gpu = choices(min_s=1.0, budget_s=300.0)
     assert on_cpu == (32, 64)
-    assert on_gpu[-1] == 2048
+    assert on_gpu[-1] == 4096
 
 
 @pytest.mark.parametrize(
