@@ -122,9 +122,9 @@ class World:
     def start_s(self, plan: Plan) -> float:
         """Give the time until a plan's processes can make their first step.
 
-        As it was measured: on 2 cores forked workers took 0.1 to 0.4 s, two 0.3 to 0.8, sixteen of
-        a small model 1.6 to 2 s, and 10 s of AlexNet, whose memory is not used yet. Of processes
-        on GPUs no measurement is known.
+        On CPUs as trials showed it (2 cores of an AMD EPYC): one forked worker took 0.1 to 0.4 s
+        beside its first step, or 0.4 to 0.6 s with AlexNet, two 0.2 to 0.8 s, and sixteen of a
+        small model, which need the two cores in turn, 1.2 to 1.5 s.
         """
         if "cpu" not in plan.devices:
             return self._start_on_gpu_s

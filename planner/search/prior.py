@@ -56,7 +56,7 @@ _SIZES = {
     "samples at once doubled": Belief(0.01, 0.02),
     "micro-batches doubled": Belief(0.0, 0.04),
 }
-"""What a doubling changes whatever the size, in all strategies. Caches hold less of what is computed
+"""What a doubling changes, whatever the size and the strategy. Caches hold less of what is computed
 at once; what micro-batches gain or cost in one strategy they do in another."""
 
 _FIXED = {"cpu": Belief(math.log(3.0), 1.0), "gpu": Belief(math.log(16.0), 1.2)}
