@@ -244,6 +244,30 @@ def test_plan_that_fails_while_a_round_is_run_again_keeps_its_disturbed_turn():
     assert list(entrant.turns_s.values()) == [2.0]
 
 
+class Killable(Scripted):
+    """Is found to be ended by the kernel when it is to make steps."""
+
+    is_killed = False
+
+    def make_steps(self, count, *, time_limit_s):
+        if self.is_killed:
+            raise TrialFailedError(Outcome.OUT_OF_MEMORY, "ended by the kernel")
+        return super().make_steps(count, time_limit_s=time_limit_s)
+
+
+def test_plan_that_was_ended_while_it_stood_still_has_its_turn_again_alone():
+    """The story: the others were parked just before its turn, so it counted as too large."""
+    first, fits = Killable("first", [2.0], []), [True]
+    contenders = iter([first, *(Scripted(name, [2.0], []) for name in ("other", "again", "other"))])
+    race = Race(lambda _: next(contenders), fits=lambda _: fits[-1])
+    entrants = [race.enter(PLAN, Role.SEARCH, time_limit_s=99) for _ in range(2)]
+    first.is_killed = True
+    fits.append(False)
+    race.run_round(entrants)
+    assert [entrant.failure for entrant in entrants] == [None, None]
+    assert [len(entrant.turns_s) for entrant in entrants] == [1, 1]
+
+
 class Crowded(Scripted):
     """Runs out of memory where it and those that are open need more than there is."""
 
