@@ -24,6 +24,9 @@ from planner.quantities import printable
 _GAP = "  "
 _GO_ON = " \\"
 _SHELL_WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|\\.|\S)+""")
+_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+"""Control characters but ends of lines, and bytes of file names that are no text."""
+
 _INDENT = 4
 _MIN_WIDTH = 10
 _MOST_PADDING = 1000
@@ -185,7 +188,7 @@ def render_csv(rows: Sequence[Mapping[str, object]], fields: Sequence[str]) -> s
 
 def _csv_cell(value: object) -> object:
     if isinstance(value, str):
-        return "\n".join(map(printable, value.split("\n")))
+        return _CONTROL.sub(lambda found: printable(found[0]), value)
     return str(value).lower() if isinstance(value, bool) else value
 
 

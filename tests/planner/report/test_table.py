@@ -36,6 +36,13 @@ def test_csv_of_rows_of_another_machine_has_no_control_characters():
     assert text == 'a\r\n"\\x1b]0;title\\x07.py\\rx\n\\x9b2J"\r\n'
 
 
+def test_csv_leaves_names_with_wide_and_non_breaking_spaces_as_they_are():
+    """They came as ``\\u3000`` and ``\\xa0``, so that a program did not find the file again."""
+    name = "データ\u3000集/net\u00a01.py"
+    assert render_csv([{"a": name}], ["a"]) == f"a\r\n{name}\r\n"
+    assert render_csv([{"a": "net\udcff.py"}], ["a"]) == "a\r\nnet\\udcff.py\r\n"
+
+
 def test_wide_characters_take_two_places():
     columns = (Column(key="a", title="A"), Column(key="b", title="B"))
     table = render_table([{"a": "数据", "b": "x"}, {"a": "abcd", "b": "y"}], columns, Terminal())
