@@ -21,6 +21,7 @@ from planner.trainings.rates import training_rate
 from planner.trials.comparison import PairNoise, pair_logs, ratio_interval
 from planner.trials.result import Outcome, Role, TrialResult
 from planner.tuning.study import StoredTrial
+from planner.tuning.tune_request import ENOUGH_STEPS
 from planner.worth.evidence import ratio_of_rates
 from probes.hardware import Hardware
 from probes.timing import Interval
@@ -30,10 +31,6 @@ def is_on_gpus(plan: Plan) -> bool:
     """Whether a plan computes on GPUs."""
     return set(plan.devices) != {"cpu"}
 
-
-_COMPARED_STEPS = 16
-"""Of the default batch: two plans get warm and have two turns each, on one core more slowly. A
-search refuses less than 14 of them, by the time of a sample, which it measures anew."""
 
 _LONGER = 2.0
 """Of what had too little time: the next time / the least that holds a comparison."""
@@ -171,7 +168,7 @@ class StudyEvidence:
     def least_budget_s(self) -> float | None:
         """Budget that holds a comparison of two plans; ``None`` where the use case is not known."""
         facts = self.record.facts
-        return None if facts is None else _COMPARED_STEPS * facts.default_batch * facts.sample_s
+        return None if facts is None else ENOUGH_STEPS * facts.default_batch * facts.sample_s
 
     @property
     def longer_budget_s(self) -> float | None:

@@ -32,7 +32,7 @@ _OWN_DEVIATIONS = (0.01, 0.02, 0.04)
 _LEAST_VARIANCE = 1e-12
 _ROUNDS = 3
 _LARGEST_STEP = 1.0
-"""Of an estimate of ``log r`` between two rounds, so that they do not swing."""
+"""Of the estimate of a term between two rounds, so that they do not swing."""
 
 
 @dataclass(frozen=True, slots=True)

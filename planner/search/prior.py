@@ -71,7 +71,8 @@ _OWN_FIXED = Belief(0.0, 0.5)
 _DOUBLED_FIXED, _OWN_DOUBLED_FIXED = Belief(0.3, 0.2), Belief(0.0, 0.2)
 """What a doubling of the replicas changes of the fixed part: gradients of all of them are summed.
 The update moves as many bytes as eight copies of them, so that 64 replicas take about eight times
-as long as one. In one strategy their calls wait for one interpreter."""
+as long as one. On GPUs it is an assumption. What else replicas wait for is a strategy's own: in
+threads of one process all calls need the interpreter's lock."""
 
 _KINDS = {"cpu": Belief(0.0, 0.5), "gpu": Belief(-math.log(_GPU_IN_CORES), 1.5)}
 

@@ -211,16 +211,16 @@ class Race:
     ) -> Entrant:
         """Run a plan again, alone, where others may have had the memory that it lacked.
 
-        Whom the kernel ends is not who asked for too much, and may be a plan that stands still. If
-        it runs alone, it and the others do not fit at once; if not, it is too large by itself, and
-        the others go on as before.
+        The kernel may end another process than the one that asked for too much, and one that
+        stands still. If the plan runs alone, it and the others do not fit at once; if not, it is
+        too large by itself, and the others go on as before.
         """
         if not beside or not _lacked_memory(entrant):
             return entrant
         for other in beside:
             other.park()
         again = run()
-        self._has_lacked_memory = again.failure is None
+        self._has_lacked_memory = again.is_open
         return again
 
     def _start_plan(

@@ -17,12 +17,15 @@ from planner.tuning.entrant import LONG_STEP_S
 from probes.hardware import Hardware
 
 _BATCH_FACTORS = (1, 2, 4, 8, 16, 32, 64, 128)
+"""Batches / the default one. With 64 times it at most, plans of imagined machines with 4 GPUs were
+8 % behind (bench/README.md)."""
+
 _DIVISORS = (8, 4, 2)
 """Of the default batch, where a loss is searched for: per sample, a small batch gets farther."""
 
 _LEAST_FACTOR, _FACTOR_OF_A_CORE = 8, 4
 """Largest batch on a CPU / the default one: at least, and for each core."""
-_LEAST_STEPS, _LEAST_STEPS_AFTER_LOOKS, _ENOUGH_STEPS = 4, 14, 18
+_LEAST_STEPS, _LEAST_STEPS_AFTER_LOOKS, ENOUGH_STEPS = 4, 14, 18
 """Steps in which two plans get warm and have two turns each: 8, of which a plan that is better than
 PyTorch's defaults needs half the time. Where plans are looked at first, the final begins from
 nothing, and has seven tenths of the budget. And what a search is told to have at least."""
@@ -207,7 +210,7 @@ def check_budget(request: TuneRequest, case: CaseFacts, node: Hardware) -> None:
         raise InvalidPlanError(
             f"--budget {request.budget_s:g}s: steps of {batch} samples take about "
             f"{step_s:.0f} s here, so that no two plans can be compared: use "
-            f"--budget {math.ceil(_ENOUGH_STEPS * step_s / 60)}m, or a smaller --batch-size"
+            f"--budget {math.ceil(ENOUGH_STEPS * step_s / 60)}m, or a smaller --batch-size"
         )
 
 

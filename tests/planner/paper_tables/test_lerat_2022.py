@@ -95,7 +95,7 @@ def test_strategy_whose_trials_had_too_little_time_is_wanted_again_with_more_of_
     study = replace(study, record=replace(study.record, facts=facts))
     held = StoredEvidence(studies={"simplebig": [study]})
     wanted = {one.key: one for one in PAPER.wanted(held, NODE)}
-    assert wanted["trial simplebig pipeline"].least_s == 2 * study.least_budget_s == 1024
+    assert wanted["trial simplebig pipeline"].least_s == 2 * study.least_budget_s == 1152
     assert rows_of("lerat-simplebig-cpu", held)["model parallel: pipeline"]["ours"].missing == (
         "its trials had too little time: ddlplan report --measure, or "
         "ddlplan tune --use-case simplebig --strategies pipeline --budget 18m"
