@@ -234,8 +234,9 @@ class Final:
         looks = self.is_first_with_whole_batches
         defaults = self._findings.defaults_plan
         plans = (self.finalists(leader) or [defaults])[:2]
-        if looks:
-            plans = [replace(defaults, node_batch=self._findings.least_batch)] * 2
+        if looks:  # plans that were tried whole may have larger batches than the others
+            others = [replace(defaults, node_batch=self._findings.least_batch)] * 2
+            plans = [*self.finalists(leader), *others][:2]
         rare = [plan for plan, _ in self._rare_plans(plans)]
         is_apart = self._trials.race.would_be_apart([*plans, defaults])
         raced_s = self._least_time_s([*plans, defaults], is_apart=is_apart)

@@ -190,14 +190,14 @@ class RunningTrials:
         return remove_drift([*self._findings.current_results(), *racing, result])[-1]
 
     def report_standings(self, first: Entrant | None, others: Sequence[Entrant]) -> None:
-        """Report how the plans that take turns stand against the first one."""
+        """Report how the plans that take turns stand against the first that has not failed."""
         entrants = [entrant for entrant in (first, *others) if entrant and entrant.failure is None]
-        standings = [self._standing(entrant, first) for entrant in entrants]
+        standings = [self._standing(entrant, entrants[0]) for entrant in entrants]
         self._listener(RoundEnded(left_s=max(0.0, self.remaining_s()), standings=tuple(standings)))
 
-    def _standing(self, entrant: Entrant, first: Entrant | None) -> ContenderStanding:
+    def _standing(self, entrant: Entrant, first: Entrant) -> ContenderStanding:
         speedup, batch = None, entrant.plan.node_batch
-        logs = [] if first is None or entrant is first else self.pair_logs(first, entrant)
+        logs = [] if entrant is first else self.pair_logs(first, entrant)
         if logs and math.isfinite(sure := self.noise.half_width(len(logs))):
             ahead = fmean(logs)
             low, median, high = (math.exp(ahead + side) for side in (-sure, 0.0, sure))

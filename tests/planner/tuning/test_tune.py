@@ -216,12 +216,21 @@ def test_failures_are_kept_and_the_search_goes_on(store, recorded):
 
 @pytest.mark.parametrize("outcome", [Outcome.OUT_OF_MEMORY, Outcome.CRASH, Outcome.TIME_LIMIT])
 def test_plan_that_fails_when_it_is_measured_again_is_not_chosen(store, recorded, outcome):
-    recorded.fail_final = lambda plan: outcome
+    listen, leading = recorded.listen, []
+
+    def listen_to_standings(report: Report) -> None:
+        listen(report)
+        if Role.FINAL in {role for role, _ in recorded.ran} and isinstance(report, RoundEnded):
+            leading.append([one.plan for one in report.standings if one.is_leading])
+
+    recorded.listen, recorded.fail_final = listen_to_standings, lambda plan: outcome
     request = replace(REQUEST, batch_size=32)  # of larger ones the time ends a start, no failure
     chosen = Search(store, recorded, request).tune().plan.plan
     failed = [plan for role, plan in recorded.ran if role is Role.FINAL]
     assert failed
     assert chosen not in failed
+    assert {len(plans) for plans in leading} == {1}
+    assert not set(failed) & {plan for plans in leading for plan in plans}
 
 
 def test_defaults_that_fail_after_their_result_was_kept_are_kept_as_failed(store, recorded):
