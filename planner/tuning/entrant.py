@@ -138,13 +138,6 @@ class Entrant:
         self._read_ahead = [steps[-1].read_ahead]
         self._last_step = steps[-1]
 
-    def add_settling(self, steps: Sequence[StepDone]) -> None:
-        """Take note of steps that do not count, before the first turn after a start."""
-        self.warmup_s += [step.time_s for step in steps]
-        self.spent_s += sum(step.time_s for step in steps)
-        self._read_ahead = [steps[-1].read_ahead]
-        self._last_step = steps[-1]
-
     def add_turn(self, number: int, steps: Sequence[StepDone]) -> None:
         """Take note of a turn: of the mean time of a whole batch in it.
 
@@ -175,6 +168,12 @@ class Entrant:
             replace(turn, was_repeated=True) if turn.round == number else turn
             for turn in self.disturbed
         ]
+
+    def count_as_warmup(self, number: int) -> None:
+        """Let its turn in a round show nothing of its speed."""
+        if number in self.turns_s:
+            self.warmup_s.append(self.turns_s[number])
+            self.discard_turn(number)
 
     def begin_again(self, again: Entrant) -> None:
         """Go on with the processes of another start."""

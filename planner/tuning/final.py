@@ -154,11 +154,6 @@ class Final:
 
     def _run_rounds(self, entrants: Sequence[Entrant], end: float) -> None:
         """Run rounds until the time is up; what is only compared with has a few turns."""
-        if not self._trials.race.is_apart:
-            least_s = LEAST_ROUNDS * self._trials.round_s(entrants)
-            running = [entrant for entrant in entrants if entrant.is_open]
-            # After the last of them none was started.
-            self._trials.race.settle(running[:-1], until=end - least_s, end=end)
         for number in range(_MOST_FINAL_ROUNDS):
             if number == _RARE_ROUNDS:  # their memory may be what the others lack
                 for entrant in entrants:
@@ -171,9 +166,13 @@ class Final:
             # One look a start: an interval that is looked at until it is narrow holds less often.
             if number == _ROUNDS_TO_SETTLE and _are_settled(running):
                 return
-            if (number == 0 or is_short) and not self._trials.race.is_apart:
-                self._trials.race.go_forwards()  # the best plan and the defaults lose turns last
-            self._trials.race.run_round(running, until=end)
+            race = self._trials.race
+            if is_short and not race.is_apart:
+                race.go_forwards()  # the best plan and the defaults lose turns last
+            if number == 0 and not race.is_apart:
+                race.run_first_round(running, until=end, least=LEAST_ROUNDS)
+            else:
+                race.run_round(running, until=end)
             self._trials.report_standings(entrants[0], entrants[1:])
 
     def _limit_s(self, plan: Plan, end: float) -> float:

@@ -26,7 +26,7 @@ _STILL_WARMING = 0.85
 """A step that takes less than this part of the one before shows that the plan is not warm yet."""
 
 _MOST_SETTLING = 4
-"""Steps that a plan makes at most to get warm again."""
+"""Rounds after starts at most that do not count."""
 
 _LEAST_LIMIT_S, _SLOWDOWN = 10.0, 20.0
 """A turn that takes so much longer than the ones before has got stuck."""
@@ -124,25 +124,6 @@ class Race:
 
         self._again_alone(start(), start, self._open_beside(entrant))
 
-    def settle(self, entrants: Sequence[Entrant], *, until: float, end: float) -> None:
-        """Let each make steps that do not count, until it is as fast as before others were started.
-
-        A plan that gives its memory back in every step was up to twice as slow for some steps then.
-
-        Args:
-            entrants: Those that are closed make none.
-            until: Time of the clock after which no such step begins.
-            end: At which one that has begun is cut short, though not below some seconds.
-        """
-        for entrant in entrants:
-            warm_s = entrant.step_s / _STILL_WARMING
-            for _ in range(_MOST_SETTLING):
-                if not entrant.is_open or self._clock() + warm_s > until:
-                    break
-                self._have_turn(entrant, end, is_counted=False)
-                if entrant.warmup_s[-1] <= warm_s:
-                    break
-
     def go_forwards(self) -> None:
         """Let the next round go forwards: the first plan has its turn, whatever time is left."""
         self._round += self._round % 2
@@ -169,6 +150,33 @@ class Race:
                 if self._round in entrant.turns_s:
                     entrant.discard_turn(disturbed)
 
+    def run_first_round(
+        self, entrants: Sequence[Entrant], *, until: float = math.inf, least: int = 1
+    ) -> None:
+        """Run the first round after starts, again while a plan is slower than when it got warm.
+
+        A plan that gives its memory back in every step was up to twice as slow for some turns after
+        others were started. What it had shown before counts, and such rounds do not.
+
+        Args:
+            entrants: Those that are closed have no turn.
+            until: As of `run_round`.
+            least: Rounds for which there must be time yet, or else the round counts as it is.
+        """
+        warm_s = [entrant.step_s / _STILL_WARMING for entrant in entrants]
+        for _ in range(_MOST_SETTLING):
+            self.go_forwards()
+            self.run_round(entrants, until=until)
+            turns_s = [entrant.turns_s.get(self._round, 0.0) for entrant in entrants]
+            left_s = until - self._clock() - least * sum(e.turn_s for e in entrants if e.is_open)
+            if left_s < 0 or all(
+                time_s <= most for time_s, most in zip(turns_s, warm_s, strict=True)
+            ):
+                return
+            for entrant in entrants:
+                entrant.count_as_warmup(self._round)
+        self.run_round(entrants, until=until)
+
     def _shall_repeat(self, entrants: Sequence[Entrant]) -> bool:
         if self.is_apart or not any(e.find_disturbance(self._round) for e in entrants):
             return False
@@ -184,14 +192,14 @@ class Race:
         is_disturbed = any(entrant.find_disturbance(self._round) for entrant in entrants)
         self._disturbed_in_a_row = self._disturbed_in_a_row + 1 if is_disturbed else 0
 
-    def _have_turn(self, entrant: Entrant, until: float, *, is_counted: bool = True) -> None:
+    def _have_turn(self, entrant: Entrant, until: float) -> None:
         def take() -> Entrant:
             if not entrant.is_open:
                 limit_s = max(_LEAST_LIMIT_S, until - self._clock())
                 self._restart(entrant, limit_s, is_cut=True)
             if entrant.is_open:
                 limit_s = max(_LEAST_LIMIT_S, until - self._clock())
-                self._take_turn(entrant, limit_s, is_counted=is_counted)
+                self._take_turn(entrant, limit_s)
             return entrant
 
         beside = self._open_beside(entrant)
@@ -271,9 +279,9 @@ class Race:
             )
             self._report(entrant)
 
-    def _take_turn(self, entrant: Entrant, time_limit_s: float, *, is_counted: bool) -> None:
+    def _take_turn(self, entrant: Entrant, time_limit_s: float) -> None:
         began = self._clock()
-        count = entrant.steps_of_turn() if is_counted else 1
+        count = entrant.steps_of_turn()
         limit_s = min(time_limit_s, max(_LEAST_LIMIT_S, _SLOWDOWN * entrant.turn_s))
         try:
             steps = entrant.contender.make_steps(count, time_limit_s=limit_s)
@@ -282,11 +290,8 @@ class Race:
                 entrant.failure = error
             entrant.close()
         else:
-            if is_counted:
-                entrant.add_turn(self._round, steps)
-                self._note_disturbance(entrant)
-            else:
-                entrant.add_settling(steps)
+            entrant.add_turn(self._round, steps)
+            self._note_disturbance(entrant)
             self._report(entrant)
         entrant.elapsed_s += self._clock() - began
 

@@ -90,9 +90,9 @@ def test_known_node_confirms_its_plan_in_three_trials_and_says_how_to_search_on(
     """The story: what the first trials showed, at the machine's level of that day, put all that was
     stored in doubt, and 20 more plans were tried."""
     asked = replace(REQUEST, budget_s=300, strategies=("threads",))
-    for seed in (500, 501):
+    for seed in (510, 511):
         recorded, generator = Recorded(), random.Random(seed)
-        usual_s, slowness = recorded.sample_s, 1.3 if seed == 501 else 1.0
+        usual_s, slowness = recorded.sample_s, 1.3 if seed == 511 else 1.0
         recorded.sample_s = lambda plan, usual_s=usual_s, by=slowness: by * usual_s(plan)
         recorded.drift = lambda now_s, of=generator: math.exp(of.gauss(0, 0.05))
         search = Search(store, recorded, asked)

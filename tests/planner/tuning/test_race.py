@@ -56,25 +56,25 @@ def test_first_step_after_a_switch_does_not_count_in_a_turn_of_many():
     assert entrant.measurement().samples_s == (pytest.approx(0.01),)
 
 
-def test_plan_settles_after_others_were_started_before_its_turns_count():
+def test_rounds_after_starts_do_not_count_while_a_plan_is_slower_than_it_was():
     """The defaults' first turns of a final took up to twice as long, and made ours look better."""
-    race = race_of(Scripted("a", [1.0, 1.0, 2.3, 1.4, 1.1, 1.0], []))
-    entrant = race.enter(PLAN, Role.FINAL, time_limit_s=99)
-    race.settle([entrant], until=math.inf, end=math.inf)
-    race.run_round([entrant])
-    assert list(entrant.turns_s.values()) == [1.0]
-    assert entrant.spent_s == pytest.approx(7.8)
+    race = race_of(Scripted("a", [1.0, 1.0, 2.3, 1.4, 1.1, 1.0], []), Scripted("b", [3.0], []))
+    entrants = [race.enter(PLAN, Role.FINAL, time_limit_s=99) for _ in range(2)]
+    race.run_first_round(entrants)
+    assert [list(entrant.turns_s.values()) for entrant in entrants] == [[1.1], [3.0]]
+    assert entrants[0].warmup_s == [1.0, 1.0, 2.3, 1.4]
+    assert entrants[0].spent_s == pytest.approx(6.8)
 
 
 def test_plan_that_gets_no_faster_settles_for_as_long_as_there_is_time():
-    log = []
-    race = race_of(Scripted("a", [1.0, 1.0, 2.0], log))
-    entrant = race.enter(PLAN, Role.FINAL, time_limit_s=99)
-    log.clear()
-    race.settle([entrant], until=0.0, end=math.inf)
-    assert log == []
-    race.settle([entrant], until=math.inf, end=math.inf)
-    assert log == [("a", 1)] * 4
+    for until, steps in ((0.0, 1), (math.inf, 5)):
+        log = []
+        race = race_of(Scripted("a", [1.0, 1.0, 2.0], log))
+        entrant = race.enter(PLAN, Role.FINAL, time_limit_s=99)
+        log.clear()
+        race.run_first_round([entrant], until=until)
+        assert log == [("a", 1)] * steps
+        assert list(entrant.turns_s.values()) == [2.0]
 
 
 def test_what_loader_processes_read_before_the_turns_does_not_count():
