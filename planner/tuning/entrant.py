@@ -100,6 +100,7 @@ class Entrant:
     _epoch: list[StepDone] | None = None
     """Steps of its turns since an epoch's last batch, which was smaller; ``None`` before one."""
     _last_step: StepDone | None = None
+    _turn_steps: int = 0
     _input_s: float = 0.0
     _timed_s: float = 0.0
     _read_ahead: list[int] = field(default_factory=list)
@@ -126,7 +127,7 @@ class Entrant:
         """
         step_s = self.step_s
         steps = steps_of_turn(step_s)
-        if self.plan.loader_workers and self.input_share() > _INPUT_BOUND:
+        if self.is_input_bound():
             steps = max(steps, PREFETCHED * self.plan.loader_workers + 1)
         return steps
 
@@ -152,7 +153,7 @@ class Entrant:
         self.turns_s[number] = fmean(step.time_s for step in counted) * (batch / samples)
         input_s, timed_s = _sum_input(steps)
         self._input_s, self._timed_s = self._input_s + input_s, self._timed_s + timed_s
-        self.steps += len(steps)
+        self.steps, self._turn_steps = self.steps + len(steps), len(steps)
         self.spent_s += timed_s
         self._read_ahead.append(steps[-1].read_ahead)
 
@@ -174,6 +175,8 @@ class Entrant:
         if number in self.turns_s:
             self.warmup_s.append(self.turns_s[number])
             self.discard_turn(number)
+            self.steps -= self._turn_steps
+            self._read_ahead = self._read_ahead[-1:]
 
     def begin_again(self, again: Entrant) -> None:
         """Go on with the processes of another start."""
@@ -205,6 +208,10 @@ class Entrant:
     def input_share(self) -> float:
         """Give the part of the time in which its steps waited for samples."""
         return self._input_s / self._timed_s if self._timed_s else 0.0
+
+    def is_input_bound(self) -> bool:
+        """Tell whether it waits for its loader processes, and has its batches in bursts."""
+        return bool(self.plan.loader_workers) and self.input_share() > _INPUT_BOUND
 
     def read_ahead_factor(self) -> float:
         """Give by how much steps would take longer without what was read before the first turn.

@@ -167,11 +167,11 @@ class Final:
             if number == _ROUNDS_TO_SETTLE and _are_settled(running):
                 return
             race = self._trials.race
-            if is_short and not race.is_apart:
-                race.go_forwards()  # the best plan and the defaults lose turns last
             if number == 0 and not race.is_apart:
                 race.run_first_round(running, until=end, least=LEAST_ROUNDS)
             else:
+                if is_short and not race.is_apart:
+                    race.go_forwards()  # the best plan and the defaults lose turns last
                 race.run_round(running, until=end)
             self._trials.report_standings(entrants[0], entrants[1:])
 

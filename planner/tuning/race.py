@@ -23,10 +23,11 @@ from probes.timing import DisturbedTurn
 _LEAST_WARMUP_STEPS = 2
 _MOST_WARMUP_STEPS = 8
 _STILL_WARMING = 0.85
-"""A step that takes less than this part of the one before shows that the plan is not warm yet."""
+"""A step that takes less than this part of the one before shows that the plan is not warm yet; of a
+turn, so does a step before it."""
 
 _MOST_SETTLING = 4
-"""Rounds after starts at most that do not count."""
+"""First rounds of a start that do not count, at most."""
 
 _LEAST_LIMIT_S, _SLOWDOWN = 10.0, 20.0
 """A turn that takes so much longer than the ones before has got stuck."""
@@ -156,25 +157,31 @@ class Race:
         """Run the first round after starts, again while a plan is slower than when it got warm.
 
         A plan that gives its memory back in every step was up to twice as slow for some turns after
-        others were started. What it had shown before counts, and such rounds do not.
+        others were started. What slows all plans alike does not show in their ratios. A plan that
+        waits for its input or is only compared with says nothing here.
 
         Args:
             entrants: Those that are closed have no turn.
             until: As of `run_round`.
             least: Rounds for which there must be time yet, or else the round counts as it is.
         """
-        warm_s = [entrant.step_s / _STILL_WARMING for entrant in entrants]
+        raced = [e for e in entrants if not e.role.is_rare and not e.is_input_bound()]
+        warm_s = [entrant.step_s for entrant in raced]
         for _ in range(_MOST_SETTLING):
             self.go_forwards()
             self.run_round(entrants, until=until)
-            turns_s = [entrant.turns_s.get(self._round, 0.0) for entrant in entrants]
+            turns_s = [entrant.turns_s.get(self._round) for entrant in raced]
+            slower = [
+                turn / warm for turn, warm in zip(turns_s, warm_s, strict=True) if turn and warm
+            ]
+            common = max(1.0, min(slower, default=1.0))
             left_s = until - self._clock() - least * sum(e.turn_s for e in entrants if e.is_open)
-            if left_s < 0 or all(
-                time_s <= most for time_s, most in zip(turns_s, warm_s, strict=True)
-            ):
+            is_warm = max(slower, default=1.0) * _STILL_WARMING <= common
+            if is_warm or left_s < 0 or self.is_apart:
                 return
             for entrant in entrants:
                 entrant.count_as_warmup(self._round)
+        self.go_forwards()
         self.run_round(entrants, until=until)
 
     def _shall_repeat(self, entrants: Sequence[Entrant]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import replace
 
 import pytest
@@ -66,15 +67,24 @@ def test_rounds_after_starts_do_not_count_while_a_plan_is_slower_than_it_was():
     assert entrants[0].spent_s == pytest.approx(6.8)
 
 
-def test_plan_that_gets_no_faster_settles_for_as_long_as_there_is_time():
-    for until, steps in ((0.0, 1), (math.inf, 5)):
+def test_what_slows_all_plans_alike_or_one_that_is_only_compared_with_leaves_the_first_round():
+    plans = [("a", [1.0, 1.0, 1.4]), ("b", [3.0, 3.0, 4.0]), ("c", [1.0, 1.0, 5.0])]
+    race = race_of(*(Scripted(name, times, []) for name, times in plans))
+    roles = (Role.FINAL, Role.DEFAULTS, Role.BASELINE)
+    entrants = [race.enter(PLAN, role, time_limit_s=99) for role in roles]
+    race.run_first_round(entrants)
+    assert [list(entrant.turns_s.values()) for entrant in entrants] == [[1.4], [4.0], [5.0]]
+
+
+def test_first_rounds_do_not_count_as_long_as_there_is_time_for_others():
+    for left_s, steps in ((9.0, 1), (11.0, 5)):  # two more rounds take 10 s
         log = []
-        race = race_of(Scripted("a", [1.0, 1.0, 2.0], log))
-        entrant = race.enter(PLAN, Role.FINAL, time_limit_s=99)
+        race = race_of(Scripted("a", [1.0, 1.0, 2.0], log), Scripted("b", [3.0], log))
+        entrants = [race.enter(PLAN, Role.FINAL, time_limit_s=99) for _ in range(2)]
         log.clear()
-        race.run_first_round([entrant], until=until)
-        assert log == [("a", 1)] * steps
-        assert list(entrant.turns_s.values()) == [2.0]
+        race.run_first_round(entrants, until=time.monotonic() + left_s, least=2)
+        assert log == [("a", 1), ("b", 1)] * steps
+        assert list(entrants[0].turns_s.values()) == [2.0]
 
 
 def test_what_loader_processes_read_before_the_turns_does_not_count():
