@@ -1,9 +1,9 @@
 """Claims of a search held against this machine later: a speedup raced again, a rate launched.
 
 With ``--again`` the stored plan and PyTorch's defaults are started afresh and raced, as in a final;
-with ``--launches`` the plan is launched. Counted is how often what they show lies in the stored
-interval. One search gives one interval, so that all of them stand or fall together: with
-``--searches`` each has an interval of its own.
+with ``--launches`` the plan is launched; races and launches alternate. Counted is how often what
+they show lies in the stored interval. One search gives one interval, so that all of them stand or
+fall together: with ``--searches`` each has an interval of its own.
 
 With ``--burn`` races alternate between a quiet machine and one on which a process burns half a
 core: it computes and sleeps in turn, 3 s on average and never equally long. In these races is also
@@ -114,55 +114,57 @@ def _hold(ddlplan: Ddlplan, arguments: Namespace, out: Output, found: _Findings)
     half = (stored.speedup.high - stored.speedup.low) / 2 / stored.speedup.median
     found.half_widths.append(100 * half)
     node = probe(quick=True)
-    if arguments.again or arguments.burn:
-        with ForkServerPool() as servers:
-            with alone(out):
-                runner = make_runner(case, data, node, servers)
-            raced = [defaults[0], stored.plan]
-            for speedup in _race_again(runner, raced, node.cpu.usable_cores, arguments, out):
+    cores = node.cpu.usable_cores
+    with ForkServerPool() as servers:
+        with alone(out):
+            runner = make_runner(case, data, node, servers)
+        raced = [defaults[0], stored.plan]
+        times = max(arguments.again, arguments.launches)
+        for number in range(times):
+            began_s = time.monotonic()
+            if number < arguments.again:
+                speedup = _race_again(runner, raced, cores, arguments.rounds, out)
                 found.again.append((speedup, stored.speedup))
-            if arguments.burn:
-                step_s = _step_s(runner, stored.plan, out)
-                pause_s = _SLOWER * step_s / stored.plan.micro_batches
-                with alone(out):
-                    slow = f"{_SLOWED},pause_s={pause_s:.6f}"
-                    slowed = make_runner(slow, data, node, servers)
-                races = _Races(
-                    runner=runner,
-                    slowed=slowed,
-                    plan=stored.plan,
-                    defaults=defaults[0],
-                    rounds=arguments.rounds,
-                    cores=node.cpu.usable_cores,
-                    out=out,
+            if number < arguments.launches:
+                rate = launches.launch(best["id"], arguments.epochs).samples_per_s
+                out.say(f"launched: {rate:.1f} samples/s")
+                found.launched.append((rate, stored.throughput_samples_per_s))
+            if number + 1 < times:
+                time.sleep(max(0.0, began_s + arguments.every - time.monotonic()))
+        if arguments.burn:
+            step_s = _step_s(runner, stored.plan, out)
+            pause_s = _SLOWER * step_s / stored.plan.micro_batches
+            with alone(out):
+                slow = f"{_SLOWED},pause_s={pause_s:.6f}"
+                slowed = make_runner(slow, data, node, servers)
+            races = _Races(
+                runner=runner,
+                slowed=slowed,
+                plan=stored.plan,
+                defaults=defaults[0],
+                rounds=arguments.rounds,
+                cores=cores,
+                out=out,
+            )
+            found.burnt.extend(
+                alternate(
+                    lambda: races.run(burns=False),
+                    lambda: races.run(burns=True),
+                    blocks=arguments.burn,
                 )
-                found.burnt.extend(
-                    alternate(
-                        lambda: races.run(burns=False),
-                        lambda: races.run(burns=True),
-                        blocks=arguments.burn,
-                    )
-                )
-    for _ in range(arguments.launches):
-        rate = launches.launch(best["id"], arguments.epochs).samples_per_s
-        out.say(f"launched: {rate:.1f} samples/s")
-        found.launched.append((rate, stored.throughput_samples_per_s))
+            )
 
 
 def _race_again(
-    runner: TrialRunner, raced: list[Plan], cores: int, arguments: Namespace, out: Output
-) -> Iterator[float]:
-    """Race the defaults and the stored plan again and again; give each speedup."""
-    for number in range(arguments.again):
-        began_s = time.monotonic()
-        with alone(out):
-            results = race_final(runner.start, raced, rounds=arguments.rounds, cores=cores)
-        ratio = compare_results(*results)
-        assert ratio is not None
-        out.say(f"raced again: {format_range(ratio)}")
-        yield ratio.median
-        if number + 1 < arguments.again:
-            time.sleep(max(0.0, began_s + arguments.every - time.monotonic()))
+    runner: TrialRunner, raced: list[Plan], cores: int, rounds: int, out: Output
+) -> float:
+    """Speedup of a race of the defaults and the stored plan, started afresh."""
+    with alone(out):
+        results = race_final(runner.start, raced, rounds=rounds, cores=cores)
+    ratio = compare_results(*results)
+    assert ratio is not None
+    out.say(f"raced again: {format_range(ratio)}")
+    return ratio.median
 
 
 def _step_s(runner: TrialRunner, plan: Plan, out: Output) -> float:
@@ -249,7 +251,10 @@ def _parse() -> Namespace:
     parser.add_argument("--rounds", type=positive, default=8, help="of each start (8)")
     parser.add_argument("--again", type=int, default=0, help="races after a search")
     parser.add_argument(
-        "--every", type=parse_duration_s, default=0.0, help="time from one to the next, such as 3m"
+        "--every",
+        type=parse_duration_s,
+        default=0.0,
+        help="time from one race or launch to the next, such as 3m",
     )
     parser.add_argument("--launches", type=int, default=0, help="after a search")
     parser.add_argument("--epochs", type=positive, default=2, help="of a launch; all but the first")
