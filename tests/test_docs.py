@@ -20,7 +20,9 @@ DOCUMENTS = (
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
     ROOT / "examples/README.md",
+    ROOT / "bench/README.md",
     *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "bench/results").glob("*.md")),
 )
 FLOORS = ("probes", "launch", "planner")
 FOREIGN = {"PostgreSQL", "PyTorch", "SQLAlchemy"}

@@ -28,7 +28,7 @@ _SETTINGS = {
     "fused_optimizer": Belief(0.0, 0.04),
 }
 """What each value of a setting may change, as logarithms: about as much as it was seen to change
-on machines where it was measured (bench/README.md)."""
+on machines where it was measured (bench/results/)."""
 
 _OTHER_SETTING = Belief(0.0, 0.05)
 _OWN_SHARE = 0.5
