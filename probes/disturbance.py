@@ -21,6 +21,13 @@ _WAITING = 0.25
 other processes' time cannot be told."""
 
 
+_MOST_SLOWED = 10.0
+"""Times that a step has taken at most beside a process that always computes. Threads that spin
+while they wait for one another suffer most: AlexNet's steps on 2 cores took 4.7 times as long, and
+those of a small network 5.6 times as long as where threads sleep (bench/waiting.py). So twice that;
+workers that are processes took 1.9 times as long."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disturbance:
     """What happened on the machine while a plan made its steps."""
@@ -47,6 +54,16 @@ class Disturbance:
             return True
         lost = self.beyond(cores - threads) + self.stolen_cores + self.throttled_cores
         return self.overheated > 0 or lost >= _LOST * threads
+
+    @property
+    def most_slowed(self) -> float:
+        """Times that a step may have taken of what it takes beside no other process, at most.
+
+        While others compute, each part of a step may take `_MOST_SLOWED` times as long. What the
+        hypervisor or a quota takes is the machine's own.
+        """
+        part = min(1.0, self.others_cores or 0.0)
+        return 1 / (1 - part * (1 - 1 / _MOST_SLOWED))
 
     def beyond(self, free_cores: float) -> float:
         """Give the cores that others used beyond those that a plan leaves free."""

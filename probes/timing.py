@@ -121,6 +121,15 @@ class Measurement:
             return self.spent_s
         return math.fsum(self.warmup_s) + math.fsum(self.samples_s)
 
+    @property
+    def most_slowed(self) -> float:
+        """Times that others may have made the median longer, at most.
+
+        It is 1 where most turns had none beside them.
+        """
+        slowed = {turn.round: turn.disturbance.most_slowed for turn in self.disturbed}
+        return median(slowed.get(number, 1.0) for number in self.rounds) if self.rounds else 1.0
+
     def interval_s(self) -> Interval:
         """Give the median with its 95 % interval, which assumes no shape of the noise.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from statistics import fmean
 from typing import Protocol, Self
@@ -69,21 +69,30 @@ class Timed(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Turns:
-    """Turns of a plan: its time per sample by round, and the rounds that others disturbed."""
+    """Turns of a plan: its time per sample by round, and by how much others may have slowed it."""
 
     times_s: Mapping[int, float]
-    disturbed: frozenset[int]
+    most_slowed: Mapping[int, float]
+    """In the rounds that others disturbed."""
 
     @classmethod
     def of(cls, result: Timed) -> Self:
-        known = result.measurement
-        disturbed = [turn.round for turn in known.disturbed] if known else []
-        return cls(turn_times_s(result), frozenset(disturbed))
+        turns = result.measurement.disturbed if result.measurement else ()
+        slowed = {turn.round: turn.disturbance.most_slowed for turn in turns}
+        return cls(turn_times_s(result), slowed)
+
+    def rounds_with(self, other: _Turns) -> list[int]:
+        """Give the rounds that say how both compare."""
+        disturbed = self.most_slowed.keys() | other.most_slowed.keys()
+        return telling_rounds(self.times_s, other.times_s, disturbed)
 
     def pairs_with(self, other: _Turns) -> list[tuple[float, float]]:
-        """Give the times of both in the rounds that say how they compare."""
-        numbers = telling_rounds(self.times_s, other.times_s, self.disturbed | other.disturbed)
-        return [(self.times_s[number], other.times_s[number]) for number in numbers]
+        """Give the times of both in these rounds."""
+        return [(self.times_s[n], other.times_s[n]) for n in self.rounds_with(other)]
+
+    def slowed_in(self, rounds: Sequence[int]) -> float:
+        """Give by how much others may have slowed it in some rounds on the whole."""
+        return fmean(self.most_slowed.get(number, 1.0) for number in rounds)
 
 
 def telling_rounds(
@@ -224,6 +233,9 @@ def ratio_interval(
 def compare_results(slow: Timed, fast: Timed, *, noise: PairNoise | None = None) -> Interval | None:
     """Give how many times as fast the second plan is, from the rounds that both ran in.
 
+    Other processes may slow one plan more than the other. Where too few rounds were undisturbed, so
+    that all of them count, the interval reaches as far as that may have mattered.
+
     Args:
         slow: The first plan.
         fast: The second one.
@@ -232,7 +244,16 @@ def compare_results(slow: Timed, fast: Timed, *, noise: PairNoise | None = None)
     if slow.measurement is None or fast.measurement is None:
         return None
     starts = min(slow.measurement.starts, fast.measurement.starts)
-    return ratio_interval(pair_logs(slow, fast), starts=starts, noise=noise)
+    ratio = ratio_interval(pair_logs(slow, fast), starts=starts, noise=noise)
+    if ratio is None:
+        return None
+    one, other = _Turns.of(slow), _Turns.of(fast)
+    rounds = one.rounds_with(other)
+    return replace(
+        ratio,
+        low=ratio.low / one.slowed_in(rounds),
+        high=ratio.high * other.slowed_in(rounds),
+    )
 
 
 def are_equal(ratio: Interval) -> bool:

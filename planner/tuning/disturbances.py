@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean
 
 from launch.plan import Plan
-from planner.trials.result import TrialResult
+from planner.trials.result import Role, TrialResult
 from probes.disturbance import Disturbance
 from probes.timing import DisturbedTurn
 
@@ -20,9 +20,17 @@ _LEAST_CORES, _LEAST_WAITING = 0.05, 0.1
 def explain_disturbances(results: Sequence[TrialResult]) -> str | None:
     """Say by what and how often turns were disturbed; ``None`` where that changes little.
 
+    Those of the final come first, for all that is claimed rests on them.
+
     Args:
         results: Trials of a search. A plan that was stored twice has its first turns in both.
     """
+    final = [result for result in results if result.role in (Role.FINAL, Role.DEFAULTS)]
+    of_final = _explain(final, "the turns of the final") if len(final) > 1 else None
+    return of_final or _explain(results, "the turns")
+
+
+def _explain(results: Sequence[TrialResult], what: str) -> str | None:
     turns, counted = dict[tuple[Plan, int], DisturbedTurn](), set[tuple[Plan, int]]()
     for result in results:
         if (known := result.measurement) is None:
@@ -38,7 +46,7 @@ def explain_disturbances(results: Sequence[TrialResult]) -> str | None:
     repeated = sum(turn.was_repeated for turn in turns.values())
     again = f" ({repeated} more were disturbed and repeated)" if repeated else ""
     return (
-        f"{causes} during {share:.0f} % of the turns{again}: "
+        f"{causes} during {share:.0f} % of {what}{again}: "
         "end them, or raise --budget for surer intervals"
     )
 

@@ -28,7 +28,8 @@ from planner.trials.reports import (
     TrialStarted,
 )
 from planner.trials.result import Outcome, Role, TrialResult
-from probes.timing import Measurement
+from probes.disturbance import Disturbance
+from probes.timing import DisturbedTurn, Measurement
 
 HOSTS = (host("node1"), host("node2"))
 ENDED = MpiRunEnd(
@@ -218,4 +219,24 @@ def test_best_of_trials_with_a_part_of_the_batch_is_said_to_be_a_look():
         "0 16.0/s sequential 1x1 batch 16",
         "1 16.0/s sequential 1x1 batch 16 best look",
         "2 64.0/s sequential 1x1 batch 64 best",
+    ]
+
+
+def test_trial_beside_other_processes_shows_its_own_rate_and_is_marked():
+    """One of 27 samples/s was shown with 143.6, next to a plan that others had slowed tenfold."""
+    written = io.StringIO()
+    out = Output("tune", as_json=False)
+    out.errors = Console(file=written, width=200)
+    busy = DisturbedTurn(round=1, disturbance=Disturbance(others_cores=0.7), was_repeated=False)
+    result = TrialResult(
+        plan=Plan(strategy="sequential", node_batch=64),
+        role=Role.SEARCH,
+        outcome=Outcome.OK,
+        measurement=Measurement(samples_s=(2.0,), rounds=(1,), drift=5.0, disturbed=(busy,)),
+        elapsed_s=2.0,
+    )
+    with LiveDisplay(out) as display:
+        display(TrialEnded(result=result, number=1, is_best=True))
+    assert written.getvalue().split() == [
+        *("1", "32.0/s", "sequential", "1x1", "batch", "64", "best", "disturbed")
     ]

@@ -15,7 +15,8 @@ from planner.trials.result import Outcome, Role, TrialResult
 from planner.tuning.conclusion import conclude
 from planner.tuning.findings import Findings
 from planner.tuning.tune_request import TuneRequest
-from probes.timing import Measurement
+from probes.disturbance import Disturbance
+from probes.timing import DisturbedTurn, Measurement
 from tests.planner.tuning.recorded_search import CASE, NODE
 
 BASELINE = Plan(strategy="sequential", node_batch=32)
@@ -141,6 +142,21 @@ def test_no_rate_is_claimed_that_no_turn_has_shown(findings, tmp_path):
         stored = conclude(findings, store.plans).plan
     assert stored.plan == OTHER
     assert stored.throughput_samples_per_s.median == pytest.approx(32 / 0.80)
+
+
+def test_rate_beside_other_processes_may_be_higher_by_what_they_may_have_taken(findings, tmp_path):
+    trial, busy = timed(OTHER, Role.FINAL, {1: 1.0, 2: 1.0}), Disturbance(others_cores=0.5)
+    with Store.open(str(tmp_path / "planner.db")) as store:
+        findings.add(trial)
+        quiet = conclude(findings, store.plans).plan.throughput_samples_per_s
+        turns = [DisturbedTurn(round=n, disturbance=busy, was_repeated=False) for n in (1, 2)]
+        measured = replace(trial.measurement, disturbed=tuple(turns))
+        findings.add(replace(trial, measurement=measured))
+        found = conclude(findings, store.plans).plan.throughput_samples_per_s
+    assert (found.median, found.low) == (quiet.median, quiet.low)
+    assert (
+        found.high / quiet.high == pytest.approx(busy.most_slowed) == pytest.approx(1.82, abs=0.01)
+    )
 
 
 def test_turns_of_the_search_do_not_decide_between_finalists(findings, tmp_path):

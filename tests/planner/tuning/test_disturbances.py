@@ -56,6 +56,16 @@ def test_what_disturbed_turns_that_count_is_said_with_the_remedy():
     )
 
 
+def test_turns_of_the_final_come_first_for_claims_rest_on_them():
+    """A final with all turns disturbed was said to be disturbed during 12 % of the turns."""
+    final = [
+        replace(trial(turns=2, counted=2, batch=batch), role=role)
+        for role, batch in ((Role.FINAL, 64), (Role.DEFAULTS, 32))
+    ]
+    said = explain_disturbances([trial(turns=20, batch=16), *final])
+    assert said.startswith("other processes used 0.8 cores during 100 % of the turns of the final:")
+
+
 def test_plan_that_was_stored_twice_counts_once():
     first = trial(turns=2, counted=2)
     assert explain_disturbances([first, trial(counted=2)]) == explain_disturbances(
