@@ -31,6 +31,7 @@ logging.getLogger("sqlalchemy").addHandler(logging.NullHandler())
 Work = Callable[[Connection], T]
 
 UNREADABLE = (
+    AttributeError,
     InvalidDocumentError,
     InvalidMeasurementError,
     InvalidPlanError,

@@ -85,10 +85,14 @@ def test_a_damaged_row_is_corrupt(filled, change):
         ),
         ("UPDATE studies SET software = '[]'", lambda store: store.catalog.studies()),
         ("UPDATE nodes SET last_seen = x'00'", lambda store: store.catalog.machines()),
+        (
+            "INSERT INTO links VALUES (1, '2026-11-20T12:00:00Z', '[]', '[]', '{\"sums\": [1]}')",
+            lambda store: store.machines.latest_links({}),
+        ),
     ],
 )
 def test_damage_of_any_kind_is_one_error(filled, change, read):
-    """Each was a traceback: found by bench/store_faults.py."""
+    """Each was a traceback: most were found by bench/store_faults.py."""
     with closing(sqlite3.connect(filled)) as connection, connection:
         connection.execute(change)
     with Store.open(str(filled)) as store, pytest.raises(StoreCorruptError) as refused:
