@@ -41,16 +41,17 @@ class Catalog:
             .outerjoin(latest, latest.c.node_id == nodes.c.id)
             .order_by(nodes.c.name, nodes.c.last_seen.desc(), nodes.c.id.desc())
         )
-        seen: set[str] = set()
+        rows = self._database.fetch(query, dict)
+        latest_ids = {row["name"]: row["id"] for row in reversed(rows)}
 
         def decode(row: Mapping[str, Any]) -> MachineRecord:
-            is_current = row["name"] not in seen
-            seen.add(row["name"])
             hardware = find_document(row["hardware"], Hardware)
+            is_current = row["id"] == latest_ids[row["name"]]
             values = {**row, "hardware": hardware and row["hardware"], "is_current": is_current}
             return codec.convert(values, MachineRecord, source="machine")
 
-        return self._database.fetch(query, decode)
+        with self._database.decoding():
+            return [decode(row) for row in rows]
 
     def fingerprints(self) -> dict[str, str]:
         """Give the hardware that each node had most recently, by its name."""

@@ -10,6 +10,8 @@ from worth_cases import NODE, STORED, TRIALS
 from launch.case_facts import CaseFacts
 from planner.errors import NoPlanError
 from planner.store import Store
+from planner.store.catalog import Catalog
+from planner.store.databases.sqlite import SqliteDatabase
 from planner.trials.result import Outcome
 from planner.tuning.study import Study
 
@@ -53,6 +55,23 @@ def test_a_machine_with_other_hardware_is_another_one(store):
     store.machines.save_probe(larger)
     machines = store.catalog.machines()
     assert [(one.hardware, one.is_current) for one in machines] == [(larger, True), (NODE, False)]
+
+
+class ReadTwice(SqliteDatabase):
+    """A database whose reads are done again, as those of a server that stops meanwhile."""
+
+    def _read(self, work):
+        super()._read(work)
+        return super()._read(work)
+
+
+def test_a_machine_is_the_current_one_also_where_reading_was_done_again(tmp_path):
+    """Then every machine was one of the past, as if its hardware had changed."""
+    path = tmp_path / "planner.db"
+    with Store.open(str(path)) as store:
+        store.machines.save_probe(NODE)
+    (machine,) = Catalog(ReadTwice(path, lock_timeout_s=1)).machines()
+    assert machine.is_current
 
 
 def test_a_machine_that_was_never_probed_is_there(store):
