@@ -67,7 +67,7 @@ def export(use_case: str, path: Path, node: str | None = None, *, db: str = "pla
     with Store.open(db, create=False) as store:
         studies = store.studies.find_for_use_case(use_case, name)
         known = [found for found in studies.values() if found.results]
-        fingerprint = store.machines.latest_fingerprint(name)
+        fingerprint = store.catalog.fingerprints().get(name)
         hardware = store.machines.latest_probe(fingerprint, node=name) if fingerprint else None
         if not known or hardware is None:
             raise NoPlanError(f"no trials of {use_case} on {name}: run ddlplan tune first")

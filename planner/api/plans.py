@@ -155,7 +155,7 @@ def find_best(use_case: str, node: str | None = None, *, db: str = "planner.db")
             here = probe(quick=True)
             node, fingerprint = here.node, here.fingerprint()
         else:
-            fingerprint = store.machines.latest_fingerprint(node)
+            fingerprint = store.catalog.fingerprints().get(node)
         workload, known_as = Workload(use_case=use_case), use_case
         if not is_script(use_case):
             known_as = find_known_place(store, workload, ignore, Cancellation())

@@ -63,17 +63,6 @@ class MachineStore:
         found = () if latest is None else latest.data
         return next((speed for speed in found if speed.path == path), None)
 
-    def latest_fingerprint(self, node: str) -> str | None:
-        """Give the hardware that this node had most recently."""
-        query = (
-            select(nodes.c.fingerprint)
-            .where(nodes.c.name == node)
-            .order_by(nodes.c.last_seen.desc(), nodes.c.id.desc())
-            .limit(1)
-        )
-        found = self._database.fetch(query, lambda row: str(row["fingerprint"]))
-        return found[0] if found else None
-
     def save_links(self, measured: MeasuredLinks) -> int:
         """Save a measurement of the network between hosts and return its id."""
 

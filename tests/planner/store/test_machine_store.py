@@ -116,10 +116,10 @@ def test_a_probe_in_words_of_another_release_counts_as_none(store, database):
 def test_a_node_is_known_by_the_hardware_it_was_last_seen_with(database):
     times = iter(NOON + timedelta(hours=hour) for hour in range(9))
     with Store.open(database.url, now=lambda: next(times)) as store:
-        assert store.machines.latest_fingerprint("vm") is None
+        assert store.catalog.fingerprints() == {}
         store.machines.save_probe(HARDWARE)
-        assert store.machines.latest_fingerprint("vm") == HARDWARE.fingerprint()
+        assert store.catalog.fingerprints() == {"vm": HARDWARE.fingerprint()}
         store.studies.get_or_create(STUDY)
-        assert store.machines.latest_fingerprint("vm") == "sha256:aa"
+        assert store.catalog.fingerprints() == {"vm": "sha256:aa"}
         store.machines.save_probe(HARDWARE)
-        assert store.machines.latest_fingerprint("vm") == HARDWARE.fingerprint()
+        assert store.catalog.fingerprints() == {"vm": HARDWARE.fingerprint()}
